@@ -1,0 +1,32 @@
+# zabka: every target sets up what it needs first; a second run is quick.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PEERS ?=
+BROKERS ?=
+ARGS ?=
+export PEERS BROKERS
+
+.PHONY: setup up test lint bench test-interop clean
+
+setup:
+	@PYTHON="$(PYTHON)" sh compose/setup.sh
+
+up: setup
+	@exec $(BIN)/zabka up $(if $(PEERS),--peers $(PEERS)) $(if $(BROKERS),--brokers $(BROKERS)) $(ARGS)
+
+test: setup
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: setup
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && sh compose/check_page.sh
+
+bench: setup
+	@$(BIN)/python -m bench.compare $(ARGS)
+
+test-interop: setup
+	@$(BIN)/python -m pytest tests/interop $(ARGS)
+
+clean:
+	rm -rf $(VENV) node_modules build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

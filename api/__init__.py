@@ -1,0 +1,1 @@
+"""The HTTP service: control, state, the event stream, metrics, and the page."""

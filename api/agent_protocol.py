@@ -1,0 +1,102 @@
+"""What the API and a host agent say to each other: JSON over HTTP, with a bearer token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+JOURNAL_CHUNK_BYTES_MAX = 1024 * 1024
+API_NODE = "api"
+"""The API's process, as a node that has a journal of its own."""
+ACTIONS = ("kill", "stop", "pause", "resume", "start", "restart")
+
+
+class ProcessInfo(msgspec.Struct, frozen=True):
+    """One process of an agent's table.  `process` is running, paused or down; `exit_code` of the last incarnation."""
+
+    name: str
+    process: str
+    pid: int | None
+    exit_code: int | None
+    starts: int
+
+
+class ProcessTable(msgspec.Struct, frozen=True):
+    """An agent's processes, by node name."""
+
+    host: str
+    processes: list[ProcessInfo]
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """A node's last word through its control socket, and how old that is."""
+
+    name: str
+    age_ms: int
+    status: dict[str, Any]
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """Everything an agent knows, in one answer."""
+
+    host: str
+    processes: list[ProcessInfo]
+    statuses: list[NodeStatus]
+
+
+class Fault(msgspec.Struct, frozen=True, rename={"source": "from", "target": "to"}):
+    """A link fault.  `target` "*" means every other node; kind is cut or delay."""
+
+    id: str
+    source: str
+    target: str
+    kind: str
+    both_ways: bool = True
+    delay_ms: int = 0
+
+
+class FaultState(msgspec.Struct, frozen=True):
+    """Every fault that holds; replaces what held before."""
+
+    faults: list[Fault]
+
+
+class Position(msgspec.Struct, frozen=True):
+    """How far a node's journal was read: the file and the byte in it.  Without a file, `after` is the highest
+    node_seq read, and the agent picks the file.
+    """
+
+    file: str = ""
+    offset: int = 0
+    after: int = 0
+
+
+class JournalRequest(msgspec.Struct, frozen=True):
+    """Ask for what is new.  The answer comes as soon as there is something, or after `wait_ms`."""
+
+    positions: dict[str, Position]
+    wait_ms: int = 0
+
+
+class JournalChunk(msgspec.Struct, frozen=True):
+    """Whole lines of one node's journal, and where to read on."""
+
+    node: str
+    lines: str
+    next: Position
+
+
+class JournalAnswer(msgspec.Struct, frozen=True):
+    """What is new, node by node."""
+
+    chunks: list[JournalChunk]
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why an agent did not do it: an RFC 9457 problem document."""
+
+    status: int
+    title: str
+    detail: str
+    type: str = "about:blank"

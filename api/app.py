@@ -1,0 +1,71 @@
+"""The FastAPI application: routes, errors, security and the page, around a set of services."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+
+from fastapi import FastAPI
+
+from api import page, problems, routes_faults, routes_health, routes_journal, routes_nodes, routes_topics
+from api.security import Gate, loopback
+from api.services import Services
+
+DESCRIPTION = """A Kafka control plane that you can break on purpose, watch and rewind.
+
+Every error is an RFC 9457 problem document.  When the server is not on loopback, calls that change something need
+`Authorization: Bearer <token>`; `zabka up` prints where the token is kept.
+"""
+TAGS = [
+    {"name": "cluster", "description": "The whole, and its controller"},
+    {"name": "ensemble", "description": "The ZAB ensemble: peers and znodes"},
+    {"name": "brokers", "description": "Brokers, and what is done to them"},
+    {"name": "topics", "description": "Topics, their configuration, leader elections"},
+    {"name": "workloads", "description": "Producers and consumers that run inside"},
+    {"name": "faults", "description": "Link faults"},
+    {"name": "journal", "description": "What happened: events and tables"},
+    {"name": "health", "description": "For machines"},
+]
+
+
+def create_app(services: Services, token: str | None) -> FastAPI:
+    """The application.  `token` is None where none is wanted (on loopback)."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with services.running():
+            yield
+
+    app = FastAPI(
+        title="zabka",
+        version="1",
+        description=DESCRIPTION,
+        openapi_tags=TAGS,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.services = services
+    problems.install(app)
+    for module in (routes_health, routes_nodes, routes_topics, routes_faults, routes_journal):
+        app.include_router(module.router)
+    problems.describe(app)
+    settings = services.settings
+    web = settings.web or page.WEB
+    page.install(app, web, page.find_node_modules(settings.node_modules))
+    app.add_middleware(
+        Gate,
+        hosts=_hosts(settings.host, settings.allowed_hosts),
+        token=token,
+        policy=page.policy(page.index(web)),
+        addresses=not loopback(settings.host),
+    )
+    return app
+
+
+def _hosts(bind: str, allowed: list[str]) -> list[str]:
+    if loopback(bind):
+        return allowed
+    return [*allowed, bind, socket.gethostname(), socket.getfqdn()]

@@ -1,0 +1,204 @@
+"""The collector: pulls every node's journal from the agents and makes one numbered history of them.
+
+Lines are held back a moment, so that what several nodes wrote at the same time is ordered by wall clock; each
+node's own order is always kept.  A number, once given, is never given again: a numbered line is in the collector's
+own files before anybody sees it, and those files tell a restarted collector where it stood.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+import msgspec
+import structlog
+
+from api.agent_protocol import API_NODE, JournalChunk, Position
+from api.agents import Agent
+from api.event_counts import EventCounts
+from api.numbered import NumberedJournal
+from api.problems import Problem
+from journal.events import ControllerBelieved, Entry, NodeStarted, PeerStateChanged
+from journal.fold import ClusterState
+from journal.reader import decode_line, merge
+
+RING_EVENTS_MAX = 100_000
+HOLD_BACK_US = 120_000
+# A node whose clock is ahead of ours must not hold its lines back for long.
+HOLD_BACK_MAX_S = 0.5
+PULL_WAIT_MS = 1_000
+RETRY_S = 0.25
+_TICK_S = 0.03
+
+# Events in which a node says of itself what its status says as well; `told_us` keeps when each node last did.
+_STANDINGS = (PeerStateChanged, ControllerBelieved, NodeStarted)
+
+log = structlog.get_logger()
+
+
+class Numbered(NamedTuple):
+    """One event as it is served: its number and its JSON."""
+
+    seq: int
+    json: bytes
+
+
+class TooOld(Exception):
+    """Events after this number are partly gone; `oldest` is the oldest number that is kept."""
+
+    def __init__(self, oldest: int) -> None:
+        super().__init__(f"the oldest event kept is {oldest}")
+        self.oldest = oldest
+
+
+class Collector:
+    """One history of all nodes, its recent part in memory, all of what is kept in files."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        ring_max: int = RING_EVENTS_MAX,
+        wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        mono_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.state = ClusterState()
+        self.counts = EventCounts()
+        self.told_us: dict[str, int] = {}
+        self.bad_lines = 0
+        self._ring: deque[Numbered] = deque(maxlen=ring_max)
+        self._wall_us = wall_us
+        self._mono_s = mono_s
+        self._pending: list[tuple[float, Entry]] = []
+        self._arrived = asyncio.Event()
+        self._node_seqs: dict[str, int] = {}
+        self._files = NumberedJournal(directory)
+        for entry, line in self._files.recover():
+            self._keep(entry, line)
+        self._node_seqs = dict(self._files.node_seqs)
+
+    # ---- serving ----------------------------------------------------------------------------------------------------
+
+    @property
+    def last_seq(self) -> int:
+        """The highest number given."""
+        return self._files.last_seq
+
+    @property
+    def oldest_seq(self) -> int:
+        """The lowest number that is still served; one above the last where nothing is kept."""
+        return self._ring[0].seq if self._ring else self.last_seq + 1
+
+    def after(self, seq: int, limit: int) -> list[Numbered]:
+        """Up to `limit` events with higher numbers, in order.
+
+        0 means from the oldest kept.  Raises TooOld where events after `seq` are gone already.
+        """
+        if not self._ring:
+            return []
+        if seq and seq + 1 < self.oldest_seq:
+            raise TooOld(self.oldest_seq)
+        # Numbers have no gaps within the ring.
+        begin = max(0, seq + 1 - self.oldest_seq)
+        count = len(self._ring) - begin
+        if count < begin:
+            newest = list(islice(reversed(self._ring), max(0, count)))
+            newest.reverse()
+            return newest[:limit]
+        return list(islice(self._ring, begin, begin + limit))
+
+    async def more(self, seq: int, timeout_s: float) -> bool:
+        """Wait until there are events after `seq`; False after `timeout_s`."""
+        deadline = self._mono_s() + timeout_s
+        while self.last_seq <= seq:
+            left = deadline - self._mono_s()
+            if left <= 0:
+                return False
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._arrived.wait(), left)
+        return True
+
+    # ---- collecting -------------------------------------------------------------------------------------------------
+
+    async def run(self, agents: list[Agent]) -> None:
+        """Collect from all agents until cancelled."""
+        pulls = [asyncio.create_task(self._pull(agent)) for agent in agents]
+        try:
+            while True:
+                await asyncio.sleep(_TICK_S)
+                self.number_due()
+        finally:
+            for pull in pulls:
+                pull.cancel()
+            self.number_due(everything=True)
+
+    async def _pull(self, agent: Agent) -> None:
+        positions = {n: Position(after=self._node_seqs.get(n, 0)) for n in (*agent.nodes, agent.name, API_NODE)}
+        while True:
+            try:
+                answer = await agent.read_journal(positions, PULL_WAIT_MS)
+            except (httpx.HTTPError, Problem, msgspec.MsgspecError):
+                await asyncio.sleep(RETRY_S)
+                continue
+            for chunk in answer.chunks:
+                self.take(chunk)
+                positions[chunk.node] = chunk.next
+
+    def take(self, chunk: JournalChunk) -> None:
+        """Accept a node's new lines.  Bad ones are counted and set aside; those taken before are passed over."""
+        now_s = self._mono_s()
+        for line in chunk.lines.splitlines():
+            try:
+                entry = decode_line(line.encode())
+            except ValueError as reason:
+                self.bad_lines += 1
+                log.warning("journal line set aside", node=chunk.node, reason=str(reason))
+                continue
+            if entry.node_seq > self._node_seqs.get(entry.node, 0):
+                self._node_seqs[entry.node] = entry.node_seq
+                self._pending.append((now_s, entry))
+
+    def number_due(self, *, everything: bool = False) -> int:
+        """Number what was held back long enough; how many events that were."""
+        if not self._pending:
+            return 0
+        newest_us = self._wall_us() - HOLD_BACK_US
+        oldest_s = self._mono_s() - HOLD_BACK_MAX_S
+        due, waiting, held = [], [], set()
+        for arrived_s, entry in self._pending:
+            ready = everything or entry.wall_us <= newest_us or arrived_s <= oldest_s
+            # A node's later line never passes an earlier one that still waits.
+            if ready and entry.node not in held:
+                due.append(entry)
+            else:
+                held.add(entry.node)
+                waiting.append((arrived_s, entry))
+        self._pending = waiting
+        if due:
+            self._publish(merge(due))
+        return len(due)
+
+    def _publish(self, entries: list[Entry]) -> None:
+        numbered = self._files.append(entries)
+        for entry, line in numbered:
+            self._keep(entry, line)
+        arrived, self._arrived = self._arrived, asyncio.Event()
+        arrived.set()
+
+    def _keep(self, entry: Entry, line: bytes) -> None:
+        self._ring.append(Numbered(entry.seq, line))
+        self.state.apply(entry)
+        self.counts.take(entry)
+        if isinstance(entry.event, _STANDINGS):
+            self.told_us[entry.node] = entry.wall_us
+
+    def close(self) -> None:
+        """Close the files."""
+        self._files.close()

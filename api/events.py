@@ -1,0 +1,71 @@
+"""The event stream: the numbered journal as server-sent events, in batches, and as an array."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from api.collector import Collector, Numbered, TooOld
+from api.problems import Problem
+
+BATCH_EVENTS_MAX = 2_000
+BATCH_INTERVAL_S = 0.05
+KEEP_ALIVE_S = 10.0
+LIMIT_DEFAULT = 1_000
+LIMIT_MAX = 100_000
+
+
+def encode(events: list[Numbered]) -> bytes:
+    """Server-sent events, one for each journal event, its number as the id."""
+    return b"".join(b"id: %d\ndata: %b\n\n" % (event.seq, event.json) for event in events)
+
+
+def array(events: list[Numbered]) -> bytes:
+    """The same events as one JSON array."""
+    return b"[" + b",".join(event.json for event in events) + b"]"
+
+
+def snapshot(collector: Collector) -> bytes:
+    """The folded state as one server-sent event, its number as the id: what a page begins from."""
+    return b"event: snapshot\nid: %d\ndata: %b\n\n" % (collector.last_seq, msgspec.json.encode(collector.state))
+
+
+def resumable(collector: Collector, after: int) -> bool:
+    """Whether a stream can go on after this number: neither gone, nor of another history that got further."""
+    return 0 < after <= collector.last_seq and after + 1 >= collector.oldest_seq
+
+
+def too_old(reason: TooOld) -> Problem:
+    """The 410 that names the oldest number kept."""
+    return Problem(410, f"{reason}; ask for what comes after {reason.oldest - 1}", oldest=reason.oldest)
+
+
+async def stream(
+    collector: Collector, after: int, stopping: asyncio.Event, *, with_snapshot: bool = False
+) -> AsyncIterator[bytes]:
+    """Everything after a number, for as long as the client stays; at most twenty batches a second.
+
+    A client that reads too slowly and falls behind what is kept gets its stream ended; on coming back it hears 410.
+    `with_snapshot`, whoever cannot go on where it stood gets the folded state instead, and what comes after that.
+    """
+    yield b"retry: 1000\n: journal\n\n"
+    if with_snapshot and not resumable(collector, after):
+        after = collector.last_seq
+        yield snapshot(collector)
+    while not stopping.is_set():
+        try:
+            events = collector.after(after, BATCH_EVENTS_MAX)
+        except TooOld:
+            if not with_snapshot:
+                return
+            after = collector.last_seq
+            yield snapshot(collector)
+            continue
+        if events:
+            after = events[-1].seq
+            yield encode(events)
+            await asyncio.sleep(BATCH_INTERVAL_S if len(events) < BATCH_EVENTS_MAX else 0)
+        elif not await collector.more(after, KEEP_ALIVE_S):
+            yield b": still here\n\n"

@@ -1,0 +1,65 @@
+"""The API's process."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import structlog
+import uvicorn
+
+from api.agent_protocol import API_NODE
+from api.agents import Agent, Agents
+from api.app import create_app
+from api.collector import Collector
+from api.ensemble_view import EnsembleView
+from api.kafka import KafkaAdmin
+from api.security import loopback
+from api.services import Services
+from api.settings import Settings, load_settings
+from api.views import Views
+from api.workloads import WorkloadManager
+from journal.writer import JournalWriter
+
+
+def build(settings: Settings) -> Services:
+    """Make the services that these settings describe.  Raises OSError where a token or directory is not to be had."""
+    agent_token = settings.agent_token_file.read_text().strip()
+    agents = Agents([Agent(address, agent_token) for address in settings.agents])
+    collector = Collector(settings.data / "collected")
+    ensemble = EnsembleView(settings.zookeeper_connect, settings.session_timeout_ms)
+    views = Views(settings, agents, ensemble, collector)
+    admin = KafkaAdmin(settings.bootstrap)
+    workloads = WorkloadManager(settings.bootstrap, JournalWriter(settings.data / "journal", API_NODE))
+    return Services(settings, agents, ensemble, collector, views, admin, workloads)
+
+
+def main(config: Path) -> int:
+    """Serve until SIGTERM or SIGINT; the process's exit code."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.dev.ConsoleRenderer(colors=False),
+        ]
+    )
+    try:
+        settings = load_settings(config)
+        token = None if loopback(settings.host) else settings.token_file.read_text().strip()
+        services = build(settings)
+    except (OSError, ValueError) as reason:
+        print(f"zabka: the API cannot start: {reason}", file=sys.stderr)  # noqa: T201
+        return 1
+    server = uvicorn.Server(
+        uvicorn.Config(
+            create_app(services, token),
+            host=settings.host,
+            port=settings.port,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=2,
+            server_header=False,
+        )
+    )
+    server.run()
+    return 0 if server.started else 1

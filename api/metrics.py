@@ -1,0 +1,129 @@
+"""/metrics: the cluster under the names that Kafka's JMX exporter and ZooKeeper's own exporter use.
+
+So existing Grafana boards work.  The values are the cluster's as the API sees it: the journal's fold, the nodes' own
+words and the ensemble.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector as MetricsCollector
+
+from api.collector import Collector
+from api.models import Broker, Peer, Topic
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _Once(MetricsCollector):
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        return iter(self._families)
+
+
+def render(peers: list[Peer], brokers: list[Broker], topics: list[Topic], collector: Collector) -> bytes:
+    """The exposition text."""
+    families = [*_controller(brokers, topics), *_replicas(brokers, topics), *_events(collector)]
+    families += _ensemble(peers, collector)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Once(families))
+    return generate_latest(registry)
+
+
+def _gauge(name: str, text: str, rows: list[tuple[str, float]], label: str) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for key, value in rows:
+        family.add_metric([key], value)
+    return family
+
+
+def _controller(brokers: list[Broker], topics: list[Topic]) -> list[Metric]:
+    partitions = [p for t in topics for p in t.partitions]
+    acting = [(str(b.id), 1.0 if b.is_controller else 0.0) for b in brokers if b.process != "down"]
+    prefix = "kafka_controller_kafkacontroller_"
+    plain = {
+        "offlinepartitionscount": (float(sum(p.offline for p in partitions)), "Partitions without a leader"),
+        "globaltopiccount": (float(len(topics)), "Topics"),
+        "globalpartitioncount": (float(len(partitions)), "Partitions"),
+        "activebrokercount": (float(sum(b.registered for b in brokers)), "Registered brokers"),
+        "topicstodeletecount": (float(sum(t.deleting for t in topics)), "Topics marked for deletion"),
+        "preferredreplicaimbalancecount": (
+            float(sum(bool(p.replicas) and p.leader != p.replicas[0] for p in partitions)),
+            "Partitions not led by their preferred replica",
+        ),
+    }
+    families: list[Metric] = [
+        _gauge(f"{prefix}activecontrollercount", "1 where a broker takes itself for controller", acting, "broker")
+    ]
+    families += [GaugeMetricFamily(prefix + name, text, value=v) for name, (v, text) in plain.items()]
+    return families
+
+
+def _replicas(brokers: list[Broker], topics: list[Topic]) -> list[Metric]:
+    partitions = [(t, p) for t in topics for p in t.partitions]
+    rows: dict[str, list[tuple[str, float]]] = {}
+    for broker in brokers:
+        led = [(t, p) for t, p in partitions if p.leader == broker.id]
+        held = [p for _, p in partitions if broker.id in p.replicas]
+        under_min = sum(len(p.isr) < int(t.config.get("min.insync.replicas", "1")) for t, p in led)
+        for name, value in (
+            ("underreplicatedpartitions", sum(len(p.isr) < len(p.replicas) for _, p in led)),
+            ("underminisrpartitioncount", under_min),
+            ("leadercount", len(led)),
+            ("partitioncount", len(held)),
+        ):
+            rows.setdefault(name, []).append((str(broker.id), float(value)))
+    prefix = "kafka_server_replicamanager_"
+    families: list[Metric] = [_gauge(prefix + n, f"ReplicaManager {n}", r, "broker") for n, r in rows.items()]
+    isr = GaugeMetricFamily(
+        "kafka_cluster_partition_insyncreplicascount", "Size of the ISR", labels=["topic", "partition"]
+    )
+    for topic, partition in partitions:
+        isr.add_metric([topic.name, str(partition.partition)], len(partition.isr))
+    return [*families, isr]
+
+
+def _events(collector: Collector) -> list[Metric]:
+    counts = collector.counts
+    isr = {
+        kind: CounterMetricFamily(f"kafka_server_replicamanager_isr{kind}", f"ISR {kind}", labels=["broker"])
+        for kind in ("shrinks", "expands")
+    }
+    for (broker, kind), value in sorted(counts.isr.items()):
+        isr[kind].add_metric([str(broker)], value)
+    plain = {
+        "kafka_controller_controllerstats_uncleanleaderelections": counts.unclean_elections,
+        "kafka_controller_controllerstats_leaderelectionrateandtimems_count": counts.leader_elections,
+        "kafka_controller_controllerstats_controllerchangerateandtimems_count": counts.controller_changes,
+        "zabka_sessions_expired": counts.sessions_expired,
+        "zabka_records_lost": counts.records_lost,
+        "zabka_journal_events": collector.last_seq,
+        "zabka_journal_bad_lines": collector.bad_lines,
+    }
+    families: list[Metric] = [CounterMetricFamily(n, "Counted from the journal", value=v) for n, v in plain.items()]
+    return [*isr.values(), *families]
+
+
+def _ensemble(peers: list[Peer], collector: Collector) -> list[Metric]:
+    states = {"LEADING": "leader", "FOLLOWING": "follower", "OBSERVING": "observer"}
+    state = GaugeMetricFamily("zk_server_state", "Role of a server", labels=["peer", "state"])
+    for peer in peers:
+        state.add_metric([str(peer.id), states.get(peer.state, peer.state.lower())], 1)
+    leaders = [p for p in peers if p.state == "LEADING"]
+    followers = sum(p.state == "FOLLOWING" and p.phase == "BROADCAST" for p in peers)
+    voters = sum(not p.observer for p in peers)
+    up = [(str(p.id), 1.0 if p.process == "running" else 0.0) for p in peers]
+    epoch = max((p.current_epoch for p in peers), default=0)
+    return [
+        state,
+        _gauge("zk_up", "Whether a server's process runs", up, "peer"),
+        GaugeMetricFamily("zk_quorum_size", "Voting servers", value=voters),
+        GaugeMetricFamily("zk_synced_followers", "Followers in sync", value=followers if leaders else 0),
+        GaugeMetricFamily("zk_current_epoch", "The highest epoch any server has", value=epoch),
+        GaugeMetricFamily("zk_last_event_seconds", "When the last event happened", value=collector.state.at_us / 1e6),
+    ]

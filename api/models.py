@@ -1,0 +1,400 @@
+"""The JSON shapes of the API, with examples; the field names are the contract's."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+ProcessState = Literal["running", "paused", "down"]
+
+INT32_MAX = (1 << 31) - 1
+_PARTITION_NUMBER = re.compile(r"0|[1-9][0-9]{0,6}")
+
+
+def _encodable(value: str) -> str:
+    """JSON may name half a character (`"\\ud800"`), which no protocol can carry."""
+    if any("\ud800" <= c <= "\udfff" for c in value):
+        raise ValueError("half a surrogate pair is no text")
+    return value
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
+BrokerId = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)]
+
+
+def _example(**values: Any) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"example": values})
+
+
+def _body(**values: Any) -> ConfigDict:
+    return ConfigDict(extra="forbid", json_schema_extra={"example": values})
+
+
+class Action(StrEnum):
+    """What can be done to a node's process."""
+
+    KILL = "kill"
+    STOP = "stop"
+    PAUSE = "pause"
+    RESUME = "resume"
+    START = "start"
+    RESTART = "restart"
+
+
+class Peer(BaseModel):
+    """One server of the ensemble."""
+
+    model_config = _example(
+        id=1, state="LEADING", phase="BROADCAST", accepted_epoch=1, current_epoch=1, last_zxid="0x100000012",
+        leader_id=1, observer=False, process="running", pid=4711, age_ms=180,
+    )  # fmt: skip
+
+    id: int
+    state: Literal["LEADING", "FOLLOWING", "LOOKING", "OBSERVING", "DOWN"]
+    phase: str = Field(description="ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST")
+    accepted_epoch: int
+    current_epoch: int
+    last_zxid: str = Field(description="Hexadecimal, as ZooKeeper prints it")
+    leader_id: int = Field(description="Whom this peer takes for the leader; -1 for nobody")
+    observer: bool
+    process: ProcessState
+    pid: int | None
+    age_ms: int | None = Field(description="How old this peer's last word is")
+
+
+class Controller(BaseModel):
+    """What the ensemble says of the controller."""
+
+    model_config = _example(
+        broker_id=1, controller_epoch=3, zk_version=3, timestamp_ms=1700000000000, stale=False, age_ms=40
+    )
+
+    broker_id: int = Field(description="-1 while there is none")
+    controller_epoch: int
+    zk_version: int = Field(description="The zkVersion of /controller_epoch: the fencing token")
+    timestamp_ms: int | None = Field(description="When /controller was created, as its creator's clock had it")
+    stale: bool = Field(description="No quorum serves: this is the last known state")
+    age_ms: int
+
+
+class Believes(BaseModel):
+    """Whom a broker believes to be controller, by its own last word."""
+
+    controller_id: int
+    controller_epoch: int
+    age_ms: int | None = Field(description="How old that word is; it ages while the broker is paused or down")
+
+
+class Broker(BaseModel):
+    """One broker."""
+
+    model_config = _example(
+        id=1, process="running", pid=4714, host="127.0.0.1", port=9092, registered=True, broker_epoch=25,
+        is_controller=True, believes={"controller_id": 1, "controller_epoch": 3, "age_ms": 210},
+        session_state="connected", fenced_writes=0, fenced_requests=0, stale=False, age_ms=40, status={},
+    )  # fmt: skip
+
+    id: int
+    process: ProcessState
+    pid: int | None
+    host: str
+    port: int
+    registered: bool = Field(description="Its ephemeral stands in /brokers/ids: the ensemble's word")
+    broker_epoch: int | None = Field(description="The czxid of that znode")
+    is_controller: bool = Field(description="The broker's own last word, right or wrong")
+    believes: Believes
+    session_state: str
+    fenced_writes: int
+    fenced_requests: int
+    stale: bool = Field(description="`registered` is the last known state: no quorum serves")
+    age_ms: int
+    status: dict[str, Any] = Field(description="Everything the broker's control socket says")
+
+
+class Partition(BaseModel):
+    """One partition."""
+
+    partition: int
+    leader: int = Field(description="-1 for none")
+    leader_epoch: int
+    isr: list[int]
+    replicas: list[int]
+    partition_epoch: int = Field(description="The zkVersion of its state znode; -1 before there is one")
+    high_watermark: int | None
+    log_end_offsets: dict[str, int] = Field(description="By broker")
+    offline: bool
+
+
+class Topic(BaseModel):
+    """One topic."""
+
+    model_config = _example(
+        name="orders", topic_id="3gFxN0DEQ2iZpSkbVjH1Vg", config={"min.insync.replicas": "2"}, deleting=False,
+        partitions=[{
+            "partition": 0, "leader": 1, "leader_epoch": 0, "isr": [1, 2, 3], "replicas": [1, 2, 3],
+            "partition_epoch": 0, "high_watermark": 120, "log_end_offsets": {"1": 121, "2": 120, "3": 121},
+            "offline": False,
+        }],
+        stale=False, age_ms=40,
+    )  # fmt: skip
+
+    name: str
+    topic_id: str
+    config: dict[str, str]
+    partitions: list[Partition]
+    deleting: bool = Field(description="Marked for deletion")
+    stale: bool
+    age_ms: int
+
+
+class NewTopic(BaseModel):
+    """A topic to create: a number of partitions and replicas, or the assignment itself."""
+
+    model_config = _body(name="orders", partitions=3, replication_factor=3, config={"min.insync.replicas": "2"})
+
+    name: str = Field(min_length=1, max_length=249)
+    partitions: int | None = Field(None, ge=1, le=10_000)
+    replication_factor: int | None = Field(None, ge=1, le=255)
+    assignment: dict[str, list[BrokerId]] | None = Field(None, description="Partition to brokers, the preferred first")
+    config: dict[Text, Text] = {}
+
+    @field_validator("assignment")
+    @classmethod
+    def _numbers(cls, value: dict[str, list[int]] | None) -> dict[str, list[int]] | None:
+        if value is not None and (not value or not all(_PARTITION_NUMBER.fullmatch(p) for p in value)):
+            raise ValueError("an assignment maps partition numbers to brokers")
+        return value
+
+    @field_validator("config", mode="before")
+    @classmethod
+    def _texts(cls, value: Any) -> Any:
+        return as_texts(value)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> NewTopic:
+        if self.assignment is not None and (self.partitions or self.replication_factor):
+            raise ValueError("give partitions and replication_factor, or an assignment, not both")
+        return self
+
+
+def as_texts(value: Any) -> Any:
+    """Configuration values as Kafka has them, text: `true` and 2 may be written as JSON has them."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        k: str(v).lower() if isinstance(v, bool) else str(v) if isinstance(v, int | float) else v
+        for k, v in value.items()
+    }
+
+
+class PartitionName(BaseModel):
+    """A partition's name."""
+
+    model_config = _body(topic="orders", partition=0)
+
+    topic: Text
+    partition: int = Field(ge=0, le=INT32_MAX)
+
+
+class NewElection(BaseModel):
+    """Leader elections to hold; without `partitions`, for all of them."""
+
+    model_config = _body(type="PREFERRED", partitions=[{"topic": "orders", "partition": 0}])
+
+    type: Literal["PREFERRED", "UNCLEAN"]
+    partitions: list[PartitionName] | None = None
+
+
+class ElectionResult(BaseModel):
+    """What came of one partition's election."""
+
+    model_config = _example(topic="orders", partition=0, elected=False, error="ELECTION_NOT_NEEDED", message="…")
+
+    topic: str
+    partition: int
+    elected: bool
+    error: str | None = Field(description="Kafka's error name, null where it was elected")
+    message: str | None
+
+
+class NewWorkload(BaseModel):
+    """A producer (and a consumer that checks it) to run inside."""
+
+    model_config = _body(topic="orders", acks="all", records_per_s=50)
+
+    topic: str = Field(min_length=1, max_length=249)
+    acks: Literal["all", "1", "0", "-1"] = "all"
+    records_per_s: float = Field(50, gt=0, le=100_000)
+
+    @field_validator("acks", mode="before")
+    @classmethod
+    def _text(cls, value: Any) -> Any:
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class Workload(BaseModel):
+    """How a workload stands."""
+
+    model_config = _example(
+        id="w1", topic="orders", acks="all", records_per_s=50, sent=500, acknowledged=498, failed=0, lost=0,
+        state="running", verified=True, last_error=None,
+    )  # fmt: skip
+
+    id: str
+    topic: str
+    acks: str
+    records_per_s: float
+    sent: int
+    acknowledged: int
+    failed: int
+    lost: int = Field(description="Acknowledged, and yet not to be read any more")
+    state: Literal["running", "ended"]
+    verified: bool = Field(description="Everything acknowledged was read back")
+    last_error: str | None
+
+
+class NewFault(BaseModel):
+    """A link fault between running nodes."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        populate_by_name=True,
+        json_schema_extra={"example": {"from": "broker-1", "to": "peer-2", "kind": "cut", "both_ways": True}},
+    )
+
+    source: str = Field(alias="from", description="A node, such as broker-1")
+    target: str = Field(alias="to", description="A node, or * for all")
+    kind: Literal["cut", "delay"]
+    delay_ms: int = Field(0, ge=0, le=600_000)
+    both_ways: bool = True
+
+
+class FaultView(BaseModel):
+    """A link fault that holds."""
+
+    model_config = ConfigDict(
+        populate_by_name=True,
+        json_schema_extra={
+            "example": {"id": "f1", "from": "broker-1", "to": "peer-2", "kind": "cut", "delay_ms": 0,
+                        "both_ways": True}
+        },
+    )  # fmt: skip
+
+    id: str
+    source: str = Field(alias="from")
+    target: str = Field(alias="to")
+    kind: Literal["cut", "delay"]
+    delay_ms: int
+    both_ways: bool
+
+
+class Acl(BaseModel):
+    """One entry of a znode's access list."""
+
+    scheme: str
+    id: str
+    perms: int
+
+
+class ZnodeStat(BaseModel):
+    """A znode's Stat, by ZooKeeper's field names."""
+
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: str = Field(description="The session, hexadecimal; 0x0 for a persistent znode")
+    data_length: int
+    num_children: int
+    pzxid: int
+
+
+class Znode(BaseModel):
+    """One znode."""
+
+    model_config = _example(
+        path="/controller_epoch", data="3", encoding="utf-8", children=[],
+        stat={"czxid": 20, "mzxid": 95, "ctime": 1700000000000, "mtime": 1700000009000, "version": 3, "cversion": 0,
+              "aversion": 0, "ephemeral_owner": "0x0", "data_length": 1, "num_children": 0, "pzxid": 20},
+        acl=[{"scheme": "world", "id": "anyone", "perms": 31}], watchers=["0x100000a2c3d0001"],
+    )  # fmt: skip
+
+    path: str
+    data: str | None
+    encoding: Literal["utf-8", "base64"]
+    stat: ZnodeStat
+    children: list[str]
+    acl: list[Acl]
+    watchers: list[str] | None = Field(description="Sessions that watch it; null where no peer can tell")
+
+
+class Cluster(BaseModel):
+    """Everything in one object, as of journal number `seq`."""
+
+    seq: int
+    at_us: int
+    stale: bool = Field(description="No quorum serves: what the ensemble says is the last known state")
+    age_ms: int
+    quorum: bool
+    zab: dict[str, int]
+    peers: list[Peer]
+    controller: Controller
+    reigns: list[dict[str, Any]]
+    brokers: list[Broker]
+    topics: list[Topic]
+    workloads: list[Workload]
+    faults: list[FaultView]
+    losses: list[dict[str, Any]]
+    settings: dict[str, Any]
+
+
+class Health(BaseModel):
+    """How the service stands."""
+
+    model_config = _example(status="ok")
+
+    status: str
+
+
+class Ready(BaseModel):
+    """The cluster serves."""
+
+    model_config = _example(status="ready", quorum=True, controller=1, brokers=[1, 2, 3])
+
+    status: str
+    quorum: bool
+    controller: int
+    brokers: list[int]
+
+
+class ProcessResult(BaseModel):
+    """A process as it is after an action."""
+
+    model_config = _example(id=1, node="broker-1", action="kill", process="down", pid=None)
+
+    id: int
+    node: str
+    action: Action
+    process: ProcessState
+    pid: int | None
+
+
+class Table(BaseModel):
+    """One of the tables that Spark makes of the journals."""
+
+    model_config = _example(
+        table="controller_reigns", columns=["broker_id", "controller_epoch"], rows=[{"broker_id": 1}], total=1,
+        written_ms=1700000000000,
+    )  # fmt: skip
+
+    table: str
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    total: int
+    written_ms: int

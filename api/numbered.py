@@ -1,0 +1,103 @@
+"""The collector's own files: the numbered history, and with it the knowledge of what was collected already.
+
+`<first seq, 12 digits>.collected`: a name that nobody takes for a node's journal.  Each file begins with a checkpoint
+line (the last number given and each node's highest node_seq before it), so that the newest file alone tells where
+collecting stood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from journal.events import Entry, entry_from_dict
+
+FILE_BYTES_MAX = 8 * 1024 * 1024
+FILES_MAX = 4
+
+_encode = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(dict[str, Any])
+
+
+class NumberedJournal:
+    """Gives numbers and keeps what was numbered; bounded by `files_max` files of `file_bytes_max`."""
+
+    def __init__(self, directory: Path, *, file_bytes_max: int = FILE_BYTES_MAX, files_max: int = FILES_MAX) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.last_seq = 0
+        self.node_seqs: dict[str, int] = {}
+        self._directory = directory
+        self._file_bytes_max = file_bytes_max
+        self._files_max = files_max
+        self._file: BinaryIO | None = None
+        self._size = 0
+
+    def _paths(self) -> list[Path]:
+        return sorted(self._directory.glob("????????????.collected"))
+
+    def recover(self) -> Iterator[tuple[Entry, bytes]]:
+        """Everything kept, oldest first; afterwards numbering goes on where it stood."""
+        for path in self._paths():
+            for line in path.read_bytes().splitlines(keepends=True):
+                # An unfinished last line was never served: its number is free.
+                if line.endswith(b"\n") and (found := self._recovered(line[:-1])) is not None:
+                    yield found
+
+    def _recovered(self, line: bytes) -> tuple[Entry, bytes] | None:
+        try:
+            raw = _decoder.decode(line)
+            if "checkpoint" in raw:
+                self.last_seq = max(self.last_seq, int(raw["checkpoint"]))
+                for node, node_seq in raw["node_seqs"].items():
+                    self.node_seqs[node] = max(self.node_seqs.get(node, 0), int(node_seq))
+                return None
+            entry = entry_from_dict(raw)
+        except (msgspec.MsgspecError, KeyError, ValueError, TypeError):
+            return None
+        self.last_seq = entry.seq
+        self.node_seqs[entry.node] = max(self.node_seqs.get(entry.node, 0), entry.node_seq)
+        return entry, line
+
+    def append(self, entries: list[Entry]) -> list[tuple[Entry, bytes]]:
+        """Number these entries and write them; in the file when this returns."""
+        file = self._open()
+        numbered = []
+        for entry in entries:
+            self.last_seq += 1
+            self.node_seqs[entry.node] = max(self.node_seqs.get(entry.node, 0), entry.node_seq)
+            entry = msgspec.structs.replace(entry, seq=self.last_seq)
+            numbered.append((entry, _encode(entry.to_dict())))
+        data = b"".join(line + b"\n" for _, line in numbered)
+        file.write(data)
+        file.flush()
+        self._size += len(data)
+        if self._size >= self._file_bytes_max:
+            self.close()
+        return numbered
+
+    def _open(self) -> BinaryIO:
+        # Every run begins a file of its own: a torn line stays where it is, at the end of an older one.
+        if self._file is None:
+            path = self._directory / f"{self.last_seq + 1:012d}.collected"
+            self._file = path.open("wb")
+            head = _encode({"checkpoint": self.last_seq, "node_seqs": self.node_seqs}) + b"\n"
+            self._size = self._file.write(head)
+            self._thin_out()
+        return self._file
+
+    def _thin_out(self) -> None:
+        paths = self._paths()
+        total = 0
+        for path in reversed(paths):
+            total += path.stat().st_size
+            if total > self._file_bytes_max * self._files_max:
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the file; the next entries begin a new one."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,70 @@
+"""The page: its own files, its two libraries from node_modules, and the policy that a browser holds it to."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+WEB = Path(__file__).parent / "web"
+LIBRARIES = {"lit-html": "lit-html", "uplot": "uplot"}
+_IMPORT_MAP = re.compile(r'<script type="importmap">(.*?)</script>', re.DOTALL)
+_PLACEHOLDER = """<!doctype html><html lang="en"><meta charset="utf-8"><title>zabka</title>
+<h1>zabka</h1>
+<p>The page's files are not installed; the API is described in <a href="/openapi.json">/openapi.json</a>.</p></html>"""
+
+
+class _Files(StaticFiles):
+    """Static files that a browser asks about again each time: an upgraded page must not meet old modules."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers["cache-control"] = "no-cache"
+        return response
+
+
+def find_node_modules(wanted: Path | None) -> Path | None:
+    """Where npm put the page's libraries: named, beside the package, or in the working directory."""
+    for base in (wanted, Path(__file__).parent.parent / "node_modules", Path("node_modules")):
+        if base is not None and (base / "lit-html" / "lit-html.js").is_file():
+            return base
+    return None
+
+
+def index(web: Path) -> str:
+    """The page's HTML."""
+    path = web / "index.html"
+    return path.read_text() if path.is_file() else _PLACEHOLDER
+
+
+def policy(html: str) -> str:
+    """The Content-Security-Policy: everything from here, nothing inline but the import map, by its hash."""
+    match = _IMPORT_MAP.search(html)
+    script = "'self'"
+    if match is not None:
+        digest = base64.b64encode(hashlib.sha256(match.group(1).encode()).digest()).decode()
+        script += f" 'sha256-{digest}'"
+    return (
+        f"default-src 'self'; script-src {script}; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+def install(app: FastAPI, web: Path, node_modules: Path | None) -> None:
+    """Serve the page at /, its files under /web, its libraries under /lib."""
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> HTMLResponse:
+        return HTMLResponse(index(web), headers={"cache-control": "no-cache"})
+
+    app.mount("/web", _Files(directory=web, check_dir=False), name="web")
+    for name, package in LIBRARIES.items():
+        if node_modules is not None:
+            app.mount(f"/lib/{name}", _Files(directory=node_modules / package), name=f"lib-{name}")

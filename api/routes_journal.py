@@ -1,0 +1,145 @@
+"""Routes that look: the journal and its stream, znodes, and the tables that Spark makes."""
+
+from __future__ import annotations
+
+import base64
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Response
+from sse_starlette import EventSourceResponse
+
+from api import events
+from api.collector import TooOld
+from api.ensemble_view import ZnodeReading
+from api.models import Acl, Table, Znode, ZnodeStat
+from api.problems import Problem, responses
+from api.services import Service
+from api.tables import read_table
+
+router = APIRouter(prefix="/api/v1")
+
+_EVENT = {
+    "seq": 42, "schema": 1, "node": "broker-1", "node_seq": 7, "wall_us": 1700000000000000, "mono_us": 81000000,
+    "type": "controller_elected", "broker_id": 1, "controller_epoch": 1, "zk_version": 1,
+}  # fmt: skip
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Server-sent events: `id` is the number, `data` the event",
+        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": "id: 42\ndata: {…}\n\n"}},
+    }
+}
+_ARRAY: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Events in order of their numbers",
+        "content": {
+            "application/json": {
+                "schema": {"type": "array", "items": {"type": "object", "required": ["seq", "node", "type"]}},
+                "example": [_EVENT],
+            }
+        },
+    }
+}
+
+After = Annotated[int | None, Query(ge=0, le=2**63, description="Only what comes after this number; 0 for all kept")]
+
+
+@router.get(
+    "/events",
+    tags=["journal"],
+    summary="The journal as a stream",
+    response_class=EventSourceResponse,
+    responses={**responses(410, 422), **_STREAM},
+)
+async def get_events(
+    service: Service,
+    after: After = None,
+    last_event_id: Annotated[str | None, Header(description="Where a broken stream resumes")] = None,
+    snapshot: Annotated[
+        bool, Query(description="Begin with `event: snapshot`, the folded state, where the stream cannot resume")
+    ] = False,
+) -> EventSourceResponse:
+    """Every event after a number, then every new one.  `Last-Event-ID` goes before `after`.
+
+    With `snapshot` a stream that cannot go on where it stood begins with the whole state instead of the history, and
+    is never answered 410: what a dashboard wants.
+    """
+    begin = after or 0
+    if last_event_id:
+        if not last_event_id.isdecimal() or len(last_event_id) > 18:
+            raise Problem(422, f"Last-Event-ID is a number, not {last_event_id!r}")
+        begin = int(last_event_id)
+    try:
+        if not snapshot:
+            service.collector.after(begin, 1)
+    except TooOld as reason:
+        raise events.too_old(reason) from None
+    stream = events.stream(service.collector, begin, service.stopping, with_snapshot=snapshot)
+    return EventSourceResponse(stream, ping=3600, headers={"cache-control": "no-store"})
+
+
+@router.get(
+    "/journal",
+    tags=["journal"],
+    summary="The journal as an array",
+    response_class=Response,
+    responses={**responses(410, 422), **_ARRAY},
+)
+async def get_journal(
+    service: Service,
+    after: After = None,
+    limit: Annotated[int, Query(ge=1, le=events.LIMIT_MAX)] = events.LIMIT_DEFAULT,
+) -> Response:
+    """Up to `limit` events after a number."""
+    try:
+        found = service.collector.after(after or 0, limit)
+    except TooOld as reason:
+        raise events.too_old(reason) from None
+    return Response(events.array(found), media_type="application/json")
+
+
+@router.get("/znodes", tags=["ensemble"], summary="The root znode", responses=responses(503))
+async def get_root_znode(service: Service) -> Znode:
+    """The root of the tree."""
+    return _znode("/", await service.ensemble.znode("/"), await service.watchers("/"))
+
+
+@router.get("/znodes/{path:path}", tags=["ensemble"], summary="One znode", responses=responses(404, 422, 503))
+async def get_znode(path: str, service: Service) -> Znode:
+    """A znode's data, Stat, children, access list and watchers."""
+    path = "/" + path.strip("/")
+    if "//" in path or "\0" in path or any(part in (".", "..") for part in path.split("/")):
+        raise Problem(422, f"{path!r} is no znode path")
+    return _znode(path, await service.ensemble.znode(path), await service.watchers(path))
+
+
+def _znode(path: str, found: ZnodeReading, watchers: list[str] | None) -> Znode:
+    stat = found.stat
+    try:
+        text, encoding = found.data.decode(), "utf-8"
+    except UnicodeDecodeError:
+        text, encoding = base64.b64encode(found.data).decode(), "base64"
+    return Znode(
+        path=path,
+        data=text,
+        encoding="utf-8" if encoding == "utf-8" else "base64",
+        stat=ZnodeStat(
+            czxid=stat.czxid, mzxid=stat.mzxid, ctime=stat.ctime, mtime=stat.mtime, version=stat.version,
+            cversion=stat.cversion, aversion=stat.aversion, data_length=stat.data_length,
+            ephemeral_owner=f"0x{stat.ephemeral_owner & 0xFFFFFFFFFFFFFFFF:x}", num_children=stat.num_children,
+            pzxid=stat.pzxid,
+        ),
+        children=found.children,
+        acl=[Acl(scheme=a.scheme, id=a.id, perms=int(a.perms)) for a in found.acl],
+        watchers=watchers,
+    )  # fmt: skip
+
+
+@router.get(
+    "/analytics/{table}",
+    tags=["journal"],
+    summary="One of the tables that Spark makes of the journals",
+    responses=responses(404, 422),
+)
+async def get_table(table: str, service: Service, limit: Annotated[int, Query(ge=1, le=100_000)] = 1_000) -> Table:
+    """The newest rows of a table such as controller_reigns; made by `zabka pipeline tables`."""
+    return await read_table(service.settings.tables, service.settings.cluster_data, table, limit)

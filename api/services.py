@@ -1,0 +1,96 @@
+"""What the routes work with, made once a process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple, Protocol
+
+from fastapi import Depends, Request
+
+from api.admin_words import watchers
+from api.agents import Agents
+from api.collector import Collector
+from api.ensemble_view import EnsembleView
+from api.models import ElectionResult, NewTopic, NewWorkload, Workload
+from api.settings import Settings
+from api.views import Views
+from journal.events import TopicPartition
+
+
+class AdminError(NamedTuple):
+    """Kafka's answer to what it refused."""
+
+    name: str
+    message: str
+
+
+class Admin(Protocol):
+    """Changes that go through Kafka's protocol.  Each raises Problem where the brokers refuse or do not answer."""
+
+    async def create_topic(self, topic: NewTopic) -> None: ...
+    async def delete_topic(self, name: str) -> None: ...
+    async def alter_topic_config(self, name: str, changes: dict[str, str | None]) -> None: ...
+    async def elect(self, kind: str, partitions: Sequence[TopicPartition] | None) -> list[ElectionResult]: ...
+    async def close(self) -> None: ...
+
+
+class Workloads(Protocol):
+    """Producers and consumers that run inside."""
+
+    async def create(self, wanted: NewWorkload) -> Workload: ...
+    def all(self) -> list[Workload]: ...
+    def get(self, workload_id: str) -> Workload: ...
+    async def delete(self, workload_id: str) -> Workload: ...
+    async def close(self) -> None: ...
+
+
+@dataclass
+class Services:
+    """Everything that answers are made from."""
+
+    settings: Settings
+    agents: Agents
+    ensemble: EnsembleView
+    collector: Collector
+    views: Views
+    admin: Admin
+    workloads: Workloads
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def watchers(self, path: str) -> list[str] | None:
+        """The sessions that watch a znode, as the peers' admin word `wchp` has it; None where no peer tells."""
+        return await watchers(self.settings.zookeeper_connect, path)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run what works in the background for as long as the block lasts."""
+        tasks = [
+            asyncio.create_task(self.agents.run()),
+            asyncio.create_task(self.collector.run(self.agents.all)),
+            asyncio.create_task(self.ensemble.run()),
+        ]
+        try:
+            yield
+        finally:
+            self.stopping.set()
+            await self.workloads.close()
+            await self.admin.close()
+            await self.ensemble.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.agents.close()
+            self.collector.close()
+
+
+def services(request: Request) -> Services:
+    """The services of the application that a request came to."""
+    found = request.app.state.services
+    assert isinstance(found, Services)
+    return found
+
+
+Service = Annotated[Services, Depends(services)]

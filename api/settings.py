@@ -1,0 +1,50 @@
+"""What the API process is started from: one JSON file, written with the topology; ZABKA_API_… variables override it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class AgentAddress(BaseModel):
+    """A host agent and the nodes that it owns."""
+
+    name: str
+    url: str
+    nodes: list[str]
+
+
+class Settings(BaseSettings):
+    """The API's configuration."""
+
+    model_config = SettingsConfigDict(env_prefix="ZABKA_API_", extra="forbid")
+
+    data: Path = Field(description="The API's own directory: collected journal, state")
+    cluster_data: Path = Field(description="The cluster's data directory, named in messages to people")
+    host: str = "127.0.0.1"
+    port: int = 8080
+    token_file: Path = Field(description="Bearer token for calls that change something, when not on loopback")
+    agent_token_file: Path
+    agents: list[AgentAddress]
+    peers: list[int]
+    observers: list[int] = []
+    brokers: list[int]
+    zookeeper_connect: str
+    bootstrap: str
+    session_timeout_ms: int = 6000
+    tables: Path = Field(description="Where the Spark tables are kept, as Parquet")
+    allowed_hosts: list[str] = Field(default=[], description="More Host names to answer to; '*' for any")
+    web: Path | None = Field(default=None, description="The page's files; default: those of this package")
+    node_modules: Path | None = Field(
+        default=None, description="The page's libraries; default: found beside the package"
+    )
+
+
+def load_settings(path: Path) -> Settings:
+    """Read a settings file.  Raises OSError, ValueError (pydantic's, with the reason)."""
+    raw: dict[str, Any] = json.loads(path.read_text())
+    return Settings(**raw)

@@ -1,0 +1,273 @@
+"""What the routes answer: the agents' process tables, the nodes' words, the ensemble and the journal, side by side.
+
+Whose word a field is, is kept apart: `registered` is the ensemble's, `believes` the broker's, `process`
+the host agent's.  Nothing here decides who is right.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, get_args
+
+import msgspec
+
+from api.agents import Agents, Word
+from api.collector import Collector
+from api.ensemble_view import EnsembleView, Fresh, PartitionZnodes, TopicZnodes
+from api.models import Believes, Broker, Cluster, Controller, FaultView, Partition, Peer, ProcessState, Topic, Workload
+from api.problems import Problem
+from api.settings import Settings
+from ensemble.ids import zxid_text
+from journal.fold import BrokerView
+
+ReplicaRows = dict[tuple[str, int], dict[int, tuple[int, int]]]
+_PROCESS_STATES: tuple[ProcessState, ...] = get_args(ProcessState)
+
+
+class Views:
+    """Builds the answers."""
+
+    def __init__(self, settings: Settings, agents: Agents, ensemble: EnsembleView, collector: Collector) -> None:
+        self._settings = settings
+        self._agents = agents
+        self._ensemble = ensemble
+        self._collector = collector
+        self._addresses = _addresses(settings.bootstrap, settings.brokers)
+
+    # ---- nodes ------------------------------------------------------------------------------------------------------
+
+    def peers(self) -> list[Peer]:
+        """Every peer, observers included."""
+        return [self.peer(i) for i in (*self._settings.peers, *self._settings.observers)]
+
+    def peer(self, peer_id: int) -> Peer:
+        """One peer.  Raises Problem 404."""
+        observer = peer_id in self._settings.observers
+        if not observer and peer_id not in self._settings.peers:
+            raise self.unknown("peer", peer_id)
+        node = f"peer-{peer_id}"
+        process, pid = self._process(node)
+        word = self._agents.word(node)
+        said: dict[str, Any] = dict(word.status) if word else {}
+        told = self._collector.state.peers.get(peer_id)
+        if told is not None:
+            newer = self._journal_is_newer(node, word)
+            for field in ("state", "phase", "leader_id", "accepted_epoch", "current_epoch", "last_zxid"):
+                if field not in said or (newer and field != "last_zxid"):
+                    said[field] = getattr(told, field)
+        state = str(said.get("state", "LOOKING"))
+        if process == "down":
+            state = "DOWN"
+        elif state not in ("LEADING", "FOLLOWING", "OBSERVING"):
+            state = "LOOKING"
+        return Peer(
+            id=peer_id,
+            state=state,  # type: ignore[arg-type]
+            phase=str(said.get("phase", "ELECTION")),
+            accepted_epoch=int(said.get("accepted_epoch", 0)),
+            current_epoch=int(said.get("current_epoch", 0)),
+            last_zxid=_zxid(said.get("last_zxid", 0)),
+            leader_id=-1 if process == "down" else int(said.get("leader_id", -1)),
+            observer=observer,
+            process=process,
+            pid=pid,
+            age_ms=word.age_ms if word else None,
+        )
+
+    def brokers(self, fresh: Fresh) -> list[Broker]:
+        """Every broker."""
+        return [self.broker(i, fresh) for i in self._settings.brokers]
+
+    def broker(self, broker_id: int, fresh: Fresh) -> Broker:
+        """One broker.  Raises Problem 404."""
+        if broker_id not in self._settings.brokers:
+            raise self.unknown("broker", broker_id)
+        node = f"broker-{broker_id}"
+        process, pid = self._process(node)
+        word = self._agents.word(node)
+        told = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
+        said = word.status if word else {}
+        host, port = self._addresses.get(broker_id, ("", 0))
+        epoch = fresh.reading.brokers.get(broker_id)
+        acting = told.is_controller
+        if word is not None and not self._journal_is_newer(node, word):
+            acting = bool(said.get("is_controller", acting))
+        session = said.get("session", {}).get("state", told.session_state)
+        return Broker(
+            id=broker_id,
+            process=process,
+            pid=pid,
+            host=host,
+            port=port,
+            registered=epoch is not None,
+            broker_epoch=epoch,
+            is_controller=process != "down" and acting,
+            believes=self._believes(broker_id),
+            session_state="closed" if process == "down" else str(session),
+            fenced_writes=told.fenced_writes,
+            fenced_requests=told.fenced_requests,
+            stale=fresh.stale,
+            age_ms=fresh.age_ms,
+            status=said,
+        )
+
+    def _believes(self, broker_id: int) -> Believes:
+        word = self._agents.word(f"broker-{broker_id}")
+        said = word.status.get("believes") if word is not None else None
+        if word is not None and isinstance(said, dict) and not self._journal_is_newer(f"broker-{broker_id}", word):
+            return Believes(
+                controller_id=int(said.get("controller_id", -1)),
+                controller_epoch=int(said.get("controller_epoch", 0)),
+                age_ms=word.age_ms,
+            )
+        told = self._collector.state.brokers.get(broker_id)
+        if told is None or not told.believed_since_us:
+            return Believes(controller_id=-1, controller_epoch=0, age_ms=None)
+        age_ms = max(0, time.time_ns() // 1_000_000 - told.believed_since_us // 1000)
+        return Believes(
+            controller_id=told.believed_controller_id, controller_epoch=told.believed_controller_epoch, age_ms=age_ms
+        )
+
+    def _journal_is_newer(self, node: str, word: Word | None) -> bool:
+        """Whether a node's last journal entry about itself is younger than its last status."""
+        if word is None:
+            return True
+        return self._collector.told_us.get(node, 0) > time.time_ns() // 1000 - word.age_ms * 1000
+
+    def _process(self, node: str) -> tuple[ProcessState, int | None]:
+        info = self._agents.process(node)
+        for state in _PROCESS_STATES:
+            if info is not None and info.process == state:
+                return state, info.pid
+        return "down", None
+
+    def unknown(self, kind: str, number: int) -> Problem:
+        """The 404 for a node that there is not."""
+        known = self._settings.brokers if kind == "broker" else [*self._settings.peers, *self._settings.observers]
+        names = ", ".join(map(str, known)) or "none"
+        return Problem(404, f"there is no {kind} {number}; there are {names}")
+
+    # ---- what the ensemble says -------------------------------------------------------------------------------------
+
+    def controller(self, fresh: Fresh) -> Controller:
+        """/controller and its epoch."""
+        found = fresh.reading.controller
+        return Controller(**found._asdict(), stale=fresh.stale, age_ms=fresh.age_ms)
+
+    def topics(self, fresh: Fresh) -> list[Topic]:
+        """Every topic, by name."""
+        rows = self._replica_rows()
+        return [self._topic(topic, fresh, rows) for _, topic in sorted(fresh.reading.topics.items())]
+
+    def topic(self, name: str, fresh: Fresh) -> Topic:
+        """One topic.  Raises Problem: 404, or 503 while nothing is known."""
+        found = fresh.reading.topics.get(name)
+        if found is None:
+            if fresh.stale:
+                raise Problem(503, f"no quorum serves, and topic {name} was not known before")
+            raise Problem(404, f"there is no topic {name}")
+        return self._topic(found, fresh, self._replica_rows())
+
+    def _topic(self, topic: TopicZnodes, fresh: Fresh, rows: ReplicaRows) -> Topic:
+        return Topic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            config=topic.config,
+            partitions=[self._partition(topic.name, n, p, rows) for n, p in topic.partitions.items()],
+            deleting=topic.deleting,
+            stale=fresh.stale,
+            age_ms=fresh.age_ms,
+        )
+
+    def _replica_rows(self) -> ReplicaRows:
+        """Where each running broker says its replicas stand: high watermark and log end offset."""
+        rows: ReplicaRows = {}
+        for broker_id in self._settings.brokers:
+            word = self._agents.word(f"broker-{broker_id}")
+            for row in word.status.get("partitions", ()) if word is not None else ():
+                found = rows.setdefault((row["topic"], row["partition"]), {})
+                found[broker_id] = (int(row["hw"]), int(row["leo"]))
+        return rows
+
+    def _partition(self, topic: str, number: int, found: PartitionZnodes, rows: ReplicaRows) -> Partition:
+        told = self._collector.state.partitions.get(f"{topic}-{number}")
+        marks = dict(told.high_watermarks) if told else {}
+        ends = dict(told.log_end_offsets) if told else {}
+        for broker_id, (mark, end) in rows.get((topic, number), {}).items():
+            marks[broker_id], ends[broker_id] = mark, end
+        return Partition(
+            partition=number,
+            leader=found.leader,
+            leader_epoch=found.leader_epoch,
+            isr=list(found.isr),
+            replicas=list(found.replicas),
+            partition_epoch=found.partition_epoch,
+            high_watermark=marks.get(found.leader, max(marks.values(), default=None)),
+            log_end_offsets={str(b): ends[b] for b in sorted(ends) if b in found.replicas},
+            offline=found.leader == -1,
+        )
+
+    # ---- everything -------------------------------------------------------------------------------------------------
+
+    def cluster(self, fresh: Fresh, workloads: list[Workload], faults: list[FaultView]) -> Cluster:
+        """One object with all of it."""
+        state = self._collector.state
+        return Cluster(
+            seq=self._collector.last_seq,
+            at_us=state.at_us,
+            stale=fresh.stale,
+            age_ms=fresh.age_ms,
+            quorum=not fresh.stale,
+            zab={"epoch": state.zab_epoch, "leader_id": state.zab_leader_id},
+            peers=self.peers(),
+            controller=self.controller(fresh),
+            reigns=[msgspec.to_builtins(r) for r in state.reigns[-100:]],
+            brokers=self.brokers(fresh),
+            topics=self.topics(fresh),
+            workloads=workloads,
+            faults=faults,
+            losses=[msgspec.to_builtins(loss) for loss in state.losses[-100:]],
+            settings={
+                "zookeeper_connect": self._settings.zookeeper_connect,
+                "bootstrap": self._settings.bootstrap,
+                "data": str(self._settings.cluster_data),
+                "session_timeout_ms": self._settings.session_timeout_ms,
+            },
+        )
+
+    def missing(self, fresh: Fresh) -> list[str]:
+        """What keeps the cluster from being ready; empty when it is."""
+        missing = []
+        if fresh.stale:
+            return ["no quorum serves"]
+        if fresh.reading.controller.broker_id == -1:
+            missing.append("there is no controller")
+        for broker_id in self._settings.brokers:
+            process, _ = self._process(f"broker-{broker_id}")
+            if process == "running" and broker_id not in fresh.reading.brokers:
+                missing.append(f"broker {broker_id} is not registered")
+        acting = fresh.reading.controller.broker_id
+        if acting in self._settings.brokers:
+            controller = self.broker(acting, fresh)
+            if not controller.is_controller:
+                return [*missing, f"broker {acting} has not taken over as controller yet"]
+            # Until it has heard of a broker it places no replica there.
+            known = controller.status.get("live_brokers", self._settings.brokers)
+            missing += [
+                f"the controller has not heard of broker {broker_id} yet"
+                for broker_id in self._settings.brokers
+                if broker_id in fresh.reading.brokers and broker_id not in known
+            ]
+        return missing
+
+
+def _zxid(value: Any) -> str:
+    return value if isinstance(value, str) else zxid_text(int(value))
+
+
+def _addresses(bootstrap: str, brokers: list[int]) -> dict[int, tuple[str, int]]:
+    found = {}
+    for broker_id, address in zip(brokers, filter(None, bootstrap.split(",")), strict=True):
+        host, _, port = address.rpartition(":")
+        found[broker_id] = (host.strip("[]"), int(port))
+    return found

@@ -1,0 +1,143 @@
+// What the page asks the API to do.  Every call is shown as the curl line that does the same.
+
+import { beginCall } from "./store.js";
+
+/**
+ * @typedef {import("./store.js").State} State
+ * @typedef {{method: string, path: string, body?: unknown}} Request
+ * @typedef {{ok: boolean, status: number, body: any}} Answer
+ */
+
+const TOKEN_KEY = "zabka.token";
+const CALL_TIMEOUT_MS = 60_000;
+
+/** @param {string} text */
+const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+
+/** The curl line of a request. @param {Request} request @param {boolean} withToken */
+export function curl({ method, path, body }, withToken = false) {
+  const parts = ["curl"];
+  if (method !== "GET") parts.push("-X", method);
+  parts.push(quoted(location.origin + path));
+  if (withToken) parts.push("-H", '"Authorization: Bearer $ZABKA_TOKEN"');
+  if (body !== undefined) parts.push("-H", quoted("content-type: application/json"), "-d", quoted(JSON.stringify(body)));
+  return parts.join(" ");
+}
+
+/** What can be asked for; each returns the request, so that a button can show it before it is sent. */
+export const requests = {
+  /** @param {string} node such as broker-1 @param {string} action @returns {Request} */
+  act: (node, action) => ({ method: "POST", path: `/api/v1/${node.replace("-", "s/")}/${action}` }),
+  /** @param {unknown} body @returns {Request} */
+  createTopic: (body) => ({ method: "POST", path: "/api/v1/topics", body }),
+  /** @param {string} topic @returns {Request} */
+  deleteTopic: (topic) => ({ method: "DELETE", path: `/api/v1/topics/${topic}` }),
+  /** @param {string} topic @param {Record<string, string | null>} body @returns {Request} */
+  configure: (topic, body) => ({ method: "PATCH", path: `/api/v1/topics/${topic}/config`, body }),
+  /** @param {"PREFERRED" | "UNCLEAN"} type @param {{topic: string, partition: number}[]} partitions @returns {Request} */
+  elect: (type, partitions) => ({ method: "POST", path: "/api/v1/elections", body: { type, partitions } }),
+  /** @param {unknown} body @returns {Request} */
+  injectFault: (body) => ({ method: "POST", path: "/api/v1/faults", body }),
+  /** @param {string} id @returns {Request} */
+  healFault: (id) => ({ method: "DELETE", path: `/api/v1/faults/${id}` }),
+  /** @returns {Request} */
+  healAll: () => ({ method: "POST", path: "/api/v1/faults/reset" }),
+  /** @param {unknown} body @returns {Request} */
+  startWorkload: (body) => ({ method: "POST", path: "/api/v1/workloads", body }),
+  /** @param {string} id @returns {Request} */
+  stopWorkload: (id) => ({ method: "DELETE", path: `/api/v1/workloads/${id}` }),
+  /** @param {string} name @returns {Request} */
+  table: (name) => ({ method: "GET", path: `/api/v1/analytics/${name}?limit=20` }),
+};
+
+/** The calls, over one state. */
+export class Actions {
+  /**
+   * @param {State} state @param {() => void} changed draws the page again
+   * @param {() => void} refresh asks the API for its view at once
+   */
+  constructor(state, changed, refresh) {
+    this.state = state;
+    this.changed = changed;
+    this.refresh = refresh;
+    /** @type {Request | null} The request that waits for a token. */
+    this.waiting = null;
+  }
+
+  /** Send a request, and tell how it went among the calls. @param {Request} request @returns {Promise<Answer | null>} */
+  async send(request) {
+    const token = sessionStorage.getItem(TOKEN_KEY);
+    const call = beginCall(this.state, curl(request, token !== null));
+    this.changed();
+    const answer = await this.#fetch(request, token).catch((reason) => {
+      Object.assign(call, { ok: false, text: `no answer: ${reason instanceof Error ? reason.message : reason}` });
+      return null;
+    });
+    if (answer !== null) Object.assign(call, { ok: answer.ok, status: answer.status, text: outcome(answer) });
+    if (answer?.status === 401) {
+      sessionStorage.removeItem(TOKEN_KEY);
+      this.waiting = request;
+      this.state.ui.token = true;
+    }
+    this.changed();
+    this.refresh();
+    return answer;
+  }
+
+  /** The token that the API asked for is this: keep it for this tab, and send what waited. @param {string} token */
+  async useToken(token) {
+    sessionStorage.setItem(TOKEN_KEY, token);
+    const request = this.waiting;
+    this.forgetToken();
+    if (request !== null) await this.send(request);
+  }
+
+  /** Nobody knows the token: let the call be. */
+  forgetToken() {
+    this.waiting = null;
+    this.state.ui.token = false;
+    this.changed();
+  }
+
+  /** Load one of the Spark tables. @param {string} name */
+  async loadTable(name) {
+    const analytics = this.state.analytics;
+    Object.assign(analytics, { name, state: "loading", message: "", command: null, table: null });
+    this.changed();
+    const answer = await this.#fetch(requests.table(name), null).catch(() => null);
+    if (analytics.name !== name) return;
+    if (answer?.ok) Object.assign(analytics, { state: "ready", table: answer.body });
+    else {
+      const message = answer === null ? "the API does not answer" : outcome(answer);
+      Object.assign(analytics, { state: "absent", message, command: answer?.body?.command ?? null });
+    }
+    this.changed();
+  }
+
+  /** @param {Request} request @param {string | null} token @returns {Promise<Answer>} */
+  async #fetch({ method, path, body }, token) {
+    /** @type {Record<string, string>} */
+    const headers = {};
+    if (body !== undefined) headers["content-type"] = "application/json";
+    if (token !== null) headers.authorization = `Bearer ${token}`;
+    const answer = await fetch(path, {
+      method, headers, body: body === undefined ? null : JSON.stringify(body),
+      signal: AbortSignal.timeout(CALL_TIMEOUT_MS),
+    });
+    const text = await answer.text();
+    const isJson = /json/.test(answer.headers.get("content-type") ?? "");
+    return { ok: answer.ok, status: answer.status, body: text && isJson ? JSON.parse(text) : null };
+  }
+}
+
+/** How a call went, in words: an RFC 9457 problem's detail, or what there is now. @param {Answer} answer */
+export function outcome({ ok, status, body }) {
+  if (!ok) return body?.detail ?? body?.title ?? `HTTP ${status}`;
+  if (Array.isArray(body)) {
+    const missed = body.filter((row) => row.error).map((row) => `${row.topic}-${row.partition}: ${row.error}`);
+    return missed.length ? missed.join(", ") : "done";
+  }
+  if (body?.process) return `${body.node} is ${body.process}${body.pid ? `, pid ${body.pid}` : ""}`;
+  if (status === 202) return "accepted";
+  return "done";
+}

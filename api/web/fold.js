@@ -1,0 +1,265 @@
+// The cluster's state at any point: a fold over a prefix of its history.  The twin of journal/fold.py; a golden test
+// holds the two together.  Events are facts, so each handler assigns and none re-implements a protocol.
+
+/**
+ * @typedef {string | number} Id64  An integer; a decimal string where a JavaScript number would not hold it exactly.
+ * @typedef {{id: number, state: string, phase: string, leader_id: number, round: number, accepted_epoch: number,
+ *   current_epoch: number, last_zxid: Id64, digest: Id64, process: string, pid: number | null}} PeerView
+ * @typedef {{id: number, process: string, pid: number | null, registered: boolean, broker_epoch: Id64,
+ *   session_id: Id64, session_state: string, is_controller: boolean, believed_controller_id: number,
+ *   believed_controller_epoch: number, believed_since_us: number, fenced_requests: number,
+ *   fenced_writes: number}} BrokerView
+ * @typedef {{broker_id: number, controller_epoch: number, zk_version: number, since_us: number,
+ *   until_us: number | null, ended_by: string | null}} Reign
+ * @typedef {{topic: string, partition: number, replicas: number[], leader: number, leader_epoch: number,
+ *   isr: number[], partition_epoch: number, unclean: boolean, high_watermarks: Record<string, number>,
+ *   log_end_offsets: Record<string, number>}} PartitionView
+ * @typedef {{fault_id: string, kind: string, source: string, target: string, both_ways: boolean,
+ *   delay_ms: number}} FaultView
+ * @typedef {{at_us: number, broker_id: number, topic: string, partition: number, first_offset: number,
+ *   last_offset: number, count: number, below_high_watermark: number, cause: string}} Loss
+ * @typedef {{type: string, workload_id: string, topic: string, sent: number, acknowledged: number, failed: number,
+ *   lost: number}} WorkloadView
+ * @typedef {{seq: number, at_us: number, peers: Record<string, PeerView>, brokers: Record<string, BrokerView>,
+ *   controller_id: number, controller_epoch: number, controller_zk_version: number, reigns: Reign[],
+ *   zab_epoch: number, zab_leader_id: number, topics: Record<string, string>,
+ *   configs: Record<string, Record<string, string>>, partitions: Record<string, PartitionView>,
+ *   faults: Record<string, FaultView>, losses: Loss[], workloads: Record<string, WorkloadView>}} ClusterState
+ * @typedef {{seq: number, node: string, node_seq: number, wall_us: number, mono_us: number, type: string,
+ *   [field: string]: any}} Entry  A journal line: the envelope, the type and the body's fields, flat.
+ */
+
+export const REIGNS_MAX = 1000;
+export const LOSSES_MAX = 1000;
+
+/** The state before the first event. @returns {ClusterState} */
+export function emptyState() {
+  return {
+    seq: 0, at_us: 0, peers: {}, brokers: {}, controller_id: -1, controller_epoch: 0, controller_zk_version: 0,
+    reigns: [], zab_epoch: 0, zab_leader_id: -1, topics: {}, configs: {}, partitions: {}, faults: {}, losses: [],
+    workloads: {},
+  };
+}
+
+/** @param {number} id @returns {PeerView} */
+export function newPeer(id) {
+  return {
+    id, state: "DOWN", phase: "ELECTION", leader_id: -1, round: 0, accepted_epoch: 0, current_epoch: 0, last_zxid: 0,
+    digest: 0, process: "down", pid: null,
+  };
+}
+
+/** @param {number} id @returns {BrokerView} */
+export function newBroker(id) {
+  return {
+    id, process: "down", pid: null, registered: false, broker_epoch: -1, session_id: 0, session_state: "closed",
+    is_controller: false, believed_controller_id: -1, believed_controller_epoch: 0, believed_since_us: 0,
+    fenced_requests: 0, fenced_writes: 0,
+  };
+}
+
+/** @param {string} topic @param {number} partition @returns {PartitionView} */
+export function newPartition(topic, partition) {
+  return {
+    topic, partition, replicas: [], leader: -1, leader_epoch: 0, isr: [], partition_epoch: 0, unclean: false,
+    high_watermarks: {}, log_end_offsets: {},
+  };
+}
+
+/** @param {string} node @returns {[string, number]} */
+export function nodeId(node) {
+  const dash = node.lastIndexOf("-");
+  const number = node.slice(dash + 1);
+  return [dash < 0 ? "" : node.slice(0, dash), /^\d+$/.test(number) ? Number(number) : -1];
+}
+
+/**
+ * Take the next entry of the history.
+ * @param {ClusterState} state @param {Entry} entry
+ */
+export function apply(state, entry) {
+  state.seq = Math.max(state.seq, entry.seq);
+  state.at_us = Math.max(state.at_us, entry.wall_us);
+  HANDLERS[entry.type]?.(state, entry);
+}
+
+/** The state after a history. @param {Iterable<Entry>} history @returns {ClusterState} */
+export function fold(history) {
+  const state = emptyState();
+  for (const entry of history) apply(state, entry);
+  return state;
+}
+
+/** @param {ClusterState} state @param {number} id */
+const peer = (state, id) => (state.peers[id] ??= newPeer(id));
+/** @param {ClusterState} state @param {Entry} entry */
+const peerOf = (state, entry) => peer(state, nodeId(entry.node)[1]);
+/** @param {ClusterState} state @param {number} id */
+const broker = (state, id) => (state.brokers[id] ??= newBroker(id));
+/** @param {ClusterState} state @param {string} topic @param {number} number */
+const partition = (state, topic, number) => (state.partitions[`${topic}-${number}`] ??= newPartition(topic, number));
+
+/** There is no controller from that moment. @param {ClusterState} state @param {number} atUs @param {string} reason */
+function endReign(state, atUs, reason) {
+  state.controller_id = -1;
+  const last = state.reigns.at(-1);
+  if (last !== undefined && last.until_us === null) {
+    last.until_us = atUs;
+    last.ended_by = reason;
+  }
+}
+
+/** @param {ClusterState} state @param {string} node @param {string} process @param {number | null} pid */
+function setProcess(state, node, process, pid) {
+  const [role, number] = nodeId(node);
+  if (role === "peer") {
+    const found = Object.assign(peer(state, number), { process, pid });
+    if (process === "down") {
+      found.state = "DOWN";
+      if (state.zab_leader_id === number) state.zab_leader_id = -1;
+    }
+  } else if (role === "broker") {
+    const found = Object.assign(broker(state, number), { process, pid });
+    if (process === "down") found.is_controller = false;
+  }
+}
+
+/** @type {Record<string, (state: ClusterState, e: Entry) => void>} */
+const HANDLERS = {
+  node_started(state, e) {
+    if (e.role === "peer") {
+      const { pid } = peer(state, e.id);
+      state.peers[e.id] = { ...newPeer(e.id), state: "LOOKING", process: "running", pid };
+    } else if (e.role === "broker") {
+      const { pid, registered } = broker(state, e.id);
+      state.brokers[e.id] = { ...newBroker(e.id), process: "running", pid, registered };
+    }
+  },
+  node_stopped: (state, e) => setProcess(state, e.node, "down", null),
+  process_changed: (state, e) => setProcess(state, e.target, e.process, e.pid),
+  peer_state_changed(state, e) {
+    const { state: role, phase, leader_id, round, accepted_epoch, current_epoch, last_zxid } = e;
+    const found = peerOf(state, e);
+    Object.assign(found, { state: role, phase, leader_id, round, accepted_epoch, current_epoch, last_zxid });
+    if (role !== "LEADING" && state.zab_leader_id === found.id) state.zab_leader_id = -1;
+  },
+  epoch_accepted(state, e) {
+    peerOf(state, e).accepted_epoch = e.accepted_epoch;
+  },
+  epoch_adopted(state, e) {
+    peerOf(state, e).current_epoch = e.current_epoch;
+  },
+  leader_established(state, e) {
+    if (e.epoch >= state.zab_epoch) [state.zab_epoch, state.zab_leader_id] = [e.epoch, e.leader_id];
+  },
+  zxid_checkpoint(state, e) {
+    Object.assign(peerOf(state, e), { last_zxid: e.zxid, digest: e.digest });
+  },
+  session_closed(state, e) {
+    // Every peer reports it; only the first report finds anything left to change.
+    for (const found of Object.values(state.brokers)) {
+      if (found.session_id !== e.session_id || !found.registered) continue;
+      found.registered = false;
+      if (found.id === state.controller_id && e.ephemerals.includes("/controller")) {
+        endReign(state, e.wall_us, "session_closed");
+      }
+    }
+  },
+  broker_registered(state, e) {
+    const { broker_epoch, session_id } = e;
+    Object.assign(broker(state, e.broker_id), { registered: true, broker_epoch, session_id });
+  },
+  broker_session_changed(state, e) {
+    broker(state, e.broker_id).session_state = e.state;
+  },
+  controller_believed(state, e) {
+    Object.assign(broker(state, e.broker_id), {
+      believed_controller_id: e.controller_id, believed_controller_epoch: e.controller_epoch,
+      is_controller: e.is_controller, believed_since_us: e.wall_us,
+    });
+  },
+  controller_elected(state, e) {
+    const { broker_id, controller_epoch, zk_version, wall_us } = e;
+    if (controller_epoch <= state.controller_epoch) return;
+    endReign(state, wall_us, "superseded");
+    Object.assign(state, { controller_id: broker_id, controller_epoch, controller_zk_version: zk_version });
+    state.reigns.push({ broker_id, controller_epoch, zk_version, since_us: wall_us, until_us: null, ended_by: null });
+    state.reigns.splice(0, Math.max(0, state.reigns.length - REIGNS_MAX));
+  },
+  controller_resigned(state, e) {
+    broker(state, e.broker_id).is_controller = false;
+    if (state.controller_id === e.broker_id && state.controller_epoch === e.controller_epoch) {
+      endReign(state, e.wall_us, e.reason);
+    }
+  },
+  write_fenced(state, e) {
+    broker(state, e.broker_id).fenced_writes += 1;
+  },
+  request_fenced(state, e) {
+    // Counted where the sender shows: the one who was refused is the one who was wrong.
+    if (e.sender_id >= 0) broker(state, e.sender_id).fenced_requests += 1;
+  },
+  topic_created(state, e) {
+    state.topics[e.topic] = e.topic_id;
+    for (const [number, replicas] of Object.entries(e.assignment)) {
+      partition(state, e.topic, Number(number)).replicas = /** @type {number[]} */ (replicas);
+    }
+  },
+  topic_deleted(state, e) {
+    delete state.topics[e.topic];
+    delete state.configs[`topics/${e.topic}`];
+    for (const [name, found] of Object.entries(state.partitions)) {
+      if (found.topic === e.topic) delete state.partitions[name];
+    }
+  },
+  config_changed(state, e) {
+    state.configs[e.entity] = e.config;
+  },
+  leader_elected(state, e) {
+    const found = partition(state, e.topic, e.partition);
+    const older = e.leader_epoch - found.leader_epoch || e.partition_epoch - found.partition_epoch;
+    if (older < 0) return;
+    const { leader, leader_epoch, isr, replicas, partition_epoch, unclean } = e;
+    Object.assign(found, { leader, leader_epoch, isr, replicas, partition_epoch, unclean });
+  },
+  isr_changed(state, e) {
+    const found = partition(state, e.topic, e.partition);
+    if (e.partition_epoch < found.partition_epoch) return;
+    const { isr, leader, leader_epoch, partition_epoch } = e;
+    Object.assign(found, { isr, leader, leader_epoch, partition_epoch });
+  },
+  replica_progressed(state, e) {
+    for (const [topic, number, highWatermark, logEndOffset] of e.replicas) {
+      const found = partition(state, topic, number);
+      found.high_watermarks[e.broker_id] = highWatermark;
+      found.log_end_offsets[e.broker_id] = logEndOffset;
+    }
+  },
+  replica_loaded(state, e) {
+    const found = partition(state, e.topic, e.partition);
+    found.high_watermarks[e.broker_id] = e.high_watermark;
+    found.log_end_offsets[e.broker_id] = e.log_end_offset;
+  },
+  log_truncated(state, e) {
+    partition(state, e.topic, e.partition).log_end_offsets[e.broker_id] = e.to_offset;
+  },
+  records_lost(state, e) {
+    const { wall_us: at_us, broker_id, topic, partition: number, first_offset, last_offset, count } = e;
+    const { below_high_watermark, cause } = e;
+    state.losses.push({
+      at_us, broker_id, topic, partition: number, first_offset, last_offset, count, below_high_watermark, cause,
+    });
+    state.losses.splice(0, Math.max(0, state.losses.length - LOSSES_MAX));
+  },
+  fault_injected(state, e) {
+    const { fault_id, kind, source, target, both_ways, delay_ms } = e;
+    state.faults[fault_id] = { fault_id, kind, source, target, both_ways, delay_ms };
+  },
+  fault_removed(state, e) {
+    delete state.faults[e.fault_id];
+  },
+  workload_progressed(state, e) {
+    const { type, workload_id, topic, sent, acknowledged, failed, lost } = e;
+    state.workloads[workload_id] = { type, workload_id, topic, sent, acknowledged, failed, lost };
+  },
+};

@@ -1,0 +1,61 @@
+// Words and numbers for people.  Pure; every unit is in the name of what goes in.
+
+/** A zxid as ZooKeeper prints it. @param {import("./fold.js").Id64} zxid */
+export function hex(zxid) {
+  if (typeof zxid === "string" && zxid.startsWith("0x")) return zxid;
+  return `0x${BigInt(zxid).toString(16)}`;
+}
+
+/** @param {number} value */
+export function count(value) {
+  return value.toLocaleString("en-GB");
+}
+
+/** A span of time, in the unit in which one reads it. @param {number} ms */
+export function duration(ms) {
+  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
+  if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < 60_000) return `${Math.floor(ms / 1000)} s`;
+  const [s, min, h] = [Math.floor(ms / 1000) % 60, Math.floor(ms / 60_000) % 60, Math.floor(ms / 3_600_000)];
+  if (h === 0) return `${min} min ${String(s).padStart(2, "0")} s`;
+  return h < 48 ? `${h} h ${String(min).padStart(2, "0")} min` : `${Math.floor(h / 24)} d ${h % 24} h`;
+}
+
+/** An age in tenths of a second, so that it does not flicker; it says so when it is not known. @param {number | null} ms */
+export function age(ms) {
+  if (ms === null) return "never heard";
+  return ms < 10_000 ? `${(ms / 1000).toFixed(1)} s` : duration(ms);
+}
+
+/** The time of day, to the millisecond. @param {number} us */
+export function clock(us) {
+  const at = new Date(us / 1000);
+  const two = (/** @type {number} */ n) => String(n).padStart(2, "0");
+  const ms = String(at.getMilliseconds()).padStart(3, "0");
+  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${ms}`;
+}
+
+/** The time of day, to the second. @param {number} us */
+export function clockShort(us) {
+  return clock(us).slice(0, 8);
+}
+
+/** Whom somebody takes for controller, as `id@epoch`. @param {number} id @param {number} epoch */
+export function belief(id, epoch) {
+  return `${id < 0 ? "none" : id}@${epoch}`;
+}
+
+/** An identifier such as `session_closed` as words. @param {string | null} name */
+export function words(name) {
+  return (name ?? "").replaceAll("_", " ");
+}
+
+/** @param {number} n @param {string} one @param {string} many */
+export function plural(n, one, many = `${one}s`) {
+  return `${count(n)} ${n === 1 ? one : many}`;
+}
+
+/** "a", "a and b", "a, b and c". @param {string[]} parts */
+export function list(parts) {
+  return parts.length < 2 ? parts.join("") : `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}`;
+}

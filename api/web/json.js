@@ -1,0 +1,14 @@
+// JSON with integers beyond 2^53 kept exact, as decimal strings: session ids and digests use all of their 64 bits,
+// and two sessions that differ only in the last ones must not become one.
+
+const TOKEN = /"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g;
+
+/** @param {string} text @returns {any} */
+export function parseExact(text) {
+  return JSON.parse(text.replace(TOKEN, (token) => (isLongInteger(token) ? `"${token}"` : token)));
+}
+
+/** @param {string} token */
+function isLongInteger(token) {
+  return token.length > 15 && token[0] !== '"' && /^-?\d+$/.test(token) && !Number.isSafeInteger(Number(token));
+}

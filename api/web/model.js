@@ -1,0 +1,292 @@
+// What the page shows, made of the journal's fold and of the API's last answer.
+//
+// The fold is a fraction of a second behind the cluster, the answer up to two seconds; but the journal is bounded, and
+// a fold of its kept part may miss what was said long ago.  So: of whatever the journal spoke of lately its word
+// counts, of everything else the answer's.  Versions and epochs only rise, so between two of them the higher counts.
+
+import { belief, clockShort, hex, list, plural } from "./format.js";
+
+/**
+ * @typedef {import("./store.js").State} State
+ * @typedef {import("./fold.js").PartitionView} PartitionView
+ * @typedef {{id: number, name: string, state: string, phase: string, leader_id: number, accepted_epoch: number,
+ *   current_epoch: number, zxid: string, process: string, pid: number | null, observer: boolean,
+ *   leads: boolean}} Peer
+ * @typedef {{verdict: "agrees" | "stale" | "ahead" | "silent", text: string}} Judged
+ * @typedef {{id: number, name: string, process: string, pid: number | null, address: string, registered: boolean,
+ *   broker_epoch: string | null, session: string, is_controller: boolean, believes_id: number,
+ *   believes_epoch: number, age_ms: number | null, fenced_requests: number, fenced_writes: number,
+ *   judged: Judged}} Broker
+ * @typedef {{broker_id: number, leader: boolean, in_sync: boolean, leo: number | null, hw: number | null,
+ *   behind: number, process: string}} Replica
+ * @typedef {{topic: string, partition: number, leader: number, leader_epoch: number, partition_epoch: number,
+ *   isr: number[], replicas: number[], out_of_sync: number[], high_watermark: number | null, unclean: boolean,
+ *   offline: boolean, rows: Replica[], gone: number, gone_committed: number}} Partition
+ * @typedef {{name: string, config: Record<string, string>, deleting: boolean, partitions: Partition[]}} Topic
+ * @typedef {{level: "ok" | "warn" | "bad" | "unknown", word: string,
+ *   reasons: {text: string, href: string}[]}} Health
+ * @typedef {{id: number, epoch: number, zk_version: number, stale: boolean}} Ensemble
+ * @typedef {{now_ms: number, ensemble: Ensemble, zab: {epoch: number, leader_id: number}, quorum: boolean,
+ *   peers: Peer[], brokers: Broker[], topics: Topic[], reigns: import("./fold.js").Reign[],
+ *   faults: any[], workloads: any[], health: Health, settings: any}} Model
+ */
+
+const JOURNAL_COUNTS_FOR_MS = 3000;
+
+/** @param {State} state @param {number} localMs @returns {Model} */
+export function model(state, localMs) {
+  const now_ms = localMs - state.skew_ms;
+  const ensemble = ensembleWord(state);
+  const quorum = state.polled === null || !state.polled.cluster.stale;
+  const peers = peersOf(state);
+  const brokers = brokersOf(state, ensemble, localMs);
+  const topics = topicsOf(state, new Map(brokers.map((b) => [b.id, b.process])));
+  const leader = peers.find((p) => p.leads);
+  const reigns = reignsOf(state, ensemble);
+  const faults = faultsOf(state);
+  const settings = state.polled?.cluster.settings ?? {};
+  const zab = { epoch: leader?.current_epoch ?? state.cluster.zab_epoch, leader_id: leader?.id ?? -1 };
+  const shown = {
+    now_ms, ensemble, zab, quorum, peers, brokers, topics, reigns, faults, workloads: workloadsOf(state), settings,
+  };
+  return { ...shown, health: health(state, shown) };
+}
+
+/** Whether the journal has the newest word of something. @param {State} state @param {string[]} subjects */
+function journalCounts(state, ...subjects) {
+  if (state.polled === null) return true;
+  const since = state.polled.at_ms - JOURNAL_COUNTS_FOR_MS;
+  return subjects.some((subject) => (state.touched[subject] ?? -Infinity) >= since);
+}
+
+/** @param {State} state @returns {Ensemble} */
+function ensembleWord(state) {
+  const { controller_id: id, controller_epoch: epoch, controller_zk_version: zk_version } = state.cluster;
+  const told = { id, epoch, zk_version };
+  const found = state.polled?.cluster.controller;
+  const stale = found?.stale ?? false;
+  if (found === undefined || found.controller_epoch < epoch) return { ...told, stale };
+  const read = { id: found.broker_id, epoch: found.controller_epoch, zk_version: found.zk_version };
+  if (found.controller_epoch > epoch) return { ...read, stale };
+  // Nobody becomes controller twice at one epoch: once it has none, it has none.
+  return id === -1 && state.cluster.reigns.length > 0 ? { ...told, stale } : { ...read, stale };
+}
+
+/** @param {State} state @returns {Peer[]} */
+function peersOf(state) {
+  const { peers: told } = state.cluster;
+  /** @type {Map<number, any>} */
+  const read = new Map((state.polled?.cluster.peers ?? []).map((/** @type {any} */ p) => [p.id, p]));
+  const ids = read.size ? [...read.keys()] : Object.keys(told).map(Number);
+  return ids.map((id) => {
+    const name = `peer-${id}`;
+    const [journal, answer] = [told[id], read.get(id)];
+    const said = journal && (!answer || journalCounts(state, name)) ? journal : answer;
+    // The answer's zxid is read twice a second; the journal tells one at checkpoints only.
+    const up = said.process !== "down";
+    const zxid = state.zxids[id] ?? (up ? (journal ?? answer).last_zxid : null);
+    return {
+      id, name, state: up ? said.state : "DOWN", phase: said.phase, leader_id: up ? said.leader_id : -1,
+      accepted_epoch: said.accepted_epoch, current_epoch: said.current_epoch, zxid: zxid === null ? "unknown" : hex(zxid), process: said.process,
+      pid: said.pid, observer: answer?.observer ?? false,
+      leads: said.process === "running" && said.state === "LEADING" && said.phase === "BROADCAST",
+    };
+  });
+}
+
+/** @param {State} state @param {Ensemble} ensemble @param {number} localMs @returns {Broker[]} */
+function brokersOf(state, ensemble, localMs) {
+  const { brokers: told } = state.cluster;
+  /** @type {Map<number, any>} */
+  const read = new Map((state.polled?.cluster.brokers ?? []).map((/** @type {any} */ b) => [b.id, b]));
+  const ids = read.size ? [...read.keys()] : Object.keys(told).map(Number);
+  return ids.map((id) => {
+    const name = `broker-${id}`;
+    const [journal, answer] = [told[id], read.get(id)];
+    const lately = journal && (!answer || journalCounts(state, name));
+    const said = lately ? journal : answer;
+    const lists = lately || (journal && journalCounts(state, "registrations")) ? journal : answer;
+    const word = lastWord(state, journal, answer, localMs);
+    const process = said.process;
+    const epoch = lists.broker_epoch;
+    return {
+      id, name, process, pid: said.pid, address: answer ? `${answer.host}:${answer.port}` : "",
+      registered: lists.registered, broker_epoch: lists.registered && epoch !== null && epoch !== -1 ? hex(epoch) : null,
+      session: process === "down" ? "closed" : (lately ? journal.session_state : answer.session_state),
+      is_controller: process !== "down" && said.is_controller, ...word,
+      fenced_requests: Math.max(journal?.fenced_requests ?? 0, answer?.fenced_requests ?? 0),
+      fenced_writes: Math.max(journal?.fenced_writes ?? 0, answer?.fenced_writes ?? 0),
+      judged: judge(word, process, ensemble),
+    };
+  });
+}
+
+/**
+ * A broker's last word on who is controller, and its age: the younger of what it journalled and what it told the API.
+ * @param {State} state @param {any} journal @param {any} answer @param {number} localMs
+ */
+function lastWord(state, journal, answer, localMs) {
+  const told_ms = journal?.believed_since_us ? journal.believed_since_us / 1000 + state.skew_ms : -Infinity;
+  const read_ms = answer && answer.believes.age_ms !== null && state.polled
+    ? state.polled.at_ms - answer.believes.age_ms : -Infinity;
+  const age_ms = Math.max(told_ms, read_ms) > 0 ? Math.max(0, localMs - Math.max(told_ms, read_ms)) : null;
+  if (told_ms > read_ms) {
+    const { believed_controller_id: believes_id, believed_controller_epoch: believes_epoch } = journal;
+    return { believes_id, believes_epoch, age_ms };
+  }
+  const { controller_id = -1, controller_epoch = 0 } = answer?.believes ?? {};
+  return { believes_id: controller_id, believes_epoch: controller_epoch, age_ms };
+}
+
+/**
+ * Is a broker right about the controller?
+ * @param {{believes_id: number, believes_epoch: number, age_ms: number | null}} word
+ * @param {string} process @param {Ensemble} ensemble @returns {Judged}
+ */
+export function judge(word, process, ensemble) {
+  const says = belief(word.believes_id, word.believes_epoch);
+  const is = belief(ensemble.id, ensemble.epoch);
+  if (process === "down") return { verdict: "silent", text: `down; it last said ${says}` };
+  if (word.age_ms === null) return { verdict: "silent", text: "has not said anything yet" };
+  if (says === is) return { verdict: "agrees", text: "agrees" };
+  if (word.believes_epoch > ensemble.epoch) return { verdict: "ahead", text: `ahead: says ${says}, ensemble said ${is}` };
+  return { verdict: "stale", text: `stale: says ${says}, ensemble says ${is}` };
+}
+
+/** @param {State} state @param {Map<number, string>} processes @returns {Topic[]} */
+function topicsOf(state, processes) {
+  /** @type {Map<string, any>} */
+  const read = new Map((state.polled?.cluster.topics ?? []).map((/** @type {any} */ t) => [t.name, t]));
+  /** @type {Map<string, PartitionView[]>} */
+  const told = new Map();
+  for (const p of Object.values(state.cluster.partitions)) {
+    const rows = told.get(p.topic);
+    if (rows) rows.push(p);
+    else told.set(p.topic, [p]);
+  }
+  const names = [...new Set([...read.keys(), ...told.keys()])].sort();
+  const losses = lossesByPartition(state);
+  const found = [];
+  for (const name of names) {
+    const lately = journalCounts(state, `topic ${name}`);
+    if (lately ? !told.has(name) : !read.has(name)) continue;
+    const [journal, answer] = [told.get(name) ?? [], read.get(name)];
+    const numbers = new Set([...journal, ...(answer?.partitions ?? [])].map((p) => p.partition));
+    const partitions = [...numbers].sort((a, b) => a - b).map((number) => {
+      const row = answer?.partitions.find((/** @type {any} */ p) => p.partition === number);
+      const lost = losses.get(`${name}-${number}`) ?? { gone: 0, gone_committed: 0 };
+      const told = partitionOf(journal.find((p) => p.partition === number), row, processes);
+      return { topic: name, partition: number, ...told, ...lost };
+    });
+    const config = (lately && state.cluster.configs[`topics/${name}`]) || answer?.config || {};
+    found.push({ name, config, deleting: answer?.deleting ?? false, partitions });
+  }
+  return found;
+}
+
+/** @param {State} state */
+function lossesByPartition(state) {
+  /** @type {Map<string, {gone: number, gone_committed: number}>} */
+  const found = new Map();
+  for (const loss of state.cluster.losses) {
+    const name = `${loss.topic}-${loss.partition}`;
+    const sum = found.get(name) ?? { gone: 0, gone_committed: 0 };
+    sum.gone += loss.count;
+    sum.gone_committed += loss.below_high_watermark;
+    found.set(name, sum);
+  }
+  return found;
+}
+
+/**
+ * @param {PartitionView | undefined} journal @param {any} answer @param {Map<number, string>} processes
+ * @returns {Omit<Partition, "topic" | "partition" | "gone" | "gone_committed">}
+ */
+function partitionOf(journal, answer, processes) {
+  const newer = (/** @type {any} */ a, /** @type {any} */ b) =>
+    a.leader_epoch - b.leader_epoch || a.partition_epoch - b.partition_epoch;
+  const said = !answer || (journal && journal.replicas.length > 0 && newer(journal, answer) >= 0) ? journal : answer;
+  const { leader, leader_epoch, partition_epoch, isr, replicas } = said;
+  const ends = { ...answer?.log_end_offsets, ...journal?.log_end_offsets };
+  const marks = journal?.high_watermarks ?? {};
+  const known = Object.values(marks);
+  const high_watermark = marks[leader] ?? answer?.high_watermark ?? (known.length ? Math.max(...known) : null);
+  const furthest = Math.max(0, ...replicas.map((/** @type {number} */ id) => ends[id] ?? 0));
+  const end = leader in ends ? ends[leader] : furthest;
+  const rows = replicas.map((/** @type {number} */ id) => ({
+    broker_id: id, leader: id === leader, in_sync: isr.includes(id), leo: ends[id] ?? null, hw: marks[id] ?? null,
+    behind: Math.max(0, end - (ends[id] ?? 0)), process: processes.get(id) ?? "down",
+  }));
+  return {
+    leader, leader_epoch, partition_epoch, isr, replicas, high_watermark,
+    out_of_sync: replicas.filter((/** @type {number} */ id) => !isr.includes(id)),
+    unclean: journal !== undefined && said === journal && journal.unclean, offline: leader === -1, rows,
+  };
+}
+
+/** The journal's reigns, ended where the ensemble is known to have no controller. @param {State} state @param {Ensemble} ensemble */
+function reignsOf(state, ensemble) {
+  const told = state.cluster.reigns;
+  const read = state.polled?.cluster.reigns ?? [];
+  const reigns = told.length >= read.length || ensemble.epoch === state.cluster.controller_epoch ? told : read;
+  return reigns.slice(-100);
+}
+
+/** @param {State} state */
+function faultsOf(state) {
+  const told = Object.values(state.cluster.faults);
+  if (journalCounts(state, "faults")) return told;
+  return (state.polled?.cluster.faults ?? []).map((/** @type {any} */ f) => ({
+    fault_id: f.id, kind: f.kind, source: f.from, target: f.to, both_ways: f.both_ways, delay_ms: f.delay_ms,
+  }));
+}
+
+/** @param {State} state */
+function workloadsOf(state) {
+  return (state.polled?.cluster.workloads ?? []).map((/** @type {any} */ w) => {
+    const told = state.cluster.workloads[w.id];
+    const { sent, acknowledged, failed, lost } = told && told.sent > w.sent ? told : w;
+    return { ...w, sent, acknowledged, failed, lost };
+  });
+}
+
+/** What is wrong, in words, each with a link to the evidence. @param {State} state @param {Omit<Model, "health">} m @returns {Health} */
+function health(state, m) {
+  if (!state.known && state.polled === null) return { level: "unknown", word: "Connecting", reasons: [] };
+  /** @type {{text: string, href: string, bad?: boolean}[]} */
+  const reasons = [];
+  const say = (/** @type {string} */ text, /** @type {string} */ href, bad = false) => reasons.push({ text, href, bad });
+  const names = (/** @type {{name: string}[]} */ nodes) => list(nodes.map((n) => n.name.replace("-", " ")));
+  if (!m.quorum) say("no quorum serves", "#peers", true);
+  else if (m.zab.leader_id === -1) say("no peer leads", "#peers", true);
+  if (m.ensemble.id === -1) say("no controller", "#reigns", true);
+  for (const process of ["down", "paused"]) {
+    const hit = [...m.peers, ...m.brokers].filter((n) => n.process === process);
+    if (hit.length) say(`${names(hit)} ${process}`, hit[0].name.startsWith("peer") ? "#peers" : "#brokers");
+  }
+  const lost = m.brokers.filter((b) => b.process === "running" && !b.registered);
+  if (lost.length) say(`${names(lost)} not registered`, "#brokers");
+  const wrong = m.brokers.filter((b) => b.judged.verdict === "stale");
+  if (wrong.length) say(`${names(wrong)} wrong about the controller`, "#beliefs");
+  const partitions = m.topics.flatMap((t) => t.partitions);
+  const offline = partitions.filter((p) => p.offline).length;
+  const under = partitions.filter((p) => !p.offline && p.out_of_sync.length > 0).length;
+  if (offline) say(`${plural(offline, "partition")} offline`, "#partitions", true);
+  if (under) say(`${plural(under, "partition")} under-replicated`, "#partitions");
+  if (m.faults.length) say(`${plural(m.faults.length, "fault")} injected`, "#faults");
+  const level = reasons.some((r) => r.bad) ? "bad" : reasons.length ? "warn" : "ok";
+  return { level, word: { ok: "Healthy", warn: "Degraded", bad: "Broken" }[level], reasons };
+}
+
+/** The sentence a screen reader hears of an event, or nothing. @param {import("./fold.js").Entry} e */
+export function announcement(e) {
+  if (e.type === "controller_elected") return `Broker ${e.broker_id} is controller, epoch ${e.controller_epoch}.`;
+  if (e.type === "leader_established") return `Peer ${e.leader_id} leads the ensemble, epoch ${e.epoch}.`;
+  if (e.type === "controller_resigned") return `Broker ${e.broker_id} resigned as controller: ${e.reason}.`;
+  if (e.type === "leader_elected" && e.leader < 0) return `${e.topic}-${e.partition} is offline.`;
+  if (e.type === "leader_elected" && e.unclean) return `Unclean election: broker ${e.leader} leads ${e.topic}-${e.partition}.`;
+  if (e.type === "records_lost" && e.below_high_watermark > 0) {
+    return `${e.below_high_watermark} committed records of ${e.topic}-${e.partition} are lost, at ${clockShort(e.wall_us)}.`;
+  }
+  return "";
+}

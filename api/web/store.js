@@ -1,0 +1,116 @@
+// Everything the page knows, in one object, and the few ways in which it changes.
+
+import { apply, emptyState, nodeId } from "./fold.js";
+
+/**
+ * @typedef {import("./fold.js").Entry} Entry
+ * @typedef {import("./fold.js").ClusterState} ClusterState
+ * @typedef {{id: number, curl: string, status: number | null, text: string, ok: boolean | null}} Call
+ * @typedef {{at_ms: number, cluster: any}} Polled  An answer of GET /api/v1/cluster.
+ * @typedef {{name: string, state: "idle" | "loading" | "ready" | "absent", table: any, message: string,
+ *   command: string | null}} Analytics
+ * @typedef {{node: string, type: string, progress: boolean, config: string | null, armed: string | null,
+ *   token: boolean}} Ui
+ * @typedef {{cluster: ClusterState, known: boolean, touched: Record<string, number>, events: Entry[],
+ *   chatter: Entry[], polled: Polled | null, poll_problem: string | null, link: "connecting" | "live" | "reconnecting",
+ *   skew_ms: number, calls: Call[], rates: Record<string, {at_us: number, acknowledged: number}[]>,
+ *   zxids: Record<string, string>, analytics: Analytics, ui: Ui}} State
+ */
+
+export const EVENTS_MAX = 1000;
+const CHATTER_MAX = 300;
+const CALLS_MAX = 6;
+const RATES_MAX = 61;
+// The Date header tells whole seconds: a difference below this is no difference between the two clocks.
+const SKEW_MIN_MS = 2500;
+
+/** Types that only say how far something got: by the dozen a second under load, so kept and shown apart. */
+export const CHATTER = new Set([
+  "replica_progressed", "workload_progressed", "high_watermark_moved", "records_appended", "records_replicated",
+  "records_acknowledged", "txn_logged", "txn_committed", "write_acknowledged", "zxid_checkpoint",
+]);
+
+/** @returns {State} */
+export function newState() {
+  return {
+    cluster: emptyState(), known: false, touched: {}, events: [], chatter: [], polled: null,
+    poll_problem: null, link: "connecting", skew_ms: 0, calls: [], rates: {}, zxids: {},
+    analytics: { name: "controller_reigns", state: "idle", table: null, message: "", command: null },
+    ui: { node: "", type: "", progress: false, config: null, armed: null, token: false},
+  };
+}
+
+/** Begin anew from a folded state. @param {State} state @param {ClusterState} cluster @param {number} seq */
+export function takeSnapshot(state, cluster, seq) {
+  state.cluster = { ...cluster, seq };
+  state.known = true;
+  state.touched = {};
+  state.events = [];
+  state.chatter = [];
+  state.rates = {};
+}
+
+/**
+ * Take one event of the stream; false where it does not follow on what is known, so that a snapshot is needed.
+ * @param {State} state @param {Entry} entry @param {number} nowMs
+ */
+export function takeEntry(state, entry, nowMs) {
+  if (entry.seq <= state.cluster.seq) return true;
+  if (!state.known || entry.seq !== state.cluster.seq + 1) return false;
+  apply(state.cluster, entry);
+  for (const subject of subjects(entry)) state.touched[subject] = nowMs;
+  keep(state, entry);
+  return true;
+}
+
+/** Put events that came before the snapshot in front of those since. @param {State} state @param {Entry[]} earlier */
+export function takeHistory(state, earlier) {
+  const first = Math.min(state.events[0]?.seq ?? Infinity, state.chatter[0]?.seq ?? Infinity);
+  const since = [...state.events, ...state.chatter].sort((a, b) => a.seq - b.seq);
+  [state.events, state.chatter, state.rates] = [[], [], {}];
+  for (const entry of earlier) if (entry.seq < first) keep(state, entry);
+  for (const entry of since) keep(state, entry);
+}
+
+/** @param {State} state @param {Entry} entry */
+function keep(state, entry) {
+  if (entry.type === "workload_progressed") {
+    const points = (state.rates[entry.workload_id] ??= []);
+    points.push({ at_us: entry.wall_us, acknowledged: entry.acknowledged });
+    points.splice(0, Math.max(0, points.length - RATES_MAX));
+  }
+  const [kept, max] = CHATTER.has(entry.type) ? [state.chatter, CHATTER_MAX] : [state.events, EVENTS_MAX];
+  kept.push(entry);
+  // A tenth at a time: cutting one off a thousand on every event would move them all each time.
+  if (kept.length > max * 1.1) kept.splice(0, kept.length - max);
+}
+
+/** What an event speaks of: the nodes and topics of which the journal has the newest word now. @param {Entry} entry */
+function subjects(entry) {
+  const found = [];
+  const role = nodeId(entry.node)[0];
+  if (role === "peer" && entry.type !== "session_closed") found.push(entry.node);
+  if (entry.type === "session_closed") found.push("registrations");
+  if (entry.type === "process_changed") found.push(entry.target);
+  else if (role === "broker" && entry.type !== "replica_progressed") found.push(entry.node);
+  if (entry.topic !== undefined) found.push(`topic ${entry.topic}`);
+  if (entry.type === "config_changed") found.push(entry.entity.replace(/^topics\//, "topic "));
+  if (entry.fault_id !== undefined) found.push("faults");
+  return found;
+}
+
+/** Take an answer of GET /api/v1/cluster. @param {State} state @param {any} cluster @param {number} nowMs @param {number} wallMs */
+export function takeAnswer(state, cluster, nowMs, wallMs) {
+  state.polled = { at_ms: nowMs, cluster };
+  state.poll_problem = null;
+  state.skew_ms = Math.abs(nowMs - wallMs) > SKEW_MIN_MS ? nowMs - wallMs : 0;
+  // A peer that is down tells none, and the one it told last is the one it will come back with.
+  for (const peer of cluster.peers) if (peer.process !== "down") state.zxids[peer.id] = peer.last_zxid;
+}
+
+/** Note a call to the API that begins. @param {State} state @param {string} curl @returns {Call} */
+export function beginCall(state, curl) {
+  const call = { id: (state.calls[0]?.id ?? 0) + 1, curl, status: null, text: "under way", ok: null };
+  state.calls = [call, ...state.calls].slice(0, CALLS_MAX);
+  return call;
+}

@@ -1,0 +1,117 @@
+// What comes from the API by itself: the journal, as one EventSource, and once a second the answer of GET /cluster.
+
+import { parseExact } from "./json.js";
+
+/**
+ * @typedef {import("./fold.js").Entry} Entry
+ * @typedef {{snapshot: (cluster: import("./fold.js").ClusterState, seq: number) => void,
+ *   entry: (entry: Entry) => boolean, link: (state: "live" | "reconnecting") => void}} Handlers
+ */
+
+const EVENTS = "/api/v1/events?snapshot=true";
+const REOPEN_MS = 1000;
+const POLL_MS = 1000;
+const POLL_TIMEOUT_MS = 4000;
+const HISTORY_PAGE = 4000;
+const HISTORY_PAGES_MAX = 5;
+const HISTORY_ENOUGH = 150;
+
+/**
+ * Follow the journal.  The browser itself reconnects and resumes by Last-Event-ID; where the server cannot resume it
+ * sends a snapshot.  What the browser gives up on (an error status), and a gap in the numbers, begins a new stream,
+ * and so with a snapshot.
+ * @param {Handlers} handlers
+ */
+export function follow(handlers) {
+  /** @type {EventSource} */
+  let source;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+
+  function reopen(delayMs = 0) {
+    source.close();
+    clearTimeout(timer);
+    timer = setTimeout(open, delayMs);
+  }
+
+  function open() {
+    source = new EventSource(EVENTS);
+    const current = source;
+    source.addEventListener("open", () => handlers.link("live"));
+    source.addEventListener("error", () => {
+      handlers.link("reconnecting");
+      if (current.readyState === EventSource.CLOSED) reopen(REOPEN_MS);
+    });
+    source.addEventListener("snapshot", (message) => {
+      handlers.snapshot(parseExact(message.data), Number(message.lastEventId));
+    });
+    source.addEventListener("message", (message) => {
+      if (current === source && !handlers.entry(parseExact(message.data))) reopen(REOPEN_MS);
+    });
+  }
+
+  open();
+}
+
+/**
+ * The events up to a number, from far enough back that some of them matter: under load most only tell progress.
+ * @param {number} seq @param {(entry: Entry) => boolean} matters @returns {Promise<Entry[]>} in order
+ */
+export async function historyUpTo(seq, matters) {
+  /** @type {Entry[]} */
+  let found = [];
+  try {
+    for (let end = seq, page = 0; end > 0 && page < HISTORY_PAGES_MAX; page += 1) {
+      const after = Math.max(0, end - HISTORY_PAGE);
+      let answer = await fetch(`/api/v1/journal?after=${after}&limit=${end - after}`);
+      // 410: some of these are gone; 0 means from the oldest that is kept.
+      const oldest = answer.status === 410;
+      if (oldest) answer = await fetch(`/api/v1/journal?limit=${HISTORY_PAGE}`);
+      if (!answer.ok) break;
+      /** @type {Entry[]} */
+      const entries = parseExact(await answer.text());
+      found = [...entries.filter((e) => e.seq <= end), ...found];
+      if (oldest || found.filter(matters).length >= HISTORY_ENOUGH) break;
+      end = after;
+    }
+  } catch {
+    // The API went away meanwhile: what was found is what there is.
+  }
+  return found;
+}
+
+/**
+ * Ask for the whole once a second while somebody looks; one call at a time.
+ * @param {(cluster: any, wallMs: number) => void} onAnswer @param {(problem: string) => void} onProblem
+ * @returns {() => void} asks at once
+ */
+export function poll(onAnswer, onProblem) {
+  let busy = false;
+  let again = false;
+
+  async function ask() {
+    if (busy) {
+      again = true;
+      return;
+    }
+    busy = true;
+    try {
+      const answer = await fetch("/api/v1/cluster", { signal: AbortSignal.timeout(POLL_TIMEOUT_MS), cache: "no-store" });
+      if (!answer.ok) throw new Error(`the API answered ${answer.status}`);
+      const date = Date.parse(answer.headers.get("date") ?? "");
+      onAnswer(parseExact(await answer.text()), date);
+    } catch (reason) {
+      onProblem(reason instanceof Error && reason.name === "TimeoutError" ? "the API does not answer" : String(reason));
+    }
+    busy = false;
+    if (again) {
+      again = false;
+      void ask();
+    }
+  }
+
+  setInterval(() => document.hidden || void ask(), POLL_MS);
+  document.addEventListener("visibilitychange", () => document.hidden || void ask());
+  void ask();
+  return () => void ask();
+}

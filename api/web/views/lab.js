@@ -1,0 +1,86 @@
+// What one does to the cluster besides killing: workloads and link faults.
+
+import { html, nothing } from "lit-html";
+
+import { requests } from "../actions.js";
+import { count, plural } from "../format.js";
+import { badge, icon, panel, select, send, submit } from "./parts.js";
+
+/**
+ * @typedef {import("../model.js").Model} Model
+ * @typedef {import("../actions.js").Actions} Actions
+ * @typedef {import("../store.js").State} State
+ */
+
+const SPARK_POINTS = 60;
+
+/** @param {State} state @param {Model} m @param {Actions} actions */
+export function workloads(state, m, actions) {
+  const running = m.workloads.filter((w) => w.state === "running").length;
+  const start = submit((fields) => void actions.send(requests.startWorkload({
+    topic: fields.topic, acks: fields.acks, records_per_s: Number(fields.records_per_s),
+  })));
+  const form = html`<form class="row" aria-label="Start a producer" @submit=${start}>
+    ${select("producer", "topic", "topic", m.topics.map((t) => t.name))}
+    ${select("producer", "acks", "acks", ["all", "1", "0"])}
+    <label class="field"><span>records/s</span><input name="records_per_s" type="number" min="1" max="100000" value="50" required></label>
+    <button class="primary" ?disabled=${m.topics.length === 0}>Start producer</button></form>`;
+  const body = html`${form}${m.workloads.length === 0
+    ? html`<p class="quiet">${m.topics.length ? "A producer writes numbered records and reads them back to find what is lost." : "A producer needs a topic to write to."}</p>`
+    : html`<div class="scroll" tabindex="0" role="region" aria-label="Producers, scrollable"><table>
+      <thead><tr><th scope="col">producer</th><th scope="col" class="n">sent</th><th scope="col" class="n" title="acknowledged">acked</th>
+        <th scope="col" class="n">failed</th><th scope="col" class="n" title="acknowledged, and not to be read any more">lost</th><td></td></tr></thead>
+      <tbody>${m.workloads.map((w) => workload(state, w, actions))}</tbody></table></div>`}`;
+  return panel("workloads", "Producers", html`<span class="sum"><b>${running}</b> running</span>`, body);
+}
+
+/** @param {State} state @param {any} w @param {Actions} actions */
+function workload(state, w, actions) {
+  const runs = w.state === "running";
+  return html`<tr class=${w.lost ? "lost" : ""} aria-label="Producer ${w.id}">
+    <th scope="row"><span class="name">${icon(runs ? "running" : "empty")} ${w.topic}</span>
+      <span class="facts" title="producer ${w.id}">acks=${w.acks}, ${count(w.records_per_s)}/s, ${w.state}</span></th>
+    <td class="n">${count(w.sent)}</td><td class="n">${count(w.acknowledged)}</td>
+    <td class="n ${w.failed ? "warn" : ""}" title=${w.last_error ?? ""}>${w.failed ? icon("warn") : nothing} ${count(w.failed)}</td>
+    <td class="n ${w.lost ? "bad" : ""}">${w.lost ? icon("bad") : nothing} ${count(w.lost)}</td>
+    <td class="n">${runs ? send(actions, requests.stopWorkload(w.id), "Stop", { name: `Stop producer ${w.id}` }) : nothing}</td></tr>
+    ${runs ? html`<tr class="rate"><td colspan="6">${spark(state, w)}</td></tr>` : nothing}
+    ${runs && w.last_error ? html`<tr class="error"><td colspan="6">last error: ${w.last_error}</td></tr>` : nothing}`;
+}
+
+/** Acknowledged records a second, over the last minute: an outage is a hole in it. @param {State} state @param {any} w */
+function spark(state, w) {
+  const points = state.rates[w.id] ?? [];
+  const rates = points.slice(1).map((p, i) => Math.max(0, (p.acknowledged - points[i].acknowledged) / Math.max(0.05, (p.at_us - points[i].at_us) / 1e6)));
+  const now = rates.at(-1);
+  if (now === undefined) return nothing;
+  // What was held back in an outage comes all at once afterwards; it must not flatten the rest.
+  const top = Math.min(w.records_per_s * 2, Math.max(w.records_per_s, ...rates));
+  const step = 100 / (SPARK_POINTS - 1);
+  const line = rates.slice(-SPARK_POINTS).reverse().map((r, i) => `${(100 - i * step).toFixed(1)},${(20 - Math.min(1, r / top) * 18).toFixed(1)}`).join(" ");
+  return html`<span class="sparkline"><svg viewBox="0 0 100 22" preserveAspectRatio="none" aria-hidden="true"><polyline points=${line}/></svg>
+    <span>${count(Math.round(now))}/s acked</span></span>`;
+}
+
+/** @param {Model} m @param {Actions} actions */
+export function faults(m, actions) {
+  const nodes = [...m.brokers, ...m.peers].map((n) => n.name);
+  const inject = submit((fields) => void actions.send(requests.injectFault({
+    from: fields.from, to: fields.to, kind: fields.kind, both_ways: fields.both_ways === "on",
+    ...(fields.kind === "delay" ? { delay_ms: Number(fields.delay_ms) } : {}),
+  })));
+  const form = html`<form class="row" aria-label="Inject a fault" @submit=${inject}>
+    ${select("fault", "kind", "fault", [{ value: "cut", text: "cut" }, { value: "delay", text: "delay" }])}
+    ${select("fault", "from", "from", nodes)}
+    ${select("fault", "to", "to", [{ value: "*", text: "everybody" }, ...nodes])}
+    <label class="field"><span>delay, ms</span><input name="delay_ms" type="number" min="1" max="600000" value="200"></label>
+    <label class="field check"><input name="both_ways" type="checkbox" checked><span>both ways</span></label>
+    <button class="primary">Inject</button></form>`;
+  const held = m.faults.length === 0 ? html`<p class="quiet">Every link is whole.</p>` : html`<ul class="faults">
+    ${m.faults.map((f) => html`<li>${badge("warn", f.kind, "warn")}
+      <span><b>${f.source}</b> ${f.both_ways ? "↔" : "→"} <b>${f.target === "*" ? "everybody" : f.target}</b>${f.delay_ms ? `, ${f.delay_ms} ms` : ""}</span>
+      ${send(actions, requests.healFault(f.fault_id), "Heal", { name: `Heal ${f.source} to ${f.target}` })}</li>`)}</ul>`;
+  const aside = m.faults.length ? html`<span class="sum warn">${icon("warn")} ${plural(m.faults.length, "fault")}</span>
+    ${send(actions, requests.healAll(), "Heal all")}` : nothing;
+  return panel("faults", "Link faults", aside, html`${form}${held}`);
+}

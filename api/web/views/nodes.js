@@ -1,0 +1,149 @@
+// Peers and brokers: what each is and says, and what can be done to its process.
+
+import { html, nothing } from "lit-html";
+
+import { requests } from "../actions.js";
+import { age, belief, plural } from "../format.js";
+import { badge, icon, panel, send } from "./parts.js";
+
+/**
+ * @typedef {import("../model.js").Model} Model
+ * @typedef {import("../model.js").Peer} Peer
+ * @typedef {import("../model.js").Broker} Broker
+ * @typedef {import("../actions.js").Actions} Actions
+ */
+
+const ACTIONS = ["Kill", "Stop", "Pause", "Resume", "Start", "Restart"];
+/** @type {Record<string, string[]>} What makes sense to a process in a state. */
+const SENSIBLE = {
+  running: ["Kill", "Stop", "Pause", "Restart"],
+  paused: ["Kill", "Resume", "Restart"],
+  down: ["Start"],
+};
+
+/** @param {Actions} actions @param {{name: string, process: string}} node */
+function buttons(actions, node) {
+  const spoken = node.name.replace("-", " ");
+  return html`<div class="actions" role="group" aria-label="Actions on ${spoken}">${ACTIONS.map((action) =>
+    send(actions, requests.act(node.name, action.toLowerCase()), action, {
+      name: `${action} ${spoken}`, disabled: !SENSIBLE[node.process]?.includes(action),
+      tone: action === "Kill" ? "danger" : "",
+    }))}</div>`;
+}
+
+/** @param {{process: string, pid: number | null}} node */
+function processBadge(node) {
+  const shape = node.process === "running" || node.process === "paused" ? node.process : "down";
+  const pid = node.pid ? html` <span class="pid">pid ${node.pid}</span>` : nothing;
+  return html`<span class="process ${node.process}" title=${node.pid ? `pid ${node.pid}` : "no process"}>${icon(shape)}${node.process}${pid}</span>`;
+}
+
+/** @type {Record<string, "crown" | "follower" | "looking" | "observer" | "down">} */
+const ROLE_SHAPES = { LEADING: "crown", FOLLOWING: "follower", LOOKING: "looking", OBSERVING: "observer", DOWN: "down" };
+
+/** @param {Peer} peer @param {Actions} actions */
+function peerCard(peer, actions) {
+  const epochs = peer.accepted_epoch === peer.current_epoch ? "" : "differ";
+  return html`<li class="card ${peer.process} ${peer.leads ? "leads" : ""}" aria-label="Peer ${peer.id}">
+    <header><h3>Peer ${peer.id}</h3>${badge(ROLE_SHAPES[peer.state] ?? "looking", peer.state, peer.state.toLowerCase())}
+      ${processBadge(peer)}</header>
+    <dl>
+      <div><dt>phase</dt><dd>${peer.phase}</dd></div>
+      <div><dt>follows</dt><dd>${peer.leader_id < 0 ? "nobody" : peer.leader_id === peer.id ? "itself" : `peer ${peer.leader_id}`}</dd></div>
+      <div class=${epochs}><dt title="accepted epoch / current epoch">epochs</dt>
+        <dd title="accepted ${peer.accepted_epoch}, current ${peer.current_epoch}">acc ${peer.accepted_epoch} · cur ${peer.current_epoch}</dd></div>
+      <div><dt>zxid</dt><dd>${peer.zxid}</dd></div>
+    </dl>
+    ${buttons(actions, peer)}
+  </li>`;
+}
+
+/** @param {Model} m @param {Actions} actions */
+export function peers(m, actions) {
+  const { zab } = m;
+  const aside = html`<span class="sum">${zab.leader_id < 0
+    ? html`${icon("warn")} no peer leads; last epoch <b>${zab.epoch}</b>`
+    : html`peer <b>${zab.leader_id}</b> leads epoch <b>${zab.epoch}</b>`}</span>`;
+  return panel("peers", "ZAB ensemble", aside, cards(m.peers.map((peer) => peerCard(peer, actions))));
+}
+
+/** @param {unknown[]} shown */
+function cards(shown) {
+  return shown.length ? html`<ul class="cards">${shown}</ul>` : html`<p class="quiet">nobody yet</p>`;
+}
+
+/** @param {Broker} broker @param {Model} m @param {Actions} actions */
+function brokerCard(broker, m, actions) {
+  const official = m.ensemble.id === broker.id;
+  return html`<li class="card ${broker.process} ${official ? "leads" : ""}" aria-label="Broker ${broker.id}">
+    <header><h3>Broker ${broker.id}</h3>${controllerBadge(broker, official)}${processBadge(broker)}</header>
+    <dl>
+      <div class=${broker.registered ? "" : "differ"}><dt>registered</dt><dd>${broker.registered ? "yes" : "no"}</dd></div>
+      <div><dt>session</dt><dd>${broker.session}</dd></div>
+      <div><dt title="czxid of its znode in /brokers/ids">epoch</dt><dd>${broker.broker_epoch ?? "none"}</dd></div>
+      <div><dt>address</dt><dd>${broker.address.replace("127.0.0.1:", ":") || "unknown"}</dd></div>
+    </dl>
+    ${buttons(actions, broker)}
+  </li>`;
+}
+
+/** @param {Broker} broker @param {boolean} official */
+function controllerBadge(broker, official) {
+  if (official) return badge("crown", "controller", "leading");
+  // A zombie: it acts as controller by its own last word, and the ensemble names somebody else.
+  if (broker.is_controller) return badge("warn", "acts as controller", "warn");
+  return nothing;
+}
+
+/** @param {Model} m @param {Actions} actions */
+export function brokers(m, actions) {
+  const registered = m.brokers.filter((b) => b.registered).length;
+  const aside = html`<span class="sum"><b>${registered}</b> of ${m.brokers.length} registered</span>`;
+  return panel("brokers", "Brokers", aside, cards(m.brokers.map((broker) => brokerCard(broker, m, actions))));
+}
+
+/** One row a broker, one column a candidate: whom each believes in. @param {Model} m */
+export function beliefs(m) {
+  const { ensemble } = m;
+  const columns = m.brokers.map((b) => b.id);
+  const head = html`<tr><th scope="col">says</th>
+    ${columns.map((id) => html`<th scope="col" class="candidate ${id === ensemble.id ? "is" : ""}">broker ${id}</th>`)}
+    <th scope="col" class="candidate ${ensemble.id < 0 ? "is" : ""}">none</th>
+    <th scope="col">verdict, age of its word</th>
+    <th scope="col" class="n" title="requests / writes of it that were refused for an old epoch">fenced req/wr</th></tr>`;
+  const truth = html`<tr class="truth"><th scope="row">the ensemble</th>
+    ${[...columns, -1].map((id) => mark(id === ensemble.id, ensemble.epoch, id, "agrees", id === ensemble.id))}
+    <td>${ensemble.stale ? html`${icon("warn")} last known word` : html`<span class="quiet">/controller</span>`}</td><td></td></tr>`;
+  const body = html`<div class="scroll" tabindex="0" role="region" aria-label="Belief matrix, scrollable"><table class="matrix">
+    <thead>${head}</thead><tbody>${truth}${m.brokers.map((broker) => beliefRow(broker, columns, ensemble.id))}</tbody>
+  </table></div>`;
+  const wrong = m.brokers.filter((b) => b.judged.verdict === "stale").length;
+  const aside = html`<span class="sum ${wrong ? "warn" : ""}">${wrong
+    ? html`${icon("warn")} ${plural(wrong, "broker")} wrong` : html`ensemble says <b>${belief(ensemble.id, ensemble.epoch)}</b>`}</span>`;
+  return panel("beliefs", "Who is controller?", aside, body);
+}
+
+/** @type {Record<import("../model.js").Judged["verdict"], "ok" | "warn" | "empty">} */
+const VERDICT_SHAPES = { agrees: "ok", stale: "warn", ahead: "warn", silent: "empty" };
+
+/**
+ * @param {boolean} here @param {number} epoch @param {number} id @param {import("../model.js").Judged["verdict"]} verdict
+ * @param {boolean} is whether this is the column of the ensemble's controller
+ */
+function mark(here, epoch, id, verdict, is) {
+  const shape = VERDICT_SHAPES[verdict];
+  return html`<td class="candidate ${verdict} ${is ? "is" : ""}">${here
+    ? html`<span class="mark of-broker ${id < 0 ? "nobody" : `b${id % 8}`}">${icon(shape)}@${epoch}</span>` : nothing}</td>`;
+}
+
+/** @param {Broker} broker @param {number[]} columns @param {number} official */
+function beliefRow(broker, columns, official) {
+  const { verdict, text } = broker.judged;
+  const known = columns.includes(broker.believes_id) ? broker.believes_id : -1;
+  const said = broker.age_ms !== null;
+  return html`<tr class=${verdict} aria-label="Belief of broker ${broker.id}"><th scope="row">broker ${broker.id}</th>
+    ${[...columns, -1].map((id) => mark(said && id === known, broker.believes_epoch, id, verdict, id === official))}
+    <td class="verdict"><span>${icon(VERDICT_SHAPES[verdict])} ${text}</span> <span class="age">${age(broker.age_ms)}</span></td>
+    <td class="n" title="requests / writes">${broker.fenced_requests} / ${broker.fenced_writes}</td></tr>`;
+}
+

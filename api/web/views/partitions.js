@@ -1,0 +1,120 @@
+// Partitions against brokers: one row a partition, one column a broker, in each cell that broker's replica.
+
+import { html, nothing, svg } from "lit-html";
+
+import { requests } from "../actions.js";
+import { count, plural } from "../format.js";
+import { badge, icon, panel, send } from "./parts.js";
+import { createForm, topicHead } from "./topics.js";
+
+/**
+ * @typedef {import("../model.js").Model} Model
+ * @typedef {import("../model.js").Partition} Partition
+ * @typedef {import("../model.js").Replica} Replica
+ * @typedef {import("../actions.js").Actions} Actions
+ * @typedef {import("../store.js").State} State
+ */
+
+// A bar shows a log's end, not all of it: a replica ten records behind must be seen to be behind.
+const WINDOW_MIN = 40;
+export const PARTITIONS_MAX = 200;
+
+/** @param {State} state @param {Model} m @param {Actions} actions @param {() => void} changed */
+export function partitions(state, m, actions, changed) {
+  const all = m.topics.flatMap((topic) => topic.partitions);
+  const brokers = m.brokers.map((b) => b.id);
+  const healthy = all.filter((p) => !p.offline && p.out_of_sync.length === 0).length;
+  const aside = html`<span class="sum">${all.length
+    ? html`<b>${healthy}</b> of ${all.length} fully in sync` : "no topic yet"}</span>${createForm(state, m, actions, changed)}`;
+  let left = PARTITIONS_MAX;
+  const bodies = m.topics.map((topic) => {
+    const rows = topic.partitions.slice(0, Math.max(0, left));
+    left -= rows.length;
+    return html`<tbody aria-label="Topic ${topic.name}">${topicHead(state, topic, brokers.length + 4, actions, changed)}
+      ${rows.map((p) => row(p, brokers, actions))}
+      ${rows.length < topic.partitions.length
+        ? html`<tr><td colspan=${brokers.length + 4} class="quiet">${topic.partitions.length - rows.length} more not shown</td></tr>` : nothing}
+    </tbody>`;
+  });
+  const table = html`<div class="scroll" tabindex="0" role="region" aria-label="Partitions, scrollable"><table class="partitions">
+    <thead><tr><th scope="col">partition</th><th scope="col">leader</th><th scope="col">out of sync</th>
+      ${brokers.map((id) => html`<th scope="col">broker ${id}</th>`)}<th scope="col">elect</th></tr></thead>
+    ${bodies}</table></div>`;
+  return panel("partitions", "Partitions", aside, m.topics.length ? table : html`<p class="quiet">Create a topic to see its replicas here.</p>`);
+}
+
+/** @param {Partition} p @param {number[]} brokers @param {Actions} actions */
+function row(p, brokers, actions) {
+  const name = `${p.topic}-${p.partition}`;
+  const ends = p.rows.map((r) => r.leo ?? 0);
+  const high = Math.max(0, ...ends);
+  const low = Math.max(0, high - Math.max(WINDOW_MIN, (high - Math.min(high, ...ends, p.high_watermark ?? high)) * 1.25));
+  const what = [{ topic: p.topic, partition: p.partition }];
+  const preferred = p.replicas[0] === p.leader;
+  return html`<tr class=${p.offline ? "offline" : ""} aria-label="Partition ${name}">
+    <th scope="row"><span class="name">${name}</span>
+      <span class="facts">HW ${p.high_watermark === null ? "unknown" : count(p.high_watermark)}</span></th>
+    <td><span class="led-by">${p.offline ? badge("bad", "offline", "bad") : html`<b class="of-broker b${p.leader % 8}">${p.leader}</b>`}
+      ${p.unclean ? badge("warn", "unclean", "warn") : nothing}</span>
+      <span class="facts">leader epoch ${p.leader_epoch}</span></td>
+    <td>${p.out_of_sync.length ? html`<span class="behind">${icon("warn")} ${p.out_of_sync.join(", ")}</span>` : nothing}
+      <span class="facts">ISR ${p.isr.join(", ") || "empty"}</span>${gone(p)}</td>
+    ${brokers.map((id) => cell(p, id, low, high))}
+    <td class="elect">
+      ${send(actions, requests.elect("PREFERRED", what), "Preferred", { name: `Elect the preferred leader of ${name}`, disabled: preferred })}
+      ${send(actions, requests.elect("UNCLEAN", what), "Unclean", { name: `Unclean election for ${name}`, tone: "danger", disabled: !p.offline })}
+    </td></tr>`;
+}
+
+/** @param {Partition} p */
+function gone(p) {
+  if (p.gone === 0) return nothing;
+  return html`<a class="gone ${p.gone_committed ? "bad" : ""}" href="#losses">${p.gone_committed
+    ? `${plural(p.gone_committed, "committed record")} lost` : `${plural(p.gone, "record")} truncated`}</a>`;
+}
+
+/** @param {Partition} p @param {number} broker @param {number} low @param {number} high */
+function cell(p, broker, low, high) {
+  const replica = p.rows.find((r) => r.broker_id === broker);
+  if (replica === undefined) return html`<td class="replica none"><span class="unseen">no replica</span></td>`;
+  const [shape, word, tone] = standing(replica);
+  const end = replica.leo === null ? "end unknown" : count(replica.leo);
+  const behind = replica.behind > 0 && !replica.leader ? html`<span class="minus">−${count(replica.behind)}</span>` : nothing;
+  return html`<td class="replica ${tone}">
+    <span class="standing">${icon(shape)}${word}<span class="leo" title="log end offset">${end}</span>${behind}</span>
+    ${bar(replica, p.high_watermark, low, high)}</td>`;
+}
+
+/** @param {Replica} replica @returns {["crown" | "ok" | "warn" | "down" | "paused", string, string]} */
+function standing(replica) {
+  if (replica.process === "down") return ["down", "down", replica.in_sync ? "silent" : "out"];
+  if (replica.process === "paused") return ["paused", replica.leader ? "leader, paused" : "paused", replica.in_sync ? "silent" : "out"];
+  if (replica.leader) return ["crown", "leader", "leader"];
+  return replica.in_sync ? ["ok", "in sync", "in"] : ["warn", "out of sync", "out"];
+}
+
+/** The end of a replica's log, with the high watermark across it. @param {Replica} replica @param {number | null} mark @param {number} low @param {number} high */
+function bar(replica, mark, low, high) {
+  const part = (/** @type {number} */ offset) => Math.max(0, Math.min(100, ((offset - low) / Math.max(1, high - low)) * 100));
+  const end = part(replica.leo ?? 0);
+  const committed = Math.min(end, part(mark ?? 0));
+  const says = `log end offset ${replica.leo ?? "unknown"}, its high watermark ${replica.hw ?? "unknown"}`;
+  return html`<svg class="bar" role="img" aria-label=${says}><title>${says}</title>
+    <rect class="track" width="100%" height="6" rx="2"/><rect class="pending" width="${end}%" height="6" rx="2"/>
+    <rect class="committed" width="${committed}%" height="6" rx="2"/>
+    ${mark === null ? nothing : svg`<line class="mark" x1="${part(mark)}%" x2="${part(mark)}%" y1="-1" y2="8"/>`}</svg>`;
+}
+
+/** Records that are gone, the newest first. @param {State} state */
+export function losses(state) {
+  const found = state.cluster.losses.slice(-50).reverse();
+  if (found.length === 0) return nothing;
+  const body = html`<div class="scroll" tabindex="0" role="region" aria-label="Lost records, scrollable"><table>
+    <thead><tr><th scope="col">partition</th><th scope="col">on</th><th scope="col" class="n">records</th><th scope="col">offsets</th>
+      <th scope="col" class="n">of them committed</th><th scope="col">why</th></tr></thead>
+    <tbody>${found.map((loss) => html`<tr class=${loss.below_high_watermark ? "lost" : ""}><th scope="row">${loss.topic}-${loss.partition}</th>
+      <td>broker ${loss.broker_id}</td><td class="n">${count(loss.count)}</td><td>${loss.first_offset}–${loss.last_offset}</td>
+      <td class="n">${loss.below_high_watermark ? html`${icon("bad")} ${count(loss.below_high_watermark)}` : 0}</td>
+      <td>${loss.cause.replaceAll("_", " ")}</td></tr>`)}</tbody></table></div>`;
+  return panel("losses", "Records gone from a replica", nothing, body);
+}

@@ -1,0 +1,208 @@
+"""Starts three servers on loopback, ours or Apache ZooKeeper's out of PySpark's jars, on the same zoo.cfg."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Literal
+
+from bench.interrupts import held
+from bench.load import CannotMeasure
+from bench.zkfailover import mode
+
+Side = Literal["ours", "zookeeper"]
+SIDES: tuple[Side, ...] = ("ours", "zookeeper")
+TITLES: dict[Side, str] = {"ours": "zabka", "zookeeper": "ZooKeeper"}
+
+SERVERS = 3
+TICK_MS = 2000
+JAVA_HEAP = "700m"
+JAVA_MIN = 17
+READY_S = 60.0
+STOP_S = 10.0
+ROOT = Path(__file__).resolve().parents[1]
+JARS = (
+    "zookeeper-3*", "zookeeper-jute-*", "slf4j-api-*", "log4j-*", "netty*", "metrics-core-*", "snappy-java-*",
+    "commons-io-*", "commons-lang3*", "commons-cli*",
+)  # fmt: skip
+LOGGING = """rootLogger.level=WARN
+rootLogger.appenderRef.c.ref=c
+appender.c.type=Console
+appender.c.name=c
+appender.c.layout.type=PatternLayout
+appender.c.layout.pattern=%d %p %c{1} %m%n
+"""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback address that nobody used a moment ago."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def java_major() -> int | None:
+    """The major version of the `java` in PATH; None where there is none."""
+    java = shutil.which("java")
+    if java is None:
+        return None
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(\d+)', said)
+    return int(found[1]) if found else None
+
+
+def zookeeper_jars() -> list[Path]:
+    """ZooKeeper's jars and what they need, out of the pyspark package; empty where they are not there."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        return []
+    folder = Path(spec.origin).parent / "jars"
+    if not list(folder.glob(f"{JARS[0]}.jar")):
+        return []
+    return [jar for pattern in JARS for jar in sorted(folder.glob(f"{pattern}.jar"))]
+
+
+def zookeeper_version() -> str:
+    """The version of the ZooKeeper that is measured."""
+    names = (jar.name for jar in zookeeper_jars())
+    return next((found[1] for name in names if (found := re.match(r"zookeeper-(\d[\d.]*)\.jar", name))), "unknown")
+
+
+def missing_for_zookeeper() -> str | None:
+    """Why Apache ZooKeeper cannot be started here; None where it can."""
+    major = java_major()
+    if major is None:
+        return f"there is no java in PATH (version {JAVA_MIN} or newer)"
+    if major < JAVA_MIN:
+        return f"java is version {major}, and {JAVA_MIN} or newer is needed"
+    return None if zookeeper_jars() else "the package pyspark, whose jars hold ZooKeeper, is not installed"
+
+
+class Ensemble:
+    """Three servers below `directory`, numbered from 1, each a process of its own."""
+
+    def __init__(self, side: Side, directory: Path) -> None:
+        self.side = side
+        self._directory = directory
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        ports = iter(free_ports(3 * SERVERS))
+        self._client_ports = {n: next(ports) for n in range(1, SERVERS + 1)}
+        lines = [f"server.{n}=127.0.0.1:{next(ports)}:{next(ports)}" for n in self._client_ports]
+        for n, port in self._client_ports.items():
+            data = self._home(n) / "data"
+            data.mkdir(parents=True)
+            (data / "myid").write_text(f"{n}\n")
+            config = [f"tickTime={TICK_MS}", "initLimit=10", "syncLimit=5", "maxClientCnxns=0", f"dataDir={data}"]
+            config += [f"clientPort={port}", "clientPortAddress=127.0.0.1", *lines]
+            (self._home(n) / "zoo.cfg").write_text("\n".join(config) + "\n")
+        (directory / "log4j2.properties").write_text(LOGGING)
+
+    @property
+    def hosts(self) -> list[str]:
+        return [f"127.0.0.1:{port}" for port in self._client_ports.values()]
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes.values()]
+
+    def start(self, n: int) -> None:
+        """Start a server; one that ran before finds its data again."""
+        with (self._home(n) / "out.log").open("ab") as log, held():
+            # A session of its own: Ctrl-C reaches the measurement alone, which then stops its servers.
+            self._processes[n] = subprocess.Popen(
+                self._command(n), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def kill(self, n: int) -> None:
+        """SIGKILL, and wait until it is gone."""
+        process = self._processes.pop(n)
+        process.kill()
+        process.wait(STOP_S)
+
+    def close(self) -> None:
+        """Kill what runs: its data is thrown away anyway."""
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.wait(STOP_S)
+        self._processes.clear()
+
+    def await_ready(self) -> None:
+        """Wait until there is one leader and everybody else follows.  Raises CannotMeasure."""
+        deadline = time.monotonic() + READY_S
+        while sorted(modes := [mode(host) for host in self.hosts]) != ["follower"] * (SERVERS - 1) + ["leader"]:
+            ended = [n for n, process in self._processes.items() if process.poll() is not None]
+            if ended:
+                raise CannotMeasure(f"{TITLES[self.side]}: server {ended[0]} ended:\n{self._log_tail(ended[0])}")
+            if time.monotonic() > deadline:
+                raise CannotMeasure(
+                    f"{TITLES[self.side]}: no quorum after {READY_S:.0f} s ({', '.join(modes)}):\n{self._log_tail(1)}"
+                )
+            time.sleep(0.1)
+
+    def rss_mb(self) -> float:
+        """Resident memory of all servers together, in megabytes (10⁶ bytes)."""
+        return sum(resident_bytes(pid) for pid in self.pids) / 1e6
+
+    def _home(self, n: int) -> Path:
+        return self._directory / str(n)
+
+    def _log_tail(self, n: int) -> str:
+        return (self._home(n) / "out.log").read_text(errors="replace")[-2000:].strip()
+
+    def _command(self, n: int) -> list[str]:
+        config = str(self._home(n) / "zoo.cfg")
+        return _our_command(config) if self.side == "ours" else self._java_command(config)
+
+    def _java_command(self, config: str) -> list[str]:
+        paths = [str(self._directory), *map(str, zookeeper_jars())]
+        return [
+            "java", f"-Xmx{JAVA_HEAP}", "-Dzookeeper.admin.enableServer=false",
+            "-Dzookeeper.4lw.commands.whitelist=srvr",
+            f"-Dlog4j2.configurationFile={self._directory / 'log4j2.properties'}",
+            "-cp", os.pathsep.join(paths), "org.apache.zookeeper.server.quorum.QuorumPeerMain", config,
+        ]  # fmt: skip
+
+
+def _our_command(config: str) -> list[str]:
+    installed = Path(sys.executable).with_name("zabka")
+    start = [str(installed)] if installed.exists() else [sys.executable, "-c", "from compose.cli import main; main()"]
+    return [*start, "peer", "--config", config]
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident memory of a process, from /proc; 0 where it is gone."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def running(side: Side, directory: Path) -> Iterator[Ensemble]:
+    """An ensemble that serves, on fresh data below `directory`; stopped, and its data removed, at the end."""
+    directory.mkdir(parents=True)
+    ensemble = Ensemble(side, directory)
+    try:
+        for n in range(1, SERVERS + 1):
+            ensemble.start(n)
+        ensemble.await_ready()
+        yield ensemble
+    finally:
+        ensemble.close()
+        shutil.rmtree(directory, ignore_errors=True)

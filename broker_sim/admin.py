@@ -1,0 +1,340 @@
+"""Topics made, deleted and grown by writing ZooKeeper (kafka.server.ZkAdminManager); the controller sees and acts.
+
+Refusals are values: Kafka's error code with Kafka's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode as KafkaError
+
+from broker_sim.assignment import assign_replicas
+from broker_sim.config import KafkaConfig
+from broker_sim.config_def import ConfigError
+from broker_sim.metadata_cache import MetadataCache
+from broker_sim.topic_config import validate_topic_config
+from broker_sim.topic_names import collide, invalid_name
+from controller import znodes
+from controller.coordination import Zk
+from controller.registration import create_recursive
+from controller.topic_ids import random_topic_id
+from controller.znodes import ReplicaAssignment, TopicAssignment
+from ensemble.errors import BadVersion, ErrorCode, NodeExists, NoNode, SessionExpired, ZooKeeperError, error_for
+from ensemble.ports import Runtime
+
+PARTITIONS_MAX = 10_000
+"""Partitions that one topic may have here."""
+ZNODE_BYTES_MAX = 1_000_000
+"""ZooKeeper drops the connection of whoever sends more (jute.maxbuffer), so it is refused before."""
+
+
+class Refused(Exception):
+    """A request's part that Kafka's rules refuse: an error code and a text.  Does not leave the admin modules."""
+
+    def __init__(self, error: KafkaError, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+
+
+class NewTopic(NamedTuple):
+    """A topic to be made: -1 for the broker's default, or an assignment of partition to replicas."""
+
+    name: str
+    num_partitions: int
+    replication_factor: int
+    assignment: Mapping[int, tuple[int, ...]]
+    configs: Mapping[str, str | None]
+
+
+class TopicResult(NamedTuple):
+    """What became of one topic of a request."""
+
+    name: str
+    error: KafkaError = KafkaError.none
+    message: str | None = None
+    topic_id: str | None = None
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] | None = None
+
+
+class NewPartitions(NamedTuple):
+    """A topic to be grown to `total` partitions, the new ones on these replicas where they are given."""
+
+    name: str
+    total: int
+    assignments: Sequence[tuple[int, ...]] | None
+
+
+async def guarded(name: str, work: Awaitable[TopicResult]) -> TopicResult:
+    """One topic's result: what it refuses, and what ZooKeeper refuses, as values."""
+    try:
+        return await work
+    except Refused as refused:
+        return TopicResult(name, refused.error, refused.message)
+    except SessionExpired:
+        return TopicResult(name, KafkaError.not_controller, "This broker's session has expired.")
+    except ZooKeeperError as failure:
+        return TopicResult(name, KafkaError.unknown_server_error, str(failure))
+
+
+class ZkAdminManager:
+    """What CreateTopics, DeleteTopics and CreatePartitions do."""
+
+    def __init__(self, zk: Zk, runtime: Runtime, config: KafkaConfig, metadata: MetadataCache) -> None:
+        self._zk = zk
+        self._runtime = runtime
+        self._config = config
+        self._metadata = metadata
+
+    # ---- create -----------------------------------------------------------------------------------------------
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], timeout_ms: int, validate_only: bool
+    ) -> list[TopicResult]:
+        """Make topics, and wait until every partition has a leader; REQUEST_TIMED_OUT where it has none in time."""
+        results = [await guarded(topic.name, self._create_topic(topic, validate_only)) for topic in topics]
+        if validate_only:
+            return results
+        made = [result for result in results if result.error is KafkaError.none]
+        await self._metadata.wait_until(lambda: all(self._is_led(r.name, r.num_partitions) for r in made), timeout_ms)
+        return [
+            result
+            if result.error is not KafkaError.none or self._is_led(result.name, result.num_partitions)
+            else TopicResult(result.name, KafkaError.request_timed_out, "The topic was made, but has no leaders yet.")
+            for result in results
+        ]
+
+    def _is_led(self, topic: str, partitions: int) -> bool:
+        known = self._metadata.partitions(topic)
+        return len(known) >= partitions and all(partition.leader >= 0 for partition in known)
+
+    async def _create_topic(self, topic: NewTopic, validate_only: bool) -> TopicResult:
+        await self._check_name(topic.name)
+        configs = _checked_configs(topic.configs)
+        assignment = self._assignment(topic)
+        topic_id = random_topic_id(self._runtime.random)
+        if not validate_only:
+            await self._write_topic(topic.name, configs, topic_id, assignment)
+        return TopicResult(
+            topic.name,
+            topic_id=None if validate_only else topic_id,
+            num_partitions=len(assignment),
+            replication_factor=len(assignment[0]),
+            configs=configs,
+        )
+
+    async def _check_name(self, name: str) -> None:
+        wrong = invalid_name(name)
+        if wrong is not None:
+            raise Refused(KafkaError.invalid_topic_exception, wrong)
+        existing = await self._zk.call(lambda: self._zk.service.get_children(znodes.BROKER_TOPICS))
+        if name in existing:
+            if await self._zk.call(lambda: self._zk.service.exists(znodes.delete_topic_path(name))) is not None:
+                raise Refused(KafkaError.topic_already_exists, f"Topic '{name}' is marked for deletion.")
+            raise Refused(KafkaError.topic_already_exists, f"Topic '{name}' already exists.")
+        colliding = [other for other in existing if collide(name, other)]
+        if colliding:
+            raise Refused(
+                KafkaError.invalid_topic_exception,
+                f"Topic '{name}' collides with existing topics: {', '.join(colliding)}",
+            )
+
+    def _assignment(self, topic: NewTopic) -> dict[int, tuple[int, ...]]:
+        if topic.assignment:
+            if topic.num_partitions != -1 or topic.replication_factor != -1:
+                raise Refused(
+                    KafkaError.invalid_request,
+                    "Both numPartitions or replicationFactor and replicasAssignments were set. "
+                    "Both cannot be used at the same time.",
+                )
+            return _checked_assignment(topic.assignment)
+        partitions = topic.num_partitions if topic.num_partitions != -1 else self._config.number("num.partitions")
+        if partitions <= 0:
+            raise Refused(KafkaError.invalid_partitions, "Number of partitions must be larger than 0.")
+        if partitions > PARTITIONS_MAX:
+            raise Refused(KafkaError.invalid_partitions, f"Number of partitions must not exceed {PARTITIONS_MAX}.")
+        factor = topic.replication_factor
+        if factor == -1:
+            factor = self._config.number("default.replication.factor")
+        brokers = self._live_brokers(factor)
+        return assign_replicas(brokers, partitions, factor, self._runtime.random)
+
+    def _live_brokers(self, factor: int) -> list[int]:
+        if factor <= 0:
+            raise Refused(KafkaError.invalid_replication_factor, "Replication factor must be larger than 0.")
+        brokers = [broker.broker_id for broker in self._metadata.brokers()]
+        if factor > len(brokers):
+            raise Refused(
+                KafkaError.invalid_replication_factor,
+                f"Replication factor: {factor} larger than available brokers: {len(brokers)}.",
+            )
+        return brokers
+
+    async def _write_topic(
+        self, name: str, configs: Mapping[str, str], topic_id: str, assignment: Mapping[int, tuple[int, ...]]
+    ) -> None:
+        zk, service = self._zk, self._zk.service
+        config_path, config_data = znodes.config_path("topics", name), znodes.encode_config(configs)
+        partitions = {number: ReplicaAssignment(replicas) for number, replicas in assignment.items()}
+        data = znodes.encode_topic(TopicAssignment(topic_id, partitions))
+        if max(len(data), len(config_data)) > ZNODE_BYTES_MAX:
+            raise Refused(KafkaError.invalid_request, f"The topic needs a znode of more than {ZNODE_BYTES_MAX} bytes.")
+        # As Kafka: the overrides first, so that they stand when the controller sees the topic.
+        if not await create_recursive(zk, config_path, config_data):
+            await zk.call(lambda: service.set(config_path, config_data))
+        path = znodes.topic_path(name)
+        outcome = await zk.attempt(lambda: service.create(path, data))
+        if outcome.error is ErrorCode.NODE_EXISTS:
+            standing, _ = await zk.call(lambda: service.get(path))
+            # The topic id tells whether a first sending, whose answer was lost, made it.
+            if standing != data:
+                raise Refused(KafkaError.topic_already_exists, f"Topic '{name}' already exists.")
+        elif outcome.error is not ErrorCode.OK:
+            raise error_for(outcome.error, path)
+
+    # ---- delete -----------------------------------------------------------------------------------------------
+
+    async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicResult]:
+        """Mark topics for deletion, and wait until they are gone; REQUEST_TIMED_OUT for those that stay."""
+        results = [await guarded(name, self._delete_topic(name)) for name in names]
+        gone = [result.name for result in results if result.error is KafkaError.none]
+        await self._metadata.wait_until(lambda: not any(name in self._metadata for name in gone), timeout_ms)
+        return [
+            TopicResult(result.name, KafkaError.request_timed_out, "The topic is still being deleted.")
+            if result.error is KafkaError.none and result.name in self._metadata
+            else result
+            for result in results
+        ]
+
+    async def _delete_topic(self, name: str) -> TopicResult:
+        zk, service = self._zk, self._zk.service
+        if not self._config.flag("delete.topic.enable"):
+            raise Refused(KafkaError.topic_deletion_disabled, "Topic deletion is disabled.")
+        if await zk.call(lambda: service.exists(znodes.topic_path(name))) is None:
+            raise Refused(KafkaError.unknown_topic_or_partition, "This server does not host this topic-partition.")
+        with suppress(NodeExists):  # marked already: there is nothing more to ask for
+            await zk.call(lambda: service.create(znodes.delete_topic_path(name), None))
+        return TopicResult(name)
+
+    # ---- grow -------------------------------------------------------------------------------------------------
+
+    async def create_partitions(
+        self, topics: Sequence[NewPartitions], timeout_ms: int, validate_only: bool
+    ) -> list[TopicResult]:
+        """Grow topics, and wait until each new partition has a leader."""
+        results = [await guarded(topic.name, self._grow(topic, validate_only)) for topic in topics]
+        if validate_only:
+            return results
+        grown = [result for result in results if result.error is KafkaError.none]
+        await self._metadata.wait_until(lambda: all(self._is_led(r.name, r.num_partitions) for r in grown), timeout_ms)
+        return [
+            TopicResult(result.name, KafkaError.request_timed_out, "The new partitions have no leaders yet.")
+            if result.error is KafkaError.none and not self._is_led(result.name, result.num_partitions)
+            else result
+            for result in results
+        ]
+
+    async def _grow(self, topic: NewPartitions, validate_only: bool) -> TopicResult:
+        zk, service = self._zk, self._zk.service
+        path = znodes.topic_path(topic.name)
+        while True:
+            try:
+                data, stat = await zk.call(lambda: service.get(path))
+            except NoNode:
+                raise Refused(
+                    KafkaError.unknown_topic_or_partition, f"The topic '{topic.name}' does not exist."
+                ) from None
+            if await zk.call(lambda: service.exists(znodes.delete_topic_path(topic.name))) is not None:
+                raise Refused(KafkaError.invalid_topic_exception, "The topic is queued for deletion.")
+            known = znodes.decode_topic(data)
+            if known is None:
+                raise Refused(KafkaError.unknown_server_error, f"{path} cannot be read.")
+            grown = self._grown(topic, known)
+            if not validate_only:
+                encoded, version = znodes.encode_topic(grown), stat.version
+                try:
+                    await zk.call(lambda: service.set(path, encoded, version))  # noqa: B023
+                except BadVersion:
+                    continue
+            return TopicResult(topic.name, num_partitions=len(grown.partitions))
+
+    def _grown(self, topic: NewPartitions, known: TopicAssignment) -> TopicAssignment:
+        if any(replicas.adding or replicas.removing for replicas in known.partitions.values()):
+            raise Refused(
+                KafkaError.reassignment_in_progress,
+                f"A partition reassignment is in progress for the topic '{topic.name}'.",
+            )
+        count = len(known.partitions)
+        more = topic.total - count
+        if more < 0:
+            raise Refused(
+                KafkaError.invalid_partitions,
+                f"Topic currently has {count} partitions, which is higher than the requested {topic.total}.",
+            )
+        if more == 0:
+            raise Refused(KafkaError.invalid_partitions, f"Topic already has {count} partitions.")
+        if topic.total > PARTITIONS_MAX:
+            raise Refused(KafkaError.invalid_partitions, f"Number of partitions must not exceed {PARTITIONS_MAX}.")
+        factor = len(known.partitions[0].replicas) if 0 in known.partitions else 1
+        if topic.assignments is None:
+            brokers = self._live_brokers(factor)
+            leader = known.partitions[0].replicas[0] if 0 in known.partitions else brokers[0]
+            start = max(0, next((i for i, broker in enumerate(brokers) if broker >= leader), 0))
+            added = assign_replicas(
+                brokers, more, factor, self._runtime.random, first_partition=count, start_index=start
+            )
+        else:
+            added = self._given(topic.assignments, count, more, factor)
+        partitions = dict(known.partitions)
+        partitions.update({number: ReplicaAssignment(replicas) for number, replicas in added.items()})
+        return known._replace(partitions=partitions)
+
+    def _given(
+        self, assignments: Sequence[tuple[int, ...]], count: int, more: int, factor: int
+    ) -> dict[int, tuple[int, ...]]:
+        if len(assignments) != more:
+            raise Refused(
+                KafkaError.invalid_replica_assignment,
+                f"Increasing the number of partitions by {more} but {len(assignments)} assignments provided.",
+            )
+        unknown = sorted({b for replicas in assignments for b in replicas if not self._metadata.is_alive(b)})
+        if unknown:
+            named = ", ".join(map(str, unknown))
+            raise Refused(KafkaError.invalid_replica_assignment, f"Unknown broker(s) in replica assignment: {named}.")
+        for replicas in assignments:
+            if len(replicas) != factor or len(set(replicas)) != len(replicas):
+                raise Refused(
+                    KafkaError.invalid_replica_assignment,
+                    f"Inconsistent replication factor between partitions, partition 0 has {factor} replicas.",
+                )
+        return {count + i: tuple(replicas) for i, replicas in enumerate(assignments)}
+
+
+def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
+    empty = sorted(name for name, value in configs.items() if value is None)
+    if empty:
+        raise Refused(KafkaError.invalid_config, f"Null value not supported for topic configs: {','.join(empty)}")
+    overrides = {name: value for name, value in configs.items() if value is not None}
+    try:
+        validate_topic_config(overrides)
+    except ConfigError as wrong:
+        raise Refused(KafkaError.invalid_config, str(wrong)) from None
+    return overrides
+
+
+def _checked_assignment(assignment: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
+    if sorted(assignment) != list(range(len(assignment))):
+        raise Refused(
+            KafkaError.invalid_replica_assignment, "Partitions should be a consecutive 0-based integer sequence"
+        )
+    if len({len(replicas) for replicas in assignment.values()}) != 1:
+        raise Refused(KafkaError.invalid_replica_assignment, "All partitions should have the same number of replicas")
+    for replicas in assignment.values():
+        if not replicas or len(set(replicas)) != len(replicas) or min(replicas) < 0:
+            raise Refused(KafkaError.invalid_replica_assignment, "Duplicate replica assignment found")
+    return {number: tuple(assignment[number]) for number in sorted(assignment)}

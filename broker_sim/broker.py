@@ -1,0 +1,414 @@
+"""One broker: its registration, its session with the ensemble, its controller, its replicas, and what it serves.
+
+Pure: it is handed its configuration, a runtime, a way to make a coordination service, a channel to the other brokers, a
+log directory, and where its events go.  The shell around it listens (`broker_sim.broker_process`), or the simulated
+world calls `handle` with messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.admin import NewTopic, ZkAdminManager
+from broker_sim.broker_requests import Handler, RequestContext, RequestRefused
+from broker_sim.broker_status import BrokerStatus, describe
+from broker_sim.config import KafkaConfig, Listener
+from broker_sim.config_admin import ConfigAdmin
+from broker_sim.controller_gate import ControllerGateway
+from broker_sim.entity_configs import EntityConfigs
+from broker_sim.handlers_admin import AdminHandlers
+from broker_sim.handlers_control import ControlHandlers
+from broker_sim.handlers_data import DataHandlers
+from broker_sim.handlers_metadata import MetadataHandlers
+from broker_sim.kafka_schema import ApiKey, api_key_of, request
+from broker_sim.meta_properties import claim_log_directory
+from broker_sim.metadata_cache import MetadataCache
+from broker_sim.ports import LogDirectory
+from broker_sim.producer_ids import ProducerIds
+from broker_sim.replica_config import ReplicaConfig
+from broker_sim.replica_manager import ReplicaManager
+from controller import znodes
+from controller.config import ControllerConfig
+from controller.controller import KafkaController
+from controller.coordination import Zk
+from controller.ports import BrokerChannel, ChannelBroken, Emit, KafkaMessage
+from controller.registration import BrokerIdInUse, cluster_id, create_persistent_paths
+from controller.znodes import BrokerEndpoint, BrokerInfo
+from ensemble.client.service import CoordinationService, SessionState
+from ensemble.errors import SessionExpired, ZooKeeperError
+from ensemble.ports import Future, Runtime, Task
+from journal.events import BrokerSessionChanged, NodeStarted, NodeStopped
+
+UNCLEAN = "unclean.leader.election.enable"
+REGISTRATION_POLL_MS = 500
+CONTROLLED_SHUTDOWN_VERSION = 3
+LEAVING_POLL_MS = 500
+CREATING_MAX = 100
+"""Topics being made at a time because clients asked for them."""
+CONTROLLED_SHUTDOWN_ATTEMPT_MS_MAX = 3_000
+"""How long one attempt waits for the controller; there may be none."""
+
+_EMITTED_STATES = (SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.EXPIRED)
+
+
+def _say_nothing(_: str) -> None:
+    return
+
+
+def controller_config(config: KafkaConfig) -> ControllerConfig:
+    """What the controller reads of a broker's configuration."""
+    return ControllerConfig(
+        unclean_leader_election_enable=config.flag(UNCLEAN),
+        auto_leader_rebalance_enable=config.flag("auto.leader.rebalance.enable"),
+        leader_imbalance_check_interval_seconds=config.number("leader.imbalance.check.interval.seconds"),
+        leader_imbalance_per_broker_percentage=config.number("leader.imbalance.per.broker.percentage"),
+        delete_topic_enable=config.flag("delete.topic.enable"),
+        zookeeper_max_in_flight_requests=config.number("zookeeper.max.in.flight.requests"),
+        controller_socket_timeout_ms=config.number("controller.socket.timeout.ms"),
+        inter_broker_listener_name=config.text("inter.broker.listener.name").upper(),
+    )
+
+
+def replica_config(config: KafkaConfig) -> ReplicaConfig:
+    """What the replica manager reads of a broker's configuration."""
+    return ReplicaConfig(
+        replica_lag_time_max_ms=config.replica_lag_time_max_ms,
+        min_insync_replicas=config.min_insync_replicas,
+        message_max_bytes=config.number("message.max.bytes"),
+        log_segment_bytes=config.number("log.segment.bytes"),
+        log_index_interval_bytes=config.number("log.index.interval.bytes"),
+        replica_fetch_wait_max_ms=config.number("replica.fetch.wait.max.ms"),
+        replica_fetch_min_bytes=config.number("replica.fetch.min.bytes"),
+        replica_fetch_max_bytes=config.number("replica.fetch.max.bytes"),
+        replica_fetch_response_max_bytes=config.number("replica.fetch.response.max.bytes"),
+        replica_fetch_backoff_ms=config.number("replica.fetch.backoff.ms"),
+        replica_socket_timeout_ms=config.number("replica.socket.timeout.ms"),
+        replica_high_watermark_checkpoint_interval_ms=config.number("replica.high.watermark.checkpoint.interval.ms"),
+    )
+
+
+class Broker:
+    """A Kafka broker.
+
+    `await start()`, then `handle()` for each request, then `await stop()`.  A broker that is killed is simply dropped.
+    `say` gets the few lines a person at the console should see.
+    """
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        runtime: Runtime,
+        coordination_factory: Callable[[], CoordinationService],
+        channel: BrokerChannel,
+        log_directory: LogDirectory,
+        emit: Emit,
+        say: Callable[[str], None] = _say_nothing,
+    ) -> None:
+        self.config = config
+        self.cluster_id = ""
+        self.state = "created"
+        self.leave_now = False
+        """The whole cluster is being stopped: a controlled shutdown tries once, then leaves as it is."""
+        self.metadata = MetadataCache(runtime)
+        self.coordination = coordination_factory()
+        self._runtime = runtime
+        self._channel = channel
+        self._log_directory = log_directory
+        self._emit = emit
+        self._say = say
+        self._advertised: tuple[Listener, ...] = config.advertised_listeners
+        self._tasks: list[Task] = []
+        self._renewing = False
+        self._logs_open = False
+        self._creating: dict[str, None] = {}
+        self._heard_ms = runtime.now().mono_ms
+        self._zk = Zk(self.coordination, runtime, config.number("zookeeper.max.in.flight.requests"))
+        self._controller_config = controller_config(config)
+        self.configs = EntityConfigs(self._zk, runtime, config, emit, self._config_changed)
+        self.controller = KafkaController(
+            config.broker_id, self._controller_config, self.coordination, channel, runtime, emit, self._broker_info
+        )
+        self.replicas = ReplicaManager(
+            config.broker_id,
+            replica_config(config),
+            log_directory,
+            channel,
+            ControllerGateway(runtime, self.metadata, channel),
+            self.metadata,
+            runtime,
+            emit,
+            lambda: self.controller.broker_epoch,
+            self.configs.topic_overrides,
+        )
+        self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata)
+        self._handlers = self._routes()
+
+    def _routes(self) -> dict[ApiKey, Handler]:
+        producer_ids = ProducerIds(self._zk, self._runtime, self.config.broker_id)
+        config_admin = ConfigAdmin(self._zk, self.config, self.metadata, self.configs)
+        return {
+            **DataHandlers(self.config, self.metadata, self.replicas).table(),
+            **MetadataHandlers(self.metadata, producer_ids, self._create_missing, lambda: self.cluster_id).table(),
+            **AdminHandlers(self._admin, config_admin, self.metadata, lambda: self.controller.is_active).table(),
+            **ControlHandlers(self.replicas, self.metadata, self.configs, self.controller, self._heard).table(),
+        }
+
+    # ---- requests ---------------------------------------------------------------------------------------------
+
+    def handle(
+        self, message: KafkaMessage, client_id: str = "", listener: str = ""
+    ) -> Coroutine[Any, Any, KafkaMessage | None]:
+        """Carry a request out: its response, None where the client expects none.
+
+        Raises RequestRefused where the connection is to be closed instead.  Requests of one connection are to be
+        handled one after the other, as Kafka does.
+        """
+        return self._handle(message, RequestContext(client_id, listener))
+
+    async def _handle(self, message: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
+        # While the id is still registered by the process before this one, the controller means that one: what it sends
+        # must not make this one lead or follow.  Kafka, too, serves nobody before it is registered.
+        if self.state not in ("running", "shutting_down", "registering") or self.controller.broker_epoch < 0:
+            raise RequestRefused(f"broker {self.config.broker_id} is {self.state}")
+        return await self._handlers[ApiKey(api_key_of(message))](message, context)
+
+    def _heard(self, controller_id: int, controller_epoch: int) -> None:
+        self._heard_ms = self._runtime.now().mono_ms
+        self.controller.controller_seen(controller_id, controller_epoch)
+
+    # ---- life -------------------------------------------------------------------------------------------------
+
+    async def start(self, advertised: Sequence[Listener] | None = None) -> None:
+        """Join the cluster; returns once this broker is registered and a candidate for controller.
+
+        `advertised` replaces the configured listeners, where the ports were not known before.  Raises BrokerIdInUse
+        where another live broker has this id, InconsistentMetaProperties, and ZooKeeperError.
+        """
+        if advertised is not None:
+            self._advertised = tuple(advertised)
+        self.state = "starting"
+        self._emit(NodeStarted("broker", self.config.broker_id, self.config.effective()))
+        self.coordination.add_listener(self._session_changed)
+        await self.coordination.start()
+        while True:
+            try:
+                await self._join()
+                break
+            except SessionExpired:
+                # Before the controller has begun, a new session is all that is needed.
+                await self.coordination.renew()
+        self._tasks.append(self._runtime.spawn(self.configs.follow(), f"configs of broker {self.config.broker_id}"))
+        self.state = "running"
+        if self.coordination.state is SessionState.EXPIRED:
+            self._renew_later()
+
+    async def _join(self) -> None:
+        await create_persistent_paths(self._zk)
+        self.cluster_id = await cluster_id(self._zk, self._runtime.random)
+        claim_log_directory(self._log_directory, self.cluster_id, self.config.broker_id)
+        await self.configs.load()
+        if not self._logs_open:
+            self._logs_open = True
+            self.replicas.start()
+        self.state = "registering"
+        await self._register()
+
+    async def _register(self) -> None:
+        """Start the controller, which registers; where the id is still taken, wait for that session to expire."""
+        wait_ms = 2 * self.config.session_timeout_ms + REGISTRATION_POLL_MS
+        deadline_ms = self._runtime.now().mono_ms + wait_ms
+        said = False
+        while True:
+            try:
+                await self.controller.startup()
+                return
+            except BrokerIdInUse as in_use:
+                if self._runtime.now().mono_ms >= deadline_ms:
+                    raise
+                if not said:
+                    said = True
+                    self._say(
+                        f"broker id {self.config.broker_id} is still registered: {in_use}; "
+                        f"waiting up to {wait_ms} ms for that session to expire"
+                    )
+            await self._runtime.sleep(REGISTRATION_POLL_MS)
+
+    async def stop(self) -> None:
+        """Controlled shutdown: hand leaderships over, resign, close the logs, end the session."""
+        if self.state in ("shutting_down", "stopped"):
+            return
+        was_running = self.state == "running"
+        self.state = "shutting_down"
+        if was_running and self.config.flag("controlled.shutdown.enable"):
+            await self._controlled_shutdown()
+        await self.controller.shutdown()
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+        if self._logs_open:
+            self.replicas.shutdown()
+        await self.coordination.close()
+        self.state = "stopped"
+        self._emit(NodeStopped("shutdown"))
+
+    async def _controlled_shutdown(self) -> None:
+        for attempts_left in reversed(range(max(1, self.config.number("controlled.shutdown.max.retries")))):
+            if await self._ask_to_leave():
+                return
+            if not attempts_left or not await self._back_off_before_leaving():
+                break
+        self._say("proceeding with an unclean shutdown: not every leadership could be handed over")
+
+    async def _back_off_before_leaving(self) -> bool:
+        """Wait before the next attempt; False at once where no broker is left to hand leaderships to, or the whole
+        cluster is being stopped.
+        """
+        left_ms = self.config.number("controlled.shutdown.retry.backoff.ms")
+        said = False
+        while left_ms > 0:
+            if self.leave_now or not await self._others_registered():
+                return False
+            if not said:
+                said = True
+                self._say("retrying controlled shutdown: partitions are still led here, or no controller answered")
+            step_ms = min(left_ms, LEAVING_POLL_MS)
+            await self._runtime.sleep(step_ms)
+            left_ms -= step_ms
+        return True
+
+    async def _others_registered(self) -> bool:
+        """Is another broker registered?  Where the ensemble does not answer there is nobody to hand over to either."""
+        answer: Future[bool] = self._runtime.future()
+
+        def finish(others: bool) -> None:
+            if not answer.done():
+                answer.set_result(others)
+
+        async def ask() -> None:
+            try:
+                registered = await self.coordination.get_children(znodes.BROKER_IDS)
+                finish(any(broker_id != str(self.config.broker_id) for broker_id in registered))
+            except ZooKeeperError:
+                finish(False)
+
+        asking = self._runtime.spawn(ask(), "who is registered")
+        timer = self._runtime.call_later(LEAVING_POLL_MS, lambda: finish(False))
+        others: bool = await answer
+        timer.cancel()
+        asking.cancel()
+        return others
+
+    async def _ask_to_leave(self) -> bool:
+        """One attempt of a controlled shutdown: is there nothing left that this broker leads?"""
+        endpoint = self.metadata.endpoint(self.metadata.controller_id)
+        if endpoint is None:
+            return False
+        leaving = request(
+            ApiKey.CONTROLLED_SHUTDOWN,
+            CONTROLLED_SHUTDOWN_VERSION,
+            broker_id=self.config.broker_id,
+            broker_epoch=self.controller.broker_epoch,
+        )
+        timeout_ms = min(self.config.number("controller.socket.timeout.ms"), CONTROLLED_SHUTDOWN_ATTEMPT_MS_MAX)
+        try:
+            answer = await self._channel.call(endpoint, leaving, timeout_ms)
+        except ChannelBroken:
+            return False
+        return answer.error_code == ErrorCode.none and not answer.remaining_partitions
+
+    # ---- the session ------------------------------------------------------------------------------------------
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state in _EMITTED_STATES:
+            self._emit(BrokerSessionChanged(self.config.broker_id, state.value, self.coordination.session_id))
+        if state is SessionState.EXPIRED and self.state == "running":
+            self._renew_later()
+
+    def _renew_later(self) -> None:
+        if not self._renewing:
+            self._renewing = True
+            self._runtime.spawn(self._renew_session(), f"renew session of broker {self.config.broker_id}")
+
+    async def _renew_session(self) -> None:
+        """KafkaZkClient's order at expiry: resign, new session, register again, elect again."""
+        try:
+            await self.controller.session_expired()
+            while self.state == "running":
+                with suppress(SessionExpired):
+                    await self.coordination.renew()
+                    break
+                if self.coordination.state is SessionState.CLOSED:
+                    return
+        finally:
+            self._renewing = False
+        if self.state != "running":
+            return
+        self.configs.reload_later()
+        self.controller.session_renewed()
+
+    def _broker_info(self) -> BrokerInfo:
+        endpoints = tuple(BrokerEndpoint(each.name, each.host, each.port) for each in self._advertised)
+        return BrokerInfo(self.config.broker_id, endpoints, self.config.rack)
+
+    async def confirm_controller(self) -> None:
+        """Ask the ensemble whether whom this broker believes in is controller; where so, the belief is fresh again."""
+        with suppress(ZooKeeperError):
+            data, _ = await self.coordination.get(znodes.CONTROLLER)
+            if znodes.decode_controller(data) == self.controller.active_controller_id:
+                self._heard_ms = self._runtime.now().mono_ms
+
+    # ---- configuration ----------------------------------------------------------------------------------------
+
+    def _config_changed(self, entity: str) -> None:
+        kind, _, name = entity.partition("/")
+        if kind == "topics":
+            self.replicas.topic_config_changed(name)
+            if self.configs.overrides(entity).get(UNCLEAN, "").strip().lower() == "true":
+                self.controller.topic_unclean_enabled(name)
+            return
+        for topic in sorted({topic_partition.topic for topic_partition in self.replicas.partitions}):
+            self.replicas.topic_config_changed(topic)
+        unclean = self.configs.broker_value(UNCLEAN) is True
+        was, self._controller_config.unclean_leader_election_enable = (
+            self._controller_config.unclean_leader_election_enable,
+            unclean,
+        )
+        if unclean and not was:
+            self.controller.unclean_default_enabled()
+
+    # ---- topics made because somebody asked for them ----------------------------------------------------------
+
+    def _create_missing(self, topic: str) -> ErrorCode:
+        if not self.config.flag("auto.create.topics.enable"):
+            return ErrorCode.unknown_topic_or_partition
+        if self.config.number("default.replication.factor") > len(self.metadata.brokers()):
+            return ErrorCode.invalid_replication_factor
+        if topic not in self._creating and len(self._creating) < CREATING_MAX:
+            self._creating[topic] = None
+            self._runtime.spawn(self._create(topic), f"create topic {topic}")
+        return ErrorCode.leader_not_available
+
+    async def _create(self, topic: str) -> None:
+        try:
+            timeout_ms = self.config.number("request.timeout.ms")
+            await self._admin.create_topics([NewTopic(topic, -1, -1, {}, {})], timeout_ms, validate_only=False)
+        finally:
+            del self._creating[topic]
+
+    # ---- reports ----------------------------------------------------------------------------------------------
+
+    def status(self) -> BrokerStatus:
+        """This broker's own word on itself."""
+        return describe(
+            self.config.broker_id,
+            self.state,
+            self.coordination,
+            self.controller,
+            self._runtime.now().mono_ms - self._heard_ms,
+            self.replicas,
+            self.metadata,
+        )

@@ -1,0 +1,276 @@
+"""`zabka broker`: one broker in the foreground, from its server.properties to its exit code (shell)."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import gc
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import structlog
+
+from broker_sim.broker import Broker
+from broker_sim.config import KafkaConfig, Listener, parse_config
+from broker_sim.config_def import ConfigError
+from broker_sim.file_log_directory import FileLogDirectory
+from broker_sim.kafka_channel import AsyncioChannel
+from broker_sim.kafka_port import KafkaPort
+from broker_sim.meta_properties import InconsistentMetaProperties
+from controller.registration import BrokerIdInUse
+from ensemble.asyncio_runtime import AsyncioRuntime
+from ensemble.client.asyncio_connector import AsyncioConnector
+from ensemble.client.client import Client
+from ensemble.client.hosts import parse_hosts, split_host
+from ensemble.client.service import SessionState
+from ensemble.errors import ZooKeeperError
+from ensemble.links import ControlSocket, LinkFaults, address_key
+from ensemble.node_process import new_event_loop, node_logger
+from journal.events import Event, LogDamageFound, NodeStopped, PeerProtocolBroken
+from journal.writer import JournalWriter
+
+GC_THRESHOLDS = (50_000, 20, 50)
+"""Fewer, larger collections: most of what a broker allocates is freed by reference counting at once."""
+CONFIRM_PERIOD_MS = 1_000
+"""How often a broker asks the ensemble whether whom it believes in is still controller."""
+PATIENCE_S = 3
+"""An ensemble that has not answered by then is worth a line."""
+
+LOCK_FILE = ".lock"
+
+
+class CannotRun(Exception):
+    """The broker cannot start, or cannot go on; the text is fit for the user."""
+
+
+def main(config_path: Path) -> int:
+    """Run a broker until it is told to stop; the process's exit code.  Troubles are one line on standard error."""
+    try:
+        run_broker(config_path)
+    except (
+        CannotRun,
+        ConfigError,
+        InconsistentMetaProperties,
+        ZooKeeperError,
+        UnicodeDecodeError,
+        OSError,
+    ) as trouble:
+        sys.stderr.write(f"zabka broker: {trouble}\n")
+        return 1
+    except BrokerIdInUse as in_use:
+        sys.stderr.write(f"zabka broker: {in_use}, most likely another broker uses the same id\n")
+        return 1
+    return 0
+
+
+def run_broker(config_path: Path) -> None:
+    """Run a broker until SIGTERM or SIGINT, then hand its leaderships over.  Raises what `main` turns into a line."""
+    config = parse_config(config_path.read_text())
+    log = node_logger(config.node_name)
+    for warning in config.warnings:
+        log.warning(warning)
+    with ExitStack() as held:
+        log_dir = Path(config.log_dir)
+        held.enter_context(_locked(log_dir))
+        journal_dir = Path(config.text("zabka.journal.dir") or log_dir / "journal")
+        full = config.text("zabka.journal.level") == "full"
+        journal = JournalWriter(journal_dir, config.node_name, full=full)
+        held.callback(journal.close)
+        gc.set_threshold(*GC_THRESHOLDS)
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(_run(config, journal, log))
+
+
+async def _run(config: KafkaConfig, journal: JournalWriter, log: structlog.BoundLogger) -> None:
+    await BrokerProcess(config, journal, log).run()
+
+
+@contextmanager
+def _locked(log_dir: Path) -> Iterator[None]:
+    """Hold Kafka's .lock of a log directory.  Raises CannotRun where another process does, OSError."""
+    log_dir.mkdir(parents=True, exist_ok=True)
+    with (log_dir / LOCK_FILE).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CannotRun(f"Failed to acquire lock on file {LOCK_FILE} in {log_dir}: a broker uses it") from None
+        yield
+
+
+class BrokerProcess:
+    """Everything around one `Broker`: ports, connections, journal, signals.  Made on the running loop."""
+
+    def __init__(self, config: KafkaConfig, journal: JournalWriter, log: structlog.BoundLogger) -> None:
+        self._config = config
+        self._journal = journal
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._flushing = False
+        self._over: asyncio.Future[None] = self._loop.create_future()
+        self._runtime = AsyncioRuntime(self._loop, on_failure=self._fail)
+        self._faults = LinkFaults(_peer_names(config))
+        self._channel = AsyncioChannel(f"broker-{config.broker_id}", self._faults.open_connection)
+        self._broker = Broker(
+            config,
+            self._runtime,
+            self._coordination,
+            self._channel,
+            FileLogDirectory(Path(config.log_dir)),
+            self._emit,
+            self._log.info,
+        )
+        self._ports: list[KafkaPort] = []
+        self._control: ControlSocket | None = None
+
+    async def run(self) -> None:
+        """Serve until a signal comes.  Raises CannotRun where it cannot listen, and what `Broker.start` raises."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._signalled)
+        self._loop.add_signal_handler(signal.SIGUSR1, self._hurried)
+        try:
+            advertised = await self._listen()
+            starting = self._loop.create_task(self._broker.start(advertised))
+            await asyncio.wait((starting, self._over), timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done() and self._broker.coordination.state is not SessionState.CONNECTED:
+                self._log.warning("the ensemble does not answer; waiting", connect=self._config.zookeeper_connect)
+            await asyncio.wait((starting, self._over), return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                self._log.info("started", listeners=",".join(map(str, advertised)))
+                await self._serve()
+            else:
+                starting.cancel()
+                await asyncio.wait((starting,))
+            await self._broker.stop()
+        except Exception as trouble:
+            self._emit(NodeStopped(str(trouble)))
+            raise
+        finally:
+            await self._close()
+
+    async def _serve(self) -> None:
+        gc.freeze()
+        confirming = self._runtime.spawn(self._confirm(), "confirm controller")
+        try:
+            await self._over
+        finally:
+            confirming.cancel()
+
+    async def _confirm(self) -> None:
+        while True:
+            await self._broker.confirm_controller()
+            await self._runtime.sleep(CONFIRM_PERIOD_MS)
+
+    async def _listen(self) -> list[Listener]:
+        """Open the ports; what to advertise, with the ports that were picked where 0 was asked for."""
+        config = self._config
+        picked: dict[str, int] = {}
+        for listener in config.listeners:
+            port = KafkaPort(
+                listener.name,
+                self._broker.handle,
+                self._broken,
+                self._failed,
+                frame_bytes_max=config.number("socket.request.max.bytes"),
+                connections_max=config.number("max.connections"),
+                idle_ms_max=config.number("connections.max.idle.ms"),
+            )
+            try:
+                picked[listener.name] = await port.start(listener.host, listener.port)
+            except OSError as refused:
+                raise CannotRun(f"cannot listen on {listener}: {refused.strerror or refused}") from None
+            self._ports.append(port)
+        path = config.text("zabka.control.socket")
+        if path:
+            self._control = ControlSocket(path, self._faults, self._broker.status)
+            await self._control.start()
+        return [
+            Listener(each.name, each.host or socket.gethostname(), each.port or picked[each.name])
+            for each in config.advertised_listeners
+        ]
+
+    def _coordination(self) -> Client:
+        return Client(
+            self._config.zookeeper_connect,
+            AsyncioConnector(self._faults),
+            self._runtime,
+            session_timeout_ms=self._config.session_timeout_ms,
+            name=self._config.node_name,
+        )
+
+    async def _close(self) -> None:
+        for port in self._ports:
+            await port.close()
+        if self._control is not None:
+            await self._control.close()
+        self._channel.close()
+        await self._runtime.cancel_all()
+        self._journal.flush()
+        # Let the transports write what is queued and see their ends.
+        await asyncio.sleep(0)
+
+    # ---- what happens -----------------------------------------------------------------------------------------
+
+    def _emit(self, event: Event) -> None:
+        self._journal.write(event)
+        if isinstance(event, LogDamageFound):
+            self._log.warning("damage found", file=event.file, reason=event.reason, action=event.action)
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        self._journal.flush()
+
+    def _hurried(self) -> None:
+        """The whole cluster is being stopped: there will be nobody to hand leaderships to."""
+        self._broker.leave_now = True
+        if not self._over.done():
+            self._over.set_result(None)
+
+    def _signalled(self) -> None:
+        if self._over.done():
+            # Asked twice: leave at once, as a crash would.
+            self._emit(NodeStopped("asked twice to stop"))
+            self._journal.flush()
+            os._exit(130)
+        self._over.set_result(None)
+
+    def _broken(self, remote: str, reason: str) -> None:
+        self._log.warning("dropped a connection", remote=remote, reason=reason)
+        self._emit(PeerProtocolBroken(remote, reason))
+
+    def _failed(self, request: str, failure: Exception) -> None:
+        if isinstance(failure, AssertionError):
+            self._fail(request, failure)
+        else:
+            self._log.error("request failed", request=request, failure=f"{type(failure).__name__}: {failure}")
+
+    def _fail(self, name: str, failure: BaseException) -> None:
+        """We are wrong: end loudly, with the reason as the journal's last word."""
+        self._emit(NodeStopped(f"{name}: {type(failure).__name__}: {failure}"))
+        self._journal.flush()
+        traceback.print_exception(failure, file=sys.stderr)
+        sys.stderr.write(f"zabka broker: {name} failed\n")
+        sys.stderr.flush()
+        os._exit(70)
+
+
+def _peer_names(config: KafkaConfig) -> dict[str, str]:
+    """Addresses of the ensemble, which go by their place in zookeeper.connect until the agent sends better names.
+
+    Raises CannotRun where one of them is none.
+    """
+    servers = parse_hosts(config.zookeeper_connect).servers
+    try:
+        addresses = [address_key(*split_host(server)) for server in servers]
+    except ValueError as bad:
+        raise CannotRun(f"configuration zookeeper.connect: {bad}") from None
+    return {address: f"peer-{number}" for number, address in enumerate(addresses, 1)}

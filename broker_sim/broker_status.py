@@ -1,0 +1,59 @@
+"""What a broker says of itself when it is asked: whom it believes in, and where its replicas stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker_sim.metadata_cache import MetadataCache
+from broker_sim.replica_manager import ReplicaManager
+from controller.controller import KafkaController
+from ensemble.client.service import CoordinationService
+
+BrokerStatus = dict[str, Any]
+"""Plain JSON: broker_id, state, broker_epoch, session, is_controller, believes, live_brokers, partitions."""
+
+
+def describe(
+    broker_id: int,
+    state: str,
+    coordination: CoordinationService,
+    controller: KafkaController,
+    heard_age_ms: int,
+    replicas: ReplicaManager,
+    metadata: MetadataCache,
+) -> BrokerStatus:
+    """Put a broker's status together.  `age_ms` is since the last word of, or about, the controller believed in."""
+    return {
+        "broker_id": broker_id,
+        "state": state,
+        "broker_epoch": int(controller.broker_epoch),
+        "session": {"id": int(coordination.session_id), "state": coordination.state.value},
+        "is_controller": controller.is_active,
+        "believes": {
+            "controller_id": controller.active_controller_id,
+            "controller_epoch": int(controller.controller_epoch),
+            "age_ms": heard_age_ms,
+        },
+        "live_brokers": [broker.broker_id for broker in metadata.brokers()],
+        "partitions": _partitions(replicas, metadata),
+    }
+
+
+def _partitions(replicas: ReplicaManager, metadata: MetadataCache) -> list[dict[str, Any]]:
+    rows = []
+    for topic_partition in sorted(replicas.partitions):
+        partition = replicas.partitions[topic_partition]
+        known = metadata.partition(topic_partition)
+        isr = partition.isr_state.isr if partition.is_leader else known.isr if known is not None else ()
+        rows.append(
+            {
+                "topic": topic_partition.topic,
+                "partition": topic_partition.partition,
+                "leader": -1 if partition.leader is None else int(partition.leader),
+                "leader_epoch": partition.leader_epoch,
+                "isr": [int(replica) for replica in isr],
+                "hw": partition.log.high_watermark,
+                "leo": partition.log.end_offset,
+            }
+        )
+    return rows

@@ -1,0 +1,80 @@
+"""Kafka's small text files: replication-offset-checkpoint, leader-epoch-checkpoint and partition.metadata.
+
+A checkpoint file (Kafka's CheckpointFile) has a version, a count and then as many lines; a file that does not read
+as that is treated as missing, for everything in it can be had again from the log or from the leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from broker_sim.ports import LogDirectory
+from controller.topic_ids import is_topic_id
+from journal.events import TopicPartition
+
+REPLICATION_OFFSETS = "replication-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+_VERSION = "0"
+
+
+def _format(rows: Sequence[str]) -> str:
+    return "\n".join([_VERSION, str(len(rows)), *rows]) + "\n"
+
+
+def _rows(text: str | None, width: int) -> list[list[str]] | None:
+    """The lines of a checkpoint, each of `width` words; None where the file is damaged or not there."""
+    lines = text.split("\n") if text else []
+    if len(lines) < 2 or lines[0].strip() != _VERSION or not lines[1].strip().isdigit():
+        return None
+    rows = [line.split() for line in lines[2:] if line.strip()]
+    if len(rows) != int(lines[1]) or any(len(row) != width for row in rows):
+        return None
+    return rows
+
+
+def _is_number(text: str) -> bool:
+    return text.lstrip("-").isdigit() and text.isascii()
+
+
+def read_high_watermarks(directory: LogDirectory) -> dict[TopicPartition, int]:
+    """The high watermarks as last written; empty where there are none."""
+    rows = _rows(directory.read_text("", REPLICATION_OFFSETS), 3) or []
+    if not all(_is_number(partition) and _is_number(offset) for _, partition, offset in rows):
+        return {}
+    return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+
+
+def write_high_watermarks(directory: LogDirectory, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace the checkpoint of all high watermarks."""
+    rows = [f"{tp.topic} {tp.partition} {offsets[tp]}" for tp in sorted(offsets)]
+    directory.write_text("", REPLICATION_OFFSETS, _format(rows))
+
+
+def read_leader_epochs(directory: LogDirectory, name: str) -> list[tuple[int, int]] | None:
+    """A replica's (epoch, start offset) entries; None where the file is missing or damaged."""
+    rows = _rows(directory.read_text(name, LEADER_EPOCHS), 2)
+    if rows is None or not all(_is_number(word) for row in rows for word in row):
+        return None
+    return [(int(epoch), int(offset)) for epoch, offset in rows]
+
+
+def write_leader_epochs(directory: LogDirectory, name: str, entries: Sequence[tuple[int, int]]) -> None:
+    """Replace a replica's leader epochs."""
+    directory.write_text(name, LEADER_EPOCHS, _format([f"{epoch} {offset}" for epoch, offset in entries]))
+
+
+def read_topic_id(directory: LogDirectory, name: str) -> str | None:
+    """The topic id in a replica directory's partition.metadata, as text; None where it is missing or damaged."""
+    for line in (directory.read_text(name, PARTITION_METADATA) or "").split("\n"):
+        key, _, value = line.partition(":")
+        if key.strip() == "topic_id":
+            return value.strip() if is_topic_id(value.strip()) else None
+    return None
+
+
+def write_topic_id(directory: LogDirectory, name: str, topic_id: str) -> None:
+    """Write partition.metadata, with the id as Kafka prints it: 22 characters of base64url."""
+    directory.write_text(name, PARTITION_METADATA, f"version: 0\ntopic_id: {topic_id}")

@@ -1,0 +1,185 @@
+"""Configuration keys: types, limits and the wording of their errors, as Kafka's ConfigDef has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from typing import NamedTuple
+
+Value = bool | int | float | str
+"""A parsed value; lists stay text, comma-separated, as Kafka keeps them."""
+
+
+class ConfigType(IntEnum):
+    """Types of configuration values, numbered as DescribeConfigs does."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used; the text is fit for the user."""
+
+
+class ConfigKey(NamedTuple):
+    """One key.
+
+    `check` returns what is wrong with a parsed value, or None; `synonym` is the broker's key beneath a topic's.
+    """
+
+    name: str
+    type: ConfigType
+    default: Value
+    check: Callable[[Value], str | None] | None = None
+    synonym: str | None = None
+
+    def parse(self, text: str) -> Value:
+        """The value of that text.  Raises ConfigError with Kafka's wording."""
+        value = _parse(self.name, self.type, text.strip())
+        wrong = self.check(value) if self.check is not None else None
+        if wrong is not None:
+            raise ConfigError(f"Invalid value {text.strip()} for configuration {self.name}: {wrong}")
+        return value
+
+
+_RANGES = {ConfigType.SHORT: 2**15, ConfigType.INT: 2**31, ConfigType.LONG: 2**63}
+
+
+def _parse(name: str, kind: ConfigType, text: str) -> Value:
+    if kind is ConfigType.BOOLEAN:
+        if text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        raise ConfigError(f"Invalid value {text} for configuration {name}: Expected value to be either true or false")
+    if kind in _RANGES:
+        bound = _RANGES[kind]
+        if _is_decimal(text) and -bound <= (number := int(text)) < bound:
+            return number
+        raise ConfigError(f"Invalid value {text} for configuration {name}: Not a number of type {kind.name}")
+    if kind is ConfigType.DOUBLE:
+        try:
+            return float(text)
+        except ValueError:
+            raise ConfigError(f"Invalid value {text} for configuration {name}: Not a number of type DOUBLE") from None
+    return text
+
+
+def _is_decimal(text: str) -> bool:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    return digits.isascii() and digits.isdigit() and len(digits) <= 19
+
+
+def at_least(minimum: int | float) -> Callable[[Value], str | None]:
+    """A number not below `minimum`."""
+
+    def check(value: Value) -> str | None:
+        return None if not isinstance(value, str) and value >= minimum else f"Value must be at least {minimum}"
+
+    return check
+
+
+def between(minimum: int | float, maximum: int | float) -> Callable[[Value], str | None]:
+    """A number from `minimum` to `maximum`."""
+
+    def check(value: Value) -> str | None:
+        if isinstance(value, str) or value < minimum:
+            return f"Value must be at least {minimum}"
+        return None if value <= maximum else f"Value must be no more than {maximum}"
+
+    return check
+
+
+def one_of(*allowed: str) -> Callable[[Value], str | None]:
+    """One of these words."""
+
+    def check(value: Value) -> str | None:
+        return None if value in allowed else f"String must be one of: {', '.join(allowed)}"
+
+    return check
+
+
+def list_of(*allowed: str) -> Callable[[Value], str | None]:
+    """A comma-separated list of these words."""
+
+    def check(value: Value) -> str | None:
+        words = split_list(str(value))
+        if words and all(word in allowed for word in words):
+            return None
+        return f"String must be one of: {', '.join(allowed)}"
+
+    return check
+
+
+def split_list(text: str) -> list[str]:
+    """The members of a comma-separated list."""
+    return [word for word in (part.strip() for part in text.split(",")) if word]
+
+
+def render(value: Value) -> str:
+    """A value as configuration text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def by_name(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
+    """Index keys by their name."""
+    return {key.name: key for key in keys}
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """A Java properties file: `key=value`, `key: value` or `key value`; `#` and `!` comments; a backslash at a line's
+    end continues it.  The last of two lines with one key wins."""
+    properties: dict[str, str] = {}
+    pending = ""
+    for line in text.splitlines():
+        stripped = line.lstrip()
+        if not pending and (not stripped or stripped[0] in "#!"):
+            continue
+        pending += stripped
+        if (len(pending) - len(pending.rstrip("\\"))) % 2:
+            pending = pending[:-1]
+            continue
+        key, value = _split_property(pending)
+        properties[key] = value
+        pending = ""
+    if pending:
+        key, value = _split_property(pending)
+        properties[key] = value
+    return properties
+
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _unescape(text: str) -> str:
+    out = []
+    characters = iter(text)
+    for character in characters:
+        if character != "\\":
+            out.append(character)
+            continue
+        following = next(characters, "")
+        out.append(_ESCAPES.get(following, following))
+    return "".join(out)
+
+
+def _split_property(line: str) -> tuple[str, str]:
+    escaped = False
+    for i, character in enumerate(line):
+        if escaped:
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif character in "=:" or character.isspace():
+            value = line[i:].lstrip()
+            if value[:1] in ("=", ":"):
+                value = value[1:].lstrip()
+            return _unescape(line[:i]), _unescape(value).rstrip()
+    return _unescape(line), ""

@@ -1,0 +1,45 @@
+"""Requests from a broker to whoever is controller now (Kafka's NodeToControllerChannelManager)."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.metadata_cache import MetadataCache
+from controller.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
+from ensemble.ports import Runtime
+
+RETRY_BACKOFF_MS = 50
+
+
+class ControllerGateway:
+    """Finds the controller by the metadata cache, and asks again where it has moved (a `ControllerGate`)."""
+
+    def __init__(self, runtime: Runtime, metadata: MetadataCache, channel: BrokerChannel) -> None:
+        self._runtime = runtime
+        self._metadata = metadata
+        self._channel = channel
+
+    async def call(self, request: KafkaMessage, timeout_ms: int) -> KafkaMessage:
+        """The controller's answer.  NOT_CONTROLLER is asked again, of whoever is controller then.
+
+        Raises ChannelBroken when `timeout_ms` pass without a controller that answers.
+        """
+        deadline_ms = self._runtime.now().mono_ms + timeout_ms
+        reason = "no controller is known"
+        while (left_ms := deadline_ms - self._runtime.now().mono_ms) > 0:
+            endpoint = self._controller()
+            if endpoint is not None:
+                try:
+                    response = await self._channel.call(endpoint, request, left_ms)
+                except ChannelBroken as broken:
+                    reason = str(broken)
+                else:
+                    if getattr(response, "error_code", ErrorCode.none) != ErrorCode.not_controller:
+                        return response
+                    reason = f"broker {endpoint.broker_id} is not the controller"
+            await self._runtime.sleep(RETRY_BACKOFF_MS)
+        raise ChannelBroken(reason)
+
+    def _controller(self) -> Endpoint | None:
+        controller_id = self._metadata.controller_id
+        return self._metadata.endpoint(controller_id) if controller_id >= 0 else None

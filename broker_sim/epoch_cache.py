@@ -1,0 +1,82 @@
+"""The leader epochs of one replica's log: which epoch began at which offset (Kafka's LeaderEpochFileCache, KIP-101)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+Entries = list[tuple[int, int]]
+
+
+class EpochCache:
+    """Ascending (epoch, start offset) entries.  `save` is called with all of them after every change."""
+
+    __slots__ = ("_entries", "_save")
+
+    def __init__(self, entries: Entries, save: Callable[[Entries], None]) -> None:
+        self._entries = list(entries)
+        self._save = save
+
+    @property
+    def entries(self) -> Entries:
+        """All entries, ascending."""
+        return list(self._entries)
+
+    @property
+    def latest(self) -> int:
+        """The latest epoch; -1 where there is none."""
+        return self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Begin `epoch` at `start_offset`; entries that contradict it go.  False where nothing changed."""
+        assert epoch >= 0 and start_offset >= 0, (epoch, start_offset)
+        if self._entries and self._entries[-1][0] == epoch and start_offset >= self._entries[-1][1]:
+            return False
+        while self._entries and (self._entries[-1][0] >= epoch or self._entries[-1][1] >= start_offset):
+            self._entries.pop()
+        self._entries.append((epoch, start_offset))
+        self._save(self._entries)
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(epoch, offset): the largest epoch not above `epoch`, and the offset after its last record.
+
+        (-1, -1) where that cannot be told, as for an epoch that this replica has not heard of yet.
+        """
+        if epoch < 0 or not self._entries:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == self._entries[-1][0]:
+            return epoch, log_end_offset
+        above = bisect_right(self._entries, epoch, key=lambda entry: entry[0])
+        if above == len(self._entries):
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if above == 0:
+            return epoch, self._entries[0][1]
+        return self._entries[above - 1][0], self._entries[above][1]
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The epoch that the record at `offset` was written in; -1 where that is not known."""
+        at = bisect_right(self._entries, offset, key=lambda entry: entry[1])
+        return self._entries[at - 1][0] if at else UNDEFINED_EPOCH
+
+    def truncate_from_end(self, offset: int) -> None:
+        """The log now ends at `offset`: drop the epochs that began there or later."""
+        if self._entries and self._entries[-1][1] >= offset:
+            self._entries = [entry for entry in self._entries if entry[1] < offset]
+            self._save(self._entries)
+
+    def truncate_from_start(self, offset: int) -> None:
+        """The log now starts at `offset`: the epoch that holds it begins there."""
+        dropped = [entry for entry in self._entries if entry[1] <= offset]
+        if dropped and dropped[-1][1] < offset:
+            self._entries = [(dropped[-1][0], offset), *self._entries[len(dropped) :]]
+            self._save(self._entries)
+
+    def clear(self) -> None:
+        """The log was emptied."""
+        if self._entries:
+            self._entries = []
+            self._save(self._entries)

@@ -1,0 +1,288 @@
+"""Followers fetching from their leaders, one loop a leader (Kafka's ReplicaFetcherThread with truncation on fetch).
+
+Every fetch says which epoch the follower's last record is of; a leader that finds the logs diverging answers with
+where to cut instead of with records (KIP-595's way, Fetch 12).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v12 import request as fetch_v12
+
+from broker_sim.kafka_schema import ApiKey, request
+from broker_sim.partition import Partition
+from broker_sim.ports import MetadataView
+from broker_sim.replica_config import ReplicaConfig
+from controller.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
+from ensemble.ports import Future, Runtime, Task, Timer
+from journal.events import TopicPartition
+
+FETCH_VERSION = 12
+LIST_OFFSETS_VERSION = 5
+LATEST = -1
+EARLIEST = -2
+
+_FetchRequest: Any = fetch_v12.FetchRequest
+_FetchTopic: Any = fetch_v12.FetchTopic
+_FetchPartition: Any = fetch_v12.FetchPartition
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherHost:
+    """What the fetchers need of their broker."""
+
+    broker_id: int
+    config: ReplicaConfig
+    channel: BrokerChannel
+    metadata: MetadataView
+    runtime: Runtime
+
+
+class _Fetching:
+    """One partition being fetched under one leader epoch.  A new epoch makes a new one, so late answers miss it."""
+
+    __slots__ = ("ask", "asked_offset", "leader_epoch", "partition", "ready_at_ms")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.ready_at_ms = 0
+        self.asked_offset = -1
+        self.ask: Any = None
+
+    def question(self, max_bytes: int) -> Any:
+        """The request's row, from the log's end on; made anew only where something moved."""
+        log = self.partition.log
+        last_epoch = log.epochs.latest
+        if self.asked_offset != log.end_offset or self.ask is None or self.ask.last_fetched_epoch != last_epoch:
+            self.asked_offset = log.end_offset
+            self.ask = _FetchPartition(
+                partition=self.partition.topic_partition.partition,
+                current_leader_epoch=self.leader_epoch,
+                fetch_offset=self.asked_offset,
+                last_fetched_epoch=last_epoch,
+                log_start_offset=log.start_offset,
+                partition_max_bytes=max_bytes,
+            )
+        return self.ask
+
+    @property
+    def is_current(self) -> bool:
+        """Does an answer to the last question still fit?"""
+        partition = self.partition
+        return (
+            not partition.is_leader
+            and partition.leader_epoch == self.leader_epoch
+            and partition.log.end_offset == self.asked_offset
+        )
+
+
+class ReplicaFetcher:
+    """Fetches all partitions that one leader leads."""
+
+    def __init__(self, leader_id: int, host: FetcherHost) -> None:
+        self._leader_id = leader_id
+        self._host = host
+        self._fetching: dict[TopicPartition, _Fetching] = {}
+        self._wakeup: Future[None] | None = None
+        self._task: Task | None = None
+        blank = request(ApiKey.FETCH, FETCH_VERSION, max_wait=host.config.replica_fetch_wait_max_ms)
+        self._max_wait: Any = blank.max_wait
+        """replica.fetch.wait.max.ms as the message carries it."""
+
+    def __len__(self) -> int:
+        return len(self._fetching)
+
+    def add(self, partition: Partition) -> None:
+        """Fetch that partition from now on."""
+        self._fetching[partition.topic_partition] = _Fetching(partition)
+        if self._task is None:
+            self._task = self._host.runtime.spawn(self._run(), f"fetcher-{self._leader_id}")
+        self._wake()
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Fetch that partition no more; an answer on its way is not used."""
+        self._fetching.pop(topic_partition, None)
+
+    def close(self) -> None:
+        """Stop the loop."""
+        self._fetching.clear()
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def _wake(self) -> None:
+        if self._wakeup is not None and not self._wakeup.done():
+            self._wakeup.set_result(None)
+
+    def _now_ms(self) -> int:
+        return self._host.runtime.now().mono_ms
+
+    async def _run(self) -> None:
+        while True:
+            now_ms = self._now_ms()
+            ready = {tp: one for tp, one in self._fetching.items() if one.ready_at_ms <= now_ms}
+            endpoint = self._host.metadata.endpoint(self._leader_id)
+            if not ready:
+                await self._idle(now_ms)
+            elif endpoint is None:
+                self._back_off(ready)
+            else:
+                await self._fetch(endpoint, ready)
+
+    async def _idle(self, now_ms: int) -> None:
+        """Wait for a partition to come, or for the first that backs off."""
+        self._wakeup = self._host.runtime.future()
+        timer: Timer | None = None
+        if self._fetching:
+            first = min(one.ready_at_ms for one in self._fetching.values())
+            timer = self._host.runtime.call_later(max(1, first - now_ms), self._wake)
+        try:
+            await self._wakeup
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._wakeup = None
+
+    async def _fetch(self, endpoint: Endpoint, ready: dict[TopicPartition, _Fetching]) -> None:
+        config = self._host.config
+        timeout_ms = config.replica_fetch_wait_max_ms + config.replica_socket_timeout_ms
+        try:
+            response = await self._host.channel.call(endpoint, self._request(ready), timeout_ms)
+        except ChannelBroken:
+            self._back_off(ready)
+            return
+        if response.error_code:
+            self._back_off(ready)
+            return
+        out_of_range: list[_Fetching] = []
+        for topic in response.responses:
+            for row in topic.partitions:
+                topic_partition = TopicPartition(topic.topic, row.partition_index)
+                one = ready.get(topic_partition)
+                if one is None or self._fetching.get(topic_partition) is not one or not one.is_current:
+                    continue
+                if row.error_code == ErrorCode.offset_out_of_range:
+                    out_of_range.append(one)
+                elif not self._take(one, row):
+                    one.ready_at_ms = self._now_ms() + config.replica_fetch_backoff_ms
+        for one in out_of_range:
+            await self._find_offset(endpoint, one)
+
+    def _request(self, ready: dict[TopicPartition, _Fetching]) -> KafkaMessage:
+        config = self._host.config
+        topics: dict[str, list[Any]] = {}
+        for topic_partition, one in ready.items():
+            row = one.question(config.replica_fetch_max_bytes)
+            topics.setdefault(topic_partition.topic, []).append(row)
+        return _FetchRequest(
+            replica_id=self._host.broker_id,
+            max_wait=self._max_wait,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            topics=tuple(_FetchTopic(topic=topic, partitions=tuple(rows)) for topic, rows in topics.items()),
+            forgotten_topics_data=(),
+        )
+
+    def _take(self, one: _Fetching, row: Any) -> bool:
+        """Use a partition's answer; False where it is to be asked again only after a while."""
+        if row.error_code:
+            return False
+        diverging = row.diverging_epoch
+        if diverging.epoch >= 0:
+            if diverging.end_offset < 0:
+                return False
+            one.partition.truncate_to_divergence(diverging.epoch, diverging.end_offset)
+            return True
+        records = row.records or b""
+        if not one.partition.append_fetched(records, row.high_watermark):
+            return False
+        if records:
+            # Behind the others, so that a busy partition does not fill every answer.
+            topic_partition = one.partition.topic_partition
+            self._fetching[topic_partition] = self._fetching.pop(topic_partition)
+        return True
+
+    def _back_off(self, ready: dict[TopicPartition, _Fetching]) -> None:
+        ready_at_ms = self._now_ms() + self._host.config.replica_fetch_backoff_ms
+        for one in ready.values():
+            one.ready_at_ms = ready_at_ms
+
+    async def _find_offset(self, endpoint: Endpoint, one: _Fetching) -> None:
+        """The leader does not have the offset that this log ends at.
+
+        Its log may be shorter, after an unclean election: cut to its end.  Or it starts later than this one ends:
+        begin anew at its start.
+        """
+        topic_partition = one.partition.topic_partition
+        latest = await self._list_offset(endpoint, one, LATEST)
+        found = None
+        if latest is not None and latest >= one.asked_offset:
+            found = await self._list_offset(endpoint, one, EARLIEST)
+        if self._fetching.get(topic_partition) is not one or not one.is_current:
+            return
+        if latest is not None and latest < one.asked_offset:
+            one.partition.truncate(latest, "offset_out_of_range")
+        elif found is not None and found > one.asked_offset:
+            one.partition.truncate(found, "offset_out_of_range", restart=True)
+        else:
+            one.ready_at_ms = self._now_ms() + self._host.config.replica_fetch_backoff_ms
+
+    async def _list_offset(self, endpoint: Endpoint, one: _Fetching, timestamp: int) -> int | None:
+        topic, partition = one.partition.topic_partition
+        row = {"partition_index": partition, "current_leader_epoch": one.leader_epoch, "timestamp": timestamp}
+        question = request(
+            ApiKey.LIST_OFFSETS,
+            LIST_OFFSETS_VERSION,
+            replica_id=self._host.broker_id,
+            isolation_level=0,
+            topics=[{"name": topic, "partitions": [row]}],
+        )
+        try:
+            response = await self._host.channel.call(endpoint, question, self._host.config.replica_socket_timeout_ms)
+        except ChannelBroken:
+            return None
+        for answer in (row for topic_row in response.topics for row in topic_row.partitions):
+            if not answer.error_code and answer.offset >= 0:
+                return int(answer.offset)
+        return None
+
+
+class ReplicaFetchers:
+    """All fetchers of a broker, by leader."""
+
+    def __init__(self, host: FetcherHost) -> None:
+        self._host = host
+        self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+
+    def add(self, partition: Partition) -> None:
+        """Fetch a partition from its leader, instead of from the one before."""
+        assert partition.leader is not None and not partition.is_leader
+        self.remove(partition.topic_partition)
+        self._leaders[partition.topic_partition] = partition.leader
+        fetcher = self._fetchers.get(partition.leader)
+        if fetcher is None:
+            fetcher = self._fetchers[partition.leader] = ReplicaFetcher(partition.leader, self._host)
+        fetcher.add(partition)
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Fetch a partition no more."""
+        leader = self._leaders.pop(topic_partition, None)
+        if leader is not None:
+            self._fetchers[leader].remove(topic_partition)
+
+    def close_idle(self) -> None:
+        """End the loops that have nothing left to fetch."""
+        for leader in [leader for leader, fetcher in self._fetchers.items() if not len(fetcher)]:
+            self._fetchers.pop(leader).close()
+
+    def close(self) -> None:
+        """End all loops."""
+        for fetcher in self._fetchers.values():
+            fetcher.close()
+        self._fetchers.clear()
+        self._leaders.clear()

@@ -1,0 +1,197 @@
+"""ApiVersions, Metadata, DescribeCluster, FindCoordinator, InitProducerId: what clients ask before they work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.static.constants import uuid_zero
+
+from broker_sim import api_versions
+from broker_sim.broker_requests import Handler, RequestContext
+from broker_sim.kafka_schema import ApiKey, KafkaUuid, respond, version_of
+from broker_sim.metadata_cache import MetadataCache, PartitionMetadata
+from broker_sim.producer_ids import ProducerIds
+from broker_sim.topic_names import INTERNAL_TOPICS, invalid_name
+from controller.ports import KafkaMessage
+from ensemble.errors import ZooKeeperError
+
+ANSWERS_REMEMBERED_MAX = 64
+
+CreateMissing = Callable[[str], ErrorCode]
+"""Begin to create a topic that a client asked for; the error to answer meanwhile."""
+
+
+class MetadataHandlers:
+    """Tells clients about the cluster.  Metadata answers are kept until the metadata changes."""
+
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        producer_ids: ProducerIds,
+        create_missing: CreateMissing,
+        cluster_id: Callable[[], str],
+    ) -> None:
+        self._metadata = metadata
+        self._producer_ids = producer_ids
+        self._create_missing = create_missing
+        self._cluster_id = cluster_id
+        self._answers: dict[tuple[object, ...], KafkaMessage] = {}
+        self._answers_generation = -1
+
+    def table(self) -> Mapping[ApiKey, Handler]:
+        """The requests served here."""
+        return {
+            ApiKey.API_VERSIONS: self.api_versions,
+            ApiKey.METADATA: self.metadata,
+            ApiKey.DESCRIBE_CLUSTER: self.describe_cluster,
+            ApiKey.FIND_COORDINATOR: self.find_coordinator,
+            ApiKey.INIT_PRODUCER_ID: self.init_producer_id,
+        }
+
+    async def api_versions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer ApiVersions."""
+        return api_versions.answer(request)
+
+    # ---- Metadata ---------------------------------------------------------------------------------------------
+
+    async def metadata(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer Metadata; the same object as before where nothing has changed, so that its bytes can be reused."""
+        wanted = self._wanted(request)
+        if wanted is not None and getattr(request, "allow_auto_topic_creation", True):
+            missing = {name: self._create_missing(name) for name in self._missing(wanted)}
+        else:
+            missing = {}
+        if self._answers_generation != self._metadata.generation or len(self._answers) >= ANSWERS_REMEMBERED_MAX:
+            self._answers.clear()
+            self._answers_generation = self._metadata.generation
+        key = (version_of(request), context.listener, None if wanted is None else tuple(wanted), *missing.items())
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = self._answers[key] = self._answer_metadata(request, context.listener, wanted, missing)
+        return answer
+
+    def _wanted(self, request: KafkaMessage) -> list[tuple[str | None, KafkaUuid | None]] | None:
+        """Topics asked for by name or id, None for all."""
+        if request.topics is None or (version_of(request) == 0 and not request.topics):
+            return None
+        wanted = []
+        for topic in request.topics:
+            topic_id = getattr(topic, "topic_id", None)
+            wanted.append((topic.name, None if topic_id is None or topic_id == uuid_zero else topic_id))
+        return list(dict.fromkeys(wanted))
+
+    def _missing(self, wanted: list[tuple[str | None, KafkaUuid | None]]) -> list[str]:
+        """Topics asked for by name that could be made."""
+        names = (name for name, _ in wanted if name is not None)
+        return [name for name in names if name not in self._metadata and invalid_name(name) is None]
+
+    def _answer_metadata(
+        self,
+        request: KafkaMessage,
+        listener: str,
+        wanted: list[tuple[str | None, KafkaUuid | None]] | None,
+        missing: Mapping[str, ErrorCode],
+    ) -> KafkaMessage:
+        if wanted is None:
+            topics = [self._topic(name) for name in self._metadata.topics()]
+        else:
+            topics = [self._wanted_topic(name, topic_id, missing) for name, topic_id in wanted]
+        return respond(
+            request,
+            brokers=self._brokers("node_id", listener),
+            cluster_id=self._cluster_id(),
+            controller_id=self._metadata.live_controller(),
+            topics=topics,
+        )
+
+    def _brokers(self, id_field: str, listener: str) -> list[dict[str, Any]]:
+        rows = []
+        for broker in self._metadata.brokers():
+            endpoint = self._metadata.endpoint(broker.broker_id, listener)
+            if endpoint is not None:
+                rows.append(
+                    {id_field: broker.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
+                )
+        return rows
+
+    def _wanted_topic(
+        self, name: str | None, topic_id: KafkaUuid | None, missing: Mapping[str, ErrorCode]
+    ) -> dict[str, Any]:
+        if topic_id is not None:
+            found = self._metadata.topic_of_id(topic_id)
+            if found is None:
+                return {"error_code": ErrorCode.unknown_topic_id, "name": None, "topic_id": topic_id}
+            return self._topic(found)
+        if name is None:
+            return {"error_code": ErrorCode.invalid_topic_exception, "name": ""}
+        if name in self._metadata:
+            return self._topic(name)
+        error = missing.get(name, ErrorCode.unknown_topic_or_partition)
+        if invalid_name(name) is not None:
+            error = ErrorCode.invalid_topic_exception
+        return {"error_code": error, "name": name}
+
+    def _topic(self, name: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "topic_id": self._metadata.topic_id(name),
+            "is_internal": name in INTERNAL_TOPICS,
+            "partitions": [self._partition(partition) for partition in self._metadata.partitions(name)],
+        }
+
+    def _partition(self, partition: PartitionMetadata) -> dict[str, Any]:
+        led = partition.leader >= 0 and self._metadata.is_alive(partition.leader)
+        return {
+            "error_code": ErrorCode.none if led else ErrorCode.leader_not_available,
+            "partition_index": partition.partition,
+            "leader_id": partition.leader if led else -1,
+            "leader_epoch": partition.leader_epoch,
+            "replica_nodes": partition.replicas,
+            "isr_nodes": partition.isr,
+            "offline_replicas": [
+                replica
+                for replica in partition.replicas
+                if replica in partition.offline_replicas or not self._metadata.is_alive(replica)
+            ],
+        }
+
+    # ---- the rest ---------------------------------------------------------------------------------------------
+
+    async def describe_cluster(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer DescribeCluster; there are no KRaft controllers to ask for (endpoint type 2)."""
+        if getattr(request, "endpoint_type", 1) != 1:
+            return respond(
+                request,
+                error_code=ErrorCode.unsupported_endpoint_type,
+                error_message="Only broker endpoints can be described.",
+                endpoint_type=request.endpoint_type,
+            )
+        return respond(
+            request,
+            cluster_id=self._cluster_id(),
+            controller_id=self._metadata.live_controller(),
+            brokers=self._brokers("broker_id", context.listener),
+        )
+
+    async def find_coordinator(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer FindCoordinator: there is none, ask again later."""
+        error = {
+            "error_code": ErrorCode.coordinator_not_available,
+            "error_message": "This broker coordinates no groups and no transactions.",
+            "node_id": -1,
+            "port": -1,
+        }
+        keys = getattr(request, "coordinator_keys", ())
+        return respond(request, **error, coordinators=[{"key": key, **error} for key in keys])
+
+    async def init_producer_id(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer InitProducerId: a fresh id for an idempotent producer; transactions have no coordinator here."""
+        if request.transactional_id is not None:
+            return respond(request, error_code=ErrorCode.coordinator_not_available, producer_id=-1, producer_epoch=-1)
+        try:
+            producer_id = await self._producer_ids.next()
+        except ZooKeeperError:
+            return respond(request, error_code=ErrorCode.coordinator_load_in_progress, producer_epoch=-1)
+        return respond(request, producer_id=producer_id, producer_epoch=0)

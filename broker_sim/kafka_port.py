@@ -1,0 +1,254 @@
+"""The Kafka port: asyncio connections on which requests come in and answers go out in the same order.
+
+As in Kafka, a connection's requests are carried out one after the other; the next one waits until the answer to the one
+before is written.  All complete frames of a read are taken at once and all answers of a turn leave in one write.
+Whatever is no request closes that one connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+from broker_sim import api_versions
+from broker_sim.broker_requests import RequestRefused
+from broker_sim.kafka_schema import ApiKey
+from broker_sim.wire import (
+    FRAME_SIZE,
+    DecodedRequest,
+    ResponseEncoder,
+    UnsupportedVersion,
+    WireError,
+    decode_request,
+)
+from controller.ports import KafkaMessage
+
+Handle = Callable[[KafkaMessage, str, str], Awaitable[KafkaMessage | None]]
+"""(request, client id, listener name) to the response; None where the client expects none."""
+Broken = Callable[[str, str], None]
+"""(remote, reason): a client broke the protocol and was dropped."""
+
+REQUESTS_QUEUED_MAX = 64
+"""More frames than this waiting on one connection, and no more is read from it."""
+
+
+class KafkaPort:
+    """Listens on one listener of a broker.
+
+    `frame_bytes_max` is socket.request.max.bytes, `idle_ms_max` connections.max.idle.ms (0 or less: never closed for
+    it).  `failed` is told of an error of ours while a request was carried out; that connection is closed.
+    """
+
+    def __init__(
+        self,
+        listener: str,
+        handle: Handle,
+        broken: Broken,
+        failed: Callable[[str, Exception], None],
+        *,
+        frame_bytes_max: int,
+        connections_max: int,
+        idle_ms_max: int,
+    ) -> None:
+        self.listener = listener
+        self.handle = handle
+        self.broken = broken
+        self.failed = failed
+        self.frame_bytes_max = frame_bytes_max
+        self.encoder = ResponseEncoder()
+        self.connections: dict[int, _Connection] = {}
+        self._connections_max = connections_max
+        self._idle_ms_max = idle_ms_max
+        self._server: asyncio.AbstractServer | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; the port listened on, which matters where 0 was asked for.  Raises OSError."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Connection(self), host or None, port, backlog=512)
+        self._schedule_sweep()
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    async def close(self) -> None:
+        """Stop listening and close every connection."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self.connections.values()):
+            connection.close()
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    def accepts_more(self) -> bool:
+        """Is there room for one more connection?"""
+        return len(self.connections) < self._connections_max
+
+    def _schedule_sweep(self) -> None:
+        if self._idle_ms_max > 0:
+            period_s = min(self._idle_ms_max / 2000, 30.0)
+            self._sweep = asyncio.get_running_loop().call_later(period_s, self._close_idle)
+
+    def _close_idle(self) -> None:
+        idle_since = asyncio.get_running_loop().time() - self._idle_ms_max / 1000
+        for connection in list(self.connections.values()):
+            if connection.idle_since(idle_since):
+                connection.close()
+        self._schedule_sweep()
+
+
+class _Connection(asyncio.Protocol):
+    """One client."""
+
+    def __init__(self, port: KafkaPort) -> None:
+        self._port = port
+        self._loop = asyncio.get_running_loop()
+        self._received = bytearray()
+        self._frames: deque[bytes] = deque()
+        self._arrived: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._replies: list[bytes] = []
+        self._flushing = False
+        self._reading = True
+        self._busy = False
+        self._last_heard = self._loop.time()
+        self._remote = "?"
+        self._transport: asyncio.Transport | None = None
+        # The loop itself keeps only a weak reference to a task.
+        self._task: asyncio.Task[None] | None = None
+
+    # ---- asyncio's side ---------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are asyncio's by shape only.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self._remote = f"{peer[0]}:{peer[1]}" if peer else "?"
+        if not self._port.accepts_more():
+            transport.close()
+            return
+        self._port.connections[id(self)] = self
+        self._task = self._loop.create_task(self._serve(), name=f"kafka connection {self._remote}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # A request in hand is carried through, as Kafka does; only its answer has nowhere to go.
+        self._transport = None
+        self._port.connections.pop(id(self), None)
+        self._frames.clear()
+        for waiting in (self._arrived, self._writable):
+            if waiting is not None and not waiting.done():
+                waiting.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        self._last_heard = self._loop.time()
+        self._received += data
+        received, position, end = self._received, 0, len(self._received)
+        while end - position >= 4:
+            (size,) = FRAME_SIZE.unpack_from(received, position)
+            if not 0 < size <= self._port.frame_bytes_max:
+                self._drop(f"a frame of {size} bytes")
+                return
+            if end - position - 4 < size:
+                break
+            self._frames.append(bytes(received[position + 4 : position + 4 + size]))
+            position += 4 + size
+        if position:
+            del received[:position]
+        if self._arrived is not None and self._frames and not self._arrived.done():
+            self._arrived.set_result(None)
+        if self._reading and len(self._frames) > REQUESTS_QUEUED_MAX and self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def pause_writing(self) -> None:
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    # ---- ours -------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Disconnect, once what was answered has left."""
+        if self._transport is not None:
+            self._flush()
+            self._transport.close()
+
+    def idle_since(self, moment: float) -> bool:
+        """Has nothing come since then, and is nothing being carried out?"""
+        return not self._busy and not self._frames and self._last_heard < moment
+
+    async def _serve(self) -> None:
+        while self._transport is not None:
+            if not self._frames:
+                self._arrived = self._loop.create_future()
+                await self._arrived
+                self._arrived = None
+                continue
+            frame = self._frames.popleft()
+            if not self._reading and len(self._frames) < REQUESTS_QUEUED_MAX // 2 and self._transport is not None:
+                self._reading = True
+                self._transport.resume_reading()
+            self._busy = True
+            if not await self._carry_out(frame):
+                return
+            self._busy = False
+            if self._writable is not None:
+                await self._writable
+
+    async def _carry_out(self, frame: bytes) -> bool:
+        """Answer one request; False where the connection is closed instead."""
+        try:
+            request = decode_request(frame)
+        except UnsupportedVersion as unsupported:
+            if unsupported.api_key != ApiKey.API_VERSIONS:
+                self._drop(str(unsupported))
+                return False
+            self._reply(unsupported.correlation_id, api_versions.answer_unknown_version())
+            return True
+        except WireError as malformed:
+            self._drop(str(malformed))
+            return False
+        return await self._answer(request)
+
+    async def _answer(self, request: DecodedRequest) -> bool:
+        port = self._port
+        try:
+            response = await port.handle(request.payload, request.client_id or "", port.listener)
+            if response is not None:
+                self._reply(request.correlation_id, response)
+        except RequestRefused:
+            # As Kafka does where a client that expects no answer must be told of an error.
+            self.close()
+            return False
+        except Exception as failure:
+            port.failed(f"{type(request.payload).__name__} of {self._remote}", failure)
+            self.close()
+            return False
+        return True
+
+    def _reply(self, correlation_id: int, response: KafkaMessage) -> None:
+        self._replies.append(self._port.encoder.encode(correlation_id, response))
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._replies and self._transport is not None:
+            with contextlib.suppress(RuntimeError):  # uvloop, writing to a transport that is closing
+                self._transport.write(b"".join(self._replies))
+        self._replies.clear()
+
+    def _drop(self, reason: str) -> None:
+        self._frames.clear()
+        self._received.clear()
+        if self._transport is not None and not self._transport.is_closing():
+            self._port.broken(self._remote, reason)
+            self.close()

@@ -1,0 +1,112 @@
+"""What a producer was promised, held against what a consumer finds: the check for lost records.
+
+One `PartitionLedger` keeps the acknowledged records of one partition by their offsets.  A consumer reads them back from
+`position` on; when the partition's leader changes, everything from where the logs may part is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+ENTRIES_MAX = 200_000
+"""Acknowledged records remembered; of the verified ones the oldest go first."""
+
+_UNKNOWN = 1 << 63
+
+
+class PartitionLedger:
+    """The acknowledged records of one partition: offset to the record's number."""
+
+    __slots__ = ("_acknowledged", "_beyond", "_end", "_highest", "_missing", "leader_epoch", "position")
+
+    def __init__(self) -> None:
+        self._acknowledged: dict[int, int] = {}
+        self._missing: dict[tuple[int, int], None] = {}
+        self._beyond: dict[int, None] = {}
+        self._highest = -1
+        self._end = _UNKNOWN
+        self.leader_epoch = -1
+        self.position = 0
+
+    @property
+    def lost(self) -> int:
+        """Acknowledged records that the present leader's log does not hold."""
+        return len(self._missing) + len(self._beyond)
+
+    @property
+    def highest(self) -> int:
+        """The highest offset ever acknowledged, -1 for none."""
+        return self._highest
+
+    @property
+    def unverified(self) -> bool:
+        """May there be an acknowledged record that was not read back yet?"""
+        return self._highest >= self.position and self.position < self._end
+
+    def acknowledge(self, base_offset: int, numbers: Iterable[int]) -> None:
+        """These records were acknowledged, the first at `base_offset`."""
+        for offset, number in enumerate(numbers, base_offset):
+            former = self._acknowledged.get(offset)
+            if former is not None and former != number:
+                # The offset was given again: what was promised before is gone.
+                self._missing[offset, former] = None
+            self._beyond.pop(offset, None)
+            self._acknowledged[offset] = number
+            if offset < self.position:
+                # Read already, before its acknowledgement arrived: read again.
+                self.position = offset
+            self._highest = max(self._highest, offset)
+        self._end = _UNKNOWN
+        self._forget_oldest()
+
+    def read_back(self, records: Iterable[tuple[int, int]], next_offset: int, from_offset: int | None = None) -> None:
+        """A consumer found these (offset, number) and read on to `next_offset`; number -1 is somebody else's record.
+
+        It read from `from_offset` on, by default from `position`, which may have gone back while it was reading: what
+        lies between was not looked at, so that nothing is said of it and `position` stays.
+        """
+        found = dict(records)
+        begun = self.position if from_offset is None else from_offset
+        for offset in range(begun, next_offset):
+            promised = self._acknowledged.get(offset)
+            if promised is None:
+                continue
+            self._beyond.pop(offset, None)
+            if found.get(offset) == promised:
+                self._missing.pop((offset, promised), None)
+            else:
+                self._missing[offset, promised] = None
+        if self.position >= begun:
+            self.position = max(self.position, next_offset)
+
+    def leader_changed(self, leader_epoch: int, parting_offset: int) -> None:
+        """There is a new leader, whose log may differ from the former one's from `parting_offset` on."""
+        self.leader_epoch = leader_epoch
+        self._end = _UNKNOWN
+        self.position = min(self.position, max(0, parting_offset))
+
+    def log_ends(self, end_offset: int, highest: int | None = None) -> None:
+        """The leader's log ends there: what was promised beyond is gone, unless it comes back.
+
+        `highest` is what `highest` was when the leader was asked, by default what it is: a later promise may well lie
+        beyond, since the log has grown.
+        """
+        asked_of = self._highest if highest is None else highest
+        if asked_of == self._highest:
+            self._end = end_offset
+        beyond = self._acknowledged if asked_of >= end_offset else ()
+        self._beyond = {offset: None for offset in beyond if end_offset <= offset <= asked_of}
+
+    def log_starts(self, start_offset: int) -> None:
+        """Retention removed what is below: that is not lost."""
+        if start_offset > self.position:
+            self.position = start_offset
+        for offset in [offset for offset in self._acknowledged if offset < start_offset]:
+            del self._acknowledged[offset]
+
+    def _forget_oldest(self) -> None:
+        if len(self._acknowledged) <= ENTRIES_MAX:
+            return
+        for offset in list(self._acknowledged)[: ENTRIES_MAX // 10]:
+            if offset < self.position:
+                del self._acknowledged[offset]

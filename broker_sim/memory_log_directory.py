@@ -1,0 +1,114 @@
+"""A log directory in memory, for the simulated world: it can crash and it can lose its power."""
+
+from __future__ import annotations
+
+
+class MemoryLogFile:
+    """One file: what was written, and how much of it was flushed."""
+
+    __slots__ = ("_content", "_flushed", "is_open")
+
+    def __init__(self) -> None:
+        self._content = bytearray()
+        self._flushed = 0
+        self.is_open = True
+
+    def append(self, data: bytes) -> int:
+        """Append; returns the position the data starts at."""
+        assert self.is_open, "the file is closed"
+        position = len(self._content)
+        self._content += data
+        return position
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`."""
+        return bytes(memoryview(self._content)[position : position + size])
+
+    def size(self) -> int:
+        """Bytes written."""
+        return len(self._content)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes."""
+        del self._content[size:]
+        self._flushed = min(self._flushed, size)
+
+    def flush(self) -> None:
+        """What was written so far survives a power loss."""
+        self._flushed = len(self._content)
+
+    def close(self) -> None:
+        """The file can be opened again through its directory."""
+        self.is_open = False
+
+    def lose_power(self) -> int:
+        """Keep what was flushed alone; returns how many bytes went."""
+        lost = len(self._content) - self._flushed
+        del self._content[self._flushed :]
+        return lost
+
+
+class MemoryLogDirectory:
+    """A broker's log.dirs as dictionaries (`broker_sim.ports.LogDirectory`).
+
+    A killed process keeps everything that was written: `crash()`.  A power loss keeps what was flushed:
+    `power_loss()`.  Small text files are durable at once, as they are fsynced when they are written.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[str, dict[str, MemoryLogFile]] = {}
+        self._texts: dict[str, dict[str, str]] = {"": {}}
+
+    def partitions(self) -> list[str]:
+        """Names of the replica directories, sorted."""
+        return sorted(self._files)
+
+    def create_partition(self, name: str) -> None:
+        """Make a replica directory, if it is not there."""
+        self._files.setdefault(name, {})
+        self._texts.setdefault(name, {})
+
+    def delete_partition(self, name: str) -> None:
+        """Remove a replica directory and all in it."""
+        for file in self._files.pop(name, {}).values():
+            file.close()
+        self._texts.pop(name, None)
+
+    def list_files(self, name: str) -> list[str]:
+        """File names in a replica directory, sorted."""
+        return sorted([*self._files.get(name, {}), *self._texts.get(name, {})])
+
+    def open(self, name: str, file: str) -> MemoryLogFile:
+        """Open or create a file in a replica directory."""
+        opened = self._files[name].setdefault(file, MemoryLogFile())
+        opened.is_open = True
+        return opened
+
+    def remove(self, name: str, file: str) -> None:
+        """Remove a file, if it is there."""
+        self._files.get(name, {}).pop(file, None)
+        self._texts.get(name, {}).pop(file, None)
+
+    def read_text(self, name: str, file: str) -> str | None:
+        """A small file's content; None where it does not exist."""
+        return self._texts.get(name, {}).get(file)
+
+    def write_text(self, name: str, file: str, text: str) -> None:
+        """Replace a small file, durably."""
+        self._texts.setdefault(name, {})[file] = text
+
+    def crash(self) -> None:
+        """The process was killed: handles are gone, everything written stays."""
+        for files in self._files.values():
+            for file in files.values():
+                file.close()
+
+    def power_loss(self) -> dict[str, int]:
+        """The machine lost its power: keep what was flushed; returns how many bytes each replica lost, if any."""
+        lost: dict[str, int] = {}
+        for name in sorted(self._files):
+            gone = sum(file.lose_power() for file in self._files[name].values())
+            if gone:
+                lost[name] = gone
+        self.crash()
+        return lost

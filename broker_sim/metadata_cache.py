@@ -1,0 +1,175 @@
+"""What a broker knows of the cluster: assigned from UpdateMetadata (Kafka's ZkMetadataCache), and waited on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from broker_sim.kafka_schema import KafkaUuid
+from controller.ports import Endpoint, KafkaMessage
+from ensemble.ports import Future, Runtime
+from journal.events import TopicPartition
+
+LEADER_DURING_DELETE = -2
+"""The leader UpdateMetadata names for a partition that is being deleted."""
+
+
+class LiveBroker(NamedTuple):
+    """A broker that the controller holds to be alive: host and port of each listener, and its rack."""
+
+    broker_id: int
+    endpoints: Mapping[str, tuple[str, int]]
+    rack: str | None
+
+
+class PartitionMetadata(NamedTuple):
+    """A partition as UpdateMetadata told of it; leader -1 is none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+    partition_epoch: int
+
+
+class MetadataCache:
+    """Brokers, topics and the controller as last told.  `generation` changes whenever any of it may have."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._brokers: dict[int, LiveBroker] = {}
+        self._topics: dict[str, dict[int, PartitionMetadata]] = {}
+        self._topic_ids: dict[str, KafkaUuid] = {}
+        self._waiters: dict[Future[None], None] = {}
+        self.controller_id = -1
+        self.generation = 0
+
+    # ---- the view -------------------------------------------------------------------------------------------
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Does the controller hold that broker to be alive?"""
+        return broker_id in self._brokers
+
+    def endpoint(self, broker_id: int, listener: str | None = None) -> Endpoint | None:
+        """Where a live broker listens; on its first listener where none is named or it lacks that one."""
+        broker = self._brokers.get(broker_id)
+        if broker is None or not broker.endpoints:
+            return None
+        address = broker.endpoints.get(listener) if listener is not None else None
+        host, port = address if address is not None else next(iter(broker.endpoints.values()))
+        return Endpoint(broker_id, host, port)
+
+    def brokers(self) -> list[LiveBroker]:
+        """Live brokers in the order of their ids."""
+        return [self._brokers[broker_id] for broker_id in sorted(self._brokers)]
+
+    def live_controller(self) -> int:
+        """The controller's id, -1 where none is known or it is not alive."""
+        return self.controller_id if self.controller_id in self._brokers else -1
+
+    def topics(self) -> list[str]:
+        """Topic names, sorted."""
+        return sorted(self._topics)
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self._topics
+
+    def partitions(self, topic: str) -> list[PartitionMetadata]:
+        """A topic's partitions in order; none where it is unknown."""
+        known = self._topics.get(topic, {})
+        return [known[partition] for partition in sorted(known)]
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
+        """One partition, None where it is unknown."""
+        return self._topics.get(topic_partition.topic, {}).get(topic_partition.partition)
+
+    def topic_id(self, topic: str) -> KafkaUuid | None:
+        """A topic's id; None where it has none or is unknown."""
+        return self._topic_ids.get(topic)
+
+    def topic_of_id(self, topic_id: KafkaUuid) -> str | None:
+        """The topic of that id."""
+        return next((topic for topic, known in self._topic_ids.items() if known == topic_id), None)
+
+    def all_partitions(self) -> Iterator[tuple[TopicPartition, PartitionMetadata]]:
+        """Every partition known, in order."""
+        for topic in self.topics():
+            for metadata in self.partitions(topic):
+                yield TopicPartition(topic, metadata.partition), metadata
+
+    # ---- change ---------------------------------------------------------------------------------------------
+
+    def apply(self, request: KafkaMessage) -> list[TopicPartition]:
+        """Take over an UpdateMetadata request (version 5 or later); the partitions that it says are deleted."""
+        self.controller_id = int(request.controller_id) if request.controller_id >= 0 else -1
+        self._brokers = {int(broker.id_): _live_broker(broker) for broker in request.live_brokers}
+        deleted = []
+        for topic, topic_id, state in _partition_states(request):
+            known = self._topics.setdefault(topic, {})
+            if state.leader == LEADER_DURING_DELETE:
+                known.pop(state.partition, None)
+                deleted.append(TopicPartition(topic, state.partition))
+                if not known:
+                    del self._topics[topic]
+                    self._topic_ids.pop(topic, None)
+            else:
+                known[state.partition] = state
+                if topic_id is not None:
+                    self._topic_ids[topic] = topic_id
+        self.changed()
+        return deleted
+
+    def changed(self) -> None:
+        """Count a new generation and wake whoever waits."""
+        self.generation += 1
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait_until(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
+        """Wait until `condition` holds after some change; False when it does not within `timeout_ms`."""
+        deadline_ms = self._runtime.now().mono_ms + timeout_ms
+        while not condition():
+            left_ms = deadline_ms - self._runtime.now().mono_ms
+            if left_ms <= 0:
+                return False
+            waiter: Future[None] = self._runtime.future()
+            self._waiters[waiter] = None
+            timer = self._runtime.call_later(left_ms, lambda waiter=waiter: self._give_up(waiter))  # type: ignore[misc]
+            try:
+                await waiter
+            finally:
+                timer.cancel()
+                self._waiters.pop(waiter, None)
+        return True
+
+    def _give_up(self, waiter: Future[None]) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+
+def _live_broker(broker: KafkaMessage) -> LiveBroker:
+    endpoints = {str(at.listener): (str(at.host), int(at.port)) for at in broker.endpoints}
+    return LiveBroker(int(broker.id_), endpoints, broker.rack)
+
+
+def _partition_states(request: KafkaMessage) -> Iterator[tuple[str, KafkaUuid | None, PartitionMetadata]]:
+    for topic in request.topic_states:
+        topic_id = getattr(topic, "topic_id", None)
+        for state in topic.partition_states:
+            yield str(topic.topic_name), topic_id, _partition_metadata(state)
+
+
+def _partition_metadata(state: KafkaMessage) -> PartitionMetadata:
+    return PartitionMetadata(
+        partition=int(state.partition_index),
+        leader=int(state.leader),
+        leader_epoch=int(state.leader_epoch),
+        isr=tuple(state.isr),
+        replicas=tuple(state.replicas),
+        offline_replicas=tuple(state.offline_replicas),
+        partition_epoch=int(state.zk_version),
+    )

@@ -1,0 +1,484 @@
+"""One partition on one broker: leader or follower, its ISR and its high watermark (Kafka's cluster/Partition.scala)."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.isr import RECOVERED, Committed, IsrState, Pending, PendingExpand, PendingShrink
+from broker_sim.partition_host import NO_EPOCH, Appended, IsrAnswer, IsrProposal, LeaderAndIsr, PartitionHost
+from broker_sim.partition_log import PartitionLog
+from broker_sim.ports import FetchedPartition, FetchPartition
+from broker_sim.producer_state import ProducerBatch
+from broker_sim.record_batch import BatchHeader, check_produced, split_batches
+from broker_sim.replica import FollowerState
+from broker_sim.replica_config import PartitionConfig
+from journal.events import (
+    FollowershipTaken,
+    HighWatermarkMoved,
+    LeadershipTaken,
+    LogTruncated,
+    RecordsAppended,
+    RecordsLost,
+    RecordsReplicated,
+    TopicPartition,
+)
+
+ALL = -1
+"""acks=all."""
+
+_REVERT = (ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica)
+_WAIT = (
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.unknown_topic_id,
+    ErrorCode.fenced_leader_epoch,
+    ErrorCode.invalid_update_version,
+    ErrorCode.invalid_request,
+    ErrorCode.new_leader_elected,
+)
+
+
+class Partition:
+    """A hosted partition.  The methods do nothing that needs waiting: what waits is told through the host."""
+
+    __slots__ = (
+        "_host",
+        "followers",
+        "isr_state",
+        "leader",
+        "leader_epoch",
+        "leader_epoch_start",
+        "log",
+        "partition_epoch",
+        "replicas",
+        "settings",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self, topic_partition: TopicPartition, log: PartitionLog, settings: PartitionConfig, host: PartitionHost
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.log = log
+        self.settings = settings
+        self.topic_id: str | None = None
+        self.leader: int | None = None
+        self.leader_epoch = NO_EPOCH
+        self.partition_epoch = NO_EPOCH
+        self.leader_epoch_start: int | None = None
+        self.replicas: tuple[int, ...] = ()
+        self.followers: dict[int, FollowerState] = {}
+        self.isr_state: IsrState = Committed(())
+        self._host = host
+
+    @property
+    def is_leader(self) -> bool:
+        """Does this broker lead?"""
+        return self.leader == self._host.broker_id
+
+    @property
+    def min_isr(self) -> int:
+        """min.insync.replicas, but no more than there are replicas."""
+        return min(self.settings.min_insync_replicas, max(1, len(self.replicas)))
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Leader of a partition whose committed ISR lacks a replica."""
+        return self.is_leader and len(self.isr_state.isr) < len(self.replicas)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Leader of a partition whose committed ISR is smaller than min.insync.replicas asks for."""
+        return self.is_leader and len(self.isr_state.isr) < self.min_isr
+
+    # ---- roles -------------------------------------------------------------------------------------------------
+
+    def make_leader(self, state: LeaderAndIsr) -> bool:
+        """Lead from now on; False where the state is older than what is known (its partition epoch is lower).
+
+        RECOVERING is not kept: a leader proposes RECOVERED with its first ISR change (KIP-704).
+        """
+        if state.partition_epoch < self.partition_epoch:
+            return False
+        newly_leader = not self.is_leader
+        if state.leader_epoch > self.leader_epoch:
+            start = self.log.end_offset
+            self.log.epochs.assign(state.leader_epoch, start)
+            self.leader_epoch_start = start
+        new_epoch = state.leader_epoch > self.leader_epoch
+        self.replicas = state.replicas
+        known = self.followers
+        others = [broker for broker in state.replicas if broker != self._host.broker_id]
+        self.followers = {broker: known.get(broker) or FollowerState(broker) for broker in others}
+        if new_epoch:
+            now_ms = self._now_ms()
+            for follower in self.followers.values():
+                in_sync = follower.broker_id in state.isr
+                follower.reset(now_ms, self.log.end_offset, newly_leader, in_sync)
+        self.isr_state = Committed(state.isr)
+        self.partition_epoch = state.partition_epoch
+        self.leader_epoch = state.leader_epoch
+        self.leader = self._host.broker_id
+        self._host.emit(
+            LeadershipTaken(
+                broker_id=self._host.broker_id,
+                topic=self.topic_partition.topic,
+                partition=self.topic_partition.partition,
+                leader_epoch=self.leader_epoch,
+                log_end_offset=self.log.end_offset,
+                high_watermark=self.log.high_watermark,
+            )
+        )
+        self._host.moved(self)
+        self.maybe_advance_high_watermark()
+        return True
+
+    def make_follower(self, state: LeaderAndIsr) -> bool:
+        """Follow from now on; False where the state is older than what is known or changes neither leader nor epoch."""
+        if state.partition_epoch < self.partition_epoch:
+            return False
+        changed = self.leader != state.leader or state.leader_epoch > self.leader_epoch
+        self.replicas = state.replicas
+        self.followers = {}
+        self.isr_state = Committed(())
+        self.leader_epoch_start = None
+        self.partition_epoch = state.partition_epoch
+        self.leader_epoch = state.leader_epoch
+        self.leader = state.leader
+        if changed:
+            self._host.emit(
+                FollowershipTaken(
+                    broker_id=self._host.broker_id,
+                    topic=self.topic_partition.topic,
+                    partition=self.topic_partition.partition,
+                    leader=state.leader,
+                    leader_epoch=self.leader_epoch,
+                    log_end_offset=self.log.end_offset,
+                )
+            )
+            self._host.moved(self)
+        return changed
+
+    def _now_ms(self) -> int:
+        return self._host.runtime.now().mono_ms
+
+    # ---- leader: records ---------------------------------------------------------------------------------------
+
+    def append(self, data: bytes, acks: int) -> Appended:
+        """Append what a producer sent, as leader.
+
+        Errors: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all under min.insync.replicas), those of
+        `check_produced`, and those of idempotent producers.
+        """
+        if not self.is_leader:
+            return Appended(ErrorCode.not_leader_or_follower)
+        if acks == ALL and len(self.isr_state.isr) < self.min_isr:
+            return Appended(ErrorCode.not_enough_replicas)
+        error, headers = check_produced(data, self.settings.max_message_bytes)
+        if error:
+            return Appended(error)
+        if len(data) > self.settings.segment_bytes:
+            return Appended(ErrorCode.record_list_too_large)
+        refusal = self._check_producer(headers)
+        if refusal is not None:
+            return refusal
+        patched = self.log.append_as_leader(data, headers, self.leader_epoch)
+        topic, partition = self.topic_partition
+        for header in patched:
+            self._host.emit(
+                RecordsAppended(
+                    broker_id=self._host.broker_id,
+                    topic=topic,
+                    partition=partition,
+                    leader_epoch=self.leader_epoch,
+                    first_offset=header.base_offset,
+                    last_offset=header.last_offset,
+                    checksum=header.crc,
+                )
+            )
+        self._host.moved(self)
+        if not self.maybe_advance_high_watermark():
+            self._host.wake(self.topic_partition)
+        last_offset = patched[-1].last_offset
+        return Appended(0, patched[0].base_offset, last_offset, last_offset + 1, tuple(patched))
+
+    def _check_producer(self, headers: list[BatchHeader]) -> Appended | None:
+        idempotent = any(header.producer_id >= 0 for header in headers)
+        if not idempotent:
+            return None
+        if len(headers) > 1:
+            return Appended(ErrorCode.invalid_record)
+        known = self.log.producers.check(headers[0])
+        if isinstance(known, ProducerBatch):
+            header = headers[0]._replace(base_offset=known.base_offset, crc=known.crc)
+            return Appended(0, known.base_offset, known.last_offset, known.last_offset + 1, (header,), True)
+        return Appended(known) if known else None
+
+    def acks_all_state(self, required_offset: int) -> int | None:
+        """Where acks=all stands: None while the high watermark is not there yet, else the error code to answer."""
+        if not self.is_leader:
+            return ErrorCode.not_leader_or_follower
+        if self.log.high_watermark < required_offset:
+            return None
+        if len(self.isr_state.maximal_isr) < self.min_isr:
+            return ErrorCode.not_enough_replicas_after_append
+        return ErrorCode.none
+
+    # ---- leader: reads -----------------------------------------------------------------------------------------
+
+    def check_epoch(self, current_leader_epoch: int) -> int:
+        """Is the caller of this leader epoch (KIP-320)?  Refused with FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH;
+        NOT_LEADER_OR_FOLLOWER where this broker does not lead."""
+        if current_leader_epoch >= 0:
+            if current_leader_epoch < self.leader_epoch:
+                return ErrorCode.fenced_leader_epoch
+            if current_leader_epoch > self.leader_epoch:
+                return ErrorCode.unknown_leader_epoch
+        return 0 if self.is_leader else ErrorCode.not_leader_or_follower
+
+    def _diverging(self, wanted: FetchPartition) -> tuple[int, tuple[int, int] | None]:
+        """(error, divergence) for a fetcher that says which epoch its last record is of."""
+        if wanted.last_fetched_epoch < 0:
+            return 0, None
+        epoch, end_offset = self.log.epochs.end_offset_for(wanted.last_fetched_epoch, self.log.end_offset)
+        if epoch == NO_EPOCH or wanted.fetch_offset < self.log.start_offset:
+            return ErrorCode.offset_out_of_range, None
+        if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+            return 0, (epoch, end_offset)
+        return 0, None
+
+    def readable_end(self, is_follower: bool) -> int:
+        """The offset before which a fetcher may read: followers everything, consumers what is committed."""
+        return self.log.end_offset if is_follower else self.log.high_watermark
+
+    def must_answer(self, wanted: FetchPartition) -> bool:
+        """Must a waiting fetch be answered now, whatever it got: is it fenced, or has its log diverged?"""
+        if self.check_epoch(wanted.current_leader_epoch):
+            return True
+        error, diverging = self._diverging(wanted)
+        return bool(error) or diverging is not None
+
+    def read(
+        self, wanted: FetchPartition, replica_id: int, max_bytes: int, at_least_one: bool, note_fetch: bool
+    ) -> FetchedPartition:
+        """Answer one partition of a fetch.  `note_fetch`: this is the follower's word on where its log ends."""
+        is_follower = replica_id >= 0
+        error = self.check_epoch(wanted.current_leader_epoch)
+        if error:
+            return self._refused(error)
+        if is_follower and replica_id not in self.followers:
+            unknown = wanted.current_leader_epoch != NO_EPOCH
+            return self._refused(ErrorCode.unknown_leader_epoch if unknown else ErrorCode.not_leader_or_follower)
+        error, diverging = self._diverging(wanted)
+        if not error and diverging is None:
+            in_range = self.log.start_offset <= wanted.fetch_offset <= self.log.end_offset
+            error = 0 if in_range else ErrorCode.offset_out_of_range
+        if error:
+            return self._refused(error)
+        records = b""
+        if diverging is None:
+            end = self.readable_end(is_follower)
+            records = self.log.read(wanted.fetch_offset, min(wanted.max_bytes, max_bytes), end, at_least_one)
+            if is_follower and note_fetch:
+                self._follower_fetched(self.followers[replica_id], wanted.fetch_offset)
+        return FetchedPartition(
+            self.topic_partition, 0, self.log.high_watermark, self.log.start_offset, records, diverging
+        )
+
+    def _refused(self, error: int) -> FetchedPartition:
+        return FetchedPartition(self.topic_partition, error, -1, -1, b"")
+
+    def _follower_fetched(self, follower: FollowerState, fetch_offset: int) -> None:
+        before = follower.end_offset
+        follower.fetched(fetch_offset, self.log.end_offset, self._now_ms())
+        self._maybe_expand_isr(follower)
+        if follower.end_offset != before:
+            self.maybe_advance_high_watermark()
+
+    def last_readable(self, from_follower: bool) -> tuple[int, int]:
+        """(error, offset) of LATEST: OFFSET_NOT_AVAILABLE until the high watermark reaches this epoch (KIP-207)."""
+        if from_follower:
+            return 0, self.log.end_offset
+        if self.leader_epoch_start is not None and self.leader_epoch_start > self.log.high_watermark:
+            return ErrorCode.offset_not_available, -1
+        return 0, self.log.high_watermark
+
+    # ---- leader: high watermark and ISR ------------------------------------------------------------------------
+
+    def maybe_advance_high_watermark(self) -> bool:
+        """Move it to the lowest log end among those who are in sync or just about to be; did it move?
+
+        It does not move under min.insync.replicas (KAFKA-15583).
+        """
+        if not self.is_leader or self.is_under_min_isr:
+            return False
+        now_ms = self._now_ms()
+        end_offset = mark = self.log.end_offset
+        maximal_isr = self.isr_state.maximal_isr
+        lag_max_ms = self._host.config.replica_lag_time_max_ms
+        for follower in self.followers.values():
+            if follower.end_offset < mark and (
+                follower.broker_id in maximal_isr
+                or (
+                    follower.is_caught_up(end_offset, now_ms, lag_max_ms)
+                    and self._host.metadata.is_alive(follower.broker_id)
+                )
+            ):
+                mark = follower.end_offset
+        if mark <= self.log.high_watermark:
+            return False
+        self._set_high_watermark(mark)
+        self._host.wake(self.topic_partition)
+        return True
+
+    def _set_high_watermark(self, offset: int) -> None:
+        self.log.high_watermark = offset
+        self._host.emit(
+            HighWatermarkMoved(
+                broker_id=self._host.broker_id,
+                topic=self.topic_partition.topic,
+                partition=self.topic_partition.partition,
+                leader_epoch=self.leader_epoch,
+                high_watermark=offset,
+                is_leader=self.is_leader,
+            )
+        )
+        self._host.moved(self)
+
+    def _maybe_expand_isr(self, follower: FollowerState) -> None:
+        """Propose a follower that has reached the high watermark and this leader's epoch (KAFKA-7128)."""
+        state = self.isr_state
+        if not isinstance(state, Committed) or follower.broker_id in state.isr or self.leader_epoch_start is None:
+            return
+        reached = max(self.log.high_watermark, self.leader_epoch_start)
+        if follower.end_offset >= reached and self._host.metadata.is_alive(follower.broker_id):
+            self._propose(PendingExpand(follower.broker_id, state))
+
+    def maybe_shrink_isr(self) -> None:
+        """Propose to drop those who lag: the periodic check, every half of replica.lag.time.max.ms."""
+        state = self.isr_state
+        if not self.is_leader or not isinstance(state, Committed):
+            return
+        now_ms = self._now_ms()
+        end_offset = self.log.end_offset
+        lag_max_ms = self._host.config.replica_lag_time_max_ms
+        lagging = tuple(
+            broker
+            for broker in state.isr
+            if broker != self._host.broker_id
+            and not (broker in self.followers and self.followers[broker].is_caught_up(end_offset, now_ms, lag_max_ms))
+        )
+        if lagging:
+            self._propose(PendingShrink(lagging, state))
+
+    def _propose(self, pending: Pending) -> None:
+        self.isr_state = pending
+        proposal = IsrProposal(
+            self.topic_partition,
+            self.topic_id,
+            self.leader_epoch,
+            self.partition_epoch,
+            pending.proposed,
+            RECOVERED,
+            lambda answer: self._isr_answered(pending, answer),
+        )
+        if not self._host.propose_isr(proposal):
+            self.isr_state = pending.last_committed
+
+    def _isr_answered(self, pending: Pending, answer: IsrAnswer) -> None:
+        if self.isr_state is not pending or not self.is_leader:
+            return
+        if answer.error:
+            self._host.counters.failed_updates += 1
+            if answer.error in _REVERT:
+                self.isr_state = pending.last_committed
+            elif answer.error not in _WAIT:
+                self._propose(pending)
+            return
+        if answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
+            self._host.counters.failed_updates += 1
+            return
+        if isinstance(pending, PendingExpand):
+            self._host.counters.expands += 1
+        else:
+            self._host.counters.shrinks += 1
+        self.isr_state = Committed(answer.isr)
+        self.partition_epoch = answer.partition_epoch
+        if not self.maybe_advance_high_watermark():
+            self._host.wake(self.topic_partition)
+
+    # ---- follower ----------------------------------------------------------------------------------------------
+
+    def append_fetched(self, data: bytes, leader_high_watermark: int) -> bool:
+        """Take over what the leader sent, then its high watermark as far as this log reaches.
+
+        False where the records are damaged or do not continue this log; nothing is written then.
+        """
+        assert not self.is_leader
+        if data:
+            headers = split_batches(data)
+            if headers is None or (headers and not self.log.append_as_follower(data, headers)):
+                return False
+            topic, partition = self.topic_partition
+            for header in headers:
+                self._host.emit(
+                    RecordsReplicated(
+                        broker_id=self._host.broker_id,
+                        topic=topic,
+                        partition=partition,
+                        leader_epoch=header.leader_epoch,
+                        first_offset=header.base_offset,
+                        last_offset=header.last_offset,
+                        checksum=header.crc,
+                    )
+                )
+            self._host.moved(self)
+        mark = max(self.log.start_offset, min(leader_high_watermark, self.log.end_offset))
+        if mark != self.log.high_watermark:
+            self._set_high_watermark(mark)
+        return True
+
+    def truncate_to_divergence(self, leader_epoch: int, leader_end_offset: int) -> None:
+        """The leader's log and this one part ways at or before that epoch's end: drop what lies after.
+
+        Where this log lacks the epoch it is cut after the largest lower one, and the next fetch asks again (KIP-279).
+        """
+        epoch, end_offset = self.log.epochs.end_offset_for(leader_epoch, self.log.end_offset)
+        if epoch == NO_EPOCH:
+            target = leader_end_offset
+        elif epoch != leader_epoch:
+            target = end_offset
+        else:
+            target = min(end_offset, leader_end_offset)
+        self.truncate(min(target, self.log.end_offset), "diverging_epoch")
+
+    def truncate(self, offset: int, cause: str, restart: bool = False) -> None:
+        """Drop everything from `offset` on, or with `restart` everything, to begin again there; journal what went."""
+        before, mark = self.log.end_offset, self.log.high_watermark
+        if restart:
+            first = self.log.start_offset
+            self.log.truncate_fully_and_start_at(offset)
+        else:
+            first = self.log.truncate_to(offset)
+        if first < before:
+            self._journal_truncation(first, before, mark, cause)
+        if self.log.high_watermark != mark:
+            self._set_high_watermark(self.log.high_watermark)
+        self._host.moved(self)
+
+    def _journal_truncation(self, first: int, before: int, mark: int, cause: str) -> None:
+        broker_id = self._host.broker_id
+        topic, partition = self.topic_partition
+        self._host.emit(LogTruncated(broker_id, topic, partition, before, first, self.leader_epoch))
+        self._host.emit(
+            RecordsLost(
+                broker_id=broker_id,
+                topic=topic,
+                partition=partition,
+                first_offset=first,
+                last_offset=before - 1,
+                count=before - first,
+                below_high_watermark=max(0, min(mark, before) - first),
+                cause=cause,
+            )
+        )

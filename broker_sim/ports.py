@@ -1,0 +1,131 @@
+"""What a broker's pure parts are handed: storage, the metadata they may look at, and the way to the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import NamedTuple, Protocol
+
+from controller.ports import Endpoint, KafkaMessage
+from journal.events import TopicPartition
+
+
+class LogFile(Protocol):
+    """One append-only file.  Writes reach the operating system at once (a killed process keeps them); only `flush`
+    makes them survive a power loss."""
+
+    def append(self, data: bytes) -> int:
+        """Append; returns the position the data starts at."""
+        ...
+
+    def read(self, position: int, size: int) -> bytes: ...
+    def size(self) -> int: ...
+    def truncate(self, size: int) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class LogDirectory(Protocol):
+    """A broker's log.dirs: one directory a replica, named topic-partition, plus small text files."""
+
+    def partitions(self) -> list[str]:
+        """Names of the replica directories, sorted."""
+        ...
+
+    def create_partition(self, name: str) -> None: ...
+    def delete_partition(self, name: str) -> None: ...
+    def list_files(self, name: str) -> list[str]:
+        """File names in a replica directory, sorted."""
+        ...
+
+    def open(self, name: str, file: str) -> LogFile:
+        """Open or create a file in a replica directory."""
+        ...
+
+    def remove(self, name: str, file: str) -> None:
+        """Remove a file, large or small, if it is there."""
+        ...
+
+    def read_text(self, name: str, file: str) -> str | None:
+        """A small file's content; None where it does not exist.  `name` "" is the log directory itself."""
+        ...
+
+    def write_text(self, name: str, file: str, text: str) -> None:
+        """Replace a small file atomically (written aside, fsynced, renamed), as Kafka's checkpoint files."""
+        ...
+
+
+class MetadataView(Protocol):
+    """What the broker was last told by UpdateMetadata."""
+
+    def is_alive(self, broker_id: int) -> bool: ...
+    def endpoint(self, broker_id: int) -> Endpoint | None: ...
+
+
+class ControllerGate(Protocol):
+    """Requests to whoever is controller now; finds it, retries where it moved."""
+
+    def call(self, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
+        """Raises ChannelBroken when there is no controller or no answer."""
+        ...
+
+
+class FetchPartition(NamedTuple):
+    """One partition of a fetch.  `current_leader_epoch` and `last_fetched_epoch` are -1 where not given."""
+
+    topic_partition: TopicPartition
+    fetch_offset: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+    max_bytes: int
+
+
+class FetchParams(NamedTuple):
+    """The rest of a fetch.  `replica_id` is -1 for consumers."""
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+
+
+class FetchedPartition(NamedTuple):
+    """One partition's answer.  `diverging` is (epoch, end offset) where the fetcher must truncate."""
+
+    topic_partition: TopicPartition
+    error: int
+    high_watermark: int
+    log_start_offset: int
+    records: bytes
+    diverging: tuple[int, int] | None = None
+
+
+class ProducedPartition(NamedTuple):
+    """What became of one partition's batch; `error` is Kafka's code."""
+
+    topic_partition: TopicPartition
+    error: int
+    base_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+
+
+class ReplicaService(Protocol):
+    """What the Kafka port needs of the replica manager (`broker_sim.replica_manager.ReplicaManager`)."""
+
+    def become_leader_or_follower(self, request: KafkaMessage) -> KafkaMessage: ...
+    def stop_replica(self, request: KafkaMessage) -> KafkaMessage: ...
+    def produce(
+        self, batches: Sequence[tuple[TopicPartition, bytes]], acks: int, timeout_ms: int
+    ) -> Awaitable[list[ProducedPartition]]: ...
+    def fetch(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> Awaitable[list[FetchedPartition]]: ...
+    def list_offset(
+        self, topic_partition: TopicPartition, timestamp: int, current_leader_epoch: int, from_follower: bool
+    ) -> tuple[int, int, int, int]:
+        """(error, timestamp, offset, leader epoch); timestamp -1 latest, -2 earliest."""
+        ...
+
+    def end_offset_for_epoch(
+        self, topic_partition: TopicPartition, current_leader_epoch: int, epoch: int
+    ) -> tuple[int, int, int]:
+        """(error, epoch, end offset), as OffsetForLeaderEpoch answers."""
+        ...

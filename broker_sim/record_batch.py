@@ -1,0 +1,346 @@
+"""Record batches, format 2 (Kafka's DefaultRecordBatch, KIP-98): 61 bytes of header, then records.
+
+A broker reads the header and leaves the records alone: they stay the producer's bytes from the request to the disk to
+the consumer.  Base offset and partition leader epoch lie before the bytes that the CRC-32C covers, so an append
+patches both without touching the checksum.  Only `build_batch` and `decode_records` know what a record is.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE = HEADER.size
+LENGTH_AT = 8
+"""Where the batch length stands; it counts the bytes after itself."""
+LEADER_EPOCH_AT = 12
+CHECKED_FROM = 21
+"""The CRC covers everything from the attributes on."""
+SIZE_OVERHEAD = 12
+"""Base offset and length: what the batch length leaves out."""
+
+NO_PRODUCER = -1
+MAGIC = 2
+RECORD_SIZE_MAX = 1 << 30
+
+NONE = 0
+CORRUPT_MESSAGE = 2
+MESSAGE_TOO_LARGE = 10
+INVALID_RECORD = 87
+
+_COMPRESSION_MASK = 0x07
+_CONTROL_BIT = 0x20
+_NO_COMPRESSION = 0
+_GZIP = 1
+_GZIP_WINDOW = 31
+_DECOMPRESSED_SIZE_MAX = 1 << 28
+
+_HEAD = struct.Struct(">qi")
+_EPOCH = struct.Struct(">i")
+_OFFSET = struct.Struct(">q")
+
+
+class BatchHeader(NamedTuple):
+    """A batch's header.  Offsets are absolute; `length` leaves out the 12 bytes before it ends."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """The whole batch in bytes."""
+        return self.length + SIZE_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the batch's last record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+
+def read_header(data: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader | None:
+    """The header at `position`; None where fewer than 61 bytes are left."""
+    if len(data) - position < HEADER_SIZE:
+        return None
+    return BatchHeader._make(HEADER.unpack_from(data, position))
+
+
+def checksum_holds(data: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> bool:
+    """Does the CRC-32C of the batch at `position` hold?  The batch must be complete in `data`."""
+    body = memoryview(data)[position + CHECKED_FROM : position + header.size]
+    return int(crc32c(body)) == header.crc
+
+
+def header_is_sane(header: BatchHeader) -> bool:
+    """Are the lengths and counts of a header possible at all?"""
+    return (
+        header.length >= HEADER_SIZE - SIZE_OVERHEAD
+        and header.last_offset_delta >= 0
+        and 0 <= header.record_count <= header.last_offset_delta + 1
+    )
+
+
+def split_batches(data: bytes, checked: bool = True) -> list[BatchHeader] | None:
+    """The headers of the batches that make up `data`; None where anything in it is damaged.
+
+    A part of a batch at the end is no damage: a leader that cuts at a byte limit sends such, and whoever asked
+    takes the rest with the next fetch.
+    """
+    headers: list[BatchHeader] = []
+    position = 0
+    end = len(data)
+    while end - position >= HEADER_SIZE:
+        header = BatchHeader._make(HEADER.unpack_from(data, position))
+        if header.magic != MAGIC or not header_is_sane(header):
+            return None
+        if position + header.size > end:
+            break
+        if checked and not checksum_holds(data, position, header):
+            return None
+        headers.append(header)
+        position += header.size
+    return headers
+
+
+class Checked(NamedTuple):
+    """A produced payload looked over: Kafka's error code, and the headers where there was none."""
+
+    error: int
+    headers: list[BatchHeader]
+
+
+def check_produced(data: bytes, max_message_bytes: int) -> Checked:
+    """Look over what a producer sent for one partition, as Kafka's LogValidator and UnifiedLog do before an append.
+
+    Errors: CORRUPT_MESSAGE for a bad length or CRC or for nothing at all, INVALID_RECORD for an older format, a
+    control batch or a count that does not match the offsets, MESSAGE_TOO_LARGE above max.message.bytes.
+    """
+    headers: list[BatchHeader] = []
+    position = 0
+    end = len(data)
+    if not end:
+        return Checked(CORRUPT_MESSAGE, [])
+    while position < end:
+        if end - position <= 16:
+            return Checked(CORRUPT_MESSAGE, [])
+        if data[position + 16] != MAGIC:
+            return Checked(INVALID_RECORD, [])
+        header = read_header(data, position)
+        if header is None or not header_is_sane(header) or position + header.size > end:
+            return Checked(CORRUPT_MESSAGE, [])
+        if header.size > max_message_bytes:
+            return Checked(MESSAGE_TOO_LARGE, [])
+        if not checksum_holds(data, position, header):
+            return Checked(CORRUPT_MESSAGE, [])
+        if header.record_count != header.last_offset_delta + 1 or header.attributes & _CONTROL_BIT:
+            return Checked(INVALID_RECORD, [])
+        headers.append(header)
+        position += header.size
+    return Checked(NONE, headers)
+
+
+def patch_batches(
+    data: bytes, headers: Sequence[BatchHeader], base_offset: int, leader_epoch: int
+) -> tuple[bytes, list[BatchHeader]]:
+    """Give batches their offsets and the leader's epoch; returns the bytes to store and their headers."""
+    stored = bytearray(data)
+    patched: list[BatchHeader] = []
+    position = 0
+    for header in headers:
+        _OFFSET.pack_into(stored, position, base_offset)
+        _EPOCH.pack_into(stored, position + LEADER_EPOCH_AT, leader_epoch)
+        patched.append(header._replace(base_offset=base_offset, leader_epoch=leader_epoch))
+        position += header.size
+        base_offset += header.last_offset_delta + 1
+    return bytes(stored), patched
+
+
+# ---- records: for the small client and for tests ---------------------------------------------------------------
+
+
+class Record(NamedTuple):
+    """One record as a consumer sees it, or as a producer hands it over (offset then does not matter)."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int = 0
+    offset: int = 0
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class BatchUnreadable(Exception):
+    """A batch's records cannot be decoded: damaged, or compressed in a way that is not supported here."""
+
+
+def _varint(out: bytearray, number: int) -> None:
+    value = (number << 1) ^ (number >> 63)
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
+    shift = value = 0
+    while True:
+        if position >= len(data) or shift > 63:
+            raise BatchUnreadable("a varint runs past its end")
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+
+
+def _bytes(out: bytearray, data: bytes | None) -> None:
+    if data is None:
+        _varint(out, -1)
+    else:
+        _varint(out, len(data))
+        out += data
+
+
+def _read_bytes(data: memoryview, position: int) -> tuple[bytes | None, int]:
+    size, position = _read_varint(data, position)
+    if size < 0:
+        return None, position
+    if position + size > len(data):
+        raise BatchUnreadable("a field runs past its record")
+    return bytes(data[position : position + size]), position + size
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    gzip: bool = False,
+) -> bytes:
+    """Encode records (at least one) as one batch; timestamps are the records' own (CreateTime)."""
+    assert records, "a batch holds at least one record"
+    base_timestamp = records[0].timestamp_ms
+    body = bytearray()
+    for delta, record in enumerate(records):
+        one = bytearray(b"\x00")
+        _varint(one, record.timestamp_ms - base_timestamp)
+        _varint(one, delta)
+        _bytes(one, record.key)
+        _bytes(one, record.value)
+        _varint(one, len(record.headers))
+        for name, value in record.headers:
+            _bytes(one, name.encode())
+            _bytes(one, value)
+        _varint(body, len(one))
+        body += one
+    attributes = _NO_COMPRESSION
+    payload = bytes(body)
+    if gzip:
+        attributes = _GZIP
+        packer = zlib.compressobj(wbits=_GZIP_WINDOW)
+        payload = packer.compress(payload) + packer.flush()
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=HEADER_SIZE - SIZE_OVERHEAD + len(payload),
+        leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=len(records) - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp_ms for record in records),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
+    )
+    unchecked = HEADER.pack(*header) + payload
+    crc = int(crc32c(memoryview(unchecked)[CHECKED_FROM:]))
+    return HEADER.pack(*header._replace(crc=crc)) + payload
+
+
+def _decode_one(data: memoryview, position: int, header: BatchHeader) -> tuple[Record, int]:
+    size, position = _read_varint(data, position)
+    end = position + size
+    if size <= 0 or end > len(data):
+        raise BatchUnreadable("a record runs past its batch")
+    timestamp_delta, position = _read_varint(data, position + 1)
+    offset_delta, position = _read_varint(data, position)
+    key, position = _read_bytes(data, position)
+    value, position = _read_bytes(data, position)
+    count, position = _read_varint(data, position)
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, position = _read_bytes(data, position)
+        header_value, position = _read_bytes(data, position)
+        headers.append(((name or b"").decode(errors="replace"), header_value))
+        if position > end:
+            raise BatchUnreadable("a header runs past its record")
+    timestamp = header.base_timestamp + timestamp_delta
+    return Record(key, value, timestamp, header.base_offset + offset_delta, tuple(headers)), end
+
+
+def _body(data: bytes, position: int, header: BatchHeader) -> memoryview:
+    body = memoryview(data)[position + HEADER_SIZE : position + header.size]
+    compression = header.attributes & _COMPRESSION_MASK
+    if compression == _NO_COMPRESSION:
+        return body
+    if compression != _GZIP:
+        raise BatchUnreadable(f"compression {compression} is not supported here")
+    unpacker = zlib.decompressobj(wbits=_GZIP_WINDOW)
+    try:
+        unpacked = unpacker.decompress(body, _DECOMPRESSED_SIZE_MAX)
+    except zlib.error as error:
+        raise BatchUnreadable(str(error)) from error
+    if unpacker.unconsumed_tail:
+        raise BatchUnreadable("the batch unpacks to more than is allowed")
+    return memoryview(unpacked)
+
+
+def decode_batch(data: bytes, position: int, header: BatchHeader) -> list[Record]:
+    """The records of one batch.  Raises BatchUnreadable."""
+    body = _body(data, position, header)
+    records: list[Record] = []
+    at = 0
+    for _ in range(header.record_count):
+        record, at = _decode_one(body, at, header)
+        records.append(record)
+    return records
+
+
+def decode_records(data: bytes, from_offset: int = 0) -> list[Record]:
+    """The data records of a fetch's answer from `from_offset` on: a batch that only ends there begins earlier, a part
+    of a batch at the end is left out, and so are control batches.  Raises BatchUnreadable."""
+    headers = split_batches(data)
+    if headers is None:
+        raise BatchUnreadable("a batch is damaged")
+    records: list[Record] = []
+    position = 0
+    for header in headers:
+        if not header.attributes & _CONTROL_BIT and header.last_offset >= from_offset:
+            records += [r for r in decode_batch(data, position, header) if r.offset >= from_offset]
+        position += header.size
+    return records

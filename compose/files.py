@@ -1,0 +1,137 @@
+"""What `up` writes besides the nodes' files: tokens, the agents' and the API's configuration, the record of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import time
+from pathlib import Path
+
+import msgspec
+
+from compose.agent import TOKEN_FILE, AgentConfig
+from compose.topology import HostSpec, Topology, bracketed, reachable, write_atomically
+
+API_TOKEN_FILE = "token"
+RUN_FILE = "run.json"
+LOCK_FILE = "lock"
+_LOCK_TRIES = 3
+_LOCK_PAUSE_S = 0.03
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A cluster that runs: its agent's process and where its page is."""
+
+    agent_pid: int
+    url: str
+
+
+class InUse(Exception):
+    """The data directory belongs to a cluster that runs."""
+
+
+def take_lock(data: Path) -> int:
+    """Lock the data directory; the file descriptor that holds the lock, for the agent to inherit.  Raises InUse."""
+    handle = os.open(data / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    for _ in range(_LOCK_TRIES):
+        # Once more: somebody may only be looking whether a cluster runs.
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return handle
+        time.sleep(_LOCK_PAUSE_S)
+    os.close(handle)
+    run = load_run(data)
+    where = f" (agent's pid {run.agent_pid}, page {run.url})" if run else ""
+    raise InUse(f"{data} is in use by a cluster that runs{where}; stop it with: zabka down --data {data}")
+
+
+def is_running(data: Path) -> bool:
+    """Whether a cluster holds the data directory's lock."""
+    if not (data / LOCK_FILE).exists():
+        return False
+    try:
+        os.close(take_lock(data))
+    except InUse:
+        return True
+    return False
+
+
+def load_run(data: Path) -> Run | None:
+    """The run that the data directory names, alive or not."""
+    try:
+        return msgspec.json.decode((data / RUN_FILE).read_bytes(), type=Run)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def save_run(data: Path, run: Run) -> None:
+    """Name the run."""
+    write_atomically(data / RUN_FILE, msgspec.json.encode(run) + b"\n")
+
+
+def forget_run(data: Path) -> None:
+    """The run is over."""
+    with contextlib.suppress(FileNotFoundError):
+        (data / RUN_FILE).unlink()
+
+
+def token(path: Path) -> str:
+    """A token kept in a file that only its user reads; made when missing, by whoever of several comes first."""
+    with contextlib.suppress(FileNotFoundError):
+        path.chmod(0o600)
+        return path.read_text().strip()
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    write_atomically(aside, f"{secrets.token_urlsafe(32)}\n".encode(), 0o600)
+    try:
+        # Unlike a rename, a link fails where somebody was quicker.
+        path.hardlink_to(aside)
+    except FileExistsError:
+        pass
+    finally:
+        aside.unlink()
+    return path.read_text().strip()
+
+
+def agent_url(host: HostSpec) -> str:
+    """Where a host's agent answers."""
+    return f"http://{bracketed(reachable(host.address))}:{host.agent_port}"
+
+
+def api_settings(topology: Topology, data: Path) -> dict[str, object]:
+    """The API's settings, as `api.settings.Settings` reads them."""
+    timeout = topology.kafka.get("zookeeper.session.timeout.ms", "6000" if topology.profile == "default" else "18000")
+    return {
+        "data": str(data / "api"),
+        "cluster_data": str(data),
+        "host": topology.api_bind,
+        "port": topology.api_port,
+        "token_file": str(topology.tokens(data) / API_TOKEN_FILE),
+        "agent_token_file": str(topology.tokens(data) / TOKEN_FILE),
+        "agents": [{"name": h.name, "url": agent_url(h), "nodes": h.nodes} for h in topology.hosts],
+        "peers": [p.id for p in topology.peers if not p.observer],
+        "observers": [p.id for p in topology.peers if p.observer],
+        "brokers": [b.id for b in topology.brokers],
+        "zookeeper_connect": topology.connect,
+        "bootstrap": topology.bootstrap,
+        "session_timeout_ms": int(timeout),
+        "tables": str(data / "analytics"),
+        "allowed_hosts": topology.allowed_hosts,
+    }
+
+
+def write_host(topology: Topology, host: HostSpec, data: Path) -> Path:
+    """Write what one host's agent starts from; returns the agent's configuration file."""
+    token(topology.tokens(data) / TOKEN_FILE)
+    token(topology.tokens(data) / API_TOKEN_FILE)
+    home = data / host.name
+    home.mkdir(parents=True, exist_ok=True)
+    if host.runs_api:
+        (data / "api").mkdir(exist_ok=True)
+        settings = json.dumps(api_settings(topology, data), indent=2) + "\n"
+        write_atomically(data / "api" / "api.json", settings.encode())
+    path = home / "agent.json"
+    write_atomically(path, msgspec.json.encode(AgentConfig(str(data), host.name)) + b"\n")
+    return path

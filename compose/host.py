@@ -1,0 +1,258 @@
+"""One host's share of the cluster: its processes, its faults, its journal, and what its nodes say of themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from api.agent_protocol import API_NODE as API
+from api.agent_protocol import Fault, JournalAnswer, JournalRequest, NodeStatus, ProcessInfo, Snapshot
+from compose.control_link import ControlLink
+from compose.journal_files import read_on
+from compose.node import argv_for
+from compose.ports import control_socket
+from compose.processes import ManagedProcess, NotNow
+from compose.topology import (
+    BrokerSpec,
+    HostSpec,
+    Topology,
+    config_file,
+    journal_directory,
+    node_directory,
+    write_node,
+)
+from ensemble.links import ANY, FaultTable, LinkFault
+from journal.events import FaultInjected, FaultRemoved, NodeStarted, NodeStopped, ProcessChanged
+from journal.writer import JournalWriter
+
+OBSERVE_INTERVAL_S = 0.5
+API_RESTART_S = 0.5
+# Together below the 20 s in which everything has to be gone.
+BROKERS_STOP_S = 8.0
+# By then the brokers that could hand leaderships over have: those left wait for each other.
+BROKERS_HURRY_S = 1.5
+PEERS_STOP_S = 4.0
+API_STOP_S = 3.0
+FAULT_APPLY_S = 1.0
+_JOURNAL_POLL_S = 0.04
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+class Host:
+    """Owns the processes of one host of a topology."""
+
+    def __init__(self, topology: Topology, spec: HostSpec, data: Path) -> None:
+        self.spec = spec
+        self._topology = topology
+        self._data = data
+        self._journal = JournalWriter(journal_directory(data, spec.name), spec.name)
+        self._faults: list[Fault] = []
+        self._names = self._name_addresses()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = False
+        self.processes: dict[str, ManagedProcess] = {}
+        self.links: dict[str, ControlLink] = {}
+        for node in spec.nodes:
+            kind = node.partition("-")[0]
+            self._add(node, argv_for(kind, "--config", str(config_file(data, node))))
+            self.links[node] = ControlLink(
+                control_socket(node_directory(data, node)), _monotonic_ms, partial(self._faults_line, node)
+            )
+        if spec.runs_api:
+            self._add(API, argv_for(API, "--config", str(data / API / "api.json")))
+
+    def _add(self, name: str, argv: list[str]) -> None:
+        log = node_directory(self._data, name) / f"{name}.log"
+        self.processes[name] = ManagedProcess(name, argv, log, self._changed)
+
+    # ---- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start every process, all at once, and begin to watch them."""
+        config = {"nodes": ",".join(self.spec.nodes)}
+        self._journal.write(NodeStarted("host", int(self.spec.name.rpartition("-")[2]), config))
+        self._journal.flush()
+        for spec in self._topology.nodes():
+            if spec.name in self.links:
+                write_node(self._topology, spec, self._data)
+                await self.processes[spec.name].start()
+        if API in self.processes:
+            await self.processes[API].start()
+        self._tasks = [asyncio.create_task(link.run()) for link in self.links.values()]
+        self._tasks.append(asyncio.create_task(self._observe()))
+
+    async def stop(self) -> None:
+        """Stop everything, in a clean order: brokers (their controlled shutdown needs peers), peers, then the API."""
+        self._stopping = True
+        brokers = [n for n in self.links if n.startswith("broker-")]
+        peers = [n for n in self.links if n.startswith("peer-")]
+        await self._stop_all(brokers, BROKERS_STOP_S, (signal.SIGUSR1, BROKERS_HURRY_S))
+        await self._stop_all(peers, PEERS_STOP_S)
+        # So that the API collects the last events before it goes.
+        await asyncio.sleep(0.15 if API in self.processes else 0)
+        await self._stop_all([API] if API in self.processes else [], API_STOP_S)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._journal.write(NodeStopped("shutdown"))
+        self._journal.close()
+
+    async def _stop_all(
+        self, names: list[str], timeout_s: float, hurry: tuple[signal.Signals, float] | None = None
+    ) -> None:
+        async def stop(process: ManagedProcess) -> None:
+            try:
+                await process.stop(timeout_s, hurry)
+            except NotNow:
+                # It is being stopped already.
+                await process.ended_within(timeout_s)
+            if process.state != "down":
+                await process.kill()
+
+        await asyncio.gather(*(stop(self.processes[n]) for n in names if self.processes[n].state != "down"))
+
+    async def act(self, name: str, action: str) -> ProcessInfo:
+        """Carry out kill, stop, pause, resume, start or restart.  Raises KeyError, NotNow."""
+        process = self.processes[name]
+        if action in ("start", "restart"):
+            self._write_config(name)
+        match action:
+            case "kill":
+                await process.kill()
+            case "stop":
+                await process.stop()
+            case "pause":
+                await process.pause()
+            case "resume":
+                await process.resume()
+            case "start":
+                await process.start()
+            case "restart":
+                await process.restart()
+            case _:
+                raise KeyError(action)
+        return self._info(process)
+
+    def _write_config(self, name: str) -> None:
+        for spec in self._topology.nodes():
+            if spec.name == name:
+                write_node(self._topology, spec, self._data)
+
+    def _changed(self, process: ManagedProcess, action: str) -> None:
+        self._journal.write(ProcessChanged(process.name, process.state, process.pid, action))
+        self._journal.flush()
+        if action == "start" and process.name in self.links:
+            self.links[process.name].forget()
+        if process.name == API and process.state == "down" and not self._stopping and action != "stop":
+            asyncio.get_running_loop().call_later(API_RESTART_S, self._restart_api)
+
+    def _restart_api(self) -> None:
+        if not self._stopping and self.processes[API].state == "down":
+            self._tasks.append(asyncio.create_task(self.processes[API].start()))
+
+    async def _observe(self) -> None:
+        while True:
+            await asyncio.sleep(OBSERVE_INTERVAL_S)
+            for process in self.processes.values():
+                process.observe()
+
+    # ---- what is known ----------------------------------------------------------------------------------------------
+
+    async def refresh(self, timeout_s: float) -> None:
+        """Ask every running node for its status now."""
+        running = [link for n, link in self.links.items() if self.processes[n].state == "running"]
+        await asyncio.gather(*(link.refresh(timeout_s) for link in running))
+
+    def snapshot(self) -> Snapshot:
+        """The process table and every node's last status."""
+        statuses = [NodeStatus(n, link.age_ms(), link.status) for n, link in self.links.items() if link.status]
+        return Snapshot(self.spec.name, [self._info(p) for p in self.processes.values()], statuses)
+
+    def _info(self, process: ManagedProcess) -> ProcessInfo:
+        return ProcessInfo(process.name, process.state, process.pid, process.exit_code, process.starts)
+
+    async def read_journals(self, request: JournalRequest) -> JournalAnswer:
+        """What stands after these positions, as soon as something does or after the request's `wait_ms`."""
+        deadline = time.monotonic() + min(request.wait_ms, 5_000) / 1000
+        nodes = [*self.spec.nodes, self.spec.name, *([API] if API in self.processes else [])]
+        while True:
+            chunks = []
+            for node in nodes:
+                position = request.positions.get(node)
+                if position is not None:
+                    chunk = read_on(journal_directory(self._data, node), node, position)
+                    if chunk is not None:
+                        chunks.append(chunk)
+            if chunks or time.monotonic() >= deadline or self._stopping:
+                return JournalAnswer(chunks)
+            await asyncio.sleep(_JOURNAL_POLL_S)
+
+    # ---- faults -----------------------------------------------------------------------------------------------------
+
+    @property
+    def faults(self) -> list[Fault]:
+        """The link faults that hold."""
+        return self._faults
+
+    async def set_faults(self, faults: list[Fault]) -> None:
+        """Make exactly these hold: told to every node here (and again after a node's restart), then journalled."""
+        before = {f.id: f for f in self._faults}
+        self._faults = faults
+        for link in self.links.values():
+            link.push_faults()
+        await asyncio.gather(
+            *(link.applied(FAULT_APPLY_S) for n, link in self.links.items() if self.processes[n].state == "running")
+        )
+        now = {f.id: f for f in faults}
+        for fault in faults:
+            if fault.id not in before and self._owns(fault):
+                self._journal.write(
+                    FaultInjected(fault.id, fault.kind, fault.source, fault.target, fault.both_ways, fault.delay_ms)
+                )
+        for fault in before.values():
+            if fault.id not in now and self._owns(fault):
+                self._journal.write(FaultRemoved(fault.id))
+        self._journal.flush()
+
+    def _owns(self, fault: Fault) -> bool:
+        """Whether this host journals the fault: the one whose node it starts from."""
+        return fault.source in self.links
+
+    def _faults_line(self, node: str) -> bytes:
+        return msgspec.json.encode(FaultTable(table_for(node, self._faults), self._names))
+
+    def _name_addresses(self) -> dict[str, str]:
+        names: dict[str, str] = {}
+        for spec in self._topology.nodes():
+            if isinstance(spec, BrokerSpec):
+                names[f"{spec.advertised}:{spec.port}"] = spec.name
+            else:
+                for port in (spec.client_port, spec.quorum_port, spec.election_port):
+                    names[f"{spec.address}:{port}"] = spec.name
+        return names
+
+
+def table_for(node: str, faults: list[Fault]) -> list[LinkFault]:
+    """The faults as one node sees them: what it sends to whom is cut or slow, and what it gets from whom."""
+    table = []
+    for fault in faults:
+        ends = [(fault.source, fault.target)] + ([(fault.target, fault.source)] if fault.both_ways else [])
+        for source, target in ends:
+            if source in (node, ANY) and target != node:
+                table.append(_link_fault(fault, target, "out"))
+            elif target in (node, ANY) and source != node:
+                table.append(_link_fault(fault, source, "in"))
+    return table
+
+
+def _link_fault(fault: Fault, remote: str, direction: Literal["in", "out"]) -> LinkFault:
+    return LinkFault(fault.id, remote, direction, "cut" if fault.kind == "cut" else "delay", fault.delay_ms)

@@ -1,0 +1,77 @@
+"""What the three tools that stand in for Kafka's own have in common: where the brokers are, and how trouble is told."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NoReturn
+
+from api.kafka import make_client
+from broker_sim.admin_client import AdminClient
+from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
+from compose.topology import BadTopology, load
+
+API_TIMEOUT_MS = 30_000
+
+
+class CommandFailed(Exception):
+    """What a tool tells on its way out with exit code 1."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        print(message, file=sys.stderr)  # noqa: T201
+        self.print_usage(sys.stderr)
+        raise SystemExit(1)
+
+
+def parser(name: str, description: str) -> argparse.ArgumentParser:
+    """A parser of Kafka's options, with the ones that every tool has."""
+    made = _Parser(prog=f"zabka {name}", description=description, allow_abbrev=False)
+    made.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]", help="default: the brokers of --data")
+    made.add_argument("--data", type=Path, default=Path(os.environ.get("ZABKA_DATA", ".zabka")), help="default: .zabka")
+    return made
+
+
+def bootstrap(options: argparse.Namespace) -> str:
+    """The brokers to ask.  Raises CommandFailed where none are named and there is no cluster."""
+    if options.bootstrap_server:
+        return str(options.bootstrap_server)
+    try:
+        topology = load(options.data.absolute())
+    except (BadTopology, OSError) as reason:
+        raise CommandFailed(str(reason)) from None
+    if topology is None:
+        raise CommandFailed(f"there is no cluster in {options.data}; name its brokers with --bootstrap-server")
+    return topology.bootstrap
+
+
+def run(options: argparse.Namespace, work: Callable[[AdminClient], Awaitable[None]]) -> int:
+    """Do the work with a client; the exit code.  Refusals are told as Kafka's tools tell them."""
+
+    async def connected() -> None:
+        try:
+            client, channel = make_client(bootstrap(options), "zabka-tool")
+        except ValueError as reason:
+            raise CommandFailed(str(reason)) from None
+        try:
+            await client.metadata([], timeout_ms=API_TIMEOUT_MS // 3)
+            await work(client)
+        finally:
+            channel.close()
+
+    try:
+        asyncio.run(connected())
+    except (CommandFailed, KafkaRequestFailed, KafkaUnavailable) as reason:
+        print(f"Error while executing command : {reason}", file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
+
+
+def say(text: str) -> None:
+    """One line of output."""
+    print(text, flush=True)  # noqa: T201

@@ -1,0 +1,168 @@
+"""Laying out a local cluster: what was asked for, what the data directory holds already, and which ports are free."""
+
+from __future__ import annotations
+
+import socket
+
+import msgspec
+
+from compose.config_keys import Overrides
+from compose.ports import PortTaken, is_free, pick_block
+from compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, PeerSpec, Topology, is_loopback, reachable
+
+LOOPBACK = "127.0.0.1"
+DEFAULT_ZK_PORT = 2181
+DEFAULT_KAFKA_PORT = 9092
+DEFAULT_API_PORT = 8080
+HOST = "host-1"
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What `up` was asked for; None means "as it was, or the default".  Port 0 means "pick"."""
+
+    peers: int | None = None
+    observers: int | None = None
+    brokers: int | None = None
+    host: str | None = None
+    api_port: int | None = None
+    zk_port: int | None = None
+    kafka_port: int | None = None
+    profile: str | None = None
+    overrides: Overrides = Overrides({}, {})
+
+
+class BadPlan(ValueError):
+    """Options that cannot be met, and why."""
+
+
+def plan(wanted: Wanted, before: Topology | None) -> Topology:
+    """The topology for these options, on top of the one that the data directory holds.
+
+    Raises BadPlan where the options make no sense, PortTaken where a port that was named is in use.
+    """
+    peers = _count("--peers", wanted.peers, 3 if before is None else sum(not p.observer for p in before.peers), 1)
+    observers = _count("--observers", wanted.observers, 0 if before is None else _observers(before), 0)
+    brokers = _count("--brokers", wanted.brokers, 3 if before is None else len(before.brokers), 0)
+    if before is not None:
+        _same_ensemble(before, peers)
+    profile = wanted.profile or (before.profile if before else "default")
+    if profile not in PROFILES:
+        raise BadPlan(f"--profile is one of {', '.join(PROFILES)}, not {profile!r}")
+    bind = wanted.host or (before.api_bind if before else LOOPBACK)
+    book = _Ports(bind)
+    zk_port = book.block("the peers' client ports (--zk-port)", wanted.zk_port, peers + observers,
+                         before.peers[0].client_port if before else DEFAULT_ZK_PORT, before is None)  # fmt: skip
+    kafka_base = before.brokers[0].port if before and before.brokers else DEFAULT_KAFKA_PORT
+    kafka_port = book.block("the brokers (--kafka-port)", wanted.kafka_port, brokers, kafka_base, before is None)
+    api_port = book.block("the dashboard (--port)", wanted.api_port, 1,
+                          before.api_port if before else DEFAULT_API_PORT, before is None)  # fmt: skip
+    inner = book.inner(2 * (peers + observers) + 1, before)
+    advertised = _advertised(bind)
+    peer_specs = [
+        PeerSpec(i, HOST, LOOPBACK, bind, zk_port + i - 1, inner[2 * i - 1], inner[2 * i], observer=i > peers)
+        for i in range(1, peers + observers + 1)
+    ]
+    broker_specs = [BrokerSpec(i, HOST, bind, advertised, kafka_port + i - 1) for i in range(1, brokers + 1)]
+    if not _answers_on_loopback(bind):
+        peer_specs = [msgspec.structs.replace(p, address=bind) for p in peer_specs]
+    names = [p.name for p in peer_specs] + [b.name for b in broker_specs]
+    return Topology(
+        peers=peer_specs,
+        brokers=broker_specs,
+        hosts=[HostSpec(HOST, LOOPBACK, LOOPBACK, inner[0], names, runs_api=True)],
+        api_bind=bind,
+        api_port=api_port,
+        profile=profile,
+        zookeeper=_merged(before.zookeeper if before else {}, wanted.overrides.zookeeper),
+        kafka=_merged(before.kafka if before else {}, wanted.overrides.kafka),
+    )
+
+
+def _count(option: str, wanted: int | None, otherwise: int, least: int) -> int:
+    count = otherwise if wanted is None else wanted
+    if not least <= count <= NODES_MAX:
+        raise BadPlan(f"{option} takes {least} to {NODES_MAX}, not {count}")
+    return count
+
+
+def _observers(topology: Topology) -> int:
+    return sum(p.observer for p in topology.peers)
+
+
+def _same_ensemble(before: Topology, peers: int) -> None:
+    voters = sum(not p.observer for p in before.peers)
+    if voters != peers:
+        # New, empty voters could form a quorum without those that hold the history: that would lose data.
+        raise BadPlan(
+            f"this data directory holds an ensemble of {voters} peers, not {peers}: a different number would put its "
+            f"history at risk. Choose another --data, or leave --peers away"
+        )
+
+
+def _merged(before: dict[str, str], now: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in {**before, **now}.items() if value}
+
+
+def _answers_on_loopback(bind: str) -> bool:
+    return is_loopback(bind) or bind in ("0.0.0.0", "::")
+
+
+def _advertised(bind: str) -> str:
+    if bind not in ("0.0.0.0", "::"):
+        return bind
+    # No packet is sent: connecting a datagram socket only asks the kernel which address it would use.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return reachable(bind)
+
+
+class _Ports:
+    """Hands out ports, none twice."""
+
+    def __init__(self, bind: str) -> None:
+        self._bind = bind
+        self._given: set[int] = set()
+
+    def block(self, what: str, wanted: int | None, count: int, otherwise: int, fresh: bool) -> int:
+        """`count` consecutive ports.  Named ones (or the defaults) must be free; picked and kept ones may move."""
+        if count == 0:
+            return otherwise
+        if wanted is not None and not 0 <= wanted <= 65_535:
+            raise BadPlan(f"{wanted} is no port")
+        first = otherwise if wanted is None else wanted
+        if wanted == 0:
+            first = 0 if fresh or not self._all_free(otherwise, count) else otherwise
+        if first == 0:
+            first = pick_block(self._bind, count, self._given)
+        if first + count > 65_536:
+            raise BadPlan(f"{count} ports from {first} on do not fit, for {what}")
+        for port in range(first, first + count):
+            if port in self._given:
+                raise BadPlan(f"port {port} is wanted twice, also for {what}")
+            if not is_free(self._bind, port):
+                raise PortTaken(self._bind, port, what)
+        self._given.update(range(first, first + count))
+        return first
+
+    def _all_free(self, first: int, count: int) -> bool:
+        block = range(first, first + count)
+        return self._given.isdisjoint(block) and all(is_free(self._bind, port) for port in block)
+
+    def inner(self, count: int, before: Topology | None) -> list[int]:
+        """Ports nobody outside needs to know: those of before where they are still free, else new ones."""
+        kept: list[int] = []
+        if before is not None:
+            kept = [before.hosts[0].agent_port]
+            for peer in before.peers:
+                kept += [peer.quorum_port, peer.election_port]
+        ports = []
+        for i in range(count):
+            port = kept[i] if i < len(kept) else 0
+            if not port or port in self._given or not is_free(LOOPBACK, port):
+                port = pick_block(LOOPBACK, 1, self._given)
+            self._given.add(port)
+            ports.append(port)
+        return ports

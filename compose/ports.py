@@ -1,0 +1,83 @@
+"""Finding free TCP ports, and the unix sockets under a node's feet."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import socket
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+SOCKET_PATH_BYTES_MAX = 100
+_LOWEST = 10_000
+_TRIES = 2_000
+
+
+class PortTaken(Exception):
+    """A port that was asked for by number is in use by another process."""
+
+    def __init__(self, host: str, port: int, what: str) -> None:
+        super().__init__(f"port {port} on {host}, wanted for {what}, is in use")
+        self.port = port
+
+
+def is_free(host: str, port: int) -> bool:
+    """Whether a server could listen there now."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def _ephemeral_floor() -> int:
+    try:
+        low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        low = 32_768
+    return low if low > _LOWEST + 1_000 else 65_000
+
+
+def pick_block(host: str, count: int, taken: Iterable[int] = ()) -> int:
+    """The first of `count` consecutive free ports.
+
+    Ports come from below the range that the kernel hands to outgoing connections: a port picked from within it could
+    be somebody's outgoing port by the time a killed node wants it back.  Raises OSError when nothing is free.
+    """
+    used = set(taken)
+    chooser = random.SystemRandom()
+    highest = _ephemeral_floor() - count
+    for _ in range(_TRIES):
+        base = chooser.randrange(_LOWEST, highest)
+        block = range(base, base + count)
+        if used.isdisjoint(block) and all(is_free(host, port) for port in block):
+            return base
+    raise OSError(f"no {count} consecutive free ports on {host}")
+
+
+def control_socket(directory: Path) -> Path:
+    """Where a node's control socket goes: in its directory, or, where that path is too long for a unix socket, in a
+    short private directory of the system's temporary one.
+    """
+    direct = directory / "control.sock"
+    if len(os.fsencode(direct)) < SOCKET_PATH_BYTES_MAX:
+        return direct
+    digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:12]
+    base = Path(tempfile.gettempdir())
+    if len(os.fsencode(base)) > SOCKET_PATH_BYTES_MAX - 40:
+        base = Path("/tmp")
+    return base / f"zabka-{os.getuid()}" / f"{digest}.sock"
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory that is this user's alone.  Raises OSError where somebody else made it before."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stat = directory.lstat()
+    if stat.st_uid != os.getuid() or not directory.is_dir() or directory.is_symlink():
+        raise OSError(f"{directory} belongs to somebody else")
+    directory.chmod(0o700)

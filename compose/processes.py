@@ -1,0 +1,210 @@
+"""Processes that an agent owns: spawning, signalling, and knowing how each stands.
+
+A process is `running`, `paused` (SIGSTOP) or `down`.  Every change made or seen is reported once, through `on_change`.
+Each child leads a process group of its own, away from the terminal's Ctrl-C, and dies with the agent (`compose.node`
+asks the kernel for that).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+LOG_BYTES_MAX = 8 * 1024 * 1024
+STOP_TIMEOUT_S = 30.0
+SIGNAL_TIMEOUT_S = 5.0
+_POLL_S = 0.01
+
+OnChange = Callable[["ManagedProcess", str], None]
+
+
+class NotNow(Exception):
+    """The action makes no sense in the process's present state."""
+
+
+class ManagedProcess:
+    """One process, over all its incarnations.
+
+    `argv` is started anew each time, `log` collects what it prints.  `on_change(process, action)` is called after each
+    change of `state`; action is start, kill, stop, pause, resume, or exited / stopped / continued when it was not asked
+    for here.
+    """
+
+    def __init__(self, name: str, argv: Sequence[str], log: Path, on_change: OnChange) -> None:
+        self.name = name
+        self.state = "down"
+        self.pid: int | None = None
+        self.exit_code: int | None = None
+        self.starts = 0
+        self._argv = list(argv)
+        self._log = log
+        self._on_change = on_change
+        self._process: subprocess.Popen[bytes] | None = None
+        self._exited = asyncio.Event()
+        self._exited.set()
+        self._asked = ""
+        self._busy = ""
+
+    # ---- what can be asked ------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start it.  Raises NotNow when it is up already, OSError when it cannot be started."""
+        self._must_be(("down",), "start")
+        self._spawn()
+
+    async def kill(self) -> None:
+        """SIGKILL, and wait for the end.  Goes through while a stop is under way."""
+        if self.state == "down":
+            self._refuse("kill")
+        self._asked = "kill"
+        self._signal(signal.SIGKILL)
+        await self._exited.wait()
+
+    async def stop(self, timeout_s: float = STOP_TIMEOUT_S, hurry: tuple[signal.Signals, float] | None = None) -> None:
+        """SIGTERM, wait for the clean end; SIGKILL after `timeout_s`.  `hurry` is one more signal, and when."""
+        self._must_be(("running", "paused"), "stop")
+        self._busy = self._asked = "stop"
+        try:
+            self._signal(signal.SIGTERM)
+            # A paused process meets the SIGTERM only once it runs again.
+            self._signal(signal.SIGCONT)
+            try:
+                if hurry is not None and not await self.ended_within(min(hurry[1], timeout_s)):
+                    self._signal(hurry[0])
+                    timeout_s -= hurry[1]
+                await asyncio.wait_for(self._exited.wait(), max(0, timeout_s))
+            except TimeoutError:
+                self._signal(signal.SIGKILL)
+                await self._exited.wait()
+        finally:
+            self._busy = ""
+
+    async def ended_within(self, timeout_s: float) -> bool:
+        """Wait for the end for so long; whether it has come."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._exited.wait(), timeout_s)
+        return self._exited.is_set()
+
+    async def pause(self) -> None:
+        """SIGSTOP; returns once it has taken hold."""
+        self._must_be(("running",), "pause")
+        await self._signal_and_see(signal.SIGSTOP, stopped=True)
+        self._changed("paused", "pause")
+
+    async def resume(self) -> None:
+        """SIGCONT; returns once it has taken hold."""
+        self._must_be(("paused",), "resume")
+        await self._signal_and_see(signal.SIGCONT, stopped=False)
+        self._changed("running", "resume")
+
+    async def restart(self) -> None:
+        """Stop, then start."""
+        if self.state == "down":
+            self._refuse("restart")
+        await self.stop()
+        await self.start()
+
+    def observe(self) -> None:
+        """Notice a SIGSTOP or SIGCONT that somebody else sent."""
+        if self.state == "down" or self._busy:
+            return
+        stopped = self._kernel_state() == "T"
+        if stopped and self.state == "running":
+            self._changed("paused", "stopped")
+        elif not stopped and self.state == "paused":
+            self._changed("running", "continued")
+
+    # ---- how it is done ---------------------------------------------------------------------------------------------
+
+    def _must_be(self, states: tuple[str, ...], action: str) -> None:
+        if self.state not in states or self._busy:
+            self._refuse(action)
+
+    def _refuse(self, action: str) -> NoReturn:
+        now = f"busy with a {self._busy}" if self._busy else self.state
+        raise NotNow(f"cannot {action} {self.name}: it is {now}")
+
+    def _spawn(self) -> None:
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            if self._log.stat().st_size > LOG_BYTES_MAX:
+                self._log.replace(self._log.with_suffix(".log.1"))
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, "ZABKA_PARENT": str(os.getpid()), "PYTHONUNBUFFERED": "1"},
+            )
+        self.pid, self.exit_code, self._asked = self._process.pid, None, ""
+        self.starts += 1
+        self._exited.clear()
+        self._watch(self._process)
+        self._changed("running", "start")
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        loop = asyncio.get_running_loop()
+        if not hasattr(os, "pidfd_open"):
+            loop.call_later(_POLL_S * 5, self._poll_for_exit, process)
+            return
+        handle = os.pidfd_open(process.pid)
+
+        def gone() -> None:
+            loop.remove_reader(handle)
+            os.close(handle)
+            self._ended(process)
+
+        loop.add_reader(handle, gone)
+
+    def _poll_for_exit(self, process: subprocess.Popen[bytes]) -> None:
+        if process.poll() is None:
+            asyncio.get_running_loop().call_later(_POLL_S * 5, self._poll_for_exit, process)
+        else:
+            self._ended(process)
+
+    def _ended(self, process: subprocess.Popen[bytes]) -> None:
+        self.exit_code = process.wait()
+        self.pid = None
+        self._changed("down", self._asked or "exited")
+        self._exited.set()
+
+    def _changed(self, state: str, action: str) -> None:
+        # A process may have ended while its pause was being waited for: the end was reported already.
+        if state == "down" or self.pid is not None:
+            self.state = state
+            self._on_change(self, action)
+
+    def _signal(self, number: signal.Signals) -> None:
+        # Popen keeps from signalling a pid that was waited for already.
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def _kernel_state(self) -> str:
+        if self.pid is None:
+            return "X"
+        try:
+            text = Path(f"/proc/{self.pid}/stat").read_text()
+        except OSError:
+            return "T" if self.state == "paused" else "R"
+        return text.rpartition(")")[2].split()[0]
+
+    async def _signal_and_see(self, number: signal.Signals, *, stopped: bool) -> None:
+        self._busy = number.name
+        try:
+            self._signal(number)
+            deadline = asyncio.get_running_loop().time() + SIGNAL_TIMEOUT_S
+            while self.pid is not None and (self._kernel_state() == "T") is not stopped:
+                if not sys.platform.startswith("linux") or asyncio.get_running_loop().time() > deadline:
+                    return
+                await asyncio.sleep(_POLL_S)
+        finally:
+            self._busy = ""

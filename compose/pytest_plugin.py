@@ -1,0 +1,101 @@
+"""pytest fixtures for election tests: `zabka_cluster` (real processes) and `zabka_world` (the same, simulated).
+
+Installed with zabka, and loaded by pytest by itself; everything heavy is imported only when a test asks for a fixture.
+Both give what `compose.cluster.Cluster` describes.  `@pytest.mark.zabka(peers=5, brokers=5, seed=7,
+settings={"min.insync.replicas": "2"})` gives a test a cluster that is made so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from compose.cluster import Cluster
+    from compose.live import LiveCluster
+    from compose.simulated import SimulatedCluster
+
+    def _both_have_the_same_surface(live: LiveCluster, simulated: SimulatedCluster) -> tuple[Cluster, Cluster]:
+        return live, simulated
+
+
+_MARKER = "zabka"
+_MARKER_HELP = "zabka(peers, brokers, seed, settings): what the cluster of zabka_cluster and zabka_world is made like"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How large the clusters are, and which world is simulated."""
+    group = parser.getgroup("zabka")
+    group.addoption("--zabka-peers", type=int, default=3, help="peers of zabka_cluster and zabka_world [3]")
+    group.addoption("--zabka-brokers", type=int, default=3, help="brokers of zabka_cluster and zabka_world [3]")
+    group.addoption("--zabka-seed", type=int, default=0, help="the seed of zabka_world [0]")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", _MARKER_HELP)
+
+
+def _size(config: pytest.Config) -> dict[str, Any]:
+    return {"peers": config.getoption("--zabka-peers"), "brokers": config.getoption("--zabka-brokers")}
+
+
+def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
+    marker = request.node.get_closest_marker(_MARKER)
+    return dict(marker.kwargs) if marker else {}
+
+
+@pytest.fixture(scope="session")
+def _zabka_processes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
+    from compose import live
+
+    cluster = live.start(tmp_path_factory.mktemp("zabka"), **_size(request.config))
+    try:
+        yield cluster
+    finally:
+        live.stop(cluster)
+
+
+@pytest.fixture
+def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
+    """A live cluster, whole at the start of each test: all nodes up, no fault, no topic.
+
+    The processes are shared by the session's tests, but for those marked `zabka`, which get their own.
+    """
+    from compose import live
+
+    wanted = {name: value for name, value in _marked(request).items() if name != "seed"}
+    if not wanted:
+        cluster: LiveCluster = request.getfixturevalue("_zabka_processes")
+        cluster.begin()
+        yield cluster
+        cluster.heal()
+        return
+    cluster = live.start(tmp_path_factory.mktemp("zabka"), **{**_size(request.config), **wanted})
+    try:
+        cluster.begin()
+        yield cluster
+    finally:
+        live.stop(cluster)
+
+
+@pytest.fixture
+def zabka_seed(request: pytest.FixtureRequest) -> int:
+    """The seed of `zabka_world`; parametrise it to try a test in many worlds."""
+    seed: int = _marked(request).get("seed", request.config.getoption("--zabka-seed"))
+    return seed
+
+
+@pytest.fixture
+def zabka_world(request: pytest.FixtureRequest, zabka_seed: int) -> Iterator[SimulatedCluster]:
+    """A simulated cluster, ready.  A test that breaks one of the project's invariants fails at its end."""
+    from compose import simulated
+
+    wanted = {name: value for name, value in _marked(request).items() if name != "seed"}
+    cluster = simulated.start(seed=zabka_seed, **{**_size(request.config), **wanted})
+    yield cluster
+    violations = cluster.violations
+    cluster.close()
+    assert violations == []

@@ -1,0 +1,70 @@
+"""`zabka status`: what runs where, asked of the host agents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+
+from api.agent_protocol import Snapshot
+from compose.agent import TOKEN_FILE
+from compose.files import agent_url, is_running, load_run
+from compose.topology import Topology, load
+
+
+def read_status(data: Path) -> dict[str, Any] | None:
+    """The cluster of a data directory; None where none was ever laid out.  Raises BadTopology, OSError."""
+    topology = load(data)
+    if topology is None:
+        return None
+    running = is_running(data)
+    run = load_run(data)
+    known = _processes(topology, data) if running else {}
+    ports = {**{p.name: p.client_port for p in topology.peers}, **{b.name: b.port for b in topology.brokers}}
+    names = [n for host in topology.hosts for n in (*host.nodes, *(["api"] if host.runs_api else []))]
+    processes = [
+        {
+            "name": name,
+            "process": known[name].process if name in known else "down",
+            "pid": known[name].pid if name in known else None,
+            "port": ports.get(name, topology.api_port),
+        }
+        for name in names
+    ]
+    return {
+        "running": running,
+        "url": topology.api_url,
+        "data": str(data),
+        "agent_pid": run.agent_pid if running and run else None,
+        "zookeeper_connect": topology.connect,
+        "bootstrap_servers": topology.bootstrap,
+        "processes": processes,
+    }
+
+
+def _processes(topology: Topology, data: Path) -> dict[str, Any]:
+    token = (topology.tokens(data) / TOKEN_FILE).read_text().strip()
+    found: dict[str, Any] = {}
+    with httpx.Client(trust_env=False, timeout=2.0, headers={"Authorization": f"Bearer {token}"}) as client:
+        for host in topology.hosts:
+            try:
+                answer = client.get(f"{agent_url(host)}/v1/snapshot").raise_for_status()
+                snapshot = msgspec.json.decode(answer.content, type=Snapshot)
+            except (httpx.HTTPError, msgspec.MsgspecError):
+                continue
+            found.update({p.name: p for p in snapshot.processes})
+    return found
+
+
+def show(status: dict[str, Any]) -> str:
+    """The same for people."""
+    head = f"zabka in {status['data']}: " + (f"running, {status['url']}" if status["running"] else "stopped")
+    lines = [head]
+    for process in status["processes"]:
+        pid = f"pid {process['pid']}" if process["pid"] else ""
+        lines.append(f"  {process['name']:<12} {process['process']:<8} port {process['port']:<6} {pid}".rstrip())
+    if status["agent_pid"]:
+        lines.append(f"  {'host agent':<12} {'running':<8} {'':<11} pid {status['agent_pid']}")
+    return "\n".join(lines)

@@ -1,0 +1,289 @@
+"""The one topology: which peers, brokers, agents and ports a cluster has, and every file its nodes start from.
+
+`up` plans it, keeps it in `topology.json` of the data directory, and finds it there again; compose.yaml is generated
+from the same structure (`compose.containers`).  Numbers of peers and brokers begin at 1; observers follow the peers.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from compose.ports import control_socket, make_private
+
+TOPOLOGY_FILE = "topology.json"
+LAYOUT_VERSION = 1
+NODES_MAX = 255
+
+# So that a person can watch: faster than the systems' own defaults, which `--profile kafka` takes.
+PROFILES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "default": (
+        {"tickTime": "500", "initLimit": "10", "syncLimit": "5"},
+        {"zookeeper.session.timeout.ms": "6000", "replica.lag.time.max.ms": "3000"},
+    ),
+    "kafka": (
+        {"tickTime": "2000", "initLimit": "10", "syncLimit": "5"},
+        {"zookeeper.session.timeout.ms": "18000", "replica.lag.time.max.ms": "30000"},
+    ),
+}
+
+
+class PeerSpec(msgspec.Struct, frozen=True):
+    """One ensemble server.  `address` is where other nodes reach it; `bind` where it listens for clients."""
+
+    id: int
+    host: str
+    address: str
+    bind: str
+    client_port: int
+    quorum_port: int
+    election_port: int
+    observer: bool = False
+
+    @property
+    def name(self) -> str:
+        """The node's name in journals and routes."""
+        return f"peer-{self.id}"
+
+
+class BrokerSpec(msgspec.Struct, frozen=True):
+    """One broker.  `advertised` is what clients and other brokers are told; where clients come by another way
+    (containers), `external` and `external_port` are what those are told, on a second listener.
+    """
+
+    id: int
+    host: str
+    bind: str
+    advertised: str
+    port: int
+    external: str = ""
+    external_port: int = 0
+
+    @property
+    def name(self) -> str:
+        """The node's name in journals and routes."""
+        return f"broker-{self.id}"
+
+
+class HostSpec(msgspec.Struct, frozen=True):
+    """One host agent and the nodes that it owns; `runs_api` where it also keeps the API process."""
+
+    name: str
+    address: str
+    agent_bind: str
+    agent_port: int
+    nodes: list[str]
+    runs_api: bool = False
+
+
+class Topology(msgspec.Struct, frozen=True):
+    """The whole cluster."""
+
+    peers: list[PeerSpec]
+    brokers: list[BrokerSpec]
+    hosts: list[HostSpec]
+    api_bind: str
+    api_port: int
+    profile: str = "default"
+    zookeeper: dict[str, str] = {}
+    kafka: dict[str, str] = {}
+    allowed_hosts: list[str] = []
+    token_directory: str = ""
+    layout: int = LAYOUT_VERSION
+
+    @property
+    def connect(self) -> str:
+        """`zookeeper.connect`: every voting peer's client port."""
+        return ",".join(f"{p.address}:{p.client_port}" for p in self.peers if not p.observer)
+
+    @property
+    def bootstrap(self) -> str:
+        """`bootstrap.servers`."""
+        return ",".join(f"{b.advertised}:{b.port}" for b in self.brokers)
+
+    @property
+    def api_url(self) -> str:
+        """Where a browser on this machine finds the page."""
+        return f"http://{bracketed(reachable(self.api_bind))}:{self.api_port}"
+
+    def host_of(self, node: str) -> HostSpec:
+        """The agent that owns a node.  Raises KeyError for an unknown node."""
+        for host in self.hosts:
+            if node in host.nodes:
+                return host
+        raise KeyError(node)
+
+    def nodes(self) -> Iterator[PeerSpec | BrokerSpec]:
+        """Peers, then brokers."""
+        yield from self.peers
+        yield from self.brokers
+
+    def tokens(self, data: Path) -> Path:
+        """Where the tokens are kept: in the data directory, or in one that several hosts share."""
+        return Path(self.token_directory) if self.token_directory else data
+
+    def on_loopback(self) -> bool:
+        """Whether nothing of it listens beyond this machine."""
+        binds = [self.api_bind, *(p.bind for p in self.peers), *(b.bind for b in self.brokers)]
+        return all(is_loopback(bind) for bind in binds)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a server bound there."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def reachable(bind: str) -> str:
+    """An address at which this machine reaches a server bound to `bind`."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind, bind)
+
+
+def bracketed(host: str) -> str:
+    """A host as it stands before a port."""
+    return f"[{host}]" if ":" in host else host
+
+
+class BadTopology(ValueError):
+    """A topology file that cannot be used, and why."""
+
+
+def save(topology: Topology, data: Path) -> Path:
+    """Keep the topology in its data directory, atomically."""
+    path = data / TOPOLOGY_FILE
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(topology), indent=2) + b"\n")
+    return path
+
+
+def load(data: Path) -> Topology | None:
+    """The topology kept in a data directory, None where there is none.  Raises BadTopology where it is damaged."""
+    path = data / TOPOLOGY_FILE
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        topology = msgspec.json.decode(raw, type=Topology)
+    except msgspec.MsgspecError as bad:
+        raise BadTopology(f"{path} is damaged ({bad}); remove it to lay the cluster out anew") from None
+    if topology.layout != LAYOUT_VERSION:
+        raise BadTopology(f"{path} has layout {topology.layout}; this zabka knows {LAYOUT_VERSION}")
+    return topology
+
+
+def write_atomically(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Replace a file in one step: written aside, fsynced, renamed."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(handle, mode)
+            file.write(data)
+            file.flush()
+            os.fsync(handle)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+# ---- what nodes are started from -----------------------------------------------------------------------------------
+
+
+def node_directory(data: Path, node: str) -> Path:
+    """Where everything of one node lives."""
+    return data / node
+
+
+def journal_directory(data: Path, node: str) -> Path:
+    """Where a node writes its journal."""
+    return node_directory(data, node) / "journal"
+
+
+def config_file(data: Path, node: str) -> Path:
+    """What a node is started from."""
+    return node_directory(data, node) / ("zoo.cfg" if node.startswith("peer-") else "server.properties")
+
+
+def zoo_cfg(topology: Topology, peer: PeerSpec, data: Path) -> str:
+    """A peer's zoo.cfg."""
+    home = node_directory(data, peer.name)
+    settings: dict[str, str] = {
+        **PROFILES[topology.profile][0],
+        "dataDir": str(home / "data"),
+        "clientPort": str(peer.client_port),
+        "clientPortAddress": peer.bind,
+        "admin.enableServer": "false",
+        **({"4lw.commands.whitelist": "*"} if topology.on_loopback() else {}),
+        **({"peerType": "observer"} if peer.observer else {}),
+        **topology.zookeeper,
+        **_own_keys(peer.name, data, topology.zookeeper),
+    }
+    for other in topology.peers:
+        role = ":observer" if other.observer else ""
+        settings[f"server.{other.id}"] = f"{bracketed(other.address)}:{other.quorum_port}:{other.election_port}{role}"
+    return _properties(settings)
+
+
+def server_properties(topology: Topology, broker: BrokerSpec, data: Path) -> str:
+    """A broker's server.properties."""
+    home = node_directory(data, broker.name)
+    settings = {
+        "broker.id": str(broker.id),
+        **_listeners(broker),
+        "log.dirs": str(home / "data"),
+        "zookeeper.connect": topology.connect,
+        **PROFILES[topology.profile][1],
+        **topology.kafka,
+        "zabka.node.name": broker.name,
+        **_own_keys(broker.name, data, topology.kafka),
+    }
+    return _properties(settings)
+
+
+def _listeners(broker: BrokerSpec) -> dict[str, str]:
+    bind, inner = bracketed(broker.bind), f"{bracketed(broker.advertised)}:{broker.port}"
+    if not broker.external_port:
+        return {
+            "listeners": f"PLAINTEXT://{bind}:{broker.port}",
+            "advertised.listeners": f"PLAINTEXT://{inner}",
+        }
+    outer = f"{broker.external}:{broker.external_port}"
+    return {
+        "listeners": f"INTERNAL://{bind}:{broker.port},EXTERNAL://{bind}:{broker.external_port}",
+        "advertised.listeners": f"INTERNAL://{inner},EXTERNAL://{outer}",
+        "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
+        "inter.broker.listener.name": "INTERNAL",
+    }
+
+
+def _own_keys(node: str, data: Path, overrides: dict[str, str]) -> dict[str, str]:
+    return {
+        "zabka.journal.dir": str(journal_directory(data, node)),
+        "zabka.journal.level": overrides.get("zabka.journal.level", "normal"),
+        "zabka.control.socket": str(control_socket(node_directory(data, node))),
+    }
+
+
+def _properties(settings: dict[str, str]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+def write_node(topology: Topology, node: PeerSpec | BrokerSpec, data: Path) -> Path:
+    """Write one node's configuration (and a peer's myid); returns the file it is started with."""
+    home = node_directory(data, node.name)
+    (home / "data").mkdir(parents=True, exist_ok=True)
+    journal_directory(data, node.name).mkdir(exist_ok=True)
+    socket = control_socket(home)
+    if socket.parent != home:
+        make_private(socket.parent)
+    if isinstance(node, PeerSpec):
+        write_atomically(home / "data" / "myid", f"{node.id}\n".encode())
+        text = zoo_cfg(topology, node, data)
+    else:
+        text = server_properties(topology, node, data)
+    path = config_file(data, node.name)
+    write_atomically(path, text.encode())
+    return path

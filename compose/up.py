@@ -1,0 +1,262 @@
+"""`zabka up` and `down`: start the agent, watch until the cluster is ready, stop it cleanly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import httpx
+import msgspec
+
+from api.agent_protocol import Snapshot
+from compose.agent import TOKEN_FILE
+from compose.files import (
+    API_TOKEN_FILE,
+    Run,
+    agent_url,
+    forget_run,
+    is_running,
+    load_run,
+    save_run,
+    take_lock,
+    write_host,
+)
+from compose.make_parent import make_was_interrupted
+from compose.node import argv_for, die_with_parent
+from compose.plan import Wanted, plan
+from compose.progress import Progress
+from compose.topology import Topology, load, node_directory, save
+
+READY_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 20.0
+_POLL_S = 0.1
+_LOG_LINES = 12
+
+
+class CannotStart(Exception):
+    """The cluster did not come up, and why."""
+
+
+class Stopped(Exception):
+    """A signal asked for the end while the cluster was coming up."""
+
+
+def prepare(wanted: Wanted, data: Path) -> Topology:
+    """Lay the cluster out in its data directory.
+
+    Raises BadTopology, BadPlan, PortTaken, OSError; the caller holds the directory's lock.
+    """
+    topology = plan(wanted, load(data))
+    save(topology, data)
+    return topology
+
+
+def up(wanted: Wanted, data: Path, progress: Progress, *, detach: bool) -> int:
+    """Start a cluster; in the foreground until a signal, or until it is ready.  The exit code.
+
+    Raises InUse, BadTopology, BadPlan, PortTaken, CannotStart, OSError.
+    """
+    # Only where whoever starts this asks for it, as the test fixtures do.
+    die_with_parent(signal.SIGTERM)
+    data.mkdir(parents=True, exist_ok=True)
+    lock = take_lock(data)
+    try:
+        topology = prepare(wanted, data)
+        runner = _Foreground(topology, data, progress, lock, detach=detach)
+        return runner.run()
+    finally:
+        os.close(lock)
+
+
+class _Foreground:
+    """One run of `up`."""
+
+    def __init__(self, topology: Topology, data: Path, progress: Progress, lock: int, *, detach: bool) -> None:
+        self._topology = topology
+        self._data = data
+        self._progress = progress
+        self._lock = lock
+        self._detach = detach
+        self._signals = 0
+        self._agent: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> int:
+        """Start, wait, stop."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+        agent = self._start_agent()
+        save_run(self._data, Run(agent.pid, self._topology.api_url))
+        try:
+            _wait_until_ready(self._topology, self._data, self._progress, self._trouble)
+        except (CannotStart, Stopped) as reason:
+            self._stop()
+            if isinstance(reason, Stopped):
+                return 0
+            raise
+        self._progress.ready(self._topology.api_url, self._notes())
+        if self._detach:
+            return 0
+        while agent.poll() is None and not self._asked_to_stop:
+            # A signal interrupts nothing here: its handler runs between two short waits.
+            time.sleep(_POLL_S)
+        # `zabka down` asks the agent itself.
+        asked = self._asked_to_stop or agent.returncode in (0, -signal.SIGTERM)
+        if not asked:
+            self._progress.error(f"the host agent ended by itself (exit code {agent.returncode})")
+        self._stop()
+        return 0 if asked else 1
+
+    def _notes(self) -> list[str]:
+        topology = self._topology
+        notes = [f"ensemble  {topology.connect}", f"brokers   {topology.bootstrap}", f"data      {self._data}"]
+        if not topology.on_loopback():
+            notes.append(f"token     {self._data / API_TOKEN_FILE} (calls that change something need it)")
+        overrides = {**topology.zookeeper, **topology.kafka}
+        if overrides:
+            notes.append("settings  " + " ".join(f"{k}={v}" for k, v in overrides.items()))
+        return notes
+
+    def _start_agent(self) -> subprocess.Popen[bytes]:
+        host = self._topology.hosts[0]
+        config = write_host(self._topology, host, self._data)
+        log = self._data / host.name / "agent.log"
+        environment = dict(os.environ)
+        if not self._detach:
+            environment["ZABKA_PARENT"] = str(os.getpid())
+        with log.open("ab") as out:
+            self._agent = subprocess.Popen(
+                argv_for("agent", "--config", str(config)),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                # Away from the terminal: Ctrl-C reaches this process, which stops the others in a clean order.
+                start_new_session=True,
+                # The agent holds the data directory's lock for as long as it lives.
+                pass_fds=(self._lock,),
+                env=environment,
+            )
+        return self._agent
+
+    @property
+    def _asked_to_stop(self) -> bool:
+        return bool(self._signals) or make_was_interrupted()
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._signals += 1
+        if self._signals > 1 and self._agent is not None:
+            # The second Ctrl-C: the kernel takes the agent's children along.
+            self._agent.kill()
+
+    def _trouble(self) -> None:
+        assert self._agent is not None
+        if self._asked_to_stop:
+            raise Stopped
+        if self._agent.poll() is not None:
+            tail = _tail(self._data / self._topology.hosts[0].name / "agent.log")
+            raise CannotStart(f"the host agent ended with exit code {self._agent.returncode}{tail}")
+
+    def _stop(self) -> None:
+        assert self._agent is not None
+        if self._agent.poll() is None:
+            self._progress.say("stopping brokers, peers and the dashboard (once more to kill them)")
+            self._agent.terminate()
+            try:
+                self._agent.wait(STOP_TIMEOUT_S - 1)
+            except subprocess.TimeoutExpired:
+                self._agent.kill()
+                self._agent.wait()
+        forget_run(self._data)
+        self._progress.say("stopped")
+
+
+def _wait_until_ready(topology: Topology, data: Path, progress: Progress, trouble: Callable[[], None]) -> None:
+    """Return once the cluster serves.  Raises CannotStart with the reason, or what `trouble` raises."""
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    token = (topology.tokens(data) / TOKEN_FILE).read_text().strip()
+    said = "the host agent"
+    with httpx.Client(trust_env=False, timeout=2.0) as client:
+        while time.monotonic() < deadline:
+            trouble()
+            _look_for_dead(topology, data, client, token)
+            missing = _missing(topology, client)
+            if not missing:
+                return
+            if missing[0] != said:
+                said = missing[0]
+                progress.waiting(said)
+            time.sleep(_POLL_S)
+    raise CannotStart(f"not ready after {READY_TIMEOUT_S:.0f} s: {said}")
+
+
+def _missing(topology: Topology, client: httpx.Client) -> list[str]:
+    """What is not there yet; empty when quorum, brokers, controller and page all are."""
+    try:
+        ready = client.get(f"{topology.api_url}/readyz")
+        if ready.status_code == 503:
+            problem = ready.json()
+            return list(problem.get("missing") or [problem["detail"]])
+        page = client.get(topology.api_url)
+        if ready.is_success and page.is_success:
+            cluster = ready.json()["brokers"]
+            return [f"broker {b.id} is not registered" for b in topology.brokers if b.id not in cluster]
+    except (httpx.HTTPError, ValueError, KeyError):
+        pass
+    return ["the dashboard does not answer yet"]
+
+
+def _look_for_dead(topology: Topology, data: Path, client: httpx.Client, token: str) -> None:
+    """Raise CannotStart where a node's process ended at start."""
+    host = topology.hosts[0]
+    try:
+        answer = client.get(f"{agent_url(host)}/v1/snapshot", headers={"Authorization": f"Bearer {token}"})
+        if not answer.is_success:
+            return
+        snapshot = msgspec.json.decode(answer.content, type=Snapshot)
+    except (httpx.HTTPError, msgspec.MsgspecError):
+        return
+    for process in snapshot.processes:
+        if process.process == "down" and process.exit_code is not None and process.name != "api":
+            tail = _tail(node_directory(data, process.name) / f"{process.name}.log")
+            raise CannotStart(f"{process.name} ended with exit code {process.exit_code}{tail}")
+
+
+def _tail(log: Path) -> str:
+    try:
+        lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+    except OSError:
+        return ""
+    return f"; the end of {log}:\n" + "\n".join(f"  {line}" for line in lines) if lines else ""
+
+
+def down(data: Path) -> bool:
+    """Stop the cluster of a data directory; False where none ran.  Raises CannotStart where it cannot be stopped."""
+    if not is_running(data):
+        forget_run(data)
+        return False
+    run = load_run(data)
+    if run is None:
+        raise CannotStart(f"a cluster holds {data}, but does not say which process it is")
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    _signal(run.agent_pid, signal.SIGTERM)
+    while time.monotonic() < deadline:
+        if not is_running(data):
+            forget_run(data)
+            return True
+        time.sleep(_POLL_S)
+    _signal(run.agent_pid, signal.SIGKILL)
+    forget_run(data)
+    return True
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        raise CannotStart(f"process {pid} belongs to somebody else") from None

@@ -1,0 +1,1 @@
+"""The Kafka controller: the race for /controller, epoch fencing, state machines, elections, control requests."""

@@ -1,0 +1,108 @@
+"""Brokers that come, go, and come back as another process (KafkaController.processBrokerChange and what follows it)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller import znodes
+from controller.context import PartitionState, Replica, ReplicaState
+from controller.partition_state_machine import Refused
+from controller.reign import Reign
+from journal.events import BrokerLivenessChanged
+
+
+async def process_broker_change(reign: Reign, _: str) -> None:
+    """Compare the registered brokers with the known ones; a higher epoch under the same id is a bounced broker."""
+    context = reign.context
+    current = await reign.read_brokers()
+    known = {broker_id: context.broker_epoch(broker_id) or 0 for broker_id in context.live_or_shutting_down_ids}
+    new = [b for b in current if b not in known]
+    dead = [b for b in known if b not in current]
+    bounced = [b for b in current if b in known and current[b][1] > known[b]]
+    if not (new or dead or bounced):
+        return
+    for broker_id in new:
+        reign.channels.add_broker(current[broker_id][0])
+    for broker_id in bounced:
+        reign.channels.remove_broker(broker_id)
+    for broker_id in bounced:
+        reign.channels.add_broker(current[broker_id][0])
+    for broker_id in dead:
+        reign.channels.remove_broker(broker_id)
+        reign.signals.forget_watcher("BrokerModifications", str(broker_id))
+    live = sorted(current)
+    reign.emit(BrokerLivenessChanged(context.epoch, live, new, bounced, dead))
+    if new:
+        for broker_id in new:
+            context.add_broker(*current[broker_id])
+        await _on_startup(reign, new)
+    if bounced:
+        for broker_id in bounced:
+            context.remove_broker(broker_id)
+        await _on_failure(reign, bounced)
+        for broker_id in bounced:
+            context.add_broker(*current[broker_id])
+        await _on_startup(reign, bounced)
+    if dead:
+        for broker_id in dead:
+            context.remove_broker(broker_id)
+        await _on_failure(reign, dead)
+
+
+def tell_liveness(reign: Reign, added: list[int]) -> None:
+    """Journal who is live, as a new controller found it."""
+    context = reign.context
+    reign.emit(BrokerLivenessChanged(context.epoch, context.live_or_shutting_down_ids, added, [], []))
+
+
+async def process_broker_modifications(reign: Reign, argument: str) -> None:
+    """A broker changed its registration in place, such as its listeners."""
+    service, context = reign.zk.service, reign.context
+    broker_id = int(argument)
+    watcher = reign.signals.watcher("BrokerModifications", argument)
+    outcome = await reign.zk.attempt(lambda: service.get(znodes.broker_path(broker_id), watcher))
+    old = context.broker(broker_id)
+    if outcome.value is None or old is None:
+        # Gone, or not yet known: BrokerChange sees to it.
+        return
+    data, stat = outcome.value
+    info = znodes.decode_broker(broker_id, data)
+    if info is None:
+        reign.report("BrokerModifications", f"{znodes.broker_path(broker_id)} is not readable; left as it was")
+    elif stat.czxid == context.broker_epoch(broker_id) and info != old:
+        context.update_broker(info)
+        reign.channels.update_endpoint(info)
+        reign.send_update_metadata(context.live_or_shutting_down_ids, [])
+
+
+async def _on_startup(reign: Reign, broker_ids: Sequence[int]) -> None:
+    """onBrokerStartup: tell everybody, bring their replicas online, and retry what waited for them."""
+    context = reign.context
+    existing = [b for b in context.live_or_shutting_down_ids if b not in broker_ids]
+    reign.send_update_metadata(existing, [])
+    reign.send_update_metadata(broker_ids, sorted(context.leadership))
+    replicas = context.replicas_on(broker_ids)
+    await reign.replicas.handle(replicas, ReplicaState.ONLINE)
+    await reign.partitions.trigger_online()
+    topics = dict.fromkeys(replica.partition.topic for replica in replicas)
+    await reign.deletion.resume_for(topic for topic in topics if context.is_being_deleted(topic))
+
+
+async def _on_failure(reign: Reign, broker_ids: Sequence[int]) -> None:
+    """onBrokerFailure."""
+    reign.context.shutting_down.difference_update(broker_ids)
+    await _on_replicas_offline(reign, reign.context.replicas_on(broker_ids))
+
+
+async def _on_replicas_offline(reign: Reign, replicas: Sequence[Replica]) -> None:
+    """onReplicasBecomeOffline: elect first, and only then take the dead out of the ISRs that still hold them."""
+    context = reign.context
+    deleting = [r for r in replicas if context.is_being_deleted(r.partition.topic)]
+    staying = [r for r in replicas if not context.is_being_deleted(r.partition.topic)]
+    await reign.partitions.handle(context.partitions_with_offline_leader(), PartitionState.OFFLINE)
+    results = await reign.partitions.trigger_online()
+    await reign.replicas.handle(staying, ReplicaState.OFFLINE)
+    await reign.deletion.fail(deleting)
+    if not staying and all(isinstance(result, Refused) for result in results.values()):
+        # No state changed, so nothing has told the brokers yet that these are gone.
+        reign.send_update_metadata(context.live_or_shutting_down_ids, [])

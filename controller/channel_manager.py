@@ -1,0 +1,124 @@
+"""The way to each broker: a queue of control requests, one in flight, repeated until answered or the broker is gone.
+
+Source: kafka.controller.ControllerChannelManager and RequestSendThread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from controller.config import REQUESTS_QUEUED_MAX, ControllerConfig
+from controller.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
+from controller.znodes import BrokerInfo
+from ensemble.ports import Future, Runtime, Task
+
+OnResponse = Callable[[KafkaMessage], None]
+
+
+class QueueFull(Exception):
+    """More requests wait for one broker than any healthy cluster has."""
+
+
+class ControllerChannelManager:
+    """Queues to the live and shutting-down brokers of one reign."""
+
+    def __init__(self, channel: BrokerChannel, runtime: Runtime, config: ControllerConfig) -> None:
+        self._channel = channel
+        self._runtime = runtime
+        self._config = config
+        self._brokers: dict[int, _BrokerQueue] = {}
+
+    def startup(self, brokers: Iterable[BrokerInfo]) -> None:
+        """Begin with these brokers."""
+        for info in brokers:
+            self.add_broker(info)
+
+    def shutdown(self) -> None:
+        """End every queue; what was not sent is dropped."""
+        for queue in self._brokers.values():
+            queue.stop()
+        self._brokers.clear()
+
+    def add_broker(self, info: BrokerInfo) -> None:
+        """A broker appeared."""
+        if info.broker_id not in self._brokers:
+            endpoint = self.endpoint(info)
+            self._brokers[info.broker_id] = _BrokerQueue(self._channel, self._runtime, self._config, endpoint)
+
+    def remove_broker(self, broker_id: int) -> None:
+        """A broker went (or came back as another process): drop its queue and its connection."""
+        queue = self._brokers.pop(broker_id, None)
+        if queue is not None:
+            queue.stop()
+            self._channel.forget(broker_id)
+
+    def update_endpoint(self, info: BrokerInfo) -> None:
+        """A broker listens elsewhere now; what waits for it goes there."""
+        queue = self._brokers.get(info.broker_id)
+        if queue is not None:
+            queue.endpoint = self.endpoint(info)
+
+    def endpoint(self, info: BrokerInfo) -> Endpoint:
+        """Where control requests to that broker go."""
+        name = self._config.inter_broker_listener_name
+        found = next((e for e in info.endpoints if e.listener == name), None)
+        if found is None:
+            found = info.endpoints[0]
+        return Endpoint(info.broker_id, found.host, found.port)
+
+    def send(self, broker_id: int, request: KafkaMessage, on_response: OnResponse | None = None) -> None:
+        """Queue a request.  Nothing for an unknown broker; raises QueueFull."""
+        queue = self._brokers.get(broker_id)
+        if queue is not None:
+            queue.put(request, on_response)
+
+    def queue_size(self, broker_id: int) -> int:
+        """Requests that wait for that broker, the one in flight included."""
+        queue = self._brokers.get(broker_id)
+        return len(queue) if queue is not None else 0
+
+
+class _BrokerQueue:
+    __slots__ = ("_channel", "_config", "_queue", "_runtime", "_task", "_wake", "endpoint")
+
+    def __init__(self, channel: BrokerChannel, runtime: Runtime, config: ControllerConfig, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._channel = channel
+        self._runtime = runtime
+        self._config = config
+        self._queue: deque[tuple[KafkaMessage, OnResponse | None]] = deque()
+        self._wake: Future[Any] | None = None
+        self._task: Task = runtime.spawn(self._run(), f"controller-to-broker-{endpoint.broker_id}")
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def put(self, request: KafkaMessage, on_response: OnResponse | None) -> None:
+        if len(self._queue) >= REQUESTS_QUEUED_MAX:
+            raise QueueFull(f"{len(self._queue)} requests wait for broker {self.endpoint.broker_id}")
+        self._queue.append((request, on_response))
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            while not self._queue:
+                self._wake = self._runtime.future()
+                await self._wake
+            request, on_response = self._queue[0]
+            response = await self._deliver(request)
+            self._queue.popleft()
+            if on_response is not None:
+                on_response(response)
+
+    async def _deliver(self, request: KafkaMessage) -> KafkaMessage:
+        while True:
+            try:
+                return await self._channel.call(self.endpoint, request, self._config.controller_socket_timeout_ms)
+            except ChannelBroken:
+                await self._runtime.sleep(self._config.request_retry_backoff_ms)

@@ -1,0 +1,226 @@
+"""What a controller knows of the cluster during one reign (kafka.controller.ControllerContext).
+
+Sets appear here for membership only; everything that is iterated over is sorted or a dictionary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from controller.znodes import BrokerInfo, LeaderAndIsr, ReplicaAssignment
+from journal.events import TopicPartition
+
+
+class PartitionState(Enum):
+    """Where a partition stands (kafka.controller.PartitionState)."""
+
+    NEW = "NewPartition"
+    ONLINE = "OnlinePartition"
+    OFFLINE = "OfflinePartition"
+    NON_EXISTENT = "NonExistentPartition"
+
+
+class ReplicaState(Enum):
+    """Where a replica stands (kafka.controller.ReplicaState)."""
+
+    NEW = "NewReplica"
+    ONLINE = "OnlineReplica"
+    OFFLINE = "OfflineReplica"
+    DELETION_STARTED = "ReplicaDeletionStarted"
+    DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
+    DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
+    NON_EXISTENT = "NonExistentReplica"
+
+
+class Replica(NamedTuple):
+    """One replica of one partition (PartitionAndReplica)."""
+
+    partition: TopicPartition
+    broker_id: int
+
+
+_NOTHING = ReplicaAssignment(())
+
+
+class ControllerContext:
+    """Brokers, topics, assignments, leadership, and the states of partitions and replicas."""
+
+    def __init__(self, epoch: int, epoch_zk_version: int) -> None:
+        self.epoch = epoch
+        self.epoch_zk_version = epoch_zk_version
+        self.topic_ids: dict[str, str] = {}
+        self.topic_names: dict[str, str] = {}
+        self.leadership: dict[TopicPartition, LeaderAndIsr] = {}
+        self.partition_states: dict[TopicPartition, PartitionState] = {}
+        self.replica_states: dict[Replica, ReplicaState] = {}
+        self.shutting_down: set[int] = set()
+        self.topics_to_be_deleted: set[str] = set()
+        self.topics_with_deletion_started: set[str] = set()
+        self.topics_ineligible_for_deletion: set[str] = set()
+        self._brokers: dict[int, BrokerInfo] = {}
+        self._epochs: dict[int, int] = {}
+        self._assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+
+    # -- brokers
+
+    def add_broker(self, info: BrokerInfo, broker_epoch: int) -> None:
+        """A broker is registered; its epoch is its znode's czxid."""
+        self._brokers[info.broker_id] = info
+        self._epochs[info.broker_id] = broker_epoch
+
+    def update_broker(self, info: BrokerInfo) -> None:
+        """A broker changed what it says of itself, in the same registration."""
+        self._brokers[info.broker_id] = info
+
+    def remove_broker(self, broker_id: int) -> None:
+        """A broker is registered no longer."""
+        self._brokers.pop(broker_id, None)
+        self._epochs.pop(broker_id, None)
+
+    def broker(self, broker_id: int) -> BrokerInfo | None:
+        """A live or shutting-down broker."""
+        return self._brokers.get(broker_id)
+
+    def broker_epoch(self, broker_id: int) -> int | None:
+        """A live or shutting-down broker's epoch."""
+        return self._epochs.get(broker_id)
+
+    @property
+    def live_or_shutting_down_ids(self) -> list[int]:
+        """Every registered broker, in numeric order."""
+        return sorted(self._brokers)
+
+    @property
+    def live_ids(self) -> list[int]:
+        """Every registered broker that is not shutting down, in numeric order."""
+        return [broker_id for broker_id in sorted(self._brokers) if broker_id not in self.shutting_down]
+
+    def is_live(self, broker_id: int) -> bool:
+        """Is that broker registered, and not shutting down?"""
+        return broker_id in self._brokers and broker_id not in self.shutting_down
+
+    def is_live_or_shutting_down(self, broker_id: int) -> bool:
+        """Is that broker registered?"""
+        return broker_id in self._brokers
+
+    def is_replica_online(self, broker_id: int, *, include_shutting_down: bool = False) -> bool:
+        """Can that broker serve its replicas?"""
+        return self.is_live(broker_id) or (include_shutting_down and broker_id in self._brokers)
+
+    # -- topics
+
+    @property
+    def topics(self) -> list[str]:
+        """Every topic, sorted."""
+        return sorted(self._assignments)
+
+    def has_topic(self, topic: str) -> bool:
+        """Is the topic known?"""
+        return topic in self._assignments
+
+    def add_topic(self, topic: str, topic_id: str | None) -> None:
+        """A topic appeared, its partitions to be told separately."""
+        self._assignments.setdefault(topic, {})
+        if topic_id is not None:
+            self.topic_ids[topic] = topic_id
+            self.topic_names[topic_id] = topic
+
+    def remove_topic(self, topic: str) -> None:
+        """A topic is gone; forget everything about it."""
+        for partition in self.partitions_of(topic):
+            self.leadership.pop(partition, None)
+            self.partition_states.pop(partition, None)
+        for replica in [replica for replica in self.replica_states if replica.partition.topic == topic]:
+            del self.replica_states[replica]
+        self._assignments.pop(topic, None)
+        topic_id = self.topic_ids.pop(topic, None)
+        if topic_id is not None:
+            self.topic_names.pop(topic_id, None)
+        self.topics_to_be_deleted.discard(topic)
+        self.topics_with_deletion_started.discard(topic)
+        self.topics_ineligible_for_deletion.discard(topic)
+
+    # -- partitions
+
+    def set_assignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        """A partition's replicas are now these."""
+        self._assignments.setdefault(partition.topic, {})[partition.partition] = assignment
+
+    def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
+        """A partition's full assignment, empty where it is unknown."""
+        return self._assignments.get(partition.topic, {}).get(partition.partition, _NOTHING)
+
+    def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
+        """A partition's replicas, the preferred leader first."""
+        return self.assignment(partition).replicas
+
+    def topic_assignment(self, topic: str) -> dict[int, ReplicaAssignment]:
+        """A topic's partitions with their replicas."""
+        return dict(self._assignments.get(topic, {}))
+
+    def has_partition(self, partition: TopicPartition) -> bool:
+        """Is the partition known?"""
+        return partition.partition in self._assignments.get(partition.topic, {})
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """A topic's partitions, in order."""
+        return [TopicPartition(topic, number) for number in sorted(self._assignments.get(topic, {}))]
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """Every partition, by topic and number."""
+        return [partition for topic in self.topics for partition in self.partitions_of(topic)]
+
+    def partitions_on(self, broker_id: int) -> list[TopicPartition]:
+        """Every partition with a replica on that broker."""
+        return [partition for partition in self.partitions if broker_id in self.replicas(partition)]
+
+    def partitions_in(self, *states: PartitionState) -> list[TopicPartition]:
+        """Every partition in one of these states, by topic and number."""
+        return sorted(partition for partition, state in self.partition_states.items() if state in states)
+
+    def partitions_with_offline_leader(self) -> list[TopicPartition]:
+        """Partitions whose leader is not live, topics being deleted left out."""
+        return [
+            partition
+            for partition in sorted(self.leadership)
+            if not self.is_live(self.leadership[partition].leader) and not self.is_being_deleted(partition.topic)
+        ]
+
+    @property
+    def offline_partition_count(self) -> int:
+        """OfflinePartitionsCount: partitions that lost their leader, topics being deleted left out."""
+        return sum(
+            state is PartitionState.OFFLINE and not self.is_being_deleted(partition.topic)
+            for partition, state in self.partition_states.items()
+        )
+
+    # -- replicas
+
+    def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[Replica]:
+        """Every replica of these partitions, in order of partition and assignment."""
+        return [Replica(partition, b) for partition in partitions for b in self.replicas(partition)]
+
+    def replicas_on(self, broker_ids: Iterable[int]) -> list[Replica]:
+        """Every replica that these brokers host."""
+        return [Replica(partition, b) for b in sorted(broker_ids) for partition in self.partitions_on(b)]
+
+    def replicas_of_topic_in(self, topic: str, state: ReplicaState) -> list[Replica]:
+        """A topic's replicas in that state."""
+        return [r for r in self.replicas_of(self.partitions_of(topic)) if self.replica_states.get(r) is state]
+
+    def remove_replica(self, replica: Replica) -> None:
+        """A replica is no more, nor assigned."""
+        partition, broker_id = replica
+        old = self.assignment(partition)
+        rest = tuple(b for b in old.replicas if b != broker_id)
+        self.set_assignment(partition, old._replace(replicas=rest))
+        self.replica_states.pop(replica, None)
+
+    # -- deletion
+
+    def is_being_deleted(self, topic: str) -> bool:
+        """Is the topic queued for deletion?"""
+        return topic in self.topics_to_be_deleted

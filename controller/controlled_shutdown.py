@@ -1,0 +1,58 @@
+"""ControlledShutdown: a broker that wants to stop hands its leaderships over first (doControlledShutdown)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kio.schema.controlled_shutdown.v3.response import ControlledShutdownResponse, RemainingPartition
+from kio.schema.errors import ErrorCode as KafkaError
+from kio.schema.types import TopicName
+from kio.static.primitive import i32
+
+from controller.context import PartitionState, Replica, ReplicaState
+from controller.election import ElectionStrategy
+from controller.ports import KafkaMessage
+from controller.reign import Reign
+from journal.events import TopicPartition
+
+
+def controlled_shutdown_response(
+    error: KafkaError, remaining: Iterable[TopicPartition] = ()
+) -> ControlledShutdownResponse:
+    """The answer, with the partitions that the broker still leads."""
+    return ControlledShutdownResponse(
+        error_code=error,
+        remaining_partitions=tuple(
+            RemainingPartition(topic_name=TopicName(p.topic), partition_index=i32(p.partition)) for p in remaining
+        ),
+    )
+
+
+async def process_controlled_shutdown(reign: Reign, request: KafkaMessage) -> ControlledShutdownResponse:
+    """Elect others where it leads, take it out of the ISRs where it follows; partitions of one replica are left."""
+    context = reign.context
+    broker_id, asked_epoch = int(request.broker_id), int(request.broker_epoch)
+    known_epoch = context.broker_epoch(broker_id)
+    if known_epoch is None:
+        return controlled_shutdown_response(KafkaError.broker_not_available)
+    if asked_epoch != -1 and asked_epoch < known_epoch:
+        return controlled_shutdown_response(KafkaError.stale_broker_epoch)
+    context.shutting_down.add(broker_id)
+    concerned = [
+        partition
+        for partition in context.partitions_on(broker_id)
+        if len(context.replicas(partition)) > 1
+        and partition in context.leadership
+        and not context.is_being_deleted(partition.topic)
+    ]
+    led = [p for p in concerned if context.leadership[p].leader == broker_id]
+    followed = [p for p in concerned if context.leadership[p].leader != broker_id]
+    await reign.partitions.handle(led, PartitionState.ONLINE, ElectionStrategy.CONTROLLED_SHUTDOWN)
+    # It is to stop fetching before it is taken out of the ISRs.
+    reign.batch.new_batch()
+    for partition in followed:
+        reign.batch.add_stop_replica([broker_id], partition, delete=False)
+    reign.batch.send()
+    await reign.replicas.handle([Replica(p, broker_id) for p in followed], ReplicaState.OFFLINE)
+    remaining = [p for p in concerned if context.leadership[p].leader == broker_id]
+    return controlled_shutdown_response(KafkaError.none, remaining)

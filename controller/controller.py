@@ -1,0 +1,458 @@
+"""The controller that every broker carries: a candidate, and while it holds /controller the one who decides.
+
+Source: kafka.controller.KafkaController.  All it does happens in the events of one queue; watches, requests and timers
+only put events.  What it knows while active lives in a `Reign`, which begins with a won election and ends at once with
+any sign that the election no longer holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from kio.schema.errors import ErrorCode as KafkaError
+
+from controller import znodes
+from controller.alter_partition import process_alter_partition, refuse_alter_partition
+from controller.broker_changes import process_broker_change, process_broker_modifications
+from controller.config import EVENTS_QUEUED_MAX, ControllerConfig
+from controller.controlled_shutdown import controlled_shutdown_response, process_controlled_shutdown
+from controller.coordination import ControllerMoved, Zk
+from controller.events import ControllerEvent, EventQueue
+from controller.failover import fail_over
+from controller.isr_notifications import process_isr_notifications
+from controller.leader_elections import (
+    elect_preferred_from_znode,
+    process_auto_rebalance,
+    process_elect_leaders,
+    process_topic_unclean,
+    process_unclean_default,
+    refuse_elect_leaders,
+)
+from controller.ports import BrokerChannel, BrokerEpoch, BrokerId, ControllerEpoch, Emit, KafkaMessage
+from controller.registration import (
+    BrokerIdInUse,
+    ControllerSeen,
+    Won,
+    create_persistent_paths,
+    read_controller,
+    register_broker,
+    register_controller,
+    remove_controller,
+)
+from controller.reign import Reign
+from controller.topic_changes import (
+    process_partition_modifications,
+    process_topic_change,
+    process_topic_deletion,
+)
+from controller.znodes import BrokerInfo
+from ensemble.client.service import CoordinationService, Watcher, WatchEvent
+from ensemble.errors import SessionExpired
+from ensemble.ids import SessionId
+from ensemble.ports import Runtime, Timer
+from ensemble.records import EventType
+from journal import events as journal
+
+R = TypeVar("R")
+
+_WHEN_ACTIVE: dict[str, Callable[[Reign, str], Awaitable[None]]] = {
+    "BrokerChange": process_broker_change,
+    "BrokerModifications": process_broker_modifications,
+    "TopicChange": process_topic_change,
+    "PartitionModifications": process_partition_modifications,
+    "TopicDeletion": process_topic_deletion,
+    "IsrChangeNotification": process_isr_notifications,
+    "ReplicaLeaderElection": elect_preferred_from_znode,
+    "AutoPreferredReplicaLeaderElection": process_auto_rebalance,
+    "UncleanLeaderElectionEnable": process_unclean_default,
+    "TopicUncleanLeaderElectionEnable": process_topic_unclean,
+}
+"""Events that only the active controller processes, by Kafka's names."""
+
+
+class KafkaController:
+    """One broker's controller.
+
+    `broker_info` is asked at each registration what to write into /brokers/ids.  `config` is read when it is needed:
+    the broker may change it in place.  The broker's part: `startup()` once the coordination service has a session;
+    when that expires, await `session_expired()`, renew the session, then call `session_renewed()`; `shutdown()` before
+    closing the session.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        config: ControllerConfig,
+        coordination: CoordinationService,
+        channel: BrokerChannel,
+        runtime: Runtime,
+        emit: Emit,
+        broker_info: Callable[[], BrokerInfo],
+    ) -> None:
+        self._broker_id = BrokerId(broker_id)
+        self._config = config
+        self._service = coordination
+        self._channel = channel
+        self._runtime = runtime
+        self._emit = emit
+        self._broker_info = broker_info
+        self._zk = Zk(coordination, runtime, config.zookeeper_max_in_flight_requests)
+        self._events = EventQueue(runtime, self._process)
+        self._watchers: dict[tuple[str, str], Watcher] = {}
+        self._own_sessions: dict[SessionId, None] = {}
+        self._broker_epoch = BrokerEpoch(-1)
+        self._reign: Reign | None = None
+        self._lapsed: tuple[int, int] | None = None
+        self._believed = (-1, 0, False)
+        self._sit_out_until_ms = 0
+        self._timers: dict[str, Timer] = {}
+
+    # -- what others may know
+
+    @property
+    def is_active(self) -> bool:
+        """Does this broker believe that it is the controller?  A zombie does, until it learns better."""
+        return self._reign is not None
+
+    @property
+    def active_controller_id(self) -> int:
+        """Whom this broker believes to be controller; -1 for nobody."""
+        return self._believed[0]
+
+    @property
+    def controller_epoch(self) -> ControllerEpoch:
+        """The highest controller epoch this broker has seen; 0 before the first."""
+        return ControllerEpoch(self._believed[1])
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        """The czxid of this broker's registration; -1 before the first."""
+        return self._broker_epoch
+
+    @property
+    def reign(self) -> Reign | None:
+        """What the active controller knows, for reports and metrics; None while this broker is not active."""
+        return self._reign
+
+    def controller_seen(self, controller_id: int, controller_epoch: int) -> None:
+        """A request that the broker accepted named this controller: keep what the journal says we believe true."""
+        if controller_epoch <= self._believed[1]:
+            return
+        if self._reign is not None:
+            # Somebody reigns after us: find out, and resign.
+            self.put("ControllerChange")
+        else:
+            self._believe(controller_id, controller_epoch)
+
+    # -- the broker's calls
+
+    async def startup(self) -> None:
+        """Register this broker, then begin to take part in elections.
+
+        Makes the persistent paths first.  Raises BrokerIdInUse where another session holds this id, in which case
+        nothing was begun and it may be called again; and ZooKeeperError.
+        """
+        await create_persistent_paths(self._zk)
+        await self._register()
+        self._events.start(f"controller-event-thread-{self._broker_id}")
+        self.put("Startup")
+
+    async def shutdown(self) -> None:
+        """Refuse what waits, finish the event in hand (within a limit), and resign.  The session stays open."""
+        if not self._events.running:
+            return
+        event = ControllerEvent("ControllerShutdown", self._process_shutdown)
+        self._events.clear_and_put(event)
+        await self._events.wait(event, self._config.shutdown_wait_ms)
+        self._events.stop()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._resign("shutdown")
+
+    async def session_expired(self) -> None:
+        """The session is over.  Returns once this broker has resigned: only then may a new session begin."""
+        if self._events.running:
+            event = ControllerEvent("Expire", self._process_expire)
+            self._events.clear_and_put(event)
+            await self._events.wait(event)
+
+    def session_renewed(self) -> None:
+        """There is a new session: register again, and take part in elections again."""
+        self.put("RegisterBrokerAndReelect")
+
+    def alter_partition(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
+        """AlterPartition, version 3; NOT_CONTROLLER where this broker is not active."""
+        return self._call(
+            "AlterPartition",
+            lambda reign: process_alter_partition(reign, request),
+            refuse_alter_partition,
+            KafkaError.not_controller,
+        )
+
+    def controlled_shutdown(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
+        """ControlledShutdown, version 3; STALE_CONTROLLER_EPOCH (Kafka's ControllerMoved) where not active."""
+        return self._call(
+            "ControlledShutdown",
+            lambda reign: process_controlled_shutdown(reign, request),
+            controlled_shutdown_response,
+            KafkaError.stale_controller_epoch,
+        )
+
+    def elect_leaders(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
+        """ElectLeaders, version 2; NOT_CONTROLLER where this broker is not active."""
+        return self._call(
+            "ReplicaLeaderElection",
+            lambda reign: process_elect_leaders(reign, request),
+            lambda error: refuse_elect_leaders(error, request),
+            KafkaError.not_controller,
+        )
+
+    def unclean_default_enabled(self) -> None:
+        """unclean.leader.election.enable was turned on as the broker's default (and is in `config` already)."""
+        self.put("UncleanLeaderElectionEnable")
+
+    def topic_unclean_enabled(self, topic: str) -> None:
+        """unclean.leader.election.enable was turned on as that topic's override."""
+        self.put("TopicUncleanLeaderElectionEnable", topic)
+
+    # -- signals
+
+    def watcher(self, event: str, argument: str = "") -> Watcher:
+        """A watcher that puts that event; one and the same for the same words, so that it is left only once."""
+        key = (event, argument)
+        if key not in self._watchers:
+
+            def fired(seen: WatchEvent) -> None:
+                if seen.type is not EventType.NONE:
+                    self.put(event, argument)
+
+            self._watchers[key] = fired
+        return self._watchers[key]
+
+    def forget_watcher(self, event: str, argument: str) -> None:
+        """That argument is gone for good."""
+        self._watchers.pop((event, argument), None)
+
+    def put(self, event: str, argument: str = "") -> None:
+        """Put an event into the queue, by name."""
+        process: Callable[[], Awaitable[None]]
+        if event in _WHEN_ACTIVE:
+            handler = _WHEN_ACTIVE[event]
+
+            async def process_when_active() -> None:
+                if self._reign is not None:
+                    await handler(self._reign, argument)
+
+            process = process_when_active
+        else:
+            process = self._candidate_events()[event]
+        self._events.put(ControllerEvent(event, process))
+
+    def put_for(self, reign: Reign, event: str, process: Callable[[], Awaitable[None]]) -> None:
+        """Put an event that counts only as long as that reign lasts."""
+
+        async def process_in_reign() -> None:
+            if self._reign is reign:
+                await process()
+
+        self._events.put(ControllerEvent(event, process_in_reign))
+
+    def _candidate_events(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        return {
+            "Startup": self._process_reelect,
+            "ControllerChange": self._process_reelect,
+            "Reelect": self._process_reelect,
+            "RegisterBrokerAndReelect": self._process_register_and_reelect,
+        }
+
+    def _call(
+        self,
+        name: str,
+        process: Callable[[Reign], Awaitable[R]],
+        refuse: Callable[[KafkaError], R],
+        inactive: KafkaError,
+    ) -> Awaitable[R]:
+        """Put a request as an event; its answer is there whatever becomes of the event."""
+        answer = self._runtime.future()
+
+        def reply(response: Any) -> None:
+            if not answer.done():
+                answer.set_result(response)
+
+        async def run() -> None:
+            if self._reign is None:
+                reply(refuse(inactive))
+                return
+            try:
+                reply(await process(self._reign))
+            except (ControllerMoved, SessionExpired):
+                reply(refuse(inactive))
+                raise
+            except Exception:
+                reply(refuse(KafkaError.unknown_server_error))
+                raise
+
+        if not self._events.running or len(self._events) >= EVENTS_QUEUED_MAX:
+            reply(refuse(inactive))
+        else:
+            self._events.put(ControllerEvent(name, run, preempt=lambda: reply(refuse(inactive))))
+        return answer
+
+    # -- processing
+
+    async def _process(self, event: ControllerEvent) -> None:
+        """Process an event; every way in which that can end keeps the queue going."""
+        try:
+            await self._process_or_move(event)
+        except SessionExpired:
+            # Expire follows, by way of the broker; until then nothing can be decided.
+            self._resign("session_expired")
+        except ControllerMoved:
+            self._resign("controller_moved")
+        except Exception as error:
+            self._report(event.name, error)
+            self._resign("illegal_state")
+
+    async def _process_or_move(self, event: ControllerEvent) -> None:
+        try:
+            await event.process()
+        except ControllerMoved:
+            self._resign("controller_moved")
+            await self._process_reelect()
+        except SessionExpired:
+            raise
+        except Exception as error:
+            self._report(event.name, error)
+            await self._move_away()
+
+    def _report(self, event: str, error: Exception) -> None:
+        problem = f"{type(error).__name__}: {error}"
+        self._emit(journal.ControllerEventFailed(self._broker_id, self.controller_epoch, event, problem))
+
+    async def _process_reelect(self) -> None:
+        """Look who is controller (maybeResign), and race for it where nobody is (elect)."""
+        seen = await self._look()
+        if seen.broker_id == -1 or self._is_ghost(seen):
+            await self._elect(seen)
+
+    async def _process_register_and_reelect(self) -> None:
+        try:
+            await self._register()
+        except BrokerIdInUse as error:
+            # Perhaps our own, from a session whose creation was answered to nobody (KAFKA-14845): it will expire.
+            self._report("RegisterBrokerAndReelect", error)
+            self._later("RegisterBrokerAndReelect", self._config.registration_retry_ms)
+            return
+        await self._withdraw()
+        await self._process_reelect()
+
+    async def _withdraw(self) -> None:
+        """The last word of a reign that its session's expiry ended: withdraw what it may have left at /controller.
+
+        Fenced as every write of that reign was, so that it is refused, and journalled, where another one has begun.
+        """
+        lapsed, self._lapsed = self._lapsed, None
+        if lapsed is not None:
+            epoch, epoch_zk_version = lapsed
+            if (
+                not await remove_controller(self._zk, epoch_zk_version)
+                and (await read_controller(self._zk)).epoch > epoch
+            ):
+                self._emit(journal.WriteFenced(self._broker_id, epoch, "delete", znodes.CONTROLLER))
+
+    async def _process_expire(self) -> None:
+        self._resign("session_expired")
+        self._believe(-1, self.controller_epoch)
+
+    async def _process_shutdown(self) -> None:
+        self._resign("shutdown")
+
+    async def _register(self) -> None:
+        info = self._broker_info()
+        now = self._runtime.now()
+        session_id = self._service.session_id
+        epoch = await register_broker(self._zk, info, now.wall_ms, self._own_sessions)
+        self._own_sessions[session_id] = None
+        self._broker_epoch = BrokerEpoch(epoch)
+        self._emit(journal.BrokerRegistered(self._broker_id, epoch, session_id))
+
+    # -- the race for /controller
+
+    async def _look(self) -> ControllerSeen:
+        """Watch /controller, then read it; a reign that it no longer confirms ends here."""
+        watcher = self.watcher("ControllerChange")
+        await self._zk.call(lambda: self._service.exists(znodes.CONTROLLER, watcher))
+        seen = await read_controller(self._zk)
+        if self._reign is not None and not self._confirms(seen, self._reign):
+            self._resign("controller_moved")
+        # A server that lags behind may still show a controller that we know to be gone.
+        if seen.epoch >= self.controller_epoch:
+            self._believe(seen.broker_id, seen.epoch)
+        return seen
+
+    def _confirms(self, seen: ControllerSeen, reign: Reign) -> bool:
+        return self._is_ours(seen) and seen.epoch_zk_version == reign.context.epoch_zk_version
+
+    def _is_ours(self, seen: ControllerSeen) -> bool:
+        return seen.broker_id == self._broker_id and seen.owner == self._service.session_id
+
+    def _is_ghost(self, seen: ControllerSeen) -> bool:
+        """Does /controller name this very session, though it has resigned?  Nobody would ever decide (KAFKA-13407)."""
+        return self._reign is None and self._is_ours(seen)
+
+    async def _elect(self, seen: ControllerSeen) -> None:
+        now = self._runtime.now()
+        if now.mono_ms < self._sit_out_until_ms:
+            self._later("Reelect", self._sit_out_until_ms - now.mono_ms)
+            return
+        if self._is_ghost(seen):
+            await remove_controller(self._zk, seen.epoch_zk_version)
+        won = await register_controller(self._zk, self._broker_id, now.wall_ms)
+        if won is None:
+            if (await self._look()).broker_id == -1:
+                # Nobody took /controller, so no watch will tell: it was the epoch that somebody else moved.
+                self.put("Reelect")
+            return
+        await self._begin(won)
+
+    async def _begin(self, won: Won) -> None:
+        self._reign = reign = Reign(
+            self._broker_id, won, self._zk, self._config, self._channel, self._runtime, self._emit, self
+        )
+        self._emit(journal.ControllerElected(self._broker_id, won.epoch, won.epoch_zk_version, won.zxid))
+        self._believe(self._broker_id, won.epoch)
+        await fail_over(reign)
+
+    def _resign(self, reason: str) -> None:
+        """onControllerResignation: from here on this broker decides nothing."""
+        reign, self._reign = self._reign, None
+        if reign is None:
+            return
+        reign.end()
+        if reason == "session_expired":
+            self._lapsed = (reign.context.epoch, reign.context.epoch_zk_version)
+        self._emit(journal.ControllerResigned(self._broker_id, reign.context.epoch, reason))
+        self._believe(-1, self.controller_epoch)
+
+    async def _move_away(self) -> None:
+        """triggerControllerMove: resign, remove /controller unless it is another's by now, and let others try first."""
+        reign = self._reign
+        self._resign("illegal_state")
+        self._sit_out_until_ms = self._runtime.now().mono_ms + self._config.sit_out_ms
+        self._later("Reelect", self._config.sit_out_ms)
+        if reign is not None:
+            await remove_controller(self._zk, reign.context.epoch_zk_version)
+
+    def _believe(self, controller_id: int, controller_epoch: int) -> None:
+        believed = (controller_id, controller_epoch, self._reign is not None)
+        if believed != self._believed:
+            self._believed = believed
+            self._emit(journal.ControllerBelieved(self._broker_id, *believed))
+
+    def _later(self, event: str, delay_ms: int) -> None:
+        """Put an event after a delay; at most one of a kind waits."""
+        pending = self._timers.pop(event, None)
+        if pending is not None:
+            pending.cancel()
+        self._timers[event] = self._runtime.call_later(delay_ms, lambda: self.put(event))

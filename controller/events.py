@@ -1,0 +1,124 @@
+"""The controller's one queue: events are processed one after the other (kafka.controller.ControllerEventManager).
+
+Watches, requests and timers only put events here; whatever the controller decides happens in their processing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ensemble.ports import Future, Runtime, Task
+
+Process = Callable[[], Awaitable[None]]
+
+
+class ControllerEvent:
+    """One thing to be done.  `preempt` is called instead where the queue was cleared before its turn came."""
+
+    __slots__ = ("_waiters", "done", "name", "preempt", "process")
+
+    def __init__(self, name: str, process: Process, preempt: Callable[[], None] | None = None) -> None:
+        self.name = name
+        self.process = process
+        self.preempt = preempt
+        self.done = False
+        self._waiters: list[Future[None]] = []
+
+    def finished(self) -> None:
+        """It was processed or preempted."""
+        self.done = True
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def add_waiter(self, waiter: Future[None]) -> None:
+        """Resolve that future once this event is over."""
+        self._waiters.append(waiter)
+
+
+class EventQueue:
+    """First in, first out.  `handler` processes an event and lets nothing escape but a cancellation."""
+
+    def __init__(self, runtime: Runtime, handler: Callable[[ControllerEvent], Awaitable[None]]) -> None:
+        self._runtime = runtime
+        self._handler = handler
+        self._queue: deque[ControllerEvent] = deque()
+        self._wake: Future[Any] | None = None
+        self._task: Task | None = None
+        self._current: ControllerEvent | None = None
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def running(self) -> bool:
+        """Are events being processed?"""
+        return self._task is not None
+
+    def start(self, name: str) -> None:
+        """Begin to process what is put."""
+        assert self._task is None, "started twice"
+        self._task = self._runtime.spawn(self._run(), name)
+
+    def stop(self) -> None:
+        """Preempt what waits, and end where the event in hand stands."""
+        self.clear()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+        current, self._current = self._current, None
+        if current is not None:
+            if current.preempt is not None:
+                current.preempt()
+            current.finished()
+
+    def put(self, event: ControllerEvent) -> None:
+        """Queue behind all others."""
+        self._queue.append(event)
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def clear_and_put(self, event: ControllerEvent) -> None:
+        """Preempt everything that waits, then put."""
+        self.clear()
+        self.put(event)
+
+    def clear(self) -> None:
+        """Preempt everything that waits; the event in hand goes on."""
+        preempted, self._queue = self._queue, deque()
+        for event in preempted:
+            if event.preempt is not None:
+                event.preempt()
+            event.finished()
+
+    async def wait(self, event: ControllerEvent, timeout_ms: int | None = None) -> bool:
+        """Return once the event was processed or preempted (True), or after the timeout (False)."""
+        if event.done:
+            return True
+        waiter = self._runtime.future()
+        event.add_waiter(waiter)
+        if timeout_ms is not None:
+
+            def give_up() -> None:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+            timer = self._runtime.call_later(timeout_ms, give_up)
+            await waiter
+            timer.cancel()
+        else:
+            await waiter
+        return event.done
+
+    async def _run(self) -> None:
+        while True:
+            while not self._queue:
+                self._wake = self._runtime.future()
+                await self._wake
+            event = self._current = self._queue.popleft()
+            await self._handler(event)
+            self._current = None
+            event.finished()

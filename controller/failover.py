@@ -1,0 +1,79 @@
+"""What a newly elected controller does, in this order (KafkaController.onControllerFailover)."""
+
+from __future__ import annotations
+
+from controller import znodes
+from controller.broker_changes import tell_liveness
+from controller.isr_notifications import delete_isr_notifications, watch_isr_notifications
+from controller.leader_elections import elect_preferred_from_znode
+from controller.partition_store import WrittenState
+from controller.reign import Reign
+from controller.topic_changes import add_topics, tell_topic, watch_topic_deletions
+from controller.unseen_bounces import fence_bounced
+from ensemble.client.service import Create
+from ensemble.errors import ErrorCode, error_for
+from journal.events import ControllerReady, TopicPartition
+
+
+async def fail_over(reign: Reign) -> None:
+    """Read the cluster, decide what the dead left undecided, and begin to serve.
+
+    Every list is watched before it is read, and brokers learn who is live before they learn
+    whom to follow (KAFKA-4443).  Before anybody is told to lead or follow, brokers that bounced unseen are fenced,
+    which Kafka does not do: see `unseen_bounces`.
+    """
+    runtime, context = reign.runtime, reign.context
+    began_ms = runtime.now().mono_ms
+    await _set_up_features(reign)
+    notifications = await watch_isr_notifications(reign)
+    await delete_isr_notifications(reign, notifications)
+    states = await _initialize_context(reign)
+    queued = await watch_topic_deletions(reign)
+    reign.deletion.init(topic for topic in queued if context.has_topic(topic))
+    read_ms = runtime.now().mono_ms
+    reign.send_update_metadata(context.live_or_shutting_down_ids, [])
+    await fence_bounced(reign, states)
+    await reign.replicas.startup()
+    await reign.partitions.startup()
+    ready_ms = runtime.now().mono_ms
+    reign.emit(ControllerReady(reign.broker_id, context.epoch, read_ms - began_ms, ready_ms - read_ms))
+    await reign.deletion.resume()
+    # Requests to delete what does not exist are removed by the event's own processing.
+    if any(not context.has_topic(topic) for topic in queued):
+        reign.signals.put("TopicDeletion")
+    await elect_preferred_from_znode(reign)
+    if reign.config.auto_leader_rebalance_enable:
+        reign.schedule_rebalance(reign.config.first_rebalance_check_ms)
+
+
+async def _set_up_features(reign: Reign) -> None:
+    """/feature says that feature versioning is on, with nothing finalized (maybeSetupFeatureVersioning)."""
+    service = reign.zk.service
+    if await reign.zk.call(lambda: service.exists(znodes.FEATURE)) is None:
+        [written] = await reign.writer.write([Create(znodes.FEATURE, znodes.encode_feature())])
+        if written.error not in (ErrorCode.OK, ErrorCode.NODE_EXISTS):
+            raise error_for(written.error, znodes.FEATURE)
+
+
+async def _initialize_context(reign: Reign) -> dict[TopicPartition, WrittenState]:
+    """Fill the context; the states of the partitions as they were found."""
+    context = reign.context
+    brokers = await reign.read_brokers()
+    for info, broker_epoch in brokers.values():
+        context.add_broker(info, broker_epoch)
+    tell_liveness(reign, added=list(brokers))
+    topics = await reign.read_topic_names()
+    await add_topics(reign, topics)
+    states: dict[TopicPartition, WrittenState] = {}
+    for partition, row in (await reign.store.read_written(context.partitions)).items():
+        if not isinstance(row, ErrorCode):
+            states[partition] = row
+            context.leadership[partition] = row.state
+        elif row is not ErrorCode.NO_NODE:
+            reign.report("Startup", f"the state of {partition} is not readable: {row.name}")
+    for topic in context.topics:
+        # Created while there was no controller: nobody has taken it on yet.
+        if not any(partition in context.leadership for partition in context.partitions_of(topic)):
+            tell_topic(reign, topic)
+    reign.channels.startup(info for info, _ in brokers.values())
+    return states

@@ -1,0 +1,183 @@
+"""Elections that are asked for: by znode, by request, by the imbalance check, and by a change of configuration.
+
+Sources: KafkaController.processReplicaLeaderElection, onReplicaElection, checkAndTriggerAutoLeaderRebalance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kio.schema.elect_leaders.v2.response import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from kio.schema.errors import ErrorCode as KafkaError
+from kio.schema.types import TopicName
+from kio.static.primitive import i32, i32Timedelta, i64_timedelta_max
+
+from controller import znodes
+from controller.context import PartitionState
+from controller.election import ElectionStrategy
+from controller.partition_state_machine import Refused
+from controller.ports import NO_LEADER, KafkaMessage
+from controller.reign import Reign
+from ensemble.client.service import Delete
+from ensemble.errors import NoNode
+from journal.events import TopicPartition
+
+PREFERRED, UNCLEAN = 0, 1
+"""org.apache.kafka.common.ElectionType."""
+
+NO_THROTTLE = i32Timedelta.parse(i64_timedelta_max - i64_timedelta_max)
+
+_MESSAGES = {
+    KafkaError.none: None,
+    KafkaError.election_not_needed: "Leader election not needed for topic partition.",
+    KafkaError.preferred_leader_not_available: "The preferred leader was not available.",
+    KafkaError.eligible_leaders_not_available: "Eligible topic partition leaders are not available.",
+    KafkaError.not_controller: "This is not the correct controller for this cluster.",
+    KafkaError.unknown_topic_or_partition: "The partition does not exist.",
+    KafkaError.invalid_topic_exception: "The topic is being deleted",
+    KafkaError.unknown_server_error: "The server experienced an unexpected error when processing the request.",
+}
+
+
+async def _elect(
+    reign: Reign, partitions: Iterable[TopicPartition], election_type: int, *, asked_by_admin: bool
+) -> dict[TopicPartition, KafkaError]:
+    """Elect where it is needed and possible; one error, or none, for each partition."""
+    context = reign.context
+    results: dict[TopicPartition, KafkaError] = {}
+    electable: list[TopicPartition] = []
+    for partition in dict.fromkeys(partitions):
+        if not context.has_partition(partition):
+            results[partition] = KafkaError.unknown_topic_or_partition
+        elif context.is_being_deleted(partition.topic):
+            results[partition] = KafkaError.invalid_topic_exception
+        elif not _needed(reign, partition, election_type):
+            results[partition] = KafkaError.election_not_needed
+        else:
+            electable.append(partition)
+    if election_type == PREFERRED:
+        strategy, failure = ElectionStrategy.PREFERRED, KafkaError.preferred_leader_not_available
+    else:
+        strategy = ElectionStrategy.OFFLINE_UNCLEAN if asked_by_admin else ElectionStrategy.OFFLINE
+        failure = KafkaError.eligible_leaders_not_available
+    elected = await reign.partitions.handle(electable, PartitionState.ONLINE, strategy)
+    for partition in electable:
+        results[partition] = failure if isinstance(elected[partition], Refused) else KafkaError.none
+    return results
+
+
+def _needed(reign: Reign, partition: TopicPartition, election_type: int) -> bool:
+    state = reign.context.leadership.get(partition)
+    leader = state.leader if state is not None else NO_LEADER
+    if election_type == PREFERRED:
+        replicas = reign.context.replicas(partition)
+        return not replicas or leader != replicas[0]
+    return leader == NO_LEADER or not reign.context.is_live(leader)
+
+
+# ---- /admin/preferred_replica_election ------------------------------------------------------------------------
+
+
+async def elect_preferred_from_znode(reign: Reign, _: str = "") -> None:
+    """Elect what /admin/preferred_replica_election lists, and delete it; the watch is left before it is read."""
+    service = reign.zk.service
+    path = znodes.PREFERRED_REPLICA_ELECTION
+    watcher = reign.signals.watcher("ReplicaLeaderElection")
+    if await reign.zk.call(lambda: service.exists(path, watcher)) is None:
+        return
+    try:
+        data, _stat = await reign.zk.call(lambda: service.get(path))
+    except NoNode:
+        return
+    partitions = znodes.decode_partition_set(data)
+    if partitions is None:
+        reign.report("ReplicaLeaderElection", f"{path} is not readable; removed")
+    await _elect(reign, partitions or [], PREFERRED, asked_by_admin=False)
+    # The deletion fires the watch left above; the event that follows leaves the next one.
+    await reign.writer.write([Delete(path)])
+
+
+# ---- the ElectLeaders request ---------------------------------------------------------------------------------
+
+
+async def process_elect_leaders(reign: Reign, request: KafkaMessage) -> KafkaMessage:
+    """An administrator's request; without partitions it means all, and those in no need are not listed."""
+    if int(request.election_type) not in (PREFERRED, UNCLEAN):
+        return refuse_elect_leaders(KafkaError.invalid_request, request)
+    asked = requested_partitions(request)
+    partitions = reign.context.partitions if asked is None else asked
+    results = await _elect(reign, partitions, int(request.election_type), asked_by_admin=True)
+    if asked is None:
+        results = {p: e for p, e in results.items() if e is not KafkaError.election_not_needed}
+    return elect_leaders_response(KafkaError.none, results)
+
+
+def requested_partitions(request: KafkaMessage) -> list[TopicPartition] | None:
+    """The partitions that an ElectLeaders request names; None for all."""
+    if request.topic_partitions is None:
+        return None
+    return [TopicPartition(str(t.topic), int(n)) for t in request.topic_partitions for n in t.partitions]
+
+
+def elect_leaders_response(error: KafkaError, results: dict[TopicPartition, KafkaError]) -> ElectLeadersResponse:
+    """The answer to ElectLeaders, version 2."""
+    topics: dict[str, list[PartitionResult]] = {}
+    for partition in sorted(results):
+        row = results[partition]
+        topics.setdefault(partition.topic, []).append(
+            PartitionResult(
+                partition_id=i32(partition.partition), error_code=row, error_message=_MESSAGES.get(row, row.name)
+            )
+        )
+    return ElectLeadersResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=error,
+        replica_election_results=tuple(
+            ReplicaElectionResult(topic=TopicName(topic), partition_result=tuple(rows))
+            for topic, rows in topics.items()
+        ),
+    )
+
+
+# ---- on our own account ---------------------------------------------------------------------------------------
+
+
+async def process_auto_rebalance(reign: Reign, _: str) -> None:
+    """Give brokers that lead too little of what they are preferred for their leadership back, and look again later."""
+    reign.schedule_rebalance(reign.config.leader_imbalance_check_interval_seconds * 1000)
+    context = reign.context
+    preferred: dict[int, list[TopicPartition]] = {}
+    for partition in context.partitions:
+        replicas = context.replicas(partition)
+        if replicas and not context.is_being_deleted(partition.topic):
+            preferred.setdefault(replicas[0], []).append(partition)
+    for broker_id, partitions in sorted(preferred.items()):
+        led_elsewhere = [p for p in partitions if p in context.leadership and context.leadership[p].leader != broker_id]
+        if 100 * len(led_elsewhere) <= reign.config.leader_imbalance_per_broker_percentage * len(partitions):
+            continue
+        able = [p for p in led_elsewhere if _can_lead(reign, p, broker_id)]
+        await _elect(reign, able, PREFERRED, asked_by_admin=False)
+
+
+def _can_lead(reign: Reign, partition: TopicPartition, broker_id: int) -> bool:
+    return reign.context.is_live(broker_id) and broker_id in reign.context.leadership[partition].isr
+
+
+async def process_unclean_default(reign: Reign, _: str) -> None:
+    """The broker's default now allows unclean elections: try again for every partition without a leader."""
+    await reign.partitions.trigger_online()
+
+
+async def process_topic_unclean(reign: Reign, topic: str) -> None:
+    """A topic's override now allows unclean elections."""
+    await reign.partitions.trigger_online(topic)
+
+
+def refuse_elect_leaders(error: KafkaError, request: KafkaMessage) -> KafkaMessage:
+    """The answer of a broker that is not controller, or that failed."""
+    asked = requested_partitions(request) or []
+    return elect_leaders_response(error, dict.fromkeys(asked, error))

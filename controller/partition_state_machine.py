@@ -1,0 +1,251 @@
+"""Partitions between New, Online, Offline and NonExistent (kafka.controller.ZkPartitionStateMachine)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from controller.context import ControllerContext, PartitionState
+from controller.election import (
+    ElectionStrategy,
+    leader_for_controlled_shutdown,
+    leader_for_offline,
+    leader_for_preferred,
+)
+from controller.partition_store import PartitionStore
+from controller.request_batch import RequestBatch
+from controller.topic_configs import TopicConfigs
+from controller.znodes import LeaderAndIsr
+from ensemble.errors import ErrorCode
+from journal.events import TopicPartition
+
+VALID_PREVIOUS: Mapping[PartitionState, tuple[PartitionState, ...]] = {
+    PartitionState.NEW: (PartitionState.NON_EXISTENT,),
+    PartitionState.ONLINE: (PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE),
+    PartitionState.OFFLINE: (PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE),
+    PartitionState.NON_EXISTENT: (PartitionState.OFFLINE,),
+}
+"""From where each state may be entered; any other change is refused for that partition."""
+
+
+class Refused(NamedTuple):
+    """A partition's change of state that did not happen, and why (StateChangeFailedException)."""
+
+    reason: str
+
+
+Result = LeaderAndIsr | Refused
+
+
+class PartitionStateMachine:
+    """Moves partitions, electing leaders on the way.  Raises ControllerMoved and SessionExpired, and nothing else."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        store: PartitionStore,
+        batch: RequestBatch,
+        configs: TopicConfigs,
+    ) -> None:
+        self._context = context
+        self._store = store
+        self._batch = batch
+        self._configs = configs
+
+    async def startup(self) -> None:
+        """Take the states from what was read, then try to bring online what is not."""
+        for partition in self._context.partitions:
+            state = self._context.leadership.get(partition)
+            if state is None:
+                found = PartitionState.NEW
+            elif self._context.is_replica_online(state.leader):
+                found = PartitionState.ONLINE
+            else:
+                found = PartitionState.OFFLINE
+            self._context.partition_states[partition] = found
+        await self.trigger_online()
+
+    async def trigger_online(self, topic: str | None = None) -> dict[TopicPartition, Result]:
+        """Try to elect a leader for every offline or new partition (of that topic), topics being deleted left out."""
+        waiting = [
+            partition
+            for partition in self._context.partitions_in(PartitionState.OFFLINE, PartitionState.NEW)
+            if not self._context.is_being_deleted(partition.topic) and topic in (None, partition.topic)
+        ]
+        return await self.handle(waiting, PartitionState.ONLINE, ElectionStrategy.OFFLINE)
+
+    async def handle(
+        self,
+        partitions: Sequence[TopicPartition],
+        target: PartitionState,
+        strategy: ElectionStrategy = ElectionStrategy.OFFLINE,
+    ) -> dict[TopicPartition, Result]:
+        """Move partitions to a state; the outcome for each where that is an election, else only the refusals."""
+        if not partitions:
+            return {}
+        self._batch.new_batch()
+        results: dict[TopicPartition, Result] = {}
+        valid: dict[PartitionState, list[TopicPartition]] = {}
+        for partition in partitions:
+            current = self._context.partition_states.get(partition, PartitionState.NON_EXISTENT)
+            if current in VALID_PREVIOUS[target]:
+                valid.setdefault(current, []).append(partition)
+            else:
+                results[partition] = Refused(f"cannot go from {current.value} to {target.value}")
+        if target is PartitionState.ONLINE:
+            fresh = valid.pop(PartitionState.NEW, [])
+            results.update(await self._initialize(fresh))
+            results.update(await self._elect([p for listed in valid.values() for p in listed], strategy))
+        elif target is PartitionState.NON_EXISTENT:
+            for listed in valid.values():
+                for partition in listed:
+                    self._context.partition_states.pop(partition, None)
+        else:
+            for listed in valid.values():
+                self._context.partition_states.update((partition, target) for partition in listed)
+        self._batch.send()
+        return results
+
+    # -- New -> Online
+
+    async def _initialize(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Result]:
+        """Write the first state of new partitions: the first live replica leads, every live one is in sync."""
+        results: dict[TopicPartition, Result] = {}
+        states: dict[TopicPartition, LeaderAndIsr] = {}
+        for partition in partitions:
+            live = [b for b in self._context.replicas(partition) if self._context.is_replica_online(b)]
+            if live:
+                states[partition] = LeaderAndIsr(live[0], 0, tuple(live), self._context.epoch)
+            else:
+                results[partition] = Refused("no replica is live")
+        if not states:
+            return results
+        updates = await self._store.create(states)
+        for partition, state in updates.written.items():
+            self._context.leadership[partition] = state
+            self._context.partition_states[partition] = PartitionState.ONLINE
+            self._batch.add_leader_and_isr(state.isr, partition, state, is_new=True)
+            self._store.announce_leader(partition, None, state, updates.zxids[partition], "new_topic")
+            results[partition] = state
+        for partition in updates.conflicted:
+            results[partition] = Refused("its state znode exists already")
+        for partition, error in updates.failed.items():
+            results[partition] = Refused(f"its state could not be written: {error.name}")
+        return results
+
+    # -- Offline, Online -> Online
+
+    async def _elect(
+        self, partitions: Sequence[TopicPartition], strategy: ElectionStrategy
+    ) -> dict[TopicPartition, Result]:
+        """Elect until every partition has its leader or cannot have one; what changed underneath is read again."""
+        results: dict[TopicPartition, Result] = {}
+        remaining = list(partitions)
+        while remaining:
+            remaining = await self._elect_once(remaining, strategy, results)
+        return results
+
+    async def _elect_once(
+        self,
+        partitions: Sequence[TopicPartition],
+        strategy: ElectionStrategy,
+        results: dict[TopicPartition, Result],
+    ) -> list[TopicPartition]:
+        current = self._current_states(await self._store.read(partitions), results)
+        unclean = await self._unclean_permissions(current, strategy, results)
+        chosen: dict[TopicPartition, LeaderAndIsr] = {}
+        for partition, state in current.items():
+            if partition in results:
+                continue
+            elected = self._choose(partition, state, strategy, unclean=unclean.get(partition, False))
+            if elected is None:
+                results[partition] = Refused(f"no replica can lead ({strategy.value})")
+            else:
+                chosen[partition] = elected
+        if not chosen:
+            return []
+        updates = await self._store.update(chosen)
+        for partition, written in updates.written.items():
+            self._led(partition, current[partition], written, updates.zxids[partition], strategy)
+            results[partition] = written
+        for partition, error in updates.failed.items():
+            results[partition] = Refused(f"its state could not be written: {error.name}")
+        return updates.conflicted
+
+    def _current_states(
+        self,
+        read: Mapping[TopicPartition, LeaderAndIsr | ErrorCode],
+        results: dict[TopicPartition, Result],
+    ) -> dict[TopicPartition, LeaderAndIsr]:
+        current: dict[TopicPartition, LeaderAndIsr] = {}
+        for partition, state in read.items():
+            if isinstance(state, ErrorCode):
+                results[partition] = Refused(f"its state could not be read: {state.name}")
+            elif state.controller_epoch > self._context.epoch:
+                results[partition] = Refused(f"controller epoch {state.controller_epoch} wrote its state")
+            else:
+                current[partition] = state
+        return current
+
+    async def _unclean_permissions(
+        self,
+        current: Mapping[TopicPartition, LeaderAndIsr],
+        strategy: ElectionStrategy,
+        results: dict[TopicPartition, Result],
+    ) -> dict[TopicPartition, bool]:
+        """Whether an unclean election is allowed; configurations are read only where no ISR member is live."""
+        if strategy is ElectionStrategy.OFFLINE_UNCLEAN:
+            return dict.fromkeys(current, True)
+        if strategy is not ElectionStrategy.OFFLINE:
+            return {}
+        lost = [
+            partition
+            for partition, state in current.items()
+            if not any(self._context.is_replica_online(b) for b in state.isr)
+        ]
+        enabled = await self._configs.unclean_enabled(list(dict.fromkeys(p.topic for p in lost)))
+        allowed: dict[TopicPartition, bool] = {}
+        for partition in lost:
+            answer = enabled[partition.topic]
+            if isinstance(answer, bool):
+                allowed[partition] = answer
+            else:
+                results[partition] = Refused(f"the topic's configuration: {answer}")
+        return allowed
+
+    def _choose(
+        self, partition: TopicPartition, state: LeaderAndIsr, strategy: ElectionStrategy, *, unclean: bool
+    ) -> LeaderAndIsr | None:
+        context = self._context
+        replicas = context.replicas(partition)
+        live = [b for b in replicas if context.is_replica_online(b)]
+        if strategy is ElectionStrategy.PREFERRED:
+            return leader_for_preferred(state, replicas, live)
+        if strategy is ElectionStrategy.CONTROLLED_SHUTDOWN:
+            online = [b for b in replicas if context.is_replica_online(b, include_shutting_down=True)]
+            return leader_for_controlled_shutdown(state, replicas, online, context.shutting_down)
+        return leader_for_offline(state, replicas, live, unclean=unclean)
+
+    def _led(
+        self,
+        partition: TopicPartition,
+        old: LeaderAndIsr,
+        new: LeaderAndIsr,
+        zxid: int,
+        strategy: ElectionStrategy,
+    ) -> None:
+        context = self._context
+        context.leadership[partition] = new
+        context.partition_states[partition] = PartitionState.ONLINE
+        recipients = [
+            b
+            for b in context.replicas(partition)
+            if context.is_replica_online(b, include_shutting_down=strategy is ElectionStrategy.CONTROLLED_SHUTDOWN)
+        ]
+        self._batch.add_leader_and_isr(recipients, partition, new, is_new=False)
+        unclean = new.leader not in old.isr
+        if unclean:
+            cause = "unclean"
+        else:
+            cause = "offline" if strategy is ElectionStrategy.OFFLINE_UNCLEAN else strategy.value
+        self._store.announce_leader(partition, old, new, zxid, cause, unclean=unclean)

@@ -1,0 +1,184 @@
+"""Partition state znodes: read in batches, written fenced and with compare-and-set, and journalled as written.
+
+Sources: KafkaZkClient.getTopicPartitionStatesRaw, updateLeaderAndIsr, createTopicPartitionStatesRaw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from controller.context import ControllerContext
+from controller.coordination import FencedWriter, Written
+from controller.ports import Emit
+from controller.znodes import (
+    LeaderAndIsr,
+    decode_partition_state,
+    encode_partition_state,
+    partition_path,
+    partition_state_path,
+    partitions_path,
+)
+from ensemble.client.service import Create, SetData
+from ensemble.errors import ErrorCode
+from journal.events import IsrChanged, LeaderElected, TopicPartition
+
+
+class Updates(NamedTuple):
+    """What became of a batch of state writes.
+
+    `written` holds the states with their new partition epochs, `zxids` the transactions that wrote them; `conflicted`
+    those whose znode had another version (or, for a create, existed); `failed` any other refusal.
+    """
+
+    written: dict[TopicPartition, LeaderAndIsr]
+    zxids: dict[TopicPartition, int]
+    conflicted: list[TopicPartition]
+    failed: dict[TopicPartition, ErrorCode]
+
+
+class WrittenState(NamedTuple):
+    """A partition's state, and the transaction that wrote it (its znode's mzxid)."""
+
+    state: LeaderAndIsr
+    zxid: int
+
+
+class PartitionStore:
+    """The state znodes, for one reign.  Every method raises SessionExpired, the writing ones ControllerMoved too."""
+
+    def __init__(self, writer: FencedWriter, context: ControllerContext, emit: Emit) -> None:
+        self._writer = writer
+        self._context = context
+        self._emit = emit
+
+    # -- reading
+
+    async def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LeaderAndIsr | ErrorCode]:
+        """Each partition's state, or why there is none: NO_NODE, or MARSHALLING_ERROR for an unreadable one."""
+        rows = await self.read_written(partitions)
+        return {p: row if isinstance(row, ErrorCode) else row.state for p, row in rows.items()}
+
+    async def read_written(
+        self, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, WrittenState | ErrorCode]:
+        """The same, each state with the transaction that wrote it."""
+        service = self._writer.zk.service
+        outcomes = await self._writer.zk.batch([partial(service.get, partition_state_path(p)) for p in partitions])
+        found: dict[TopicPartition, WrittenState | ErrorCode] = {}
+        for partition, outcome in zip(partitions, outcomes, strict=True):
+            if outcome.value is None:
+                found[partition] = outcome.error
+                continue
+            data, stat = outcome.value
+            state = decode_partition_state(data, stat.version)
+            found[partition] = WrittenState(state, stat.mzxid) if state is not None else ErrorCode.MARSHALLING_ERROR
+        return found
+
+    # -- writing
+
+    async def update(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> Updates:
+        """Write states over the versions that their partition epochs name."""
+        ours = {p: state._replace(controller_epoch=self._writer.epoch) for p, state in states.items()}
+        ops = [
+            SetData(partition_state_path(p), encode_partition_state(state), state.partition_epoch)
+            for p, state in ours.items()
+        ]
+        written = await self._writer.write(ops)
+        return await self._settle(ours, written, ErrorCode.BAD_VERSION)
+
+    async def create(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> Updates:
+        """Make the state znodes of new partitions, with the znodes above them."""
+        topics = dict.fromkeys(partition.topic for partition in states)
+        parents = [Create(partitions_path(topic), None) for topic in topics]
+        await self._writer.write(parents)
+        await self._writer.write([Create(partition_path(partition), None) for partition in states])
+        ours = {p: state._replace(controller_epoch=self._writer.epoch) for p, state in states.items()}
+        ops = [Create(partition_state_path(p), encode_partition_state(state)) for p, state in ours.items()]
+        written = await self._writer.write(ops)
+        # A created znode has version 0, one less than the comparison below expects of an update.
+        return await self._settle(
+            {p: state._replace(partition_epoch=-1) for p, state in ours.items()}, written, ErrorCode.NODE_EXISTS
+        )
+
+    async def _settle(
+        self, states: Mapping[TopicPartition, LeaderAndIsr], written: Sequence[Written], conflict: ErrorCode
+    ) -> Updates:
+        updates = Updates({}, {}, [], {})
+        doubtful: list[TopicPartition] = []
+        for (partition, state), result in zip(states.items(), written, strict=True):
+            if result.stat is not None:
+                updates.written[partition] = state._replace(partition_epoch=result.stat.version)
+                updates.zxids[partition] = result.stat.mzxid
+            elif result.error is conflict and result.repeated:
+                doubtful.append(partition)
+            elif result.error is conflict:
+                updates.conflicted.append(partition)
+            else:
+                updates.failed[partition] = result.error
+        if doubtful:
+            await self._recognise(doubtful, states, updates)
+        return updates
+
+    async def _recognise(
+        self,
+        doubtful: Sequence[TopicPartition],
+        states: Mapping[TopicPartition, LeaderAndIsr],
+        updates: Updates,
+    ) -> None:
+        """A conflict on a repeated write may be with our own first sending: then the write was a success."""
+        for partition, row in (await self.read_written(doubtful)).items():
+            expected = states[partition]._replace(partition_epoch=states[partition].partition_epoch + 1)
+            if not isinstance(row, ErrorCode) and row.state == expected:
+                updates.written[partition] = expected
+                updates.zxids[partition] = row.zxid
+            else:
+                updates.conflicted.append(partition)
+
+    # -- telling
+
+    def announce_leader(
+        self,
+        partition: TopicPartition,
+        old: LeaderAndIsr | None,
+        new: LeaderAndIsr,
+        zxid: int,
+        cause: str,
+        *,
+        unclean: bool = False,
+    ) -> None:
+        """Journal a state written with a new leader epoch, and the ISR where that changed too."""
+        self._emit(
+            LeaderElected(
+                topic=partition.topic,
+                partition=partition.partition,
+                leader=new.leader,
+                leader_epoch=new.leader_epoch,
+                isr=list(new.isr),
+                replicas=list(self._context.replicas(partition)),
+                partition_epoch=new.partition_epoch,
+                controller_epoch=new.controller_epoch,
+                unclean=unclean,
+                cause=cause,
+                zxid=zxid,
+            )
+        )
+        if old is not None and old.isr != new.isr:
+            self.announce_isr(partition, new, zxid, "controller")
+
+    def announce_isr(self, partition: TopicPartition, state: LeaderAndIsr, zxid: int, cause: str) -> None:
+        """Journal a partition's ISR as written."""
+        self._emit(
+            IsrChanged(
+                topic=partition.topic,
+                partition=partition.partition,
+                isr=list(state.isr),
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+                cause=cause,
+                controller_epoch=state.controller_epoch,
+                zxid=zxid,
+            )
+        )

@@ -1,0 +1,181 @@
+"""One broker's reign as controller: everything it knows and uses from its election to its resignation.
+
+Nothing of a reign outlives it.  A broker that is elected again begins with empty hands, so neither an old context nor
+a half-filled request batch can act in a later epoch (KAFKA-4447, KAFKA-5310, KAFKA-12315).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Protocol
+
+from controller import znodes
+from controller.channel_manager import ControllerChannelManager
+from controller.config import ControllerConfig
+from controller.context import ControllerContext, Replica
+from controller.coordination import FencedWriter, Zk
+from controller.partition_state_machine import PartitionStateMachine
+from controller.partition_store import PartitionStore
+from controller.ports import BrokerChannel, BrokerId, Emit, KafkaMessage
+from controller.registration import Won
+from controller.replica_state_machine import ReplicaStateMachine
+from controller.request_batch import RequestBatch
+from controller.topic_configs import TopicConfigs
+from controller.topic_deletion import TopicDeletion
+from controller.znodes import BrokerInfo, TopicAssignment
+from ensemble.client.service import Watcher
+from ensemble.errors import ErrorCode, error_for
+from ensemble.ports import Runtime, Timer
+from journal.events import ControllerEventFailed, TopicPartition
+
+
+class Signals(Protocol):
+    """How a reign asks for events of the controller's queue."""
+
+    def watcher(self, event: str, argument: str = "") -> Watcher:
+        """A watcher that puts that event; the same one for the same event and argument."""
+        ...
+
+    def forget_watcher(self, event: str, argument: str) -> None:
+        """That argument is gone for good."""
+        ...
+
+    def put(self, event: str, argument: str = "") -> None:
+        """Put an event, to be processed by whatever reign there is then."""
+        ...
+
+    def put_for(self, reign: Reign, event: str, process: Callable[[], Awaitable[None]]) -> None:
+        """Put an event that counts only as long as this reign lasts."""
+        ...
+
+
+class Reign:
+    """The parts of an active controller, wired together."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        won: Won,
+        zk: Zk,
+        config: ControllerConfig,
+        channel: BrokerChannel,
+        runtime: Runtime,
+        emit: Emit,
+        signals: Signals,
+    ) -> None:
+        self.broker_id = broker_id
+        self.config = config
+        self.runtime = runtime
+        self.emit = emit
+        self.signals = signals
+        self.zk = zk
+        self.context = ControllerContext(won.epoch, won.epoch_zk_version)
+        self.writer = FencedWriter(zk, broker_id, won.epoch, won.epoch_zk_version, emit)
+        self.channels = ControllerChannelManager(channel, runtime, config)
+        self.batch = RequestBatch(broker_id, self.context, self.channels, self._on_stop_replica)
+        self.store = PartitionStore(self.writer, self.context, emit)
+        self.partitions = PartitionStateMachine(self.context, self.store, self.batch, TopicConfigs(zk, config))
+        self.replicas = ReplicaStateMachine(self.context, self.store, self.batch)
+        self.deletion = TopicDeletion(
+            self.context,
+            self.writer,
+            self.batch,
+            self.partitions,
+            self.replicas,
+            emit,
+            lambda topic: signals.forget_watcher("PartitionModifications", topic),
+        )
+        self._rebalance_timer: Timer | None = None
+
+    def end(self) -> None:
+        """Stop everything at once (onControllerResignation)."""
+        if self._rebalance_timer is not None:
+            self._rebalance_timer.cancel()
+        self.channels.shutdown()
+        self.batch.clear()
+
+    def schedule_rebalance(self, delay_ms: int) -> None:
+        """Look for imbalance after that delay."""
+        self._rebalance_timer = self.runtime.call_later(
+            delay_ms, lambda: self.signals.put("AutoPreferredReplicaLeaderElection")
+        )
+
+    def send_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+        """Tell these brokers who is live, and how these partitions stand."""
+        self.batch.new_batch()
+        self.batch.add_update_metadata(broker_ids, partitions)
+        self.batch.send()
+
+    def report(self, event: str, problem: str) -> None:
+        """Journal what others wrote wrongly, and what is done without it."""
+        self.emit(ControllerEventFailed(self.broker_id, self.context.epoch, event, problem))
+
+    # -- reading the cluster
+
+    async def read_brokers(self) -> dict[int, tuple[BrokerInfo, int]]:
+        """Every registered broker with its epoch, watches left on the list and on each."""
+        service, signals = self.zk.service, self.signals
+        names = await self.zk.call(lambda: service.get_children(znodes.BROKER_IDS, signals.watcher("BrokerChange")))
+        ids = sorted(int(name) for name in names if name.isdecimal())
+        outcomes = await self.zk.batch(
+            [partial(service.get, znodes.broker_path(b), signals.watcher("BrokerModifications", str(b))) for b in ids]
+        )
+        brokers: dict[int, tuple[BrokerInfo, int]] = {}
+        for broker_id, outcome in zip(ids, outcomes, strict=True):
+            if outcome.value is None:
+                if outcome.error is not ErrorCode.NO_NODE:
+                    raise error_for(outcome.error, znodes.broker_path(broker_id))
+                continue
+            data, stat = outcome.value
+            info = znodes.decode_broker(broker_id, data)
+            if info is None:
+                self.report("BrokerChange", f"{znodes.broker_path(broker_id)} is not readable; left out")
+            else:
+                brokers[broker_id] = (info, stat.czxid)
+        return brokers
+
+    async def read_topic_names(self) -> list[str]:
+        """Every topic, a watch left on the list."""
+        service = self.zk.service
+        watcher = self.signals.watcher("TopicChange")
+        return await self.zk.call(lambda: service.get_children(znodes.BROKER_TOPICS, watcher))
+
+    async def read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
+        """The assignments of these topics, a watch left on each; what is gone or unreadable is left out."""
+        service, signals = self.zk.service, self.signals
+        outcomes = await self.zk.batch(
+            [partial(service.get, znodes.topic_path(t), signals.watcher("PartitionModifications", t)) for t in topics]
+        )
+        found: dict[str, TopicAssignment] = {}
+        for topic, outcome in zip(topics, outcomes, strict=True):
+            if outcome.value is None:
+                if outcome.error is not ErrorCode.NO_NODE:
+                    raise error_for(outcome.error, znodes.topic_path(topic))
+                continue
+            assignment = znodes.decode_topic(outcome.value[0])
+            if assignment is None:
+                self.report("TopicChange", f"{znodes.topic_path(topic)} is not readable; left out")
+            else:
+                found[topic] = assignment
+        return found
+
+    # -- what brokers answered
+
+    def _on_stop_replica(self, broker_id: int, deleted: list[TopicPartition], response: KafkaMessage) -> None:
+        """A broker answered a StopReplica that was to delete replicas."""
+        failed: dict[TopicPartition, None] = {}
+        if response.error_code != 0:
+            failed = dict.fromkeys(deleted)
+        for row in response.partition_errors:
+            if row.error_code != 0:
+                failed[TopicPartition(str(row.topic_name), int(row.partition_index))] = None
+        done = [Replica(partition, broker_id) for partition in deleted if partition not in failed]
+        missed = [Replica(partition, broker_id) for partition in deleted if partition in failed]
+
+        async def process() -> None:
+            await self.deletion.fail(missed)
+            if done:
+                await self.deletion.complete(done)
+
+        self.signals.put_for(self, "TopicDeletionStopReplicaResponseReceived", process)

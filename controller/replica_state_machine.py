@@ -1,0 +1,185 @@
+"""Replicas between New, Online, Offline and the stages of deletion (kafka.controller.ZkReplicaStateMachine)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from controller.context import ControllerContext, Replica, ReplicaState
+from controller.partition_store import PartitionStore
+from controller.ports import NO_LEADER
+from controller.request_batch import RequestBatch
+from controller.znodes import LeaderAndIsr
+from ensemble.errors import ErrorCode
+from journal.events import TopicPartition
+
+VALID_PREVIOUS: Mapping[ReplicaState, tuple[ReplicaState, ...]] = {
+    ReplicaState.NEW: (ReplicaState.NON_EXISTENT,),
+    ReplicaState.ONLINE: (
+        ReplicaState.NEW,
+        ReplicaState.ONLINE,
+        ReplicaState.OFFLINE,
+        ReplicaState.DELETION_INELIGIBLE,
+    ),
+    ReplicaState.OFFLINE: (
+        ReplicaState.NEW,
+        ReplicaState.ONLINE,
+        ReplicaState.OFFLINE,
+        ReplicaState.DELETION_INELIGIBLE,
+    ),
+    ReplicaState.DELETION_STARTED: (ReplicaState.OFFLINE,),
+    ReplicaState.DELETION_SUCCESSFUL: (ReplicaState.DELETION_STARTED,),
+    ReplicaState.DELETION_INELIGIBLE: (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED),
+    ReplicaState.NON_EXISTENT: (ReplicaState.DELETION_SUCCESSFUL,),
+}
+"""From where each state may be entered; any other change is refused for that replica."""
+
+
+class ReplicaStateMachine:
+    """Moves replicas.  Raises ControllerMoved and SessionExpired, and nothing else."""
+
+    def __init__(self, context: ControllerContext, store: PartitionStore, batch: RequestBatch) -> None:
+        self._context = context
+        self._store = store
+        self._batch = batch
+
+    async def startup(self) -> None:
+        """Bring every replica online or offline, as its broker is; the dead ones leave the ISRs."""
+        context = self._context
+        online: list[Replica] = []
+        offline: list[Replica] = []
+        for replica in context.replicas_of(context.partitions):
+            if context.is_replica_online(replica.broker_id):
+                context.replica_states[replica] = ReplicaState.ONLINE
+                online.append(replica)
+            else:
+                # Deletion of a topic with a dead replica must wait: see TopicDeletion.
+                context.replica_states[replica] = ReplicaState.DELETION_INELIGIBLE
+                offline.append(replica)
+        await self.handle(online, ReplicaState.ONLINE)
+        await self.handle(offline, ReplicaState.OFFLINE)
+
+    async def handle(self, replicas: Sequence[Replica], target: ReplicaState) -> list[Replica]:
+        """Move replicas to a state; those that may not go there, or could not, are returned."""
+        if not replicas:
+            return []
+        self._batch.new_batch()
+        by_broker: dict[int, list[Replica]] = {}
+        for replica in replicas:
+            by_broker.setdefault(replica.broker_id, []).append(replica)
+        refused: list[Replica] = []
+        for broker_id, listed in sorted(by_broker.items()):
+            refused += await self._handle(broker_id, listed, target)
+        self._batch.send()
+        return refused
+
+    async def _handle(self, broker_id: int, replicas: Sequence[Replica], target: ReplicaState) -> list[Replica]:
+        states = self._context.replica_states
+        valid: list[Replica] = []
+        refused: list[Replica] = []
+        for replica in replicas:
+            current = states.get(replica, ReplicaState.NON_EXISTENT)
+            (valid if current in VALID_PREVIOUS[target] else refused).append(replica)
+        if target is ReplicaState.NEW:
+            refused += self._to_new(valid)
+        elif target is ReplicaState.ONLINE:
+            self._to_online(valid)
+        elif target is ReplicaState.OFFLINE:
+            refused += await self._to_offline(broker_id, valid)
+        elif target is ReplicaState.NON_EXISTENT:
+            for replica in valid:
+                self._context.remove_replica(replica)
+        else:
+            states.update((replica, target) for replica in valid)
+            if target is ReplicaState.DELETION_STARTED:
+                for replica in valid:
+                    self._batch.add_stop_replica([broker_id], replica.partition, delete=True)
+        return refused
+
+    def _to_new(self, replicas: Sequence[Replica]) -> list[Replica]:
+        refused: list[Replica] = []
+        for replica in replicas:
+            state = self._context.leadership.get(replica.partition)
+            if state is not None and state.leader == replica.broker_id:
+                # A replica that begins empty must not lead.
+                refused.append(replica)
+                continue
+            if state is not None:
+                self._batch.add_leader_and_isr([replica.broker_id], replica.partition, state, is_new=True)
+            self._context.replica_states[replica] = ReplicaState.NEW
+        return refused
+
+    def _to_online(self, replicas: Sequence[Replica]) -> None:
+        for replica in replicas:
+            current = self._context.replica_states[replica]
+            state = self._context.leadership.get(replica.partition)
+            # A new replica was told when its partition came online.
+            if current is not ReplicaState.NEW and state is not None:
+                self._batch.add_leader_and_isr([replica.broker_id], replica.partition, state, is_new=False)
+            self._context.replica_states[replica] = ReplicaState.ONLINE
+
+    async def _to_offline(self, broker_id: int, replicas: Sequence[Replica]) -> list[Replica]:
+        context = self._context
+        for replica in replicas:
+            self._batch.add_stop_replica([broker_id], replica.partition, delete=False)
+        led = [r.partition for r in replicas if r.partition in context.leadership]
+        shrunk = await self._remove_from_isr(broker_id, led)
+        for partition, state in shrunk.items():
+            if not context.is_being_deleted(partition.topic):
+                others = [b for b in context.replicas(partition) if b != broker_id]
+                self._batch.add_leader_and_isr(others, partition, state, is_new=False)
+        refused: list[Replica] = []
+        for replica in replicas:
+            unwritten = replica.partition in context.leadership and replica.partition not in shrunk
+            # In a topic that is being deleted the state znode may be gone already; that must not hold it up.
+            if not unwritten or context.is_being_deleted(replica.partition.topic):
+                context.replica_states[replica] = ReplicaState.OFFLINE
+            else:
+                refused.append(replica)
+            if replica.partition not in context.leadership:
+                self._batch.add_update_metadata(context.live_or_shutting_down_ids, [replica.partition])
+        return refused
+
+    async def _remove_from_isr(
+        self, broker_id: int, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, LeaderAndIsr]:
+        """Take a broker out of the ISRs that hold it; the states as they are now, of all whose znode could be read.
+
+        Where it led there is no leader then.  The last member stays in the ISR: an ISR is never empty (KAFKA-5083).
+        A partition whose ISR does not hold it is not written, but told again to the others, as Kafka does.
+        """
+        results: dict[TopicPartition, LeaderAndIsr] = {}
+        remaining = list(partitions)
+        while remaining:
+            current: dict[TopicPartition, LeaderAndIsr] = {}
+            for partition, state in (await self._store.read(remaining)).items():
+                if isinstance(state, ErrorCode) or state.controller_epoch > self._context.epoch:
+                    continue
+                if broker_id in state.isr:
+                    current[partition] = state
+                else:
+                    self._context.leadership[partition] = results[partition] = state
+            remaining = await self._write_without(broker_id, current, results)
+        return results
+
+    async def _write_without(
+        self,
+        broker_id: int,
+        current: Mapping[TopicPartition, LeaderAndIsr],
+        results: dict[TopicPartition, LeaderAndIsr],
+    ) -> list[TopicPartition]:
+        if not current:
+            return []
+        shrunk = {
+            partition: state._replace(
+                leader=NO_LEADER if state.leader == broker_id else state.leader,
+                leader_epoch=state.leader_epoch + 1,
+                isr=state.isr if len(state.isr) == 1 else tuple(b for b in state.isr if b != broker_id),
+            )
+            for partition, state in current.items()
+        }
+        updates = await self._store.update(shrunk)
+        for partition, state in updates.written.items():
+            self._context.leadership[partition] = results[partition] = state
+            zxid = updates.zxids[partition]
+            self._store.announce_leader(partition, current[partition], state, zxid, "replica_offline")
+        return updates.conflicted

@@ -1,0 +1,267 @@
+"""Control requests, collected while states change and sent together (kafka.controller.ControllerBrokerRequestBatch).
+
+For each broker LeaderAndIsr goes first, then UpdateMetadata, then StopReplica.  Requests go only to brokers that are
+live or shutting down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kio.schema.leader_and_isr.v7 import request as leader_and_isr
+from kio.schema.stop_replica.v4 import request as stop_replica
+from kio.schema.types import BrokerId, TopicName
+from kio.schema.update_metadata.v8 import request as update_metadata
+from kio.static.primitive import i8, i16, i32, i64
+
+from controller.channel_manager import ControllerChannelManager
+from controller.context import ControllerContext
+from controller.ports import KafkaMessage
+from controller.topic_ids import topic_id_to_kafka
+from controller.znodes import BrokerInfo, LeaderAndIsr
+from journal.events import TopicPartition
+
+LEADER_DURING_DELETE = -2
+"""LeaderAndIsr.LeaderDuringDelete: what UpdateMetadata names as leader in a topic that is being deleted."""
+EPOCH_DURING_DELETE = -2
+"""LeaderAndIsr.EpochDuringDelete: the leader epoch of a StopReplica that no broker may refuse."""
+NO_EPOCH = -1
+
+SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+"""org.apache.kafka.common.security.auth.SecurityProtocol ids."""
+
+OnStopReplica = Callable[[int, list[TopicPartition], KafkaMessage], None]
+"""(broker, partitions that were to be deleted, the response)"""
+
+
+class IllegalState(Exception):
+    """The controller finds itself where it must never be; it gives up its reign."""
+
+
+class RequestBatch:
+    """What is to be sent at the end of one change of states."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        context: ControllerContext,
+        channels: ControllerChannelManager,
+        on_stop_replica: OnStopReplica,
+    ) -> None:
+        self._broker_id = broker_id
+        self._context = context
+        self._channels = channels
+        self._on_stop_replica = on_stop_replica
+        self._leader_and_isr: dict[int, dict[TopicPartition, Any]] = {}
+        self._stop_replica: dict[int, dict[TopicPartition, Any]] = {}
+        self._update_brokers: dict[int, None] = {}
+        self._update_partitions: dict[TopicPartition, Any] = {}
+
+    def new_batch(self) -> None:
+        """Begin.  Raises IllegalState where the previous batch was never sent: state changes would get lost."""
+        left = [
+            name
+            for name, waiting in (
+                ("LeaderAndIsr", self._leader_and_isr),
+                ("UpdateMetadata", self._update_brokers),
+                ("StopReplica", self._stop_replica),
+            )
+            if waiting
+        ]
+        if left:
+            raise IllegalState(f"a new batch while {', '.join(left)} of the last one is unsent")
+
+    def clear(self) -> None:
+        """Drop what was collected."""
+        self._leader_and_isr.clear()
+        self._stop_replica.clear()
+        self._update_brokers.clear()
+        self._update_partitions.clear()
+
+    # -- collecting
+
+    def add_leader_and_isr(
+        self, broker_ids: Iterable[int], partition: TopicPartition, state: LeaderAndIsr, *, is_new: bool
+    ) -> None:
+        """Tell these brokers, which host replicas, a partition's state; and every broker by UpdateMetadata."""
+        assignment = self._context.assignment(partition)
+        for broker_id in broker_ids:
+            if broker_id < 0:
+                continue
+            waiting = self._leader_and_isr.setdefault(broker_id, {})
+            already_new = partition in waiting and waiting[partition].is_new
+            waiting[partition] = leader_and_isr.LeaderAndIsrPartitionState(
+                partition_index=i32(partition.partition),
+                controller_epoch=i32(state.controller_epoch),
+                leader=BrokerId(state.leader),
+                leader_epoch=i32(state.leader_epoch),
+                isr=_ids(state.isr),
+                partition_epoch=i32(state.partition_epoch),
+                replicas=_ids(assignment.replicas),
+                adding_replicas=_ids(assignment.adding),
+                removing_replicas=_ids(assignment.removing),
+                is_new=is_new or already_new,
+                leader_recovery_state=i8(1 if state.recovering else 0),
+            )
+        self.add_update_metadata(self._context.live_or_shutting_down_ids, [partition])
+
+    def add_stop_replica(self, broker_ids: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
+        """Tell these brokers to stop their replica, and maybe to delete it."""
+        state = self._context.leadership.get(partition)
+        if self._context.is_being_deleted(partition.topic):
+            leader_epoch = EPOCH_DURING_DELETE
+        else:
+            leader_epoch = NO_EPOCH if state is None else state.leader_epoch
+        for broker_id in broker_ids:
+            if broker_id < 0:
+                continue
+            waiting = self._stop_replica.setdefault(broker_id, {})
+            already_delete = partition in waiting and waiting[partition].delete_partition
+            waiting[partition] = stop_replica.StopReplicaPartitionState(
+                partition_index=i32(partition.partition),
+                leader_epoch=i32(leader_epoch),
+                delete_partition=delete or already_delete,
+            )
+
+    def add_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+        """Tell these brokers who is live, and how these partitions stand."""
+        self._update_brokers.update((broker_id, None) for broker_id in broker_ids if broker_id >= 0)
+        for partition in partitions:
+            state = self._context.leadership.get(partition)
+            if state is None:
+                continue
+            if self._context.is_being_deleted(partition.topic):
+                state = LeaderAndIsr(LEADER_DURING_DELETE, 0, state.isr, state.controller_epoch)
+            replicas = self._context.replicas(partition)
+            self._update_partitions[partition] = update_metadata.UpdateMetadataPartitionState(
+                partition_index=i32(partition.partition),
+                controller_epoch=i32(state.controller_epoch),
+                leader=BrokerId(state.leader),
+                leader_epoch=i32(state.leader_epoch),
+                isr=_ids(state.isr),
+                zk_version=i32(state.partition_epoch),
+                replicas=_ids(replicas),
+                offline_replicas=_ids(b for b in replicas if not self._context.is_replica_online(b)),
+            )
+
+    # -- sending
+
+    def send(self) -> None:
+        """Queue everything collected, and begin empty again.  Raises IllegalState where a broker's queue is full."""
+        self._send_leader_and_isr()
+        self._send_update_metadata()
+        self._send_stop_replica()
+
+    def _send_leader_and_isr(self) -> None:
+        for broker_id, states in sorted(self._leader_and_isr.items()):
+            epoch = self._context.broker_epoch(broker_id)
+            if epoch is None:
+                continue
+            leaders = dict.fromkeys(int(state.leader) for state in states.values())
+            request = leader_and_isr.LeaderAndIsrRequest(
+                controller_id=BrokerId(self._broker_id),
+                controller_epoch=i32(self._context.epoch),
+                broker_epoch=i64(epoch),
+                type_=i8(0),
+                topic_states=tuple(
+                    leader_and_isr.LeaderAndIsrTopicState(
+                        topic_name=TopicName(topic),
+                        topic_id=topic_id_to_kafka(self._context.topic_ids.get(topic)),
+                        partition_states=rows,
+                    )
+                    for topic, rows in _by_topic(states)
+                ),
+                live_leaders=tuple(self._live_leader(b) for b in sorted(leaders) if self._context.broker(b)),
+            )
+            self._channels.send(broker_id, request)
+        self._leader_and_isr.clear()
+
+    def _live_leader(self, broker_id: int) -> leader_and_isr.LeaderAndIsrLiveLeader:
+        endpoint = self._channels.endpoint(_known(self._context.broker(broker_id)))
+        return leader_and_isr.LeaderAndIsrLiveLeader(
+            broker_id=BrokerId(broker_id), host_name=endpoint.host, port=i32(endpoint.port)
+        )
+
+    def _send_update_metadata(self) -> None:
+        topic_states = tuple(
+            update_metadata.UpdateMetadataTopicState(
+                topic_name=TopicName(topic),
+                topic_id=topic_id_to_kafka(self._context.topic_ids.get(topic)),
+                partition_states=rows,
+            )
+            for topic, rows in _by_topic(self._update_partitions)
+        )
+        live = self._context.live_or_shutting_down_ids if self._update_brokers else []
+        live_brokers = tuple(_live_broker(_known(self._context.broker(broker_id))) for broker_id in live)
+        for broker_id in sorted(self._update_brokers):
+            epoch = self._context.broker_epoch(broker_id)
+            if epoch is None:
+                continue
+            request = update_metadata.UpdateMetadataRequest(
+                controller_id=BrokerId(self._broker_id),
+                controller_epoch=i32(self._context.epoch),
+                broker_epoch=i64(epoch),
+                topic_states=topic_states,
+                live_brokers=live_brokers,
+            )
+            self._channels.send(broker_id, request)
+        self._update_brokers.clear()
+        self._update_partitions.clear()
+
+    def _send_stop_replica(self) -> None:
+        for broker_id, states in sorted(self._stop_replica.items()):
+            epoch = self._context.broker_epoch(broker_id)
+            if epoch is None:
+                continue
+            request = stop_replica.StopReplicaRequest(
+                controller_id=BrokerId(self._broker_id),
+                controller_epoch=i32(self._context.epoch),
+                broker_epoch=i64(epoch),
+                topic_states=tuple(
+                    stop_replica.StopReplicaTopicState(topic_name=TopicName(topic), partition_states=rows)
+                    for topic, rows in _by_topic(states)
+                ),
+            )
+            deleted = [partition for partition, state in states.items() if state.delete_partition]
+            self._channels.send(broker_id, request, self._deletion_callback(broker_id, deleted))
+        self._stop_replica.clear()
+
+    def _deletion_callback(
+        self, broker_id: int, deleted: list[TopicPartition]
+    ) -> Callable[[KafkaMessage], None] | None:
+        if not deleted:
+            return None
+        return lambda response: self._on_stop_replica(broker_id, deleted, response)
+
+
+def _by_topic(states: dict[TopicPartition, Any]) -> list[tuple[str, tuple[Any, ...]]]:
+    topics: dict[str, list[Any]] = {}
+    for partition in sorted(states):
+        topics.setdefault(partition.topic, []).append(states[partition])
+    return [(topic, tuple(rows)) for topic, rows in topics.items()]
+
+
+def _ids(broker_ids: Iterable[int]) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(broker_id) for broker_id in broker_ids)
+
+
+def _known(info: BrokerInfo | None) -> BrokerInfo:
+    assert info is not None, "a broker that has an epoch has a registration"
+    return info
+
+
+def _live_broker(info: BrokerInfo) -> update_metadata.UpdateMetadataBroker:
+    return update_metadata.UpdateMetadataBroker(
+        id_=BrokerId(info.broker_id),
+        endpoints=tuple(
+            update_metadata.UpdateMetadataEndpoint(
+                port=i32(e.port),
+                host=e.host,
+                listener=e.listener,
+                security_protocol=i16(SECURITY_PROTOCOLS.get(e.security_protocol, 0)),
+            )
+            for e in info.endpoints
+        ),
+        rack=info.rack,
+    )

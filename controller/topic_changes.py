@@ -1,0 +1,109 @@
+"""Topics that appear, grow and are to be deleted (KafkaController.processTopicChange, processPartitionModifications,
+processTopicDeletion)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller import znodes
+from controller.context import PartitionState, ReplicaState
+from controller.reign import Reign
+from controller.topic_ids import random_topic_id
+from controller.znodes import TopicAssignment
+from ensemble.client.service import Delete, SetData
+from ensemble.errors import ErrorCode, error_for
+from journal.events import TopicCreated, TopicDeleted, TopicPartition
+
+
+async def process_topic_change(reign: Reign, _: str) -> None:
+    """The list of topics changed: take the new ones on, forget those whose znode somebody removed."""
+    context = reign.context
+    names = await reign.read_topic_names()
+    new = [topic for topic in names if not context.has_topic(topic)]
+    gone = [topic for topic in context.topics if topic not in names]
+    added = await add_topics(reign, new)
+    for topic in gone:
+        context.remove_topic(topic)
+        reign.signals.forget_watcher("PartitionModifications", topic)
+        reign.emit(TopicDeleted(topic))
+    for topic in added:
+        tell_topic(reign, topic)
+    await _on_new_partitions(reign, [p for topic in added for p in context.partitions_of(topic)])
+
+
+def tell_topic(reign: Reign, topic: str) -> None:
+    """Journal a topic that this controller takes on as new."""
+    context = reign.context
+    rows = {number: list(row.replicas) for number, row in sorted(context.topic_assignment(topic).items())}
+    reign.emit(TopicCreated(topic, context.topic_ids.get(topic, ""), rows))
+
+
+async def add_topics(reign: Reign, topics: Sequence[str]) -> dict[str, TopicAssignment]:
+    """Read these topics and put them into the context; a topic without an id gets one (processTopicIds)."""
+    added = await reign.read_topics(topics)
+    nameless = [topic for topic, assignment in added.items() if assignment.topic_id is None]
+    for topic in nameless:
+        added[topic] = added[topic]._replace(topic_id=random_topic_id(reign.runtime.random))
+    ops = [SetData(znodes.topic_path(topic), znodes.encode_topic(added[topic])) for topic in nameless]
+    for topic, written in zip(nameless, await reign.writer.write(ops), strict=True):
+        if written.error is ErrorCode.NO_NODE:
+            del added[topic]
+        elif written.error is not ErrorCode.OK:
+            raise error_for(written.error, znodes.topic_path(topic))
+    for topic, assignment in added.items():
+        reign.context.add_topic(topic, assignment.topic_id)
+        for number, row in assignment.partitions.items():
+            reign.context.set_assignment(TopicPartition(topic, number), row)
+    return added
+
+
+async def _on_new_partitions(reign: Reign, partitions: Sequence[TopicPartition]) -> None:
+    """onNewPartitionCreation: exactly in this order."""
+    replicas = reign.context.replicas_of(partitions)
+    await reign.partitions.handle(partitions, PartitionState.NEW)
+    await reign.replicas.handle(replicas, ReplicaState.NEW)
+    await reign.partitions.handle(partitions, PartitionState.ONLINE)
+    await reign.replicas.handle(replicas, ReplicaState.ONLINE)
+
+
+async def process_partition_modifications(reign: Reign, topic: str) -> None:
+    """A topic's znode changed: bring new partitions online.  In a topic being deleted they are taken back."""
+    context = reign.context
+    if not context.has_topic(topic):
+        return
+    found = (await reign.read_topics([topic])).get(topic)
+    if found is None:
+        return
+    new = [
+        TopicPartition(topic, number)
+        for number in found.partitions
+        if not context.has_partition(TopicPartition(topic, number))
+    ]
+    if not new:
+        return
+    if context.is_being_deleted(topic):
+        kept = TopicAssignment(found.topic_id, context.topic_assignment(topic))
+        await reign.writer.write([SetData(znodes.topic_path(topic), znodes.encode_topic(kept))])
+        return
+    for partition in new:
+        context.set_assignment(partition, found.partitions[partition.partition])
+    await _on_new_partitions(reign, new)
+
+
+async def watch_topic_deletions(reign: Reign) -> list[str]:
+    """The topics in /admin/delete_topics, a watch left on the list."""
+    service = reign.zk.service
+    watcher = reign.signals.watcher("TopicDeletion")
+    return await reign.zk.call(lambda: service.get_children(znodes.DELETE_TOPICS, watcher))
+
+
+async def process_topic_deletion(reign: Reign, _: str) -> None:
+    """Topics are to be deleted; a request for one that does not exist is removed at once."""
+    context = reign.context
+    listed = await watch_topic_deletions(reign)
+    unknown = [topic for topic in listed if not context.has_topic(topic)]
+    known = [topic for topic in listed if context.has_topic(topic) and not context.is_being_deleted(topic)]
+    refused = known if not reign.config.delete_topic_enable else []
+    await reign.writer.write([Delete(znodes.delete_topic_path(topic)) for topic in [*unknown, *refused]])
+    if known and not refused:
+        await reign.deletion.enqueue(known)

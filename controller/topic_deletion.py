@@ -1,0 +1,164 @@
+"""Topic deletion: stop every replica, have it deleted, then remove the topic's znodes.
+
+Source: kafka.controller.TopicDeletionManager.  A topic with an offline replica is ineligible until that broker is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from controller import znodes
+from controller.context import ControllerContext, PartitionState, Replica, ReplicaState
+from controller.coordination import FencedWriter
+from controller.partition_state_machine import PartitionStateMachine
+from controller.ports import Emit
+from controller.replica_state_machine import ReplicaStateMachine
+from controller.request_batch import RequestBatch
+from ensemble.client.service import Delete
+from ensemble.errors import ErrorCode, error_for
+from journal.events import TopicDeleted, TopicPartition
+
+
+class TopicDeletion:
+    """Drives the deletion of queued topics, one reign long.  Raises ControllerMoved and SessionExpired."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        writer: FencedWriter,
+        batch: RequestBatch,
+        partitions: PartitionStateMachine,
+        replicas: ReplicaStateMachine,
+        emit: Emit,
+        forget_topic: Callable[[str], None],
+    ) -> None:
+        self._context = context
+        self._writer = writer
+        self._batch = batch
+        self._partitions = partitions
+        self._replicas = replicas
+        self._emit = emit
+        self._forget_topic = forget_topic
+
+    def init(self, queued: Iterable[str]) -> None:
+        """Take over the deletions that were asked for before this reign; those with an offline replica must wait."""
+        context = self._context
+        for topic in queued:
+            context.topics_to_be_deleted.add(topic)
+            replicas = context.replicas_of(context.partitions_of(topic))
+            if not all(context.is_replica_online(replica.broker_id) for replica in replicas):
+                context.topics_ineligible_for_deletion.add(topic)
+
+    async def enqueue(self, topics: Iterable[str]) -> None:
+        """These topics are to be deleted."""
+        self._context.topics_to_be_deleted.update(topics)
+        await self.resume()
+
+    async def resume_for(self, topics: Iterable[str]) -> None:
+        """What kept these topics from being deleted may be over."""
+        queued = [topic for topic in topics if self._context.is_being_deleted(topic)]
+        if queued:
+            self._context.topics_ineligible_for_deletion.difference_update(queued)
+            await self.resume()
+
+    async def fail(self, replicas: Sequence[Replica]) -> None:
+        """These replicas could not be deleted: offline, or their broker said so."""
+        failed = [replica for replica in replicas if self._context.is_being_deleted(replica.partition.topic)]
+        if failed:
+            await self._replicas.handle(failed, ReplicaState.DELETION_INELIGIBLE)
+            self._mark_ineligible(replica.partition.topic for replica in failed)
+            await self.resume()
+
+    async def complete(self, replicas: Sequence[Replica]) -> None:
+        """These replicas are deleted."""
+        done = [replica for replica in replicas if self._context.is_being_deleted(replica.partition.topic)]
+        await self._replicas.handle(done, ReplicaState.DELETION_SUCCESSFUL)
+        await self.resume()
+
+    async def resume(self) -> None:
+        """Go on with every queued topic as far as it can go now."""
+        context = self._context
+        retry: list[str] = []
+        start: list[str] = []
+        for topic in sorted(context.topics_to_be_deleted):
+            states = self._replica_states(topic)
+            if all(state is ReplicaState.DELETION_SUCCESSFUL for state in states):
+                await self._complete_topic(topic)
+                continue
+            started = ReplicaState.DELETION_STARTED in states
+            if not started and ReplicaState.DELETION_INELIGIBLE in states:
+                retry.append(topic)
+            if not started and topic not in context.topics_ineligible_for_deletion:
+                start.append(topic)
+        for topic in retry:
+            ineligible = context.replicas_of_topic_in(topic, ReplicaState.DELETION_INELIGIBLE)
+            await self._replicas.handle(ineligible, ReplicaState.OFFLINE)
+        if start:
+            await self._start(start)
+
+    def _replica_states(self, topic: str) -> list[ReplicaState]:
+        context = self._context
+        replicas = context.replicas_of(context.partitions_of(topic))
+        return [context.replica_states.get(replica, ReplicaState.NON_EXISTENT) for replica in replicas]
+
+    def _mark_ineligible(self, topics: Iterable[str]) -> None:
+        self._context.topics_ineligible_for_deletion.update(
+            topic for topic in topics if self._context.is_being_deleted(topic)
+        )
+
+    async def _start(self, topics: Sequence[str]) -> None:
+        """onTopicDeletion: the partitions end, brokers stop serving them, replicas are stopped and deleted."""
+        context = self._context
+        unseen = [topic for topic in topics if topic not in context.topics_with_deletion_started]
+        ending = [partition for topic in unseen for partition in context.partitions_of(topic)]
+        await self._partitions.handle(ending, PartitionState.OFFLINE)
+        await self._partitions.handle(ending, PartitionState.NON_EXISTENT)
+        context.topics_with_deletion_started.update(unseen)
+        partitions = [partition for topic in topics for partition in context.partitions_of(topic)]
+        self._tell(partitions)
+        dead: list[Replica] = []
+        alive: list[Replica] = []
+        for replica in context.replicas_of(partitions):
+            if not context.is_replica_online(replica.broker_id):
+                dead.append(replica)
+            elif context.replica_states.get(replica) is not ReplicaState.DELETION_SUCCESSFUL:
+                alive.append(replica)
+        await self._replicas.handle(dead, ReplicaState.DELETION_INELIGIBLE)
+        # First let them stop fetching, then delete.
+        await self._replicas.handle(alive, ReplicaState.OFFLINE)
+        await self._replicas.handle(alive, ReplicaState.DELETION_STARTED)
+        self._mark_ineligible(replica.partition.topic for replica in dead)
+
+    def _tell(self, partitions: Sequence[TopicPartition]) -> None:
+        self._batch.new_batch()
+        self._batch.add_update_metadata(self._context.live_or_shutting_down_ids, partitions)
+        self._batch.send()
+
+    async def _complete_topic(self, topic: str) -> None:
+        """Every replica is gone: remove the topic's znodes, and the request to delete it last."""
+        self._forget_topic(topic)
+        gone = self._context.replicas_of_topic_in(topic, ReplicaState.DELETION_SUCCESSFUL)
+        paths = await self._descendants(znodes.topic_path(topic))
+        await self._replicas.handle(gone, ReplicaState.NON_EXISTENT)
+        for path in [*paths, znodes.config_path("topics", topic), znodes.delete_topic_path(topic)]:
+            await self._delete(path)
+        self._context.remove_topic(topic)
+        self._emit(TopicDeleted(topic))
+
+    async def _descendants(self, path: str) -> list[str]:
+        """The znodes under a path and that itself, children first."""
+        service = self._writer.zk.service
+        outcome = await self._writer.zk.attempt(lambda: service.get_children(path))
+        if outcome.error is ErrorCode.NO_NODE:
+            return []
+        if outcome.value is None:
+            raise error_for(outcome.error, path)
+        below: list[str] = []
+        for child in outcome.value:
+            below += await self._descendants(f"{path}/{child}")
+        return [*below, path]
+
+    async def _delete(self, path: str) -> None:
+        [written] = await self._writer.write([Delete(path)])
+        if written.error not in (ErrorCode.OK, ErrorCode.NO_NODE):
+            raise error_for(written.error, path)

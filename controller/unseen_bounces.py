@@ -1,0 +1,67 @@
+"""Brokers that bounced while nobody was controller: noticed at failover, by zxids alone.
+
+A live broker whose registration (its znode's czxid, the broker epoch) is newer than the last write of a partition's
+state (that znode's mzxid) is another process than the one the state speaks of: it died and came back, and no controller
+saw it go.  It may have lost records that it had not flushed, so it must neither count as in sync beside those that
+stayed, nor lead on in the leader epoch of its predecessor, in which logs could then differ for good.
+
+Here we deviate from Kafka's ZooKeeper mode, whose new controller finds such a broker live, in the ISR and leader, and
+sends it the same leader epoch again.  Ours does what a controller does that sees a broker bounce
+(KafkaController.processBrokerChange): the others are preferred, and the leader epoch rises by one, in one write.  What
+it cannot see is a bounce after which the controller before it, not knowing of it yet, wrote the state again and died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.context import ControllerContext
+from controller.election import leader_after_bounce
+from controller.partition_store import Updates, WrittenState
+from controller.reign import Reign
+from controller.znodes import LeaderAndIsr
+from ensemble.errors import ErrorCode
+from journal.events import TopicPartition
+
+
+async def fence_bounced(reign: Reign, states: Mapping[TopicPartition, WrittenState]) -> None:
+    """Write a new state for every partition whose ISR holds a bounced broker; tells no broker of it yet.
+
+    `states` are the states as this controller found them, read after the brokers.
+    """
+    found: dict[TopicPartition, WrittenState] = dict(states)
+    while True:
+        fenced = _fenced(reign.context, found)
+        if not fenced:
+            return
+        updates = await reign.store.update(fenced)
+        _took_effect(reign, found, updates)
+        found = {}
+        for partition, row in (await reign.store.read_written(updates.conflicted)).items():
+            if not isinstance(row, ErrorCode):
+                reign.context.leadership[partition] = row.state
+                found[partition] = row
+
+
+def _fenced(
+    context: ControllerContext, states: Mapping[TopicPartition, WrittenState]
+) -> dict[TopicPartition, LeaderAndIsr]:
+    fenced: dict[TopicPartition, LeaderAndIsr] = {}
+    for partition, (state, zxid) in states.items():
+        live = [broker_id for broker_id in state.isr if context.is_live(broker_id)]
+        bounced = [broker_id for broker_id in live if (context.broker_epoch(broker_id) or 0) > zxid]
+        # A later controller's write says that this one is over: its next fenced write will tell.
+        if bounced and state.controller_epoch <= context.epoch:
+            fenced[partition] = leader_after_bounce(state, context.replicas(partition), live, bounced)
+    return fenced
+
+
+def _took_effect(reign: Reign, found: Mapping[TopicPartition, WrittenState], updates: Updates) -> None:
+    for partition, state in updates.written.items():
+        reign.context.leadership[partition] = state
+        reign.store.announce_leader(partition, found[partition].state, state, updates.zxids[partition], "bounced")
+    for partition, error in updates.failed.items():
+        # Nobody is to be told the old leader epoch all the same.
+        reign.context.leadership.pop(partition, None)
+        if error is not ErrorCode.NO_NODE:
+            reign.report("Startup", f"the state of {partition} could not be written: {error.name}")

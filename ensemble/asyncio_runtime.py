@@ -1,0 +1,113 @@
+"""`ensemble.ports.Runtime` over asyncio (uvloop too): what clients, controllers and brokers await in a real process."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from ensemble.ports import Future, Instant, Random, Task, Timer
+
+FailureHandler = Callable[[str, BaseException], None]
+_NEVER_RETRIEVED = "Future exception was never retrieved"
+
+
+def instant_now() -> Instant:
+    """Both clocks of this machine."""
+    return Instant(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
+
+
+class AsyncioRuntime:
+    """Time and tasks of one node.
+
+    `on_failure(name, exception)` is called when a task or a callback of the loop fails: the node must stop, loudly.
+    Without it the traceback is printed and the loop is stopped.  `seed` fixes the random source (tests).
+    A guest on somebody else's loop (`owns_loop=False`) leaves the loop's own exception handler in place; without
+    `on_failure` that handler hears of a task that fails.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        seed: int | None = None,
+        *,
+        on_failure: FailureHandler | None = None,
+        owns_loop: bool = True,
+    ) -> None:
+        self._loop = loop
+        self._random = random.Random(seed)
+        self._on_failure = on_failure or (self._stop_loop if owns_loop else self._report)
+        # asyncio keeps only weak references to running tasks.
+        self._tasks: dict[int, asyncio.Task[Any]] = {}
+        self._owns_loop = owns_loop
+        if owns_loop:
+            loop.set_exception_handler(self._on_loop_exception)
+
+    def now(self) -> Instant:
+        """Both clocks, now."""
+        return instant_now()
+
+    def future(self) -> Future[Any]:
+        """A fresh future."""
+        future = self._loop.create_future()
+        if not self._owns_loop:
+            future.add_done_callback(_retrieve)
+        return future
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> Task:
+        """Start a task; an exception that escapes it goes to `on_failure`."""
+        task = self._loop.create_task(coroutine, name=name)
+        self._tasks[id(task)] = task
+        task.add_done_callback(self._on_task_done)
+        return task
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        """Call back once, after `delay_ms`."""
+        return self._loop.call_later(delay_ms / 1000, callback)
+
+    def sleep(self, delay_ms: int) -> Awaitable[None]:
+        """Wait `delay_ms`."""
+        return asyncio.sleep(delay_ms / 1000)
+
+    @property
+    def random(self) -> Random:
+        """This node's source of randomness."""
+        return self._random
+
+    async def cancel_all(self) -> None:
+        """Cancel every task still running, and wait until they are gone."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _on_task_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(id(task), None)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            self._on_failure(task.get_name(), failure)
+
+    def _on_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        failure = context.get("exception")
+        message = str(context.get("message", ""))
+        if message == _NEVER_RETRIEVED or isinstance(failure, OSError) or failure is None:
+            # An answer nobody waited for, or a connection that broke on its own: its owner hears of it elsewhere.
+            return
+        self._on_failure(message, failure)
+
+    def _stop_loop(self, name: str, failure: BaseException) -> None:
+        sys.stderr.write(f"{name} failed\n")
+        traceback.print_exception(failure)
+        self._loop.stop()
+
+    def _report(self, name: str, failure: BaseException) -> None:
+        self._loop.call_exception_handler({"message": f"{name} failed", "exception": failure})
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    """An answer that nobody waits for any more is no reason for asyncio to complain about its exception."""
+    if not future.cancelled():
+        future.exception()

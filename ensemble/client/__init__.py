@@ -1,0 +1,24 @@
+"""Clients: the coroutine client that brokers and tools use, and the kazoo-compatible shim over it.
+
+    async with ensemble.client.connect("127.0.0.1:2181") as client:
+        data, stat = await client.get("/controller")
+
+Importing this package loads none of it; asyncio comes in with `connect`, kazoo with `ensemble.client.kazoo`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ensemble.client.aio import connect as connect
+
+__all__ = ["connect"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "connect":
+        from ensemble.client.aio import connect
+
+        return connect
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,31 @@
+"""The client for asyncio programs."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from ensemble.asyncio_runtime import AsyncioRuntime
+from ensemble.client.asyncio_connector import AsyncioConnector
+from ensemble.client.client import Client
+
+
+@asynccontextmanager
+async def connect(
+    hosts: str, *, session_timeout_ms: int = 10_000, ssl_context: ssl.SSLContext | None = None, name: str = ""
+) -> AsyncIterator[Client]:
+    """A started `Client` for the block; at its end the session is closed.
+
+    `hosts` as "h1:2181,h2:2181/chroot".  Waits for a server for as long as it takes: bound it with
+    `asyncio.timeout` where that matters.  Raises ValueError for bad `hosts`.
+    """
+    connector = AsyncioConnector(ssl_context=ssl_context)
+    runtime = AsyncioRuntime(asyncio.get_running_loop(), owns_loop=False)
+    client = Client(hosts, connector, runtime, session_timeout_ms=session_timeout_ms, name=name)
+    try:
+        await client.start()
+        yield client
+    finally:
+        await client.close()

@@ -1,0 +1,195 @@
+"""Connections over TCP for the client: framing, codecs, one write a turn.  A shell; works under uvloop too."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Protocol, cast
+
+from ensemble.client.hosts import split_host
+from ensemble.client.service import Receiver, WatchEvent
+from ensemble.jute import MalformedRecord, Reader, Record, pack_int
+from ensemble.records import (
+    NOTIFICATION_XID,
+    RESPONSE_BODIES,
+    AnyResponse,
+    ClientMessage,
+    ConnectResponse,
+    EventType,
+    GetChildren2Response,
+    GetDataResponse,
+    MultiResponse,
+    OpCode,
+    Reply,
+    Request,
+    WatcherEvent,
+)
+
+FRAME_BYTES_MAX = 16 * 1024 * 1024
+"""The longest reply read; a longer one (a list of very many children) breaks the connection."""
+
+_BODIES: dict[int, type[Record] | type[MultiResponse]] = {
+    **RESPONSE_BODIES,
+    OpCode.GET_CHILDREN2: GetChildren2Response,
+    OpCode.RECONFIG: GetDataResponse,
+}
+_EVENT_TYPES = {event.value: event for event in EventType}
+
+
+class Opener(Protocol):
+    """Opens TCP connections like `loop.create_connection`: `ensemble.links.LinkFaults` does, with its faults."""
+
+    def open_connection(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, ssl: ssl.SSLContext | None
+    ) -> Awaitable[object]:
+        """Connect; `factory` makes the protocol.  Raises OSError."""
+        ...
+
+
+class AsyncioConnector:
+    """`Connector` over asyncio TCP (TLS with `ssl_context`), through the link `faults` where given."""
+
+    def __init__(self, faults: Opener | None = None, *, ssl_context: ssl.SSLContext | None = None) -> None:
+        self._faults = faults
+        self._ssl = ssl_context
+
+    def connect(self, host: str, receiver: Receiver) -> ClientConnection:
+        """Begin to connect to "host:port"; must be called on the running loop."""
+        connection = ClientConnection(receiver)
+        connection.opening = asyncio.ensure_future(self._open(connection, host))
+        return connection
+
+    async def _open(self, connection: ClientConnection, server: str) -> None:
+        try:
+            host, port = split_host(server)
+            if self._faults is not None:
+                await self._faults.open_connection(lambda: connection, host, port, ssl=self._ssl)
+            else:
+                loop = asyncio.get_running_loop()
+                await loop.create_connection(lambda: connection, host, port, ssl=self._ssl)
+        except (OSError, ValueError) as failed:  # ValueError: an address or host name that cannot be
+            connection.fail(str(failed) or type(failed).__name__)
+
+
+class ClientConnection(asyncio.Protocol):
+    """One connection: frames out, frames in, decoded by the op they answer."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver: Receiver | None = receiver
+        self.opening: asyncio.Future[None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._ops: deque[int] = deque()
+        self._out: list[bytes] = []
+        self._flushing = False
+        self._in = bytearray()
+        self._wanted = 4
+        self._first = True
+
+    # -- the client's side
+
+    def send(self, message: ClientMessage) -> None:
+        """Queue a frame; all frames of a turn leave in one write."""
+        if isinstance(message, Request) and message.xid > 0:
+            self._ops.append(message.op)
+        frame = message.encode()
+        self._out.append(pack_int(len(frame)))
+        self._out.append(frame)
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._transport is not None and self._out:
+            self._transport.write(b"".join(self._out))
+            self._out.clear()
+
+    def close(self) -> None:
+        """Disconnect after what is queued; nothing is called back any more."""
+        self._receiver = None
+        if self.opening is not None:
+            self.opening.cancel()
+        if self._transport is not None:
+            self._flush()
+            self._transport.close()
+            self._transport = None
+
+    def fail(self, reason: str) -> None:
+        """Disconnect, and say so once."""
+        receiver = self._receiver
+        self.close()
+        if receiver is not None:
+            receiver.on_disconnected(reason)
+
+    # -- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected."""
+        self._transport = cast(asyncio.Transport, transport)
+        if self._receiver is None:
+            self._transport.abort()
+            return
+        self._receiver.on_connected()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Closed by the other side."""
+        self.fail(str(exc) if exc else "closed by the server")
+
+    def data_received(self, data: bytes) -> None:
+        """Hand over every complete frame."""
+        if self._in:
+            self._in += data
+            if len(self._in) < self._wanted:
+                return
+            data = bytes(self._in)
+            self._in.clear()
+        pos, end = 0, len(data)
+        self._wanted = 4
+        while end - pos >= 4 and self._receiver is not None:
+            size = int.from_bytes(data[pos : pos + 4], "big", signed=True)
+            if not 0 <= size <= FRAME_BYTES_MAX:
+                self.fail(f"a frame of {size} bytes")
+                return
+            if end - pos - 4 < size:
+                self._wanted = 4 + size
+                break
+            try:
+                self._on_frame(data[pos + 4 : pos + 4 + size], self._receiver)
+            except MalformedRecord as malformed:
+                self.fail(f"malformed reply: {malformed}")
+                return
+            pos += 4 + size
+        self._in += data[pos:]
+
+    def _on_frame(self, frame: bytes, receiver: Receiver) -> None:
+        if self._first:
+            self._first = False
+            receiver.on_message(_decode_connect(frame))
+            return
+        reader = Reader(frame)
+        reply = Reply(reader.read_int(), reader.read_long(), reader.read_int())
+        if reply.xid == NOTIFICATION_XID:
+            raw = WatcherEvent.read_from(reader)
+            event_type = _EVENT_TYPES.get(raw.type)
+            if event_type is None:
+                raise MalformedRecord(f"watch event of type {raw.type}")
+            receiver.on_watch(WatchEvent(event_type, raw.path), reply.zxid)
+            return
+        if reply.xid > 0:
+            reply.body = self._decode_body(reader, reply)
+        receiver.on_message(reply)
+
+    def _decode_body(self, reader: Reader, reply: Reply) -> AnyResponse | None:
+        if not self._ops:
+            raise MalformedRecord(f"xid {reply.xid} answers nothing")
+        kind = _BODIES.get(self._ops.popleft())
+        return kind.read_from(reader) if kind is not None and not reply.err else None
+
+
+def _decode_connect(frame: bytes) -> ConnectResponse:
+    """A ConnectResponse; servers before 3.4 leave `read_only` out."""
+    reader = Reader(frame)
+    parts = (reader.read_int(), reader.read_int(), reader.read_long(), reader.read_buffer() or b"")
+    return ConnectResponse(*parts, read_only=reader.read_bool() if reader.left else False)

@@ -1,0 +1,69 @@
+"""A request on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ensemble.client.service import Watcher
+from ensemble.client.watches import WatchKind
+from ensemble.errors import ZooKeeperError
+from ensemble.jute import Record
+from ensemble.ports import Future
+from ensemble.records import AuthPacket, MultiRequest
+
+
+class Sink(Protocol):
+    """Where an answer goes: a `Future`, or something that only takes it."""
+
+    def set_result(self, result: Any, /) -> None: ...
+    def set_exception(self, exception: BaseException, /) -> None: ...
+    def done(self) -> bool: ...
+
+
+class Call:
+    """A request without its answer yet."""
+
+    __slots__ = ("body", "convert", "op", "path", "sink", "watch", "xid")
+
+    def __init__(
+        self,
+        op: int,
+        body: Record | MultiRequest,
+        sink: Sink,
+        path: str = "",
+        convert: Callable[[Any], Any] | None = None,
+        watch: tuple[WatchKind, str, Watcher] | None = None,
+    ) -> None:
+        self.op = op
+        self.body = body
+        self.sink = sink
+        self.path = path
+        self.convert = convert
+        self.watch = watch
+        self.xid = 0
+
+    def fail(self, error: ZooKeeperError) -> None:
+        """Answer with an error, unless the sink's owner gave up on it."""
+        if not self.sink.done():
+            self.sink.set_exception(error)
+
+
+class Auth:
+    """Credentials, and who waits for their first answer."""
+
+    __slots__ = ("future", "packet")
+
+    def __init__(self, packet: AuthPacket, future: Future[None]) -> None:
+        self.packet = packet
+        self.future: Future[None] | None = future
+
+    def resolve(self, error: ZooKeeperError | None) -> None:
+        """Tell who waits, once."""
+        future, self.future = self.future, None
+        if future is None or future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)

@@ -1,0 +1,61 @@
+"""Which server to try next, and how long to pause before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ensemble.ports import Random
+
+BACKOFF_MIN_MS = 50
+"""The longest pause after the first round of servers that all failed; it doubles with each further round."""
+BACKOFF_MAX_MS = 1_000
+
+
+class Rotation:
+    """Servers in turn: no pause within a round of all of them, a growing one with jitter between rounds."""
+
+    __slots__ = ("_failed", "_next", "_random", "_servers")
+
+    def __init__(self, servers: Sequence[str], random: Random, *, shuffle: bool) -> None:
+        assert servers
+        self._servers = list(servers)
+        self._random = random
+        self._next = 0
+        self._failed = 0
+        if shuffle:
+            self._shuffle()
+
+    def _shuffle(self) -> None:
+        """Clients spread over the servers."""
+        servers = self._servers
+        for last in range(len(servers) - 1, 0, -1):
+            pick = self._random.randrange(0, last + 1)
+            servers[last], servers[pick] = servers[pick], servers[last]
+
+    @property
+    def size(self) -> int:
+        """How many servers there are."""
+        return len(self._servers)
+
+    @property
+    def failed(self) -> int:
+        """Attempts in a row that served nothing."""
+        return self._failed
+
+    def next(self) -> str:
+        """The server to try now."""
+        server = self._servers[self._next % len(self._servers)]
+        self._next += 1
+        return server
+
+    def pause_ms(self, *, served: bool) -> int:
+        """An attempt has ended: how long to wait before the next.
+
+        A server that `served` something after the connect has earned a retry at once.
+        """
+        self._failed = 0 if served else self._failed + 1
+        rounds, within = divmod(self._failed, len(self._servers))
+        if rounds == 0 or within:
+            return 0
+        longest_ms = min(BACKOFF_MAX_MS, BACKOFF_MIN_MS << min(rounds - 1, 16))
+        return longest_ms // 2 + self._random.randrange(0, longest_ms // 2 + 1)

@@ -1,0 +1,172 @@
+"""The coordination service as its users see it, and the connection port under a client.
+
+`CoordinationService` is what the controller and the brokers await; `ensemble.client.client.Client` is the one
+implementation, over a `Connector` (asyncio sockets, or links of the simulated world).  Requests are sent in the order
+of the calls, at the call (not at the await), so that callers pipeline by calling first and awaiting later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from ensemble.errors import ErrorCode
+from ensemble.ids import SessionId
+from ensemble.records import ACL, OPEN_ACL, ClientMessage, EventType, ServerMessage, Stat
+
+
+class SessionState(Enum):
+    """Where a client's session stands."""
+
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    EXPIRED = "expired"
+    CLOSED = "closed"
+
+
+class WatchEvent(NamedTuple):
+    """A one-shot watch that fired.  On expiry every watch left fires once with EventType.NONE."""
+
+    type: EventType
+    path: str
+
+
+Watcher = Callable[[WatchEvent], None]
+StateListener = Callable[[SessionState], None]
+
+
+class Create(NamedTuple):
+    """multi: create a znode."""
+
+    path: str
+    data: bytes | None
+    ephemeral: bool = False
+    sequential: bool = False
+    acl: Sequence[ACL] = OPEN_ACL
+
+
+class SetData(NamedTuple):
+    """multi: set a znode's data; version -1 = any."""
+
+    path: str
+    data: bytes | None
+    version: int = -1
+
+
+class Delete(NamedTuple):
+    """multi: delete a znode; version -1 = any."""
+
+    path: str
+    version: int = -1
+
+
+class Check(NamedTuple):
+    """multi: the znode exists at this version."""
+
+    path: str
+    version: int
+
+
+Op = Create | SetData | Delete | Check
+
+
+class OpResult(NamedTuple):
+    """One op's outcome: OK with the path made (Create) or the Stat (Create, SetData), or the error.
+
+    In a failed multi the ops before the failing one carry OK with neither (rolled back), the failing one its error,
+    those after it RUNTIME_INCONSISTENCY.
+    """
+
+    error: ErrorCode
+    path: str | None = None
+    stat: Stat | None = None
+
+
+class CoordinationService(Protocol):
+    """One ZooKeeper session.
+
+    A call raises a subclass of `ensemble.errors.ZooKeeperError` when awaited: NoNode, NodeExists, BadVersion, ...;
+    ConnectionLoss when the connection broke with the request in flight (it may have been applied); SessionExpired when
+    the session is over.  While SUSPENDED new calls wait for the reconnect.
+    After expiry every call raises SessionExpired until `renew()` has opened a new session.
+    """
+
+    @property
+    def session_id(self) -> SessionId: ...
+    @property
+    def state(self) -> SessionState: ...
+
+    def add_listener(self, listener: StateListener) -> None:
+        """Call back at every change of state, in order, from within the client's own turn."""
+        ...
+
+    async def start(self) -> None:
+        """Connect; returns once the session exists.  Tries every host in turn, for as long as it takes."""
+        ...
+
+    async def renew(self) -> None:
+        """After expiry: open a new session (new id), and return once it exists."""
+        ...
+
+    async def close(self) -> None:
+        """End the session at once (its ephemerals go) and disconnect."""
+        ...
+
+    def create(
+        self, path: str, data: bytes | None = b"", *, ephemeral: bool = False, sequential: bool = False,
+        acl: Sequence[ACL] = OPEN_ACL,
+    ) -> Awaitable[tuple[str, Stat]]:  # fmt: skip
+        """Create a znode (create2): the path made and its Stat."""
+        ...
+
+    def delete(self, path: str, version: int = -1) -> Awaitable[None]: ...
+    def exists(self, path: str, watcher: Watcher | None = None) -> Awaitable[Stat | None]:
+        """The Stat, or None where there is no such znode; the watch is left either way."""
+        ...
+
+    def get(self, path: str, watcher: Watcher | None = None) -> Awaitable[tuple[bytes, Stat]]: ...
+    def set(self, path: str, data: bytes | None, version: int = -1) -> Awaitable[Stat]: ...
+    def get_children(self, path: str, watcher: Watcher | None = None) -> Awaitable[list[str]]:
+        """Children names, sorted."""
+        ...
+
+    def multi(self, ops: Sequence[Op]) -> Awaitable[list[OpResult]]:
+        """All or nothing.  A failed op is a value here, not an exception; loss and expiry still raise."""
+        ...
+
+    def sync(self, path: str) -> Awaitable[None]:
+        """Wait until this session's server has seen everything committed before now."""
+        ...
+
+
+class Receiver(Protocol):
+    """What a connection tells its client."""
+
+    def on_connected(self) -> None: ...
+    def on_message(self, message: ServerMessage) -> None: ...
+    def on_watch(self, event: WatchEvent, zxid: int) -> None: ...
+    def on_disconnected(self, reason: str) -> None:
+        """Once, also when connecting failed; nothing follows."""
+        ...
+
+
+class Connection(Protocol):
+    """One connection to a server, possibly still being made."""
+
+    def send(self, message: ClientMessage) -> None:
+        """Queue a frame."""
+        ...
+
+    def close(self) -> None:
+        """Disconnect; `on_disconnected` is not called."""
+        ...
+
+
+class Connector(Protocol):
+    """Opens connections: over TCP, or over the simulated world's links."""
+
+    def connect(self, host: str, receiver: Receiver) -> Connection:
+        """Begin to connect to "host:port"."""
+        ...

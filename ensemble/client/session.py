@@ -1,0 +1,510 @@
+"""One ZooKeeper session: connecting, pipelining, pinging, moving to another server, expiry.
+
+Pure: it knows a `Connector` and a `Runtime`, so that the same code runs over sockets and in the simulated world.
+`ensemble.client.client.Client` puts the operations on top.  Source: org.apache.zookeeper.ClientCnxn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ensemble.client.call import Auth, Call
+from ensemble.client.rotation import Rotation
+from ensemble.client.service import (
+    Connection,
+    Connector,
+    SessionState,
+    StateListener,
+    Watcher,
+    WatchEvent,
+)
+from ensemble.client.watches import Watches, WatchKind
+from ensemble.errors import AuthFailed, ConnectionLoss, ErrorCode, SessionExpired, ZooKeeperError, error_for
+from ensemble.ids import SessionId
+from ensemble.jute import Record
+from ensemble.ports import Future, Runtime, Timer
+from ensemble.records import (
+    AUTH_XID,
+    NOTIFICATION_XID,
+    PING_XID,
+    SET_WATCHES_XID,
+    AuthPacket,
+    ConnectRequest,
+    ConnectResponse,
+    EmptyRequest,
+    EventType,
+    MultiRequest,
+    OpCode,
+    Reply,
+    Request,
+    ServerMessage,
+)
+
+CLOSE_WAIT_MS = 2_000
+"""How long close() waits for the server's answer, or for a reconnect to send it at all."""
+QUEUED_CALLS_MAX = 65_536
+"""Calls that may wait for a reconnect; more fail at once with ConnectionLoss."""
+XID_MAX = 0x7FFFFFFF
+NO_PASSWORD = bytes(16)
+
+
+class _Link:
+    """A connection attempt; what it says counts only while it is the session's present one."""
+
+    __slots__ = ("connection", "heard", "session")
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.connection: Connection | None = None
+        self.heard = False
+
+    def on_connected(self) -> None:
+        if self.session._link is self:
+            self.session._on_connected()
+
+    def on_message(self, message: ServerMessage) -> None:
+        if self.session._link is self:
+            self.session._on_message(self, message)
+
+    def on_watch(self, event: WatchEvent, zxid: int) -> None:
+        if self.session._link is self:
+            self.session._on_watch(self, event)
+
+    def on_disconnected(self, reason: str) -> None:
+        if self.session._link is self:
+            self.connection = None
+            self.session._lose(reason)
+
+
+class Session:
+    """A session with whichever of `servers` answers.
+
+    Requests leave in the order of the calls.  Answers resolve futures from within the turn that brought them, and
+    watchers run in that same turn, so a watcher may run before the coroutine that awaited the read resumes; it
+    never runs after one that saw newer data.
+
+    `attempts_max`: give up (CLOSED) after so many attempts in a row that served nothing, 0 for never.  `resume`: id and
+    password of a session to reattach to.  `on_event` hears of every watch event, by the server's path.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        connector: Connector,
+        runtime: Runtime,
+        *,
+        session_timeout_ms: int = 10_000,
+        name: str = "",
+        chroot: str = "",
+        shuffle: bool = True,
+        read_only: bool = False,
+        attempts_max: int = 0,
+        resume: tuple[int, bytes] | None = None,
+        on_event: Callable[[WatchEvent], None] | None = None,
+    ) -> None:
+        assert session_timeout_ms > 0
+        self.chroot = chroot
+        self.state = SessionState.CONNECTING
+        self.session_id = SessionId(resume[0] if resume else 0)
+        self.password = resume[1] if resume else NO_PASSWORD
+        self.timeout_ms = session_timeout_ms
+        self.last_zxid = 0
+        self.server = ""
+        self.server_read_only = False
+        self.last_failure = ""
+        self._requested_timeout_ms = session_timeout_ms
+        self._rotation = Rotation(servers, runtime.random, shuffle=shuffle)
+        self._connector = connector
+        self._runtime = runtime
+        self._name = name or "session"
+        self._attempts_max = attempts_max
+        self._read_only = read_only
+        self._on_event = on_event
+        self._listeners: list[StateListener] = []
+        self._waiters: list[Future[None]] = []
+        self._watches = Watches()
+        self._auths: list[Auth] = []
+        self._pending: deque[Call] = deque()
+        self._pending_auths: deque[Auth] = deque()
+        self._queued: deque[Call] = deque()
+        self._link: _Link | None = None
+        self._timer: Timer | None = None
+        self._tick_due_ms = 0
+        self._heard_ms = 0
+        self._sent_ms = 0
+        self._xid = 0
+        self._closing = False
+        self._auth_failed = False
+
+    # -- the caller's side
+
+    def add_listener(self, listener: StateListener) -> None:
+        """Call back at every change of state, in the order of registration."""
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener: StateListener) -> None:
+        """Undo `add_listener`; unknown ones are ignored."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def open(self) -> None:
+        """Begin to connect; nothing while connecting or connected already."""
+        if self.state is SessionState.CONNECTING and self._link is None and self._timer is None:
+            self._connect()
+
+    async def connected(self) -> None:
+        """Wait until CONNECTED.  Raises SessionExpired (AuthFailed) when the session ends instead."""
+        if self.state is SessionState.CONNECTED:
+            return
+        if self._over():
+            raise self._ended("")
+        waiter = self._runtime.future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def reopen(self) -> None:
+        """After expiry: begin to open a new session.  Anything but expired: nothing."""
+        if self.state is not SessionState.EXPIRED:
+            return
+        # last_zxid is kept: the server that reported the expiry had passed it, and the new session must not be
+        # served an older state than the old one saw.
+        self._set_state(SessionState.CONNECTING)
+        self.open()
+
+    def request(
+        self,
+        op: int,
+        body: Record | MultiRequest,
+        *,
+        path: str = "",
+        convert: Callable[[Any], Any] | None = None,
+        watch: tuple[WatchKind, str, Watcher] | None = None,
+    ) -> Future[Any]:
+        """Send a request, now or at the reconnect; the future gets `convert(response)`.
+
+        `path` is for error messages.  `watch` is left once the answer allows it (server's path).
+        """
+        future = self._runtime.future()
+        self.submit(Call(op, body, future, path, convert, watch))
+        return future
+
+    def submit(self, call: Call) -> None:
+        """`request`, with the answer going where the call says."""
+        if self._over() or self._closing:
+            call.fail(self._ended(call.path))
+        elif self.state is SessionState.CONNECTED:
+            self._send_call(call)
+        else:
+            self._queue(call)
+
+    def add_auth(self, scheme: str, credential: bytes) -> Future[None]:
+        """Authenticate, also on every later connection.  A refusal ends the session: everything raises AuthFailed."""
+        auth = Auth(AuthPacket(0, scheme, credential), self._runtime.future())
+        future = auth.future
+        assert future is not None
+        if self._over():
+            future.set_exception(self._ended(""))
+            return future
+        self._auths.append(auth)
+        if self.state is SessionState.CONNECTED:
+            self._send_auth(auth)
+        return future
+
+    @property
+    def auth_failed(self) -> bool:
+        """Did it end because the server refused credentials?"""
+        return self._auth_failed
+
+    def set_servers(self, servers: Sequence[str], *, shuffle: bool = True) -> None:
+        """Use other servers from the next connection on."""
+        self._rotation = Rotation(servers, self._runtime.random, shuffle=shuffle)
+
+    async def close(self, wait_ms: int = CLOSE_WAIT_MS) -> None:
+        """End the session and disconnect; without an answer in `wait_ms` just disconnect (it will then expire)."""
+        if self._over():
+            self._finish(SessionState.CLOSED)
+            return
+        if self._closing:
+            await self._closed()
+            return
+        answer = self._runtime.future()
+        timer = self._runtime.call_later(wait_ms, lambda: None if answer.done() else answer.set_result(None))
+        try:
+            if self.session_id:
+                self.submit(Call(OpCode.CLOSE_SESSION, EmptyRequest(), answer))
+                self._closing = True
+                await answer
+        except ZooKeeperError:
+            pass  # lost on the way: it may have ended, else it expires
+        finally:
+            timer.cancel()
+            self._finish(SessionState.CLOSED)
+
+    async def _closed(self) -> None:
+        while self.state is not SessionState.CLOSED:
+            waiter = self._runtime.future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            except ZooKeeperError:
+                continue
+
+    def drop_connection(self, reason: str = "dropped by its owner") -> None:
+        """Disconnect as if the network had; the session goes on at the next server."""
+        if self._link is not None:
+            self._lose(reason)
+
+    def expire(self) -> None:
+        """Take the session for over, as if the server had said so."""
+        if not self._over():
+            self._finish(SessionState.EXPIRED)
+
+    # -- connecting
+
+    def _connect(self) -> None:
+        self._timer = self._runtime.call_later(
+            max(1, self.timeout_ms // self._rotation.size), lambda: self._lose("no answer to the connect")
+        )
+        self.server = self._rotation.next()
+        link = self._link = _Link(self)
+        connection = self._connector.connect(self.server, link)
+        if self._link is link:
+            link.connection = connection
+
+    def _on_connected(self) -> None:
+        request = ConnectRequest(
+            0, self.last_zxid, self._requested_timeout_ms, self.session_id, self.password, self._read_only
+        )
+        link = self._link
+        assert link is not None and link.connection is not None
+        link.connection.send(request)
+
+    def _on_connect_response(self, response: ConnectResponse) -> None:
+        if response.timeout_ms <= 0 or response.session_id == 0:
+            if self.session_id:
+                self._finish(SessionState.EXPIRED)
+            else:
+                self._lose("the server opened no session")
+            return
+        self.session_id = SessionId(response.session_id)
+        self.password = response.password
+        self.timeout_ms = response.timeout_ms
+        self.server_read_only = response.read_only
+        self._heard_ms = self._sent_ms = self._runtime.now().mono_ms
+        self._schedule_tick()
+        for auth in self._auths:
+            self._send_auth(auth)
+        for batch in self._watches.rearm(self.last_zxid):
+            self._send(Request(SET_WATCHES_XID, OpCode.SET_WATCHES, batch))
+        queued, self._queued = self._queued, deque()
+        for call in queued:
+            self._send_call(call)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._set_state(SessionState.CONNECTED)
+
+    def _lose(self, reason: str) -> None:
+        """The connection is gone, or never came: on to the next server."""
+        link, self._link = self._link, None
+        assert link is not None
+        if link.connection is not None:
+            link.connection.close()
+        self._cancel_timer()
+        self.last_failure = f"{self.server}: {reason}"
+        was_connected = self.state is SessionState.CONNECTED
+        pause_ms = self._rotation.pause_ms(served=link.heard)
+        if self._attempts_max and self._rotation.failed >= self._attempts_max:
+            self._finish(SessionState.CLOSED)
+            return
+        self._timer = self._runtime.call_later(pause_ms, self._connect)
+        pending, self._pending = self._pending, deque()
+        auths, self._pending_auths = self._pending_auths, deque()
+        for call in pending:
+            call.fail(ConnectionLoss(call.path))
+        for auth in auths:
+            auth.resolve(ConnectionLoss())
+        if was_connected:
+            self._set_state(SessionState.SUSPENDED)
+
+    def _finish(self, state: SessionState) -> None:
+        """The session is over: EXPIRED or CLOSED."""
+        if self.state is SessionState.CLOSED or self.state is state:
+            return
+        link, self._link = self._link, None
+        if link is not None and link.connection is not None:
+            link.connection.close()
+        self._cancel_timer()
+        self.session_id, self.password = SessionId(0), NO_PASSWORD
+        self.timeout_ms = self._requested_timeout_ms
+        calls = [*self._pending, *self._queued]
+        self._pending.clear()
+        self._queued.clear()
+        waiters, self._waiters = self._waiters, []
+        self._pending_auths.clear()
+        for auth in self._auths:
+            auth.resolve(self._ended(""))
+        for call in calls:
+            call.fail(self._ended(call.path))
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(self._ended(""))
+        watches = self._watches.take_all()
+        self._set_state(state)
+        if state is SessionState.EXPIRED:
+            for path, watcher in watches:
+                self._call_out(watcher, WatchEvent(EventType.NONE, self._unchroot(path)))
+
+    def _over(self) -> bool:
+        return self.state in (SessionState.EXPIRED, SessionState.CLOSED)
+
+    def _ended(self, path: str) -> ZooKeeperError:
+        return AuthFailed(path) if self._auth_failed else SessionExpired(path)
+
+    # -- sending
+
+    def _queue(self, call: Call) -> None:
+        if len(self._queued) >= QUEUED_CALLS_MAX:
+            call.fail(ConnectionLoss(call.path))
+        else:
+            self._queued.append(call)
+
+    def _send_call(self, call: Call) -> None:
+        self._xid = call.xid = self._xid % XID_MAX + 1
+        self._pending.append(call)
+        self._send(Request(call.xid, call.op, call.body))
+
+    def _send_auth(self, auth: Auth) -> None:
+        self._pending_auths.append(auth)
+        self._send(Request(AUTH_XID, OpCode.AUTH, auth.packet))
+
+    def _send(self, request: Request) -> None:
+        link = self._link
+        assert link is not None and link.connection is not None
+        self._sent_ms = self._runtime.now().mono_ms
+        link.connection.send(request)
+
+    # -- receiving
+
+    def _on_message(self, link: _Link, message: ServerMessage) -> None:
+        if isinstance(message, ConnectResponse):
+            self._on_connect_response(message)
+            return
+        if self.state is not SessionState.CONNECTED:
+            self._lose("a reply before the session's answer")
+            return
+        link.heard = True
+        self._heard_ms = self._runtime.now().mono_ms
+        if message.xid > 0:
+            self._on_reply(message)
+        elif message.xid == AUTH_XID:
+            self._on_auth_reply(message)
+        elif message.xid == SET_WATCHES_XID and message.err:
+            self._lose(f"setWatches refused with error {message.err}")
+        elif message.xid not in (PING_XID, SET_WATCHES_XID, NOTIFICATION_XID):
+            self._lose(f"a reply with xid {message.xid}")
+
+    def _on_reply(self, reply: Reply) -> None:
+        if not self._pending or self._pending[0].xid != reply.xid:
+            self._lose(f"a reply with xid {reply.xid} out of order")
+            return
+        call = self._pending.popleft()
+        # Only replies advance it, as in ClientCnxn: a watch event or ping may come between two events of one
+        # transaction, and setWatches must still find the second.
+        if reply.zxid > self.last_zxid:
+            self.last_zxid = reply.zxid
+        missing = reply.err == ErrorCode.NO_NODE and call.op == OpCode.EXISTS
+        if reply.err and not missing:
+            call.fail(error_for(reply.err, call.path))
+            if reply.err == ErrorCode.SESSION_EXPIRED:
+                self.expire()
+            elif reply.err == ErrorCode.SESSION_MOVED:
+                self._lose("the session has moved to another server")
+            return
+        if call.watch is not None:
+            kind, path, watcher = call.watch
+            self._watches.add(kind, path, watcher, exists=not missing)
+        result = None if missing else reply.body
+        if call.convert is not None:
+            result = call.convert(result)
+        if not call.sink.done():
+            call.sink.set_result(result)
+
+    def _on_auth_reply(self, reply: Reply) -> None:
+        if not self._pending_auths:
+            self._lose("an auth reply to no request")
+            return
+        auth = self._pending_auths.popleft()
+        if reply.err:
+            self._auth_failed = True
+            auth.resolve(AuthFailed())
+            self._finish(SessionState.CLOSED)
+        else:
+            auth.resolve(None)
+
+    def _on_watch(self, link: _Link, event: WatchEvent) -> None:
+        link.heard = True
+        self._heard_ms = self._runtime.now().mono_ms
+        if self._on_event is not None:
+            self._call_out(self._on_event, event)
+        watchers = self._watches.take(event)
+        if watchers:
+            seen = WatchEvent(event.type, self._unchroot(event.path))
+            for watcher in watchers:
+                self._call_out(watcher, seen)
+
+    # -- the heartbeat
+
+    def _schedule_tick(self) -> None:
+        self._cancel_timer()
+        now_ms = self._runtime.now().mono_ms
+        ping_ms = self._sent_ms + self.timeout_ms // 3
+        silent_ms = self._heard_ms + self.timeout_ms * 2 // 3
+        self._tick_due_ms = max(now_ms + 1, min(ping_ms, silent_ms))
+        self._timer = self._runtime.call_later(self._tick_due_ms - now_ms, self._on_tick)
+
+    def _on_tick(self) -> None:
+        now_ms = self._runtime.now().mono_ms
+        third_ms = self.timeout_ms // 3
+        if now_ms - self._heard_ms >= self.timeout_ms * 2 // 3:
+            if now_ms - self._tick_due_ms < third_ms:
+                self._lose(f"nothing heard for {now_ms - self._heard_ms} ms")
+                return
+            # This process itself was stalled, and the answers may wait in the socket: let them in before judging.
+            self._heard_ms = now_ms - third_ms
+        if now_ms - self._sent_ms >= third_ms:
+            self._send(Request(PING_XID, OpCode.PING, EmptyRequest()))
+        self._schedule_tick()
+
+    # -- small change
+
+    def _set_state(self, state: SessionState) -> None:
+        if self.state is state:
+            return
+        self.state = state
+        for listener in tuple(self._listeners):
+            self._call_out(listener, state)
+
+    def _call_out(self, callback: Callable[[Any], None], argument: object) -> None:
+        """Call a user's callback; what it raises stops the node loudly, but not in the middle of this turn."""
+        try:
+            callback(argument)
+        except Exception as wrong:
+            self._runtime.spawn(_raise(wrong), f"{self._name} callback")
+
+    def _unchroot(self, path: str) -> str:
+        if not self.chroot or not path.startswith(self.chroot):
+            return path
+        return path[len(self.chroot) :] or "/"
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+async def _raise(wrong: Exception) -> None:
+    raise wrong

@@ -1,0 +1,179 @@
+"""The background thread under `ensemble.client.kazoo.KazooClient`: one event loop, one `Session`.
+
+A shell.  Everything but `submit`, `start` and `stop` runs on that thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from ensemble.asyncio_runtime import AsyncioRuntime
+from ensemble.client.asyncio_connector import AsyncioConnector
+from ensemble.client.service import SessionState, WatchEvent
+from ensemble.client.session import Session
+
+Work = Callable[[Session], object]
+
+
+class EngineSettings:
+    """What a session is opened with."""
+
+    def __init__(
+        self,
+        *,
+        servers: Sequence[str],
+        timeout_ms: int,
+        shuffle: bool,
+        read_only: bool,
+        attempts_max: int,
+        resume: tuple[int, bytes] | None,
+        auths: Sequence[tuple[str, bytes]],
+        ssl_context: ssl.SSLContext | None,
+    ) -> None:
+        self.servers = servers
+        self.timeout_ms = timeout_ms
+        self.shuffle = shuffle
+        self.read_only = read_only
+        self.attempts_max = attempts_max
+        self.resume = resume
+        self.auths = auths
+        self.ssl_context = ssl_context
+
+
+class Engine:
+    """One session on a thread of its own, from `start` to `stop`.
+
+    `on_state(session, state)` and `on_event(event)` are called on that thread; `on_failure(name, exception)` hears of
+    exceptions that escaped a callback.  After expiry a new session is opened at once, as kazoo does.
+    """
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        *,
+        on_state: Callable[[Session, SessionState], None],
+        on_event: Callable[[WatchEvent], None],
+        on_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        self._settings = settings
+        self._on_state = on_state
+        self._on_event = on_event
+        self._on_failure = on_failure
+        self._lock = threading.Lock()
+        self._work: deque[Work] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._session: Session | None = None
+        self._runtime: AsyncioRuntime | None = None
+        self._stopping = asyncio.Event()
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="zookeeper-client", daemon=True)
+
+    # -- from any thread
+
+    def start(self) -> None:
+        """Start the thread, and connecting."""
+        self._thread.start()
+
+    def submit(self, work: Work) -> bool:
+        """Run `work(session)` on the engine's thread, in the order of the calls; False when it has ended."""
+        with self._lock:
+            if self._ended:
+                return False
+            waking = not self._work and self._loop is not None
+            self._work.append(work)
+            loop = self._loop
+        if waking:
+            assert loop is not None
+            try:
+                loop.call_soon_threadsafe(self._drain)
+            except RuntimeError:  # the loop closed in between: `_end` answers what it left
+                return True
+        return True
+
+    def stop(self, timeout_s: float) -> bool:
+        """Close the session, end the thread; False when it did not end in `timeout_s`."""
+        self.submit(lambda session: self._stopping.set())
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def server(self) -> str:
+        """The server connected to, or tried last."""
+        return self._session.server if self._session is not None else ""
+
+    @property
+    def last_zxid(self) -> int:
+        """The newest transaction seen."""
+        return self._session.last_zxid if self._session is not None else 0
+
+    # -- on the engine's thread
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        """Run a coroutine on the engine's loop."""
+        assert self._runtime is not None
+        self._runtime.spawn(coroutine, name)
+
+    def _run(self) -> None:
+        asyncio.run(self._main())
+
+    async def _main(self) -> None:
+        loop = asyncio.get_running_loop()
+        settings = self._settings
+        runtime = self._runtime = AsyncioRuntime(loop, on_failure=self._on_failure)
+        session = self._session = Session(
+            settings.servers,
+            AsyncioConnector(ssl_context=settings.ssl_context),
+            runtime,
+            session_timeout_ms=settings.timeout_ms,
+            shuffle=settings.shuffle,
+            read_only=settings.read_only,
+            attempts_max=settings.attempts_max,
+            resume=settings.resume,
+            on_event=self._on_event,
+        )
+        for scheme, credential in settings.auths:
+            session.add_auth(scheme, credential)
+        session.add_listener(self._on_session_state)
+        session.open()
+        with self._lock:
+            self._loop = loop
+        try:
+            self._drain()
+            await self._stopping.wait()
+            # Connected: wait for the server's answer.  Not connected: kazoo's stop does not wait either.
+            connected = session.state is SessionState.CONNECTED
+            await session.close(settings.timeout_ms if connected else 0)
+        finally:
+            await self._end(session, runtime)
+
+    async def _end(self, session: Session, runtime: AsyncioRuntime) -> None:
+        with self._lock:
+            self._ended = True
+        self._drain()  # the session is closed: each is answered so
+        await runtime.cancel_all()
+        self._on_state(session, SessionState.CLOSED)
+
+    def _drain(self) -> None:
+        session = self._session
+        assert session is not None
+        while True:
+            with self._lock:
+                if not self._work:
+                    return
+                work = self._work.popleft()
+            try:
+                work(session)
+            except Exception as wrong:
+                self._on_failure("request", wrong)
+
+    def _on_session_state(self, state: SessionState) -> None:
+        session = self._session
+        assert session is not None and self._loop is not None
+        self._on_state(session, state)
+        if state is SessionState.EXPIRED:
+            self._loop.call_soon(session.reopen)

@@ -1,0 +1,111 @@
+"""Between the ensemble's records and kazoo's classes."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from kazoo.exceptions import EXCEPTIONS, ConnectionLoss, SystemZookeeperError
+from kazoo.protocol.states import EventType as KazooEventType
+from kazoo.protocol.states import ZnodeStat
+from kazoo.security import ACL as KazooACL
+from kazoo.security import Id
+
+from ensemble.errors import ErrorCode
+from ensemble.errors import ZooKeeperError as EnsembleError
+from ensemble.jute import BUFFER, LONG, Codec, Record
+from ensemble.records import (
+    ACL,
+    Create2Response,
+    CreateResponse,
+    EventType,
+    MultiResponse,
+    MultiResult,
+    OpCode,
+    StatResponse,
+)
+
+EVENT_TYPES: dict[EventType, Any] = {
+    EventType.CREATED: KazooEventType.CREATED,
+    EventType.DELETED: KazooEventType.DELETED,
+    EventType.DATA_CHANGED: KazooEventType.CHANGED,
+    EventType.CHILDREN_CHANGED: KazooEventType.CHILD,
+}
+
+
+class ReconfigRequest(Record):
+    """reconfig (org.apache.zookeeper.proto.ReconfigRequest); None travels as a null string."""
+
+    joining: bytes | None
+    leaving: bytes | None
+    new_members: bytes | None
+    config_id: int
+    layout: ClassVar[tuple[Codec, ...]] = (BUFFER, BUFFER, BUFFER, LONG)
+
+
+def kazoo_error(code: int) -> Exception:
+    """kazoo's exception for an error code."""
+    found: Exception = EXCEPTIONS.get(code, SystemZookeeperError)()
+    return found
+
+
+def translate_error(error: BaseException, *, closed: bool) -> BaseException:
+    """kazoo's exception for one of ours.  A call cut off by stop() is ConnectionLoss in kazoo, not expiry."""
+    if not isinstance(error, EnsembleError):
+        return error
+    if closed and error.code is ErrorCode.SESSION_EXPIRED:
+        loss: Exception = ConnectionLoss()
+        return loss
+    return kazoo_error(error.code)
+
+
+def to_acls(acls: Iterable[Any]) -> list[ACL]:
+    """kazoo's ACLs as ours."""
+    return [ACL(acl.perms, acl.id.scheme, acl.id.id) for acl in acls]
+
+
+def from_acl(acl: ACL) -> Any:
+    """Our ACL as kazoo's."""
+    return KazooACL(acl.perms, Id(acl.scheme, acl.id))
+
+
+def from_stat(stat: Iterable[int]) -> Any:
+    """Our Stat as kazoo's ZnodeStat; the fields are the same, in the same order."""
+    return ZnodeStat._make(stat)
+
+
+def from_multi(response: MultiResponse) -> list[Any]:
+    """A transaction's results as kazoo gives them: path, True, ZnodeStat, or an exception object."""
+    return [_from_result(result) for result in response.results]
+
+
+def _from_result(result: MultiResult) -> Any:
+    body = result.body
+    if result.op is OpCode.ERROR:
+        return kazoo_error(result.error)
+    if isinstance(body, CreateResponse | Create2Response):
+        return body.path
+    if isinstance(body, StatResponse):
+        return from_stat(body.stat)
+    return True
+
+
+def client_ssl_context(
+    *,
+    ca: str | None,
+    certfile: str | None,
+    keyfile: str | None,
+    keyfile_password: str | None,
+    verify_certs: bool,
+    check_hostname: bool,
+) -> ssl.SSLContext:
+    """A TLS context by kazoo's arguments.  Raises ValueError or OSError for bad ones."""
+    if check_hostname and not verify_certs:
+        raise ValueError("verify_certs must be True when check_hostname is True")
+    context = ssl.create_default_context(cafile=ca)
+    context.check_hostname = check_hostname
+    context.verify_mode = ssl.CERT_REQUIRED if verify_certs else ssl.CERT_NONE
+    if certfile and keyfile:
+        context.load_cert_chain(certfile, keyfile, keyfile_password)
+    return context

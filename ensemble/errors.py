@@ -1,0 +1,153 @@
+"""ZooKeeper's error codes (org.apache.zookeeper.KeeperException.Code), as values and as exceptions for clients."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """What a reply header's `err` says."""
+
+    OK = 0
+    SYSTEM_ERROR = -1
+    RUNTIME_INCONSISTENCY = -2
+    DATA_INCONSISTENCY = -3
+    CONNECTION_LOSS = -4
+    MARSHALLING_ERROR = -5
+    UNIMPLEMENTED = -6
+    OPERATION_TIMEOUT = -7
+    BAD_ARGUMENTS = -8
+    UNKNOWN_SESSION = -12
+    NEW_CONFIG_NO_QUORUM = -13
+    RECONFIG_IN_PROGRESS = -14
+    API_ERROR = -100
+    NO_NODE = -101
+    NO_AUTH = -102
+    BAD_VERSION = -103
+    NO_CHILDREN_FOR_EPHEMERALS = -108
+    NODE_EXISTS = -110
+    NOT_EMPTY = -111
+    SESSION_EXPIRED = -112
+    INVALID_CALLBACK = -113
+    INVALID_ACL = -114
+    AUTH_FAILED = -115
+    SESSION_MOVED = -118
+    NOT_READ_ONLY = -119
+    EPHEMERAL_ON_LOCAL_SESSION = -120
+    NO_WATCHER = -121
+    REQUEST_TIMEOUT = -122
+    RECONFIG_DISABLED = -123
+    SESSION_CLOSED_REQUIRE_SASL = -124
+    QUOTA_EXCEEDED = -125
+    THROTTLED = -127
+
+
+class ZooKeeperError(Exception):
+    """A request that the ensemble answered with an error, or that got no answer (ConnectionLoss)."""
+
+    code = ErrorCode.SYSTEM_ERROR
+
+    def __init__(self, path: str = "") -> None:
+        super().__init__(f"{self.code.name}{' for ' + path if path else ''}")
+        self.path = path
+
+
+class ConnectionLoss(ZooKeeperError):
+    """The connection broke before the answer: the operation may or may not have been applied."""
+
+    code = ErrorCode.CONNECTION_LOSS
+
+
+class SessionExpired(ZooKeeperError):
+    """The session is over; its ephemerals are gone."""
+
+    code = ErrorCode.SESSION_EXPIRED
+
+
+class NoNode(ZooKeeperError):
+    """The znode does not exist."""
+
+    code = ErrorCode.NO_NODE
+
+
+class NodeExists(ZooKeeperError):
+    """The znode exists already."""
+
+    code = ErrorCode.NODE_EXISTS
+
+
+class BadVersion(ZooKeeperError):
+    """The znode's version is not the expected one."""
+
+    code = ErrorCode.BAD_VERSION
+
+
+class NotEmpty(ZooKeeperError):
+    """The znode has children."""
+
+    code = ErrorCode.NOT_EMPTY
+
+
+class NoChildrenForEphemerals(ZooKeeperError):
+    """Ephemeral znodes take no children."""
+
+    code = ErrorCode.NO_CHILDREN_FOR_EPHEMERALS
+
+
+class NoAuth(ZooKeeperError):
+    """The ACL does not allow it."""
+
+    code = ErrorCode.NO_AUTH
+
+
+class AuthFailed(ZooKeeperError):
+    """The credentials were refused."""
+
+    code = ErrorCode.AUTH_FAILED
+
+
+class InvalidACL(ZooKeeperError):
+    """The ACL is empty or malformed."""
+
+    code = ErrorCode.INVALID_ACL
+
+
+class BadArguments(ZooKeeperError):
+    """The request makes no sense."""
+
+    code = ErrorCode.BAD_ARGUMENTS
+
+
+class RuntimeInconsistency(ZooKeeperError):
+    """Another operation of the same multi failed."""
+
+    code = ErrorCode.RUNTIME_INCONSISTENCY
+
+
+class Unimplemented(ZooKeeperError):
+    """The server does not know this operation."""
+
+    code = ErrorCode.UNIMPLEMENTED
+
+
+class MarshallingError(ZooKeeperError):
+    """The server could not read the request."""
+
+    code = ErrorCode.MARSHALLING_ERROR
+
+
+class OtherError(ZooKeeperError):
+    """Any other code."""
+
+    def __init__(self, code: int, path: str = "") -> None:
+        self.code = ErrorCode(code) if code in ErrorCode._value2member_map_ else ErrorCode.SYSTEM_ERROR
+        super().__init__(path)
+
+
+_BY_CODE: dict[int, type[ZooKeeperError]] = {t.code: t for t in ZooKeeperError.__subclasses__() if t is not OtherError}
+
+
+def error_for(code: int, path: str = "") -> ZooKeeperError:
+    """The exception that stands for an error code."""
+    found = _BY_CODE.get(code)
+    return found(path) if found else OtherError(code, path)

@@ -1,0 +1,319 @@
+"""One TCP connection whose two directions can be stalled or delayed: a protocol between asyncio and the real one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, NamedTuple, Protocol, cast
+
+HELD_BYTES_MAX = 8 * 1024 * 1024
+"""More held back than this in a direction, and the sender is told to pause."""
+LINGER_S = 600.0
+"""How long a connection that was closed across a cut is kept, so that the other side does not notice."""
+
+
+class State(Protocol):
+    """The part of `ensemble.links.LinkState` that matters here."""
+
+    @property
+    def out_cut(self) -> bool: ...
+    @property
+    def out_delay_ms(self) -> int: ...
+    @property
+    def in_cut(self) -> bool: ...
+    @property
+    def in_delay_ms(self) -> int: ...
+
+
+class _End(NamedTuple):
+    """In place of bytes: this direction ends here."""
+
+    failure: Exception | None
+    abrupt: bool = False
+    half: bool = False
+
+
+_Item = bytes | _End
+
+
+class _Direction:
+    """Holds items back while cut, and each for `delay_s`; in order."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.cut = False
+        self.delay_s = 0.0
+        self.held_bytes = 0
+        self._loop = loop
+        self._items: deque[tuple[float, _Item]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def clear(self) -> bool:
+        """Whether an item may pass right now."""
+        return not self._items and not self.cut and not self.delay_s
+
+    def put(self, item: _Item) -> None:
+        """Hold an item back."""
+        self._items.append((self._loop.time() + self.delay_s, item))
+        self.held_bytes += len(item) if isinstance(item, bytes) else 0
+
+    def due(self) -> list[_Item]:
+        """Items that may pass now; they are not held any more."""
+        out: list[_Item] = []
+        now = self._loop.time()
+        while self._items and not self.cut and self._items[0][0] <= now:
+            item = self._items.popleft()[1]
+            self.held_bytes -= len(item) if isinstance(item, bytes) else 0
+            out.append(item)
+        return out
+
+    def drop(self) -> None:
+        """Forget what is held."""
+        self._items.clear()
+        self.held_bytes = 0
+
+    def wake_at_next(self, callback: Any) -> None:
+        """Call back when the next item is due."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._items and not self.cut:
+            self._timer = self._loop.call_at(self._items[0][0], callback)
+
+
+class FaultyLink(asyncio.Protocol):
+    """Sits on the real transport; the wrapped protocol sees `facade` as its transport."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        address: str,
+        protocol: asyncio.BaseProtocol,
+        registry: dict[int, FaultyLink],
+        state: State,
+    ) -> None:
+        self.address = address
+        self.facade = FacadeTransport(self)
+        self.protocol = cast(asyncio.Protocol, protocol)
+        self.transport: asyncio.Transport | None = None
+        self.closing = False
+        self._loop = loop
+        self._registry = registry
+        self._out = _Direction(loop)
+        self._in = _Direction(loop)
+        self._told_lost = False
+        self._real_lost = False
+        self._holding = False
+        self._reading_wanted = True
+        self._set(state)
+
+    # -- the real transport's side ---------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The TCP connection stands."""
+        self.transport = cast(asyncio.Transport, transport)
+        self._registry[id(self)] = self
+        self.protocol.connection_made(self.facade)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the other side."""
+        if self._told_lost:
+            return
+        if self._in.clear:
+            self.protocol.data_received(data)
+        else:
+            self._in.put(bytes(data))
+            self._deliver()
+
+    def eof_received(self) -> bool:
+        """The other side closed its half; it may have to wait its turn."""
+        self._in.put(_End(None, half=True))
+        self._deliver()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone; the wrapped protocol hears of it when that could have reached it."""
+        self._real_lost = True
+        self._in.put(_End(exc))
+        self._deliver()
+        if self._told_lost:
+            self._registry.pop(id(self), None)
+
+    def pause_writing(self) -> None:
+        """The socket's buffer is full."""
+        self.protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The socket's buffer has room again."""
+        if not self._holding:
+            self.protocol.resume_writing()
+
+    # -- the wrapped protocol's side -------------------------------------------------------------------------------
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send bytes, now or when the fault allows."""
+        assert self.transport is not None
+        if self.closing or self._real_lost:
+            return
+        if self._out.clear:
+            self.transport.write(data)
+            return
+        self._out.put(bytes(data))
+        self._send()
+
+    def end(self, *, abrupt: bool) -> None:
+        """Close.  Behind a cut the other side must not see it yet."""
+        if self.closing:
+            return
+        self.closing = True
+        self._loop.call_soon(self._tell_lost, None)
+        if abrupt:
+            self._out.drop()
+        self._out.put(_End(None, abrupt=abrupt))
+        self._send()
+        self._loop.call_later(LINGER_S, self._give_up)
+
+    def end_half(self) -> None:
+        """Close the sending half."""
+        self._out.put(_End(None, half=True))
+        self._send()
+
+    def want_reading(self, wanted: bool) -> None:
+        """Pause or resume reading, on behalf of the wrapped protocol."""
+        self._reading_wanted = wanted
+        self._adjust_reading()
+
+    # -- the fault table's side ------------------------------------------------------------------------------------
+
+    def update(self, state: State) -> None:
+        """From now on these faults hold here."""
+        self._set(state)
+        self._send()
+        self._deliver()
+
+    def _set(self, state: State) -> None:
+        self._out.cut, self._out.delay_s = state.out_cut, state.out_delay_ms / 1000
+        self._in.cut, self._in.delay_s = state.in_cut, state.in_delay_ms / 1000
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _send(self) -> None:
+        assert self.transport is not None
+        for item in self._out.due():
+            if isinstance(item, bytes):
+                self.transport.write(item)
+            elif item.half:
+                self.transport.write_eof()
+            elif item.abrupt:
+                self.transport.abort()
+            else:
+                self.transport.close()
+        self._out.wake_at_next(self._send)
+        self._tell_pressure(self._out.held_bytes > HELD_BYTES_MAX)
+
+    def _tell_pressure(self, holding: bool) -> None:
+        if holding != self._holding:
+            self._holding = holding
+            if holding:
+                self.protocol.pause_writing()
+            else:
+                self.protocol.resume_writing()
+
+    def _deliver(self) -> None:
+        for item in self._in.due():
+            if self._told_lost:
+                continue
+            if isinstance(item, bytes):
+                self.protocol.data_received(item)
+            elif not item.half:
+                self._tell_lost(item.failure)
+            elif not self.protocol.eof_received():
+                self.end(abrupt=False)
+        self._in.wake_at_next(self._deliver)
+        self._adjust_reading()
+
+    def _adjust_reading(self) -> None:
+        if self.transport is None or self._real_lost or self.transport.is_closing():
+            return
+        # A cut direction is simply not read: the kernel's buffers fill, and the other side stalls as on a real cut.
+        if self._reading_wanted and not self._in.cut and self._in.held_bytes <= HELD_BYTES_MAX:
+            self.transport.resume_reading()
+        else:
+            self.transport.pause_reading()
+
+    def _tell_lost(self, failure: Exception | None) -> None:
+        if self._told_lost:
+            return
+        self._told_lost = True
+        self.closing = True
+        if self._real_lost:
+            self._registry.pop(id(self), None)
+        self.protocol.connection_lost(failure)
+
+    def _give_up(self) -> None:
+        if self.transport is not None and not self._real_lost:
+            self.transport.abort()
+
+
+class FacadeTransport(asyncio.Transport):
+    """The transport that the wrapped protocol holds."""
+
+    def __init__(self, link: FaultyLink) -> None:
+        super().__init__()
+        self._link = link
+
+    def _real(self) -> asyncio.Transport:
+        assert self._link.transport is not None
+        return self._link.transport
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """As the real transport says."""
+        return self._real().get_extra_info(name, default)
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        """Send."""
+        self._link.write(data)
+
+    def write_eof(self) -> None:
+        """Close the sending half, after what is queued."""
+        self._link.end_half()
+
+    def can_write_eof(self) -> bool:
+        """Whether `write_eof` is possible."""
+        return self._real().can_write_eof()
+
+    def close(self) -> None:
+        """Close after what is queued."""
+        self._link.end(abrupt=False)
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._link.end(abrupt=True)
+
+    def is_closing(self) -> bool:
+        """Whether it is closed or closing."""
+        return self._link.closing
+
+    def pause_reading(self) -> None:
+        """Stop delivering."""
+        self._link.want_reading(False)
+
+    def resume_reading(self) -> None:
+        """Go on delivering."""
+        self._link.want_reading(True)
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes not handed to the kernel yet."""
+        return self._real().get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """When to pause writing."""
+        self._real().set_write_buffer_limits(high, low)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Hand the connection to another protocol."""
+        self._link.protocol = cast(asyncio.Protocol, protocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """The wrapped protocol."""
+        return self._link.protocol

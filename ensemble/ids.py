@@ -1,0 +1,41 @@
+"""The identifiers of the ensemble, as distinct types."""
+
+from __future__ import annotations
+
+from typing import NewType
+
+PeerId = NewType("PeerId", int)
+"""A server's `myid`, 1-255."""
+Epoch = NewType("Epoch", int)
+"""A leader's reign; the upper 32 bits of a zxid."""
+Zxid = NewType("Zxid", int)
+"""A transaction's number: epoch << 32 | counter."""
+SessionId = NewType("SessionId", int)
+"""A client session, signed 64-bit as on the wire."""
+LinkId = NewType("LinkId", int)
+"""One connection on the quorum port, numbered by the driver, never reused within a process."""
+ConnectionId = NewType("ConnectionId", int)
+"""One client connection, numbered by the driver, never reused within a process."""
+
+NO_PEER = PeerId(-1)
+COUNTER_MAX = 0xFFFFFFFF
+
+
+def make_zxid(epoch: int, counter: int) -> Zxid:
+    """The zxid of `counter` in `epoch`."""
+    return Zxid((epoch << 32) | counter)
+
+
+def epoch_of(zxid: int) -> Epoch:
+    """The epoch a zxid belongs to."""
+    return Epoch(zxid >> 32)
+
+
+def counter_of(zxid: int) -> int:
+    """A zxid's number within its epoch."""
+    return zxid & COUNTER_MAX
+
+
+def zxid_text(zxid: int) -> str:
+    """A zxid as ZooKeeper prints it, such as `0x100000002`."""
+    return f"0x{zxid:x}"

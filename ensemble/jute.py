@@ -1,0 +1,198 @@
+"""Jute, ZooKeeper's wire format: big-endian integers, length-prefixed buffers and strings, counted vectors.
+
+Source: org.apache.jute.BinaryInputArchive and BinaryOutputArchive.  A record is a msgspec struct whose class names
+one codec a field in `layout`; records nest.  A null buffer, string or vector has length -1.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, TypeVar
+
+import msgspec
+
+_INT = struct.Struct(">i")
+_LONG = struct.Struct(">q")
+pack_int = _INT.pack
+pack_long = _LONG.pack
+
+
+class MalformedRecord(Exception):
+    """Bytes that are no valid record: too short, a negative or huge length, a bad string."""
+
+
+class Reader:
+    """Reads jute values one after the other out of `data`."""
+
+    __slots__ = ("data", "end", "pos")
+
+    def __init__(self, data: bytes | bytearray | memoryview, pos: int = 0) -> None:
+        self.data = bytes(data) if not isinstance(data, bytes) else data
+        self.pos = pos
+        self.end = len(self.data)
+
+    def take(self, size: int) -> int:
+        """Pass over `size` bytes; where they begin.  Raises MalformedRecord when there are fewer."""
+        start = self.pos
+        if size < 0 or start + size > self.end:
+            raise MalformedRecord(f"{size} bytes wanted at {start}, {self.end - start} left")
+        self.pos = start + size
+        return start
+
+    def read_bool(self) -> bool:
+        """One byte, zero or not."""
+        return self.data[self.take(1)] != 0
+
+    def read_byte(self) -> int:
+        """One signed byte."""
+        value = self.data[self.take(1)]
+        return value - 256 if value > 127 else value
+
+    def read_int(self) -> int:
+        """A signed 32-bit integer."""
+        value: int = _INT.unpack_from(self.data, self.take(4))[0]
+        return value
+
+    def read_long(self) -> int:
+        """A signed 64-bit integer."""
+        value: int = _LONG.unpack_from(self.data, self.take(8))[0]
+        return value
+
+    def read_buffer(self) -> bytes | None:
+        """A length and that many bytes; length -1 is None."""
+        size = self.read_int()
+        if size == -1:
+            return None
+        start = self.take(size)
+        return self.data[start : self.pos]
+
+    def read_string(self) -> str:
+        """A UTF-8 string; a null one reads as empty."""
+        raw = self.read_buffer()
+        if raw is None:
+            return ""
+        try:
+            return raw.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as bad:
+            raise MalformedRecord(f"not UTF-8: {bad.reason}") from None
+
+    def rest(self) -> bytes:
+        """Everything not read yet."""
+        start, self.pos = self.pos, self.end
+        return self.data[start:]
+
+    @property
+    def left(self) -> int:
+        """How many bytes are not read yet."""
+        return self.end - self.pos
+
+
+Writer = bytearray
+"""Records are encoded by appending to a bytearray."""
+
+
+def write_buffer(out: Writer, value: bytes | None) -> None:
+    """Append a length and the bytes; None as length -1."""
+    if value is None:
+        out += b"\xff\xff\xff\xff"
+    else:
+        out += pack_int(len(value))
+        out += value
+
+
+def write_string(out: Writer, value: str) -> None:
+    """Append a length-prefixed UTF-8 string."""
+    raw = value.encode("utf-8", "surrogatepass")
+    out += pack_int(len(raw))
+    out += raw
+
+
+class Codec:
+    """How one field is written and read."""
+
+    __slots__ = ("read", "write")
+
+    def __init__(self, write: Callable[[Writer, Any], None], read: Callable[[Reader], Any]) -> None:
+        self.write = write
+        self.read = read
+
+
+def _write_int(out: Writer, value: int) -> None:
+    out += pack_int(value)
+
+
+def _write_long(out: Writer, value: int) -> None:
+    out += pack_long(value)
+
+
+def _write_bool(out: Writer, value: bool) -> None:
+    out.append(1 if value else 0)
+
+
+def _write_byte(out: Writer, value: int) -> None:
+    out.append(value & 0xFF)
+
+
+INT = Codec(_write_int, Reader.read_int)
+LONG = Codec(_write_long, Reader.read_long)
+BOOL = Codec(_write_bool, Reader.read_bool)
+BYTE = Codec(_write_byte, Reader.read_byte)
+BUFFER = Codec(write_buffer, Reader.read_buffer)
+STRING = Codec(write_string, Reader.read_string)
+
+
+def vector(item: Codec) -> Codec:
+    """A counted list of `item`; a null vector reads as empty."""
+
+    def write(out: Writer, values: list[Any] | tuple[Any, ...]) -> None:
+        out += pack_int(len(values))
+        for value in values:
+            item.write(out, value)
+
+    def read(reader: Reader) -> list[Any]:
+        count = reader.read_int()
+        if count > reader.left:
+            raise MalformedRecord(f"vector of {count} items in {reader.left} bytes")
+        return [item.read(reader) for _ in range(count)]
+
+    return Codec(write, read)
+
+
+class Record(msgspec.Struct):
+    """A jute record: struct fields in wire order, one codec each in `layout`."""
+
+    layout: ClassVar[tuple[Codec, ...]] = ()
+
+    def encode_into(self, out: Writer) -> None:
+        """Append this record's bytes."""
+        for name, codec in zip(self.__struct_fields__, self.layout, strict=True):
+            codec.write(out, getattr(self, name))
+
+    def encode(self) -> bytes:
+        """This record's bytes."""
+        out = bytearray()
+        self.encode_into(out)
+        return bytes(out)
+
+    @classmethod
+    def read_from(cls, reader: Reader) -> Self:
+        """Read one record.  Raises MalformedRecord."""
+        return cls(*[codec.read(reader) for codec in cls.layout])
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """The record in `data`; trailing bytes are ignored, as ZooKeeper does.  Raises MalformedRecord."""
+        return cls.read_from(Reader(data))
+
+
+R = TypeVar("R", bound=Record)
+
+
+def record(cls: type[R]) -> Codec:
+    """A nested record as a field."""
+
+    def write(out: Writer, value: R) -> None:
+        value.encode_into(out)
+
+    return Codec(write, cls.read_from)

@@ -1,0 +1,32 @@
+"""What every node's process has: its event loop and its log on standard error."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import structlog
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's loop, or asyncio's own where uvloop is not installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def node_logger(node: str) -> structlog.BoundLogger:
+    """The log for people: one line an event, to standard error, with the node's name."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    logger: structlog.BoundLogger = structlog.get_logger(node=node)
+    return logger

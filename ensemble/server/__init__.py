@@ -1,0 +1,1 @@
+"""The shell around a peer: sockets, files, timers and the process (asyncio, uvloop)."""

@@ -1,0 +1,313 @@
+"""Drives a `Peer`: calls its handlers for what happens on sockets, disk and clock, and carries out their effects.
+
+One turn of the event loop is one batch: disk effects go to the storage thread together, packets and replies leave
+with one write a connection, the journal is flushed once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from ensemble.asyncio_runtime import instant_now
+from ensemble.effects import (
+    Answer,
+    Append,
+    Barrier,
+    CancelTimer,
+    CloseConnection,
+    CloseLink,
+    Effect,
+    Emit,
+    Halt,
+    OpenLink,
+    SaveAcceptedEpoch,
+    SaveCurrentEpoch,
+    SaveSnapshot,
+    SendNotification,
+    SendPacket,
+    SetTimer,
+    TruncateLog,
+)
+from ensemble.ids import ConnectionId, LinkId, PeerId
+from ensemble.records import ClientMessage
+from ensemble.server.client_port import ClientPort
+from ensemble.server.election_port import ElectionPort
+from ensemble.server.quorum_port import QuorumPort
+from ensemble.server.words import Words
+from ensemble.tree.service import Service
+from ensemble.txnlog.recovery import Recovery
+from ensemble.txnlog.snapshots import WrittenSnapshot
+from ensemble.txnlog.storage import Storage
+from ensemble.zab.messages import Notification, Packet
+from ensemble.zab.peer import Peer
+from journal.events import Event, NodeStopped, PeerProtocolBroken, PeerStateChanged, SnapshotTaken
+from journal.writer import JournalWriter
+
+BROKEN_EVENTS_MAX = 20
+"""peer_protocol_broken events a minute; beyond that they are dropped (a port scanner must not fill the journal)."""
+_DISK_EFFECTS = (Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog)
+
+
+class Stopped(Exception):
+    """The peer cannot go on; the message says why."""
+
+
+class PeerDriver:
+    """One running peer.  Set `storage`, `clients`, and where there are other peers `elections` and `quorum`."""
+
+    def __init__(
+        self, peer: Peer, service: Service, journal: JournalWriter, voters: tuple[int, ...], log: structlog.BoundLogger
+    ) -> None:
+        self.storage: Storage | None = None
+        self.clients: ClientPort | None = None
+        self.elections: ElectionPort | None = None
+        self.quorum: QuorumPort | None = None
+        self.words: Words | None = None
+        self._peer = peer
+        self._service = service
+        self._journal = journal
+        self._voters = voters
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._finished: asyncio.Future[None] = self._loop.create_future()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._disk: list[Effect] = []
+        self._flush_due = False
+        self._broken_left = BROKEN_EVENTS_MAX
+        self._journal_failed = False
+        self._actions = self._build_actions()
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Everything is in place: let the peer begin."""
+        self._loop.call_later(60, self._refill)
+        self._call(self._peer.on_start)
+
+    def stop(self, reason: str = "shutdown") -> None:
+        """End the peer; asked for from outside."""
+        self._finish(None, reason)
+
+    async def finished(self) -> None:
+        """Wait for the end.  Raises Stopped where it was not asked for."""
+        await self._finished
+
+    def _finish(self, failure: Exception | None, reason: str) -> None:
+        if self._finished.done():
+            return
+        self.emit(NodeStopped(reason))
+        self._flush()
+        for timer in self._timers.values():
+            timer.cancel()
+        if failure is None:
+            self._finished.set_result(None)
+        else:
+            self._finished.set_exception(failure)
+
+    def fail(self, name: str, failure: BaseException) -> None:
+        """A bug: stop loudly, and let the journal end with why."""
+        if self._finished.done():
+            return
+        traceback.print_exception(failure)
+        reason = f"{name}: {type(failure).__name__}: {failure}"
+        self._finish(Stopped(reason), reason)
+
+    def _refill(self) -> None:
+        self._broken_left = BROKEN_EVENTS_MAX
+        self._loop.call_later(60, self._refill)
+
+    # -- turns -------------------------------------------------------------------------------------------------------
+
+    def _call(self, handler: Callable[..., list[Effect]], *args: object) -> None:
+        """Call a handler of the peer and carry out what it asks for."""
+        if self._finished.done():
+            return
+        try:
+            effects = handler(instant_now(), *args)
+            actions = self._actions
+            for effect in effects:
+                actions[type(effect)](effect)
+        except Exception as failure:
+            self.fail("peer", failure)
+            return
+        if not self._flush_due and effects:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        if self._disk and self.storage is not None:
+            self.storage.submit(self._disk)
+            self._disk.clear()
+        if self.quorum is not None:
+            self.quorum.flush()
+        if self.clients is not None:
+            self.clients.flush()
+        try:
+            self._journal.flush()
+        except OSError as failure:
+            if not self._journal_failed:
+                self._journal_failed = True
+                self._log.error("the journal cannot be written", reason=str(failure))
+
+    def _build_actions(self) -> dict[type[Effect], Callable[[Any], None]]:
+        actions: dict[type[Effect], Callable[[Any], None]] = dict.fromkeys(_DISK_EFFECTS, self._disk.append)
+        actions |= {
+            SendNotification: self._send_notification,
+            OpenLink: self._open_link,
+            SendPacket: self._send_packet,
+            CloseLink: self._close_link,
+            SetTimer: self._set_timer,
+            CancelTimer: self._cancel_timer,
+            Answer: self._answer,
+            CloseConnection: self._close_connection,
+            Emit: lambda effect: self.emit(effect.event),
+            Halt: lambda effect: self._finish(Stopped(effect.reason), effect.reason),
+        }
+        return actions
+
+    def emit(self, event: Event) -> None:
+        """Write to the journal; what operators look for goes to the log as well."""
+        if isinstance(event, PeerStateChanged):
+            self._log.info(
+                event.state.lower(), phase=event.phase.lower(), leader=event.leader_id, epoch=event.current_epoch,
+                zxid=f"0x{event.last_zxid:x}",
+            )  # fmt: skip
+        try:
+            self._journal.write(event)
+        except OSError:
+            self._journal_failed = True
+
+    def _send_notification(self, effect: SendNotification) -> None:
+        if self.elections is not None:
+            self.elections.send(effect.to, effect.notification)
+
+    def _open_link(self, effect: OpenLink) -> None:
+        assert self.quorum is not None, "a lone peer has nobody to follow"
+        self.quorum.open(effect.to)
+
+    def _send_packet(self, effect: SendPacket) -> None:
+        if self.quorum is not None:
+            self.quorum.send(effect.link, effect.packet)
+
+    def _close_link(self, effect: CloseLink) -> None:
+        if self.quorum is not None:
+            self._log.info("closed a link", reason=effect.reason)
+            self.quorum.close_link(effect.link)
+
+    def _set_timer(self, effect: SetTimer) -> None:
+        old = self._timers.pop(effect.name, None)
+        if old is not None:
+            old.cancel()
+        self._timers[effect.name] = self._loop.call_later(effect.delay_ms / 1000, self._on_timer, effect.name)
+
+    def _cancel_timer(self, effect: CancelTimer) -> None:
+        timer = self._timers.pop(effect.name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _on_timer(self, name: str) -> None:
+        self._timers.pop(name, None)
+        self._call(self._peer.on_timer, name)
+
+    def _answer(self, effect: Answer) -> None:
+        if self.clients is not None:
+            self.clients.answer(effect.connection, effect.message)
+
+    def _close_connection(self, effect: CloseConnection) -> None:
+        if self.clients is not None:
+            self.clients.close_connection(effect.connection)
+
+    # -- what happens: other peers -----------------------------------------------------------------------------------
+
+    def on_notification(self, src: PeerId, notification: Notification) -> None:
+        """An election message."""
+        self._call(self._peer.on_notification, src, notification)
+
+    def on_voter_unreachable(self, peer_id: PeerId) -> None:
+        """A peer's election port does not answer."""
+        if peer_id in self._voters:
+            self._call(self._peer.on_voter_unreachable, peer_id)
+
+    def on_peer_broken(self, remote: str, reason: str) -> None:
+        """Somebody broke the protocol on a port between peers, and was dropped."""
+        if self._broken_left > 0:
+            self._broken_left -= 1
+            self.emit(PeerProtocolBroken(remote, reason))
+            self._log.warning("dropped a connection", remote=remote, reason=reason)
+            self._call(lambda now: [])
+
+    def on_link_up(self, link: LinkId, to: PeerId) -> None:
+        """A link that was asked for stands."""
+        self._call(self._peer.on_link_up, link, to)
+
+    def on_link_failed(self, to: PeerId) -> None:
+        """A link that was asked for cannot be made."""
+        self._call(self._peer.on_link_failed, to)
+
+    def on_link_accepted(self, link: LinkId) -> None:
+        """A learner came."""
+        self._call(self._peer.on_link_accepted, link)
+
+    def on_link_down(self, link: LinkId) -> None:
+        """A link broke."""
+        self._call(self._peer.on_link_down, link)
+
+    def on_packets(self, link: LinkId, packets: list[Packet]) -> None:
+        """Packets came on a link; after one that closes it the rest is void."""
+        quorum = self.quorum
+        assert quorum is not None
+        for packet in packets:
+            if not quorum.is_open(link):
+                return
+            self._call(self._peer.on_packet, link, packet)
+
+    # -- what happens: disk ------------------------------------------------------------------------------------------
+
+    def on_durable(self, tokens: list[int]) -> None:
+        """Barriers are done; the newest covers the older."""
+        self._call(self._peer.on_durable, tokens[-1])
+
+    def on_truncated(self, recovery: Recovery) -> None:
+        """The log is cut."""
+        for damage in recovery.damages:
+            self.emit(damage)
+        self._call(self._peer.on_recovered, recovery.recovered)
+
+    def on_snapshot(self, written: WrittenSnapshot) -> None:
+        """A snapshot is durable."""
+        self.emit(SnapshotTaken(written.zxid, written.size_bytes, written.duration_ms))
+        self._call(lambda now: [])
+
+    def on_storage_failed(self, reason: str) -> None:
+        """The disk failed."""
+        self._finish(Stopped(reason), reason)
+
+    # -- what happens: clients ---------------------------------------------------------------------------------------
+
+    def on_client_connected(self, connection: ConnectionId) -> None:
+        """A client said hello."""
+        self._call(self._peer.on_client_connected, connection)
+
+    def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None:
+        """Frames of a client."""
+        handler = self._peer.on_client
+        for message in messages:
+            self._call(handler, connection, message)
+
+    def on_client_closed(self, connection: ConnectionId) -> None:
+        """A client is gone."""
+        self._call(self._peer.on_client_closed, connection)
+
+    def answer_word(self, word: str) -> str | None:
+        """A four-letter word."""
+        return self.words.answer(word) if self.words is not None else None
+
+    def outstanding(self, connection: ConnectionId) -> int:
+        """How many requests of a connection wait."""
+        return self._service.outstanding(connection)

@@ -1,0 +1,120 @@
+"""The election port's bytes: the opening message of a connection, and notifications.
+
+Sources: org.apache.zookeeper.server.quorum.QuorumCnxManager (InitialMessage), FastLeaderElection (buildMsg and the
+receiver).  After the opening message every frame is an int length and a notification.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from ensemble.ids import Epoch, PeerId, Zxid
+from ensemble.jute import MalformedRecord
+from ensemble.zab.messages import Notification, PeerState, Vote
+
+PROTOCOL_V1 = -65536
+PROTOCOL_V2 = -65535
+"""With several addresses, separated by `|`."""
+ADDRESS_BYTES_MAX = 2048
+FRAME_BYTES_MAX = 512 * 1024
+NOTIFICATION_VERSION = 2
+_OPENING = struct.Struct(">qqi")
+_LONG = struct.Struct(">q")
+_VOTE = struct.Struct(">iqqq")
+_VOTE_WITH_EPOCH = struct.Struct(">iqqqq")
+_HEAD = struct.Struct(">iqqqqii")
+
+
+class Opening(NamedTuple):
+    """Who opened an election connection, and where it listens; `size` is the message's length in bytes."""
+
+    peer_id: PeerId
+    address: str
+    size: int
+
+
+def encode_opening(peer_id: int, address: str) -> bytes:
+    """The first bytes on a connection that this peer opened; `address` is its election "host:port"."""
+    raw = address.encode()
+    return _OPENING.pack(PROTOCOL_V1, peer_id, len(raw)) + raw
+
+
+def decode_opening(data: bytes) -> Opening | None:
+    """Read an opening message, or None where more bytes are needed.  Raises MalformedRecord."""
+    if len(data) < _LONG.size:
+        return None
+    (version,) = _LONG.unpack_from(data)
+    if version >= 0:
+        # Before 3.5 a connection began with the id alone.
+        return Opening(PeerId(version), "", _LONG.size)
+    if version not in (PROTOCOL_V1, PROTOCOL_V2):
+        raise MalformedRecord(f"unknown election protocol version {version}")
+    if len(data) < _OPENING.size:
+        return None
+    _, peer_id, length = _OPENING.unpack_from(data)
+    if not 0 < length <= ADDRESS_BYTES_MAX:
+        raise MalformedRecord(f"an address of {length} bytes")
+    if len(data) < _OPENING.size + length:
+        return None
+    address = data[_OPENING.size : _OPENING.size + length].decode("utf-8", "replace")
+    return Opening(PeerId(peer_id), address, _OPENING.size + length)
+
+
+def encode_notification(notification: Notification, config: bytes) -> bytes:
+    """A notification's frame, length included; `config` is the ensemble's configuration text."""
+    vote = notification.vote
+    head = (notification.state, vote.leader, vote.zxid, notification.round, vote.peer_epoch)
+    body = _HEAD.pack(*head, NOTIFICATION_VERSION, len(config))
+    return struct.pack(">i", len(body) + len(config)) + body + config
+
+
+def decode_notification(body: bytes) -> Notification:
+    """Read a notification of version 2, 1 or 0 (40 and 28 bytes).  Raises MalformedRecord."""
+    if len(body) < _VOTE.size:
+        raise MalformedRecord(f"a notification of {len(body)} bytes")
+    state, leader, zxid, election_round = _VOTE.unpack_from(body)
+    if len(body) >= _VOTE_WITH_EPOCH.size:
+        epoch = _VOTE_WITH_EPOCH.unpack_from(body)[4]
+    else:
+        epoch = zxid >> 32
+    try:
+        peer_state = PeerState(state)
+    except ValueError:
+        raise MalformedRecord(f"server state {state}") from None
+    _check_config(body)
+    return Notification(peer_state, Vote(PeerId(leader), Zxid(zxid), Epoch(epoch)), election_round)
+
+
+def _check_config(body: bytes) -> None:
+    """A configuration is announced by its length; it must be there.  (Its content is the same on every peer.)"""
+    if len(body) < _HEAD.size:
+        return
+    length = _HEAD.unpack_from(body)[6]
+    if not 0 <= length <= len(body) - _HEAD.size:
+        raise MalformedRecord(f"a configuration of {length} bytes in {len(body) - _HEAD.size}")
+
+
+class FrameReader:
+    """Cuts a connection's bytes into length-prefixed frames."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self) -> None:
+        self._buffer = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Every frame that is complete now.  Raises MalformedRecord for an unreasonable length."""
+        buffer = self._buffer + data if self._buffer else data
+        frames: list[bytes] = []
+        pos = 0
+        while len(buffer) - pos >= 4:
+            size = int.from_bytes(buffer[pos : pos + 4], "big", signed=True)
+            if not 0 < size <= FRAME_BYTES_MAX:
+                raise MalformedRecord(f"a frame of {size} bytes")
+            if len(buffer) - pos - 4 < size:
+                break
+            frames.append(buffer[pos + 4 : pos + 4 + size])
+            pos += 4 + size
+        self._buffer = buffer[pos:]
+        return frames

@@ -1,0 +1,253 @@
+"""Quorum links: the connections between a leader and its learners, numbered, batched, and able to stream a snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Protocol, cast
+
+from ensemble.ids import LinkId, PeerId
+from ensemble.jute import MalformedRecord
+from ensemble.links import LinkFaults
+from ensemble.server.quorum_wire import QuorumCodec
+from ensemble.server.server_line import ServerLine
+from ensemble.server.sockets import keep_alive, listen, remote_name
+from ensemble.zab.messages import Packet, Snap
+
+ACCEPTED_MAX = 1024
+CHUNKS_A_TURN = 4
+"""Chunks of a snapshot (64 KiB each) that are encoded before the loop gets to other work."""
+CONNECT_TRIES = 5
+CONNECT_RETRY_S = 0.1
+
+
+class QuorumListener(Protocol):
+    """Who hears of links and packets."""
+
+    def on_link_up(self, link: LinkId, to: PeerId) -> None: ...
+    def on_link_failed(self, to: PeerId) -> None: ...
+    def on_link_accepted(self, link: LinkId) -> None: ...
+    def on_link_down(self, link: LinkId) -> None: ...
+    def on_packets(self, link: LinkId, packets: list[Packet]) -> None: ...
+    def on_peer_broken(self, remote: str, reason: str) -> None: ...
+
+
+class QuorumPort:
+    """This peer's quorum port and its links, those it opened and those it accepted."""
+
+    def __init__(
+        self,
+        my_id: PeerId,
+        servers: Mapping[int, ServerLine],
+        config_text: str,
+        faults: LinkFaults,
+        listener: QuorumListener,
+        init_limit_s: float,
+    ) -> None:
+        self.listener = listener
+        self.config = config_text.encode()
+        self.init_limit_s = init_limit_s
+        self.accepted = 0
+        self._my_id = my_id
+        self._servers = servers
+        self._faults = faults
+        self._server: asyncio.AbstractServer | None = None
+        self._links: dict[LinkId, QuorumLink] = {}
+        self._unflushed: dict[LinkId, QuorumLink] = {}
+        self._next_link = 0
+        self._opening: dict[PeerId, asyncio.Task[None]] = {}
+
+    async def listen(self, host: str) -> None:
+        """Open this peer's quorum port.  Raises PortError."""
+        port = self._servers[self._my_id].quorum_port
+        self._server = await listen(lambda: QuorumLink(self, None), host, port, "the quorum port")
+
+    async def close(self) -> None:
+        """Stop listening and drop every link."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._opening.values():
+            task.cancel()
+        for link in list(self._links.values()):
+            link.close()
+
+    def open(self, to: PeerId) -> None:
+        """Connect to a leader; a connection still being made is given up for this one."""
+        old = self._opening.pop(to, None)
+        if old is not None:
+            old.cancel()
+        self._opening[to] = asyncio.get_running_loop().create_task(self._open(to))
+
+    async def _open(self, to: PeerId) -> None:
+        line = self._servers[to]
+        deadline = asyncio.get_running_loop().time() + self.init_limit_s
+        for attempt in range(CONNECT_TRIES):
+            if attempt:
+                # Learner.connectToLeader: a leader that was elected just now may not listen yet.
+                await asyncio.sleep(CONNECT_RETRY_S)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    _, link = await self._faults.open_connection(
+                        lambda: QuorumLink(self, to), line.host, line.quorum_port
+                    )
+            except (OSError, TimeoutError):
+                continue
+            assert isinstance(link, QuorumLink)
+            self._opening.pop(to, None)
+            return
+        self._opening.pop(to, None)
+        self.listener.on_link_failed(to)
+
+    def register(self, link: QuorumLink) -> LinkId:
+        """A number for a new link, never used before."""
+        self._next_link += 1
+        self._links[LinkId(self._next_link)] = link
+        return LinkId(self._next_link)
+
+    def send(self, link_id: LinkId, packet: Packet) -> None:
+        """Queue a packet; everything of a turn leaves in one write.  Nothing happens where the link is gone."""
+        link = self._links.get(link_id)
+        if link is not None:
+            link.send(packet)
+            self._unflushed[link_id] = link
+
+    def close_link(self, link_id: LinkId) -> None:
+        """Close a link after what is queued on it."""
+        link = self._links.pop(link_id, None)
+        if link is not None:
+            link.close()
+
+    def flush(self) -> None:
+        """Write what was queued in this turn."""
+        if self._unflushed:
+            links, self._unflushed = self._unflushed, {}
+            for link in links.values():
+                link.flush()
+
+    def lost(self, link_id: LinkId) -> None:
+        """A link broke."""
+        if self._links.pop(link_id, None) is not None:
+            self.listener.on_link_down(link_id)
+
+    def is_open(self, link_id: LinkId) -> bool:
+        """Whether the link stands and was not closed from here."""
+        return link_id in self._links
+
+
+class QuorumLink(asyncio.Protocol):
+    """One link; `leader` is whom this side called as a learner, None on a leader's side."""
+
+    def __init__(self, port: QuorumPort, leader: PeerId | None) -> None:
+        self._port = port
+        self._leader = leader
+        self._codec = QuorumCodec(learner=leader is not None, config=port.config)
+        self._link_id: LinkId | None = None
+        self._transport: asyncio.Transport | None = None
+        self._out: list[bytes] = []
+        self._stream: Iterator[bytes] | None = None
+        self._paused = False
+        self._closing = False
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection stands.  A learner's counts only once its first packet has come: anybody can connect."""
+        # uvloop's transports are asyncio.Transport in all but name.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        keep_alive(transport)
+        if self._leader is not None:
+            self._link_id = self._port.register(self)
+            self._port.listener.on_link_up(self._link_id, self._leader)
+            return
+        self._port.accepted += 1
+        if self._port.accepted > ACCEPTED_MAX:
+            self.close()
+        else:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(self._port.init_limit_s, self.close)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand over every complete packet."""
+        if self._closing:
+            return
+        try:
+            packets = self._codec.feed(data)
+        except MalformedRecord as bad:
+            remote = remote_name(self._transport) if self._transport is not None else "unknown"
+            self._port.listener.on_peer_broken(remote, f"quorum port: {bad}")
+            self._break()
+            return
+        if not packets:
+            return
+        if self._link_id is None:
+            self._link_id = self._port.register(self)
+            if self._deadline is not None:
+                self._deadline.cancel()
+            self._port.listener.on_link_accepted(self._link_id)
+        self._port.listener.on_packets(self._link_id, packets)
+
+    def send(self, packet: Packet) -> None:
+        """Queue a packet; behind a snapshot that is still being streamed it waits."""
+        self._out.append(self._codec.encode(packet))
+        if isinstance(packet, Snap):
+            self.flush()
+            self._stream = self._codec.encode_stream(packet)
+
+    def flush(self) -> None:
+        """Write what is queued, or go on streaming."""
+        if self._transport is None:
+            return
+        if self._stream is not None:
+            self._pump()
+        elif self._out:
+            self._transport.write(b"".join(self._out))
+            self._out.clear()
+
+    def _pump(self) -> None:
+        """Write a few chunks of the snapshot, then let others run."""
+        if self._stream is None or self._paused or self._transport is None:
+            return
+        for _ in range(CHUNKS_A_TURN):
+            chunk = next(self._stream, None)
+            if chunk is None:
+                self._stream = None
+                self.flush()
+                if self._closing:
+                    self._transport.close()
+                return
+            self._transport.write(chunk)
+        asyncio.get_running_loop().call_soon(self._pump)
+
+    def pause_writing(self) -> None:
+        """The other side reads slowly."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """There is room again."""
+        self._paused = False
+        self._pump()
+
+    def close(self) -> None:
+        """Close after what is queued."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._transport is not None and self._stream is None:
+            self.flush()
+            self._transport.close()
+
+    def _break(self) -> None:
+        """Close at once: the other side broke the protocol."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Gone."""
+        self._transport = None
+        self._stream = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self._leader is None:
+            self._port.accepted -= 1
+        if self._link_id is not None:
+            self._port.lost(self._link_id)

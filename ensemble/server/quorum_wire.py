@@ -1,0 +1,347 @@
+"""The quorum port's bytes: typed packets to ZooKeeper's QuorumPackets and back.
+
+A QuorumPacket is {int type, long zxid, buffer data, vector<Id> authinfo}, one after the other with no framing; a SNAP
+is followed by the serialised tree and the string "BenWasHere".  Sources: org.apache.zookeeper.server.quorum.Leader,
+Learner, LearnerHandler, LearnerInfo, SendAckRequestProcessor.  What a packet means depends on who sent it, so a
+connection has a `QuorumCodec` for its end.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from ensemble.ids import Epoch, PeerId, SessionId, Zxid, epoch_of
+from ensemble.jute import MalformedRecord, Reader, write_string
+from ensemble.records import OpCode
+from ensemble.txn import DIGEST_VERSION, Txn
+from ensemble.txnlog.snapshot_format import TreeDecoder, encode_tree, signed
+from ensemble.zab.messages import (
+    Ack,
+    AckEpoch,
+    Commit,
+    Diff,
+    FollowerInfo,
+    ForwardedRequest,
+    Inform,
+    LeaderInfo,
+    NewLeader,
+    Packet,
+    Ping,
+    Proposal,
+    Revalidate,
+    Snap,
+    SyncRequest,
+    Trunc,
+    UpToDate,
+)
+
+REQUEST: Final = 1
+PROPOSAL: Final = 2
+ACK: Final = 3
+COMMIT: Final = 4
+PING: Final = 5
+REVALIDATE: Final = 6
+SYNC: Final = 7
+INFORM: Final = 8
+NEWLEADER: Final = 10
+FOLLOWERINFO: Final = 11
+UPTODATE: Final = 12
+DIFF: Final = 13
+TRUNC: Final = 14
+SNAP: Final = 15
+OBSERVERINFO: Final = 16
+LEADERINFO: Final = 17
+ACKEPOCH: Final = 18
+
+PROTOCOL_VERSION = 0x10000
+PACKET_BYTES_MAX = 64 * 1024 * 1024
+AUTH_BYTES_MAX = 1024 * 1024
+SIGNATURE = b"\0\0\0\x0aBenWasHere"
+OFFERED = b"\x01"
+"""Behind LearnerInfo and LEADERINFO's version: cumulative acks; in ACK and COMMIT: this one is.  Others ignore it."""
+NO_ZXID = -1
+NO_AUTH = b"\0\0\0\0"
+_HEAD = struct.Struct(">iqi")
+_EMPTY = struct.Struct(">iqii")
+_INT = struct.Struct(">i")
+_LONG = struct.Struct(">q")
+_LEARNER_INFO = struct.Struct(">qiq")
+_REQUEST = struct.Struct(">qii")
+_SESSION = struct.Struct(">qi")
+_DIGEST = struct.Struct(">iq")
+_MASK = (1 << 64) - 1
+
+
+def _packet(kind: int, zxid: int, data: bytes | None = None, auth: bytes = b"\xff\xff\xff\xff") -> bytes:
+    if data is None:
+        return _HEAD.pack(kind, zxid, -1) + auth
+    return b"%b%b%b" % (_HEAD.pack(kind, zxid, len(data)), data, auth)
+
+
+def _encode_auth(pairs: tuple[tuple[str, str], ...]) -> bytes:
+    out = bytearray(_INT.pack(len(pairs)))
+    for scheme, identity in pairs:
+        write_string(out, scheme)
+        write_string(out, identity)
+    return bytes(out)
+
+
+class QuorumCodec:
+    """Both directions of one connection, as seen from its learner or from its leader.
+
+    ZooKeeper answers a SYNC without saying which, in order; the learner's codec remembers what it asked.
+    """
+
+    def __init__(self, *, learner: bool, config: bytes) -> None:
+        self._learner = learner
+        self._config = config
+        self._syncs: deque[SyncRequest] = deque()
+        self._buffer = b""
+        self._tree: TreeDecoder | None = None
+        self._snap_zxid = 0
+        self._snap_digest = 0
+        self._decode_one: Callable[[int, int, bytes | None, tuple[tuple[str, str], ...]], Packet] = (
+            self._from_leader if learner else self._from_learner
+        )
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def encode(self, packet: Packet) -> bytes:
+        """A packet's bytes; for Snap those before the tree."""
+        encoder = _ENCODERS.get(type(packet))
+        if encoder is not None:
+            return encoder(packet)
+        if isinstance(packet, NewLeader):
+            return _packet(NEWLEADER, packet.zxid, self._config or None)
+        if isinstance(packet, Revalidate):
+            if self._learner:
+                return _packet(REVALIDATE, NO_ZXID, _SESSION.pack(packet.session_id, packet.timeout_ms))
+            return _packet(REVALIDATE, NO_ZXID, _LONG.pack(packet.session_id) + (b"\1" if packet.valid else b"\0"))
+        if isinstance(packet, SyncRequest):
+            return self._encode_sync(packet)
+        raise AssertionError(f"{packet!r} cannot be sent")
+
+    def _encode_sync(self, packet: SyncRequest) -> bytes:
+        if not self._learner:
+            return _packet(SYNC, 0)
+        self._syncs.append(packet)
+        data = bytearray(_REQUEST.pack(packet.session_id, packet.cxid, OpCode.SYNC))
+        write_string(data, packet.path)
+        return _packet(REQUEST, NO_ZXID, bytes(data), NO_AUTH)
+
+    @staticmethod
+    def encode_stream(packet: Snap) -> Iterator[bytes]:
+        """What follows a SNAP packet: the tree in chunks, and the signature."""
+        yield from encode_tree(packet.snapshot)
+        yield SIGNATURE
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> list[Packet]:
+        """Every packet that is complete now.  Raises MalformedRecord."""
+        out: list[Packet] = []
+        buffer = self._buffer + data if self._buffer else data
+        pos = 0
+        while True:
+            if self._tree is not None:
+                buffer = self._feed_tree(self._tree, buffer[pos:], out)
+                pos = 0
+                if self._tree is not None:
+                    break
+            if len(buffer) - pos < _EMPTY.size:
+                break
+            kind, zxid, size = _HEAD.unpack_from(buffer, pos)
+            start = pos + _HEAD.size
+            if not -1 <= size <= PACKET_BYTES_MAX:
+                raise MalformedRecord(f"a packet of {size} bytes")
+            end = start + max(size, 0)
+            if len(buffer) < end + 4:
+                break
+            behind = self._skip_auth(buffer, end)
+            if behind < 0:
+                break
+            auth = () if behind == end + 4 else _decode_auth(buffer, end)
+            pos = behind
+            if kind == SNAP and self._learner:
+                self._begin_snap(zxid, buffer[start:end])
+                continue
+            out.append(self._decode_one(kind, zxid, buffer[start:end] if size >= 0 else None, auth))
+        self._buffer = buffer[pos:]
+        return out
+
+    @staticmethod
+    def _skip_auth(buffer: bytes, pos: int) -> int:
+        """Where the authinfo at `pos` ends, or -1 where it is not complete yet."""
+        (count,) = _INT.unpack_from(buffer, pos)
+        begin = pos
+        pos += 4
+        if not -1 <= count <= AUTH_BYTES_MAX:
+            raise MalformedRecord(f"{count} authentication entries")
+        for _ in range(2 * max(count, 0)):
+            if len(buffer) < pos + 4:
+                return -1
+            (size,) = _INT.unpack_from(buffer, pos)
+            pos += 4 + max(size, 0)
+            if not -1 <= size <= AUTH_BYTES_MAX or pos - begin > AUTH_BYTES_MAX:
+                raise MalformedRecord("authentication entries too long")
+        return pos if pos <= len(buffer) else -1
+
+    def _begin_snap(self, zxid: int, data: bytes) -> None:
+        self._tree = TreeDecoder()
+        self._snap_zxid = zxid
+        # Only ours carry the digest; without it the tree computes its own.
+        self._snap_digest = _DIGEST.unpack(data)[1] & _MASK if len(data) == _DIGEST.size else 0
+
+    def _feed_tree(self, tree: TreeDecoder, data: bytes, out: list[Packet]) -> bytes:
+        """Give bytes to the tree being read; what is left once it is complete."""
+        tree.feed(data)
+        if not tree.done or len(tree.rest) < len(SIGNATURE):
+            return b""
+        if not tree.rest.startswith(SIGNATURE):
+            raise MalformedRecord("a snapshot without its signature")
+        out.append(Snap(Zxid(self._snap_zxid), tree.snapshot(self._snap_zxid, self._snap_digest)))
+        self._tree = None
+        return tree.rest[len(SIGNATURE) :]
+
+    def _from_leader(self, kind: int, zxid: int, data: bytes | None, auth: object) -> Packet:
+        if kind == PROPOSAL:
+            return Proposal(_txn(zxid, data))
+        if kind == COMMIT:
+            return Commit(Zxid(zxid), data == OFFERED)
+        if kind == PING:
+            return Ping(Zxid(zxid))
+        if kind == INFORM:
+            return Inform(_txn(zxid, data))
+        if kind == SYNC:
+            if not self._syncs:
+                raise MalformedRecord("a SYNC that nobody asked for")
+            return self._syncs.popleft()
+        if kind == REVALIDATE and data is not None and len(data) >= 9:
+            return Revalidate(SessionId(_LONG.unpack_from(data)[0]), 0, data[8] != 0)
+        if kind == LEADERINFO:
+            return _leader_info(zxid, data)
+        if kind == UPTODATE:
+            return UpToDate()
+        simple = _FROM_LEADER.get(kind)
+        if simple is None:
+            raise MalformedRecord(f"a leader sent a packet of type {kind}")
+        return simple(Zxid(zxid))
+
+    def _from_learner(self, kind: int, zxid: int, data: bytes | None, auth: tuple[tuple[str, str], ...]) -> Packet:
+        if kind == ACK:
+            return Ack(Zxid(zxid), data == OFFERED)
+        if kind == PING:
+            return Ping(Zxid(zxid), _touched(data))
+        if data is None:
+            raise MalformedRecord(f"a learner sent a packet of type {kind} without data")
+        if kind == REQUEST:
+            return _request(data, auth)
+        if kind == REVALIDATE and len(data) >= _SESSION.size:
+            session_id, timeout_ms = _SESSION.unpack_from(data)
+            return Revalidate(SessionId(session_id), timeout_ms)
+        if kind == ACKEPOCH and len(data) >= 4:
+            return AckEpoch(Zxid(zxid), _INT.unpack_from(data)[0])
+        if kind in (FOLLOWERINFO, OBSERVERINFO):
+            return _follower_info(kind, zxid, data)
+        raise MalformedRecord(f"a learner sent a packet of type {kind} with {len(data)} bytes")
+
+
+def _decode_auth(buffer: bytes, pos: int) -> tuple[tuple[str, str], ...]:
+    reader = Reader(buffer, pos)
+    return tuple((reader.read_string(), reader.read_string()) for _ in range(reader.read_int()))
+
+
+def _txn(zxid: int, data: bytes | None) -> Txn:
+    if data is None:
+        raise MalformedRecord("a proposal without its transaction")
+    txn = Txn.decode(data)
+    if txn.zxid != zxid:
+        raise MalformedRecord(f"packet 0x{zxid:x} holds transaction 0x{txn.zxid:x}")
+    return txn
+
+
+def _touched(data: bytes | None) -> tuple[tuple[SessionId, int], ...]:
+    if not data:
+        return ()
+    if len(data) % _SESSION.size:
+        raise MalformedRecord(f"a list of sessions of {len(data)} bytes")
+    return tuple((SessionId(session_id), timeout_ms) for session_id, timeout_ms in _SESSION.iter_unpack(data))
+
+
+def _request(data: bytes, auth: tuple[tuple[str, str], ...]) -> ForwardedRequest | SyncRequest:
+    if len(data) < _REQUEST.size:
+        raise MalformedRecord("a request cut short")
+    session_id, cxid, op = _REQUEST.unpack_from(data)
+    if op == OpCode.SYNC:
+        reader = Reader(data, _REQUEST.size)
+        return SyncRequest(SessionId(session_id), cxid, reader.read_string() if reader.left else "")
+    return ForwardedRequest(SessionId(session_id), cxid, op, data[_REQUEST.size :], auth)
+
+
+def _leader_info(zxid: int, data: bytes | None) -> LeaderInfo:
+    if data is None or len(data) < 4 or _INT.unpack_from(data)[0] != PROTOCOL_VERSION:
+        raise MalformedRecord("a leader of an unknown protocol version")
+    return LeaderInfo(epoch_of(zxid), data[4:] == OFFERED)
+
+
+def _follower_info(kind: int, zxid: int, data: bytes) -> FollowerInfo:
+    if len(data) < _LEARNER_INFO.size:
+        raise MalformedRecord("a learner of an old protocol version")
+    peer_id, version, config_version = _LEARNER_INFO.unpack_from(data)
+    if version < PROTOCOL_VERSION:
+        raise MalformedRecord(f"a learner of protocol version 0x{version:x}")
+    return FollowerInfo(
+        accepted_epoch=Epoch(zxid >> 32),
+        peer_id=PeerId(peer_id),
+        config_version=config_version,
+        observer=kind == OBSERVERINFO,
+        cumulative=data[_LEARNER_INFO.size :] == OFFERED,
+    )
+
+
+def _encode_follower_info(packet: FollowerInfo) -> bytes:
+    data = _LEARNER_INFO.pack(packet.peer_id, PROTOCOL_VERSION, packet.config_version)
+    kind = OBSERVERINFO if packet.observer else FOLLOWERINFO
+    return _packet(kind, packet.accepted_epoch << 32, data + OFFERED if packet.cumulative else data)
+
+
+def _encode_leader_info(packet: LeaderInfo) -> bytes:
+    data = _INT.pack(PROTOCOL_VERSION)
+    return _packet(LEADERINFO, packet.epoch << 32, data + OFFERED if packet.cumulative else data)
+
+
+def _encode_request(packet: ForwardedRequest) -> bytes:
+    data = _REQUEST.pack(packet.session_id, packet.cxid, packet.op) + packet.body
+    # Never a null list: a ZooKeeper leader cannot check permissions without one.
+    return _packet(REQUEST, NO_ZXID, data, _encode_auth(tuple(packet.auth)) if packet.auth else NO_AUTH)
+
+
+def _encode_ping(packet: Ping) -> bytes:
+    data = b"".join(_SESSION.pack(session_id, timeout_ms) for session_id, timeout_ms in packet.touched)
+    # Never a null buffer: a ZooKeeper leader reads the list of sessions without looking.
+    return _packet(PING, packet.zxid, data)
+
+
+def _encode_snap(packet: Snap) -> bytes:
+    return _packet(SNAP, packet.zxid, _DIGEST.pack(DIGEST_VERSION, signed(packet.snapshot.digest)))
+
+
+_ENCODERS: dict[type, Callable[..., bytes]] = {
+    Proposal: lambda p: _packet(PROPOSAL, p.txn.zxid, p.txn.encoded()),
+    Ack: lambda p: _packet(ACK, p.zxid, OFFERED if p.cumulative else None),
+    Commit: lambda p: _packet(COMMIT, p.zxid, OFFERED if p.cumulative else None),
+    Inform: lambda p: _packet(INFORM, p.txn.zxid, p.txn.encoded()),
+    Ping: _encode_ping,
+    ForwardedRequest: _encode_request,
+    FollowerInfo: _encode_follower_info,
+    LeaderInfo: _encode_leader_info,
+    AckEpoch: lambda p: _packet(ACKEPOCH, p.last_zxid, _INT.pack(p.current_epoch)),
+    Diff: lambda p: _packet(DIFF, p.zxid),
+    Trunc: lambda p: _packet(TRUNC, p.zxid),
+    Snap: _encode_snap,
+    UpToDate: lambda p: _packet(UPTODATE, NO_ZXID),
+}
+_FROM_LEADER: dict[int, Callable[[Zxid], Packet]] = {DIFF: Diff, TRUNC: Trunc, NEWLEADER: NewLeader}

@@ -1,0 +1,1 @@
+"""What is replicated: znodes, sessions, ephemerals, watches; and how client requests become transactions."""

@@ -1,0 +1,136 @@
+"""A server's client connections and, for each session here, the order of its requests (ServerCnxn, CommitProcessor)."""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+
+import msgspec
+
+from ensemble.errors import ErrorCode
+from ensemble.ids import ConnectionId, SessionId
+from ensemble.records import AnyBody, Reply, Request
+from ensemble.tree.acl import AuthId
+
+
+class Stage(Enum):
+    """How far a connection has come."""
+
+    OPEN = "open"
+    """Waiting for the ConnectRequest."""
+    ATTACHING = "attaching"
+    """The session is being created or validated: requests wait."""
+    ATTACHED = "attached"
+    CLOSED = "closed"
+
+
+class Connection:
+    """One client connection."""
+
+    __slots__ = (
+        "auth", "creates", "held", "id", "last_cxid", "last_latency_ms", "last_op", "last_response_ms", "last_zxid",
+        "latency_max_ms", "latency_min_ms", "latency_total_ms", "opened_ms", "outstanding", "received", "sent",
+        "session_id", "stage", "timeout_ms",
+    )  # fmt: skip
+
+    def __init__(self, connection: ConnectionId, now_ms: int) -> None:
+        self.id = connection
+        self.stage = Stage.OPEN
+        self.session_id = SessionId(0)
+        self.creates = False
+        self.timeout_ms = 0
+        self.auth: tuple[AuthId, ...] = ()
+        self.held: list[Request] = []
+        self.opened_ms = now_ms
+        self.received = 0
+        self.sent = 0
+        self.outstanding = 0
+        self.last_cxid = -1
+        self.last_zxid = -1
+        self.last_op = 0
+        self.last_response_ms = now_ms
+        self.last_latency_ms = 0
+        self.latency_min_ms = -1
+        self.latency_max_ms = 0
+        self.latency_total_ms = 0
+
+    def answered(self, now_ms: int, latency_ms: int, cxid: int, zxid: int, op: int) -> None:
+        """Count a request that was answered (updateStatsForResponse)."""
+        self.sent += 1
+        self.last_cxid = cxid
+        self.last_zxid = zxid
+        self.last_op = op
+        self.last_response_ms = now_ms
+        self.last_latency_ms = latency_ms
+        self.latency_total_ms += latency_ms
+        if latency_ms > self.latency_max_ms:
+            self.latency_max_ms = latency_ms
+        if latency_ms < self.latency_min_ms or self.latency_min_ms < 0:
+            self.latency_min_ms = latency_ms
+
+
+class Waiting:
+    """A request that cannot be answered yet: a write or sync under way, or anything behind one.
+
+    `reply` is set once the answer is known (its turn may still have to come); a read is worked out at its turn.
+    """
+
+    __slots__ = ("body", "closes", "connection", "cxid", "done", "op", "problem", "reply", "since_ms", "under_way")
+
+    def __init__(self, connection: Connection, cxid: int, op: int, body: AnyBody | None, since_ms: int) -> None:
+        self.connection = connection
+        self.cxid = cxid
+        self.op = op
+        self.body = body
+        self.problem = ErrorCode.OK
+        self.since_ms = since_ms
+        self.under_way = False
+        self.done = False
+        self.closes = False
+        self.reply: Reply | None = None
+
+
+class LocalSession:
+    """A session that is, or was until its last requests are done, connected here.
+
+    The queue belongs to the session, not to the connection: what a broken connection left under way still has to be
+    matched with its transactions, before anything that a new connection of the session asks.
+    """
+
+    __slots__ = ("connection", "id", "queue")
+
+    def __init__(self, session_id: SessionId) -> None:
+        self.id = session_id
+        self.connection: Connection | None = None
+        self.queue: deque[Waiting] = deque()
+
+
+class ConnectionInfo(msgspec.Struct, frozen=True):
+    """One connection as `cons` and `stat` show it.  Latencies are of answered requests; times on the node's clock."""
+
+    connection: ConnectionId
+    session_id: SessionId
+    timeout_ms: int
+    outstanding: int
+    received: int
+    sent: int
+    opened_mono_ms: int
+    last_op: str
+    last_cxid: int
+    last_zxid: int
+    last_response_mono_ms: int
+    last_latency_ms: int
+    latency_min_ms: int
+    latency_avg_ms: float
+    latency_max_ms: int
+
+
+def info_of(connection: Connection, last_op: str) -> ConnectionInfo:
+    """The read model of a connection."""
+    answered = connection.sent
+    return ConnectionInfo(
+        connection.id, connection.session_id, connection.timeout_ms, connection.outstanding, connection.received,
+        connection.sent, connection.opened_ms, last_op, connection.last_cxid, connection.last_zxid,
+        connection.last_response_ms, connection.last_latency_ms, max(connection.latency_min_ms, 0),
+        connection.latency_total_ms / answered if answered else 0.0, connection.latency_max_ms,
+    )  # fmt: skip

@@ -1,0 +1,381 @@
+"""The replicated tree: znodes by path, ephemerals by session, sessions, and the digest over it all (DataTree).
+
+Transactions are applied in zxid order.  Applying one that the tree holds already changes nothing that matters, so that
+a log may be replayed over a snapshot that is newer than its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, overload
+
+import msgspec
+
+from ensemble.errors import ErrorCode
+from ensemble.ids import SessionId, Zxid
+from ensemble.jute import Record
+from ensemble.records import ACL, OPEN_ACL, EventType, OpCode, Stat
+from ensemble.tree.acl import READ_ACL, interned
+from ensemble.tree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, join
+from ensemble.tree.snapshot import NodeImage, TreeSnapshot
+from ensemble.tree.znode import CONTAINER_OWNER, Znode, digest_seed, is_ephemeral, ttl_owner
+from ensemble.txn import (
+    CloseSessionTxn,
+    CreateContainerTxn,
+    CreateSessionTxn,
+    CreateTTLTxn,
+    CreateTxn,
+    DeleteTxn,
+    ErrorTxn,
+    MultiTxn,
+    SetACLTxn,
+    SetDataTxn,
+    SubTxn,
+    Txn,
+)
+
+_DIGEST_MASK = 0xFFFFFFFFFFFFFFFF
+_OK = int(ErrorCode.OK)
+_NO_NODE = int(ErrorCode.NO_NODE)
+_NODE_EXISTS = int(ErrorCode.NODE_EXISTS)
+_CREATED = EventType.CREATED
+_DELETED = EventType.DELETED
+_DATA_CHANGED = EventType.DATA_CHANGED
+
+
+class Change(NamedTuple):
+    """What a transaction did to one znode, for watches; the parent's fields are None where no child came or went."""
+
+    event: EventType
+    path: str
+    acl: Sequence[ACL]
+    owner: int
+    parent: str | None
+    parent_acl: Sequence[ACL] | None
+
+
+class Applied(msgspec.Struct):
+    """A transaction's outcome (ProcessTxnResult): `type` is ERROR for what failed; `results` are those of a multi."""
+
+    type: int
+    error: int
+    path: str
+    stat: Stat | None = None
+    results: list[Applied] | None = None
+
+
+class SnapshotNodes(Sequence[NodeImage]):
+    """The nodes of a snapshot, depth first from the root: the tree's own, which it clones before changing them."""
+
+    __slots__ = ("_images", "_nodes")
+
+    def __init__(self, nodes: dict[str, Znode]) -> None:
+        self._nodes = nodes
+        self._images: list[NodeImage] | None = None
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[NodeImage]:
+        stack = [ROOT]
+        while stack:
+            path = stack.pop()
+            node = self._nodes[path]
+            yield node.image(path)
+            if node.children:
+                stack.extend(join(path, name) for name in reversed(node.children))
+
+    @overload
+    def __getitem__(self, index: int) -> NodeImage: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[NodeImage]: ...
+    def __getitem__(self, index: int | slice) -> NodeImage | Sequence[NodeImage]:
+        if self._images is None:
+            self._images = list(self)
+        return self._images[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class DataTree:
+    """The tree of one peer.
+
+    `changes` holds what the last applied transaction did, in order.  `data_size_bytes` is the sum of path lengths and
+    data lengths (approximateDataSize).  `digest` is the sum of the nodes' digests, modulo 2**64 (AdHash).
+    """
+
+    __slots__ = (
+        "_apply_by_type", "_digest", "_generation", "changes", "data_size_bytes", "ephemeral_count", "ephemerals",
+        "last_zxid", "nodes", "sessions",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Znode] = {}
+        self.sessions: dict[SessionId, int] = {}
+        self.ephemerals: dict[int, dict[str, None]] = {}
+        self.ephemeral_count = 0
+        self.last_zxid = Zxid(0)
+        self.changes: list[Change] = []
+        self.data_size_bytes = 0
+        self._digest = 0
+        self._generation = 0
+        self._apply_by_type: dict[int, Callable[[Txn, int, Any, bool], Applied]] = {
+            OpCode.CREATE: self._create_plain,
+            OpCode.CREATE2: self._create_plain,
+            OpCode.CREATE_CONTAINER: self._create_container,
+            OpCode.CREATE_TTL: self._create_ttl,
+            OpCode.DELETE: self._delete_plain,
+            OpCode.DELETE_CONTAINER: self._delete_plain,
+            OpCode.SET_DATA: self._set_data,
+            OpCode.RECONFIG: self._set_data,
+            OpCode.SET_ACL: self._set_acl,
+            OpCode.CHECK: self._check,
+            OpCode.ERROR: self._error,
+            OpCode.MULTI: self._multi,
+            OpCode.CREATE_SESSION: self._create_session,
+            OpCode.CLOSE_SESSION: self._close_session,
+        }
+        self._add_system_nodes()
+
+    @property
+    def digest(self) -> int:
+        """The 64-bit digest of every node outside /zookeeper/ (DigestCalculator version 2), unsigned."""
+        return self._digest & _DIGEST_MASK
+
+    # -- whole state -------------------------------------------------------------------------------------------------
+
+    def to_snapshot(self) -> TreeSnapshot:
+        """The state as of `last_zxid`.  Costs one shallow copy; a node changed later is cloned once."""
+        self._generation += 1
+        nodes = SnapshotNodes(self.nodes.copy())
+        return TreeSnapshot(self.last_zxid, self.sessions.copy(), nodes, self.digest)
+
+    @classmethod
+    def from_snapshot(cls, snapshot: TreeSnapshot) -> DataTree:
+        """The tree that a snapshot describes.  Nodes whose parent is missing are a damaged snapshot: ValueError."""
+        tree = cls()
+        tree.nodes.clear()
+        tree._digest = tree.data_size_bytes = 0
+        for image in snapshot.nodes:
+            path = image.path or ROOT
+            tree._put(path, Znode.from_image(image, interned(image.acl), 0))
+            if path != ROOT:
+                tree._announce(path)
+        tree._add_system_nodes()
+        tree.sessions = dict(snapshot.sessions)
+        tree.last_zxid = snapshot.zxid
+        return tree
+
+    def _announce(self, path: str) -> None:
+        slash = path.rfind("/")
+        parent = self.nodes.get(path[:slash] or ROOT)
+        if parent is None:
+            raise ValueError(f"snapshot holds {path} without its parent")
+        if parent.children is None:
+            parent.children = {}
+        parent.children[path[slash + 1 :]] = None
+
+    def _add_system_nodes(self) -> None:
+        for path in (ROOT, ZOOKEEPER, QUOTA, CONFIG):
+            if path in self.nodes:
+                continue
+            node = Znode(b"", self._generation)
+            # ZooKeeper makes the config node readable only, by a setACL with version -1, which stays visible.
+            node.born(0, 0, 0, READ_ACL if path == CONFIG else OPEN_ACL, digest_seed(path, b""))
+            node.aversion = -1 if path == CONFIG else 0
+            self._put(path, node)
+            if path != ROOT:
+                self._announce(path)
+
+    def _put(self, path: str, node: Znode) -> None:
+        self.nodes[path] = node
+        self._digest += node.redigest()
+        self.data_size_bytes += len(path) + (len(node.data) if node.data else 0)
+        if node.ephemeral_owner and is_ephemeral(node.ephemeral_owner):
+            self.ephemerals.setdefault(node.ephemeral_owner, {})[path] = None
+            self.ephemeral_count += 1
+
+    def describe_membership(self, text: bytes, version: int, time_ms: int) -> None:
+        """Show the ensemble's membership in /zookeeper/config, as every server does by itself when it starts to serve
+        (ZKDatabase.initConfigInZKDatabase); no transaction says so, and the digest leaves the node out."""
+        node = self._own(CONFIG, self.nodes[CONFIG])
+        self.data_size_bytes += len(text) - len(node.data or b"")
+        node.data, node.version, node.mzxid, node.mtime = text, -1, version, time_ms
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def stat(self, path: str) -> Stat | None:
+        """The Stat of a node, None where there is none."""
+        node = self.nodes.get(path)
+        return node.stat() if node is not None else None
+
+    def children(self, path: str) -> list[str]:
+        """The names of a node's children, oldest first; none where there is no such node."""
+        node = self.nodes.get(path)
+        return list(node.children) if node is not None and node.children else []
+
+    # -- transactions ------------------------------------------------------------------------------------------------
+
+    def apply(self, txn: Txn, with_stats: bool = True) -> Applied:
+        """Apply a transaction and fill `changes`.  `with_stats` asks for the Stats that an answer to a client needs."""
+        self.changes = []
+        applied = self._apply_by_type[txn.type](txn, txn.type, txn.body, with_stats)
+        if txn.zxid > self.last_zxid:
+            self.last_zxid = txn.zxid
+        return applied
+
+    def _own(self, path: str, node: Znode) -> Znode:
+        if node.generation != self._generation:
+            node = self.nodes[path] = node.clone(self._generation)
+        return node
+
+    def _create_plain(self, txn: Txn, kind: int, body: CreateTxn, with_stats: bool) -> Applied:
+        owner = txn.session_id if body.ephemeral else 0
+        return self._create(txn, kind, body, owner, with_stats and kind == OpCode.CREATE2)
+
+    def _create_container(self, txn: Txn, kind: int, body: CreateContainerTxn, with_stats: bool) -> Applied:
+        return self._create(txn, kind, body, CONTAINER_OWNER, with_stats)
+
+    def _create_ttl(self, txn: Txn, kind: int, body: CreateTTLTxn, with_stats: bool) -> Applied:
+        return self._create(txn, kind, body, ttl_owner(body.ttl_ms), with_stats)
+
+    def _create(
+        self, txn: Txn, kind: int, body: CreateTxn | CreateContainerTxn | CreateTTLTxn, owner: int, with_stats: bool
+    ) -> Applied:
+        nodes = self.nodes
+        path = body.path
+        slash = path.rfind("/")
+        parent_path = path[:slash] or ROOT
+        parent = nodes.get(parent_path)
+        if parent is None:
+            return Applied(kind, _NO_NODE, path)
+        parent = self._own(parent_path, parent)
+        # A replayed create must not turn back what the snapshot already knows of the parent.
+        cversion = body.parent_cversion if body.parent_cversion != -1 else parent.cversion + 1
+        if cversion > parent.cversion:
+            parent.cversion = cversion
+            parent.pzxid = txn.zxid
+            self._digest += parent.redigest()
+        acl = body.acl if body.acl is OPEN_ACL else interned(body.acl)
+        existing = nodes.get(path)
+        if existing is not None:
+            self._own(path, existing).acl = acl
+            return Applied(kind, _NODE_EXISTS, path)
+        if parent.children is None:
+            parent.children = {}
+        parent.children[path[slash + 1 :]] = None
+        node = Znode(body.data, self._generation)
+        node.born(txn.zxid, txn.time_ms, owner, acl, digest_seed(path, body.data))
+        self._put(path, node)
+        self.changes.append(Change(_CREATED, path, acl, owner, parent_path, parent.acl))
+        return Applied(kind, _OK, path, node.stat() if with_stats else None)
+
+    def _delete_plain(self, txn: Txn, kind: int, body: DeleteTxn, with_stats: bool) -> Applied:
+        return Applied(kind, self._delete(body.path, txn.zxid), body.path)
+
+    def _delete(self, path: str, zxid: Zxid) -> int:
+        slash = path.rfind("/")
+        parent_path = path[:slash] or ROOT
+        parent = self.nodes.get(parent_path)
+        if parent is None:
+            return _NO_NODE
+        parent = self._own(parent_path, parent)
+        if zxid > parent.pzxid:
+            parent.pzxid = zxid
+            self._digest += parent.redigest()
+        node = self.nodes.get(path)
+        if node is None:
+            return _NO_NODE
+        if node.children:
+            self._delete_newer_children(path, node, zxid)
+        assert parent.children is not None, f"{path} is not among its parent's children"
+        del parent.children[path[slash + 1 :]]
+        node = self.nodes.pop(path)
+        self._digest -= node.digest
+        self.data_size_bytes -= len(path) + (len(node.data) if node.data else 0)
+        owner = node.ephemeral_owner
+        if owner and is_ephemeral(owner):
+            self._disown(owner, path)
+        self.changes.append(Change(_DELETED, path, node.acl, owner, parent_path, parent.acl))
+        return _OK
+
+    def _delete_newer_children(self, path: str, node: Znode, zxid: Zxid) -> None:
+        """Only a replay over a newer snapshot meets children here; the transactions that follow make them again."""
+        for name in list(node.children or ()):
+            child = join(path, name)
+            assert self.nodes[child].czxid > zxid, f"{path} deleted by 0x{zxid:x} while it had the child {name}"
+            self._delete(child, zxid)
+
+    def _disown(self, owner: int, path: str) -> None:
+        owned = self.ephemerals[owner]
+        del owned[path]
+        self.ephemeral_count -= 1
+        if not owned:
+            del self.ephemerals[owner]
+
+    def _set_data(self, txn: Txn, kind: int, body: SetDataTxn, with_stats: bool) -> Applied:
+        path = body.path
+        node = self.nodes.get(path)
+        if node is None:
+            return Applied(kind, _NO_NODE, path)
+        node = self._own(path, node)
+        data = body.data
+        self.data_size_bytes += (len(data) if data else 0) - (len(node.data) if node.data else 0)
+        node.data = data
+        node.version = body.version
+        node.mzxid = txn.zxid
+        node.mtime = txn.time_ms
+        node.seed = digest_seed(path, data)
+        self._digest += node.redigest()
+        self.changes.append(Change(_DATA_CHANGED, path, node.acl, node.ephemeral_owner, None, None))
+        return Applied(kind, _OK, path, node.stat() if with_stats else None)
+
+    def _set_acl(self, txn: Txn, kind: int, body: SetACLTxn, with_stats: bool) -> Applied:
+        node = self.nodes.get(body.path)
+        if node is None:
+            return Applied(kind, _NO_NODE, body.path)
+        node = self._own(body.path, node)
+        node.acl = interned(body.acl)
+        node.aversion = body.version
+        self._digest += node.redigest()
+        return Applied(kind, _OK, body.path, node.stat() if with_stats else None)
+
+    def _check(self, txn: Txn, kind: int, body: Record, with_stats: bool) -> Applied:
+        return Applied(kind, _OK, getattr(body, "path", ""))
+
+    def _error(self, txn: Txn, kind: int, body: ErrorTxn, with_stats: bool) -> Applied:
+        return Applied(kind, body.err, "")
+
+    def _multi(self, txn: Txn, kind: int, body: MultiTxn, with_stats: bool) -> Applied:
+        subs = body.txns
+        failed_at = next((i for i, sub in enumerate(subs) if sub.type == OpCode.ERROR), None)
+        if failed_at is not None:
+            return self._failed_multi(subs, failed_at)
+        results = [self._apply_by_type[sub.type](txn, sub.type, sub.body(), with_stats) for sub in subs]
+        error = next((result.error for result in results if result.error), _OK)
+        return Applied(kind, error, results[0].path if results else "", None, results)
+
+    def _failed_multi(self, subs: list[SubTxn], failed_at: int) -> Applied:
+        """Nothing of it is applied: 0 for what was rolled back, then the error, then what was never tried."""
+        results = [Applied(OpCode.ERROR, _OK, "") for _ in subs[:failed_at]]
+        for sub in subs[failed_at:]:
+            body = sub.body()
+            assert isinstance(body, ErrorTxn), f"{body!r} after the failed operation of a multi"
+            results.append(Applied(OpCode.ERROR, body.err, ""))
+        return Applied(OpCode.MULTI, results[failed_at].error, "", None, results)
+
+    def _create_session(self, txn: Txn, kind: int, body: CreateSessionTxn, with_stats: bool) -> Applied:
+        self.sessions[txn.session_id] = body.timeout_ms
+        return Applied(kind, _OK, "")
+
+    def _close_session(self, txn: Txn, kind: int, body: CloseSessionTxn, with_stats: bool) -> Applied:
+        self.sessions.pop(txn.session_id, None)
+        for path in body.paths:
+            self._delete(path, txn.zxid)
+        # Transactions older than ZooKeeper 3.6 list no paths, and a replay may meet more than the list.
+        for path in sorted(self.ephemerals.get(txn.session_id, ())):
+            self._delete(path, txn.zxid)
+        return Applied(kind, _OK, "")

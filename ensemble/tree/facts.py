@@ -1,0 +1,77 @@
+"""What a service writes to the journal about the transactions it applies and the writes it acknowledges."""
+
+from __future__ import annotations
+
+from ensemble.errors import ErrorCode
+from ensemble.jute import Record
+from ensemble.records import (
+    AnyResponse,
+    Create2Response,
+    CreateResponse,
+    EventType,
+    MultiRequest,
+    MultiResponse,
+    OpCode,
+)
+from ensemble.tree.connections import Waiting
+from ensemble.tree.datatree import Applied, DataTree
+from ensemble.tree.znode import is_ephemeral
+from ensemble.txn import CreateSessionTxn, ErrorTxn, Txn
+from journal.events import (
+    EphemeralCreated,
+    EphemeralDeleted,
+    Event,
+    SessionClosed,
+    SessionCreated,
+    TxnCommitted,
+    WriteAcknowledged,
+)
+
+OP_NAMES: dict[int, str] = {
+    op: "".join(part.capitalize() if i else part for i, part in enumerate(op.name.lower().split("_"))) for op in OpCode
+}
+"""ZooDefs' names of the ops, such as `setData`."""
+
+
+def session_fact(txn: Txn, tree: DataTree) -> Event | None:
+    """The journal's line about a session that began or ended, if the transaction just applied did that."""
+    if txn.type == OpCode.CREATE_SESSION:
+        assert isinstance(txn.body, CreateSessionTxn)
+        return SessionCreated(txn.session_id, txn.body.timeout_ms, txn.zxid)
+    if txn.type == OpCode.CLOSE_SESSION:
+        return SessionClosed(txn.session_id, txn.zxid, [change.path for change in tree.changes])
+    return None
+
+
+def committed_facts(txn: Txn, tree: DataTree, applied: Applied) -> list[Event]:
+    """The full journal's lines about the transaction just applied."""
+    operation = OP_NAMES.get(txn.type, str(txn.type))
+    error = txn.body.err if isinstance(txn.body, ErrorTxn) else applied.error
+    facts: list[Event] = [TxnCommitted(txn.zxid, txn.session_id, txn.cxid, operation, applied.path, error, tree.digest)]
+    for change in tree.changes:
+        if is_ephemeral(change.owner):
+            if change.event is EventType.CREATED:
+                facts.append(EphemeralCreated(change.path, change.owner, txn.zxid))
+            elif change.event is EventType.DELETED:
+                facts.append(EphemeralDeleted(change.path, change.owner, txn.zxid))
+    return facts
+
+
+def acknowledged_fact(waiting: Waiting, session_id: int, zxid: int, response: AnyResponse | None) -> Event | None:
+    """The full journal's line about a write whose success a client is told; None for a multi that failed."""
+    path = getattr(waiting.body, "path", "")
+    if isinstance(response, CreateResponse | Create2Response):
+        path = response.path
+    elif isinstance(response, MultiResponse):
+        if any(result.error != ErrorCode.OK or result.op is OpCode.ERROR for result in response.results):
+            return None
+        path = _first_path(waiting, response)
+    return WriteAcknowledged(session_id, waiting.cxid, zxid, OP_NAMES[waiting.op], path)
+
+
+def _first_path(waiting: Waiting, response: MultiResponse) -> str:
+    made: Record | None = response.results[0].body if response.results else None
+    if isinstance(made, CreateResponse | Create2Response):
+        return made.path
+    asked = waiting.body
+    return getattr(asked.ops[0].body, "path", "") if isinstance(asked, MultiRequest) and asked.ops else ""

@@ -1,0 +1,160 @@
+"""The latest proposed state: the tree plus every change that was proposed and not applied yet (ChangeRecord).
+
+A leader prepares a request against this, so that any number of transactions can be in flight.  One record a path holds
+the accumulated proposed state; it goes when the last transaction that touched it has been applied.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ensemble.ids import Zxid
+from ensemble.tree.datatree import DataTree
+from ensemble.tree.znode import NodeState, Znode
+
+
+class ChangeRecord(NodeState):
+    """The proposed state of one znode, as of `zxid`.  `exists` is False for a proposed delete."""
+
+    __slots__ = ("child_count", "exists", "zxid")
+
+    child_count: int
+    exists: bool
+    zxid: Zxid
+
+    def copy(self) -> ChangeRecord:
+        """An independent copy, to roll back to."""
+        twin = ChangeRecord()
+        twin.copy_state(self)
+        twin.child_count, twin.exists, twin.zxid = self.child_count, self.exists, self.zxid
+        return twin
+
+
+def child_count_of(state: NodeState) -> int:
+    """How many children a node has, be it in the tree or proposed."""
+    if isinstance(state, ChangeRecord):
+        return state.child_count
+    assert isinstance(state, Znode)
+    return len(state.children) if state.children else 0
+
+
+class Outstanding:
+    """Proposed changes over a tree.  `digest` is the tree's digest after all of them."""
+
+    __slots__ = ("_created", "_log", "_records", "_tree", "_undo", "digest")
+
+    def __init__(self, tree: DataTree) -> None:
+        self._tree = tree
+        self._records: dict[str, ChangeRecord] = {}
+        self._log: deque[tuple[Zxid, str, int]] = deque()
+        # How many outstanding transactions create this path for that session.
+        self._created: dict[int, dict[str, int]] = {}
+        self._undo: dict[str, ChangeRecord | None] | None = None
+        self.digest = tree.digest
+
+    def catch_up(self) -> None:
+        """With nothing outstanding the tree may have moved by others' transactions: start from its digest again."""
+        if not self._log:
+            self.digest = self._tree.digest
+
+    def __len__(self) -> int:
+        return len(self._log)
+
+    def find(self, path: str) -> NodeState | None:
+        """A node's latest proposed state, None where there is (or will be) none.  Not to be changed."""
+        record = self._records.get(path)
+        if record is not None:
+            return record if record.exists else None
+        return self._tree.nodes.get(path)
+
+    def change(self, path: str, state: NodeState, zxid: Zxid) -> ChangeRecord:
+        """The record in which a found node may be changed; call `changed` when done."""
+        record = self._records.get(path)
+        self._remember(path, record)
+        if record is None:
+            record = self._records[path] = ChangeRecord()
+            record.copy_state(state)
+            record.child_count = child_count_of(state)
+            record.exists = True
+        record.zxid = zxid
+        self._log.append((zxid, path, 0))
+        return record
+
+    def changed(self, record: ChangeRecord) -> None:
+        """A record got its new values."""
+        self.digest += record.redigest()
+
+    def create(self, path: str, zxid: Zxid, owner: int) -> ChangeRecord:
+        """The record of a node that appears, with the session that owns it or 0; `born` and `changed` must follow."""
+        self._remember(path, self._records.get(path))
+        record = self._records[path] = ChangeRecord()
+        record.child_count = record.digest = 0
+        record.exists = True
+        record.zxid = zxid
+        self._log.append((zxid, path, owner))
+        if owner:
+            created = self._created.setdefault(owner, {})
+            created[path] = created.get(path, 0) + 1
+        return record
+
+    def delete(self, path: str, state: NodeState, zxid: Zxid) -> None:
+        """A node goes."""
+        record = self.change(path, state, zxid)
+        record.exists = False
+        self.digest -= record.digest
+
+    def ephemerals_of(self, session_id: int) -> list[str]:
+        """Every ephemeral that the session has or will have, sorted."""
+        paths = self._tree.ephemerals.get(session_id, {}).keys() | self._created.get(session_id, {}).keys()
+        found = [(path, self.find(path)) for path in sorted(paths)]
+        return [path for path, state in found if state is not None and state.ephemeral_owner == session_id]
+
+    def applied(self, zxid: Zxid) -> None:
+        """Everything up to `zxid` is in the tree now."""
+        log, records = self._log, self._records
+        while log and log[0][0] <= zxid:
+            _, path, owner = log.popleft()
+            record = records.get(path)
+            if record is not None and record.zxid <= zxid:
+                del records[path]
+            if owner:
+                self._uncreate(path, owner)
+
+    def _uncreate(self, path: str, owner: int) -> None:
+        created = self._created[owner]
+        created[path] -= 1
+        if not created[path]:
+            del created[path]
+            if not created:
+                del self._created[owner]
+
+    # -- multi: all or nothing ---------------------------------------------------------------------------------------
+
+    def begin(self) -> tuple[int, int]:
+        """From now on changes can be taken back, until `commit` or `roll_back`."""
+        assert self._undo is None, "a multi inside a multi"
+        self._undo = {}
+        return len(self._log), self.digest
+
+    def _remember(self, path: str, record: ChangeRecord | None) -> None:
+        if self._undo is not None and path not in self._undo:
+            self._undo[path] = record.copy() if record is not None else None
+
+    def commit(self) -> None:
+        """Keep the changes since `begin`."""
+        self._undo = None
+
+    def roll_back(self, mark: tuple[int, int]) -> None:
+        """Take back every change since `begin`, which returned `mark`."""
+        assert self._undo is not None, "nothing to roll back"
+        for path, record in self._undo.items():
+            if record is None:
+                del self._records[path]
+            else:
+                self._records[path] = record
+        self._undo = None
+        size, self.digest = mark
+        while len(self._log) > size:
+            _, path, owner = self._log.pop()
+            if owner:
+                self._uncreate(path, owner)

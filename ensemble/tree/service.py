@@ -1,0 +1,309 @@
+"""The coordination service of one peer: client connections, sessions, requests, watches, over the replicated tree.
+
+`Service` implements `ensemble.zab.application.Application`: the state, leading, and clients that come and go
+(ZooKeeperServer, LeaderZooKeeperServer).  What attached clients ask is in `requests`, what others read in `statistics`.
+"""
+
+from __future__ import annotations
+
+from ensemble.effects import Answer, CloseConnection, Effect, Emit
+from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid
+from ensemble.ports import Instant
+from ensemble.records import (
+    NOTIFICATION_XID,
+    ClientMessage,
+    ConnectRequest,
+    ConnectResponse,
+    KeeperState,
+    OpCode,
+    Permission,
+    Reply,
+    WatcherEvent,
+)
+from ensemble.tree.acl import allows
+from ensemble.tree.connections import Connection, LocalSession, Stage
+from ensemble.tree.datatree import DataTree
+from ensemble.tree.facts import committed_facts, session_fact
+from ensemble.tree.proposer import Proposer
+from ensemble.tree.requests import OUTSTANDING_MAX, RequestQueues
+from ensemble.tree.sessions import NO_PASSWORD, SessionIds, SessionTracker, owner_of, password_of
+from ensemble.tree.snapshot import TreeSnapshot
+from ensemble.tree.watches import Watches
+from ensemble.txn import CreateSessionTxn, Txn
+from ensemble.zab.application import AskRevalidate, EnsembleConfig, Submit
+from ensemble.zab.messages import ForwardedRequest
+from journal.events import InvariantViolated, SessionExpired
+
+_MIN_TIMEOUT_TICKS = 2
+_MAX_TIMEOUT_TICKS = 20
+_READ = int(Permission.READ)
+_SYNC_CONNECTED = int(KeeperState.SYNC_CONNECTED)
+
+
+class Service(RequestQueues):
+    """One peer's service.  See `Application` for what each method is for."""
+
+    def __init__(self, config: EnsembleConfig) -> None:
+        self._config = config
+        tick_ms = config.tick_time_ms
+        minimum, maximum = config.min_session_timeout_ms, config.max_session_timeout_ms
+        self._timeout_min_ms = minimum if minimum != -1 else _MIN_TIMEOUT_TICKS * tick_ms
+        self._timeout_max_ms = maximum if maximum != -1 else _MAX_TIMEOUT_TICKS * tick_ms
+        self._tree = DataTree()
+        self._watches = Watches()
+        self._session_ids = SessionIds(PeerId(config.my_id))
+        self._serving = False
+        self._proposer: Proposer | None = None
+        self._connections: dict[ConnectionId, Connection] = {}
+        self._sessions: dict[SessionId, LocalSession] = {}
+        self._attaching: dict[SessionId, Connection] = {}
+        self._touched: dict[SessionId, int] = {}
+        self._reset_counters()
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    @property
+    def last_applied(self) -> Zxid:
+        """The zxid of the last applied transaction (or of the restored snapshot)."""
+        return self._tree.last_zxid
+
+    def snapshot(self) -> TreeSnapshot:
+        """The state as of `last_applied`, unaffected by what follows."""
+        return self._tree.to_snapshot()
+
+    def restore(self, snapshot: TreeSnapshot | None) -> None:
+        """Replace the state; None means empty.  ValueError where the snapshot is damaged."""
+        assert not self._serving, "the tree is replaced while clients read it"
+        self._tree = DataTree() if snapshot is None else DataTree.from_snapshot(snapshot)
+
+    def apply(self, now: Instant, txn: Txn) -> list[Effect]:
+        """Apply the next transaction; fire watches, then answer the local client it came from."""
+        tree = self._tree
+        is_new = txn.zxid > tree.last_zxid
+        session = self._sessions.get(txn.session_id)
+        applied = tree.apply(txn, session is not None)
+        effects: list[Effect] = []
+        if txn.digest is not None and is_new and txn.digest != tree.digest:
+            self._digest_differs(txn, effects)
+        proposer = self._proposer
+        if proposer is not None:
+            proposer.applied(txn.zxid)
+        if tree.changes and len(self._watches):
+            self._fire_watches(txn.zxid, effects)
+        if self._config.full_journal:
+            effects.extend(Emit(fact) for fact in committed_facts(txn, tree, applied))
+        if txn.type < 0 and txn.type != OpCode.ERROR:
+            self._session_changed(now, txn, session, effects)
+        elif session is not None:
+            self._commit(now, session, txn, applied, effects)
+        return effects
+
+    def _digest_differs(self, txn: Txn, effects: list[Effect]) -> None:
+        """Like ZooKeeper, count it and go on; the journal hears of the first one."""
+        self.digest_mismatches += 1
+        if self.digest_mismatches == 1 and self._serving:
+            detail = f"zxid 0x{txn.zxid:x}: 0x{txn.digest:x} proposed, 0x{self._tree.digest:x} applied"
+            effects.append(Emit(InvariantViolated("tree digest agrees with the leader's", detail)))
+
+    def _fire_watches(self, zxid: Zxid, effects: list[Effect]) -> None:
+        for change in self._tree.changes:
+            for fired in self._watches.fire(change):
+                acl = change.parent_acl if fired.of_parent else change.acl
+                event = WatcherEvent(int(fired.event), _SYNC_CONNECTED, fired.path)
+                reply = Reply(NOTIFICATION_XID, zxid, 0, event)
+                for watcher in fired.connections:
+                    connection = self._connections[watcher]
+                    if allows(acl or (), _READ, connection.auth):
+                        self.packets_sent += 1
+                        effects.append(Answer(watcher, reply))
+
+    def _session_changed(self, now: Instant, txn: Txn, session: LocalSession | None, effects: list[Effect]) -> None:
+        """A createSession or closeSession was applied."""
+        fact = session_fact(txn, self._tree)
+        if fact is not None:
+            effects.append(Emit(fact))
+        tracker = self._proposer.tracker if self._proposer is not None else None
+        if txn.type == OpCode.CREATE_SESSION:
+            if tracker is not None and txn.session_id not in tracker:
+                tracker.track(now, txn.session_id, self._tree.sessions[txn.session_id])
+            connection = self._attaching.get(txn.session_id)
+            if connection is not None and connection.creates:
+                del self._attaching[txn.session_id]
+                self._attached(now, connection, True, effects)
+            return
+        if tracker is not None:
+            tracker.remove(txn.session_id)
+        self._touched.pop(txn.session_id, None)
+        if session is not None:
+            self._session_closed(now, session, txn, effects)
+
+    # -- leading -------------------------------------------------------------------------------------------------
+
+    def start_leading(self, now: Instant, epoch: Epoch) -> None:
+        """Track every session with its full timeout; from now on `prepare` is called."""
+        tracker = SessionTracker(self._config.tick_time_ms, now)
+        for session_id, timeout_ms in self._tree.sessions.items():
+            tracker.track(now, session_id, timeout_ms)
+        self._proposer = Proposer(self._tree, tracker)
+
+    def prepare(self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None) -> Txn:
+        """Turn a request into a transaction against the latest proposed state."""
+        assert self._proposer is not None, "prepare without start_leading"
+        return self._proposer.prepare(now, request, zxid, origin)
+
+    def touch(self, now: Instant, session_id: SessionId, timeout_ms: int) -> None:
+        """Leader: a learner heard from that session."""
+        if self._proposer is not None:
+            self._proposer.tracker.touch(now, session_id, timeout_ms)
+
+    def revalidate(self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None) -> bool:
+        """Leader: may the session go on at that learner (None: here)?  If so, it is owned there now."""
+        assert self._proposer is not None, "revalidate without start_leading"
+        tracker = self._proposer.tracker
+        if not tracker.touch(now, session_id, timeout_ms):
+            return False
+        tracker.set_owner(session_id, owner_of(origin))
+        return True
+
+    def expire_sessions(self, now: Instant) -> list[Effect]:
+        """Leader, every tick: close each session that is overdue."""
+        if self._proposer is None:
+            return []
+        effects: list[Effect] = []
+        for session_id, timeout_ms in self._proposer.tracker.expire(now):
+            effects.append(Emit(SessionExpired(session_id, timeout_ms)))
+            effects.append(Submit(ForwardedRequest(session_id, 0, OpCode.CLOSE_SESSION, b"")))
+        return effects
+
+    # -- serving clients -----------------------------------------------------------------------------------------
+
+    def start_serving(self, now: Instant, leading: bool) -> list[Effect]:
+        """Accept clients from now on."""
+        assert not leading or self._proposer is not None, "serving as leader without start_leading"
+        self._serving = True
+        self._session_ids.start(now)
+        if self._config.membership:
+            self._tree.describe_membership(self._config.membership.encode(), 0, now.wall_ms)
+        return []
+
+    def stop_serving(self, now: Instant) -> list[Effect]:
+        """Close every client connection, drop outstanding requests, forget watches and session tracking."""
+        effects: list[Effect] = [CloseConnection(connection) for connection in self._connections]
+        for connection in self._connections.values():
+            connection.stage = Stage.CLOSED
+        self._connections.clear()
+        self._sessions.clear()
+        self._attaching.clear()
+        self._touched.clear()
+        self._watches.clear()
+        self._proposer = None
+        self._serving = False
+        return effects
+
+    def on_client_connected(self, now: Instant, connection: ConnectionId) -> list[Effect]:
+        """A client opened a connection; it must say who it is first."""
+        self._connections[connection] = Connection(connection, now.mono_ms)
+        return []
+
+    def on_client(self, now: Instant, connection: ConnectionId, message: ClientMessage) -> list[Effect]:
+        """A frame from a client; frames of connections that were closed meanwhile are dropped."""
+        client = self._connections.get(connection)
+        if client is None:
+            return []
+        effects: list[Effect] = []
+        self.packets_received += 1
+        client.received += 1
+        if not self._serving:
+            self._close(client, effects)
+        elif isinstance(message, ConnectRequest):
+            self._connect(now, client, message, effects)
+        elif client.stage is Stage.ATTACHED:
+            self._request(now, client, message, effects)
+        elif client.stage is Stage.ATTACHING and len(client.held) < OUTSTANDING_MAX:
+            client.held.append(message)
+        else:
+            self._close(client, effects)
+        return effects
+
+    def on_client_closed(self, now: Instant, connection: ConnectionId) -> list[Effect]:
+        """The connection is gone; its session lives on until it expires."""
+        client = self._connections.get(connection)
+        if client is not None:
+            self._forget(client)
+        return []
+
+    def drain_touched(self) -> list[tuple[SessionId, int]]:
+        """Learner: sessions heard from since the last call."""
+        touched = list(self._touched.items())
+        self._touched.clear()
+        return touched
+
+    # -- connections ---------------------------------------------------------------------------------------------
+
+    def _connect(self, now: Instant, client: Connection, request: ConnectRequest, effects: list[Effect]) -> None:
+        """A ConnectRequest (ZooKeeperServer.processConnectRequest)."""
+        # A client that has seen the future must find a server that knows it; this one does not even answer.
+        if client.stage is not Stage.OPEN or request.last_zxid_seen > self._tree.last_zxid:
+            self._close(client, effects)
+            return
+        client.timeout_ms = min(max(request.timeout_ms, self._timeout_min_ms), self._timeout_max_ms)
+        if request.session_id == 0:
+            session_id = self._session_ids.next()
+            client.creates = True
+            self._start_attaching(client, session_id)
+            body = CreateSessionTxn(client.timeout_ms).encode()
+            effects.append(Submit(ForwardedRequest(session_id, 0, OpCode.CREATE_SESSION, body)))
+            return
+        session_id = SessionId(request.session_id)
+        if request.password != password_of(session_id):
+            self._attached(now, client, False, effects)
+            return
+        self._close_others(session_id, effects)
+        self._start_attaching(client, session_id)
+        if self._proposer is None:
+            effects.append(AskRevalidate(session_id, client.timeout_ms))
+            return
+        valid = self.revalidate(now, session_id, client.timeout_ms, None)
+        effects.extend(self.revalidated(now, session_id, valid))
+
+    def _start_attaching(self, client: Connection, session_id: SessionId) -> None:
+        client.stage = Stage.ATTACHING
+        client.session_id = session_id
+        self._attaching[session_id] = client
+
+    def _close_others(self, session_id: SessionId, effects: list[Effect]) -> None:
+        """A session has one connection: an older one to this server goes."""
+        session = self._sessions.get(session_id)
+        for older in (self._attaching.get(session_id), session.connection if session is not None else None):
+            if older is not None:
+                self._close(older, effects)
+
+    def revalidated(self, now: Instant, session_id: SessionId, valid: bool) -> list[Effect]:
+        """Learner: the leader's answer to AskRevalidate."""
+        effects: list[Effect] = []
+        connection = self._attaching.pop(session_id, None)
+        if connection is not None:
+            self._attached(now, connection, valid, effects)
+        return effects
+
+    def _attached(self, now: Instant, client: Connection, valid: bool, effects: list[Effect]) -> None:
+        """Answer a ConnectRequest (finishSessionInit); a session that is gone is told so and disconnected."""
+        self.packets_sent += 1
+        if not valid:
+            effects.append(Answer(client.id, ConnectResponse(0, 0, 0, NO_PASSWORD)))
+            self._close(client, effects)
+            return
+        session_id = client.session_id
+        client.stage = Stage.ATTACHED
+        session = self._sessions.get(session_id)
+        if session is None:
+            session = self._sessions[session_id] = LocalSession(session_id)
+        session.connection = client
+        client.sent += 1
+        response = ConnectResponse(0, client.timeout_ms, session_id, password_of(session_id))
+        effects.append(Answer(client.id, response))
+        self._touch(now, client)
+        held, client.held = client.held, []
+        for request in held:
+            if client.stage is Stage.ATTACHED:
+                self._request(now, client, request, effects)

@@ -1,0 +1,163 @@
+"""Sessions: ids, passwords, and the leader's watch over who is still alive (SessionTrackerImpl, ExpiryQueue)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ensemble.ids import LinkId, PeerId, SessionId
+from ensemble.ports import Instant
+from ensemble.tree.znode import CONTAINER_OWNER
+
+Owner = int
+"""Where a session was last validated: a learner's link, or one of the two below."""
+UNOWNED: Final = -2
+LOCAL: Final = -1
+
+_SECRET = 0xB3415C00
+_MULTIPLIER = 0x5DEECE66D
+_SEED_MASK = (1 << 48) - 1
+PASSWORD_SIZE = 16
+NO_PASSWORD = bytes(PASSWORD_SIZE)
+
+
+def owner_of(origin: LinkId | None) -> Owner:
+    """The owner that a request's origin stands for."""
+    return LOCAL if origin is None else origin
+
+
+def password_of(session_id: SessionId) -> bytes:
+    """A session's password: `new java.util.Random(id ^ 0xB3415C00L).nextBytes(16)`, so any server can check it."""
+    seed = (session_id ^ _SECRET ^ _MULTIPLIER) & _SEED_MASK
+    out = b""
+    while len(out) < PASSWORD_SIZE:
+        seed = (seed * _MULTIPLIER + 0xB) & _SEED_MASK
+        out += (seed >> 16).to_bytes(4, "little")
+    return out
+
+
+class SessionIds:
+    """Makes session ids: server id in the top byte, then 40 bits of the clock, then a counter's start.
+
+    The clock is the wall's, so that a restarted server does not give out an id twice.
+    """
+
+    __slots__ = ("_next", "_server")
+
+    def __init__(self, server: PeerId) -> None:
+        self._server = server
+        self._next = 0
+
+    def start(self, now: Instant) -> None:
+        """Start over from the clock, never going back."""
+        self._next = max(self._next, (now.wall_ms & 0xFFFFFFFFFF) << 16)
+
+    def next(self) -> SessionId:
+        """A fresh id, as a signed 64-bit number."""
+        unsigned = ((self._server & 0xFF) << 56) | (self._next & 0x00FFFFFFFFFFFFFF)
+        self._next += 1
+        session_id = unsigned - (1 << 64) if unsigned >> 63 else unsigned
+        return SessionId(session_id) if session_id not in (0, CONTAINER_OWNER) else self.next()
+
+
+class _Tracked:
+    __slots__ = ("closing", "due_ms", "owner", "timeout_ms")
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self.due_ms = -1
+        self.closing = False
+        self.owner = UNOWNED
+
+
+class SessionTracker:
+    """The leader's sessions, in buckets of one tick: a session expires within a tick after its timeout passed.
+
+    Touching, adding and removing cost the same however many sessions there are.
+    """
+
+    __slots__ = ("_buckets", "_next_due_ms", "_sessions", "_tick_ms")
+
+    def __init__(self, tick_ms: int, now: Instant) -> None:
+        self._tick_ms = tick_ms
+        self._sessions: dict[SessionId, _Tracked] = {}
+        self._buckets: dict[int, dict[SessionId, None]] = {}
+        self._next_due_ms = self._bucket_after(now.mono_ms)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __contains__(self, session_id: SessionId) -> bool:
+        return session_id in self._sessions
+
+    def _bucket_after(self, mono_ms: int) -> int:
+        return (mono_ms // self._tick_ms + 1) * self._tick_ms
+
+    def track(self, now: Instant, session_id: SessionId, timeout_ms: int) -> None:
+        """Watch over a session from now on, if it is new, and give it its full timeout."""
+        if session_id not in self._sessions:
+            self._sessions[session_id] = _Tracked(timeout_ms)
+        self.touch(now, session_id, timeout_ms)
+
+    def touch(self, now: Instant, session_id: SessionId, timeout_ms: int) -> bool:
+        """The session was heard from.  False where it is unknown or closing: too late."""
+        session = self._sessions.get(session_id)
+        if session is None or session.closing:
+            return False
+        due_ms = self._bucket_after(now.mono_ms + timeout_ms)
+        if due_ms != session.due_ms:
+            self._leave_bucket(session_id, session)
+            session.due_ms = due_ms
+            self._buckets.setdefault(due_ms, {})[session_id] = None
+        return True
+
+    def _leave_bucket(self, session_id: SessionId, session: _Tracked) -> None:
+        bucket = self._buckets.get(session.due_ms)
+        if bucket is not None:
+            bucket.pop(session_id, None)
+            if not bucket:
+                del self._buckets[session.due_ms]
+
+    def close(self, session_id: SessionId) -> None:
+        """The session's end was proposed: nothing more is accepted from it."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            session.closing = True
+            self._leave_bucket(session_id, session)
+
+    def remove(self, session_id: SessionId) -> None:
+        """The session's end was committed."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._leave_bucket(session_id, session)
+
+    def is_alive(self, session_id: SessionId) -> bool:
+        """Whether the session exists and is not closing."""
+        session = self._sessions.get(session_id)
+        return session is not None and not session.closing
+
+    def owned_by(self, session_id: SessionId, owner: Owner) -> bool:
+        """Whether requests of a living session may come from there; a session without an owner takes the first."""
+        session = self._sessions[session_id]
+        if session.owner == UNOWNED:
+            session.owner = owner
+        return session.owner == owner
+
+    def set_owner(self, session_id: SessionId, owner: Owner) -> None:
+        """The session was validated there."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            session.owner = owner
+
+    def expire(self, now: Instant) -> list[tuple[SessionId, int]]:
+        """Mark every overdue session as closing: (id, timeout_ms), earliest due first."""
+        overdue: list[tuple[SessionId, int]] = []
+        while self._next_due_ms <= now.mono_ms:
+            for session_id in self._buckets.pop(self._next_due_ms, ()):
+                session = self._sessions[session_id]
+                session.closing = True
+                overdue.append((session_id, session.timeout_ms))
+            if not self._buckets:
+                self._next_due_ms = self._bucket_after(now.mono_ms)
+            else:
+                self._next_due_ms += self._tick_ms
+        return overdue

@@ -1,0 +1,36 @@
+"""A snapshot of the replicated state: everything a peer needs to go on from a zxid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ensemble.ids import SessionId, Zxid
+from ensemble.records import ACL
+
+
+class NodeImage(msgspec.Struct, frozen=True):
+    """One znode as persisted (StatPersisted): no derived fields."""
+
+    path: str
+    data: bytes | None
+    acl: Sequence[ACL]
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: int
+    pzxid: int
+
+
+class TreeSnapshot(msgspec.Struct, frozen=True):
+    """The tree as of `zxid`: nodes in depth-first order from the root (path ""), and the session table."""
+
+    zxid: Zxid
+    sessions: dict[SessionId, int]
+    nodes: Sequence[NodeImage]
+    digest: int

@@ -1,0 +1,62 @@
+"""The two epoch files, ASCII decimal (org.apache.zookeeper.server.quorum.QuorumPeer, AtomicFileOutputStream)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ensemble.ids import Epoch, epoch_of, zxid_text
+from ensemble.txnlog.errors import DataDirectoryError
+from ensemble.txnlog.files import replace_file
+
+ACCEPTED = "acceptedEpoch"
+CURRENT = "currentEpoch"
+TEMPORARY_SUFFIX = ".tmp"
+
+
+def write_epoch(directory: Path, name: str, epoch: int) -> None:
+    """Store an epoch, atomically and durably.  Raises OSError."""
+    replace_file(directory / name, str(epoch).encode(), name + TEMPORARY_SUFFIX)
+
+
+def read_epoch(directory: Path, name: str) -> Epoch | None:
+    """The epoch in that file, or None where there is no file.  Raises DataDirectoryError for anything but a number."""
+    path = directory / name
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    number = text.strip()
+    if not number.isdigit() or len(number) > 18:
+        raise DataDirectoryError(f"{path} holds {text[:40]!r} instead of an epoch")
+    return Epoch(int(number))
+
+
+def load_epochs(directory: Path, last_zxid: int) -> tuple[Epoch, Epoch]:
+    """acceptedEpoch and currentEpoch, checked against each other and against the last logged zxid.
+
+    A missing file counts as the last zxid's epoch and is written.  Raises DataDirectoryError where the files
+    contradict the history (QuorumPeer.loadDataBase).  Unlike there, a history that reaches beyond currentEpoch but not
+    beyond acceptedEpoch is fine: a crash between a synchronisation's transactions and its epoch leaves just that.
+    """
+    epoch = epoch_of(last_zxid)
+    current = read_epoch(directory, CURRENT)
+    accepted = read_epoch(directory, ACCEPTED)
+    if current is None:
+        write_epoch(directory, CURRENT, epoch)
+        current = epoch
+    elif epoch > current:
+        # A crash between writing currentEpoch.tmp and renaming it: the history of that epoch is already here.
+        pending = read_epoch(directory, CURRENT + TEMPORARY_SUFFIX)
+        if pending is not None and pending >= epoch:
+            write_epoch(directory, CURRENT, pending)
+            current = pending
+        elif accepted is None or accepted < epoch:
+            raise DataDirectoryError(
+                f"{directory / CURRENT} is {current}, older than the last transaction {zxid_text(last_zxid)}"
+            )
+    if accepted is None:
+        write_epoch(directory, ACCEPTED, max(epoch, current))
+        accepted = Epoch(max(epoch, current))
+    if accepted < current:
+        raise DataDirectoryError(f"{directory / ACCEPTED} is {accepted}, less than {CURRENT}, which is {current}")
+    return accepted, current

@@ -1,0 +1,112 @@
+"""The transaction log's writing side: append in groups, sync once a group, roll, truncate.
+
+Source: org.apache.zookeeper.server.persistence.FileTxnLog.  Blocking; runs in the storage thread.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from ensemble.ids import zxid_text
+from ensemble.txn import Txn
+from ensemble.txnlog.errors import DataDirectoryError
+from ensemble.txnlog.files import LOG_PREFIX, by_zxid, read_used, remove_all, sync_directory
+from ensemble.txnlog.records import HEADER, LOG_HEADER, LOG_MAGIC, ScannedLog, frame_record, scan
+
+PREALLOCATE_BYTES = 64 * 1024 * 1024
+SNAP_SIZE_LIMIT_BYTES = 4 * 1024 * 1024 * 1024
+
+
+def list_logs(directory: Path) -> list[tuple[int, Path]]:
+    """Log files, oldest first, with the zxid in their names (that of their first transaction)."""
+    return by_zxid(directory, LOG_PREFIX)
+
+
+def read_log(path: Path) -> tuple[bytes, ScannedLog]:
+    """A log file's bytes and what they hold.  Raises DataDirectoryError where it is no log at all, OSError."""
+    data = read_used(path)
+    if not data.strip(b"\0"):
+        # Created, but the header never reached the disk.
+        return b"", ScannedLog([], [], 0, scan(b"").damage)
+    if len(data) < HEADER.size or HEADER.unpack_from(data)[0] != LOG_MAGIC:
+        if LOG_HEADER.startswith(data.rstrip(b"\0")):
+            return b"", ScannedLog([], [], 0, scan(b"").damage)
+        raise DataDirectoryError(f"{path} is not a ZooKeeper transaction log")
+    return data, scan(data)
+
+
+class LogWriter:
+    """Appends to the newest log file; each begins with the first append after a roll."""
+
+    def __init__(self, directory: Path, preallocate_bytes: int = PREALLOCATE_BYTES) -> None:
+        self._directory = directory
+        self._preallocate_bytes = preallocate_bytes
+        self._descriptor = -1
+        self._pos = 0
+        self._allocated = 0
+
+    def append(self, txns: Sequence[Txn]) -> None:
+        """Write transactions in one go; durable only after `sync`.  Raises OSError, DataDirectoryError."""
+        if self._descriptor < 0:
+            self._open(txns[0].zxid)
+        data = b"".join([frame_record(txn) for txn in txns])
+        end = self._pos + len(data)
+        if end > self._allocated:
+            # A whole number of blocks ahead, as zeros: appending then rarely changes the file's size.
+            self._allocated = end + self._preallocate_bytes
+            os.ftruncate(self._descriptor, self._allocated)
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._descriptor, view, self._pos)
+            self._pos += written
+            view = view[written:]
+
+    def sync(self) -> None:
+        """Make everything appended durable (one fdatasync)."""
+        if self._descriptor >= 0:
+            os.fdatasync(self._descriptor)
+
+    def roll(self) -> None:
+        """Close this file; the next append begins another."""
+        if self._descriptor >= 0:
+            os.fdatasync(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _open(self, first_zxid: int) -> None:
+        path = self._directory / f"{LOG_PREFIX}.{first_zxid:x}"
+        if path.exists() and read_log(path)[1].txns:
+            raise DataDirectoryError(f"{path} exists already, and transaction {zxid_text(first_zxid)} comes again")
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.pwrite(self._descriptor, LOG_HEADER, 0)
+        self._pos = len(LOG_HEADER)
+        self._allocated = self._pos + self._preallocate_bytes
+        os.ftruncate(self._descriptor, self._allocated)
+        sync_directory(self._directory)
+
+
+def cut_file(path: Path, end: int) -> None:
+    """Drop a file's bytes from `end` on, durably."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.ftruncate(descriptor, end)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def truncate_logs(directory: Path, zxid: int) -> None:
+    """Remove every logged transaction above `zxid`, durably; newest first, so that a crash leaves a prefix."""
+    for first, path in reversed(list_logs(directory)):
+        if first > zxid:
+            remove_all([path])
+            continue
+        scanned = read_log(path)[1]
+        kept = [end for txn, end in zip(scanned.txns, scanned.ends, strict=True) if txn.zxid <= zxid]
+        if kept:
+            cut_file(path, kept[-1])
+        else:
+            remove_all([path])
+        return

@@ -1,0 +1,1 @@
+"""ZAB: fast leader election, discovery, synchronisation and broadcast, as a state machine without I/O."""

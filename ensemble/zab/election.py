@@ -1,0 +1,198 @@
+"""Fast leader election (org.apache.zookeeper.server.quorum.FastLeaderElection).
+
+A looking peer votes for the best candidate it has heard of in its round, and decides once a quorum votes the same.
+Nothing here is promised to anybody: votes may be lost, and a wrong decision costs time alone, because a leader needs a
+quorum of epoch promises before it may do anything.  So a vote may name a zxid that is still on its way to the disk;
+ACKEPOCH, which counts, waits for a barrier queued behind it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ensemble.effects import SendNotification
+from ensemble.ids import Epoch, PeerId, Zxid
+from ensemble.zab.core import Core
+from ensemble.zab.messages import Notification, PeerState, Vote
+
+FINALIZE_WAIT_MS = 200
+"""How long a decided vote waits for a better one from voters not heard yet (FastLeaderElection.finalizeWait)."""
+RESEND_MIN_MS = 200
+"""First interval of re-sending the vote (fastleader.minNotificationInterval)."""
+RESEND_MAX_MS = 1600
+"""Longest interval.  ZooKeeper climbs to 60 s, which makes an election after a long outage needlessly slow."""
+RESEND_TIMER = "election.resend"
+FINALIZE_TIMER = "election.finalize"
+OBSERVER_VOTE_FLOOR = -(2**63)
+"""Zxid and epoch in an observer's vote: nobody can prefer it."""
+
+
+def better(candidate: Vote, current: Vote) -> bool:
+    """Does `candidate` beat `current`: the higher epoch, then zxid, then server id (totalOrderPredicate)."""
+    return (candidate.peer_epoch, candidate.zxid, candidate.leader) > (
+        current.peer_epoch,
+        current.zxid,
+        current.leader,
+    )
+
+
+class Settled(NamedTuple):
+    """What a peer that is not looking said: its leader is chosen."""
+
+    vote: Vote
+    round: int
+    state: PeerState
+
+
+class Election:
+    """One peer's part in elections.  `decided` is set when this round is over; the caller takes it from there."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._is_voter = core.my_id in core.quorum.voters
+        self.round = 0
+        self.looking = False
+        self.decided: Vote | None = None
+        self.proposal = Vote(core.my_id, Zxid(0), Epoch(0))
+        self._initial = self.proposal
+        self._received: dict[PeerId, Vote] = {}
+        self._settled: dict[PeerId, Settled] = {}
+        self._silent: dict[PeerId, None] = {}
+        self._resend_ms = RESEND_MIN_MS
+        self._finalizing = False
+
+    def start(self, zxid: Zxid, current_epoch: Epoch, lost_leader: PeerId | None) -> None:
+        """Begin a new round, voting for this peer.  `lost_leader` is not waited for: its link has just broken."""
+        self.round += 1
+        self.looking = True
+        self.decided = None
+        if self._is_voter:
+            self._initial = Vote(self._core.my_id, zxid, current_epoch)
+        else:
+            floor = OBSERVER_VOTE_FLOOR
+            self._initial = Vote(self._core.my_id, Zxid(floor), Epoch(floor))
+        if lost_leader is not None:
+            self._silent[lost_leader] = None
+        self._received.clear()
+        self._settled.clear()
+        self._resend_ms = RESEND_MIN_MS
+        self._propose(self._initial)
+        self._core.set_timer(RESEND_TIMER, self._resend_ms)
+        self._check()
+
+    def on_unreachable(self, voter: PeerId) -> None:
+        """The election port of that voter cannot be reached: do not wait for its vote."""
+        self._silent[voter] = None
+        if self.looking:
+            self._check()
+
+    def on_notification(self, src: PeerId, notification: Notification) -> None:
+        """A message of another peer while this one is looking."""
+        voters = self._core.quorum.voters
+        self._silent.pop(src, None)
+        if src not in voters:
+            if notification.state is PeerState.LOOKING:
+                self._send(src)
+            return
+        vote = notification.vote
+        if vote.leader not in voters or vote.zxid == -1:
+            # zxid -1: that server has lost its data and neither votes nor is voted for.
+            return
+        if notification.state is PeerState.LOOKING:
+            self._on_looking(src, vote, notification.round)
+        elif notification.state is not PeerState.OBSERVING:
+            self._on_settled(src, Settled(vote, notification.round, notification.state))
+
+    def on_timer(self, name: str) -> None:
+        """Re-send the vote, or stop waiting for a better one."""
+        if not self.looking:
+            return
+        if name == RESEND_TIMER:
+            self._broadcast()
+            self._resend_ms = min(self._resend_ms * 2, RESEND_MAX_MS)
+            self._core.set_timer(RESEND_TIMER, self._resend_ms)
+        elif name == FINALIZE_TIMER and self._finalizing:
+            self._decide(self.proposal)
+
+    def _on_looking(self, src: PeerId, vote: Vote, round: int) -> None:
+        if round < self.round:
+            self._send(src)
+            return
+        self._settled.pop(src, None)
+        if round > self.round:
+            self.round = round
+            self._received.clear()
+            self._propose(vote if better(vote, self._initial) else self._initial)
+        elif better(vote, self.proposal):
+            self._propose(vote)
+        elif better(self.proposal, vote) or self._received.get(src) != vote:
+            # Our vote may have reached it before it was looking, or not at all.  ZooKeeper leaves this to the
+            # re-sending 200 ms later.
+            self._send(src)
+        self._received[src] = vote
+        self._check()
+
+    def _on_settled(self, src: PeerId, settled: Settled) -> None:
+        """Join a leader that a quorum follows, if that leader itself says that it leads."""
+        leader = settled.vote.leader
+        if settled.round == self.round:
+            self._received[src] = settled.vote
+        self._settled[src] = settled
+        backers = {
+            peer: None
+            for peer, other in self._settled.items()
+            if other.vote.leader == leader and other.vote.peer_epoch == settled.vote.peer_epoch
+        }
+        if settled.round == self.round:
+            backers |= {peer: None for peer, vote in self._received.items() if vote == settled.vote}
+        if self._core.quorum.contains(backers) and self._leads(leader, settled.round):
+            self.round = settled.round
+            self._decide(settled.vote)
+        else:
+            self._check()
+
+    def _leads(self, leader: PeerId, round: int) -> bool:
+        """FastLeaderElection.checkLeader: a dead leader's followers must not elect it again."""
+        if leader == self._core.my_id:
+            return round == self.round
+        said = self._settled.get(leader)
+        return said is not None and said.state is PeerState.LEADING
+
+    def _propose(self, vote: Vote) -> None:
+        self.proposal = vote
+        if self._finalizing:
+            self._finalizing = False
+            self._core.cancel_timer(FINALIZE_TIMER)
+        self._broadcast()
+
+    def _check(self) -> None:
+        """Decide when a quorum agrees: at once if no voter could still say better, else after a short wait."""
+        voters = self._core.quorum.voters
+        supporters = {peer: None for peer, vote in self._received.items() if vote == self.proposal}
+        if self._is_voter:
+            supporters[self._core.my_id] = None
+        if not self._core.quorum.contains(supporters):
+            return
+        heard = (self._received, self._settled, self._silent)
+        missing = [v for v in voters if v != self._core.my_id and not any(v in known for known in heard)]
+        if not missing:
+            self._decide(self.proposal)
+        elif not self._finalizing:
+            self._finalizing = True
+            self._core.set_timer(FINALIZE_TIMER, FINALIZE_WAIT_MS)
+
+    def _decide(self, vote: Vote) -> None:
+        self.looking = False
+        self.decided = vote
+        self._finalizing = False
+        self._core.cancel_timer(FINALIZE_TIMER)
+        self._core.cancel_timer(RESEND_TIMER)
+
+    def _broadcast(self) -> None:
+        for voter in self._core.quorum.voters:
+            if voter != self._core.my_id:
+                self._send(voter)
+
+    def _send(self, to: PeerId) -> None:
+        notification = Notification(PeerState.LOOKING, self.proposal, self.round)
+        self._core.out.append(SendNotification(to, notification))

@@ -1,0 +1,438 @@
+"""Learning: following a leader, or observing it (org.apache.zookeeper.server.quorum.Learner, Follower, Observer).
+
+What a synchronisation brings is kept aside until NEWLEADER and then taken over in one go: history durable, then
+currentEpoch durable, then the acknowledgement (rule 2).  Whatever breaks before that leaves memory and disk as they
+were (rule 4; ZOOKEEPER-3642, 5094), except that a TRUNC has cut both at the same place.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import IntEnum
+
+from ensemble.effects import OpenLink
+from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, epoch_of, make_zxid
+from ensemble.tree.snapshot import TreeSnapshot
+from ensemble.txn import Txn
+from ensemble.zab.core import Core, Phase
+from ensemble.zab.messages import (
+    Ack,
+    AckEpoch,
+    Commit,
+    Diff,
+    FollowerInfo,
+    ForwardedRequest,
+    Inform,
+    LeaderInfo,
+    NewLeader,
+    Packet,
+    PeerState,
+    Ping,
+    Proposal,
+    Revalidate,
+    Snap,
+    SyncRequest,
+    Trunc,
+    UpToDate,
+)
+from ensemble.zab.sync import SyncMode, follows
+from journal.events import LearnerSynced
+
+CONNECT_TIMER = "learner.connect"
+LIVENESS_TIMER = "learner.liveness"
+RETRY_MIN_MS = 10
+RETRY_MAX_MS = 50
+CONNECT_BUDGET_MS = 1500
+"""How long to try to reach a leader that was just elected; it may be slower to decide than this peer."""
+FORCE_SNAP_ZXID = Zxid(0)
+
+
+class LearnerStep(IntEnum):
+    """How far the connection to the leader has come, in order."""
+
+    CONNECTING = 0
+    INTRODUCED = 1
+    PROMISING = 2
+    PROMISED = 3
+    TRUNCATING = 4
+    RECEIVING = 5
+    ADOPTING = 6
+    ADOPTED = 7
+    ACTIVE = 8
+
+
+_PHASES = {
+    LearnerStep.CONNECTING: Phase.DISCOVERY,
+    LearnerStep.INTRODUCED: Phase.DISCOVERY,
+    LearnerStep.PROMISING: Phase.DISCOVERY,
+    LearnerStep.PROMISED: Phase.DISCOVERY,
+    LearnerStep.ACTIVE: Phase.BROADCAST,
+}
+
+
+class Learner:
+    """One connection to one leader."""
+
+    def __init__(self, core: Core, leader_id: PeerId) -> None:
+        self._core = core
+        self.leader_id = leader_id
+        self._observer = core.my_id not in core.quorum.voters
+        self.state = PeerState.OBSERVING if self._observer else PeerState.FOLLOWING
+        self._step = LearnerStep.CONNECTING
+        self._link: LinkId | None = None
+        self._started_ms = self._heard_ms = core.now.mono_ms
+        self._retry_ms = RETRY_MIN_MS
+        self._cumulative = False
+        self._epoch: Epoch | None = None
+        self._forces_snapshot = False
+        # The synchronisation under way.
+        self._mode = SyncMode.DIFF
+        self._from_zxid = core.last_logged
+        self._snapshot: TreeSnapshot | None = None
+        self._held_back: deque[Packet] = deque()
+        self._last_queued = Zxid(0)
+        self._queued: deque[Txn] = deque()
+        self._committed = 0
+        # Broadcast.
+        self._unacked: deque[Zxid] = deque()
+        self._syncs: deque[SyncRequest] = deque()
+
+    @property
+    def phase(self) -> Phase:
+        """Discovery, synchronisation or broadcast."""
+        return _PHASES.get(self._step, Phase.SYNCHRONIZATION)
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Connect to the leader."""
+        core = self._core
+        core.out.append(OpenLink(self.leader_id))
+        core.set_timer(LIVENESS_TIMER, self._limit_ms())
+
+    def stop(self, reason: str) -> None:
+        """Let the leader go."""
+        self._core.cancel_timer(CONNECT_TIMER)
+        self._core.cancel_timer(LIVENESS_TIMER)
+        if self._link is not None:
+            self._core.close(self._link, reason)
+            self._link = None
+
+    def on_link_accepted(self, link: LinkId) -> None:
+        """Somebody takes this peer for the leader."""
+        self._core.close(link, "this peer does not lead")
+
+    def on_link_up(self, link: LinkId, to: PeerId) -> None:
+        """Connected: introduce yourself."""
+        core = self._core
+        if to != self.leader_id or self._step is not LearnerStep.CONNECTING:
+            core.close(link, "no longer wanted")
+            return
+        self._link = link
+        self._heard_ms = core.now.mono_ms
+        self._step = LearnerStep.INTRODUCED
+        core.send(
+            link,
+            FollowerInfo(core.accepted_epoch, core.my_id, observer=self._observer, cumulative=core.cumulative),
+        )
+
+    def on_link_failed(self, to: PeerId) -> None:
+        """The leader may not listen yet: try again soon, but not for ever."""
+        core = self._core
+        if to != self.leader_id or self._step is not LearnerStep.CONNECTING:
+            return
+        budget_ms = min(CONNECT_BUDGET_MS, core.ticks_ms(core.config.init_limit))
+        if core.now.mono_ms - self._started_ms >= budget_ms:
+            core.leave(f"leader {self.leader_id} cannot be reached")
+            return
+        core.set_timer(CONNECT_TIMER, self._retry_ms)
+        self._retry_ms = min(self._retry_ms * 2, RETRY_MAX_MS)
+
+    def on_link_down(self, link: LinkId) -> None:
+        """The leader is gone, or does not want this peer."""
+        if link == self._link:
+            self._link = None
+            self._core.leave(f"lost the link to leader {self.leader_id}")
+
+    def on_looking(self, src: PeerId, round: int) -> None:
+        """The leader itself is looking for a leader."""
+        if src == self.leader_id and round > self._core.round:
+            self._core.leave(f"leader {src} has given up")
+
+    def on_timer(self, name: str) -> None:
+        """Try to connect again, or see whether the leader is still there."""
+        core = self._core
+        if name == CONNECT_TIMER:
+            if self._step is LearnerStep.CONNECTING:
+                core.out.append(OpenLink(self.leader_id))
+        elif name == LIVENESS_TIMER:
+            left_ms = self._heard_ms + self._limit_ms() - core.now.mono_ms
+            if left_ms <= 0:
+                core.leave(f"leader {self.leader_id} was not heard from in time")
+            else:
+                core.set_timer(LIVENESS_TIMER, left_ms)
+
+    def _limit_ms(self) -> int:
+        config = self._core.config
+        after_newleader = self._step >= LearnerStep.ADOPTING
+        return self._core.ticks_ms(config.sync_limit if after_newleader else config.init_limit)
+
+    def on_packet(self, link: LinkId, packet: Packet) -> None:
+        """A packet of the leader."""
+        if link != self._link:
+            return
+        self._heard_ms = self._core.now.mono_ms
+        if self._step is LearnerStep.ACTIVE:
+            self._on_broadcast(packet)
+        elif self._step is LearnerStep.TRUNCATING:
+            self._held_back.append(packet)
+        else:
+            self._on_recovery(packet)
+
+    def _broken(self, reason: str) -> None:
+        self._core.report_broken(self.leader_id, reason)
+        self._core.leave(reason)
+
+    # -- discovery and synchronisation -----------------------------------------------------------------------------
+
+    def _on_recovery(self, packet: Packet) -> None:
+        step = self._step
+        if isinstance(packet, Ping):
+            return  # Not answered before UPTODATE: the leader expects other packets.
+        if isinstance(packet, LeaderInfo) and step is LearnerStep.INTRODUCED:
+            self._on_leader_info(packet)
+        elif isinstance(packet, Diff | Trunc | Snap) and step is LearnerStep.PROMISED:
+            self._begin_sync(packet)
+        elif isinstance(packet, Proposal) and step >= LearnerStep.RECEIVING:
+            self._queue(packet.txn)
+        elif isinstance(packet, Commit) and step >= LearnerStep.RECEIVING:
+            self._queue_commit(packet)
+        elif isinstance(packet, Inform) and step >= LearnerStep.RECEIVING:
+            self._queue(packet.txn)
+            self._committed += 1
+        elif isinstance(packet, NewLeader) and step is LearnerStep.RECEIVING:
+            self._on_newleader(packet)
+        elif isinstance(packet, UpToDate) and step is LearnerStep.ADOPTED:
+            self._on_up_to_date()
+        else:
+            self._broken(f"unexpected {type(packet).__name__} at {step.name}")
+
+    def _on_leader_info(self, info: LeaderInfo) -> None:
+        core = self._core
+        self._cumulative = info.cumulative and core.cumulative
+        if info.epoch < core.accepted_epoch:
+            core.leave(f"leader {self.leader_id} offers epoch {info.epoch}, older than accepted")
+            return
+        self._epoch = info.epoch
+        self._step = LearnerStep.PROMISING
+        if info.epoch > core.accepted_epoch:
+            current_epoch = core.current_epoch
+            core.save_accepted_epoch(info.epoch, lambda: self._promise(core.last_logged, current_epoch))
+        elif core.needs_snapshot:
+            # The log cannot be cut back to where this leader's history parts from it.  This promise does not count,
+            # so it may name a zxid that only a snapshot can help.
+            self._forces_snapshot = True
+            core.barrier(lambda: self._promise(FORCE_SNAP_ZXID, -1))
+        else:
+            # Accepted earlier, perhaps from another leader: not counted, but the barrier still makes it durable.
+            core.barrier(lambda: self._promise(core.last_logged, -1))
+
+    def _promise(self, last_zxid: Zxid, current_epoch: int) -> None:
+        """The accepted epoch is durable, and everything logged before it (rule 1; ZOOKEEPER-2845)."""
+        assert self._link is not None and self._core.accepted_epoch == self._epoch
+        self._step = LearnerStep.PROMISED
+        self._core.send(self._link, AckEpoch(last_zxid, current_epoch))
+
+    def _begin_sync(self, first: Diff | Trunc | Snap) -> None:
+        core = self._core
+        self._from_zxid = core.last_logged
+        self._step = LearnerStep.RECEIVING
+        if isinstance(first, Snap):
+            self._mode = SyncMode.SNAP
+            self._snapshot = first.snapshot
+            self._last_queued = first.snapshot.zxid
+        elif self._forces_snapshot:
+            # An empty leader: it found nothing committed in a quorum, so nothing here was.
+            if first.zxid == 0:
+                self._begin_truncation(first.zxid)
+            else:
+                self._broken(f"{type(first).__name__} where only a snapshot can help")
+        elif isinstance(first, Diff):
+            self._mode = SyncMode.DIFF
+            self._last_queued = core.last_logged
+        else:
+            self._begin_truncation(first.zxid)
+
+    def _begin_truncation(self, zxid: Zxid) -> None:
+        core = self._core
+        self._mode = SyncMode.TRUNC
+        if zxid > core.last_logged:
+            self._broken(f"TRUNC to 0x{zxid:x}, which this log does not reach")
+        elif 0 < zxid < core.base:
+            # The log begins behind that point, at a snapshot taken from a leader that was never established.
+            core.needs_snapshot = True
+            core.leave(f"the log cannot be cut back to 0x{zxid:x}: a snapshot is needed")
+        else:
+            self._step = LearnerStep.TRUNCATING
+            self._last_queued = zxid
+            core.truncate(zxid)
+
+    def on_recovered(self) -> None:
+        """The log is cut back, the tree follows it: go on with what came meanwhile."""
+        core = self._core
+        assert self._step is LearnerStep.TRUNCATING
+        if core.last_logged != self._last_queued:
+            core.leave(f"the log ends at 0x{core.last_logged:x} after TRUNC to 0x{self._last_queued:x}")
+            return
+        self._step = LearnerStep.RECEIVING
+        while self._held_back and self._link is not None and core.leaving is None:
+            self.on_packet(self._link, self._held_back.popleft())
+
+    def _queue(self, txn: Txn) -> None:
+        if not follows(self._last_queued, txn.zxid):
+            self._broken(f"gap: transaction 0x{txn.zxid:x} follows 0x{self._last_queued:x}")
+            return
+        self._last_queued = txn.zxid
+        self._queued.append(txn)
+
+    def _queue_commit(self, commit: Commit) -> None:
+        if commit.cumulative:
+            while self._committed < len(self._queued) and self._queued[self._committed].zxid <= commit.zxid:
+                self._committed += 1
+        elif self._committed < len(self._queued) and self._queued[self._committed].zxid == commit.zxid:
+            self._committed += 1
+        else:
+            self._broken(f"COMMIT of 0x{commit.zxid:x}, which is not the oldest one proposed")
+
+    def _on_newleader(self, packet: NewLeader) -> None:
+        """Take the initial history over: log and tree first.  What is proposed but not committed waits for UPTODATE, so
+        that no proposal's ack can precede NEWLEADER's (rule 3; ZOOKEEPER-4685)."""
+        core = self._core
+        assert self._epoch is not None
+        if packet.zxid != make_zxid(self._epoch, 0):
+            self._broken(f"NEWLEADER 0x{packet.zxid:x} in epoch {self._epoch}")
+            return
+        self._step = LearnerStep.ADOPTING
+        core.set_timer(LIVENESS_TIMER, self._limit_ms())
+        if self._snapshot is not None:
+            core.replace(self._snapshot)
+            self._snapshot = None
+        while self._committed:
+            self._committed -= 1
+            core.append(self._queued.popleft())
+        # Not applied as committed: if this leader is not established yet, nobody knows.
+        core.apply_pending()
+        core.barrier(self._history_durable)
+
+    def _history_durable(self) -> None:
+        assert self._epoch is not None
+        self._core.save_current_epoch(self._epoch, self._epoch_durable)
+
+    def _epoch_durable(self) -> None:
+        """History, then epoch are durable: acknowledge NEWLEADER (rule 2; ZOOKEEPER-3911, 4643, 4646)."""
+        core = self._core
+        assert self._link is not None and self._epoch is not None and self._step is LearnerStep.ADOPTING
+        self._step = LearnerStep.ADOPTED
+        core.send(self._link, Ack(make_zxid(self._epoch, 0)))
+        core.emit(
+            LearnerSynced(
+                peer_id=core.my_id,
+                leader_id=self.leader_id,
+                epoch=self._epoch,
+                mode=self._mode.value,
+                from_zxid=self._from_zxid,
+                to_zxid=core.last_logged,
+            )
+        )
+
+    def _on_up_to_date(self) -> None:
+        """The leader is established: serve clients, and log what was proposed meanwhile."""
+        core = self._core
+        assert self._link is not None and self._epoch is not None
+        core.send(self._link, Ack(make_zxid(self._epoch, 0)))
+        self._step = LearnerStep.ACTIVE
+        core.start_serving(leading=False)
+        queued, self._queued = self._queued, deque()
+        for txn in queued:
+            self._log(txn)
+        for _ in range(self._committed):
+            core.apply_next()
+
+    # -- broadcast -------------------------------------------------------------------------------------------------
+
+    def _on_broadcast(self, packet: Packet) -> None:
+        core = self._core
+        if isinstance(packet, Proposal):
+            if self._may_follow(packet.txn.zxid):
+                self._log(packet.txn)
+        elif isinstance(packet, Commit):
+            self._on_commit(packet)
+        elif isinstance(packet, Ping):
+            assert self._link is not None
+            core.send(self._link, Ping(packet.zxid, tuple(core.application.drain_touched())))
+        elif isinstance(packet, Inform):
+            if self._may_follow(packet.txn.zxid):
+                core.append(packet.txn)
+                core.apply_next()
+        elif isinstance(packet, Revalidate) and packet.valid is not None:
+            core.perform(core.application.revalidated(core.now, packet.session_id, packet.valid))
+        elif isinstance(packet, SyncRequest) and self._syncs:
+            # On the wire the answer says nothing but "the oldest one".
+            core.perform(core.application.sync_done(core.now, self._syncs.popleft()))
+        else:
+            self._broken(f"unexpected {type(packet).__name__} in broadcast")
+
+    def _may_follow(self, zxid: Zxid) -> bool:
+        if follows(self._core.last_logged, zxid) and epoch_of(zxid) == self._epoch:
+            return True
+        self._broken(f"gap: transaction 0x{zxid:x} follows 0x{self._core.last_logged:x}")
+        return False
+
+    def _log(self, txn: Txn) -> None:
+        assert self._step is LearnerStep.ACTIVE, "proposals are logged after NEWLEADER's acknowledgement"
+        self._core.append(txn)
+        if not self._observer:
+            self._unacked.append(txn.zxid)
+
+    def _on_commit(self, commit: Commit) -> None:
+        core, pending = self._core, self._core.pending
+        if commit.cumulative:
+            while pending and pending[0].zxid <= commit.zxid:
+                core.apply_next()
+        elif pending and pending[0].zxid == commit.zxid:
+            core.apply_next()
+        else:
+            self._broken(f"COMMIT of 0x{commit.zxid:x}, which is not the oldest one pending")
+
+    def on_logged(self, zxid: Zxid) -> None:
+        """The log is durable up to `zxid`: acknowledge this leader's proposals up to there (rule 3)."""
+        last: Zxid | None = None
+        while self._unacked and self._unacked[0] <= zxid:
+            assert self._link is not None and self._step is LearnerStep.ACTIVE
+            last = self._unacked.popleft()
+            if not self._cumulative:
+                self._core.send(self._link, Ack(last))
+        if last is not None and self._cumulative:
+            assert self._link is not None
+            self._core.send(self._link, Ack(last, cumulative=True))
+
+    # -- the application's wishes ----------------------------------------------------------------------------------
+
+    def submit(self, request: ForwardedRequest) -> None:
+        """Forward a write to the leader; links are FIFO, and so is each client's order."""
+        self._forward(request)
+
+    def submit_sync(self, request: SyncRequest) -> None:
+        """Ask the leader."""
+        if self._forward(request):
+            self._syncs.append(request)
+
+    def ask_revalidate(self, session_id: SessionId, timeout_ms: int) -> None:
+        """Ask the leader."""
+        self._forward(Revalidate(session_id, timeout_ms))
+
+    def _forward(self, packet: Packet) -> bool:
+        if self._step is not LearnerStep.ACTIVE or self._link is None:
+            return False  # Its client is being disconnected.
+        self._core.send(self._link, packet)
+        return True

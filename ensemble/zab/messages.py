@@ -1,0 +1,167 @@
+"""What peers say to each other: the election's notification and the learner protocol's packets, typed.
+
+Sources: FastLeaderElection.Notification; org.apache.zookeeper.server.quorum.Leader (packet types), Learner,
+LearnerHandler.  `ensemble.server.quorum_wire` turns them into ZooKeeper's bytes and back; the simulated network carries
+them as they are.  On the wire every packet is a QuorumPacket {type, zxid, data, authinfo}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+import msgspec
+
+from ensemble.ids import Epoch, PeerId, SessionId, Zxid
+from ensemble.tree.snapshot import TreeSnapshot
+from ensemble.txn import Txn
+
+
+class PeerState(IntEnum):
+    """ServerState, numbered as on the wire."""
+
+    LOOKING = 0
+    FOLLOWING = 1
+    LEADING = 2
+    OBSERVING = 3
+
+
+class Vote(msgspec.Struct, frozen=True):
+    """Whom a peer wants to lead, and why: compared by (peer_epoch, zxid, leader)."""
+
+    leader: PeerId
+    zxid: Zxid
+    peer_epoch: Epoch
+
+
+class Notification(msgspec.Struct, frozen=True):
+    """One election message: the sender's state, its vote, and its round (electionEpoch)."""
+
+    state: PeerState
+    vote: Vote
+    round: int
+
+
+# Field `zxid` is the packet's zxid; what ZooKeeper puts into `data` is spelt out.
+
+
+class FollowerInfo(msgspec.Struct, frozen=True):
+    """Follower to leader, first: my accepted epoch (zxid = acceptedEpoch << 32).  `observer` sends OBSERVERINFO.
+    `cumulative` offers cumulative Acks and Commits; on the wire one byte 1 behind LearnerInfo, which others ignore."""
+
+    accepted_epoch: Epoch
+    peer_id: PeerId
+    config_version: int = 0
+    observer: bool = False
+    cumulative: bool = False
+
+
+class LeaderInfo(msgspec.Struct, frozen=True):
+    """Leader: the new epoch (zxid = epoch << 32).  `cumulative` accepts the learner's offer; on the wire one byte 1
+    behind the protocol version, never sent to a learner that did not offer."""
+
+    epoch: Epoch
+    cumulative: bool = False
+
+
+class AckEpoch(msgspec.Struct, frozen=True):
+    """Follower: I promised.  `current_epoch` -1 means: already accepted this epoch earlier, do not count me."""
+
+    last_zxid: Zxid
+    current_epoch: int
+
+
+class Diff(msgspec.Struct, frozen=True):
+    """Leader: your history is a prefix of mine; the missing transactions follow as Proposal and Commit."""
+
+    zxid: Zxid
+
+
+class Trunc(msgspec.Struct, frozen=True):
+    """Leader: drop everything after `zxid`; what follows it comes as Proposal and Commit."""
+
+    zxid: Zxid
+
+
+class Snap(msgspec.Struct, frozen=True):
+    """Leader: take my whole tree as of `zxid` (streamed behind the packet on the wire)."""
+
+    zxid: Zxid
+    snapshot: TreeSnapshot
+
+
+class NewLeader(msgspec.Struct, frozen=True):
+    """Leader: that was all of the initial history (zxid = epoch << 32)."""
+
+    zxid: Zxid
+
+
+class UpToDate(msgspec.Struct, frozen=True):
+    """Leader: a quorum has the initial history; serve clients."""
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """Leader: log this transaction and acknowledge it."""
+
+    txn: Txn
+
+
+class Ack(msgspec.Struct, frozen=True):
+    """Learner: `zxid` is durable here.  Also answers NewLeader (and UpToDate) with epoch << 32.
+    `cumulative` says that everything up to zxid is meant; only between peers that agreed to it."""
+
+    zxid: Zxid
+    cumulative: bool = False
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """Leader: apply the transaction `zxid`, the oldest one pending.  `cumulative` as in Ack."""
+
+    zxid: Zxid
+    cumulative: bool = False
+
+
+class Inform(msgspec.Struct, frozen=True):
+    """Leader to observer: a committed transaction."""
+
+    txn: Txn
+
+
+class Ping(msgspec.Struct, frozen=True):
+    """Leader: are you there (zxid = last proposed).  The answer lists sessions heard from: (id, timeout_ms)."""
+
+    zxid: Zxid
+    touched: Sequence[tuple[SessionId, int]] = ()
+
+
+class Revalidate(msgspec.Struct, frozen=True):
+    """Learner: a client wants to go on with this session here.  The answer carries `valid`."""
+
+    session_id: SessionId
+    timeout_ms: int
+    valid: bool | None = None
+
+
+class ForwardedRequest(msgspec.Struct, frozen=True):
+    """A client's write, forwarded to the leader (REQUEST): `body` is the encoded request body, as the client sent it.
+    `auth` are the (scheme, id) pairs that the client's connection holds."""
+
+    session_id: SessionId
+    cxid: int
+    op: int
+    body: bytes
+    auth: Sequence[tuple[str, str]] = ()
+
+
+class SyncRequest(msgspec.Struct, frozen=True):
+    """Learner: tell me when everything proposed so far is committed.  The answer echoes it (SYNC)."""
+
+    session_id: SessionId
+    cxid: int
+    path: str
+
+
+Packet = (
+    FollowerInfo | LeaderInfo | AckEpoch | Diff | Trunc | Snap | NewLeader | UpToDate | Proposal | Ack | Commit
+    | Inform | Ping | Revalidate | ForwardedRequest | SyncRequest
+)  # fmt: skip

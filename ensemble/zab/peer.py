@@ -1,0 +1,357 @@
+"""One ensemble server as a state machine: election, then leading or learning, over one application.
+
+The driver (the asyncio shell or the simulated world) calls the handlers and carries out the effects they return.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ensemble.effects import Effect, Halt, Recovered, SendNotification
+from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, Zxid, epoch_of
+from ensemble.ports import Instant, Random
+from ensemble.records import ClientMessage
+from ensemble.zab.application import Application, EnsembleConfig
+from ensemble.zab.core import Core, Phase
+from ensemble.zab.election import Election
+from ensemble.zab.leader import Leader
+from ensemble.zab.learner import Learner
+from ensemble.zab.messages import Notification, Packet, PeerState, Vote
+from ensemble.zab.sync import follows
+
+PARKED_LINKS_MAX = 64
+PARKED_PACKETS_MAX = 4
+
+
+class LearnerStatus(msgspec.Struct, frozen=True):
+    """A learner, as its leader sees it."""
+
+    peer_id: PeerId
+    observer: bool
+    synced: bool
+    acked_zxid: Zxid
+
+
+class PeerStatus(msgspec.Struct, frozen=True):
+    """A peer's state for reports (`mntr`, the API, tests).  `outstanding` counts proposals not committed yet."""
+
+    peer_id: PeerId
+    state: PeerState
+    phase: Phase
+    leader_id: PeerId
+    round: int
+    accepted_epoch: Epoch
+    current_epoch: Epoch
+    last_zxid: Zxid
+    last_committed: Zxid
+    serving: bool
+    outstanding: int
+    pending_syncs: int
+    learners: tuple[LearnerStatus, ...]
+
+
+class Peer:
+    """The pure ensemble server."""
+
+    def __init__(
+        self,
+        config: EnsembleConfig,
+        application: Application,
+        recovered: Recovered,
+        random: Random,
+        *,
+        cumulative: bool = True,
+    ) -> None:
+        self._core = Core(config, application, recovered, random, cumulative)
+        self._application = application
+        self._recovered: Recovered | None = recovered
+        self._election = Election(self._core)
+        self._vote = Vote(self._core.my_id, Zxid(0), Epoch(0))
+        self._lost_leader: PeerId | None = None
+        self._parked: dict[LinkId, list[Packet]] = {}
+        self._halted = False
+
+    # -- reports ---------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> PeerState:
+        """LOOKING, FOLLOWING, LEADING or OBSERVING."""
+        role = self._core.role
+        return PeerState.LOOKING if role is None else role.state
+
+    @property
+    def phase(self) -> Phase:
+        """Election, discovery, synchronisation or broadcast."""
+        role = self._core.role
+        return Phase.ELECTION if role is None else role.phase
+
+    @property
+    def accepted_epoch(self) -> Epoch:
+        """The highest epoch promised."""
+        return self._core.accepted_epoch
+
+    @property
+    def current_epoch(self) -> Epoch:
+        """The last epoch whose initial history was taken over."""
+        return self._core.current_epoch
+
+    @property
+    def last_zxid(self) -> Zxid:
+        """The last logged transaction."""
+        return self._core.last_logged
+
+    @property
+    def leader_id(self) -> PeerId:
+        """Whom this peer follows, itself when leading, -1 when looking."""
+        role = self._core.role
+        return PeerId(-1) if role is None else role.leader_id
+
+    @property
+    def round(self) -> int:
+        """The election round (electionEpoch)."""
+        return self._election.round
+
+    def status(self) -> PeerStatus:
+        """Everything reportable at once."""
+        core, role = self._core, self._core.role
+        learners: tuple[LearnerStatus, ...] = ()
+        pending_syncs = 0
+        if isinstance(role, Leader):
+            pending_syncs = role.pending_syncs
+            learners = tuple(
+                LearnerStatus(peer.peer_id, peer.observer, peer.synced, peer.acked) for peer in role.known_learners()
+            )
+        return PeerStatus(
+            peer_id=core.my_id,
+            state=self.state,
+            phase=self.phase,
+            leader_id=self.leader_id,
+            round=self.round,
+            accepted_epoch=core.accepted_epoch,
+            current_epoch=core.current_epoch,
+            last_zxid=core.last_logged,
+            last_committed=core.last_committed,
+            serving=core.serving,
+            outstanding=len(core.pending),
+            pending_syncs=pending_syncs,
+            learners=learners,
+        )
+
+    # -- the driver's calls ----------------------------------------------------------------------------------------
+
+    def on_start(self, now: Instant) -> list[Effect]:
+        """The process begins: load what the disk holds and look for a leader."""
+        core = self._core
+        core.now = now
+        recovered, self._recovered = self._recovered, None
+        assert recovered is not None, "a peer starts once"
+        problem = _unusable(recovered)
+        if problem is not None:
+            self._halted = True
+            return [Halt(problem)]
+        core.load(recovered)
+        self._look()
+        return self._finish()
+
+    def on_notification(self, now: Instant, src: PeerId, notification: Notification) -> list[Effect]:
+        """An election message."""
+        self._core.now = now
+        if src == self._core.my_id or self._halted:
+            return []
+        role = self._core.role
+        if role is None:
+            if self._election.looking:
+                self._election.on_notification(src, notification)
+        elif notification.state is PeerState.LOOKING:
+            self._answer(src)
+            role.on_looking(src, notification.round)
+        return self._finish()
+
+    def on_voter_unreachable(self, now: Instant, voter: PeerId) -> list[Effect]:
+        """Optional: no connection to that voter's election port can be made; an election need not wait for it."""
+        self._core.now = now
+        if not self._halted:
+            self._election.on_unreachable(voter)
+        return self._finish()
+
+    def on_link_up(self, now: Instant, link: LinkId, to: PeerId) -> list[Effect]:
+        """A link that OpenLink asked for."""
+        self._core.now = now
+        if self._core.role is None:
+            self._core.close(link, "no longer wanted")
+        else:
+            self._core.role.on_link_up(link, to)
+        return self._finish()
+
+    def on_link_accepted(self, now: Instant, link: LinkId) -> list[Effect]:
+        """A learner connected to this peer's quorum port."""
+        self._core.now = now
+        role = self._core.role
+        if role is not None:
+            role.on_link_accepted(link)
+        elif len(self._parked) >= PARKED_LINKS_MAX or self._halted:
+            self._core.close(link, "too many learners wait for an election")
+        else:
+            # Others may see the end of an election before this peer does: hold their links until it has decided.
+            self._parked[link] = []
+        return self._finish()
+
+    def on_link_failed(self, now: Instant, to: PeerId) -> list[Effect]:
+        """A link that OpenLink asked for could not be made."""
+        self._core.now = now
+        if self._core.role is not None:
+            self._core.role.on_link_failed(to)
+        return self._finish()
+
+    def on_link_down(self, now: Instant, link: LinkId) -> list[Effect]:
+        """A link broke, or the other side closed it."""
+        self._core.now = now
+        self._parked.pop(link, None)
+        if self._core.role is not None:
+            self._core.role.on_link_down(link)
+        return self._finish()
+
+    def on_packet(self, now: Instant, link: LinkId, packet: Packet) -> list[Effect]:
+        """A packet of the learner protocol."""
+        self._core.now = now
+        if self._core.role is not None:
+            self._core.role.on_packet(link, packet)
+        elif link in self._parked:
+            self._parked[link].append(packet)
+            if len(self._parked[link]) > PARKED_PACKETS_MAX:
+                del self._parked[link]
+                self._core.close(link, "too much said before the election's end")
+        return self._finish()
+
+    def on_timer(self, now: Instant, name: str) -> list[Effect]:
+        """A timer ran out."""
+        self._core.now = now
+        if self._core.role is None:
+            self._election.on_timer(name)
+        else:
+            self._core.role.on_timer(name)
+        return self._finish()
+
+    def on_durable(self, now: Instant, token: int) -> list[Effect]:
+        """A barrier is durable, and all before it."""
+        self._core.now = now
+        self._core.on_durable(token)
+        return self._finish()
+
+    def on_recovered(self, now: Instant, recovered: Recovered) -> list[Effect]:
+        """The disk has truncated the log; this is what is left."""
+        core = self._core
+        core.now = now
+        assert core.awaiting_recovery, "nobody asked for a truncation"
+        problem = _unusable(recovered)
+        if problem is not None:
+            self._halted = True
+            return [Halt(problem)]
+        core.load(recovered)
+        if core.role is not None:
+            core.role.on_recovered()
+        else:
+            self._look()
+        return self._finish()
+
+    def on_client_connected(self, now: Instant, connection: ConnectionId) -> list[Effect]:
+        """A client connected."""
+        self._core.now = now
+        self._core.perform(self._application.on_client_connected(now, connection))
+        return self._finish()
+
+    def on_client(self, now: Instant, connection: ConnectionId, message: ClientMessage) -> list[Effect]:
+        """A frame from a client."""
+        self._core.now = now
+        self._core.perform(self._application.on_client(now, connection, message))
+        return self._finish()
+
+    def on_client_closed(self, now: Instant, connection: ConnectionId) -> list[Effect]:
+        """A client's connection is gone."""
+        self._core.now = now
+        self._core.perform(self._application.on_client_closed(now, connection))
+        return self._finish()
+
+    # -- transitions -----------------------------------------------------------------------------------------------
+
+    def _finish(self) -> list[Effect]:
+        """End the turn: change roles where that was decided, then hand out the effects."""
+        core = self._core
+        while True:
+            if core.leaving is not None:
+                self._leave()
+            elif self._election.decided is not None:
+                self._take_role(self._election.decided)
+            else:
+                break
+        core.end_turn()
+        core.round = self._election.round
+        core.report_state()
+        out, core.out = core.out, []
+        return out
+
+    def _leave(self) -> None:
+        """Back to LOOKING.  No stale write can follow: the disk's queue is in order, and what is in it is in memory."""
+        core = self._core
+        reason, role = core.leaving, core.role
+        assert reason is not None and role is not None
+        role.stop(reason)
+        self._lost_leader = role.leader_id if role.leader_id != core.my_id else None
+        core.leaving = None
+        core.role = None
+        if core.serving:
+            core.serving = False
+            core.perform(self._application.stop_serving(core.now))
+        core.apply_pending()
+        if not core.awaiting_recovery:
+            self._look()
+
+    def _look(self) -> None:
+        core = self._core
+        self._election.start(core.last_logged, core.current_epoch, self._lost_leader)
+
+    def _take_role(self, vote: Vote) -> None:
+        core = self._core
+        self._election.decided = None
+        self._vote = vote
+        core.round = self._election.round
+        parked, self._parked = self._parked, {}
+        if vote.leader == core.my_id:
+            core.role = leader = Leader(core)
+            leader.start()
+            for link, packets in parked.items():
+                leader.on_link_accepted(link)
+                for packet in packets:
+                    leader.on_packet(link, packet)
+            return
+        for link in parked:
+            core.close(link, "this peer does not lead")
+        core.role = Learner(core, vote.leader)
+        core.role.start()
+
+    def _answer(self, to: PeerId) -> None:
+        """Tell a looking peer whom this one leads or follows, with the new epoch once it is in force (ZK-1732)."""
+        role, vote = self._core.role, self._vote
+        assert role is not None
+        if role.phase is Phase.BROADCAST:
+            vote = Vote(vote.leader, vote.zxid, self._core.current_epoch)
+        self._core.out.append(SendNotification(to, Notification(role.state, vote, self._election.round)))
+
+
+def _unusable(recovered: Recovered) -> str | None:
+    """Why a peer must not run on what this disk holds, or None."""
+    if recovered.accepted_epoch < recovered.current_epoch:
+        return (
+            f"acceptedEpoch {recovered.accepted_epoch} is less than currentEpoch {recovered.current_epoch}: "
+            "this data directory is damaged or mixed up"
+        )
+    last = recovered.snapshot.zxid if recovered.snapshot is not None else 0
+    for txn in recovered.txns:
+        if not follows(last, txn.zxid):
+            return f"transaction 0x{txn.zxid:x} follows 0x{last:x} in the log: transactions in between are missing"
+        last = txn.zxid
+    # The last zxid may well be of a higher epoch than currentEpoch: a crash between a synchronisation's history and its
+    # epoch.  Such a peer counted for nothing in that epoch, and does not claim it now.
+    if epoch_of(last) > recovered.accepted_epoch:
+        return f"the log reaches epoch {epoch_of(last)}, but acceptedEpoch is {recovered.accepted_epoch}"
+    return None

@@ -1,0 +1,73 @@
+"""How a leader brings one learner to its own history: DIFF, TRUNC or SNAP (LearnerHandler.syncFollower)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from ensemble.ids import Zxid, counter_of, epoch_of
+from ensemble.txn import Txn
+
+COMMITTED_LOG_LENGTH = 500
+"""How many of the latest transactions a peer keeps in memory for DIFF and TRUNC (zookeeper.commitLogCount)."""
+
+
+class SyncMode(StrEnum):
+    """What the leader tells the learner to do first."""
+
+    DIFF = "DIFF"
+    TRUNC = "TRUNC"
+    SNAP = "SNAP"
+
+
+class SyncPlan(msgspec.Struct, frozen=True):
+    """The first packet's kind and zxid, and the committed transactions that follow it."""
+
+    mode: SyncMode
+    zxid: Zxid
+    txns: list[Txn]
+
+
+def plan_sync(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn]) -> SyncPlan:
+    """Decide, in ZooKeeper's order of cases, how a learner whose log ends at `learner_zxid` is synchronised.
+
+    `committed_log` holds the leader's latest transactions without gaps, oldest first, ending at `last_processed`; when
+    it is empty the leader knows its tree alone.
+    """
+    lowest = committed_log[0].zxid if committed_log else last_processed
+    highest = committed_log[-1].zxid if committed_log else last_processed
+    # "New-epoch zxid": ZooKeeper's own leaders and learners report epoch << 32 before the epoch's first transaction.
+    new_epoch_zxid = counter_of(learner_zxid) == 0
+    if learner_zxid == last_processed:
+        return SyncPlan(SyncMode.DIFF, learner_zxid, [])
+    if learner_zxid > highest and not new_epoch_zxid:
+        return SyncPlan(SyncMode.TRUNC, highest, [])
+    if committed_log and lowest <= learner_zxid <= highest:
+        return _walk(learner_zxid, last_processed, committed_log, new_epoch_zxid)
+    return SyncPlan(SyncMode.SNAP, last_processed, [])
+
+
+def _walk(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn], new_epoch_zxid: bool) -> SyncPlan:
+    """Find where the learner's history and the committed log part (LearnerHandler.queueCommittedProposals)."""
+    highest = committed_log[-1].zxid
+    previous = committed_log[0].zxid
+    for index, txn in enumerate(committed_log):
+        if txn.zxid == learner_zxid:
+            return SyncPlan(SyncMode.DIFF, highest, list(committed_log)[index + 1 :])
+        if txn.zxid > learner_zxid:
+            rest = list(committed_log)[index:]
+            if new_epoch_zxid:
+                return SyncPlan(SyncMode.DIFF, highest, rest)
+            # ZooKeeper's learners cannot cut their log back over an epoch's border.
+            if epoch_of(txn.zxid) != epoch_of(learner_zxid):
+                return SyncPlan(SyncMode.SNAP, last_processed, [])
+            return SyncPlan(SyncMode.TRUNC, previous, rest)
+        previous = txn.zxid
+    raise AssertionError("the caller checked that the learner's zxid is within the committed log")
+
+
+def follows(previous: int, zxid: int) -> bool:
+    """May `zxid` come right after `previous` in a history: the next number, or the first of a higher epoch?"""
+    return zxid == previous + 1 or (counter_of(zxid) == 1 and epoch_of(zxid) > epoch_of(previous))

@@ -1,0 +1,60 @@
+"""Sync as a quorum operation.
+
+ZooKeeper answers a sync as soon as the leader has committed what it had proposed; a leader that was paused and
+replaced meanwhile answers too, and the client reads the past (ZOOKEEPER-1675, 2136, 3600).  Here the leader first
+makes sure that a quorum still follows it: it pings, and waits until a quorum has answered a ping sent after the request
+came.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from ensemble.ids import LinkId, Zxid
+from ensemble.zab.messages import SyncRequest
+
+
+class WaitingSync(msgspec.Struct, frozen=True):
+    """A sync, the learner link it came by (None: a local client), and what it waits for."""
+
+    request: SyncRequest
+    origin: LinkId | None
+    round: int
+    zxid: Zxid
+
+
+class SyncRequests:
+    """The syncs that wait, oldest first: both the rounds and the zxids they wait for only grow."""
+
+    __slots__ = ("_waiting", "round")
+
+    def __init__(self) -> None:
+        self._waiting: deque[WaitingSync] = deque()
+        self.round = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, request: SyncRequest, origin: LinkId | None, last_proposed: Zxid) -> None:
+        """Wait for an answered round that begins after now, and for everything proposed so far."""
+        self._waiting.append(WaitingSync(request, origin, self.round + 1, last_proposed))
+
+    def needs_round(self, answered_round: int) -> bool:
+        """Should a ping round begin now?  At most one is under way; whoever comes meanwhile shares the next."""
+        return bool(self._waiting) and self._waiting[-1].round > self.round and answered_round >= self.round
+
+    def take_done(self, answered_round: int, last_committed: Zxid) -> list[WaitingSync]:
+        """Those whose wait is over, in order."""
+        done: list[WaitingSync] = []
+        while self._waiting:
+            first = self._waiting[0]
+            if first.round > answered_round or first.zxid > last_committed:
+                break
+            done.append(self._waiting.popleft())
+        return done
+
+    def forget(self, origin: LinkId) -> None:
+        """That learner is gone."""
+        self._waiting = deque(sync for sync in self._waiting if sync.origin != origin)

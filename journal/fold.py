@@ -1,0 +1,408 @@
+"""The cluster's state at any point: a fold over a prefix of its history.
+
+`ClusterState.apply` takes one entry after the other; each handler assigns what the event says is now true.  Re-folding
+a prefix is rewinding.  The state is plain data (`msgspec.to_builtins` gives its JSON form).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from journal import events as e
+from journal.events import Entry, Event, TopicPartition
+
+REIGNS_MAX = 1000
+LOSSES_MAX = 1000
+
+
+class PeerView(msgspec.Struct):
+    """What the history says of one peer."""
+
+    id: int
+    state: str = "DOWN"
+    phase: str = "ELECTION"
+    leader_id: int = -1
+    round: int = 0
+    accepted_epoch: int = 0
+    current_epoch: int = 0
+    last_zxid: int = 0
+    digest: int = 0
+    process: str = "down"
+    pid: int | None = None
+
+
+class BrokerView(msgspec.Struct):
+    """What the history says of one broker; `believed_*` is its own last word."""
+
+    id: int
+    process: str = "down"
+    pid: int | None = None
+    registered: bool = False
+    broker_epoch: int = -1
+    session_id: int = 0
+    session_state: str = "closed"
+    is_controller: bool = False
+    believed_controller_id: int = -1
+    believed_controller_epoch: int = 0
+    believed_since_us: int = 0
+    fenced_requests: int = 0
+    fenced_writes: int = 0
+
+
+class Reign(msgspec.Struct):
+    """One controller's time in office; `until_us` None while it lasts."""
+
+    broker_id: int
+    controller_epoch: int
+    zk_version: int
+    since_us: int
+    until_us: int | None = None
+    ended_by: str | None = None
+
+
+class PartitionView(msgspec.Struct):
+    """A partition as the controller last wrote it, and where its replicas stand."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    leader: int = -1
+    leader_epoch: int = 0
+    isr: list[int] = []
+    partition_epoch: int = 0
+    unclean: bool = False
+    high_watermarks: dict[int, int] = {}
+    log_end_offsets: dict[int, int] = {}
+
+    @property
+    def high_watermark(self) -> int | None:
+        """The leader's mark; while there is no leader, the highest one known."""
+        known = self.high_watermarks
+        return known.get(self.leader, max(known.values(), default=None))
+
+
+class FaultView(msgspec.Struct):
+    """A fault that holds now."""
+
+    fault_id: str
+    kind: str
+    source: str
+    target: str
+    both_ways: bool
+    delay_ms: int
+
+
+class Loss(msgspec.Struct):
+    """Records that are gone."""
+
+    at_us: int
+    broker_id: int
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    count: int
+    below_high_watermark: int
+    cause: str
+
+
+class ClusterState(msgspec.Struct):
+    """Everything a dashboard shows, as of `seq`."""
+
+    seq: int = 0
+    at_us: int = 0
+    peers: dict[int, PeerView] = {}
+    brokers: dict[int, BrokerView] = {}
+    controller_id: int = -1
+    controller_epoch: int = 0
+    controller_zk_version: int = 0
+    reigns: list[Reign] = []
+    zab_epoch: int = 0
+    zab_leader_id: int = -1
+    topics: dict[str, str] = {}
+    configs: dict[str, dict[str, str]] = {}
+    partitions: dict[str, PartitionView] = {}
+    faults: dict[str, FaultView] = {}
+    losses: list[Loss] = []
+    workloads: dict[str, e.WorkloadProgressed] = {}
+
+    def apply(self, entry: Entry) -> None:
+        """Take the next entry of the history."""
+        self.seq = max(self.seq, entry.seq)
+        self.at_us = max(self.at_us, entry.wall_us)
+        handler = _HANDLERS.get(type(entry.event))
+        if handler is not None:
+            handler(self, entry, entry.event)
+
+    def peer(self, peer_id: int) -> PeerView:
+        """The view of a peer, made when first heard of."""
+        return self.peers.setdefault(peer_id, PeerView(peer_id))
+
+    def broker(self, broker_id: int) -> BrokerView:
+        """The view of a broker, made when first heard of."""
+        return self.brokers.setdefault(broker_id, BrokerView(broker_id))
+
+    def partition(self, topic: str, partition: int) -> PartitionView:
+        """The view of a partition, made when first heard of."""
+        name = str(TopicPartition(topic, partition))
+        found = self.partitions.get(name)
+        if found is None:
+            found = self.partitions[name] = PartitionView(topic, partition, [])
+        return found
+
+    def end_reign(self, at_us: int, reason: str) -> None:
+        """There is no controller from that moment."""
+        self.controller_id = -1
+        if self.reigns and self.reigns[-1].until_us is None:
+            self.reigns[-1].until_us = at_us
+            self.reigns[-1].ended_by = reason
+
+
+def fold(history: Iterable[Entry]) -> ClusterState:
+    """The state after a history."""
+    state = ClusterState()
+    for entry in history:
+        state.apply(entry)
+    return state
+
+
+_Handler = Callable[[ClusterState, Entry, Any], None]
+_HANDLERS: dict[type[Event], _Handler] = {}
+
+
+def _on(kind: type[Event]) -> Callable[[_Handler], _Handler]:
+    def register(handler: _Handler) -> _Handler:
+        _HANDLERS[kind] = handler
+        return handler
+
+    return register
+
+
+def _node_id(node: str) -> tuple[str, int]:
+    role, _, number = node.rpartition("-")
+    return role, int(number) if number.isdigit() else -1
+
+
+@_on(e.NodeStarted)
+def _node_started(state: ClusterState, entry: Entry, event: e.NodeStarted) -> None:
+    if event.role == "peer":
+        state.peers[event.id] = PeerView(event.id, state="LOOKING", process="running", pid=state.peer(event.id).pid)
+    elif event.role == "broker":
+        before = state.broker(event.id)
+        state.brokers[event.id] = BrokerView(event.id, process="running", pid=before.pid, registered=before.registered)
+
+
+@_on(e.NodeStopped)
+def _node_stopped(state: ClusterState, entry: Entry, event: e.NodeStopped) -> None:
+    _process(state, entry.node, "down", None)
+
+
+@_on(e.ProcessChanged)
+def _process_changed(state: ClusterState, entry: Entry, event: e.ProcessChanged) -> None:
+    _process(state, event.target, event.process, event.pid)
+
+
+def _process(state: ClusterState, node: str, process: str, pid: int | None) -> None:
+    role, number = _node_id(node)
+    if role == "peer":
+        peer = state.peer(number)
+        peer.process, peer.pid = process, pid
+        if process == "down":
+            peer.state = "DOWN"
+            if state.zab_leader_id == number:
+                state.zab_leader_id = -1
+    elif role == "broker":
+        broker = state.broker(number)
+        broker.process, broker.pid = process, pid
+        if process == "down":
+            broker.is_controller = False
+
+
+@_on(e.PeerStateChanged)
+def _peer_state_changed(state: ClusterState, entry: Entry, event: e.PeerStateChanged) -> None:
+    peer = state.peer(_node_id(entry.node)[1])
+    peer.state, peer.phase, peer.leader_id, peer.round = event.state, event.phase, event.leader_id, event.round
+    peer.accepted_epoch, peer.current_epoch = event.accepted_epoch, event.current_epoch
+    peer.last_zxid = event.last_zxid
+    if event.state != "LEADING" and state.zab_leader_id == peer.id:
+        state.zab_leader_id = -1
+
+
+@_on(e.EpochAccepted)
+def _epoch_accepted(state: ClusterState, entry: Entry, event: e.EpochAccepted) -> None:
+    state.peer(_node_id(entry.node)[1]).accepted_epoch = event.accepted_epoch
+
+
+@_on(e.EpochAdopted)
+def _epoch_adopted(state: ClusterState, entry: Entry, event: e.EpochAdopted) -> None:
+    state.peer(_node_id(entry.node)[1]).current_epoch = event.current_epoch
+
+
+@_on(e.LeaderEstablished)
+def _leader_established(state: ClusterState, entry: Entry, event: e.LeaderEstablished) -> None:
+    if event.epoch >= state.zab_epoch:
+        state.zab_epoch, state.zab_leader_id = event.epoch, event.leader_id
+
+
+@_on(e.ZxidCheckpoint)
+def _zxid_checkpoint(state: ClusterState, entry: Entry, event: e.ZxidCheckpoint) -> None:
+    peer = state.peer(_node_id(entry.node)[1])
+    peer.last_zxid, peer.digest = event.zxid, event.digest
+
+
+@_on(e.SessionClosed)
+def _session_closed(state: ClusterState, entry: Entry, event: e.SessionClosed) -> None:
+    # Every peer reports it; only the first report finds anything left to change.
+    for broker in state.brokers.values():
+        if broker.session_id == event.session_id and broker.registered:
+            broker.registered = False
+            if broker.id == state.controller_id and "/controller" in event.ephemerals:
+                state.end_reign(entry.wall_us, "session_closed")
+
+
+@_on(e.BrokerRegistered)
+def _broker_registered(state: ClusterState, entry: Entry, event: e.BrokerRegistered) -> None:
+    broker = state.broker(event.broker_id)
+    broker.registered, broker.broker_epoch, broker.session_id = True, event.broker_epoch, event.session_id
+
+
+@_on(e.BrokerSessionChanged)
+def _broker_session_changed(state: ClusterState, entry: Entry, event: e.BrokerSessionChanged) -> None:
+    state.broker(event.broker_id).session_state = event.state
+
+
+@_on(e.ControllerBelieved)
+def _controller_believed(state: ClusterState, entry: Entry, event: e.ControllerBelieved) -> None:
+    broker = state.broker(event.broker_id)
+    broker.believed_controller_id, broker.believed_controller_epoch = event.controller_id, event.controller_epoch
+    broker.is_controller, broker.believed_since_us = event.is_controller, entry.wall_us
+
+
+@_on(e.ControllerElected)
+def _controller_elected(state: ClusterState, entry: Entry, event: e.ControllerElected) -> None:
+    if event.controller_epoch <= state.controller_epoch:
+        return
+    state.end_reign(entry.wall_us, "superseded")
+    state.controller_id, state.controller_epoch = event.broker_id, event.controller_epoch
+    state.controller_zk_version = event.zk_version
+    state.reigns.append(Reign(event.broker_id, event.controller_epoch, event.zk_version, entry.wall_us))
+    del state.reigns[:-REIGNS_MAX]
+
+
+@_on(e.ControllerResigned)
+def _controller_resigned(state: ClusterState, entry: Entry, event: e.ControllerResigned) -> None:
+    state.broker(event.broker_id).is_controller = False
+    if state.controller_id == event.broker_id and state.controller_epoch == event.controller_epoch:
+        state.end_reign(entry.wall_us, event.reason)
+
+
+@_on(e.WriteFenced)
+def _write_fenced(state: ClusterState, entry: Entry, event: e.WriteFenced) -> None:
+    state.broker(event.broker_id).fenced_writes += 1
+
+
+@_on(e.RequestFenced)
+def _request_fenced(state: ClusterState, entry: Entry, event: e.RequestFenced) -> None:
+    # Counted where the sender shows: the one who was refused is the one who was wrong.
+    if event.sender_id >= 0:
+        state.broker(event.sender_id).fenced_requests += 1
+
+
+@_on(e.TopicCreated)
+def _topic_created(state: ClusterState, entry: Entry, event: e.TopicCreated) -> None:
+    state.topics[event.topic] = event.topic_id
+    for number in sorted(event.assignment):
+        state.partition(event.topic, number).replicas = event.assignment[number]
+
+
+@_on(e.TopicDeleted)
+def _topic_deleted(state: ClusterState, entry: Entry, event: e.TopicDeleted) -> None:
+    state.topics.pop(event.topic, None)
+    state.configs.pop(f"topics/{event.topic}", None)
+    for name in [n for n, p in state.partitions.items() if p.topic == event.topic]:
+        del state.partitions[name]
+
+
+@_on(e.ConfigChanged)
+def _config_changed(state: ClusterState, entry: Entry, event: e.ConfigChanged) -> None:
+    state.configs[event.entity] = event.config
+
+
+@_on(e.LeaderElected)
+def _leader_elected(state: ClusterState, entry: Entry, event: e.LeaderElected) -> None:
+    partition = state.partition(event.topic, event.partition)
+    if (event.leader_epoch, event.partition_epoch) < (partition.leader_epoch, partition.partition_epoch):
+        return
+    partition.leader, partition.leader_epoch, partition.isr = event.leader, event.leader_epoch, event.isr
+    partition.replicas, partition.partition_epoch, partition.unclean = (
+        event.replicas,
+        event.partition_epoch,
+        event.unclean,
+    )
+
+
+@_on(e.IsrChanged)
+def _isr_changed(state: ClusterState, entry: Entry, event: e.IsrChanged) -> None:
+    partition = state.partition(event.topic, event.partition)
+    if event.partition_epoch < partition.partition_epoch:
+        return
+    partition.isr, partition.leader, partition.leader_epoch = event.isr, event.leader, event.leader_epoch
+    partition.partition_epoch = event.partition_epoch
+
+
+@_on(e.ReplicaProgressed)
+def _replica_progressed(state: ClusterState, entry: Entry, event: e.ReplicaProgressed) -> None:
+    for topic, number, high_watermark, log_end_offset in event.replicas:
+        partition = state.partition(topic, number)
+        partition.high_watermarks[event.broker_id] = high_watermark
+        partition.log_end_offsets[event.broker_id] = log_end_offset
+
+
+@_on(e.ReplicaLoaded)
+def _replica_loaded(state: ClusterState, entry: Entry, event: e.ReplicaLoaded) -> None:
+    partition = state.partition(event.topic, event.partition)
+    partition.high_watermarks[event.broker_id] = event.high_watermark
+    partition.log_end_offsets[event.broker_id] = event.log_end_offset
+
+
+@_on(e.LogTruncated)
+def _log_truncated(state: ClusterState, entry: Entry, event: e.LogTruncated) -> None:
+    state.partition(event.topic, event.partition).log_end_offsets[event.broker_id] = event.to_offset
+
+
+@_on(e.RecordsLost)
+def _records_lost(state: ClusterState, entry: Entry, event: e.RecordsLost) -> None:
+    state.losses.append(
+        Loss(
+            entry.wall_us,
+            event.broker_id,
+            event.topic,
+            event.partition,
+            event.first_offset,
+            event.last_offset,
+            event.count,
+            event.below_high_watermark,
+            event.cause,
+        )
+    )
+    del state.losses[:-LOSSES_MAX]
+
+
+@_on(e.FaultInjected)
+def _fault_injected(state: ClusterState, entry: Entry, event: e.FaultInjected) -> None:
+    state.faults[event.fault_id] = FaultView(
+        event.fault_id, event.kind, event.source, event.target, event.both_ways, event.delay_ms
+    )
+
+
+@_on(e.FaultRemoved)
+def _fault_removed(state: ClusterState, entry: Entry, event: e.FaultRemoved) -> None:
+    state.faults.pop(event.fault_id, None)
+
+
+@_on(e.WorkloadProgressed)
+def _workload_progressed(state: ClusterState, entry: Entry, event: e.WorkloadProgressed) -> None:
+    state.workloads[event.workload_id] = event

@@ -1,0 +1,88 @@
+"""The journal's readers: whole files, or a file as it grows; a torn or foreign line is set aside, never fatal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from journal.events import Entry, entry_from_dict
+
+_decoder = msgspec.json.Decoder(dict[str, Any])
+
+
+class BadLine(NamedTuple):
+    """A line that is no entry: where it stands and why."""
+
+    file: str
+    number: int
+    reason: str
+
+
+def node_files(directory: Path, node: str | None = None) -> list[Path]:
+    """A directory's journal files, of one node or of all, each node's oldest first."""
+    return sorted(directory.glob(f"{node or '*'}.????????????.jsonl"))
+
+
+def decode_line(line: bytes) -> Entry:
+    """The entry in one line.  Raises ValueError (with the reason) when it is none."""
+    try:
+        return entry_from_dict(_decoder.decode(line))
+    except KeyError as missing:
+        raise ValueError(f"unknown or missing {missing}") from None
+    except msgspec.MsgspecError as bad:
+        raise ValueError(str(bad)) from None
+
+
+def read_file(path: Path, bad: list[BadLine] | None = None) -> Iterator[Entry]:
+    """The entries of one file.  Bad lines go to `bad`; an unfinished last line is no entry yet and is passed over."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                yield decode_line(line)
+            except ValueError as reason:
+                if bad is not None:
+                    bad.append(BadLine(path.name, number, str(reason)))
+
+
+def read_directory(directory: Path, bad: list[BadLine] | None = None) -> Iterator[Entry]:
+    """All entries of all nodes below a directory, node by node."""
+    for path in node_files(directory):
+        yield from read_file(path, bad)
+
+
+def merge(entries: Iterable[Entry]) -> list[Entry]:
+    """One history of several nodes' entries: by wall clock, with each node's own order kept."""
+    by_node: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_node.setdefault(entry.node, []).append(entry)
+    keyed: list[tuple[int, str, int, Entry]] = []
+    for node, own in by_node.items():
+        latest = 0
+        for entry in sorted(own, key=lambda e: e.node_seq):
+            # A wall clock that stepped back must not reorder a node's own entries.
+            latest = max(latest, entry.wall_us)
+            keyed.append((latest, node, entry.node_seq, entry))
+    return [row[3] for row in sorted(keyed, key=lambda row: row[:3])]
+
+
+def last_node_seq(directory: Path, node: str) -> int:
+    """The highest node_seq that a node has written, 0 for none."""
+    for path in reversed(node_files(directory, node)):
+        newest = 0
+        for entry_line in path.read_bytes().splitlines():
+            try:
+                newest = max(newest, int(_decoder.decode(entry_line)["node_seq"]))
+            except (msgspec.MsgspecError, KeyError, ValueError, TypeError):
+                continue
+        if newest:
+            return newest
+        # The file's name says which number it would have begun with.
+        begin = int(path.name.rsplit(".", 2)[1])
+        if begin > 1:
+            return begin - 1
+    return 0

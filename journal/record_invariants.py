@@ -1,0 +1,247 @@
+"""What must hold of records: what was committed or acknowledged is in every later leader's log.
+
+The checker keeps a model of every replica's log, built from the journal alone: batches appended and replicated, offsets
+truncated.  A batch is known by its offsets and checksum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from journal import events as e
+from journal.events import Entry, TopicPartition
+
+
+class _Batch(NamedTuple):
+    first: int
+    last: int
+    checksum: int
+
+
+class _Promise(NamedTuple):
+    """A batch that must not be lost, why, and since which leader epoch."""
+
+    batch: _Batch
+    why: str
+    leader_epoch: int
+
+
+class _Loss:
+    """What one power loss took from one replica, and who was in sync with it then or has come to be since."""
+
+    __slots__ = ("batches", "in_sync", "is_known", "left_isr")
+
+    def __init__(self, in_sync: dict[int, int], is_known: bool) -> None:
+        self.batches: dict[_Batch, None] = {}
+        self.in_sync = in_sync
+        """Brokers, and the transaction that wrote the ISR in which each was found."""
+        self.is_known = is_known
+        """Is every write of the state journalled?"""
+        self.left_isr = False
+        """Has the replica been out of the ISR since?"""
+
+
+class _Partition:
+    """One partition: its replicas' logs, what was promised of it, and how its state was written."""
+
+    __slots__ = ("elected", "isr", "logs", "losses", "marks", "partition_epoch", "promises", "unloaded", "zxid")
+
+    def __init__(self) -> None:
+        self.logs: dict[int, list[_Batch]] = {}
+        self.marks: dict[int, int] = {}
+        self.promises: dict[int, _Promise] = {}
+        self.isr: tuple[int, ...] = ()
+        self.zxid = 0
+        self.partition_epoch = -1
+        self.elected: dict[int, int] = {}
+        """Leader epochs, and the transaction that wrote each."""
+        self.unloaded: dict[int, _Loss] = {}
+        """Brokers that lost power and have not loaded this log since."""
+        self.losses: dict[int, list[_Loss]] = {}
+        """Brokers that found something missing when they loaded this log; what they get again is taken out."""
+
+
+class CommittedRecordsSurvive:
+    """What was below a leader's high watermark, or acknowledged with acks=all, is in every later leader's log.
+
+    It may be lost in two ways only, both of which the journal must show: by an unclean election, and by a power loss of
+    the last in-sync replica, for brokers do not fsync and Kafka relies on replication.  The latter means that the new
+    leader had held the record and lost it to a power loss, that it has not left the ISR since (who has must catch up
+    first), and that every other member of the ISR, as last written before the power loss or at any time since, either
+    lost that record to a power loss too or had gone by the time of the election: its registration ended or begun anew.
+    One member that stayed is enough to condemn the loss, for it should have led.  Only the leader itself may narrow
+    that circle, by dropping followers that lag; whom the controller takes out of the ISR still counts.  Where the
+    journal lacks a write of the state, because the controller died before it told of it, nothing is known of the ISR
+    since, and the loss is not judged.
+
+    A new leader's own mark may start lower, as Kafka's does.
+    """
+
+    name = "committed and acks=all records survive"
+
+    def __init__(self) -> None:
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._brokers: dict[str, int] = {}
+        """Nodes that have led or followed, and so have something to lose."""
+        self._registered: dict[int, tuple[int, int]] = {}
+        self._closed: dict[int, int] = {}
+
+    def _of(self, topic: str, partition: int) -> _Partition:
+        name = TopicPartition(topic, partition)
+        found = self._partitions.get(name)
+        if found is None:
+            found = self._partitions[name] = _Partition()
+        return found
+
+    def see(self, entry: Entry) -> Iterator[str]:
+        """Follow logs, promises and states; judge at each LeadershipTaken."""
+        event = entry.event
+        if isinstance(event, e.RecordsAppended | e.RecordsReplicated):
+            self._append(event)
+        elif isinstance(event, e.LogTruncated):
+            _cut(self._of(event.topic, event.partition).logs.setdefault(event.broker_id, []), event.to_offset)
+        elif isinstance(event, e.HighWatermarkMoved):
+            if event.is_leader:
+                self._promise_committed(event)
+        elif isinstance(event, e.RecordsAcknowledged):
+            if event.acks == -1:
+                batch = _Batch(event.first_offset, event.last_offset, event.checksum)
+                self._of(event.topic, event.partition).promises[batch.first] = _Promise(
+                    batch, "acknowledged (acks=all)", event.leader_epoch
+                )
+        elif isinstance(event, e.LeaderElected | e.IsrChanged):
+            self._write(event)
+        elif isinstance(event, e.LeadershipTaken):
+            self._brokers[entry.node] = event.broker_id
+            yield from self._judge(event)
+        else:
+            self._follow_lives(entry)
+
+    def _follow_lives(self, entry: Entry) -> None:
+        """Brokers that follow, register, lose their power, load their logs; sessions that end; topics that go."""
+        event = entry.event
+        if isinstance(event, e.FollowershipTaken):
+            self._brokers[entry.node] = event.broker_id
+        elif isinstance(event, e.BrokerRegistered):
+            self._registered[event.broker_id] = (event.broker_epoch, event.session_id)
+        elif isinstance(event, e.SessionClosed):
+            self._closed.setdefault(event.session_id, event.zxid)
+        elif isinstance(event, e.FaultInjected):
+            broker = self._brokers.get(event.target)
+            if event.kind == "power_loss" and broker is not None:
+                for partition in self._partitions.values():
+                    in_sync = dict.fromkeys(partition.isr, partition.zxid)
+                    partition.unloaded.setdefault(broker, _Loss(in_sync, partition.partition_epoch >= 0))
+        elif isinstance(event, e.ReplicaLoaded):
+            partition = self._of(event.topic, event.partition)
+            gone = _cut(partition.logs.setdefault(event.broker_id, []), event.log_end_offset)
+            # What it loses after this has no excuse, until the power goes again.
+            loss = partition.unloaded.pop(event.broker_id, None)
+            if loss is not None and gone:
+                loss.batches.update(dict.fromkeys(gone))
+                partition.losses.setdefault(event.broker_id, []).append(loss)
+        elif isinstance(event, e.TopicDeleted):
+            for name in [name for name in self._partitions if name.topic == event.topic]:
+                del self._partitions[name]
+
+    def _write(self, event: e.LeaderElected | e.IsrChanged) -> None:
+        partition = self._of(event.topic, event.partition)
+        if isinstance(event, e.LeaderElected):
+            partition.elected.setdefault(event.leader_epoch, event.zxid)
+            if event.unclean:
+                partition.promises.clear()
+        if event.partition_epoch <= partition.partition_epoch:
+            # The second telling of a write, or one that was told late.
+            return
+        for broker, loss in partition.unloaded.items():
+            _follow_isr(loss, broker, event, partition.partition_epoch)
+        for broker, losses in partition.losses.items():
+            for loss in losses:
+                _follow_isr(loss, broker, event, partition.partition_epoch)
+        partition.isr, partition.zxid = tuple(event.isr), event.zxid
+        partition.partition_epoch = event.partition_epoch
+
+    def _append(self, event: e.RecordsAppended | e.RecordsReplicated) -> None:
+        partition = self._of(event.topic, event.partition)
+        log = partition.logs.setdefault(event.broker_id, [])
+        batch = _Batch(event.first_offset, event.last_offset, event.checksum)
+        _cut(log, event.first_offset)
+        log.append(batch)
+        for loss in partition.losses.get(event.broker_id, ()):
+            loss.batches.pop(batch, None)
+
+    def _promise_committed(self, event: e.HighWatermarkMoved) -> None:
+        partition = self._of(event.topic, event.partition)
+        before = partition.marks.get(event.broker_id, 0)
+        partition.marks[event.broker_id] = event.high_watermark
+        if event.high_watermark <= before:
+            return
+        for batch in reversed(partition.logs.get(event.broker_id, [])):
+            if batch.last < before:
+                break
+            if batch.last < event.high_watermark and batch.first not in partition.promises:
+                partition.promises[batch.first] = _Promise(batch, "below a leader's high watermark", event.leader_epoch)
+
+    def _judge(self, event: e.LeadershipTaken) -> Iterator[str]:
+        partition = self._of(event.topic, event.partition)
+        held = {batch.first: batch for batch in partition.logs.get(event.broker_id, [])}
+        for first in sorted(partition.promises):
+            batch, why, leader_epoch = partition.promises[first]
+            if leader_epoch > event.leader_epoch or (batch.first < event.log_end_offset and held.get(first) == batch):
+                # Kept; or a leader of old, told late of its election, when there is a later one already.
+                continue
+            if self._is_excused(partition, batch, event):
+                # Nobody can promise it any more: this leader's log is the partition's now.
+                del partition.promises[first]
+                continue
+            yield (
+                f"{event.topic}-{event.partition}: offsets {batch.first}-{batch.last} were {why}, but broker "
+                f"{event.broker_id} leads epoch {event.leader_epoch} without them (log end {event.log_end_offset})"
+            )
+            return
+
+    def _is_excused(self, partition: _Partition, batch: _Batch, event: e.LeadershipTaken) -> bool:
+        """Did a power loss of the last in-sync replica take that batch?"""
+        loss = _loss_of(partition, event.broker_id, batch)
+        if loss is None or loss.left_isr:
+            return False
+        elected_zxid = partition.elected.get(event.leader_epoch)
+        if elected_zxid is None or not loss.is_known:
+            return True
+        return all(
+            broker == event.broker_id
+            or _loss_of(partition, broker, batch) is not None
+            or not self._stayed(broker, since_zxid, elected_zxid)
+            for broker, since_zxid in loss.in_sync.items()
+        )
+
+    def _stayed(self, broker: int, since_zxid: int, until_zxid: int) -> bool:
+        """Was the broker registered all the time between two transactions?"""
+        if broker not in self._registered:
+            return False
+        broker_epoch, session_id = self._registered[broker]
+        closed_zxid = self._closed.get(session_id)
+        return broker_epoch <= since_zxid and (closed_zxid is None or closed_zxid > until_zxid)
+
+
+def _follow_isr(loss: _Loss, broker: int, event: e.LeaderElected | e.IsrChanged, partition_epoch: int) -> None:
+    """Take a write of the state into account; `partition_epoch` is that of the one before."""
+    loss.is_known = loss.is_known and event.partition_epoch == partition_epoch + 1
+    loss.left_isr = loss.left_isr or broker not in event.isr
+    before = loss.in_sync
+    asked_by_leader = isinstance(event, e.IsrChanged) and event.cause != "controller"
+    loss.in_sync = {} if asked_by_leader else dict(before)
+    for member in event.isr:
+        loss.in_sync[member] = before.get(member, event.zxid)
+
+
+def _loss_of(partition: _Partition, broker: int, batch: _Batch) -> _Loss | None:
+    return next((loss for loss in partition.losses.get(broker, ()) if batch in loss.batches), None)
+
+
+def _cut(log: list[_Batch], end_offset: int) -> list[_Batch]:
+    gone: list[_Batch] = []
+    while log and log[-1].last >= end_offset:
+        gone.append(log.pop())
+    return gone

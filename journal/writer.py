@@ -1,0 +1,114 @@
+"""The journal's writer: one JSON Lines file a node, rotated and bounded.
+
+A node writes to `<directory>/<node>.<first node_seq, 12 digits>.jsonl`; when that file reaches `file_bytes_max` the
+next one begins, and the oldest is removed once there are more than `files_max`.  Lines are buffered and handed to the
+operating system at `flush()`, or by themselves once `buffer_bytes_max` are waiting, so a killed process loses at most
+what its last turn had not flushed.  `node_seq` goes on where the newest file ends, over restarts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from journal.events import SCHEMA_VERSION, Event, Level
+from journal.reader import last_node_seq, node_files
+
+FILE_BYTES_MAX = 16 * 1024 * 1024
+FILES_MAX = 8
+BUFFER_BYTES_MAX = 64 * 1024
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode_line(node: str, node_seq: int, wall_us: int, mono_us: int, event: Event) -> bytes:
+    """One journal line, newline included: the envelope's fields, then the body's."""
+    body = _encoder.encode(event)
+    head = f'{{"schema":{SCHEMA_VERSION},"node":"{node}","node_seq":{node_seq},"wall_us":{wall_us},"mono_us":{mono_us},'
+    return head.encode() + body[1:] + b"\n"
+
+
+def clocks_us() -> tuple[int, int]:
+    """The wall clock and the monotonic clock, in microseconds."""
+    return time.time_ns() // 1000, time.monotonic_ns() // 1000
+
+
+class JournalWriter:
+    """Writes one node's events.
+
+    `full` decides whether events of Level.FULL are written.  `directory` is made when missing.  Raises OSError when the
+    directory cannot be written.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        node: str,
+        *,
+        full: bool = False,
+        file_bytes_max: int = FILE_BYTES_MAX,
+        files_max: int = FILES_MAX,
+        clocks: Callable[[], tuple[int, int]] = clocks_us,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.node = node
+        self._directory = directory
+        self._full = full
+        self._file_bytes_max = file_bytes_max
+        self._files_max = files_max
+        self._clocks = clocks
+        self._buffer = bytearray()
+        self._node_seq = last_node_seq(directory, node)
+        self._file, self._size = self._open_newest()
+
+    def _open_newest(self) -> tuple[BinaryIO, int]:
+        files = node_files(self._directory, self.node)
+        if not files:
+            return self._open_next()
+        file = files[-1].open("r+b")
+        size = file.seek(0, 2)
+        if size and (file.seek(size - 1), file.read(1))[1] != b"\n":
+            # A crash left half a line behind: close it, so that readers set aside that line alone.
+            file.write(b"\n")
+            size += 1
+        return file, size
+
+    def _open_next(self) -> tuple[BinaryIO, int]:
+        path = self._directory / f"{self.node}.{self._node_seq + 1:012d}.jsonl"
+        return path.open("ab"), 0
+
+    def write(self, event: Event) -> None:
+        """Add an event, stamped with this moment; it reaches the file with the next flush."""
+        if event.level is Level.FULL and not self._full:
+            return
+        self._node_seq += 1
+        wall_us, mono_us = self._clocks()
+        self._buffer += encode_line(self.node, self._node_seq, wall_us, mono_us, event)
+        if len(self._buffer) >= BUFFER_BYTES_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand everything written to the operating system."""
+        if not self._buffer:
+            return
+        self._file.write(self._buffer)
+        self._file.flush()
+        self._size += len(self._buffer)
+        self._buffer.clear()
+        if self._size >= self._file_bytes_max:
+            self._rotate()
+
+    def _rotate(self) -> None:
+        self._file.close()
+        self._file, self._size = self._open_next()
+        for old in node_files(self._directory, self.node)[: -self._files_max]:
+            old.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Flush and close."""
+        self.flush()
+        self._file.close()

@@ -1,0 +1,1 @@
+"""The data pipeline: Spark turns journals into tables."""

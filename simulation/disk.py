@@ -1,0 +1,142 @@
+"""The simulated disk under a peer: an ordered queue, an fsync boundary, and two ways to lose the power.
+
+Operations are done in order, a batch at a time.  What a batch appended is written when the batch is done, and durable
+when it held a barrier.  A process crash in the midst of a batch keeps a random part of it; a power loss drops what was
+not durable (or keeps a random part of that: a disk may have written more than it was asked to).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from ensemble.effects import (
+    Append,
+    Barrier,
+    Effect,
+    Recovered,
+    SaveAcceptedEpoch,
+    SaveCurrentEpoch,
+    SaveSnapshot,
+    TruncateLog,
+)
+from ensemble.ids import Epoch
+from ensemble.tree.snapshot import TreeSnapshot
+from ensemble.txn import Txn
+from simulation.kernel import Scheduler
+
+FSYNC_US_MIN = 80
+FSYNC_US_MAX = 900
+SNAPSHOTS_KEPT = 3
+
+DISK_EFFECTS = (Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog)
+
+
+class SimDisk:
+    """One peer's disk; outlives its processes."""
+
+    def __init__(self, scheduler: Scheduler, random: Random) -> None:
+        self._scheduler = scheduler
+        self._random = random
+        self.slow_factor = 1
+        self.ignore_fsync = False
+        self._log: list[Txn] = []
+        self._durable = 0
+        self._snapshots: list[TreeSnapshot] = []
+        self._accepted = Epoch(0)
+        self._current = Epoch(0)
+        self._queue: list[Effect] = []
+        self._in_progress: list[Effect] = []
+        self._generation = 0
+        self._on_durable: Callable[[int], None] = lambda token: None
+        self._on_recovered: Callable[[Recovered], None] = lambda recovered: None
+
+    def attach(self, on_durable: Callable[[int], None], on_recovered: Callable[[Recovered], None]) -> Recovered:
+        """A process opens the disk: what it finds, and where to call back."""
+        self._on_durable = on_durable
+        self._on_recovered = on_recovered
+        return self.recover()
+
+    def recover(self) -> Recovered:
+        """The newest snapshot and the log after it."""
+        snapshot = self._snapshots[-1] if self._snapshots else None
+        base = snapshot.zxid if snapshot else -1
+        return Recovered(self._accepted, self._current, snapshot, [t for t in self._log if t.zxid > base])
+
+    def submit(self, effect: Effect) -> None:
+        """Queue an operation."""
+        self._queue.append(effect)
+        if not self._in_progress:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._in_progress, self._queue = self._queue, []
+        duration = self._random.randrange(FSYNC_US_MIN, FSYNC_US_MAX) * self.slow_factor
+        generation = self._generation
+        self._scheduler.after(duration, lambda: self._end(generation))
+
+    def _end(self, generation: int) -> None:
+        if generation != self._generation:
+            return
+        batch, self._in_progress = self._in_progress, []
+        tokens: list[int] = []
+        reloaded = False
+        for effect in batch:
+            reloaded = self._do(effect) or reloaded
+            if isinstance(effect, Barrier):
+                tokens.append(effect.token)
+        for token in tokens:
+            self._on_durable(token)
+        if reloaded:
+            self._on_recovered(self.recover())
+        if self._queue and not self._in_progress:
+            self._begin()
+
+    def _do(self, effect: Effect) -> bool:
+        if isinstance(effect, Append):
+            self._log.append(effect.txn)
+        elif isinstance(effect, Barrier):
+            self._durable = self._durable if self.ignore_fsync else len(self._log)
+        elif isinstance(effect, SaveAcceptedEpoch):
+            self._accepted = effect.epoch
+        elif isinstance(effect, SaveCurrentEpoch):
+            self._current = effect.epoch
+        elif isinstance(effect, SaveSnapshot):
+            self._save(effect)
+        elif isinstance(effect, TruncateLog):
+            self._log = [txn for txn in self._log if txn.zxid <= effect.zxid]
+            self._durable = len(self._log)
+            self._snapshots = [s for s in self._snapshots if s.zxid <= effect.zxid]
+            return True
+        return False
+
+    def _save(self, effect: SaveSnapshot) -> None:
+        if effect.replaces_history:
+            self._log.clear()
+            self._durable = 0
+            self._snapshots.clear()
+        self._snapshots.append(effect.snapshot)
+        del self._snapshots[:-SNAPSHOTS_KEPT]
+
+    def crash(self) -> None:
+        """The process is killed: a random part of the batch under way was written; what was queued was not."""
+        done = self._random.randrange(0, len(self._in_progress) + 1)
+        for effect in self._in_progress[:done]:
+            # An fsync that had not returned promises nothing; the rest of the batch is written as far as it got.
+            if not isinstance(effect, Barrier):
+                self._do(effect)
+        self._forget()
+
+    def power_loss(self) -> None:
+        """The machine loses power: what was not fsynced is gone, but for a random part that had reached the platter."""
+        self.crash()
+        kept = self._random.randrange(self._durable, len(self._log) + 1)
+        del self._log[kept:]
+        self._durable = len(self._log)
+
+    def _forget(self) -> None:
+        self._generation += 1
+        self._queue.clear()
+        self._in_progress.clear()
+        self._on_durable = lambda token: None
+        self._on_recovered = lambda recovered: None

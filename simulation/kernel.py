@@ -1,0 +1,341 @@
+"""Virtual time: a scheduler, and the futures and tasks that coroutine code awaits in it.
+
+Everything that happens is one call on the scheduler's heap, ordered by (time, order of scheduling); nothing else runs.
+A coroutine awaits a `SimFuture`; resolving it schedules the coroutine's next step at the present moment, behind what is
+due already.  There is no event loop, no thread and no clock but `Scheduler.now_us`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from hashlib import sha256
+from random import Random
+from typing import Any
+
+from ensemble.ports import Instant
+
+
+class Deadlock(Exception):
+    """Nothing is scheduled any more, and what was waited for has not happened."""
+
+
+class Call:
+    """One scheduled call; cancelling leaves it on the heap, spent."""
+
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        """Do not call."""
+        self.callback = None
+
+
+class Scheduler:
+    """The heap of calls and the virtual clock."""
+
+    __slots__ = ("_heap", "_order", "now_us", "steps")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Call]] = []
+        self._order = 0
+        self.now_us = 0
+        self.steps = 0
+
+    def at(self, time_us: int, callback: Callable[[], object]) -> Call:
+        """Call at that moment (now, if it is past)."""
+        call = Call(callback)
+        self._order += 1
+        heapq.heappush(self._heap, (max(time_us, self.now_us), self._order, call))
+        return call
+
+    def after(self, delay_us: int, callback: Callable[[], object]) -> Call:
+        """Call after a delay."""
+        return self.at(self.now_us + delay_us, callback)
+
+    def step(self) -> bool:
+        """Run the next call; False when there is none."""
+        while self._heap:
+            time_us, _, call = heapq.heappop(self._heap)
+            callback = call.callback
+            if callback is None:
+                continue
+            call.callback = None
+            self.now_us = time_us
+            self.steps += 1
+            callback()
+            return True
+        return False
+
+    def next_time_us(self) -> int | None:
+        """When the next call is due, None for never."""
+        while self._heap and self._heap[0][2].callback is None:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def run_until(self, time_us: int) -> None:
+        """Run everything due up to and including that moment; the clock ends there."""
+        while (due := self.next_time_us()) is not None and due <= time_us:
+            self.step()
+        self.now_us = max(self.now_us, time_us)
+
+
+_PENDING = object()
+
+
+class SimFuture:
+    """A value that arrives once, in virtual time (`ensemble.ports.Future`)."""
+
+    __slots__ = ("_exception", "_result", "_scheduler", "_waiters")
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._result: Any = _PENDING
+        self._exception: BaseException | None = None
+        self._waiters: list[Callable[[], object]] = []
+
+    def done(self) -> bool:
+        """Has it a result or an exception?"""
+        return self._result is not _PENDING or self._exception is not None
+
+    def set_result(self, result: Any) -> None:
+        """Resolve it."""
+        assert not self.done(), "resolved twice"
+        self._result = result
+        self._wake()
+
+    def set_exception(self, exception: BaseException) -> None:
+        """Fail it."""
+        assert not self.done(), "resolved twice"
+        self._exception = exception
+        self._wake()
+
+    def result(self) -> Any:
+        """The result; raises the exception it failed with."""
+        assert self.done(), "not resolved yet"
+        if self._exception is not None:
+            raise self._exception
+        return self._result
+
+    def add_waiter(self, callback: Callable[[], object]) -> None:
+        """Schedule the callback once resolved."""
+        if self.done():
+            self._scheduler.after(0, callback)
+        else:
+            self._waiters.append(callback)
+
+    def _wake(self) -> None:
+        for callback in self._waiters:
+            self._scheduler.after(0, callback)
+        self._waiters.clear()
+
+    def __await__(self) -> Generator[SimFuture, None, Any]:
+        if not self.done():
+            yield self
+        return self.result()
+
+
+class SimTask:
+    """A coroutine on the scheduler; its own result is a future others may await."""
+
+    __slots__ = ("_coroutine", "_ended", "_on_crash", "_running", "future", "name")
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        coroutine: Coroutine[Any, Any, Any],
+        name: str,
+        on_crash: Callable[[str, BaseException], None],
+    ) -> None:
+        self.name = name
+        self.future = SimFuture(scheduler)
+        self._coroutine = coroutine
+        self._on_crash = on_crash
+        self._ended = False
+        self._running = False
+        scheduler.after(0, self._step)
+
+    def _step(self) -> None:
+        if self._ended:
+            return
+        self._running = True
+        try:
+            awaited = self._coroutine.send(None)
+        except StopIteration as stop:
+            self._ended = True
+            self.future.set_result(stop.value)
+            return
+        except Exception as crash:
+            self._ended = True
+            self._on_crash(self.name, crash)
+            return
+        finally:
+            self._running = False
+        if self._ended:
+            # It cancelled itself, by way of something it called.
+            self._coroutine.close()
+            return
+        assert isinstance(awaited, SimFuture), f"{self.name} awaited something that is no port: {awaited!r}"
+        awaited.add_waiter(self._step)
+
+    def cancel(self) -> bool:
+        """End it at its present await, with GeneratorExit inside; at once, unless it is the one running."""
+        if self._ended:
+            return False
+        self._ended = True
+        if not self._running:
+            self._coroutine.close()
+        return True
+
+    def done(self) -> bool:
+        """Has it ended?"""
+        return self._ended
+
+
+def derive_random(seed: int, purpose: str) -> Random:
+    """A stream of its own for each purpose, so that one more draw here shifts nothing there."""
+    return Random(int.from_bytes(sha256(f"{seed}/{purpose}".encode()).digest()[:16], "big"))
+
+
+def _crash(name: str, crash: BaseException) -> None:
+    raise AssertionError(f"task {name} failed: {crash!r}") from crash
+
+
+class SimRuntime:
+    """`ensemble.ports.Runtime` for one node: the world's clock (with the node's own skew) and that node's tasks.
+
+    `stop()` is the process's death: tasks end where they stand, timers and futures of this node wake nobody any more.
+    While `paused` (SIGSTOP) nothing of this node runs; what came due meanwhile runs at `resume()`, in order.
+    """
+
+    WALL_START_MS = 1_700_000_000_000
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        random: Random,
+        *,
+        skew_ms: int = 0,
+        on_crash: Callable[[str, BaseException], None] = _crash,
+    ) -> None:
+        self.scheduler = scheduler
+        self._random = random
+        self._skew_ms = skew_ms
+        self._on_crash = on_crash
+        self._tasks: list[SimTask] = []
+        self._stopped = False
+        self._paused = False
+        self._held: list[Callable[[], object]] = []
+
+    @property
+    def random(self) -> Random:
+        """This node's stream."""
+        return self._random
+
+    @property
+    def stopped(self) -> bool:
+        """Has the process died?"""
+        return self._stopped
+
+    @property
+    def paused(self) -> bool:
+        """Is the process stopped by a signal?"""
+        return self._paused
+
+    def now(self) -> Instant:
+        """Both clocks of this node."""
+        now_ms = self.scheduler.now_us // 1000
+        return Instant(now_ms, self.WALL_START_MS + now_ms + self._skew_ms)
+
+    def future(self) -> SimFuture:
+        """A fresh future."""
+        return SimFuture(self.scheduler)
+
+    def run(self, callback: Callable[[], object]) -> None:
+        """Run a callback as this node: now, at resume, or never (dead)."""
+        if self._stopped:
+            return
+        if self._paused:
+            self._held.append(callback)
+        else:
+            callback()
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> SimTask:
+        """Start a task of this node."""
+        if len(self._tasks) > 64:
+            self._tasks = [task for task in self._tasks if not task.done()]
+        task = _NodeTask(self, coroutine, name, self._on_crash)
+        self._tasks.append(task)
+        return task
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Call:
+        """Call back after a delay, as this node.  Cancelling works until the callback has run, also while paused."""
+        call = Call(callback)
+
+        def fire() -> None:
+            due, call.callback = call.callback, None
+            if due is not None:
+                due()
+
+        self.scheduler.after(max(0, delay_ms) * 1000, lambda: self.run(fire))
+        return call
+
+    def sleep(self, delay_ms: int) -> Awaitable[None]:
+        """A future that resolves after a delay."""
+        future = self.future()
+        self.call_later(delay_ms, lambda: future.set_result(None))
+        return future
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """SIGCONT: everything held runs now, in the order it came due."""
+        self._paused = False
+        held, self._held = self._held, []
+        for callback in held:
+            self.scheduler.after(0, lambda due=callback: self.run(due))  # type: ignore[misc]
+
+    def stop(self) -> None:
+        """The process dies: nothing of it runs again."""
+        self._stopped = True
+        self._held.clear()
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+
+
+class _NodeTask(SimTask):
+    """A task whose steps wait while its node is paused and never come once it is dead."""
+
+    __slots__ = ("_runtime",)
+
+    def __init__(
+        self,
+        runtime: SimRuntime,
+        coroutine: Coroutine[Any, Any, Any],
+        name: str,
+        on_crash: Callable[[str, BaseException], None],
+    ) -> None:
+        self._runtime = runtime
+        super().__init__(runtime.scheduler, coroutine, name, on_crash)
+
+    def _step(self) -> None:
+        self._runtime.run(super()._step)
+
+
+def run_task(
+    scheduler: Scheduler, runtime: SimRuntime, coroutine: Coroutine[Any, Any, Any], limit_ms: int = 600_000
+) -> Any:
+    """Run the world until that coroutine ends; its result.  Raises Deadlock when it cannot, or not in `limit_ms`."""
+    task = runtime.spawn(coroutine, "main")
+    limit_us = scheduler.now_us + limit_ms * 1000
+    while not task.done():
+        due = scheduler.next_time_us()
+        if due is None or due > limit_us:
+            raise Deadlock("the task waits for something that does not happen")
+        scheduler.step()
+    return task.future.result()

@@ -1,0 +1,242 @@
+"""The nemesis: faults drawn from the seed, so that each seed tries another mix (swarm testing).
+
+Every seed first picks which kinds of fault it uses and how often, then draws them one by one.  Each fault ends by
+itself after a while; `heal_all` ends what is left, and the world must then recover within bounded time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING
+
+from simulation.operator import Operator
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+Action = Callable[["Nemesis"], None]
+
+FAULT_LASTS_MS_MIN = 100
+FAULT_LASTS_MS_MAX = 9_000
+GAP_MS_MAX = 4_000
+LATE_WINDOW_MS = 700
+
+
+class Nemesis:
+    """Draws and applies faults while `active`."""
+
+    def __init__(self, world: World, random: Random) -> None:
+        self.world = world
+        self.random = random
+        self.operator = Operator(world)
+        self.active = False
+        kinds = list(_KINDS)
+        chosen = [kind for kind in kinds if random.random() < 0.5] or [kinds[random.randrange(0, len(kinds))]]
+        self._kinds = chosen
+        self._gap_ms = random.randrange(200, GAP_MS_MAX)
+        self._undo: dict[int, Callable[[], None]] = {}
+        self._fault_number = 0
+
+    def start(self) -> None:
+        """Begin to do harm."""
+        self.active = True
+        self._schedule()
+
+    def _schedule(self) -> None:
+        delay_ms = self.random.randrange(1, 2 * self._gap_ms)
+        self.world.scheduler.after(delay_ms * 1000, self._strike)
+
+    def _strike(self) -> None:
+        if not self.active:
+            return
+        kind = self._kinds[self.random.randrange(0, len(self._kinds))]
+        _KINDS[kind](self)
+        self._schedule()
+
+    def heal_all(self) -> None:
+        """Stop, and undo every fault that still holds."""
+        self.active = False
+        for undo in list(self._undo.values()):
+            undo()
+        self._undo.clear()
+
+    # -- one fault ---------------------------------------------------------------------------------------------------
+
+    def _until_healed(self, undo: Callable[[], None], lasts_ms: int = 0) -> None:
+        self._fault_number += 1
+        number = self._fault_number
+        self._undo[number] = undo
+        lasts_ms = lasts_ms or self.random.randrange(FAULT_LASTS_MS_MIN, FAULT_LASTS_MS_MAX)
+
+        def end() -> None:
+            if self._undo.pop(number, None) is not None:
+                undo()
+
+        self.world.scheduler.after(lasts_ms * 1000, end)
+
+    def _pick(self, names: list[str]) -> str:
+        return names[self.random.randrange(0, len(names))]
+
+    def _two(self) -> tuple[str, str]:
+        names = self.world.node_names()
+        first = self._pick(names)
+        return first, self._pick([name for name in names if name != first])
+
+    def _crash(self, names: list[str], power_loss: bool) -> None:
+        name = self._pick(names)
+        if self.world.is_running(name):
+            self.world.kill(name, power_loss=power_loss)
+            self._until_healed(lambda: self.world.start(name))
+
+    def crash_peer(self) -> None:
+        """SIGKILL a peer."""
+        self._crash(self.world.peer_names(), power_loss=False)
+
+    def crash_broker(self) -> None:
+        """SIGKILL a broker."""
+        self._crash(self.world.broker_names() or self.world.peer_names(), power_loss=False)
+
+    def power_loss_peer(self) -> None:
+        """Pull the plug of one peer."""
+        self._crash(self.world.peer_names(), power_loss=True)
+
+    def power_loss_all_peers(self) -> None:
+        """A power cut takes the whole ensemble at once."""
+        for name in self.world.peer_names():
+            if self.world.is_running(name):
+                self.world.kill(name, power_loss=True)
+                self._until_healed(lambda name=name: self.world.start(name))  # type: ignore[misc]
+
+    def power_loss_broker(self) -> None:
+        """Pull the plug of one broker."""
+        self._crash(self.world.broker_names() or self.world.peer_names(), power_loss=True)
+
+    def pause(self) -> None:
+        """SIGSTOP a node, SIGCONT it later."""
+        name = self._pick(self.world.node_names())
+        if self.world.is_running(name) and not self.world.is_paused(name):
+            self.world.pause(name)
+            self._until_healed(lambda: self.world.resume(name))
+
+    def zombie_controller(self) -> None:
+        """SIGSTOP the controller for about as long as its session lasts, with a dead broker waiting for it."""
+        controller = self.world.record.state.controller_id
+        others = [name for name in self.world.broker_names() if name != f"broker-{controller}"]
+        if controller < 0 or not others:
+            return
+        name = f"broker-{controller}"
+        if self.world.is_running(name) and not self.world.is_paused(name):
+            self._crash(others, power_loss=False)
+            session_ms = self.world.settings.session_timeout_ms
+            self.world.pause(name)
+            self._until_healed(lambda: self.world.resume(name), self.random.randrange(session_ms // 2, 2 * session_ms))
+
+    def moved_controller(self) -> None:
+        """An operator deletes /controller while the controller sees no other broker, and the ensemble only late: it
+        goes on deciding for a while, on orders of the leader that it is itself."""
+        controller = self.world.record.state.controller_id
+        if controller < 0:
+            return
+        name = f"broker-{controller}"
+        lasts_ms = 3 * self.world.settings.replica_lag_time_max_ms
+        others = [other for other in self.world.broker_names() if other != name]
+        self._until_healed(_all_of([self.world.cut(name, other, both_ways=True) for other in others]), lasts_ms)
+        late_ms = self.random.randrange(1_000, 3_500)
+        delays = [self.world.delay(peer, name, late_ms) for peer in self.world.peer_names()]
+        self._until_healed(_all_of(delays), lasts_ms)
+        self.operator.move_controller()
+
+    def cut_one_way(self) -> None:
+        """One direction between two nodes."""
+        source, target = self._two()
+        self._until_healed(self.world.cut(source, target, both_ways=False))
+
+    def cut_both_ways(self) -> None:
+        """Both directions between two nodes."""
+        source, target = self._two()
+        self._until_healed(self.world.cut(source, target, both_ways=True))
+
+    def isolate(self) -> None:
+        """One node from everybody."""
+        name = self._pick(self.world.node_names())
+        others = [other for other in self.world.node_names() if other != name]
+        self._until_healed(_all_of([self.world.cut(name, other, both_ways=True) for other in others]))
+
+    def split_peers(self) -> None:
+        """Two halves of the ensemble that do not see each other."""
+        names = self.world.peer_names()
+        size = self.random.randrange(1, len(names)) if len(names) > 1 else 1
+        left = names[:size]
+        self._until_healed(_all_of([self.world.cut(a, b, both_ways=True) for a in left for b in names[size:]]))
+
+    def delay(self) -> None:
+        """Slow down one direction."""
+        source, target = self._two()
+        delay_ms = self.random.randrange(5, 600)
+        self._until_healed(self.world.delay(source, target, delay_ms))
+
+    def flapping_follower(self) -> None:
+        """A follower falls behind and comes back, while its leader's requests to the controller arrive late or in
+        another order; in the end the leader may die."""
+        state = self.world.record.state
+        led = [p for p in state.partitions.values() if p.leader >= 0 and p.leader != state.controller_id]
+        if not led or state.controller_id < 0:
+            return
+        partition = led[self.random.randrange(0, len(led))]
+        followers = [replica for replica in partition.replicas if replica != partition.leader]
+        leader, controller = f"broker-{partition.leader}", f"broker-{state.controller_id}"
+        follower = f"broker-{followers[self.random.randrange(0, len(followers))]}"
+        lag_ms = self.world.settings.replica_lag_time_max_ms
+        back_ms = 3 * lag_ms // 2
+        self._until_healed(self.world.cut(follower, leader), back_ms)
+        # What the leader asks for when the follower is back is under way for long, and asked for again meanwhile ...
+        late_ms = self.random.randrange(2 * lag_ms, 4 * lag_ms)
+        self._later(
+            back_ms - 200, lambda: self._until_healed(self.world.delay(leader, controller, late_ms), LATE_WINDOW_MS)
+        )
+        # ... and arrives when the follower has fallen out once more.
+        self._later(2 * lag_ms, lambda: self._until_healed(self.world.cut(follower, leader), 5 * lag_ms))
+        if self.random.random() < 0.7:
+            dies_ms = 5 * lag_ms + self.random.randrange(0, 2 * lag_ms)
+            self._later(dies_ms, lambda: self._crash([leader], power_loss=False))
+
+    def _later(self, delay_ms: int, strike: Callable[[], None]) -> None:
+        def strike_if_active() -> None:
+            if self.active:
+                strike()
+
+        self.world.scheduler.after(delay_ms * 1000, strike_if_active)
+
+    def slow_disk(self) -> None:
+        """A peer's disk takes far longer."""
+        name = self._pick(self.world.peer_names())
+        factor = self.random.randrange(10, 400)
+        self._until_healed(self.world.slow_disk(name, factor))
+
+
+def _all_of(undos: list[Callable[[], None]]) -> Callable[[], None]:
+    def undo_all() -> None:
+        for undo in undos:
+            undo()
+
+    return undo_all
+
+
+_KINDS: dict[str, Action] = {
+    "crash_peer": Nemesis.crash_peer,
+    "crash_broker": Nemesis.crash_broker,
+    "power_loss_peer": Nemesis.power_loss_peer,
+    "power_loss_all_peers": Nemesis.power_loss_all_peers,
+    "power_loss_broker": Nemesis.power_loss_broker,
+    "pause": Nemesis.pause,
+    "zombie_controller": Nemesis.zombie_controller,
+    "moved_controller": Nemesis.moved_controller,
+    "cut_one_way": Nemesis.cut_one_way,
+    "cut_both_ways": Nemesis.cut_both_ways,
+    "isolate": Nemesis.isolate,
+    "split_peers": Nemesis.split_peers,
+    "delay": Nemesis.delay,
+    "slow_disk": Nemesis.slow_disk,
+    "flapping_follower": Nemesis.flapping_follower,
+}

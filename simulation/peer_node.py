@@ -1,0 +1,219 @@
+"""An ensemble peer in the simulated world: the very `Peer` of the real processes, driven in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ensemble.effects import (
+    Answer,
+    CancelTimer,
+    CloseConnection,
+    CloseLink,
+    Effect,
+    Emit,
+    Halt,
+    OpenLink,
+    Recovered,
+    SendNotification,
+    SendPacket,
+    SetTimer,
+)
+from ensemble.ids import ConnectionId, LinkId, PeerId
+from ensemble.tree.service import Service
+from ensemble.zab.application import EnsembleConfig
+from ensemble.zab.peer import Peer
+from journal.events import NodeStarted, NodeStopped
+from simulation.disk import DISK_EFFECTS, SimDisk
+from simulation.kernel import Call, derive_random
+from simulation.machine import Machine, Process
+from simulation.network import Endpoint
+from simulation.wire import LinkWire
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+CLIENT_SERVICE = "2181"
+QUORUM_SERVICE = "2888"
+
+
+def peer_name(peer_id: int) -> str:
+    """The node name of a peer."""
+    return f"peer-{peer_id}"
+
+
+class PeerNode(Machine["PeerProcess"]):
+    """A machine with a peer on it."""
+
+    def __init__(self, world: World, config: EnsembleConfig) -> None:
+        self.config = config
+        name = peer_name(config.my_id)
+        self.disk = SimDisk(world.scheduler, derive_random(world.seed, f"{name}/disk"))
+        super().__init__(world, name, self.disk)
+
+    @property
+    def peer(self) -> Peer | None:
+        """The running peer, None while the process is down."""
+        return self.process.peer if self.process else None
+
+    def make_process(self, incarnation: int) -> PeerProcess:
+        """A fresh process on this disk."""
+        return PeerProcess(self, incarnation)
+
+
+class PeerProcess(Process):
+    """One run of a peer's process: carries out the core's effects."""
+
+    def __init__(self, node: PeerNode, incarnation: int) -> None:
+        super().__init__(node.world, node.name, incarnation)
+        self.node = node
+        self._links: dict[LinkId, tuple[Endpoint, LinkWire]] = {}
+        self._connections: dict[ConnectionId, Endpoint] = {}
+        self._timers: dict[str, Call] = {}
+        self._next_id = 0
+        recovered = node.disk.attach(self._durable, self._recovered)
+        self.peer = Peer(node.config, Service(node.config), recovered, self.random)
+
+    def boot(self) -> None:
+        """Announce, listen, start."""
+        config = self.node.config
+        self.emit(NodeStarted("peer", config.my_id, {"tickTime": str(config.tick_time_ms)}))
+        self.world.network.listen(self.host, QUORUM_SERVICE, self._accept_learner)
+        self.world.network.listen(self.host, CLIENT_SERVICE, self._accept_client)
+        self.do(self.peer.on_start(self.runtime.now()))
+
+    def _accept_learner(self, endpoint: Endpoint) -> None:
+        link = LinkId(self._number())
+        self._adopt_link(link, endpoint, learner=False)
+        self.do(self.peer.on_link_accepted(self.runtime.now(), link))
+
+    def _adopt_link(self, link: LinkId, endpoint: Endpoint, *, learner: bool) -> None:
+        wire = self.world.wire.link(learner=learner)
+        self._links[link] = (endpoint, wire)
+
+        def arrived(item: Any) -> None:
+            for packet in wire.receive(item):
+                self.do(self.peer.on_packet(self.runtime.now(), link, packet))
+
+        endpoint.on_item = arrived
+        endpoint.on_close = lambda: self._link_down(link)
+
+    def _link_down(self, link: LinkId) -> None:
+        if self._links.pop(link, None) is not None:
+            self.do(self.peer.on_link_down(self.runtime.now(), link))
+
+    def _accept_client(self, endpoint: Endpoint) -> None:
+        connection = ConnectionId(self._number())
+        self._connections[connection] = endpoint
+        endpoint.on_item = lambda frame: self.do(self.peer.on_client(self.runtime.now(), connection, frame))
+        endpoint.on_close = lambda: self._client_closed(connection)
+        self.do(self.peer.on_client_connected(self.runtime.now(), connection))
+
+    def _client_closed(self, connection: ConnectionId) -> None:
+        if self._connections.pop(connection, None) is not None:
+            self.do(self.peer.on_client_closed(self.runtime.now(), connection))
+
+    def _number(self) -> int:
+        self._next_id += 1
+        return self._next_id
+
+    def _durable(self, token: int) -> None:
+        self.runtime.run(lambda: self.do(self.peer.on_durable(self.runtime.now(), token)))
+
+    def _recovered(self, recovered: Recovered) -> None:
+        self.runtime.run(lambda: self.do(self.peer.on_recovered(self.runtime.now(), recovered)))
+
+    # -- effects ---------------------------------------------------------------------------------------------------
+
+    def do(self, effects: list[Effect]) -> None:
+        """Carry out what the core asks for, in order."""
+        for effect in effects:
+            if isinstance(effect, DISK_EFFECTS):
+                self.node.disk.submit(effect)
+            else:
+                _CARRIED_OUT_BY[type(effect)](self, effect)
+
+    def _send_packet(self, effect: SendPacket) -> None:
+        found = self._links.get(effect.link)
+        if found is not None:
+            endpoint, wire = found
+            wire.send(effect.packet, endpoint.send)
+
+    def _close_link(self, effect: CloseLink) -> None:
+        found = self._links.pop(effect.link, None)
+        if found is not None:
+            found[0].close()
+
+    def _open_link(self, effect: OpenLink) -> None:
+        to = effect.to
+
+        def up(endpoint: Endpoint) -> None:
+            link = LinkId(self._number())
+            self._adopt_link(link, endpoint, learner=True)
+            self.do(self.peer.on_link_up(self.runtime.now(), link, to))
+
+        def failed(reason: str) -> None:
+            self.do(self.peer.on_link_failed(self.runtime.now(), to))
+
+        self.world.network.dial(self.host, f"{peer_name(to)}:{QUORUM_SERVICE}", up, failed)
+
+    def _send_notification(self, effect: SendNotification) -> None:
+        source, target = self.node.config.my_id, effect.to
+        notification = self.world.wire.notification(effect.notification)
+
+        def deliver() -> None:
+            process = self.world.peers[target].process
+            if process is not None:
+                process.do(process.peer.on_notification(process.runtime.now(), PeerId(source), notification))
+
+        self.world.network.datagram(self.node.name, peer_name(target), deliver)
+
+    def _answer(self, effect: Answer) -> None:
+        endpoint = self._connections.get(effect.connection)
+        if endpoint is not None:
+            endpoint.send(effect.message)
+
+    def _close_connection(self, effect: CloseConnection) -> None:
+        endpoint = self._connections.pop(effect.connection, None)
+        if endpoint is not None:
+            endpoint.close()
+
+    def _set_timer(self, effect: SetTimer) -> None:
+        name = effect.name
+        pending = self._timers.get(name)
+        if pending is not None:
+            pending.cancel()
+
+        def fire() -> None:
+            del self._timers[name]
+            self.do(self.peer.on_timer(self.runtime.now(), name))
+
+        self._timers[name] = self.runtime.call_later(effect.delay_ms, fire)
+
+    def _cancel_timer(self, effect: CancelTimer) -> None:
+        pending = self._timers.pop(effect.name, None)
+        if pending is not None:
+            pending.cancel()
+
+    def _emit(self, effect: Emit) -> None:
+        self.emit(effect.event)
+
+    def _halt(self, effect: Halt) -> None:
+        # A supervisor restarts a peer that gave up, as the host agent does.
+        self.emit(NodeStopped(effect.reason))
+        self.world.scheduler.after(0, self.node.kill)
+        self.world.scheduler.after(500_000, self.node.start)
+
+
+_CARRIED_OUT_BY: dict[type[Effect], Callable[[PeerProcess, Any], None]] = {
+    SendPacket: PeerProcess._send_packet,
+    CloseLink: PeerProcess._close_link,
+    OpenLink: PeerProcess._open_link,
+    SendNotification: PeerProcess._send_notification,
+    Answer: PeerProcess._answer,
+    CloseConnection: PeerProcess._close_connection,
+    SetTimer: PeerProcess._set_timer,
+    CancelTimer: PeerProcess._cancel_timer,
+    Emit: PeerProcess._emit,
+    Halt: PeerProcess._halt,
+}

@@ -1,0 +1,62 @@
+"""The world's journal: every node's events in the order in which they happened, watched by the invariants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ensemble.ports import Instant
+from journal.events import Entry, Event
+from journal.fold import ClusterState
+from journal.invariants import Violation, Watchdog
+from journal.writer import encode_line
+from simulation.kernel import Scheduler, SimRuntime
+
+
+class Record:
+    """One history: appended to by all nodes, judged as it grows, and folded into the present state."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._node_seq: dict[str, int] = {}
+        self._watchdog = Watchdog()
+        self.entries: list[Entry] = []
+        self.state = ClusterState()
+
+    @property
+    def violations(self) -> list[Violation]:
+        """Every invariant that did not hold, so far."""
+        return self._watchdog.violations
+
+    def write(self, node: str, now: Instant, event: Event) -> None:
+        """A node says that something is now true."""
+        node_seq = self._node_seq[node] = self._node_seq.get(node, 0) + 1
+        mono_us = self._scheduler.now_us
+        wall_us = now.wall_ms * 1000 + mono_us % 1000
+        entry = Entry(node, node_seq, wall_us, mono_us, event, seq=len(self.entries) + 1)
+        self.entries.append(entry)
+        self.state.apply(entry)
+        self._watchdog.see(entry)
+
+    def lines(self) -> Iterator[bytes]:
+        """The history as journal lines, in order."""
+        for entry in self.entries:
+            yield encode_line(entry.node, entry.node_seq, entry.wall_us, entry.mono_us, entry.event)
+
+    def emitter(self, node: str, runtime: SimRuntime) -> Emitter:
+        """What a process of that node writes its events with."""
+        return Emitter(self, node, runtime)
+
+
+class Emitter:
+    """Writes one process's events; a dead process writes nothing."""
+
+    __slots__ = ("_node", "_record", "_runtime")
+
+    def __init__(self, record: Record, node: str, runtime: SimRuntime) -> None:
+        self._record = record
+        self._node = node
+        self._runtime = runtime
+
+    def __call__(self, event: Event) -> None:
+        if not self._runtime.stopped:
+            self._record.write(self._node, self._runtime.now(), event)

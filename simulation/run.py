@@ -1,0 +1,150 @@
+"""One seed's run: boot, do harm, heal, recover; then the verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from simulation.kernel import Deadlock, SimRuntime, derive_random
+from simulation.nemesis import Nemesis
+from simulation.producing import Producing
+from simulation.wire import EncodedWire, TypedWire, Wire
+from simulation.world import World, WorldSettings
+from simulation.writer import Writer
+
+BOOT_MS_MAX = 60_000
+HARM_MS = 30_000
+RECOVERY_MS_MAX = 120_000
+TOPIC = "orders"
+PARTITIONS = 2
+WIRE_MODE_EVERY = 10
+
+
+class Outcome(msgspec.Struct):
+    """What a seed's run came to; `problems` is empty when everything held."""
+
+    seed: int
+    scenario: str
+    problems: list[str]
+    virtual_ms: int
+    recovery_ms: int
+    steps: int
+    events: int
+    acknowledged_writes: int
+    acknowledged_records: int
+    wall_s: float
+
+    @property
+    def held(self) -> bool:
+        """Did every invariant hold, and did the cluster recover?"""
+        return not self.problems
+
+
+class Run:
+    """A seed's world with its two workloads; `execute` plays it to the end."""
+
+    def __init__(self, seed: int, scenario: str = "chaos", settings: WorldSettings | None = None) -> None:
+        self.seed = seed
+        self.scenario = scenario
+        encoded = seed % WIRE_MODE_EVERY == WIRE_MODE_EVERY - 1
+        wire: Wire = EncodedWire(derive_random(seed, "wire")) if encoded else TypedWire()
+        self.world = World(seed, settings, wire)
+        self.writer: Writer | None = None
+        self.producing: Producing | None = None
+        self.recovery_ms = 0
+        self._failures: list[str] = []
+
+    def execute(self) -> Outcome:
+        """Play the scenario."""
+        begin = time.perf_counter()
+        try:
+            SCENARIOS[self.scenario](self)
+        except Deadlock as stuck:
+            self._failures.append(f"liveness: {stuck}")
+        except AssertionError as broken:
+            self._failures.append(f"assertion: {broken}")
+        world = self.world
+        return Outcome(
+            seed=self.seed,
+            scenario=self.scenario,
+            problems=self.problems(),
+            virtual_ms=world.now_ms,
+            recovery_ms=self.recovery_ms,
+            steps=world.scheduler.steps,
+            events=len(world.record.entries),
+            acknowledged_writes=self.writer.acknowledged if self.writer else 0,
+            acknowledged_records=self.producing.acknowledged if self.producing else 0,
+            wall_s=time.perf_counter() - begin,
+        )
+
+    def problems(self) -> list[str]:
+        """Every violation so far, one line each."""
+        found = [f"{v.invariant}: {v.detail} (at {v.mono_us / 1e6:.3f} s)" for v in self.world.record.violations]
+        found += [f"linearizable writes: {line}" for line in (self.writer.violations if self.writer else [])]
+        found += [f"records: {line}" for line in (self.producing.violations if self.producing else [])]
+        return found + self._failures
+
+    # -- the parts scenarios are made of -----------------------------------------------------------------------------
+
+    def boot(self) -> None:
+        """Start every node and both workloads; wait until both make progress."""
+        world = self.world
+        world.start()
+        runtime = SimRuntime(world.scheduler, derive_random(self.seed, "writer"))
+        self.writer = writer = Writer(world.network, runtime, world.zookeeper_connect)
+        world.until(lambda: writer.acknowledged > 0, BOOT_MS_MAX, "the first write to the ensemble")
+        if world.brokers:
+            runtime = SimRuntime(world.scheduler, derive_random(self.seed, "producer"))
+            self.producing = producing = Producing(world, runtime, TOPIC, PARTITIONS)
+            world.until(lambda: producing.acknowledged > 0, BOOT_MS_MAX, "the first acknowledged record")
+
+    def harm(self) -> None:
+        """Let the nemesis work, then undo every fault."""
+        nemesis = Nemesis(self.world, derive_random(self.seed, "nemesis"))
+        nemesis.start()
+        self.world.run(HARM_MS)
+        nemesis.heal_all()
+        self.world.start()
+
+    def recover(self) -> None:
+        """With all faults gone, everything must come back within bounded time."""
+        world, writer, producing = self.world, self.writer, self.producing
+        assert writer is not None
+        before = writer.acknowledged
+        self.recovery_ms = world.until(
+            lambda: world.zab_leader() is not None and writer.acknowledged > before + 2,
+            RECOVERY_MS_MAX,
+            "a serving ensemble",
+        )
+        if producing is not None:
+            sent = producing.acknowledged
+            self.recovery_ms += world.until(
+                lambda: world.all_in_sync(TOPIC) and producing.acknowledged > sent + 2,
+                RECOVERY_MS_MAX,
+                "a controller, a leader and a full ISR for every partition",
+            )
+            producing.stop()
+            world.until(lambda: producing.verified, RECOVERY_MS_MAX, "reading every record back")
+            world.until(lambda: world.replicas_agree(TOPIC), RECOVERY_MS_MAX, "logs that agree byte for byte")
+
+    def calm(self) -> None:
+        """Nothing goes wrong."""
+        self.boot()
+        self.world.run(HARM_MS)
+        self.recover()
+
+    def chaos(self) -> None:
+        """A random mix of faults, then recovery."""
+        self.boot()
+        self.harm()
+        self.recover()
+
+
+SCENARIOS: dict[str, Callable[[Run], None]] = {"chaos": Run.chaos, "calm": Run.calm}
+
+
+def run_seed(seed: int, scenario: str = "chaos", settings: WorldSettings | None = None) -> Outcome:
+    """Run one seed to its verdict."""
+    return Run(seed, scenario, settings).execute()

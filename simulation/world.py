@@ -1,0 +1,231 @@
+"""The world: a whole cluster in virtual time, from one seed.
+
+The nodes are the ones that run as processes; only what surrounds them is simulated: clocks, network, disks, signals.
+Everything that happens is in `record`, judged by the invariants as it happens.  The same seed and settings give the
+same history, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from ensemble.zab.application import EnsembleConfig
+from journal.events import FaultInjected, FaultRemoved
+from simulation.broker_node import BrokerNode, broker_name
+from simulation.kernel import Deadlock, Scheduler, SimRuntime, derive_random
+from simulation.network import Network
+from simulation.peer_node import CLIENT_SERVICE, PeerNode, peer_name
+from simulation.record import Record
+from simulation.wire import TypedWire, Wire
+
+SKEW_MS_MAX = 500
+
+
+class WorldSettings(msgspec.Struct, frozen=True):
+    """The cluster's size and its ZooKeeper and Kafka keys, in their own units."""
+
+    peers: int = 3
+    brokers: int = 3
+    tick_time_ms: int = 500
+    init_limit: int = 10
+    sync_limit: int = 5
+    snap_count: int = 400
+    session_timeout_ms: int = 6_000
+    replica_lag_time_max_ms: int = 1_500
+    broker_keys: dict[str, str] = {}
+
+
+class World:
+    """One simulated cluster.  `start()` boots every node; then let time pass with `run` or `until`."""
+
+    def __init__(self, seed: int, settings: WorldSettings | None = None, wire: Wire | None = None) -> None:
+        self.seed = seed
+        self.settings = settings or WorldSettings()
+        self.wire: Wire = wire or TypedWire()
+        self.scheduler = Scheduler()
+        self.record = Record(self.scheduler)
+        self.network = Network(self.scheduler, derive_random(seed, "network"))
+        self._skews = derive_random(seed, "skew")
+        self._skew_ms: dict[str, int] = {}
+        self._fault_number = 0
+        self.observer = SimRuntime(self.scheduler, derive_random(seed, "observer"))
+        self._emit = self.record.emitter("world", self.observer)
+        s = self.settings
+        voters = tuple(range(1, s.peers + 1))
+        self.peers = {
+            peer: PeerNode(
+                self,
+                EnsembleConfig(
+                    my_id=peer,
+                    voters=voters,
+                    tick_time_ms=s.tick_time_ms,
+                    init_limit=s.init_limit,
+                    sync_limit=s.sync_limit,
+                    snap_count=s.snap_count,
+                    full_journal=True,
+                ),
+            )
+            for peer in voters
+        }
+        self.brokers = {broker: BrokerNode(self, broker) for broker in range(1, s.brokers + 1)}
+        self._nodes: dict[str, PeerNode | BrokerNode] = {
+            **{peer_name(peer): node for peer, node in self.peers.items()},
+            **{broker_name(broker): node for broker, node in self.brokers.items()},
+        }
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """The ensemble's client addresses."""
+        return ",".join(f"{peer_name(peer)}:{CLIENT_SERVICE}" for peer in self.peers)
+
+    def peer_names(self) -> list[str]:
+        """Every peer's node name."""
+        return [peer_name(peer) for peer in self.peers]
+
+    def broker_names(self) -> list[str]:
+        """Every broker's node name."""
+        return [broker_name(broker) for broker in self.brokers]
+
+    def node_names(self) -> list[str]:
+        """Every node's name."""
+        return list(self._nodes)
+
+    def skew_ms(self, name: str) -> int:
+        """How far a node's wall clock is off; drawn once a node."""
+        return self._skew_ms.setdefault(name, self._skews.randrange(-SKEW_MS_MAX, SKEW_MS_MAX))
+
+    def is_running(self, name: str) -> bool:
+        """Is there a process (possibly paused)?"""
+        return self._nodes[name].process is not None
+
+    def is_paused(self, name: str) -> bool:
+        """Is there a process, stopped by SIGSTOP?"""
+        process = self._nodes[name].process
+        return process is not None and process.runtime.paused
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    @property
+    def now_ms(self) -> int:
+        """Virtual milliseconds since the world began."""
+        return self.scheduler.now_us // 1000
+
+    def run(self, duration_ms: int) -> None:
+        """Let time pass."""
+        self.scheduler.run_until(self.scheduler.now_us + duration_ms * 1000)
+
+    def until(self, condition: Callable[[], bool], limit_ms: int = 60_000, what: str = "the condition") -> int:
+        """Let time pass until it holds; how many virtual ms that took.  Raises Deadlock past the limit."""
+        begin_us = self.scheduler.now_us
+        end_us = begin_us + limit_ms * 1000
+        while not condition():
+            due = self.scheduler.next_time_us()
+            if due is None or due > end_us:
+                raise Deadlock(f"{what} did not come true within {limit_ms} ms")
+            self.scheduler.step()
+        return (self.scheduler.now_us - begin_us) // 1000
+
+    # -- processes ---------------------------------------------------------------------------------------------------
+
+    def start(self, name: str | None = None) -> None:
+        """Boot a node, or all that are down."""
+        for node_name in [name] if name else self.node_names():
+            self._nodes[node_name].start()
+
+    def kill(self, name: str, power_loss: bool = False) -> None:
+        """SIGKILL a node, or cut its power."""
+        if self.is_running(name):
+            self._announce("power_loss" if power_loss else "crash", name, name)
+            self._nodes[name].kill(power_loss)
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP."""
+        if self.is_running(name):
+            self._announce("pause", name, name)
+            self._nodes[name].pause()
+
+    def resume(self, name: str) -> None:
+        """SIGCONT."""
+        self._nodes[name].resume()
+
+    # -- faults ------------------------------------------------------------------------------------------------------
+
+    def _announce(self, kind: str, source: str, target: str, both_ways: bool = False, delay_ms: int = 0) -> str:
+        self._fault_number += 1
+        fault_id = f"f{self._fault_number}"
+        self._emit(FaultInjected(fault_id, kind, source, target, both_ways, delay_ms))
+        return fault_id
+
+    def cut(self, source: str, target: str, both_ways: bool = True) -> Callable[[], None]:
+        """Cut a link, in one direction or both; call what is returned to heal it."""
+        fault_id = self._announce("cut", source, target, both_ways)
+        directions = [(source, target), (target, source)][: 2 if both_ways else 1]
+        for direction in directions:
+            self.network.cut(*direction)
+
+        def heal() -> None:
+            for direction in directions:
+                self.network.heal(*direction)
+            self._emit(FaultRemoved(fault_id))
+
+        return heal
+
+    def delay(self, source: str, target: str, delay_ms: int) -> Callable[[], None]:
+        """Slow down one direction; call what is returned to end it."""
+        fault_id = self._announce("delay", source, target, delay_ms=delay_ms)
+        self.network.delay(source, target, delay_ms * 1000)
+
+        def end() -> None:
+            self.network.delay(source, target, 0)
+            self._emit(FaultRemoved(fault_id))
+
+        return end
+
+    def slow_disk(self, name: str, factor: int) -> Callable[[], None]:
+        """Make a peer's disk slower by that factor; call what is returned to end it."""
+        fault_id = self._announce("slow_disk", name, name)
+        node = self._nodes[name]
+        assert isinstance(node, PeerNode)
+        node.disk.slow_factor = factor
+
+        def end() -> None:
+            node.disk.slow_factor = 1
+            self._emit(FaultRemoved(fault_id))
+
+        return end
+
+    # -- the present state, from the nodes themselves ----------------------------------------------------------------
+
+    def zab_leader(self) -> PeerNode | None:
+        """The peer that leads and serves, if its followers make a quorum; None in between."""
+        for node in self.peers.values():
+            peer = node.peer
+            if peer is None or self.is_paused(node.name):
+                continue
+            if peer.state.name == "LEADING" and peer.phase == "BROADCAST":
+                return node
+        return None
+
+    def all_in_sync(self, topic: str) -> bool:
+        """Is there a controller, and has every partition of the topic a leader and all its replicas in the ISR?"""
+        state = self.record.state
+        partitions = [p for p in state.partitions.values() if p.topic == topic]
+        return (
+            bool(partitions)
+            and state.controller_id >= 0
+            and all(p.leader >= 0 and sorted(p.isr) == sorted(p.replicas) for p in partitions)
+        )
+
+    def replicas_agree(self, topic: str) -> bool:
+        """Do all replicas of every partition of the topic hold the same log, byte for byte?"""
+        for partition in self.record.state.partitions.values():
+            if partition.topic == topic:
+                name = f"{topic}-{partition.partition}"
+                logs = [self.brokers[replica].log_bytes(name) for replica in partition.replicas]
+                if any(log != logs[0] for log in logs):
+                    return False
+        return True

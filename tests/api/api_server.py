@@ -1,0 +1,200 @@
+"""A real uvicorn around the real application, with hand-made agents, ensemble, brokers and workloads behind it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from api.agent_protocol import Fault, NodeStatus, ProcessInfo, Snapshot
+from api.agents import Agent, Agents
+from api.app import create_app
+from api.collector import Collector
+from api.ensemble_view import (
+    ControllerZnodes,
+    EnsembleView,
+    Fresh,
+    PartitionZnodes,
+    Reading,
+    TopicZnodes,
+    ZnodeReading,
+)
+from api.models import ElectionResult, NewTopic, NewWorkload, Workload
+from api.problems import Problem
+from api.services import Services
+from api.settings import AgentAddress, Settings
+from api.views import Views
+from ensemble.records import OPEN_ACL, Stat
+from journal.events import TopicPartition
+
+NODES = ["peer-1", "peer-2", "peer-3", "broker-1", "broker-2", "broker-3"]
+
+
+def settings(directory: Path, **changes: Any) -> Settings:
+    """The settings of a cluster of three and three."""
+    values: dict[str, Any] = {
+        "data": directory / "api",
+        "cluster_data": directory,
+        "token_file": directory / "token",
+        "agent_token_file": directory / "agent.token",
+        "agents": [AgentAddress(name="host-1", url="http://127.0.0.1:1", nodes=NODES)],
+        "peers": [1, 2, 3],
+        "brokers": [1, 2, 3],
+        "zookeeper_connect": "127.0.0.1:1",
+        "bootstrap": "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094",
+        "tables": directory / "analytics",
+    }
+    return Settings(**{**values, **changes})
+
+
+class FakeAgent(Agent):
+    """An agent that obeys."""
+
+    def __init__(self, address: AgentAddress) -> None:
+        super().__init__(address, "token")
+        self.held: list[Fault] = []
+        self.processes = {n: ProcessInfo(n, "running", 100 + i, None, 1) for i, n in enumerate(NODES)}
+        self.statuses: dict[str, NodeStatus] = {}
+        self._show()
+
+    def _show(self) -> None:
+        self.snapshot = Snapshot("host-1", list(self.processes.values()), list(self.statuses.values()))
+        self.seen_s = time.monotonic()
+
+    def say(self, node: str, age_ms: int, **status: Any) -> None:
+        """Let a node have said this."""
+        self.statuses[node] = NodeStatus(node, age_ms, status)
+        self._show()
+
+    async def refresh(self, fresh_ms: int = 0) -> None:
+        self._show()
+
+    async def act(self, node: str, action: str) -> ProcessInfo:
+        before = self.processes[node]
+        if action == "kill" and before.process == "down":
+            raise Problem(409, f"cannot kill {node}: it is down")
+        state = {"kill": "down", "stop": "down", "pause": "paused"}.get(action, "running")
+        self.processes[node] = ProcessInfo(node, state, None if state == "down" else 7, None, 1)
+        self._show()
+        return self.processes[node]
+
+    async def faults(self) -> list[Fault]:
+        return self.held
+
+    async def set_faults(self, faults: list[Fault]) -> None:
+        self.held = faults
+
+
+class FakeEnsemble(EnsembleView):
+    """An ensemble that says what it is told to say."""
+
+    def __init__(self) -> None:
+        super().__init__("127.0.0.1:1", 6000)
+        partition = PartitionZnodes((1, 2, 3), 1, 4, (1, 2), 3, 6)
+        self.reading = Reading(
+            ControllerZnodes(1, 3, 3, 1_700_000_000_000),
+            {1: 25, 2: 26, 3: 27},
+            {"orders": TopicZnodes("orders", "3gFxN0DEQ2iZpSkbVjH1Vg", {}, {0: partition})},
+        )
+        self.stale = False
+
+    async def run(self) -> None:
+        return
+
+    async def read(self, at_most_old_s: float = 0.1) -> Fresh:
+        return Fresh(self.reading, self.stale, 40)
+
+    async def znode(self, path: str) -> ZnodeReading:
+        if path not in ("/", "/controller"):
+            raise Problem(404, f"there is no znode {path}")
+        return ZnodeReading(b"\xff\x00", Stat(1, 2, 3, 4, 5, 6, 7, -1, 2, 0, 1), [], list(OPEN_ACL))
+
+
+class FakeAdmin:
+    """Brokers that agree to everything but one topic name."""
+
+    def __init__(self, ensemble: FakeEnsemble) -> None:
+        self._ensemble = ensemble
+
+    async def create_topic(self, topic: NewTopic) -> None:
+        if topic.name in self._ensemble.reading.topics:
+            raise Problem(409, f"Topic '{topic.name}' already exists.")
+        made = TopicZnodes(topic.name, "id", topic.config, {0: PartitionZnodes((1,), 1, 0, (1,), 3, 0)})
+        self._ensemble.reading.topics[topic.name] = made
+
+    async def delete_topic(self, name: str) -> None:
+        if self._ensemble.reading.topics.pop(name, None) is None:
+            raise Problem(404, f"there is no topic {name}")
+
+    async def alter_topic_config(self, name: str, changes: dict[str, str | None]) -> None:
+        topic = self._ensemble.reading.topics.get(name)
+        if topic is None:
+            raise Problem(404, f"there is no topic {name}")
+        config = {k: v for k, v in {**topic.config, **changes}.items() if v is not None}
+        self._ensemble.reading.topics[name] = topic._replace(config=config)
+
+    async def elect(self, kind: str, partitions: Sequence[TopicPartition] | None) -> list[ElectionResult]:
+        return [
+            ElectionResult(topic=p.topic, partition=p.partition, elected=True, error=None, message=None)
+            for p in partitions or ()
+        ]
+
+    async def close(self) -> None:
+        return
+
+
+class FakeWorkloads:
+    """No workload ever."""
+
+    async def create(self, wanted: NewWorkload) -> Workload:
+        raise Problem(404, f"there is no topic {wanted.topic}; create it first")
+
+    def all(self) -> list[Workload]:
+        return []
+
+    def get(self, workload_id: str) -> Workload:
+        raise Problem(404, f"there is no workload {workload_id}")
+
+    async def delete(self, workload_id: str) -> Workload:
+        return self.get(workload_id)
+
+    async def close(self) -> None:
+        return
+
+
+class Server:
+    """The application on a free port, in a thread."""
+
+    def __init__(self, directory: Path, token: str | None = None, **changes: Any) -> None:
+        chosen = settings(directory, **changes)
+        self.agent = FakeAgent(chosen.agents[0])
+        self.ensemble = FakeEnsemble()
+        self.collector = Collector(directory / "collected", ring_max=100)
+        agents = Agents([self.agent])
+        views = Views(chosen, agents, self.ensemble, self.collector)
+        admin = FakeAdmin(self.ensemble)
+        self.services = Services(chosen, agents, self.ensemble, self.collector, views, admin, FakeWorkloads())
+        config = uvicorn.Config(
+            create_app(self.services, token), port=0, log_level="error", timeout_graceful_shutdown=1
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run)
+
+    def __enter__(self) -> Server:
+        self._thread.start()
+        deadline = time.monotonic() + 10
+        while not self._server.started:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        port = self._server.servers[0].sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(10)
+        assert not self._thread.is_alive()

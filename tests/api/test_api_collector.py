@@ -1,0 +1,244 @@
+"""One numbered history: order, numbers that are never given twice, and what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from api import events
+from api.agent_protocol import JournalChunk, Position
+from api.collector import Collector, TooOld
+from compose.journal_files import read_on
+from journal.events import ControllerElected, EpochAccepted, Event, SessionExpired
+from journal.writer import JournalWriter, encode_line
+
+
+class Clock:
+    """The collector's clocks, set by hand."""
+
+    def __init__(self) -> None:
+        self.wall_us = 10_000_000
+        self.mono_s = 100.0
+
+    def pass_s(self, seconds: float) -> None:
+        self.wall_us += int(seconds * 1_000_000)
+        self.mono_s += seconds
+
+
+MakeCollector = Callable[..., Collector]
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Iterator[MakeCollector]:
+    """Makes collectors over one directory, and closes them."""
+    made: list[Collector] = []
+
+    def make(clock: Clock, ring_max: int = 1000) -> Collector:
+        made.append(Collector(tmp_path, ring_max=ring_max, wall_us=lambda: clock.wall_us, mono_s=lambda: clock.mono_s))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def chunk(node: str, *lines: tuple[int, int, Event]) -> JournalChunk:
+    text = b"".join(encode_line(node, node_seq, wall_us, 0, event) for node_seq, wall_us, event in lines)
+    return JournalChunk(node, text.decode(), Position("f", len(text)))
+
+
+def served(found: Collector, after: int = 0) -> list[tuple[int, str, int]]:
+    return [(r["seq"], r["node"], r["node_seq"]) for r in (msgspec.json.decode(n.json) for n in found.after(after, 99))]
+
+
+A = EpochAccepted(1)
+
+
+def test_what_several_nodes_wrote_is_ordered_by_wall_clock(collector: MakeCollector) -> None:
+    clock = Clock()
+    found = collector(clock)
+    found.take(chunk("peer-2", (1, 1_000, A), (2, 3_000, A)))
+    found.take(chunk("peer-1", (1, 2_000, A), (2, 4_000, A)))
+    found.number_due()
+
+    assert served(found) == [(1, "peer-2", 1), (2, "peer-1", 1), (3, "peer-2", 2), (4, "peer-1", 2)]
+
+
+def test_a_line_is_held_back_a_moment_for_others_of_its_time(collector: MakeCollector) -> None:
+    clock = Clock()
+    found = collector(clock)
+    found.take(chunk("peer-1", (1, clock.wall_us, A)))
+    assert found.number_due() == 0
+    found.take(chunk("peer-2", (1, clock.wall_us - 5, A)))
+    clock.pass_s(0.2)
+    found.number_due()
+
+    assert [row[1] for row in served(found)] == ["peer-2", "peer-1"]
+
+
+def test_a_node_with_a_clock_ahead_is_not_held_back_for_long(collector: MakeCollector) -> None:
+    clock = Clock()
+    found = collector(clock)
+    found.take(chunk("peer-1", (1, clock.wall_us + 3_600_000_000, A)))
+    assert found.number_due() == 0
+    clock.pass_s(0.6)
+
+    assert found.number_due() == 1
+
+
+def test_a_nodes_own_order_is_kept_when_its_clock_steps_back(collector: MakeCollector) -> None:
+    clock = Clock()
+    found = collector(clock)
+    found.take(chunk("peer-1", (1, clock.wall_us + 10_000_000, A), (2, 5, A)))
+    assert found.number_due() == 0
+    clock.pass_s(0.6)
+    found.number_due()
+
+    assert [row[2] for row in served(found)] == [1, 2]
+
+
+def test_numbers_go_on_after_a_restart_and_nothing_is_taken_twice(collector: MakeCollector) -> None:
+    clock = Clock()
+    first = collector(clock)
+    first.take(chunk("peer-1", (1, 10, A), (2, 20, A)))
+    first.number_due()
+    # Killed: not closed.
+    second = collector(clock)
+    second.take(chunk("peer-1", (1, 10, A), (2, 20, A), (3, 30, A)))
+    second.number_due()
+
+    assert served(second) == [(1, "peer-1", 1), (2, "peer-1", 2), (3, "peer-1", 3)]
+
+
+def test_a_torn_line_of_a_killed_collector_is_numbered_again(tmp_path: Path, collector: MakeCollector) -> None:
+    clock = Clock()
+    first = collector(clock)
+    first.take(chunk("peer-1", (1, 10, A), (2, 20, A)))
+    first.number_due()
+    path = next(tmp_path.glob("*.collected"))
+    path.write_bytes(path.read_bytes()[:-7])
+    second = collector(clock)
+    second.take(chunk("peer-1", (1, 10, A), (2, 20, A)))
+    second.number_due()
+
+    assert served(second) == [(1, "peer-1", 1), (2, "peer-1", 2)]
+
+
+def test_a_quiet_node_is_remembered_when_older_files_are_gone(tmp_path: Path, collector: MakeCollector) -> None:
+    clock = Clock()
+    first = collector(clock)
+    first.take(chunk("peer-1", (1, 10, A)))
+    first.number_due()
+    second = collector(clock)
+    second.take(chunk("peer-2", (1, 20, A)))
+    second.number_due()
+    min(tmp_path.glob("*.collected")).unlink()
+    third = collector(clock)
+    third.take(chunk("peer-1", (1, 10, A)))
+    third.number_due()
+
+    assert served(third) == [(2, "peer-2", 1)]
+
+
+def test_the_fold_is_that_of_the_history_also_after_a_restart(collector: MakeCollector) -> None:
+    clock = Clock()
+    first = collector(clock)
+    first.take(chunk("broker-2", (1, 10, ControllerElected(2, 5, 5))))
+    first.take(chunk("peer-1", (1, 20, SessionExpired(7, 6000))))
+    first.number_due()
+
+    for found in (first, collector(clock)):
+        assert (found.state.controller_id, found.state.controller_epoch) == (2, 5)
+        assert found.counts.sessions_expired == 1
+
+
+def test_bad_lines_are_set_aside_and_counted(collector: MakeCollector) -> None:
+    clock = Clock()
+    found = collector(clock)
+    good = chunk("peer-1", (1, 10, A)).lines
+    found.take(JournalChunk("peer-1", 'garbage\n{"type":"unheard_of"}\n' + good, Position("f", 1)))
+    found.number_due()
+
+    assert found.bad_lines == 2
+    assert served(found) == [(1, "peer-1", 1)]
+
+
+def test_what_is_too_old_is_refused_with_the_oldest_number(collector: MakeCollector) -> None:
+    clock = Clock()
+    found = collector(clock, ring_max=10)
+    found.take(chunk("peer-1", *[(i, i, A) for i in range(1, 31)]))
+    found.number_due()
+
+    assert [n.seq for n in found.after(0, 3)] == [21, 22, 23]
+    assert [n.seq for n in found.after(20, 2)] == [21, 22]
+    assert [n.seq for n in found.after(28, 99)] == [29, 30]
+    assert found.after(30, 99) == []
+    with pytest.raises(TooOld) as reason:
+        found.after(19, 1)
+    assert events.too_old(reason.value).extra == {"oldest": 21}
+
+
+def test_an_event_is_sent_with_its_number_as_the_id(collector: MakeCollector) -> None:
+    clock = Clock()
+    found = collector(clock)
+    found.take(chunk("peer-1", (1, 10, A)))
+    found.number_due()
+
+    text = events.encode(found.after(0, 9)).decode()
+    assert text.startswith('id: 1\ndata: {"seq":1,"schema":1,"node":"peer-1","node_seq":1,"wall_us":10,')
+    assert text.endswith("\n\n")
+
+
+# ---- what the agent serves --------------------------------------------------------------------------------------
+
+
+def _read_all(directory: Path, node: str, position: Position) -> tuple[str, Position]:
+    text = ""
+    while (found := read_on(directory, node, position)) is not None:
+        text, position = text + found.lines, found.next
+    return text, position
+
+
+def test_a_journal_is_read_on_over_rotations(tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path, "peer-1", file_bytes_max=300, files_max=50)
+    position = Position()
+    text = ""
+    for epoch in range(20):
+        writer.write(EpochAccepted(epoch))
+        writer.flush()
+        if epoch % 3 == 0:
+            more, position = _read_all(tmp_path, "peer-1", position)
+            text += more
+    text += _read_all(tmp_path, "peer-1", position)[0]
+    writer.close()
+
+    assert [line.count('"accepted_epoch":') for line in text.splitlines()] == [1] * 20
+
+
+def test_half_a_line_is_not_served(tmp_path: Path) -> None:
+    path = tmp_path / "peer-1.000000000001.jsonl"
+    path.write_bytes(b'{"a":1}\n{"b"')
+    text, position = _read_all(tmp_path, "peer-1", Position())
+
+    assert text == '{"a":1}\n'
+    path.write_bytes(b'{"a":1}\n{"b":2}\n')
+    assert _read_all(tmp_path, "peer-1", position)[0] == '{"b":2}\n'
+
+
+def test_reading_begins_in_the_file_that_holds_the_next_line(tmp_path: Path) -> None:
+    for first in (1, 11, 21):
+        (tmp_path / f"peer-1.{first:012d}.jsonl").write_bytes(b'{"first":%d}\n' % first)
+
+    assert _read_all(tmp_path, "peer-1", Position(after=10))[0] == '{"first":11}\n{"first":21}\n'
+    assert _read_all(tmp_path, "peer-1", Position(after=9))[0].startswith('{"first":1}\n')
+
+
+def test_a_file_that_was_rotated_away_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "peer-1.000000000011.jsonl").write_bytes(b'{"first":11}\n')
+
+    found = read_on(tmp_path, "peer-1", Position("peer-1.000000000001.jsonl", 4000))
+    assert found is not None
+    assert found.lines == '{"first":11}\n'

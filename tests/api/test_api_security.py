@@ -1,0 +1,104 @@
+"""Who may call what: Host, Origin, token; and what a browser is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from api import page
+from api.security import Gate, loopback
+
+
+async def _app(_scope: Scope, _receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"through"})
+
+
+def call(gate: Gate, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    raw = [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()]
+    scope: dict[str, Any] = {"type": "http", "method": method, "path": "/x", "headers": raw}
+    asyncio.run(gate(scope, receive, send))
+    answered = {k.decode(): v.decode() for k, v in sent[0]["headers"]}
+    return sent[0]["status"], answered, sent[1]["body"]
+
+
+OPEN = Gate(_app, hosts=[], token=None, policy="default-src 'self'")
+LOCKED = Gate(_app, hosts=["lab.example"], token="secret", policy="default-src 'self'")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost:8080", "[::1]:8080", "LOCALHOST"])
+def test_loopback_names_are_answered(host: str) -> None:
+    assert call(OPEN, host=host)[0] == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "", "localhost.evil.example", "127.0.0.1:x"])
+def test_other_host_names_are_refused_against_dns_rebinding(host: str) -> None:
+    status, headers, body = call(OPEN, host=host)
+
+    assert status == 400
+    assert headers["content-type"] == "application/problem+json"
+    assert json.loads(body)["status"] == 400
+
+
+def test_a_name_that_was_allowed_is_answered() -> None:
+    assert call(LOCKED, host="lab.example:8080")[0] == 200
+
+
+def test_beyond_loopback_addresses_are_answered_but_not_foreign_names() -> None:
+    wide = Gate(_app, hosts=[], token="secret", policy="x", addresses=True)
+
+    assert call(wide, host="192.0.2.7:8080")[0] == 200
+    assert call(wide, host="[2001:db8::1]:8080")[0] == 200
+    assert call(wide, host="evil.example:8080")[0] == 400
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:9999"])
+def test_a_foreign_page_may_not_change_anything(origin: str) -> None:
+    assert call(OPEN, "POST", host="localhost:8080", origin=origin)[0] == 403
+
+
+def test_our_own_page_and_tools_may() -> None:
+    assert call(OPEN, "POST", host="localhost:8080", origin="http://localhost:8080")[0] == 200
+    assert call(OPEN, "POST", host="localhost:8080")[0] == 200
+    assert call(OPEN, "POST", host="localhost:8080", sec_fetch_site="cross-site")[0] == 403
+
+
+def test_with_a_token_changes_need_it_and_looking_does_not() -> None:
+    assert call(LOCKED, host="localhost")[0] == 200
+    status, headers, _ = call(LOCKED, "POST", host="localhost")
+    assert (status, headers["www-authenticate"]) == (401, "Bearer")
+    assert call(LOCKED, "DELETE", host="localhost", authorization="Bearer wrong")[0] == 401
+    assert call(LOCKED, "PATCH", host="localhost", authorization="Bearer secret")[0] == 200
+
+
+def test_every_answer_carries_the_policy() -> None:
+    for headers in (call(OPEN, host="localhost")[1], call(OPEN, host="evil")[1]):
+        assert headers["content-security-policy"] == "default-src 'self'"
+        assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_import_map_is_allowed_by_its_hash_alone() -> None:
+    found = page.policy('<script type="importmap">{"imports":{}}</script>')
+
+    assert "script-src 'self' 'sha256-" in found
+    assert "unsafe" not in found
+    assert "sha256" not in page.policy("<html></html>")
+
+
+def test_loopback_is_told_from_the_rest() -> None:
+    assert loopback("127.0.0.1")
+    assert loopback("localhost")
+    assert not loopback("0.0.0.0")
+    assert not loopback("192.0.2.7")

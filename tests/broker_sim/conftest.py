@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from replication_cluster import Cluster
+
+
+@pytest.fixture(autouse=True)
+def no_task_outlives_its_test() -> Iterator[None]:
+    yield
+    Cluster.stop_all()

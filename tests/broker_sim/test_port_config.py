@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_sim.config import BROKER_KEYS, Listener, parse_config
+from broker_sim.config_def import ConfigError, ConfigType, parse_properties, render
+from broker_sim.topic_config import TOPIC_KEYS, effective_topic_config, validate_topic_config
+
+LEAST = "broker.id=1\nzookeeper.connect=127.0.0.1:2181\n"
+
+
+def test_kafkas_defaults_hold() -> None:
+    config = parse_config(LEAST)
+    assert config.session_timeout_ms == 18_000
+    assert config.replica_lag_time_max_ms == 30_000
+    assert config.min_insync_replicas == 1
+    assert config.unclean_leader_election_enable is False
+    assert config.listeners == (Listener("PLAINTEXT", "", 9092),)
+    assert config.log_dir == "/tmp/kafka-logs"
+    assert config.number("controlled.shutdown.max.retries") == 3
+    assert config.number("log.retention.ms") == 604_800_000
+    assert config.node_name == "broker-1"
+    assert config.warnings == ()
+
+
+def test_every_default_passes_its_own_check() -> None:
+    for key in (*BROKER_KEYS.values(), *TOPIC_KEYS.values()):
+        if key.default != "":
+            assert key.parse(render(key.default)) == key.default, key.name
+
+
+def test_an_unknown_key_is_a_warning_and_one_without_effect_says_so() -> None:
+    config = parse_config(LEAST + "no.such.key=1\nnum.io.threads=8\n")
+    assert config.warnings == ("unknown configuration no.such.key is ignored", "num.io.threads has no effect here")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("replica.lag.time.max.ms=soon", "soon for configuration replica.lag.time.max.ms: Not a number of type LONG"),
+        ("broker.id=2147483648", "Not a number of type INT"),
+        ("broker.id=1001", "broker.id must be equal or less than reserved.broker.max.id (1000)"),
+        ("broker.id=-2", "Value must be at least -1"),
+        ("unclean.leader.election.enable=maybe", "Expected value to be either true or false"),
+        ("min.insync.replicas=0", "Value must be at least 1"),
+        ("listeners=nonsense", "Unable to parse nonsense to a broker endpoint"),
+        ("listeners=PLAINTEXT://h:99999", "Unable to parse"),
+        ("listeners=A://h:1,A://h:2", "Each listener must have a different name"),
+        ("listeners=SSL://h:1", "security protocol SSL is not supported"),
+        ("advertised.listeners=PLAINTEXT://0.0.0.0:1", "nonroutable meta-address"),
+        ("advertised.listeners=OTHER://h:1", "no listener is named OTHER"),
+        ("zookeeper.connect=", "Missing required configuration"),
+        ("zookeeper.connect=h:21x1", "Invalid value h:21x1 for configuration zookeeper.connect"),
+        ("zabka.journal.level=loud", "String must be one of: normal, full"),
+    ],
+)  # fmt: skip
+def test_a_bad_value_is_a_clear_error(line: str, says: str) -> None:
+    with pytest.raises(ConfigError) as wrong:
+        parse_config(LEAST + line + "\n")
+    assert says in str(wrong.value)
+
+
+@pytest.mark.parametrize("missing", ["broker.id", "zookeeper.connect"])
+def test_what_is_required_is_named(missing: str) -> None:
+    text = "".join(line for line in LEAST.splitlines(keepends=True) if not line.startswith(missing))
+    with pytest.raises(ConfigError, match=f'Missing required configuration "{missing}"'):
+        parse_config(text)
+
+
+def test_listeners_with_names_addresses_and_protocols() -> None:
+    config = parse_config(
+        LEAST
+        + "listeners=INSIDE://127.0.0.1:19092,OUTSIDE://[::1]:0\n"
+        + "advertised.listeners=INSIDE://inside:19092,OUTSIDE://outside:29092\n"
+        + "listener.security.protocol.map=INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT\n"
+    )
+    assert config.listeners == (Listener("INSIDE", "127.0.0.1", 19092), Listener("OUTSIDE", "::1", 0))
+    assert [str(each) for each in config.advertised_listeners] == ["INSIDE://inside:19092", "OUTSIDE://outside:29092"]
+    assert str(config.listeners[1]) == "OUTSIDE://[::1]:0"
+
+
+def test_log_dir_is_taken_where_log_dirs_is_not_given() -> None:
+    assert parse_config(LEAST + "log.dir=/a\n").log_dir == "/a"
+    config = parse_config(LEAST + "log.dir=/a\nlog.dirs=/b,/c\n")
+    assert config.log_dir == "/b" and "only the first of log.dirs is used: /b" in config.warnings
+
+
+def test_retention_in_hours_is_retention_in_milliseconds() -> None:
+    assert parse_config(LEAST + "log.retention.hours=2\n").number("log.retention.ms") == 7_200_000
+    assert parse_config(LEAST + "log.retention.hours=2\nlog.retention.ms=5\n").number("log.retention.ms") == 5
+
+
+def test_properties_are_read_as_java_reads_them() -> None:
+    text = "# comment\n! another\n a = 1 \nb:2\nc 3\nd=x\\\n   y\ne\nf\\=g=h\ni=a\\tb\nj=one\nj=two\n\n"
+    assert parse_properties(text) == {
+        "a": "1", "b": "2", "c": "3", "d": "xy", "e": "", "f=g": "h", "i": "a\tb", "j": "two",
+    }  # fmt: skip
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_properties_and_none_breaks_the_parser(text: str) -> None:
+    parse_properties(text)
+
+
+@given(st.sampled_from(sorted(BROKER_KEYS)), st.text(max_size=20))
+def test_any_value_is_taken_or_refused_with_a_reason(name: str, text: str) -> None:
+    try:
+        BROKER_KEYS[name].parse(text)
+    except ConfigError as wrong:
+        assert name in str(wrong)
+
+
+def test_a_topics_override_wins_over_its_broker_and_a_bad_one_counts_as_none() -> None:
+    broker = {"min.insync.replicas": 2, "log.retention.ms": 5}
+    values = effective_topic_config({"min.insync.replicas": "3", "retention.ms": "soon"}, broker)
+    assert (values["min.insync.replicas"], values["retention.ms"]) == (3, 5)
+    assert values["segment.bytes"] == 1_073_741_824
+
+
+def test_throttled_replicas_have_kafkas_form() -> None:
+    for good in ("", "*", "0:1,12:3"):
+        validate_topic_config({"leader.replication.throttled.replicas": good})
+    for bad in ("1", "a:b", "1:2,,x"):
+        with pytest.raises(ConfigError, match="must be the literal"):
+            validate_topic_config({"leader.replication.throttled.replicas": bad})
+
+
+def test_types_are_numbered_as_describe_configs_has_them() -> None:
+    assert [kind.value for kind in ConfigType] == list(range(1, 10))

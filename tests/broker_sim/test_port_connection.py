@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker_sim import api_versions
+from broker_sim.broker_requests import RequestRefused
+from broker_sim.kafka_channel import AsyncioChannel
+from broker_sim.kafka_port import KafkaPort
+from broker_sim.kafka_schema import ApiKey, api_key_of, request, respond
+from broker_sim.wire import FRAME_SIZE, decode_response, encode_request
+from controller.ports import ChannelBroken, Endpoint, KafkaMessage
+
+FRAME_BYTES_MAX = 100_000
+
+
+class Served:
+    """A port whose handler can be held, and what became of its connections."""
+
+    def __init__(self) -> None:
+        self.broken: list[str] = []
+        self.failures: list[str] = []
+        self.requests: list[tuple[KafkaMessage, str, str]] = []
+        self.held: asyncio.Event | None = None
+        self.number = 0
+
+    async def handle(self, message: KafkaMessage, client_id: str, listener: str) -> KafkaMessage | None:
+        self.requests.append((message, client_id, listener))
+        if api_key_of(message) == ApiKey.API_VERSIONS:
+            return api_versions.answer(message)
+        if api_key_of(message) == ApiKey.PRODUCE and message.acks == 0:
+            if message.topic_data:
+                raise RequestRefused("not stored")
+            return None
+        if self.held is not None:
+            await self.held.wait()
+        if api_key_of(message) == ApiKey.FIND_COORDINATOR:
+            raise ValueError("ours")
+        return respond(message, cluster_id="c")
+
+
+@asynccontextmanager
+async def serving(**options: Any) -> AsyncIterator[tuple[Served, KafkaPort]]:
+    served = Served()
+    port = KafkaPort(
+        "PLAINTEXT",
+        served.handle,
+        lambda remote, reason: served.broken.append(reason),
+        lambda name, failure: served.failures.append(f"{name}: {failure}"),
+        **{"frame_bytes_max": FRAME_BYTES_MAX, "connections_max": 100, "idle_ms_max": 0, **options},
+    )
+    served.number = await port.start("127.0.0.1", 0)
+    try:
+        yield served, port
+    finally:
+        await port.close()
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until something holds; the test's own time-out bounds it."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+async def talk(port: int, data: bytes) -> bytes:
+    """Send, and read until the broker closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    try:
+        return await asyncio.wait_for(reader.read(), 5)
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def ask(port: int, message: KafkaMessage) -> KafkaMessage:
+    channel = AsyncioChannel("test")
+    try:
+        return await channel.call(Endpoint(1, "127.0.0.1", port), message, 5_000)
+    finally:
+        channel.close()
+
+
+GARBAGE = {
+    "random bytes": Random(5).randbytes(4096),
+    "a huge length": struct.pack(">i", 2**31 - 1),
+    "a length beyond socket.request.max.bytes": struct.pack(">i", FRAME_BYTES_MAX + 1),
+    "a negative length": struct.pack(">i", -7),
+    "no length": struct.pack(">i", 0),
+    "an HTTP request": b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n",
+    "an unknown API": struct.pack(">ihhih", 10, 5000, 0, 1, -1),
+    "an unknown version": struct.pack(">ihhih", 10, ApiKey.PRODUCE, 99, 1, -1),
+    "a request that is cut short": struct.pack(">ihhihb", 11, ApiKey.METADATA, 5, 1, -1, 7),
+}
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_garbage_closes_that_connection_alone(kind: str) -> None:
+    async def test() -> None:
+        async with serving() as (served, port):
+            other = AsyncioChannel("other")
+            endpoint = Endpoint(1, "127.0.0.1", served.number)
+            await other.call(endpoint, request(ApiKey.METADATA, 12), 5_000)
+            assert await talk(served.number, GARBAGE[kind]) == b""
+            assert len(served.broken) == 1 and "\n" not in served.broken[0]
+            await other.call(endpoint, request(ApiKey.METADATA, 12), 5_000)
+            assert len(port.connections) == 1
+            other.close()
+
+    run(test)
+
+
+def test_half_a_frame_waits_and_harms_nobody() -> None:
+    async def test() -> None:
+        async with serving() as (served, _port):
+            frame = encode_request(1, "c", request(ApiKey.METADATA, 12))
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.number)
+            writer.write(frame[:9])
+            await ask(served.number, request(ApiKey.METADATA, 12))
+            writer.write(frame[9:])
+            assert len(await reader.readexactly(8)) == 8
+            writer.close()
+            assert served.broken == []
+
+    run(test)
+
+
+def test_a_silent_connection_is_closed_after_the_idle_time() -> None:
+    async def test() -> None:
+        async with serving(idle_ms_max=100) as (served, _port):
+            assert await talk(served.number, b"\x00\x00") == b""
+
+    run(test)
+
+
+def test_answers_come_in_the_order_of_the_requests() -> None:
+    async def test() -> None:
+        async with serving() as (served, _port):
+            served.held = asyncio.Event()
+            slow, quick = request(ApiKey.METADATA, 12), request(ApiKey.API_VERSIONS, 0)
+            frames = b"".join(encode_request(number, "c", slow if number % 3 == 0 else quick) for number in range(300))
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.number)
+            writer.write(frames)
+            await asyncio.sleep(0.05)
+            assert len(served.requests) == 1  # the next one waits for the answer to this one
+            served.held.set()
+            for number in range(300):
+                (size,) = FRAME_SIZE.unpack(await reader.readexactly(4))
+                frame = await reader.readexactly(size)
+                assert struct.unpack_from(">i", frame)[0] == number
+                decode_response(frame, slow if number % 3 == 0 else quick)
+            writer.close()
+
+    run(test)
+
+
+def test_an_unknown_version_of_api_versions_is_answered_on_the_same_connection() -> None:
+    async def test() -> None:
+        async with serving() as (served, _port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.number)
+            writer.write(struct.pack(">ihhih", 12, ApiKey.API_VERSIONS, 77, 5, -1) + b"\x00\x00")
+            (size,) = FRAME_SIZE.unpack(await reader.readexactly(4))
+            refused = decode_response(await reader.readexactly(size), request(ApiKey.API_VERSIONS, 0))
+            assert refused.error_code is ErrorCode.unsupported_version
+            writer.write(encode_request(6, "c", request(ApiKey.API_VERSIONS, 3)))
+            (size,) = FRAME_SIZE.unpack(await reader.readexactly(4))
+            assert struct.unpack_from(">i", await reader.readexactly(size))[0] == 6
+            writer.close()
+
+    run(test)
+
+
+def test_acks_0_gets_no_answer_and_a_refusal_closes_the_connection() -> None:
+    async def test() -> None:
+        async with serving() as (served, _port):
+            nothing = encode_request(1, "c", request(ApiKey.PRODUCE, 9, acks=0))
+            asked = encode_request(2, "c", request(ApiKey.API_VERSIONS, 0))
+            refused = encode_request(3, "c", request(ApiKey.PRODUCE, 9, acks=0, topic_data=[{"name": "t"}]))
+            answered = await talk(served.number, nothing + asked + refused)
+            assert struct.unpack_from(">ii", answered)[1] == 2
+            assert len(answered) == 4 + struct.unpack_from(">i", answered)[0]
+            assert served.broken == []
+
+    run(test)
+
+
+def test_an_error_of_ours_closes_that_connection_and_is_told() -> None:
+    async def test() -> None:
+        async with serving() as (served, _port):
+            frame = encode_request(1, "c", request(ApiKey.FIND_COORDINATOR, 4))
+            assert await talk(served.number, frame) == b""
+            assert served.failures[0].endswith("ours")
+            await ask(served.number, request(ApiKey.METADATA, 12))
+
+    run(test)
+
+
+def test_more_connections_than_allowed_are_closed_at_once() -> None:
+    async def test() -> None:
+        async with serving(connections_max=1) as (served, port):
+            _reader, writer = await asyncio.open_connection("127.0.0.1", served.number)
+            await until(lambda: bool(port.connections))
+            assert await talk(served.number, b"") == b""
+            writer.close()
+
+    run(test)
+
+
+def test_a_request_in_hand_is_carried_through_when_its_client_leaves() -> None:
+    async def test() -> None:
+        async with serving() as (served, port):
+            served.held = asyncio.Event()
+            _, writer = await asyncio.open_connection("127.0.0.1", served.number)
+            writer.write(encode_request(1, "c", request(ApiKey.METADATA, 12)))
+            await until(lambda: bool(served.requests))
+            writer.close()
+            await until(lambda: not port.connections)
+            served.held.set()
+            await asyncio.sleep(0.01)
+            assert served.failures == []
+
+    run(test)
+
+
+def test_a_call_to_nobody_is_a_broken_channel() -> None:
+    async def test() -> None:
+        async with serving() as (served, _port):
+            number = served.number
+        with pytest.raises(ChannelBroken):
+            await ask(number, request(ApiKey.METADATA, 12))
+
+    run(test)
+
+
+def test_a_call_that_gets_no_answer_in_time_breaks_all_that_are_in_flight_behind_it() -> None:
+    async def test() -> None:
+        async with serving() as (served, _port):
+            served.held = asyncio.Event()
+            channel = AsyncioChannel("c")
+            endpoint = Endpoint(1, "127.0.0.1", served.number)
+            first = channel.call(endpoint, request(ApiKey.METADATA, 12), 50)
+            second = channel.call(endpoint, request(ApiKey.METADATA, 12), 5_000)
+            for call in (first, second):
+                with pytest.raises(ChannelBroken):
+                    await call
+            served.held.set()
+            await channel.call(endpoint, request(ApiKey.METADATA, 12), 5_000)
+            channel.close()
+
+    run(test)
+
+
+def test_a_fetch_that_waits_holds_up_nothing_else() -> None:
+    async def test() -> None:
+        async with serving() as (served, _port):
+            served.held = asyncio.Event()
+            channel = AsyncioChannel("c")
+            endpoint = Endpoint(1, "127.0.0.1", served.number)
+            waiting = channel.call(endpoint, request(ApiKey.FETCH, 12), 5_000)
+            await channel.call(endpoint, request(ApiKey.API_VERSIONS, 3), 5_000)
+            served.held.set()
+            await waiting
+            channel.close()
+
+    run(test)
+
+
+def test_forgetting_a_broker_breaks_what_is_in_flight_to_it() -> None:
+    async def test() -> None:
+        async with serving() as (served, _port):
+            served.held = asyncio.Event()
+            channel = AsyncioChannel("c")
+            call = channel.call(Endpoint(1, "127.0.0.1", served.number), request(ApiKey.METADATA, 12), 5_000)
+            channel.forget(1)
+            with pytest.raises(ChannelBroken):
+                await call
+            served.held.set()
+
+    run(test)

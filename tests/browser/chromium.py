@@ -1,0 +1,54 @@
+"""A system Chromium driven by Playwright, and a page that tells what its console said."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+WAIT_MS = 8_000
+
+
+def missing(tool: str) -> None:
+    """Skip for want of a tool; fail where it was to be installed."""
+    reason = f"needs {tool} on the PATH"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def launched() -> Iterator[Browser]:
+    """A browser for as long as somebody wants it."""
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        missing("Chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+class Watched:
+    """A page, and everything in its console that should not be there."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self.page: Page = context.new_page()
+        self.page.set_default_timeout(WAIT_MS)
+        self.complaints: list[str] = []
+        self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        self.page.on("console", self._on_console)
+
+    def _on_console(self, message: ConsoleMessage) -> None:
+        # The browser itself logs every answer of the API that is no success, and every connection it did not get:
+        # the page shows those.  Anything else, a file of the page that is missing too, is the page's own fault.
+        own = message.text.startswith("Failed to load resource") and "/api/v1/" in message.location["url"]
+        if message.type in ("error", "warning") and not own:
+            self.complaints.append(f"{message.type}: {message.text} ({message.location['url']})")

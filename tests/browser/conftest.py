@@ -1,0 +1,40 @@
+"""A browser for the folder, and for each test a page of its own whose console must stay silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chromium import Watched, launched
+from page_server import PageServer, tell_a_healthy_cluster
+from playwright.sync_api import Browser, Page
+
+
+@pytest.fixture(scope="module")
+def browser_process() -> Iterator[Browser]:
+    yield from launched()
+
+
+@pytest.fixture
+def watched(browser_process: Browser) -> Iterator[Watched]:
+    context = browser_process.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
+    yield Watched(context)
+    context.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[PageServer]:
+    server = PageServer(tmp_path).start()
+    tell_a_healthy_cluster(server)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def page(watched: Watched, server: PageServer) -> Iterator[Page]:
+    """The page of a healthy cluster; nothing may have been said in its console by the end."""
+    watched.page.goto(server.url)
+    yield watched.page
+    watched.page.goto("about:blank")
+    assert watched.complaints == []

@@ -1,0 +1,182 @@
+// The page's pure parts, under node's own test runner: node --test tests/browser/js
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { outcome } from "../../../api/web/actions.js";
+import { apply, emptyState, fold, nodeId } from "../../../api/web/fold.js";
+import { age, belief, duration, hex, list } from "../../../api/web/format.js";
+import { parseExact } from "../../../api/web/json.js";
+import { judge, model } from "../../../api/web/model.js";
+import { sentence, weight } from "../../../api/web/sentences.js";
+import { EVENTS_MAX, newState, takeAnswer, takeEntry, takeHistory, takeSnapshot } from "../../../api/web/store.js";
+import { together } from "../../../api/web/views/journal.js";
+import { spans } from "../../../api/web/views/reigns.js";
+
+const entry = (seq, node, type, body = {}) => ({
+  seq, schema: 1, node, node_seq: seq, wall_us: 1_000_000 + seq, mono_us: seq, type, ...body,
+});
+
+test("an integer that a number cannot hold stays exact, as text", () => {
+  const text = '{"a":117652084150566913,"b":117652084150566912,"c":-9007199254740993,"d":9007199254740991,"e":1.25e3}';
+  assert.deepEqual(parseExact(text), {
+    a: "117652084150566913", b: "117652084150566912", c: "-9007199254740993", d: 9007199254740991, e: 1250,
+  });
+});
+
+test("digits inside of a string are left alone, whatever surrounds them", () => {
+  const value = { s: 'x: 117652084150566913, "117652084150566913", \\', "117652084150566913": [true, null] };
+  assert.deepEqual(parseExact(JSON.stringify(value)), value);
+});
+
+test("two sessions that differ in their last bit are two sessions", () => {
+  const state = fold(['117652084150566912', '117652084150566913'].map((session, i) => entry(i + 1, `broker-${i}`,
+    "broker_registered", { broker_id: i, broker_epoch: 1, session_id: session })));
+  apply(state, entry(3, "peer-1", "session_closed", { session_id: "117652084150566913", ephemerals: [] }));
+  assert.deepEqual([state.brokers[0].registered, state.brokers[1].registered], [true, false]);
+});
+
+test("a node's name is its role and its number", () => {
+  assert.deepEqual(nodeId("broker-12"), ["broker", 12]);
+  assert.deepEqual(nodeId("api"), ["", -1]);
+});
+
+test("an event of a type that is not known changes nothing but the number", () => {
+  const state = fold([entry(7, "peer-1", "constructor"), entry(8, "peer-1", "no_such_type")]);
+  assert.deepEqual({ ...state, seq: 0, at_us: 0 }, emptyState());
+  assert.equal(state.seq, 8);
+});
+
+test("an event that does not follow asks for a snapshot, one that was seen does not", () => {
+  const state = newState();
+  assert.equal(takeEntry(state, entry(5, "peer-1", "node_stopped", { reason: "x" }), 0), false);
+  takeSnapshot(state, emptyState(), 10);
+  assert.equal(takeEntry(state, entry(10, "peer-1", "no_such_type"), 0), true);
+  assert.equal(takeEntry(state, entry(11, "peer-1", "no_such_type"), 0), true);
+  assert.equal(takeEntry(state, entry(13, "peer-1", "no_such_type"), 0), false);
+  assert.equal(state.cluster.seq, 11);
+});
+
+test("the event list is bounded, and progress does not push events out of it", () => {
+  const state = newState();
+  takeSnapshot(state, emptyState(), 0);
+  const write = (from, to, type, body) => {
+    for (let seq = from; seq <= to; seq += 1) takeEntry(state, entry(seq, "broker-1", type, body), 0);
+  };
+  write(1, 3000, "isr_changed", { topic: "t", partition: 0, isr: [1] });
+  write(3001, 6000, "replica_progressed", { broker_id: 1, replicas: [] });
+  assert.ok(state.events.length >= EVENTS_MAX && state.events.length <= EVENTS_MAX * 1.1);
+  assert.equal(state.events.at(-1).seq, 3000);
+});
+
+test("history that arrives after the first live events is put before them, none twice", () => {
+  const state = newState();
+  takeSnapshot(state, emptyState(), 2);
+  takeEntry(state, entry(3, "peer-1", "epoch_accepted", { accepted_epoch: 1 }), 0);
+  takeHistory(state, [1, 2, 3].map((seq) => entry(seq, "peer-1", "epoch_accepted", { accepted_epoch: 1 })));
+  assert.deepEqual(state.events.map((e) => e.seq), [1, 2, 3]);
+});
+
+test("a broker is judged by what the ensemble says", () => {
+  const ensemble = { id: 2, epoch: 4, zk_version: 4, stale: false };
+  const word = (id, epoch, age_ms = 10) => ({ believes_id: id, believes_epoch: epoch, age_ms });
+  assert.equal(judge(word(2, 4), "running", ensemble).verdict, "agrees");
+  assert.deepEqual(judge(word(1, 3), "paused", ensemble), {
+    verdict: "stale", text: "stale: says 1@3, ensemble says 2@4",
+  });
+  assert.equal(judge(word(1, 3), "down", ensemble).verdict, "silent");
+  assert.equal(judge(word(-1, 0, null), "running", ensemble).verdict, "silent");
+  assert.equal(judge(word(3, 5), "running", ensemble).verdict, "ahead");
+  assert.equal(judge(word(1, 4), "running", { ...ensemble, id: -1 }).text, "stale: says 1@4, ensemble says none@4");
+});
+
+const answer = (changes) => ({
+  stale: false, peers: [], topics: [], workloads: [], faults: [], reigns: [], settings: {}, brokers: [],
+  controller: { broker_id: 1, controller_epoch: 3, zk_version: 3, stale: false }, ...changes,
+});
+
+test("the controller is whoever has the higher epoch, of the journal's word and the ensemble's", () => {
+  const state = newState();
+  takeSnapshot(state, emptyState(), 0);
+  takeAnswer(state, answer({}), 1000, NaN);
+  assert.equal(model(state, 1000).ensemble.id, 1);
+  const elected = { broker_id: 2, controller_epoch: 4, zk_version: 4 };
+  takeEntry(state, entry(1, "broker-2", "controller_elected", elected), 1100);
+  assert.deepEqual(model(state, 1100).ensemble, { id: 2, epoch: 4, zk_version: 4, stale: false });
+  takeEntry(state, entry(2, "broker-2", "controller_resigned", { ...elected, reason: "shutdown" }), 1200);
+  takeAnswer(state, answer({ controller: { broker_id: 2, controller_epoch: 4, zk_version: 4, stale: false } }), 1200, NaN);
+  assert.equal(model(state, 1200).ensemble.id, -1, "an answer from before the resignation does not bring it back");
+});
+
+test("what the journal said lately counts, and later the answer does", () => {
+  const state = newState();
+  takeSnapshot(state, emptyState(), 0);
+  const peer = {
+    id: 1, state: "LEADING", phase: "BROADCAST", leader_id: 1, accepted_epoch: 1, current_epoch: 1, last_zxid: "0x5",
+    process: "running", pid: 5, observer: false,
+  };
+  takeAnswer(state, answer({ peers: [peer] }), 1000, NaN);
+  takeEntry(state, entry(1, "host-1", "process_changed", { target: "peer-1", process: "down", pid: null }), 1100);
+  assert.equal(model(state, 1100).peers[0].process, "down");
+  takeAnswer(state, answer({ peers: [peer] }), 2000, NaN);
+  assert.equal(model(state, 2000).peers[0].process, "down", "the answer may be older than the event");
+  takeAnswer(state, answer({ peers: [peer] }), 9000, NaN);
+  assert.equal(model(state, 9000).peers[0].process, "running");
+});
+
+test("a clock that differs from ours by more than the header's granularity is corrected for", () => {
+  const state = newState();
+  takeAnswer(state, answer({}), 100_000, 99_000);
+  assert.equal(state.skew_ms, 0);
+  takeAnswer(state, answer({}), 100_000, 40_000);
+  assert.equal(model(state, 100_000).now_ms, 40_000);
+});
+
+test("health says what is wrong, the worst first in its level", () => {
+  const state = newState();
+  assert.equal(model(state, 0).health.level, "unknown");
+  takeSnapshot(state, emptyState(), 0);
+  const health = model(state, 0).health;
+  assert.equal(health.level, "bad");
+  assert.deepEqual(health.reasons.map((r) => r.text), ["no peer leads", "no controller"]);
+});
+
+test("reigns and the gaps between them lie side by side, the longer the wider", () => {
+  const reign = (id, epoch, since_us, until_us) => ({
+    broker_id: id, controller_epoch: epoch, zk_version: epoch, since_us, until_us, ended_by: null,
+  });
+  const found = spans([reign(1, 1, 0, 60e6), reign(2, 2, 66e6, 70e6), reign(3, 3, 70e6, null)], 71e6);
+  assert.deepEqual(found.map((s) => s.reign?.broker_id ?? null), [1, null, 2, 3]);
+  assert.ok(found[0].width > found[1].width && found[1].width > found[3].width && found[3].width > 0);
+});
+
+test("neighbours that say the same of several nodes are one line", () => {
+  const closed = (seq, node) => entry(seq, node, "session_closed", { session_id: 5, ephemerals: [] });
+  const lines = together([closed(4, "peer-3"), closed(3, "peer-1"), closed(2, "peer-2"), closed(1, "peer-1")]);
+  assert.deepEqual(lines.map((line) => line.nodes), [["peer-3", "peer-1", "peer-2"], ["peer-1"]]);
+});
+
+test("an event of an unknown type is told by its fields", () => {
+  assert.equal(sentence(entry(1, "x", "toString", { a: 1, b: [2] })), "a 1, b [2]");
+});
+
+test("a loss of committed records weighs more than one of uncommitted ones", () => {
+  assert.equal(weight(entry(1, "b", "records_lost", { below_high_watermark: 1 })), "loss");
+  assert.equal(weight(entry(1, "b", "records_lost", { below_high_watermark: 0 })), "trouble");
+});
+
+test("numbers are written as the field writes them", () => {
+  assert.equal(hex(4294967310), "0x10000000e");
+  assert.equal(hex("117652084150566913"), "0x1a1fbf27ae10001");
+  assert.equal(belief(-1, 3), "none@3");
+  assert.deepEqual([duration(42), duration(6_040), duration(61_000), duration(7_260_000)], ["42 ms", "6.0 s", "1 min 01 s", "2 h 01 min"]);
+  assert.equal(age(null), "never heard");
+  assert.equal(list(["a", "b", "c"]), "a, b and c");
+});
+
+test("the outcome of a call is the problem's detail, or what there is now", () => {
+  assert.equal(outcome({ ok: false, status: 409, body: { title: "Conflict", detail: "it is down" } }), "it is down");
+  assert.equal(outcome({ ok: false, status: 502, body: null }), "HTTP 502");
+  assert.equal(outcome({ ok: true, status: 202, body: { node: "broker-1", process: "down", pid: null } }), "broker-1 is down");
+  const rows = [{ topic: "t", partition: 0, error: "ELECTION_NOT_NEEDED" }, { topic: "t", partition: 1, error: null }];
+  assert.equal(outcome({ ok: true, status: 200, body: rows }), "t-0: ELECTION_NOT_NEEDED");
+});

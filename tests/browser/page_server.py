@@ -1,0 +1,162 @@
+"""The real application behind a page under test: a journal told by hand, an agent that obeys, no processes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from sse_starlette.sse import AppStatus
+
+from api.agent_protocol import JournalAnswer, JournalChunk, Position
+from api.agents import Agents
+from api.app import create_app
+from api.collector import Collector
+from api.ensemble_view import ControllerZnodes, PartitionZnodes, TopicZnodes
+from api.services import Services
+from api.views import Views
+from journal import events as e
+from journal.events import Event
+from journal.writer import encode_line
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
+
+from api_server import NODES, FakeAdmin, FakeAgent, FakeEnsemble, FakeWorkloads, settings
+
+HELD_BACK_S = 5.0
+
+
+class TellingAgent(FakeAgent):
+    """An agent that obeys, and whose nodes' journals say what the test tells.  It outlives the API's process."""
+
+    def __init__(self, address: Any) -> None:
+        super().__init__(address)
+        self.lines: dict[str, list[bytes]] = {}
+        self._lock = threading.Lock()
+
+    def write(self, node: str, *told: Event) -> None:
+        """Append to a node's journal, now."""
+        with self._lock:
+            lines = self.lines.setdefault(node, [])
+            for event in told:
+                lines.append(encode_line(node, len(lines) + 1, time.time_ns() // 1000, 0, event))
+
+    async def act(self, node: str, action: str) -> Any:
+        before = self.processes[node].process
+        info = await super().act(node, action)
+        if info.process != before:
+            self.write("host-1", e.ProcessChanged(node, info.process, info.pid, action))
+        return info
+
+    async def read_journal(self, positions: dict[str, Position], wait_ms: int) -> JournalAnswer:
+        await asyncio.sleep(0.02)
+        chunks = []
+        with self._lock:
+            for node, lines in self.lines.items():
+                position = positions.get(node, Position())
+                read = position.offset or position.after
+                new = b"".join(lines[read:]).decode()
+                if new:
+                    chunks.append(JournalChunk(node, new, Position("told", len(lines), len(lines))))
+        return JournalAnswer(chunks)
+
+
+class PageServer:
+    """The API on a port that stays the same over `stop` and `start`."""
+
+    def __init__(self, directory: Path, token: str | None = None, ring_max: int = 5_000) -> None:
+        self._settings = settings(directory)
+        self._token = token
+        self._ring_max = ring_max
+        self._port = 0
+        self.agent = TellingAgent(self._settings.agents[0])
+        self.ensemble = FakeEnsemble()
+        self.url = ""
+
+    def start(self) -> PageServer:
+        """Begin to serve."""
+        self._collector = Collector(self._settings.data / "collected", ring_max=self._ring_max)
+        agents = Agents([self.agent])
+        views = Views(self._settings, agents, self.ensemble, self._collector)
+        admin = FakeAdmin(self.ensemble)
+        services = Services(self._settings, agents, self.ensemble, self._collector, views, admin, FakeWorkloads())
+        config = uvicorn.Config(
+            create_app(services, self._token), port=self._port, log_level="error", timeout_graceful_shutdown=1
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run)
+        self._thread.start()
+        deadline = time.monotonic() + 10
+        while not self._server.started:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        self._port = self._server.servers[0].sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._port}"
+        return self
+
+    def stop(self) -> None:
+        """Stop serving; what was collected stays on disk."""
+        # As SIGTERM does it: sse-starlette ends its streams by looking at this handler.
+        self._server.handle_exit(signal.SIGTERM, None)
+        self._thread.join(10)
+        AppStatus.should_exit = False
+        assert not self._thread.is_alive()
+
+    def tell(self, node: str, *told: Event) -> None:
+        """Let a node say something, and wait until it is numbered."""
+        self.agent.write(node, *told)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until everything that was told is numbered."""
+        total = sum(map(len, self.agent.lines.values()))
+        deadline = time.monotonic() + HELD_BACK_S
+        while self._collector.last_seq < total:
+            assert time.monotonic() < deadline, f"{self._collector.last_seq} of {total} events were numbered"
+            time.sleep(0.01)
+
+    def believe(self, broker: int, controller: int, epoch: int, age_ms: int = 100) -> None:
+        """Let a broker say through its control socket whom it believes in."""
+        believes = {"controller_id": controller, "controller_epoch": epoch, "age_ms": age_ms}
+        self.agent.say(f"broker-{broker}", age_ms, is_controller=broker == controller, believes=believes)
+
+    def is_controller(self, broker: int, epoch: int) -> None:
+        """Let the ensemble name this controller."""
+        reading = self.ensemble.reading
+        controller = ControllerZnodes(broker, epoch, epoch, 1_700_000_000_000)
+        self.ensemble.reading = reading._replace(controller=controller)
+
+    def has_topic(self, name: str, partitions: dict[int, PartitionZnodes]) -> None:
+        """Let the ensemble have this topic."""
+        self.ensemble.reading.topics[name] = TopicZnodes(name, "id", {}, partitions)
+
+
+def tell_a_healthy_cluster(server: PageServer) -> None:
+    """Three peers of which 2 leads epoch 1, three brokers of which 1 is controller at epoch 3, one topic."""
+    write = server.agent.write
+    for node in NODES:
+        role, number = node.split("-")
+        write("host-1", e.ProcessChanged(node, "running", 100 + NODES.index(node), "start"))
+        write(node, e.NodeStarted(role, int(number), {}))
+    for peer in (1, 2, 3):
+        state = "LEADING" if peer == 2 else "FOLLOWING"
+        write(f"peer-{peer}", e.PeerStateChanged(state, "BROADCAST", 2, 1, 1, 1, 0x1_0000_0012))
+    write("peer-2", e.LeaderEstablished(2, 1, 0x1_0000_0000, [1, 2, 3]))
+    for broker in (1, 2, 3):
+        session = 0x1_0000_A2C3_D000 + broker
+        write(f"broker-{broker}", e.BrokerSessionChanged(broker, "connected", session))
+        write(f"broker-{broker}", e.BrokerRegistered(broker, 24 + broker, session))
+    write("broker-1", e.ControllerElected(1, 3, 3))
+    for broker in (1, 2, 3):
+        write(f"broker-{broker}", e.ControllerBelieved(broker, 1, 3, broker == 1))
+        server.believe(broker, 1, 3)
+    write("broker-1", e.TopicCreated("orders", "id", {0: [1, 2, 3]}))
+    write("broker-1", e.LeaderElected("orders", 0, 1, 4, [1, 2], [1, 2, 3], 6, 3, False, "controller"))
+    for broker, end in ((1, 121), (2, 120), (3, 90)):
+        write(f"broker-{broker}", e.ReplicaProgressed(broker, [("orders", 0, 120 if broker < 3 else 90, end)]))
+    server.settle()

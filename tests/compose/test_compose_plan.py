@@ -1,0 +1,202 @@
+"""Laying a cluster out: counts, ports, settings, and what a second `up` finds."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from compose.config_keys import BadSetting, Overrides, split_settings
+from compose.plan import BadPlan, Wanted, plan
+from compose.ports import SOCKET_PATH_BYTES_MAX, PortTaken, control_socket, is_free, pick_block
+from compose.topology import BadTopology, Topology, load, save, write_node
+
+PICK = Wanted(api_port=0, zk_port=0, kafka_port=0)
+
+
+def test_three_peers_and_three_brokers_are_numbered_from_one() -> None:
+    topology = plan(PICK, None)
+
+    assert [p.name for p in topology.peers] == ["peer-1", "peer-2", "peer-3"]
+    assert [b.name for b in topology.brokers] == ["broker-1", "broker-2", "broker-3"]
+    assert topology.hosts[0].nodes == [p.name for p in topology.peers] + [b.name for b in topology.brokers]
+
+
+def test_client_ports_follow_the_first_one() -> None:
+    topology = plan(PICK, None)
+
+    first = topology.peers[0].client_port
+    assert [p.client_port for p in topology.peers] == [first, first + 1, first + 2]
+
+
+def test_no_port_is_given_twice() -> None:
+    topology = plan(Wanted(api_port=0, zk_port=0, kafka_port=0, peers=5, brokers=5, observers=2), None)
+
+    ports = [topology.api_port, topology.hosts[0].agent_port, *(b.port for b in topology.brokers)]
+    for peer in topology.peers:
+        ports += [peer.client_port, peer.quorum_port, peer.election_port]
+    assert len(ports) == len(set(ports))
+
+
+def test_a_second_up_finds_the_same_topology(tmp_path: Path) -> None:
+    first = plan(PICK, None)
+    save(first, tmp_path)
+
+    assert plan(Wanted(), load(tmp_path)) == first
+    assert plan(PICK, load(tmp_path)) == first
+
+
+def test_another_number_of_voters_is_refused() -> None:
+    with pytest.raises(BadPlan, match="holds an ensemble of 3 peers, not 5"):
+        plan(Wanted(peers=5), plan(PICK, None))
+
+
+def test_brokers_and_observers_may_be_added_later() -> None:
+    topology = plan(Wanted(brokers=4, observers=1), plan(PICK, None))
+
+    assert [b.id for b in topology.brokers] == [1, 2, 3, 4]
+    assert [(p.id, p.observer) for p in topology.peers][-1] == (4, True)
+
+
+def test_a_port_that_is_in_use_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(PortTaken, match=f"port {port} on 127.0.0.1"):
+            plan(Wanted(api_port=port, zk_port=0, kafka_port=0), None)
+
+
+def test_picked_ports_stay_out_of_the_way_of_outgoing_connections() -> None:
+    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+
+    base = pick_block("127.0.0.1", 5)
+
+    assert base + 5 <= low
+    assert all(is_free("127.0.0.1", port) for port in range(base, base + 5))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        (Wanted(peers=0), "--peers takes 1 to 255"),
+        (Wanted(brokers=256), "--brokers takes 0 to 255"),
+        (Wanted(profile="fast"), "--profile is one of default, kafka"),
+        (Wanted(api_port=70_000), "is no port"),
+    ],
+)
+def test_options_that_cannot_be_met_are_refused(wanted: Wanted, reason: str) -> None:
+    with pytest.raises(BadPlan, match=reason):
+        plan(wanted, None)
+
+
+# ---- settings ----------------------------------------------------------------------------------------------------
+
+
+def test_settings_go_to_the_system_they_belong_to() -> None:
+    found = split_settings(["tickTime=200", "replica.lag.time.max.ms=1000", "zookeeper.session.timeout.ms=4000"])
+
+    assert found.zookeeper == {"tickTime": "200"}
+    assert found.kafka == {"replica.lag.time.max.ms": "1000", "zookeeper.session.timeout.ms": "4000"}
+
+
+def test_the_journal_level_is_for_every_node() -> None:
+    assert split_settings(["zabka.journal.level=full"]) == Overrides(
+        {"zabka.journal.level": "full"}, {"zabka.journal.level": "full"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("tickTime", "KEY=VALUE"),
+        ("tikTime=100", "did you mean tickTime"),
+        ("replica.lag.time.ms=1", "did you mean replica.lag.time.max.ms"),
+        ("tickTime=soon", "whole number"),
+        ("tickTime=0", "at least 1"),
+        ("unclean.leader.election.enable=maybe", "true or false"),
+        ("broker.id=7", "laid out by `zabka up` itself"),
+        ("server.1=a:1:2", "laid out by `zabka up` itself"),
+        ("dataDir=/x", "laid out by `zabka up` itself"),
+        ("zabka.journal.level=loud", "one of normal, full"),
+        ("dataLogDir=/a\nserver.9=evil:1:2", "one line"),
+    ],
+)
+def test_a_bad_setting_is_refused_with_the_reason(setting: str, reason: str) -> None:
+    with pytest.raises(BadSetting, match=reason):
+        split_settings([setting])
+
+
+def test_settings_are_kept_until_they_are_taken_back(tmp_path: Path) -> None:
+    first = plan(Wanted(api_port=0, zk_port=0, kafka_port=0, overrides=split_settings(["tickTime=300"])), None)
+    second = plan(Wanted(), first)
+    third = plan(Wanted(overrides=split_settings(["tickTime="])), second)
+
+    assert second.zookeeper == {"tickTime": "300"}
+    assert third.zookeeper == {}
+
+
+# ---- files ----------------------------------------------------------------------------------------------------
+
+
+def _settings(path: Path) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in path.read_text().splitlines())
+
+
+def _topology(**changes: object) -> Topology:
+    return plan(Wanted(api_port=0, zk_port=0, kafka_port=0, **changes), None)  # type: ignore[arg-type]
+
+
+def test_a_peer_gets_its_zoo_cfg_and_myid(tmp_path: Path) -> None:
+    topology = _topology(observers=1)
+
+    found = _settings(write_node(topology, topology.peers[3], tmp_path))
+
+    assert (tmp_path / "peer-4" / "data" / "myid").read_text() == "4\n"
+    assert found["tickTime"] == "500"
+    assert found["peerType"] == "observer"
+    assert found["server.4"].endswith(":observer")
+    assert found["4lw.commands.whitelist"] == "*"
+    assert found["zabka.journal.dir"] == str(tmp_path / "peer-4" / "journal")
+
+
+def test_a_broker_gets_its_server_properties(tmp_path: Path) -> None:
+    topology = _topology(overrides=split_settings(["replica.lag.time.max.ms=900"]))
+
+    found = _settings(write_node(topology, topology.brokers[1], tmp_path))
+
+    assert found["broker.id"] == "2"
+    assert found["zookeeper.connect"] == topology.connect
+    assert found["zookeeper.session.timeout.ms"] == "6000"
+    assert found["replica.lag.time.max.ms"] == "900"
+    assert found["listeners"] == f"PLAINTEXT://127.0.0.1:{topology.brokers[1].port}"
+    assert found["zabka.node.name"] == "broker-2"
+
+
+def test_the_kafka_profile_takes_kafkas_own_time_outs(tmp_path: Path) -> None:
+    topology = _topology(profile="kafka")
+
+    assert _settings(write_node(topology, topology.brokers[0], tmp_path))["replica.lag.time.max.ms"] == "30000"
+    assert _settings(write_node(topology, topology.peers[0], tmp_path))["tickTime"] == "2000"
+
+
+def test_admin_words_are_not_whitelisted_beyond_loopback(tmp_path: Path) -> None:
+    topology = _topology(host="0.0.0.0")
+
+    assert "4lw.commands.whitelist" not in _settings(write_node(topology, topology.peers[0], tmp_path))
+
+
+def test_a_socket_path_that_is_too_long_moves_to_a_short_one(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 90) / "broker-1"
+
+    assert len(str(control_socket(deep))) < SOCKET_PATH_BYTES_MAX
+    assert control_socket(deep) != control_socket(deep.parent / "broker-2")
+    assert control_socket(Path("/d/broker-1")) == Path("/d/broker-1/control.sock")
+
+
+def test_a_damaged_topology_is_an_error_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / "topology.json").write_text('{"peers": 3')
+
+    with pytest.raises(BadTopology, match="is damaged"):
+        load(tmp_path)

@@ -1,0 +1,13 @@
+"""`cluster`: every test that takes it runs twice, in virtual time and against real processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from compose.cluster import Cluster
+
+
+@pytest.fixture(params=["simulated", "live"])
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    found: Cluster = request.getfixturevalue("zabka_world" if request.param == "simulated" else "zabka_cluster")
+    return found

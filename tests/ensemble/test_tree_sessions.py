@@ -1,0 +1,77 @@
+"""Session ids, passwords and the leader's expiry."""
+
+from ensemble.ids import PeerId
+from ensemble.ports import Instant
+from ensemble.tree.sessions import LOCAL, SessionIds, SessionTracker, password_of
+
+TICK_MS = 100
+
+
+def at(mono_ms, wall_ms=0):
+    return Instant(mono_ms, wall_ms)
+
+
+def test_passwords_are_those_of_java_util_random():
+    # Answers of a ZooKeeper 3.9.5 server to connect requests.
+    assert password_of(72057752643174400) == b"&\xa5\x13\x19\xbb\xa6ZSt\xcb\xc9u\xfc H0"
+    assert len(password_of(-5)) == 16 and password_of(-5) != password_of(5)
+
+
+def test_session_ids_carry_the_server_and_the_clock_and_never_repeat():
+    ids = SessionIds(PeerId(3))
+    ids.start(at(0, 0x123456789A))
+    first = ids.next()
+    assert first == (3 << 56) | (0x123456789A << 16)
+    ids.start(at(0, 0x1234567890))
+    assert ids.next() == first + 1, "a clock that went back"
+
+
+def test_ids_of_servers_from_128_on_are_negative():
+    ids = SessionIds(PeerId(200))
+    ids.start(at(0, 1))
+    assert ids.next() == (200 << 56 | 1 << 16) - (1 << 64)
+
+
+def test_a_session_expires_within_a_tick_after_its_timeout():
+    for start in range(0, 200, 7):
+        tracker = SessionTracker(TICK_MS, at(start))
+        tracker.track(at(start), 1, 250)
+        due = next(now for now in range(start, 1000) if tracker.expire(at(now)))
+        assert start + 250 < due <= start + 250 + TICK_MS and due % TICK_MS == 0
+
+
+def test_a_touched_session_lives_on():
+    tracker = SessionTracker(TICK_MS, at(0))
+    tracker.track(at(0), 1, 250)
+    tracker.track(at(0), 2, 250)
+    assert tracker.touch(at(240), 1, 250)
+    assert tracker.expire(at(400)) == [(2, 250)]
+    assert tracker.is_alive(1) and not tracker.is_alive(2)
+    assert not tracker.touch(at(401), 2, 250), "too late"
+    assert tracker.expire(at(400)) == [], "expired once"
+    assert tracker.expire(at(10_000)) == [(1, 250)]
+
+
+def test_sessions_expire_in_the_order_of_their_due_times():
+    tracker = SessionTracker(TICK_MS, at(0))
+    for session_id, timeout_ms in ((5, 900), (3, 200), (4, 500), (9, 200)):
+        tracker.track(at(0), session_id, timeout_ms)
+    assert [session_id for session_id, _ in tracker.expire(at(5000))] == [3, 9, 4, 5]
+
+
+def test_a_session_belongs_to_whoever_used_or_validated_it_last():
+    tracker = SessionTracker(TICK_MS, at(0))
+    tracker.track(at(0), 1, 250)
+    assert tracker.owned_by(1, 7), "the first one takes it"
+    assert not tracker.owned_by(1, LOCAL)
+    tracker.set_owner(1, LOCAL)
+    assert tracker.owned_by(1, LOCAL) and not tracker.owned_by(1, 7)
+
+
+def test_a_removed_session_leaves_nothing_behind():
+    tracker = SessionTracker(TICK_MS, at(0))
+    tracker.track(at(0), 1, 250)
+    tracker.close(1)
+    tracker.remove(1)
+    tracker.remove(1)
+    assert len(tracker) == 0 and tracker.expire(at(5000)) == [] and 1 not in tracker

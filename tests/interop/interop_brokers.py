@@ -1,0 +1,175 @@
+"""Three broker processes over an ensemble of our own, for the tests with stock clients."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from interop_servers import Ensemble, free_ports, running
+
+READY_S = 40.0
+BROKERS = 3
+ROOT = Path(__file__).parents[2]
+PROGRAM = "import sys, pathlib, broker_sim.broker_process as b; sys.exit(b.main(pathlib.Path(sys.argv[1])))"
+
+
+class BrokerServer:
+    """One broker process."""
+
+    def __init__(self, broker_id: int, port: int, home: Path, zookeeper: str) -> None:
+        self.broker_id = broker_id
+        self.port = port
+        self.home = home
+        self.control = home / "control.sock"
+        self.journal = home / "journal"
+        self._config = home / "server.properties"
+        self._process: subprocess.Popen[bytes] | None = None
+        home.mkdir(parents=True)
+        settings = {
+            "broker.id": broker_id,
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "zookeeper.connect": zookeeper,
+            "log.dirs": home / "logs",
+            "zookeeper.session.timeout.ms": 3000,
+            "replica.lag.time.max.ms": 3000,
+            "default.replication.factor": BROKERS,
+            "num.partitions": 2,
+            "zabka.control.socket": self.control,
+            "zabka.journal.dir": self.journal,
+        }
+        self._config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+
+    def start(self) -> None:
+        with (self.home / "out.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, str(self._config)],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int | None:
+        """SIGTERM; the exit code."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> int | None:
+        if self._process is None:
+            return None
+        self._process.send_signal(number)
+        code = self._process.wait(20)
+        self._process = None
+        return code
+
+    def send(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def output(self) -> str:
+        return (self.home / "out.log").read_text(errors="replace")
+
+    def status(self) -> dict[str, Any]:
+        """Its own word, from the control socket; empty while it does not answer."""
+        try:
+            with socket.socket(socket.AF_UNIX) as link:
+                link.settimeout(2)
+                link.connect(str(self.control))
+                link.sendall(b'{"status":true}\n')
+                text = b""
+                while not text.endswith(b"\n"):
+                    part = link.recv(65536)
+                    if not part:
+                        return {}
+                    text += part
+        except OSError:
+            return {}
+        status: dict[str, Any] = json.loads(text)
+        return status
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """Its journal's events of a type."""
+        lines = [line for file in sorted(self.journal.glob("*.jsonl")) for line in file.read_text().splitlines()]
+        return [event for line in lines if (event := json.loads(line))["type"] == kind]
+
+
+class BrokerCluster:
+    """The brokers, and where they listen."""
+
+    def __init__(self, brokers: list[BrokerServer], ensemble: Ensemble) -> None:
+        self.ensemble = ensemble
+        self.brokers = {broker.broker_id: broker for broker in brokers}
+        self.bootstrap = ",".join(f"127.0.0.1:{broker.port}" for broker in brokers)
+
+    def statuses(self) -> list[dict[str, Any]]:
+        return [broker.status() for broker in self.brokers.values()]
+
+    def controller(self) -> BrokerServer:
+        """The broker that is controller, once exactly one says so."""
+        found: list[int] = []
+
+        def one() -> bool:
+            found[:] = [s["broker_id"] for s in self.statuses() if s.get("is_controller")]
+            return len(found) == 1
+
+        self.until(one)
+        return self.brokers[found[0]]
+
+    def until(self, condition: Callable[[], bool], within_s: float = READY_S) -> None:
+        """Wait until something holds."""
+        deadline = time.monotonic() + within_s
+        while not condition():
+            assert time.monotonic() < deadline, "\n".join(b.output()[-2000:] for b in self.brokers.values())
+            time.sleep(0.1)
+
+    def await_ready(self) -> None:
+        """Wait until everybody runs and knows everybody."""
+        everybody = sorted(self.brokers)
+        self.until(lambda: all(s.get("state") == "running" and s["live_brokers"] == everybody for s in self.statuses()))
+        self.controller()
+
+
+@contextmanager
+def broker_cluster(directory: Path) -> Iterator[BrokerCluster]:
+    """An ensemble of one peer and three brokers."""
+    ports = free_ports(BROKERS)
+    (directory / "peers").mkdir()
+    with running("ours", 1, directory / "peers") as ensemble:
+        brokers = [
+            BrokerServer(i + 1, port, directory / f"broker-{i + 1}", ensemble.hosts) for i, port in enumerate(ports)
+        ]
+        try:
+            for broker in brokers:
+                broker.start()
+            cluster = BrokerCluster(brokers, ensemble)
+            cluster.await_ready()
+            yield cluster
+        finally:
+            for broker in brokers:
+                broker.kill()
+
+
+def tool(name: str) -> str:
+    """A command from outside; the test skips where it cannot be had, and fails under CI."""
+    import shutil
+
+    found = shutil.which(name)
+    if found is None:
+        reason = f"{name} cannot be found"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return found

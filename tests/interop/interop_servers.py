@@ -1,0 +1,156 @@
+"""Servers for the interop tests: our own peers, and Apache ZooKeeper out of PySpark's jars."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+READY_S = 40.0
+TICK_MS = 500
+_JARS = (
+    "zookeeper-3*", "zookeeper-jute-*", "slf4j-api-*", "log4j-*", "netty*", "metrics-core-*", "snappy-java-*",
+    "commons-io-*", "commons-lang3*", "commons-cli*",
+)  # fmt: skip
+
+
+class Server:
+    """One server process."""
+
+    def __init__(self, command: list[str], directory: Path, port: int, environment: dict[str, str]) -> None:
+        self.address = f"127.0.0.1:{port}"
+        self.port = port
+        self._command = command
+        self._environment = environment
+        self._log = directory / "out.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self._environment
+            )
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait(10)
+            self._process = None
+
+    def serves(self) -> bool:
+        """Does it answer `srvr` with a mode?"""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 2) as link:
+                link.settimeout(2)
+                link.sendall(b"srvr")
+                text = b""
+                while part := link.recv(4096):
+                    text += part
+        except OSError:
+            return False
+        return b"Mode: " in text
+
+    def complaint(self) -> str:
+        return f"{self.address} does not serve:\n" + self._log.read_text(errors="replace")[-2000:]
+
+
+class Ensemble:
+    """Some servers."""
+
+    def __init__(self, kind: str, servers: list[Server]) -> None:
+        self.kind = kind
+        self.servers = servers
+        self.hosts = ",".join(server.address for server in servers)
+
+    def await_ready(self) -> None:
+        deadline = time.monotonic() + READY_S
+        for server in self.servers:
+            while not server.serves():
+                assert time.monotonic() < deadline, server.complaint()
+                time.sleep(0.1)
+
+
+@contextmanager
+def running(kind: str, size: int, directory: Path) -> Iterator[Ensemble]:
+    """Servers of that kind ("ours", "zookeeper"), ready."""
+    made = Ensemble(kind, _servers(kind, size, directory))
+    try:
+        for server in made.servers:
+            server.start()
+        made.await_ready()
+        yield made
+    finally:
+        for server in made.servers:
+            server.kill()
+
+
+def _servers(kind: str, size: int, directory: Path) -> list[Server]:
+    ports = free_ports(3 * size)
+    lines = [f"server.{n + 1}=127.0.0.1:{ports[3 * n]}:{ports[3 * n + 1]}" for n in range(size)]
+    servers = []
+    for n in range(size):
+        home = directory / str(n + 1)
+        (home / "data").mkdir(parents=True)
+        (home / "data" / "myid").write_text(f"{n + 1}\n")
+        client_port = ports[3 * n + 2]
+        settings = {
+            "tickTime": TICK_MS,
+            "initLimit": 20,
+            "syncLimit": 10,
+            "dataDir": home / "data",
+            "clientPort": client_port,
+            "clientPortAddress": "127.0.0.1",
+            "4lw.commands.whitelist": "*",
+        }
+        config = home / "zoo.cfg"
+        config.write_text("\n".join([*(f"{key}={value}" for key, value in settings.items()), *lines]) + "\n")
+        command = _our_command(config) if kind == "ours" else _java_command(config, home)
+        root = str(Path(__file__).parents[2])
+        servers.append(Server(command, home, client_port, {**os.environ, "PYTHONPATH": root}))
+    return servers
+
+
+def _our_command(config: Path) -> list[str]:
+    program = "import sys, pathlib, ensemble.server.peer_process as p; sys.exit(p.main(pathlib.Path(sys.argv[1])))"
+    return [sys.executable, "-c", program, str(config)]
+
+
+def _java_command(config: Path, home: Path) -> list[str]:
+    spec = importlib.util.find_spec("pyspark")
+    java = shutil.which("java")
+    if java is None or spec is None or spec.origin is None:
+        reason = "Apache ZooKeeper runs out of PySpark's jars, with Java 17 or newer"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    jars = Path(spec.origin).parent / "jars"
+    paths = [str(home), *(str(jar) for pattern in _JARS for jar in sorted(jars.glob(f"{pattern}.jar")))]
+    (home / "log4j2.properties").write_text("rootLogger.level=ERROR\n")
+    return [
+        java, "-Xmx200m", "-Dzookeeper.admin.enableServer=false", "-Dzookeeper.4lw.commands.whitelist=*",
+        f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}", "-cp", os.pathsep.join(paths),
+        "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config),
+    ]  # fmt: skip
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for one in held:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in held]
+    finally:
+        for one in held:
+            one.close()

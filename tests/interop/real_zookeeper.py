@@ -1,0 +1,65 @@
+"""Apache ZooKeeper 3.9.5 out of PySpark's jars, as members of a test ensemble."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "ensemble"))
+
+from peer_processes import Ensemble
+
+JARS = (
+    "zookeeper-3*.jar", "zookeeper-jute-*.jar", "slf4j-api-*.jar", "log4j-*.jar", "netty*.jar", "metrics-core-*.jar",
+    "snappy-java-*.jar", "commons-io-*.jar", "commons-lang3*.jar", "commons-cli*.jar",
+)  # fmt: skip
+LOGGING = """rootLogger.level=WARN
+rootLogger.appenderRef.c.ref=c
+appender.c.type=Console
+appender.c.name=c
+appender.c.layout.type=PatternLayout
+appender.c.layout.pattern=%d %p %c{1} %m%n
+"""
+
+
+def missing() -> str | None:
+    """What is missing to run the real server, or None."""
+    if shutil.which("java") is None:
+        return "java"
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        return "pyspark"
+    return None if list((Path(spec.origin).parent / "jars").glob(JARS[0])) else "ZooKeeper's jar in pyspark"
+
+
+needs_java = pytest.mark.skipif(missing() is not None, reason=f"{missing()} cannot be found")
+
+
+class MixedEnsemble(Ensemble):
+    """Peers of which each can be started as ours or as Apache ZooKeeper, on the same configuration and data."""
+
+    def start_java(self, *ids: int) -> None:
+        spec = importlib.util.find_spec("pyspark")
+        assert spec is not None and spec.origin is not None
+        jars = Path(spec.origin).parent / "jars"
+        logging = self.directory / "log4j2.properties"
+        logging.write_text(LOGGING)
+        path = ":".join(str(jar) for pattern in JARS for jar in jars.glob(pattern))
+        for i in ids:
+            with (self.directory / str(i) / "java.log").open("ab") as log:
+                self.processes[i] = subprocess.Popen(
+                    [
+                        "java", "-Xmx256m", "-Dzookeeper.admin.enableServer=false",
+                        "-Dzookeeper.4lw.commands.whitelist=*", f"-Dlog4j2.configurationFile={logging}",
+                        "-cp", path, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self.config(i)),
+                    ],
+                    stdout=log, stderr=log,
+                )  # fmt: skip
+
+    def java_log(self, i: int) -> str:
+        return (self.directory / str(i) / "java.log").read_text()

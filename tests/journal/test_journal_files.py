@@ -1,0 +1,123 @@
+"""The journal's files: what is written is read again, whatever a crash left at the end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from journal import events as e
+from journal.events import BY_NAME, Entry, entry_from_dict, type_name
+from journal.reader import BadLine, merge, node_files, read_directory, read_file
+from journal.writer import JournalWriter
+
+
+def writer(directory: Path, **options: object) -> JournalWriter:
+    ticks = iter(range(1, 1_000_000))
+    return JournalWriter(directory, "peer-1", clocks=lambda: (next(ticks), 7), **options)  # type: ignore[arg-type]
+
+
+def test_an_event_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    journal = writer(tmp_path)
+    events = [
+        e.EpochAccepted(3),
+        e.ReplicaProgressed(1, [("orders", 0, 5, 7)]),
+        e.ConfigChanged("topics/a", {"k": "v"}),
+    ]
+    for event in events:
+        journal.write(event)
+    journal.close()
+    entries = list(read_directory(tmp_path))
+    assert [entry.event for entry in entries] == events
+    assert [entry.node_seq for entry in entries] == [1, 2, 3]
+
+
+def test_a_line_is_flat_json_with_the_envelope_first(tmp_path: Path) -> None:
+    journal = writer(tmp_path)
+    journal.write(e.ControllerElected(1, 3, 3))
+    journal.close()
+    line = json.loads(node_files(tmp_path)[0].read_text())
+    assert list(line)[:6] == ["schema", "node", "node_seq", "wall_us", "mono_us", "type"]
+    assert line["type"] == "controller_elected"
+    assert line["controller_epoch"] == 3
+
+
+def test_full_level_events_are_written_only_when_asked_for(tmp_path: Path) -> None:
+    for full, expected in ((False, 0), (True, 1)):
+        journal = writer(tmp_path / str(full), full=full)
+        journal.write(e.TxnLogged(5))
+        journal.close()
+        assert len(list(read_directory(tmp_path / str(full)))) == expected
+
+
+def test_the_node_sequence_goes_on_after_a_restart(tmp_path: Path) -> None:
+    for expected in (1, 2, 3):
+        journal = writer(tmp_path)
+        journal.write(e.EpochAccepted(expected))
+        journal.close()
+    assert [entry.node_seq for entry in read_directory(tmp_path)] == [1, 2, 3]
+
+
+def test_a_torn_last_line_is_no_entry_and_spoils_nothing_after_the_restart(tmp_path: Path) -> None:
+    journal = writer(tmp_path)
+    journal.write(e.EpochAccepted(1))
+    journal.write(e.EpochAccepted(2))
+    journal.close()
+    path = node_files(tmp_path)[0]
+    path.write_bytes(path.read_bytes()[:-9])
+    assert [entry.event for entry in read_file(path)] == [e.EpochAccepted(1)]
+    again = writer(tmp_path)
+    again.write(e.EpochAccepted(9))
+    again.close()
+    bad: list[BadLine] = []
+    assert [entry.event for entry in read_directory(tmp_path, bad)] == [e.EpochAccepted(1), e.EpochAccepted(9)]
+    assert [line.number for line in bad] == [2]
+
+
+@pytest.mark.parametrize(
+    "line", [b"{}", b"null", b"not json", b'{"type":"nonsense"}', b'{"type":"epoch_accepted"}', b"\xff\xfe"]
+)
+def test_a_line_that_is_no_entry_is_set_aside_with_its_reason(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / "x-1.000000000001.jsonl").write_bytes(line + b"\n")
+    bad: list[BadLine] = []
+    assert list(read_directory(tmp_path, bad)) == []
+    assert len(bad) == 1 and bad[0].reason
+
+
+def test_files_are_rotated_and_bounded_and_the_sequence_has_no_gap_in_what_is_kept(tmp_path: Path) -> None:
+    journal = writer(tmp_path, file_bytes_max=500, files_max=3)
+    for number in range(100):
+        journal.write(e.EpochAccepted(number))
+        journal.flush()
+    journal.close()
+    files = node_files(tmp_path)
+    assert len(files) == 3
+    kept = [entry.node_seq for entry in read_directory(tmp_path)]
+    assert kept == list(range(kept[0], 101))
+
+
+def test_merging_keeps_each_nodes_order_even_when_its_wall_clock_steps_back() -> None:
+    a = [Entry("a", n, wall, 0, e.EpochAccepted(n)) for n, wall in ((1, 10), (2, 5), (3, 20))]
+    b = [Entry("b", 1, 7, 0, e.EpochAccepted(1)), Entry("b", 2, 15, 0, e.EpochAccepted(2))]
+    merged = [(entry.node, entry.node_seq) for entry in merge([*a, *b])]
+    assert merged == [("b", 1), ("a", 1), ("a", 2), ("b", 2), ("a", 3)]
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_every_event_type_has_a_docstring_and_survives_json(name: str) -> None:
+    kind = BY_NAME[name]
+    assert kind.__doc__
+    sample = {"int": 1, "str": "x", "bool": True}
+    values = {
+        field.name: sample.get(str(getattr(field.type, "__name__", "")))
+        for field in __import__("msgspec").structs.fields(kind)
+    }
+    for field in __import__("msgspec").structs.fields(kind):
+        text = str(field.type)
+        if values[field.name] is None and "None" not in text:
+            values[field.name] = {} if text.startswith("dict") else []
+    event = kind(**values)
+    entry = Entry("peer-1", 1, 2, 3, event)
+    assert type_name(event) == name
+    assert entry_from_dict(json.loads(json.dumps(entry.to_dict()))) == entry

@@ -1,0 +1,73 @@
+"""One Spark session for the whole folder, and a small history to read."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from journal import events as e
+from journal.events import Event
+from journal.writer import JournalWriter
+from pipeline.session import open_session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    if shutil.which("java") is None:
+        pytest.skip("needs java (17 or newer) on the PATH for Spark")
+    session = open_session("local[2]")
+    yield session
+    session.stop()
+
+
+class History:
+    """Writes journals with a clock of its own: one second a line."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.now_us = 0
+        self._writers: dict[str, JournalWriter] = {}
+
+    def write(self, node: str, event: Event) -> None:
+        if node not in self._writers:
+            self._writers[node] = JournalWriter(
+                self.directory / node / "journal", node, clocks=lambda: (self.now_us, 0)
+            )
+        self.now_us += 1_000_000
+        self._writers[node].write(event)
+        self._writers[node].flush()
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    made = History(tmp_path / "data")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def outage() -> Callable[[History], None]:
+    """The controller, which also leads t-0, is killed; broker 2 takes over both; broker 1 comes back."""
+
+    def write(history: History) -> None:
+        write = history.write
+        write("broker-1", e.ControllerElected(1, 1, 1))
+        write("broker-1", e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic"))
+        write("host-1", e.ProcessChanged("broker-1", "down", None, "kill"))
+        for peer in ("peer-1", "peer-2"):
+            write(peer, e.SessionClosed(9, 5, ["/brokers/ids/1", "/controller"]))
+        write("broker-2", e.ControllerElected(2, 2, 2))
+        write("broker-2", e.LeaderElected("t", 0, -1, 1, [2], [1, 2], 1, 2, False, "replica_offline"))
+        write("broker-2", e.LeaderElected("t", 0, 2, 2, [2], [1, 2], 2, 2, False, "offline"))
+        write("host-1", e.ProcessChanged("broker-1", "running", 7, "start"))
+        write("broker-2", e.IsrChanged("t", 0, [1, 2], 2, 2, 3, "caught_up"))
+
+    return write

@@ -1,0 +1,177 @@
+"""Planted bugs: each a context in which one rule of the protocol is broken, to prove that the net catches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from broker_sim.partition import Partition
+from controller import alter_partition, coordination, election, failover, partition_state_machine, partition_store
+from ensemble.effects import Barrier
+from ensemble.errors import ErrorCode
+from ensemble.ids import Zxid
+from ensemble.tree.datatree import Applied, DataTree
+from ensemble.zab import leader, sync
+from ensemble.zab.quorum import Quorum
+from simulation.disk import SimDisk
+
+Planted = Callable[[], Any]
+
+
+@contextmanager
+def commit_on_a_minority() -> Iterator[None]:
+    """The leader commits what any one voter has logged."""
+
+    def reached(self: Quorum, marks: dict[Any, int]) -> int:
+        return max(marks.get(voter, -1) for voter in self.voters)
+
+    with patch.object(Quorum, "reached", reached):
+        yield
+
+
+@contextmanager
+def ack_before_fsync() -> Iterator[None]:
+    """A peer takes its log for durable as soon as it is written."""
+    do = SimDisk._do
+
+    def hasty(self: SimDisk, effect: Any) -> bool:
+        return False if isinstance(effect, Barrier) else do(self, effect)
+
+    with patch.object(SimDisk, "_do", hasty):
+        yield
+
+
+@contextmanager
+def no_truncation_on_sync() -> Iterator[None]:
+    """A learner with a longer log keeps what the leader does not have."""
+    plan = sync.plan_sync
+
+    def lenient(learner_zxid: Zxid, last_processed: Zxid, committed_log: Any) -> Any:
+        planned = plan(learner_zxid, last_processed, committed_log)
+        if planned.mode is sync.SyncMode.TRUNC:
+            return sync.SyncPlan(sync.SyncMode.DIFF, planned.zxid, planned.txns)
+        return planned
+
+    with patch.object(leader, "plan_sync", lenient):
+        yield
+
+
+@contextmanager
+def unfenced_controller_writes() -> Iterator[None]:
+    """The controller writes without checking /controller_epoch."""
+
+    def request(self: coordination.FencedWriter, op: Any) -> Any:
+        async def unchecked() -> Any:
+            results = await self.zk.service.multi([op])
+            return [coordination.OpResult(coordination.ErrorCode.OK), *results]
+
+        return unchecked
+
+    with patch.object(coordination.FencedWriter, "_request", request):
+        yield
+
+
+@contextmanager
+def isr_change_without_version_check() -> Iterator[None]:
+    """AlterPartition is accepted whatever partition epoch the leader knew, and written over any version."""
+    judge = alter_partition._judge
+
+    def trusting(reign: Any, sender: int, partition: Any, data: Any) -> Any:
+        current = reign.context.leadership.get(partition)
+        if current is not None and int(data.partition_epoch) < current.partition_epoch:
+            data = _With(data, partition_epoch=current.partition_epoch)
+        return judge(reign, sender, partition, data)
+
+    set_data = partition_store.SetData
+
+    def any_version(path: str, data: bytes, version: int) -> Any:
+        return set_data(path, data, -1)
+
+    with patch.object(alter_partition, "_judge", trusting), patch.object(partition_store, "SetData", any_version):
+        yield
+
+
+class _With:
+    """An object with some attributes replaced."""
+
+    def __init__(self, original: Any, **replaced: Any) -> None:
+        self._original = original
+        self.__dict__.update(replaced)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+
+@contextmanager
+def high_watermark_is_the_leaders_log_end() -> Iterator[None]:
+    """A leader takes for committed what it alone has."""
+
+    def advance(self: Partition) -> bool:
+        if not self.is_leader or self.log.end_offset <= self.log.high_watermark:
+            return False
+        self._set_high_watermark(self.log.end_offset)
+        self._host.wake(self.topic_partition)
+        return True
+
+    with patch.object(Partition, "maybe_advance_high_watermark", advance):
+        yield
+
+
+@contextmanager
+def no_truncation_on_fetch() -> Iterator[None]:
+    """A leader never tells a follower that their logs part."""
+    with patch.object(Partition, "_diverging", lambda self, wanted: (0, None)):
+        yield
+
+
+@contextmanager
+def unclean_elections_called_clean() -> Iterator[None]:
+    """Any live replica is made leader, and nobody is told that it was unclean."""
+
+    def any_live(state: Any, assignment: Any, live: Any, *, unclean: bool) -> Any:
+        for broker_id in assignment:
+            if broker_id in live:
+                return election._lead(state, broker_id, [broker_id])
+        return None
+
+    with patch.object(partition_state_machine, "leader_for_offline", any_live):
+        yield
+
+
+@contextmanager
+def closed_sessions_keep_their_ephemerals() -> Iterator[None]:
+    """A session's end is applied without deleting its ephemerals."""
+
+    def close(self: DataTree, txn: Any, kind: int, body: Any, with_stats: bool) -> Any:
+        self.sessions.pop(txn.session_id, None)
+        return Applied(kind, ErrorCode.OK, "")
+
+    with patch.object(DataTree, "_close_session", close):
+        yield
+
+
+@contextmanager
+def unseen_bounces_are_not_fenced() -> Iterator[None]:
+    """A new controller lets a broker that restarted unseen lead on in the old leader epoch (as Kafka's does)."""
+
+    async def nothing(reign: Any, states: Any) -> Any:
+        return None
+
+    with patch.object(failover, "fence_bounced", nothing):
+        yield
+
+
+PLANTED: dict[str, Planted] = {
+    "no epoch check on controller writes": unfenced_controller_writes,
+    "commit on a minority": commit_on_a_minority,
+    "ack before fsync": ack_before_fsync,
+    "no truncation on sync": no_truncation_on_sync,
+    "ISR change without the version check": isr_change_without_version_check,
+    "high watermark is the leader's log end": high_watermark_is_the_leaders_log_end,
+    "no truncation on fetch": no_truncation_on_fetch,
+    "unclean elections called clean": unclean_elections_called_clean,
+    "unseen bounces are not fenced": unseen_bounces_are_not_fenced,
+    "closed sessions keep their ephemerals": closed_sessions_keep_their_ephemerals,
+}

@@ -1,0 +1,99 @@
+"""Virtual time: order, tasks, pauses and deaths."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.kernel import Deadlock, Scheduler, SimRuntime, derive_random, run_task
+
+
+def runtime(scheduler: Scheduler | None = None) -> SimRuntime:
+    return SimRuntime(scheduler or Scheduler(), derive_random(1, "test"))
+
+
+def test_calls_run_in_the_order_of_time_then_of_scheduling() -> None:
+    scheduler, seen = Scheduler(), list[str]()
+    for time_us, name in ((20, "c"), (10, "a"), (10, "b")):
+        scheduler.at(time_us, lambda name=name: seen.append(name))
+    scheduler.run_until(100)
+    assert seen == ["a", "b", "c"]
+    assert scheduler.now_us == 100
+
+
+def test_a_cancelled_call_never_runs() -> None:
+    scheduler, seen = Scheduler(), list[int]()
+    scheduler.after(5, lambda: seen.append(1)).cancel()
+    scheduler.run_until(10)
+    assert seen == []
+
+
+def test_a_task_sleeps_in_virtual_time() -> None:
+    node = runtime()
+
+    async def nap() -> int:
+        await node.sleep(60_000)
+        return node.now().mono_ms
+
+    assert run_task(node.scheduler, node, nap()) == 60_000
+
+
+def test_a_task_that_waits_for_nothing_is_a_deadlock() -> None:
+    node = runtime()
+
+    async def wait() -> None:
+        await node.future()
+
+    with pytest.raises(Deadlock):
+        run_task(node.scheduler, node, wait())
+
+
+def test_an_exception_reaches_whoever_awaits_the_future() -> None:
+    node = runtime()
+
+    async def fail() -> str:
+        future = node.future()
+        node.call_later(1, lambda: future.set_exception(ValueError("no")))
+        try:
+            await future
+        except ValueError as error:
+            return str(error)
+        return "nothing"
+
+    assert run_task(node.scheduler, node, fail()) == "no"
+
+
+def test_a_paused_node_does_later_what_came_due_and_in_order() -> None:
+    node, seen = runtime(), list[tuple[str, int]]()
+    for delay_ms, name in ((10, "a"), (20, "b")):
+        node.call_later(delay_ms, lambda name=name: seen.append((name, node.now().mono_ms)))
+    node.pause()
+    node.scheduler.run_until(50_000)
+    assert seen == []
+    node.resume()
+    node.scheduler.run_until(60_000)
+    assert seen == [("a", 50), ("b", 50)]
+
+
+def test_a_dead_node_does_nothing_any_more() -> None:
+    node, seen = runtime(), list[str]()
+
+    async def work() -> None:
+        try:
+            await node.sleep(10)
+            seen.append("worked")
+        finally:
+            seen.append("ended")
+
+    node.spawn(work(), "work")
+    node.call_later(5, lambda: seen.append("called"))
+    node.scheduler.run_until(1_000)
+    node.stop()
+    node.scheduler.run_until(100_000)
+    assert seen == ["ended"]
+
+
+def test_streams_of_randomness_do_not_shift_each_other() -> None:
+    alone = derive_random(7, "network").random()
+    derive_random(7, "disk").random()
+    assert derive_random(7, "network").random() == alone
+    assert derive_random(8, "network").random() != alone
