@@ -38,11 +38,12 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """Everything an agent knows, in one answer."""
+    """Everything an agent knows, in one answer.  `taken_us` is the host's wall clock, as in its journals."""
 
     host: str
     processes: list[ProcessInfo]
     statuses: list[NodeStatus]
+    taken_us: int = 0
 
 
 class Fault(msgspec.Struct, frozen=True, rename={"source": "from", "target": "to"}):

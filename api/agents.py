@@ -138,6 +138,11 @@ class Agents:
             return None
         return next((p for p in agent.snapshot.processes if p.name == node), None)
 
+    def taken_us(self, node: str) -> int:
+        """When a node's process was last looked at, by its host's clock; 0 for never."""
+        agent = self._by_node.get(node)
+        return agent.snapshot.taken_us if agent is not None and agent.snapshot is not None else 0
+
     def word(self, node: str) -> Word | None:
         """A node's last status."""
         agent = self._by_node.get(node)

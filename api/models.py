@@ -49,7 +49,7 @@ class Peer(BaseModel):
 
     model_config = _example(
         id=1, state="LEADING", phase="BROADCAST", accepted_epoch=1, current_epoch=1, last_zxid="0x100000012",
-        leader_id=1, observer=False, process="running", pid=4711, age_ms=180,
+        leader_id=1, observer=False, process="running", pid=4711, as_of_us=1700000000000000, age_ms=180,
     )  # fmt: skip
 
     id: int
@@ -62,6 +62,7 @@ class Peer(BaseModel):
     observer: bool
     process: ProcessState
     pid: int | None
+    as_of_us: int = Field(description="When its process was looked at, by its host's clock; later journal entries count more")
     age_ms: int | None = Field(description="How old this peer's last word is")
 
 
@@ -94,7 +95,8 @@ class Broker(BaseModel):
     model_config = _example(
         id=1, process="running", pid=4714, host="127.0.0.1", port=9092, registered=True, broker_epoch=25,
         is_controller=True, believes={"controller_id": 1, "controller_epoch": 3, "age_ms": 210},
-        session_state="connected", fenced_writes=0, fenced_requests=0, stale=False, age_ms=40, status={},
+        session_state="connected", fenced_writes=0, fenced_requests=0,
+        as_of_us=1700000000000000, stale=False, age_ms=40, status={},
     )  # fmt: skip
 
     id: int
@@ -109,6 +111,7 @@ class Broker(BaseModel):
     session_state: str
     fenced_writes: int
     fenced_requests: int
+    as_of_us: int = Field(description="When its process was looked at, by its host's clock; later journal entries count more")
     stale: bool = Field(description="`registered` is the last known state: no quorum serves")
     age_ms: int
     status: dict[str, Any] = Field(description="Everything the broker's control socket says")
@@ -341,6 +344,7 @@ class Cluster(BaseModel):
     at_us: int
     stale: bool = Field(description="No quorum serves: what the ensemble says is the last known state")
     age_ms: int
+    read_at_us: int = Field(description="When the ensemble was read: the journal's later entries count more")
     quorum: bool
     zab: dict[str, int]
     peers: list[Peer]

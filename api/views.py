@@ -71,6 +71,7 @@ class Views:
             observer=observer,
             process=process,
             pid=pid,
+            as_of_us=self._agents.taken_us(node),
             age_ms=word.age_ms if word else None,
         )
 
@@ -106,6 +107,7 @@ class Views:
             session_state="closed" if process == "down" else str(session),
             fenced_writes=told.fenced_writes,
             fenced_requests=told.fenced_requests,
+            as_of_us=self._agents.taken_us(node),
             stale=fresh.stale,
             age_ms=fresh.age_ms,
             status=said,
@@ -217,6 +219,7 @@ class Views:
             at_us=state.at_us,
             stale=fresh.stale,
             age_ms=fresh.age_ms,
+            read_at_us=time.time_ns() // 1000 - fresh.age_ms * 1000,
             quorum=not fresh.stale,
             zab={"epoch": state.zab_epoch, "leader_id": state.zab_leader_id},
             peers=self.peers(),

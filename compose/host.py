@@ -175,7 +175,8 @@ class Host:
     def snapshot(self) -> Snapshot:
         """The process table and every node's last status."""
         statuses = [NodeStatus(n, link.age_ms(), link.status) for n, link in self.links.items() if link.status]
-        return Snapshot(self.spec.name, [self._info(p) for p in self.processes.values()], statuses)
+        processes = [self._info(p) for p in self.processes.values()]
+        return Snapshot(self.spec.name, processes, statuses, time.time_ns() // 1000)
 
     def _info(self, process: ManagedProcess) -> ProcessInfo:
         return ProcessInfo(process.name, process.state, process.pid, process.exit_code, process.starts)

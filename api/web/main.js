@@ -60,7 +60,7 @@ follow({
     });
   },
   entry(entry) {
-    const follows = takeEntry(state, entry, Date.now());
+    const follows = takeEntry(state, entry);
     const said = follows ? announcement(entry) : "";
     if (said) toSay.push(said);
     changed();

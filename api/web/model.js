@@ -31,8 +31,6 @@ import { belief, clockShort, hex, list, plural } from "./format.js";
  *   faults: any[], workloads: any[], health: Health, settings: any}} Model
  */
 
-const JOURNAL_COUNTS_FOR_MS = 3000;
-
 /** @param {State} state @param {number} localMs @returns {Model} */
 export function model(state, localMs) {
   const now_ms = localMs - state.skew_ms;
@@ -52,12 +50,17 @@ export function model(state, localMs) {
   return { ...shown, health: health(state, shown) };
 }
 
-/** Whether the journal has the newest word of something. @param {State} state @param {string[]} subjects */
-function journalCounts(state, ...subjects) {
-  if (state.polled === null) return true;
-  const since = state.polled.at_ms - JOURNAL_COUNTS_FOR_MS;
-  return subjects.some((subject) => (state.touched[subject] ?? -Infinity) >= since);
+/**
+ * Whether the journal has the newest word of something: by the clock of the host that wrote it, not by what arrived last.
+ * An answer and an event overtake each other on their way here.
+ * @param {State} state @param {number} asOfUs when the answer was so @param {string} subject
+ */
+function journalCounts(state, asOfUs, subject) {
+  return (state.touched[subject] ?? -Infinity) >= asOfUs;
 }
+
+/** When the API read what the ensemble says. @param {State} state @returns {number} */
+const readAtUs = (state) => state.polled?.cluster.read_at_us ?? -Infinity;
 
 /** @param {State} state @returns {Ensemble} */
 function ensembleWord(state) {
@@ -81,7 +84,7 @@ function peersOf(state) {
   return ids.map((id) => {
     const name = `peer-${id}`;
     const [journal, answer] = [told[id], read.get(id)];
-    const said = journal && (!answer || journalCounts(state, name)) ? journal : answer;
+    const said = journal && (!answer || journalCounts(state, answer.as_of_us, name)) ? journal : answer;
     // The answer's zxid is read twice a second; the journal tells one at checkpoints only.
     const up = said.process !== "down";
     const zxid = state.zxids[id] ?? (up ? (journal ?? answer).last_zxid : null);
@@ -103,9 +106,9 @@ function brokersOf(state, ensemble, localMs) {
   return ids.map((id) => {
     const name = `broker-${id}`;
     const [journal, answer] = [told[id], read.get(id)];
-    const lately = journal && (!answer || journalCounts(state, name));
+    const lately = journal && (!answer || journalCounts(state, answer.as_of_us, name));
     const said = lately ? journal : answer;
-    const lists = lately || (journal && journalCounts(state, "registrations")) ? journal : answer;
+    const lists = lately || (journal && journalCounts(state, readAtUs(state), "registrations")) ? journal : answer;
     const word = lastWord(state, journal, answer, localMs);
     const process = said.process;
     const epoch = lists.broker_epoch;
@@ -168,7 +171,7 @@ function topicsOf(state, processes) {
   const losses = lossesByPartition(state);
   const found = [];
   for (const name of names) {
-    const lately = journalCounts(state, `topic ${name}`);
+    const lately = state.polled === null || journalCounts(state, readAtUs(state), `topic ${name}`);
     if (lately ? !told.has(name) : !read.has(name)) continue;
     const [journal, answer] = [told.get(name) ?? [], read.get(name)];
     const numbers = new Set([...journal, ...(answer?.partitions ?? [])].map((p) => p.partition));
@@ -235,7 +238,7 @@ function reignsOf(state, ensemble) {
 /** @param {State} state */
 function faultsOf(state) {
   const told = Object.values(state.cluster.faults);
-  if (journalCounts(state, "faults")) return told;
+  if (state.polled === null || journalCounts(state, readAtUs(state), "faults")) return told;
   return (state.polled?.cluster.faults ?? []).map((/** @type {any} */ f) => ({
     fault_id: f.id, kind: f.kind, source: f.from, target: f.to, both_ways: f.both_ways, delay_ms: f.delay_ms,
   }));

@@ -52,13 +52,13 @@ export function takeSnapshot(state, cluster, seq) {
 
 /**
  * Take one event of the stream; false where it does not follow on what is known, so that a snapshot is needed.
- * @param {State} state @param {Entry} entry @param {number} nowMs
+ * @param {State} state @param {Entry} entry
  */
-export function takeEntry(state, entry, nowMs) {
+export function takeEntry(state, entry) {
   if (entry.seq <= state.cluster.seq) return true;
   if (!state.known || entry.seq !== state.cluster.seq + 1) return false;
   apply(state.cluster, entry);
-  for (const subject of subjects(entry)) state.touched[subject] = nowMs;
+  for (const subject of subjects(entry)) state.touched[subject] = Math.max(state.touched[subject] ?? 0, entry.wall_us);
   keep(state, entry);
   return true;
 }

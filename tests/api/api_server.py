@@ -62,7 +62,7 @@ class FakeAgent(Agent):
         self._show()
 
     def _show(self) -> None:
-        self.snapshot = Snapshot("host-1", list(self.processes.values()), list(self.statuses.values()))
+        self.snapshot = Snapshot("host-1", list(self.processes.values()), list(self.statuses.values()), time.time_ns() // 1000)
         self.seen_s = time.monotonic()
 
     def say(self, node: str, age_ms: int, **status: Any) -> None:

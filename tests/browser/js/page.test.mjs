@@ -48,11 +48,11 @@ test("an event of a type that is not known changes nothing but the number", () =
 
 test("an event that does not follow asks for a snapshot, one that was seen does not", () => {
   const state = newState();
-  assert.equal(takeEntry(state, entry(5, "peer-1", "node_stopped", { reason: "x" }), 0), false);
+  assert.equal(takeEntry(state, entry(5, "peer-1", "node_stopped", { reason: "x" })), false);
   takeSnapshot(state, emptyState(), 10);
-  assert.equal(takeEntry(state, entry(10, "peer-1", "no_such_type"), 0), true);
-  assert.equal(takeEntry(state, entry(11, "peer-1", "no_such_type"), 0), true);
-  assert.equal(takeEntry(state, entry(13, "peer-1", "no_such_type"), 0), false);
+  assert.equal(takeEntry(state, entry(10, "peer-1", "no_such_type")), true);
+  assert.equal(takeEntry(state, entry(11, "peer-1", "no_such_type")), true);
+  assert.equal(takeEntry(state, entry(13, "peer-1", "no_such_type")), false);
   assert.equal(state.cluster.seq, 11);
 });
 
@@ -60,7 +60,7 @@ test("the event list is bounded, and progress does not push events out of it", (
   const state = newState();
   takeSnapshot(state, emptyState(), 0);
   const write = (from, to, type, body) => {
-    for (let seq = from; seq <= to; seq += 1) takeEntry(state, entry(seq, "broker-1", type, body), 0);
+    for (let seq = from; seq <= to; seq += 1) takeEntry(state, entry(seq, "broker-1", type, body));
   };
   write(1, 3000, "isr_changed", { topic: "t", partition: 0, isr: [1] });
   write(3001, 6000, "replica_progressed", { broker_id: 1, replicas: [] });
@@ -71,7 +71,7 @@ test("the event list is bounded, and progress does not push events out of it", (
 test("history that arrives after the first live events is put before them, none twice", () => {
   const state = newState();
   takeSnapshot(state, emptyState(), 2);
-  takeEntry(state, entry(3, "peer-1", "epoch_accepted", { accepted_epoch: 1 }), 0);
+  takeEntry(state, entry(3, "peer-1", "epoch_accepted", { accepted_epoch: 1 }));
   takeHistory(state, [1, 2, 3].map((seq) => entry(seq, "peer-1", "epoch_accepted", { accepted_epoch: 1 })));
   assert.deepEqual(state.events.map((e) => e.seq), [1, 2, 3]);
 });
@@ -90,7 +90,7 @@ test("a broker is judged by what the ensemble says", () => {
 });
 
 const answer = (changes) => ({
-  stale: false, peers: [], topics: [], workloads: [], faults: [], reigns: [], settings: {}, brokers: [],
+  stale: false, read_at_us: 0, peers: [], topics: [], workloads: [], faults: [], reigns: [], settings: {}, brokers: [],
   controller: { broker_id: 1, controller_epoch: 3, zk_version: 3, stale: false }, ...changes,
 });
 
@@ -100,27 +100,31 @@ test("the controller is whoever has the higher epoch, of the journal's word and 
   takeAnswer(state, answer({}), 1000, NaN);
   assert.equal(model(state, 1000).ensemble.id, 1);
   const elected = { broker_id: 2, controller_epoch: 4, zk_version: 4 };
-  takeEntry(state, entry(1, "broker-2", "controller_elected", elected), 1100);
+  takeEntry(state, entry(1, "broker-2", "controller_elected", elected));
   assert.deepEqual(model(state, 1100).ensemble, { id: 2, epoch: 4, zk_version: 4, stale: false });
-  takeEntry(state, entry(2, "broker-2", "controller_resigned", { ...elected, reason: "shutdown" }), 1200);
+  takeEntry(state, entry(2, "broker-2", "controller_resigned", { ...elected, reason: "shutdown" }));
   takeAnswer(state, answer({ controller: { broker_id: 2, controller_epoch: 4, zk_version: 4, stale: false } }), 1200, NaN);
   assert.equal(model(state, 1200).ensemble.id, -1, "an answer from before the resignation does not bring it back");
 });
 
-test("what the journal said lately counts, and later the answer does", () => {
+test("of an answer and an event the later one counts, whichever came first", () => {
   const state = newState();
   takeSnapshot(state, emptyState(), 0);
   const peer = {
     id: 1, state: "LEADING", phase: "BROADCAST", leader_id: 1, accepted_epoch: 1, current_epoch: 1, last_zxid: "0x5",
     process: "running", pid: 5, observer: false,
   };
-  takeAnswer(state, answer({ peers: [peer] }), 1000, NaN);
-  takeEntry(state, entry(1, "host-1", "process_changed", { target: "peer-1", process: "down", pid: null }), 1100);
-  assert.equal(model(state, 1100).peers[0].process, "down");
-  takeAnswer(state, answer({ peers: [peer] }), 2000, NaN);
-  assert.equal(model(state, 2000).peers[0].process, "down", "the answer may be older than the event");
-  takeAnswer(state, answer({ peers: [peer] }), 9000, NaN);
-  assert.equal(model(state, 9000).peers[0].process, "running");
+  const shown = () => model(state, 1000).peers[0].process;
+  const processIs = (seq, process) => takeEntry(state, entry(seq, "host-1", "process_changed", { target: "peer-1", process, pid: null }));
+  takeAnswer(state, answer({ peers: [{ ...peer, as_of_us: 1_000_000 }] }), 1000, NaN);
+  processIs(1, "down");
+  assert.equal(shown(), "down");
+  takeAnswer(state, answer({ peers: [{ ...peer, as_of_us: 1_000_000 }] }), 9000, NaN);
+  assert.equal(shown(), "down", "an answer from before the event does not undo it, however late it comes");
+  takeAnswer(state, answer({ peers: [{ ...peer, as_of_us: 1_000_009 }] }), 9100, NaN);
+  assert.equal(shown(), "running");
+  processIs(2, "paused");
+  assert.equal(shown(), "running", "nor does an event from before the answer");
 });
 
 test("a clock that differs from ours by more than the header's granularity is corrected for", () => {
