@@ -58,16 +58,18 @@ class FakeAgent(Agent):
         super().__init__(address, "token")
         self.held: list[Fault] = []
         self.processes = {n: ProcessInfo(n, "running", 100 + i, None, 1) for i, n in enumerate(NODES)}
-        self.statuses: dict[str, NodeStatus] = {}
+        self.statuses: dict[str, tuple[float, dict[str, Any]]] = {}
         self._show()
 
     def _show(self) -> None:
-        self.snapshot = Snapshot("host-1", list(self.processes.values()), list(self.statuses.values()), time.time_ns() // 1000)
         self.seen_s = time.monotonic()
+        ages = {name: int((self.seen_s - said_s) * 1000) for name, (said_s, _) in self.statuses.items()}
+        statuses = [NodeStatus(name, ages[name], status) for name, (_, status) in self.statuses.items()]
+        self.snapshot = Snapshot("host-1", list(self.processes.values()), statuses, time.time_ns() // 1000)
 
     def say(self, node: str, age_ms: int, **status: Any) -> None:
-        """Let a node have said this."""
-        self.statuses[node] = NodeStatus(node, age_ms, status)
+        """Let a node have said this so long ago; its word ages from then on."""
+        self.statuses[node] = (time.monotonic() - age_ms / 1000, status)
         self._show()
 
     async def refresh(self, fresh_ms: int = 0) -> None:
