@@ -7,7 +7,7 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up test lint bench test-interop clean
+.PHONY: setup up test lint bench histories test-interop clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh compose/setup.sh
@@ -23,6 +23,9 @@ lint: setup
 
 bench: setup
 	@$(BIN)/python -m bench.compare $(ARGS)
+
+histories: setup
+	@$(BIN)/python -m bench.histories $(ARGS)
 
 test-interop: setup
 	@$(BIN)/python -m pytest tests/interop $(ARGS)
