@@ -7,7 +7,7 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up test lint bench histories test-interop clean
+.PHONY: setup up test lint bench histories crowd test-interop clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh compose/setup.sh
@@ -26,6 +26,9 @@ bench: setup
 
 histories: setup
 	@$(BIN)/python -m bench.histories $(ARGS)
+
+crowd: setup
+	@$(BIN)/python -m bench.crowd $(ARGS)
 
 test-interop: setup
 	@$(BIN)/python -m pytest tests/interop $(ARGS)
