@@ -70,8 +70,6 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        # The cluster ends with this process, also where this process is killed.
-        env={**os.environ, "ZABKA_PARENT": str(os.getpid())},
         start_new_session=True,
     )
     said = ""
