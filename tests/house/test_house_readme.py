@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+_PR_SET_PDEATHSIG = 1
 README = (ROOT / "README.md").read_text()
 TOOLS = {"kcat": "kcat", ".venv/bin/zabka pipeline": "java"}
 
@@ -27,6 +29,12 @@ def commands() -> list[str]:
 
 
 TOUR = [line for line in commands() if not line.startswith("make ")]
+
+
+def die_with_the_test_run() -> None:
+    """In the child, before it is `make`: make passes SIGTERM on to what it started."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
 
 
 class Started:
@@ -71,6 +79,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=die_with_the_test_run,  # noqa: PLW1509  it calls the kernel alone, and takes no lock
     )
     said = ""
     assert process.stdout is not None
