@@ -7,7 +7,7 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up test lint bench histories crowd test-interop clean
+.PHONY: setup up test lint sweep planted-bugs bench histories crowd failover test-interop test-kazoo fuzz clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh compose/setup.sh
@@ -30,8 +30,23 @@ histories: setup
 crowd: setup
 	@$(BIN)/python -m bench.crowd $(ARGS)
 
+failover: setup
+	@$(BIN)/python -m bench.failover $(ARGS)
+
+sweep: setup
+	@$(BIN)/zabka simulate $(if $(ARGS),$(ARGS),--seeds 0-999 --scenario ensemble)
+
+planted-bugs: setup
+	@$(BIN)/python tests/simulation/planted_table.py $(ARGS)
+
 test-interop: setup
-	@$(BIN)/python -m pytest tests/interop $(ARGS)
+	@$(BIN)/python -m pytest -m "long or not long" tests/interop $(ARGS)
+
+test-kazoo: setup
+	@$(BIN)/python tests/interop/kazoo_suite/run.py $(ARGS)
+
+fuzz: setup
+	@$(BIN)/python tests/fuzz/run.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) node_modules build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

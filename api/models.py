@@ -62,7 +62,7 @@ class Peer(BaseModel):
     observer: bool
     process: ProcessState
     pid: int | None
-    as_of_us: int = Field(description="When its process was looked at, by its host's clock; later journal entries count more")
+    as_of_us: int = Field(description="When its process was seen so, by its host's clock: later events count more")
     age_ms: int | None = Field(description="How old this peer's last word is")
 
 
@@ -111,7 +111,7 @@ class Broker(BaseModel):
     session_state: str
     fenced_writes: int
     fenced_requests: int
-    as_of_us: int = Field(description="When its process was looked at, by its host's clock; later journal entries count more")
+    as_of_us: int = Field(description="When its process was seen so, by its host's clock: later events count more")
     stale: bool = Field(description="`registered` is the last known state: no quorum serves")
     age_ms: int
     status: dict[str, Any] = Field(description="Everything the broker's control socket says")
@@ -344,7 +344,7 @@ class Cluster(BaseModel):
     at_us: int
     stale: bool = Field(description="No quorum serves: what the ensemble says is the last known state")
     age_ms: int
-    read_at_us: int = Field(description="When the ensemble was read: the journal's later entries count more")
+    read_at_us: int = Field(description="When the ensemble was read: later events count more")
     quorum: bool
     zab: dict[str, int]
     peers: list[Peer]

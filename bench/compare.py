@@ -53,6 +53,7 @@ def main(
     works: Annotated[str, typer.Option(metavar="A,B,…", help=f"Some of {', '.join(WORKS)}")] = ",".join(WORKS),
     only: Annotated[Only | None, typer.Option(help="Measure one side alone")] = None,
     failover: Annotated[int, typer.Option(min=0, max=100, help="Kill the leader this often on each side")] = 0,
+    znodes: Annotated[int, typer.Option(min=0, max=10_000_000, help="Measure memory with so many; 0 = not")] = 100_000,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON document on standard output")] = False,
     data: Annotated[
         Path | None, typer.Option(exists=True, file_okay=False, help="Where the servers keep their logs meanwhile")
@@ -68,7 +69,7 @@ def main(
     try:
         program = build_zkload(default_cache())
         sides, notes = choose_sides(only.value if only else None)
-        plan = Plan(sides, tuple(chosen), rounds, seconds, failover)
+        plan = Plan(sides, tuple(chosen), rounds, seconds, failover, znodes)
         with interruptible(), tempfile.TemporaryDirectory(prefix="zabka-bench-", dir=data) as directory:
             machine = describe(Path(directory))
             notes += cautions(machine)
@@ -103,9 +104,11 @@ def _measure(plan: Plan, program: Path, directory: Path, errors: Console) -> tup
 def _tell(results: Results, plan: Plan, machine: dict[str, object], out: Console) -> None:
     if results.measurements:
         out.print(report.load_table(results, plan, zookeeper_version()))
+    if results.memories:
+        out.print(report.memory_table(results, plan))
     if results.failovers:
         out.print(report.failover_table(results, plan))
-    if results.measurements or results.failovers:
+    if results.measurements or results.memories or results.failovers:
         out.print(", ".join(f"{key.replace('_', ' ')} {value}" for key, value in machine.items()), style="dim")
     for fault in report.faults(results):
         out.print(fault, style="red", markup=False)

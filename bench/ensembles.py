@@ -1,4 +1,4 @@
-"""Starts three servers on loopback, ours or Apache ZooKeeper's out of PySpark's jars, on the same zoo.cfg."""
+"""Starts servers on loopback, ours or Apache ZooKeeper's out of PySpark's jars, on the same zoo.cfg."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from bench.interrupts import held
 from bench.load import CannotMeasure
@@ -92,22 +93,48 @@ def missing_for_zookeeper() -> str | None:
     return None if zookeeper_jars() else "the package pyspark, whose jars hold ZooKeeper, is not installed"
 
 
-class Ensemble:
-    """Three servers below `directory`, numbered from 1, each a process of its own."""
+class Shape(NamedTuple):
+    """How many servers an ensemble has, and how soon they give one another up."""
 
-    def __init__(self, side: Side, directory: Path) -> None:
+    voters: int = SERVERS
+    observers: int = 0
+    tick_ms: int = TICK_MS
+    sync_limit_ticks: int = 5
+
+    @property
+    def sync_limit_ms(self) -> int:
+        """After how much silence a server is given up."""
+        return self.tick_ms * self.sync_limit_ticks
+
+    @property
+    def modes(self) -> list[str]:
+        """What all servers together say once everybody serves, sorted."""
+        return sorted(["leader"] + ["follower"] * (self.voters - 1) + ["observer"] * self.observers)
+
+
+DEFAULT_SHAPE = Shape()
+
+
+class Ensemble:
+    """Servers below `directory`, numbered from 1, each a process of its own; observers come last."""
+
+    def __init__(self, side: Side, directory: Path, shape: Shape = DEFAULT_SHAPE) -> None:
         self.side = side
+        self.shape = shape
         self._directory = directory
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        ports = iter(free_ports(3 * SERVERS))
-        self._client_ports = {n: next(ports) for n in range(1, SERVERS + 1)}
+        servers = shape.voters + shape.observers
+        ports = iter(free_ports(3 * servers))
+        self._client_ports = {n: next(ports) for n in range(1, servers + 1)}
         lines = [f"server.{n}=127.0.0.1:{next(ports)}:{next(ports)}" for n in self._client_ports]
+        lines[shape.voters :] = [f"{line}:observer" for line in lines[shape.voters :]]
+        timing = [f"tickTime={shape.tick_ms}", "initLimit=10", f"syncLimit={shape.sync_limit_ticks}"]
         for n, port in self._client_ports.items():
             data = self._home(n) / "data"
             data.mkdir(parents=True)
             (data / "myid").write_text(f"{n}\n")
-            config = [f"tickTime={TICK_MS}", "initLimit=10", "syncLimit=5", "maxClientCnxns=0", f"dataDir={data}"]
-            config += [f"clientPort={port}", "clientPortAddress=127.0.0.1", *lines]
+            config = [*timing, "maxClientCnxns=0", f"dataDir={data}", f"clientPort={port}"]
+            config += ["clientPortAddress=127.0.0.1", *(["peerType=observer"] if n > shape.voters else []), *lines]
             (self._home(n) / "zoo.cfg").write_text("\n".join(config) + "\n")
         (directory / "log4j2.properties").write_text(LOGGING)
 
@@ -133,6 +160,18 @@ class Ensemble:
         process.kill()
         process.wait(STOP_S)
 
+    def pid(self, n: int) -> int:
+        """The process of a server that runs."""
+        return self._processes[n].pid
+
+    def freeze(self, n: int) -> None:
+        """SIGSTOP: its connections stay, and nothing answers on them."""
+        self._processes[n].send_signal(signal.SIGSTOP)
+
+    def thaw(self, n: int) -> None:
+        """SIGCONT."""
+        self._processes[n].send_signal(signal.SIGCONT)
+
     def close(self) -> None:
         """Kill what runs: its data is thrown away anyway."""
         for process in self._processes.values():
@@ -144,7 +183,7 @@ class Ensemble:
     def await_ready(self) -> None:
         """Wait until there is one leader and everybody else follows.  Raises CannotMeasure."""
         deadline = time.monotonic() + READY_S
-        while sorted(modes := [mode(host) for host in self.hosts]) != ["follower"] * (SERVERS - 1) + ["leader"]:
+        while sorted(modes := [mode(host) for host in self.hosts]) != self.shape.modes:
             ended = [n for n, process in self._processes.items() if process.poll() is not None]
             if ended:
                 raise CannotMeasure(f"{TITLES[self.side]}: server {ended[0]} ended:\n{self._log_tail(ended[0])}")
@@ -194,12 +233,12 @@ def resident_bytes(pid: int) -> int:
 
 
 @contextmanager
-def running(side: Side, directory: Path) -> Iterator[Ensemble]:
+def running(side: Side, directory: Path, shape: Shape = DEFAULT_SHAPE) -> Iterator[Ensemble]:
     """An ensemble that serves, on fresh data below `directory`; stopped, and its data removed, at the end."""
     directory.mkdir(parents=True)
-    ensemble = Ensemble(side, directory)
+    ensemble = Ensemble(side, directory, shape)
     try:
-        for n in range(1, SERVERS + 1):
+        for n in range(1, shape.voters + shape.observers + 1):
             ensemble.start(n)
         ensemble.await_ready()
         yield ensemble

@@ -23,6 +23,9 @@ RUN_MARGIN_S = 60.0
 """How much longer than asked for zkload may take: it writes its keys one by one first."""
 
 
+FILL_S_MAX = 600.0
+
+
 class CannotMeasure(Exception):
     """Something that the measurement needs is missing or failed; the message says what."""
 
@@ -96,17 +99,18 @@ def build_zkload(cache: Path) -> Path:
 
 def run_load(program: Path, work: Work, hosts: list[str], pids: list[int], seconds: float, warm_up_s: float) -> Sample:
     """Measure one work for `seconds`, after `warm_up_s` of the same load that does not count.  Raises CannotMeasure."""
-    options = {
-        "hosts": ",".join(hosts),
-        "op": work.op,
-        "conns": work.connections,
-        "window": work.window,
-        "seconds": seconds,
-        "warmup": warm_up_s,
-        "pids": ",".join(map(str, pids)),
-    }
+    options = {"seconds": seconds, "warmup": warm_up_s, "pids": ",".join(map(str, pids))}
+    return _run(program, work, hosts, options, seconds + warm_up_s + RUN_MARGIN_S)
+
+
+def fill(program: Path, work: Work, hosts: list[str], znodes: int) -> Sample:
+    """Make so many znodes with a work that creates.  Raises CannotMeasure."""
+    return _run(program, work, hosts, {"ops": znodes, "seconds": FILL_S_MAX}, FILL_S_MAX + RUN_MARGIN_S)
+
+
+def _run(program: Path, work: Work, hosts: list[str], more: dict[str, object], patience_s: float) -> Sample:
+    options = {"hosts": ",".join(hosts), "op": work.op, "conns": work.connections, "window": work.window, **more}
     command = [str(program), *(part for key, value in options.items() for part in (f"--{key}", str(value)))]
-    patience_s = seconds + warm_up_s + RUN_MARGIN_S
     with ExitStack() as stopping:
         with held():
             load = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

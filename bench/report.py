@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 from rich.table import Table
 
-from bench.ensembles import TITLES, Side
+from bench.ensembles import JAVA_HEAP, TITLES, Side
 from bench.rounds import Failover, Measurement, Plan, Results
 from bench.works import WORKS
 from bench.zkfailover import summary
@@ -99,6 +99,20 @@ def load_table(results: Results, plan: Plan, zookeeper_version: str) -> Table:
     return table
 
 
+def memory_table(results: Results, plan: Plan) -> Table:
+    """What a full tree weighs."""
+    table = Table(title=f"Resident memory with {plan.znodes:,} znodes of 100 bytes")
+    table.add_column("")
+    table.add_column("MB, three servers", justify="right")
+    found = {memory.side: memory.rss_mb for memory in results.memories}
+    for side, rss_mb in found.items():
+        note = f" (heap {JAVA_HEAP})" if side == "zookeeper" else ""
+        table.add_row(TITLES[side] + note, f"{rss_mb:,.0f}")
+    if len(found) == 2 and found["zookeeper"]:
+        table.add_row("÷", _ratio_text(found["ours"] / found["zookeeper"], more_is_better=False))
+    return table
+
+
 def failover_table(results: Results, plan: Plan) -> Table:
     """The leader killed with SIGKILL under a writing client."""
     table = Table(
@@ -141,6 +155,7 @@ def document(results: Results, plan: Plan, machine: dict[str, object], notes: li
         "rounds": plan.rounds,
         "seconds": plan.seconds,
         "works": works,
+        "memory": {memory.side: {"znodes": memory.znodes, "rss_mb": memory.rss_mb} for memory in results.memories},
         "failover": {side: row for side in plan.sides if (row := _failover_summary(results.failovers, side))},
         "faults": faults(results),
         "measurements": msgspec.to_builtins(results.measurements),

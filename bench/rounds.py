@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from bench.ensembles import SERVERS, TITLES, Ensemble, Side, running
-from bench.load import CannotMeasure, Sample, run_load
+from bench.load import CannotMeasure, Sample, fill, run_load
 from bench.works import WORKS, Work
 from bench.zkfailover import Outcome, Patience, fail_over
 
@@ -21,6 +22,8 @@ WORK_WARM_UP_S = 1.0
 SECONDS_BETWEEN = 1.0
 START_S = 4.0
 FAIL_OVER_S = 8.0
+FILL_S = 15.0
+SETTLE_S = 3.0
 """Rough times of what is not load, for the progress bar."""
 
 
@@ -32,11 +35,12 @@ class Plan(NamedTuple):
     rounds: int
     seconds: float
     failovers: int = 0
+    znodes: int = 0
 
     @property
     def expected_s(self) -> float:
         """About how long all of it takes."""
-        return sum(self.block_s(side) * self.rounds + self.failover_s for side in self.sides)
+        return sum(self.block_s(side) * self.rounds + self.memory_s + self.failover_s for side in self.sides)
 
     def block_s(self, side: Side) -> float:
         """About how long one side takes in one round."""
@@ -46,6 +50,11 @@ class Plan(NamedTuple):
     def work_s(self) -> float:
         """About how long one measurement takes."""
         return WORK_WARM_UP_S + self.seconds + SECONDS_BETWEEN
+
+    @property
+    def memory_s(self) -> float:
+        """About how long it takes to fill one side."""
+        return START_S + FILL_S + SETTLE_S if self.znodes else 0.0
 
     @property
     def failover_s(self) -> float:
@@ -63,6 +72,14 @@ class Measurement(msgspec.Struct, frozen=True):
     sample: Sample
 
 
+class Memory(msgspec.Struct, frozen=True):
+    """What a fresh ensemble holds in memory once so many znodes of 100 bytes were created in it."""
+
+    side: Side
+    znodes: int
+    rss_mb: float
+
+
 class Failover(msgspec.Struct, frozen=True):
     """One leader killed under a writing client."""
 
@@ -75,6 +92,7 @@ class Results(msgspec.Struct):
 
     measurements: list[Measurement] = []
     failovers: list[Failover] = []
+    memories: list[Memory] = []
 
 
 class Progress(Protocol):
@@ -95,11 +113,14 @@ class Run:
         self._progress = progress
 
     def measure(self) -> None:
-        """All rounds, then the kills.  Raises CannotMeasure."""
+        """All rounds, then what a full tree weighs, then the kills.  Raises CannotMeasure."""
         for number in range(1, self._plan.rounds + 1):
             # Who goes first alternates too: a machine that slows down slows both.
             for side in self._plan.sides if number % 2 else reversed(self._plan.sides):
                 self._one_side(side, number)
+        if self._plan.znodes:
+            for side in self._plan.sides:
+                self._memory(side)
         if self._plan.failovers:
             for side in self._plan.sides:
                 self._kills(side)
@@ -120,6 +141,19 @@ class Run:
                 self.results.measurements.append(Measurement(side, work.name, number, ensemble.rss_mb(), sample))
                 told = f"{where}: {work.title}: {sample.ops_per_s:,.0f} ops/s, p50 {sample.p50_ms:.2f} ms"
                 self._progress.done(f"{told}; {sample.faults}" if sample.faults else told, self._plan.work_s)
+
+    def _memory(self, side: Side) -> None:
+        """On servers of its own: what other works left behind must not count."""
+        where = f"memory, {TITLES[side]}"
+        with self._started(side, where, f"{side}-memory") as ensemble:
+            self._progress.doing(f"{where}: creating {self._plan.znodes:,} znodes")
+            sample = fill(self._program, WORKS["create"], ensemble.hosts, self._plan.znodes)
+            if sample.ops != self._plan.znodes or sample.faults:
+                raise CannotMeasure(f"{where}: {sample.ops:,} of {self._plan.znodes:,} znodes made; {sample.faults}")
+            time.sleep(SETTLE_S)
+            memory = Memory(side, sample.ops, ensemble.rss_mb())
+            self.results.memories.append(memory)
+            self._progress.done(f"{where}: {memory.rss_mb:,.0f} MB with {sample.ops:,} znodes", FILL_S + SETTLE_S)
 
     def _load(self, ensemble: Ensemble, work: Work, seconds: float, warm_up_s: float) -> Sample:
         return run_load(self._program, work, ensemble.hosts, ensemble.pids, seconds, warm_up_s)

@@ -9,6 +9,7 @@
  *   zkload --hosts 127.0.0.1:2181,127.0.0.1:2182 --op set --conns 16 --window 32 --seconds 10 --pids 11,12
  *
  * --op    set | get | create | mix (2 reads to 1 write) | mix10 (9 reads to 1 write) | sync | exists
+ * --ops   stop after so many requests instead of after --seconds (with no warm-up): create makes that many znodes
  * --pids  server processes: their CPU time over the measured seconds is reported as cpu_us_per_op
  * Prints one JSON object.  Linux only.
  */
@@ -45,6 +46,7 @@ typedef struct {
   size_t inlen, incap, outlen, outpos, outcap;
 } Conn;
 
+static long left = -1;
 static int size = 100, keys = 512, window = 32, nconn = 16;
 static const char *op = "set", *root_path;
 static uint8_t *blob;
@@ -102,7 +104,8 @@ static void record(double s) { if (s > worst) worst = s; double us = s * 1e6; in
 static double quantile(double q, long total) { long want = (long)(q * total), seen = 0; for (int b = 0; b < BUCKETS; b++) { seen += hist[b]; if (seen > want) { int e = b / 64; return (1.0 + (b % 64) / 64.0) * (double)(1ull << e) / 1000.0; } } return worst * 1e3; }
 
 static void pump(Conn *c, int idx, double t) {
-  while (c->inflight < window) {
+  while (c->inflight < window && left) {
+    if (left > 0) left--;
     if (c->outcap - c->outlen < (size_t)size + 512) { c->outcap = c->outcap * 2 + size + 1024; c->out = realloc(c->out, c->outcap); }
     c->outlen += request(c->out + c->outlen, ++c->xid, idx, c);
     c->sent[(c->head + c->inflight++) % MAXWIN] = t;
@@ -114,8 +117,10 @@ int main(int argc, char **argv) {
     char *k = argv[i], *v = argv[i + 1];
     if (!strcmp(k, "--hosts")) hosts = v; else if (!strcmp(k, "--op")) op = v; else if (!strcmp(k, "--conns")) nconn = atoi(v);
     else if (!strcmp(k, "--window")) window = atoi(v); else if (!strcmp(k, "--size")) size = atoi(v); else if (!strcmp(k, "--keys")) keys = atoi(v);
-    else if (!strcmp(k, "--seconds")) seconds = atof(v); else if (!strcmp(k, "--warmup")) warmup = atof(v); else if (!strcmp(k, "--pids")) pids = v; else die("unknown option");
+    else if (!strcmp(k, "--seconds")) seconds = atof(v); else if (!strcmp(k, "--warmup")) warmup = atof(v); else if (!strcmp(k, "--ops")) left = atol(v); else if (!strcmp(k, "--pids")) pids = v; else die("unknown option");
   }
+  long wanted = left;
+  if (wanted > 0) warmup = 0;
   if (nconn < 1 || nconn > MAXCONN || window < 1 || window > MAXWIN) die("--conns or --window out of range");
   static char rp[64]; snprintf(rp, sizeof rp, "/load%d", (int)getpid()); root_path = rp;
   blob = malloc(size + 1); for (int i = 0; i < size; i++) blob[i] = rnd();
@@ -128,9 +133,11 @@ int main(int argc, char **argv) {
   for (int i = 0; i < nconn; i++) { cs[i].fd = dial(hv[i % nh]); fcntl(cs[i].fd, F_SETFL, O_NONBLOCK); cs[i].alive = 1; cs[i].xid = 100; cs[i].expect = 101; cs[i].incap = 1 << 16; cs[i].in = malloc(cs[i].incap); struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.u32 = i}; epoll_ctl(ep, EPOLL_CTL_ADD, cs[i].fd, &e); }
   double begin = now(), warm = begin + warmup, stop = warm + seconds, t = begin, last = warm, gap = 0, cpu0 = 0; int warmed = 0;
   long done = 0, errors = 0, disorder = 0, dropped = 0;
+  if (wanted > 0) { warmed = 1; cpu0 = cpu_of(pids); }
   for (int i = 0; i < nconn; i++) pump(&cs[i], i, begin);
   struct epoll_event ev[256];
   while (live && (t = now()) < stop) {
+    if (wanted > 0 && done >= wanted) break;
     if (!warmed && t >= warm) { warmed = 1; cpu0 = cpu_of(pids); warm = last = t; stop = t + seconds; }
     int n = epoll_wait(ep, ev, 256, 50); t = now();
     for (int j = 0; j < n; j++) {

@@ -201,6 +201,48 @@ def replay(
     raise typer.Exit(run(seed, scenario, set_ or [], out))
 
 
+@app.command()
+def explore(
+    writes: Annotated[int, typer.Option(min=0, envvar="ZABKA_WRITES", help="How many writes, at most")] = 2,
+    crashes: Annotated[int, typer.Option(min=0, envvar="ZABKA_CRASHES", help="How many crashes, at most")] = 1,
+    peers: Annotated[int, typer.Option(min=1, max=5, envvar="ZABKA_PEERS", help="How many voters")] = 3,
+    states: Annotated[int, typer.Option(min=1, envvar="ZABKA_STATES", help="Stop after that many states")] = 100_000,
+    out: Annotated[
+        Path | None, typer.Option(envvar="ZABKA_OUT", help="A failure is written there as a scenario")
+    ] = None,
+) -> None:
+    """Visit every state of the bare protocol in a small scope; exit code 1 where an invariant did not hold."""
+    from simulation.explore_cli import explore as run
+
+    raise typer.Exit(run(peers, writes, crashes, states, out))
+
+
+scenarios = typer.Typer(help="The outage library: what went wrong elsewhere, as scripts that must go right here.")
+app.add_typer(scenarios, name="scenarios")
+
+
+@scenarios.command("list")
+def list_scenarios(
+    as_json: Annotated[bool, typer.Option("--json", envvar="ZABKA_JSON", help="For programs: whole scripts")] = False,
+) -> None:
+    """Name every scenario, and say why it holds."""
+    from simulation.scenarios.cli import list_all
+
+    raise typer.Exit(list_all(as_json))
+
+
+@scenarios.command("run")
+def run_scenarios(
+    names: Annotated[list[str] | None, typer.Argument(help="Names, or a scenario's JSON file; none for all")] = None,
+    live: Annotated[bool, typer.Option("--live/--simulated", envvar="ZABKA_LIVE", help="On real processes")] = False,
+    out: Annotated[Path | None, typer.Option(envvar="ZABKA_OUT", help="The journal goes there")] = None,
+) -> None:
+    """Play scenarios; exit code 0 when each verdict is the expected one."""
+    from simulation.scenarios.cli import run
+
+    raise typer.Exit(run(names or [], live, out))
+
+
 @app.command(context_settings=_PASS_ON, help="The Spark jobs: tables made of the journals.")
 def pipeline(context: typer.Context) -> None:
     """Pass on to the pipeline."""

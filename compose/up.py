@@ -31,6 +31,7 @@ from compose.node import argv_for, die_with_parent
 from compose.plan import Wanted, plan
 from compose.progress import Progress
 from compose.topology import Topology, load, node_directory, save
+from ensemble.server.security_cfg import without_secrets
 
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 20.0
@@ -118,7 +119,7 @@ class _Foreground:
             notes.append(f"token     {self._data / API_TOKEN_FILE} (calls that change something need it)")
         overrides = {**topology.zookeeper, **topology.kafka}
         if overrides:
-            notes.append("settings  " + " ".join(f"{k}={v}" for k, v in overrides.items()))
+            notes.append("settings  " + " ".join(f"{k}={v}" for k, v in without_secrets(overrides).items()))
         return notes
 
     def _start_agent(self) -> subprocess.Popen[bytes]:

@@ -4,6 +4,9 @@ A handler of `ensemble.zab.peer.Peer` returns a list of effects; the driver (asy
 them out in order.  Disk effects go into one queue a peer, done strictly in order; `Barrier(token)` calls back
 `on_durable(token)` once everything queued before it is fsynced.  A driver may join many barriers into one fsync.
 A message effect never waits for the disk: the core orders them itself, by waiting for a barrier.
+
+A turn asks for a handful of effects, however much came together: what it sends on a link is one, what it appends in one
+go is one.  A driver that gave the peer an outlet gets the first part of a long turn's effects while the turn goes on.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, Zxid
 from ensemble.records import ServerMessage
 from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.txn import Txn
+from ensemble.zab.membership import Membership
 from ensemble.zab.messages import Notification, Packet
 from journal.events import Event
 
@@ -35,11 +39,11 @@ class OpenLink(Effect):
     to: PeerId
 
 
-class SendPacket(Effect):
-    """Send on a link, in order, reliably until the link breaks."""
+class SendPackets(Effect):
+    """Send on a link, in order, reliably until the link breaks: all that one turn has for it."""
 
     link: LinkId
-    packet: Packet
+    packets: list[Packet]
 
 
 class CloseLink(Effect):
@@ -50,9 +54,9 @@ class CloseLink(Effect):
 
 
 class Append(Effect):
-    """Disk: append a transaction to the log."""
+    """Disk: append transactions to the log, in order.  A crash may leave any number of the first of them."""
 
-    txn: Txn
+    txns: list[Txn]
 
 
 class TruncateLog(Effect):
@@ -60,6 +64,21 @@ class TruncateLog(Effect):
     Answered by `on_recovered(now, recovered)`."""
 
     zxid: Zxid
+
+
+class ReadLog(Effect):
+    """Read some logged transactions that follow `after`, for the learner on `link`; what was queued for the disk before
+    this is not waited for.  Answered by `on_log_read(now, link, after, txns)`.
+
+    `txns` are in order and without a gap, and none of them fails its checksum.  It is None where there are none, where
+    `after` is neither `base` nor a transaction in the log, or, with a `size_factor` other than 0, where all that
+    follow are larger than that part of the newest snapshot (snapshotSizeFactor).
+    """
+
+    link: LinkId
+    after: Zxid
+    base: Zxid
+    size_factor: float
 
 
 class SaveSnapshot(Effect):
@@ -77,9 +96,28 @@ class SaveAcceptedEpoch(Effect):
 
 
 class SaveCurrentEpoch(Effect):
-    """Disk: currentEpoch, durably, atomically."""
+    """Disk: currentEpoch, durably, atomically.  The history before it is complete (see `Recovered`)."""
 
     epoch: Epoch
+
+
+class SaveMembership(Effect):
+    """Disk: this membership is in force from now on (`zoo.cfg.dynamic.<version>`, and zoo.cfg names it), durably."""
+
+    membership: Membership
+
+
+class SaveNextMembership(Effect):
+    """Disk: this membership was proposed (`zoo.cfg.dynamic.next`), durably.  Comes before the proposal's own Append."""
+
+    membership: Membership
+
+
+class UseMembership(Effect):
+    """Reach and accept the servers of these two memberships from now on: the one in force and the last one seen."""
+
+    current: Membership
+    last_seen: Membership
 
 
 class Barrier(Effect):
@@ -127,9 +165,14 @@ class Halt(Effect):
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """What a disk held at start (or after a truncation): epochs, the newest usable snapshot, and the log after it."""
+    """What a disk held at start (or after a truncation): epochs, the newest usable snapshot, and the log after it.
+
+    `complete` is false where the disk has lost transactions that this peer may have acknowledged.  It stays false, over
+    restarts too, until the next SaveCurrentEpoch: by then a leader has given it everything again.
+    """
 
     accepted_epoch: Epoch
     current_epoch: Epoch
     snapshot: TreeSnapshot | None
     txns: list[Txn]
+    complete: bool = True

@@ -124,6 +124,30 @@ class RuntimeInconsistency(ZooKeeperError):
     code = ErrorCode.RUNTIME_INCONSISTENCY
 
 
+class NotReadOnly(ZooKeeperError):
+    """The server has no leader and serves reads alone; this is none."""
+
+    code = ErrorCode.NOT_READ_ONLY
+
+
+class EphemeralOnLocalSession(ZooKeeperError):
+    """A local session owns no ephemerals, and this ensemble makes none global."""
+
+    code = ErrorCode.EPHEMERAL_ON_LOCAL_SESSION
+
+
+class NoWatcher(ZooKeeperError):
+    """There is no such watch to remove."""
+
+    code = ErrorCode.NO_WATCHER
+
+
+class QuotaExceeded(ZooKeeperError):
+    """A hard quota of the subtree does not allow it."""
+
+    code = ErrorCode.QUOTA_EXCEEDED
+
+
 class Unimplemented(ZooKeeperError):
     """The server does not know this operation."""
 

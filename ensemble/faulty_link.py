@@ -129,7 +129,8 @@ class FaultyLink(asyncio.Protocol):
         """The other side closed its half; it may have to wait its turn."""
         self._in.put(_End(None, half=True))
         self._deliver()
-        return True
+        # TLS knows no half-closed connections.
+        return self.transport is None or self.transport.get_extra_info("ssl_object") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone; the wrapped protocol hears of it when that could have reached it."""

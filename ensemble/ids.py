@@ -19,6 +19,10 @@ ConnectionId = NewType("ConnectionId", int)
 
 NO_PEER = PeerId(-1)
 COUNTER_MAX = 0xFFFFFFFF
+EPOCH_MAX = 0x7FFFFFFF
+EPOCH_LEAP_MAX = 1 << 24
+"""No server is so many epochs ahead of another: one that says so is not believed, or one packet of garbage could use up
+all epochs that there are."""
 
 
 def make_zxid(epoch: int, counter: int) -> Zxid:

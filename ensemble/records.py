@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from enum import IntEnum, IntFlag
 from typing import ClassVar, NamedTuple
 
 import msgspec
 
+from ensemble.auth_records import AuthPacket as AuthPacket
+from ensemble.auth_records import SaslRequest as SaslRequest
+from ensemble.auth_records import SaslResponse as SaslResponse
 from ensemble.errors import ErrorCode
 from ensemble.jute import (
     BOOL,
@@ -31,97 +33,25 @@ from ensemble.jute import (
     record,
     vector,
 )
-
-
-class OpCode(IntEnum):
-    """org.apache.zookeeper.ZooDefs.OpCode."""
-
-    NOTIFICATION = 0
-    CREATE = 1
-    DELETE = 2
-    EXISTS = 3
-    GET_DATA = 4
-    SET_DATA = 5
-    GET_ACL = 6
-    SET_ACL = 7
-    GET_CHILDREN = 8
-    SYNC = 9
-    PING = 11
-    GET_CHILDREN2 = 12
-    CHECK = 13
-    MULTI = 14
-    CREATE2 = 15
-    RECONFIG = 16
-    CHECK_WATCHES = 17
-    REMOVE_WATCHES = 18
-    CREATE_CONTAINER = 19
-    DELETE_CONTAINER = 20
-    CREATE_TTL = 21
-    MULTI_READ = 22
-    AUTH = 100
-    SET_WATCHES = 101
-    SASL = 102
-    GET_EPHEMERALS = 103
-    GET_ALL_CHILDREN_NUMBER = 104
-    SET_WATCHES2 = 105
-    ADD_WATCH = 106
-    WHO_AM_I = 107
-    CREATE_SESSION = -10
-    CLOSE_SESSION = -11
-    ERROR = -1
-
-
-NOTIFICATION_XID = -1
-PING_XID = -2
-AUTH_XID = -4
-SET_WATCHES_XID = -8
-
-
-class CreateFlag(IntEnum):
-    """The `flags` of a create."""
-
-    PERSISTENT = 0
-    EPHEMERAL = 1
-    PERSISTENT_SEQUENTIAL = 2
-    EPHEMERAL_SEQUENTIAL = 3
-    CONTAINER = 4
-    PERSISTENT_WITH_TTL = 5
-    PERSISTENT_SEQUENTIAL_WITH_TTL = 6
-
-
-class EventType(IntEnum):
-    """What a watch saw."""
-
-    NONE = -1
-    CREATED = 1
-    DELETED = 2
-    DATA_CHANGED = 3
-    CHILDREN_CHANGED = 4
-    DATA_WATCH_REMOVED = 5
-    CHILD_WATCH_REMOVED = 6
-    PERSISTENT_WATCH_REMOVED = 7
-
-
-class KeeperState(IntEnum):
-    """The connection state a watch event reports."""
-
-    DISCONNECTED = 0
-    SYNC_CONNECTED = 3
-    AUTH_FAILED = 4
-    CONNECTED_READ_ONLY = 5
-    SASL_AUTHENTICATED = 6
-    EXPIRED = -112
-
-
-class Permission(IntFlag):
-    """ACL permission bits."""
-
-    READ = 1
-    WRITE = 2
-    CREATE = 4
-    DELETE = 8
-    ADMIN = 16
-    ALL = 31
+from ensemble.op_codes import AUTH_XID as AUTH_XID
+from ensemble.op_codes import NOTIFICATION_XID as NOTIFICATION_XID
+from ensemble.op_codes import PING_XID as PING_XID
+from ensemble.op_codes import SET_WATCHES_XID as SET_WATCHES_XID
+from ensemble.op_codes import CreateFlag as CreateFlag
+from ensemble.op_codes import EventType as EventType
+from ensemble.op_codes import KeeperState as KeeperState
+from ensemble.op_codes import OpCode as OpCode
+from ensemble.op_codes import Permission as Permission
+from ensemble.watch_records import (
+    AddWatchRequest,
+    ErrorResponse,
+    GetAllChildrenNumberResponse,
+    GetEphemeralsResponse,
+    SetWatches2,
+    WatchesRequest,
+    WhoAmIResponse,
+)
+from ensemble.watch_records import SetWatches as SetWatches
 
 
 class Stat(NamedTuple):
@@ -140,11 +70,16 @@ class Stat(NamedTuple):
     pzxid: int
 
 
+_int_at = struct.Struct(">i").unpack_from
 _STAT = struct.Struct(">qqqqiiiqiiq")
 
 
+pack_stat = _STAT.pack
+STAT_SIZE = _STAT.size
+
+
 def _write_stat(out: Writer, stat: Stat) -> None:
-    out += _STAT.pack(*stat)
+    out += pack_stat(*stat)
 
 
 def _read_stat(reader: Reader) -> Stat:
@@ -164,38 +99,67 @@ class ACL(Record, frozen=True):  # type: ignore[misc]  # one value many znodes s
 
 
 OPEN_ACL: tuple[ACL, ...] = (ACL(Permission.ALL, "world", "anyone"),)
-ACLS = vector(record(ACL))
+_ANY_ACLS = vector(record(ACL))
+OPEN_ACL_BYTES = bytes.fromhex("00000001 0000001f") + b"\0\0\0\5world\0\0\0\6anyone"
+
+
+def _write_acls(out: Writer, acl: Sequence[ACL]) -> None:
+    if acl is OPEN_ACL:
+        out += OPEN_ACL_BYTES
+    else:
+        _ANY_ACLS.write(out, acl)
+
+
+def _read_acls(reader: Reader) -> Sequence[ACL]:
+    """Nearly every list is the open one: it is known by its bytes, and by identity from here on."""
+    if reader.data.startswith(OPEN_ACL_BYTES, reader.pos):
+        reader.pos += len(OPEN_ACL_BYTES)
+        return OPEN_ACL
+    acl: Sequence[ACL] = _ANY_ACLS.read(reader)
+    return acl
+
+
+ACLS = Codec(_write_acls, _read_acls)
 STRINGS = vector(STRING)
 
 
+def _write_unless_none(out: Writer, value: bool | None) -> None:
+    if value is not None:
+        BOOL.write(out, value)
+
+
+_BOOL_UNLESS_NONE = Codec(_write_unless_none, Reader.read_bool)
+
+
 class ConnectRequest(Record):
-    """A client's first frame.  Old clients leave `read_only` out."""
+    """A client's first frame.  Old clients leave `read_only` out: None."""
 
     protocol_version: int
     last_zxid_seen: int
     timeout_ms: int
     session_id: int
     password: bytes | None
-    read_only: bool = False
-    layout: ClassVar[tuple[Codec, ...]] = (INT, LONG, INT, LONG, BUFFER, BOOL)
+    read_only: bool | None = False
+    layout: ClassVar[tuple[Codec, ...]] = (INT, LONG, INT, LONG, BUFFER, _BOOL_UNLESS_NONE)
 
     @classmethod
     def decode(cls, data: bytes) -> ConnectRequest:
         """Read either form; raises MalformedRecord."""
         r = Reader(data)
         parts = (r.read_int(), r.read_long(), r.read_int(), r.read_long(), r.read_buffer())
-        return cls(*parts, read_only=r.read_bool() if r.left else False)
+        return cls(*parts, read_only=r.read_bool() if r.left else None)
 
 
 class ConnectResponse(Record):
-    """The server's first frame.  timeout_ms <= 0 with session 0 says: that session is gone."""
+    """The server's first frame.  timeout_ms <= 0 with session 0 says: that session is gone.  `read_only` None is left
+    out, for old clients."""
 
     protocol_version: int
     timeout_ms: int
     session_id: int
     password: bytes
-    read_only: bool = False
-    layout: ClassVar[tuple[Codec, ...]] = (INT, INT, LONG, BUFFER, BOOL)
+    read_only: bool | None = False
+    layout: ClassVar[tuple[Codec, ...]] = (INT, INT, LONG, BUFFER, _BOOL_UNLESS_NONE)
 
 
 class CreateRequest(Record):
@@ -206,6 +170,26 @@ class CreateRequest(Record):
     acl: Sequence[ACL]
     flags: int
     layout: ClassVar[tuple[Codec, ...]] = (STRING, BUFFER, ACLS, INT)
+
+    @classmethod
+    def read_from(cls, reader: Reader) -> CreateRequest:
+        """As `layout` says, written out; raises MalformedRecord."""
+        path, data = reader.read_path_and_data()
+        return cls(path, data, _read_acls(reader), reader.read_int())
+
+    @classmethod
+    def decode(cls, data: bytes) -> CreateRequest:
+        """The record in `data`, in one step where nothing is odd about it; raises MalformedRecord."""
+        try:
+            size: int = _int_at(data, 0)[0]
+            length: int = _int_at(data, 4 + size)[0]
+            stop = 8 + size + length
+            if size >= 0 and length >= 0 and data.startswith(OPEN_ACL_BYTES, stop):
+                flags: int = _int_at(data, stop + len(OPEN_ACL_BYTES))[0]
+                return cls(data[4 : 4 + size].decode(), data[8 + size : stop], OPEN_ACL, flags)
+        except (struct.error, UnicodeDecodeError):
+            pass
+        return cls.read_from(Reader(data))
 
 
 class CreateTTLRequest(Record):
@@ -243,9 +227,28 @@ class SetDataRequest(Record):
     version: int
     layout: ClassVar[tuple[Codec, ...]] = (STRING, BUFFER, INT)
 
+    @classmethod
+    def read_from(cls, reader: Reader) -> SetDataRequest:
+        """As `layout` says, written out; raises MalformedRecord."""
+        path, data = reader.read_path_and_data()
+        return cls(path, data, reader.read_int())
+
+    @classmethod
+    def decode(cls, data: bytes) -> SetDataRequest:
+        """The record in `data`, in one step where nothing is odd about it; raises MalformedRecord."""
+        try:
+            size: int = _int_at(data, 0)[0]
+            length: int = _int_at(data, 4 + size)[0]
+            stop = 8 + size + length
+            if size >= 0 and length >= 0:
+                return cls(data[4 : 4 + size].decode(), data[8 + size : stop], _int_at(data, stop)[0])
+        except (struct.error, UnicodeDecodeError):
+            pass
+        return cls.read_from(Reader(data))
+
 
 class PathRequest(Record):
-    """getACL, sync, getEphemerals, getAllChildrenNumber: a path alone."""
+    """getACL, sync, getEphemerals, getAllChildrenNumber, deleteContainer: a path alone."""
 
     path: str
     layout: ClassVar[tuple[Codec, ...]] = (STRING,)
@@ -266,25 +269,6 @@ class CheckVersionRequest(Record):
     path: str
     version: int
     layout: ClassVar[tuple[Codec, ...]] = (STRING, INT)
-
-
-class AuthPacket(Record):
-    """auth (xid -4)."""
-
-    type: int
-    scheme: str
-    auth: bytes | None
-    layout: ClassVar[tuple[Codec, ...]] = (INT, STRING, BUFFER)
-
-
-class SetWatches(Record):
-    """setWatches: re-arm watches after a reconnect."""
-
-    relative_zxid: int
-    data_watches: list[str]
-    exist_watches: list[str]
-    child_watches: list[str]
-    layout: ClassVar[tuple[Codec, ...]] = (LONG, STRINGS, STRINGS, STRINGS)
 
 
 class EmptyRequest(Record):
@@ -311,6 +295,17 @@ class StatResponse(Record):
 
     stat: Stat
     layout: ClassVar[tuple[Codec, ...]] = (STAT,)
+
+
+class ReconfigRequest(Record):
+    """reconfig: servers that join, ids that leave, or all new members, each text or null; and the version that they
+    start from, -1 for any."""
+
+    joining: bytes | None
+    leaving: bytes | None
+    new_members: bytes | None
+    config_id: int
+    layout: ClassVar[tuple[Codec, ...]] = (BUFFER, BUFFER, BUFFER, LONG)
 
 
 class GetDataResponse(Record):
@@ -393,6 +388,23 @@ class MultiRequest(msgspec.Struct):
             ops.append(MultiOp(OpCode(kind), MULTI_BODIES[kind].read_from(reader)))
 
 
+class MultiReadRequest(MultiRequest):
+    """multiRead: getData and getChildren, each with its own outcome; what they say of watches is ignored."""
+
+    @classmethod
+    def read_from(cls, reader: Reader) -> MultiReadRequest:
+        """Read ops up to the closing header; raises MalformedRecord."""
+        ops: list[MultiOp] = []
+        while True:
+            kind, done = reader.read_int(), reader.read_bool()
+            reader.read_int()
+            if done:
+                return cls(ops)
+            if kind not in (OpCode.GET_DATA, OpCode.GET_CHILDREN):
+                raise MalformedRecord(f"multiRead cannot hold op {kind}")
+            ops.append(MultiOp(OpCode(kind), PathWatchRequest.read_from(reader)))
+
+
 class MultiResult(NamedTuple):
     """One operation's result: its op code and response, or OpCode.ERROR and the error code."""
 
@@ -450,6 +462,8 @@ MULTI_RESPONSES: dict[int, type[Record]] = {
     OpCode.DELETE: EmptyRequest,
     OpCode.SET_DATA: StatResponse,
     OpCode.CHECK: EmptyRequest,
+    OpCode.GET_DATA: GetDataResponse,
+    OpCode.GET_CHILDREN: GetChildrenResponse,
 }
 REQUEST_BODIES: dict[int, type[Record] | type[MultiRequest]] = {
     OpCode.CREATE: CreateRequest,
@@ -457,6 +471,7 @@ REQUEST_BODIES: dict[int, type[Record] | type[MultiRequest]] = {
     OpCode.CREATE_CONTAINER: CreateRequest,
     OpCode.CREATE_TTL: CreateTTLRequest,
     OpCode.DELETE: DeleteRequest,
+    OpCode.DELETE_CONTAINER: PathRequest,
     OpCode.EXISTS: PathWatchRequest,
     OpCode.GET_DATA: PathWatchRequest,
     OpCode.SET_DATA: SetDataRequest,
@@ -466,10 +481,20 @@ REQUEST_BODIES: dict[int, type[Record] | type[MultiRequest]] = {
     OpCode.GET_CHILDREN2: PathWatchRequest,
     OpCode.SYNC: PathRequest,
     OpCode.PING: EmptyRequest,
+    OpCode.RECONFIG: ReconfigRequest,
     OpCode.CHECK: CheckVersionRequest,
     OpCode.MULTI: MultiRequest,
     OpCode.AUTH: AuthPacket,
+    OpCode.SASL: SaslRequest,
     OpCode.SET_WATCHES: SetWatches,
+    OpCode.SET_WATCHES2: SetWatches2,
+    OpCode.ADD_WATCH: AddWatchRequest,
+    OpCode.CHECK_WATCHES: WatchesRequest,
+    OpCode.REMOVE_WATCHES: WatchesRequest,
+    OpCode.MULTI_READ: MultiReadRequest,
+    OpCode.GET_EPHEMERALS: PathRequest,
+    OpCode.GET_ALL_CHILDREN_NUMBER: PathRequest,
+    OpCode.WHO_AM_I: EmptyRequest,
     OpCode.CLOSE_SESSION: EmptyRequest,
 }
 RESPONSE_BODIES: dict[int, type[Record] | type[MultiResponse]] = {
@@ -485,7 +510,14 @@ RESPONSE_BODIES: dict[int, type[Record] | type[MultiResponse]] = {
     OpCode.GET_CHILDREN: GetChildrenResponse,
     OpCode.GET_CHILDREN2: GetChildren2Response,
     OpCode.SYNC: SyncResponse,
+    OpCode.RECONFIG: GetDataResponse,
     OpCode.MULTI: MultiResponse,
+    OpCode.MULTI_READ: MultiResponse,
+    OpCode.ADD_WATCH: ErrorResponse,
+    OpCode.GET_EPHEMERALS: GetEphemeralsResponse,
+    OpCode.GET_ALL_CHILDREN_NUMBER: GetAllChildrenNumberResponse,
+    OpCode.WHO_AM_I: WhoAmIResponse,
+    OpCode.SASL: SaslResponse,
 }
 WRITES = frozenset(
     {
@@ -507,6 +539,13 @@ class Request(msgspec.Struct):
     op: int
     body: AnyBody | None
     problem: ErrorCode = ErrorCode.OK
+
+    def encoded_body(self) -> bytes:
+        """The body's bytes; none where there is no body."""
+        out = bytearray()
+        if self.body is not None:
+            self.body.encode_into(out)
+        return bytes(out)
 
     def encode(self) -> bytes:
         """The frame's bytes, without its length."""
@@ -545,5 +584,19 @@ class Reply(msgspec.Struct):
         return bytes(out)
 
 
-ServerMessage = ConnectResponse | Reply
-ClientMessage = ConnectRequest | Request
+class Frames(msgspec.Struct):
+    """Requests of one connection as they came together: each one frame of at least xid and op, without its length.
+
+    What came as bytes is answered in bytes, so that the common requests are neither built as objects nor taken apart.
+    """
+
+    frames: list[bytes]
+
+
+REQUEST_HEADER_SIZE = 8
+REPLY_HEADER_SIZE = 20
+"""The length in front included."""
+ReplyFrames = bytes
+"""Replies ready to be sent, each behind its length."""
+ServerMessage = ConnectResponse | Reply | ReplyFrames
+ClientMessage = ConnectRequest | Request | Frames

@@ -10,9 +10,27 @@ import struct
 from collections.abc import Sequence
 from typing import ClassVar
 
+import msgspec
+
 from ensemble.ids import SessionId, Zxid
-from ensemble.jute import BOOL, BUFFER, INT, LONG, STRING, Codec, MalformedRecord, Reader, Record, vector
-from ensemble.records import ACL, ACLS, STRINGS, OpCode
+from ensemble.jute import (
+    BOOL,
+    BUFFER,
+    INT,
+    LONG,
+    STRING,
+    Codec,
+    MalformedRecord,
+    Reader,
+    Record,
+    Writer,
+    pack_int,
+    vector,
+    write_path_and_data,
+)
+from ensemble.records import ACL, ACLS, OPEN_ACL, OPEN_ACL_BYTES, STRINGS, OpCode
+
+_CREATE_END = struct.Struct(">?i")
 
 
 class CreateTxn(Record):
@@ -24,6 +42,20 @@ class CreateTxn(Record):
     ephemeral: bool
     parent_cversion: int
     layout: ClassVar[tuple[Codec, ...]] = (STRING, BUFFER, ACLS, BOOL, INT)
+
+    def encode_into(self, out: Writer) -> None:
+        """As `layout` says, written out."""
+        write_path_and_data(out, self.path, self.data)
+        ACLS.write(out, self.acl)
+        out += _CREATE_END.pack(self.ephemeral, self.parent_cversion)
+
+    @classmethod
+    def read_from(cls, reader: Reader) -> CreateTxn:
+        """As `layout` says, written out; raises MalformedRecord."""
+        path, data = reader.read_path_and_data()
+        acl = ACLS.read(reader)
+        ephemeral, parent_cversion = _CREATE_END.unpack_from(reader.data, reader.take(_CREATE_END.size))
+        return cls(path, data, acl, ephemeral, parent_cversion)
 
 
 class CreateContainerTxn(Record):
@@ -61,6 +93,17 @@ class SetDataTxn(Record):
     data: bytes | None
     version: int
     layout: ClassVar[tuple[Codec, ...]] = (STRING, BUFFER, INT)
+
+    def encode_into(self, out: Writer) -> None:
+        """As `layout` says, written out."""
+        write_path_and_data(out, self.path, self.data)
+        out += pack_int(self.version)
+
+    @classmethod
+    def read_from(cls, reader: Reader) -> SetDataTxn:
+        """As `layout` says, written out; raises MalformedRecord."""
+        path, data = reader.read_path_and_data()
+        return cls(path, data, reader.read_int())
 
 
 class CheckVersionTxn(Record):
@@ -123,7 +166,29 @@ def _write_sub(out: bytearray, sub: SubTxn) -> None:
     sub.encode_into(out)
 
 
-MultiTxn.layout = (vector(Codec(_write_sub, SubTxn.read_from)),)
+def _read_subs(reader: Reader) -> list[SubTxn]:
+    """What can be applied, all of it: nobody looks at it again before it is in the log."""
+    subs: list[SubTxn] = _SUBS.read(reader)
+    failed = False
+    for sub in subs:
+        if sub.type not in _IN_A_MULTI or sub.data is None:
+            raise MalformedRecord(f"a multi cannot hold a transaction of type {sub.type}")
+        if failed and sub.type != OpCode.ERROR:
+            raise MalformedRecord(f"a transaction of type {sub.type} behind the failed one of a multi")
+        failed = sub.type == OpCode.ERROR
+        sub.body()
+    return subs
+
+
+_SUBS = vector(Codec(_write_sub, SubTxn.read_from))
+MultiTxn.layout = (Codec(_SUBS.write, _read_subs),)
+_IN_A_MULTI = frozenset(
+    {
+        OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL, OpCode.DELETE,
+        OpCode.DELETE_CONTAINER, OpCode.SET_DATA, OpCode.CHECK, OpCode.ERROR,
+    }
+)  # fmt: skip
+"""DataTree.processTxn; no multi nests."""
 
 TXN_BODIES: dict[int, type[Record]] = {
     OpCode.CREATE: CreateTxn,
@@ -154,56 +219,82 @@ def decode_body(kind: int, reader: Reader) -> Record:
 
 
 _HEADER = struct.Struct(">qiqqi")
+_DIGEST = struct.Struct(">iQ")
+_HEADER_AND_SIZE = struct.Struct(">qiqqii")
+_SET_DATA_END = struct.Struct(">iiQ")
+_CREATE_END_AND_DIGEST = struct.Struct(">?iiQ")
+_plain_head_at = _HEADER_AND_SIZE.unpack_from
+_set_data_end_at = _SET_DATA_END.unpack_from
+_create_end_at = _CREATE_END_AND_DIGEST.unpack_from
+_SET_DATA, _CREATE = int(OpCode.SET_DATA), int(OpCode.CREATE)
+_OPEN_ACL_SIZE = len(OPEN_ACL_BYTES)
+_CREATE_END_SIZE = _OPEN_ACL_SIZE + _CREATE_END_AND_DIGEST.size
+_PLAIN_ENDS: dict[int, int] = {
+    _SET_DATA: _SET_DATA_END.size,
+    OpCode.CREATE: _CREATE_END_SIZE,
+    OpCode.CREATE2: _CREATE_END_SIZE,
+}
+"""How long these transactions are behind their data, digest included."""
+_int_at = struct.Struct(">i").unpack_from
 DIGEST_VERSION = 2
 
 
-class Txn:
-    """One transaction with its header; `digest` is the tree's 64-bit digest after it, or None when not carried."""
+class Txn(msgspec.Struct, eq=False, gc=False):
+    """One transaction with its header; `digest` is the tree's 64-bit digest after it, or None when not carried.
+    `raw` is what `encoded` makes, once it is known."""
 
-    __slots__ = ("_encoded", "body", "cxid", "digest", "session_id", "time_ms", "type", "zxid")
-
-    def __init__(
-        self,
-        session_id: SessionId,
-        cxid: int,
-        zxid: Zxid,
-        time_ms: int,
-        type: int,
-        body: Record,
-        digest: int | None = None,
-        encoded: bytes | None = None,
-    ) -> None:
-        self.session_id = session_id
-        self.cxid = cxid
-        self.zxid = zxid
-        self.time_ms = time_ms
-        self.type = type
-        self.body = body
-        self.digest = digest
-        self._encoded = encoded
+    session_id: SessionId
+    cxid: int
+    zxid: Zxid
+    time_ms: int
+    type: int
+    body: Record
+    digest: int | None = None
+    raw: bytes | None = None
 
     def encoded(self) -> bytes:
         """TxnHeader, body and digest, as in a log record and in a PROPOSAL's data."""
-        if self._encoded is None:
+        if self.raw is None and self.digest is not None:
+            self.raw = self._encoded_plain(self.digest)
+        if self.raw is None:
             out = bytearray(_HEADER.pack(self.session_id, self.cxid, self.zxid, self.time_ms, self.type))
             self.body.encode_into(out)
             if self.digest is not None:
-                out += DIGEST_VERSION.to_bytes(4, "big") + (self.digest & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "big")
-            self._encoded = bytes(out)
-        return self._encoded
+                out += _DIGEST.pack(DIGEST_VERSION, self.digest & 0xFFFFFFFFFFFFFFFF)
+            self.raw = bytes(out)
+        return self.raw
+
+    def _encoded_plain(self, digest: int) -> bytes | None:
+        """The same for what nearly every transaction is, in one step."""
+        body = self.body
+        if isinstance(body, SetDataTxn):
+            end = _SET_DATA_END.pack(body.version, DIGEST_VERSION, digest & 0xFFFFFFFFFFFFFFFF)
+        elif isinstance(body, CreateTxn) and body.acl is OPEN_ACL:
+            end = OPEN_ACL_BYTES + _CREATE_END_AND_DIGEST.pack(
+                body.ephemeral, body.parent_cversion, DIGEST_VERSION, digest & 0xFFFFFFFFFFFFFFFF
+            )
+        else:
+            return None
+        path, data = body.path.encode("utf-8", "surrogatepass"), body.data
+        if data is None:
+            return None
+        head = _HEADER_AND_SIZE.pack(self.session_id, self.cxid, self.zxid, self.time_ms, self.type, len(path))
+        return b"".join((head, path, pack_int(len(data)), data, end))
 
     @classmethod
     def decode(cls, data: bytes) -> Txn:
         """Read header, body and, where present, digest; raises MalformedRecord."""
+        plain = decode_plain(data) if type(data) is bytes else None
+        if plain is not None:
+            return plain
         if len(data) < _HEADER.size:
             raise MalformedRecord("transaction header cut short")
         session_id, cxid, zxid, time_ms, kind = _HEADER.unpack_from(data)
         reader = Reader(data, _HEADER.size)
         body = decode_body(kind, reader)
         digest = None
-        if reader.left >= 12:
-            reader.read_int()
-            digest = reader.read_long() & 0xFFFFFFFFFFFFFFFF
+        if reader.end - reader.pos >= _DIGEST.size:
+            _, digest = _DIGEST.unpack_from(data, reader.pos)
         return cls(session_id, cxid, zxid, time_ms, kind, body, digest, bytes(data))
 
     def __repr__(self) -> str:
@@ -214,3 +305,43 @@ class Txn:
 
     def __hash__(self) -> int:
         return hash(self.zxid)
+
+
+def plain_set_data_bytes(
+    session_id: int, cxid: int, zxid: int, time_ms: int, path_and_data: bytes, version: int, digest: int
+) -> bytes:
+    """A setData's `encoded`, around a path and data that are encoded already; `digest` is unsigned."""
+    head = _HEADER.pack(session_id, cxid, zxid, time_ms, _SET_DATA)
+    return head + path_and_data + _SET_DATA_END.pack(version, DIGEST_VERSION, digest)
+
+
+def plain_create_bytes(
+    session_id: int, cxid: int, zxid: int, time_ms: int, path_data_and_acl: bytes, cversion: int, digest: int
+) -> bytes:
+    """The same of a create of a node that is not ephemeral."""
+    head = _HEADER.pack(session_id, cxid, zxid, time_ms, _CREATE)
+    return head + path_data_and_acl + _CREATE_END_AND_DIGEST.pack(False, cversion, DIGEST_VERSION, digest)
+
+
+def decode_plain(data: bytes) -> Txn | None:
+    """What nearly every transaction is, read in one step: a setData or a create with the open list, and a digest; None
+    where it is anything else, or anything is odd about it."""
+    try:
+        session_id, cxid, zxid, time_ms, kind, size = _plain_head_at(data)
+        middle = 36 + size
+        start, stop = middle + 4, len(data) - _PLAIN_ENDS[kind]
+        if size < 0 or start > stop or _int_at(data, middle)[0] != stop - start:
+            return None
+        path = data[36:middle].decode()
+        body: Record
+        if kind == _SET_DATA:
+            version, _, digest = _set_data_end_at(data, stop)
+            body = SetDataTxn(path, data[start:stop], version)
+        elif data.startswith(OPEN_ACL_BYTES, stop):
+            ephemeral, cversion, _, digest = _create_end_at(data, stop + _OPEN_ACL_SIZE)
+            body = CreateTxn(path, data[start:stop], OPEN_ACL, ephemeral, cversion)
+        else:
+            return None
+    except (struct.error, KeyError, UnicodeDecodeError):
+        return None
+    return Txn(session_id, cxid, zxid, time_ms, kind, body, digest, data)

@@ -11,39 +11,16 @@ simulated runs and by nodes that were started with the full journal level.
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import msgspec
 
+from journal.event import Event as Event
+from journal.event import Level as Level
+from journal.event import TopicPartition as TopicPartition
+from journal.event import snake
+
 SCHEMA_VERSION = 1
-
-
-class Level(IntEnum):
-    """How much a node writes to its journal."""
-
-    NORMAL = 0
-    FULL = 1
-
-
-def _snake(name: str) -> str:
-    return "".join("_" + c.lower() if c.isupper() and i else c.lower() for i, c in enumerate(name))
-
-
-class Event(msgspec.Struct, tag_field="type", tag=_snake):
-    """Base of every event body.  Subclass names become the `type` in snake case."""
-
-    level: ClassVar[Level] = Level.NORMAL
-
-
-class TopicPartition(NamedTuple):
-    """A partition's name, as Kafka writes it: topic and number."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 # ---- any node -------------------------------------------------------------------------------------------------
@@ -140,6 +117,14 @@ class LeaderEstablished(Event):
     quorum: list[int]
 
 
+class MembershipActivated(Event):
+    """This membership of the ensemble is in force for this peer; `version` is the zxid that made it."""
+
+    version: int
+    voters: list[int]
+    observers: list[int]
+
+
 class LearnerSynced(Event):
     """A learner was brought to its leader's history: mode DIFF, TRUNC or SNAP."""
 
@@ -199,12 +184,39 @@ class SessionExpired(Event):
     timeout_ms: int
 
 
+class QuotaExceeded(Event):
+    """More znodes or bytes are in a subtree than its quota allows, softly or hard; -1 is no limit.  The leader says so
+    when it becomes true."""
+
+    path: str
+    count: int
+    count_limit: int
+    bytes: int
+    bytes_limit: int
+
+
 class SessionClosed(Event):
     """A session's end was committed; its ephemerals went with it."""
 
     session_id: int
     zxid: int
     ephemerals: list[str]
+
+
+class TxnProposed(Event):
+    """A leader broadcast a transaction to whoever follows it."""
+
+    level: ClassVar[Level] = Level.FULL
+    zxid: int
+    session_id: int
+    cxid: int
+
+
+class HistoryReplaced(Event):
+    """A peer took over its leader's snapshot in place of all it had; it will be durable when LearnerSynced says so."""
+
+    level: ClassVar[Level] = Level.FULL
+    zxid: int
 
 
 class TxnLogged(Event):
@@ -537,7 +549,7 @@ class WorkloadProgressed(Event):
 
 
 EVENT_TYPES: tuple[type[Event], ...] = tuple(Event.__subclasses__())
-BY_NAME: dict[str, type[Event]] = {_snake(t.__name__): t for t in EVENT_TYPES}
+BY_NAME: dict[str, type[Event]] = {snake(t.__name__): t for t in EVENT_TYPES}
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -569,7 +581,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 def type_name(event: Event) -> str:
     """The `type` an event is written under, such as `controller_elected`."""
-    return _snake(type(event).__name__)
+    return snake(type(event).__name__)
 
 
 def entry_from_dict(raw: dict[str, Any]) -> Entry:

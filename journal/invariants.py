@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from journal import events as e
-from journal.events import Entry, TopicPartition
+from journal.events import Entry, Event, TopicPartition
 
 
 class Violation(NamedTuple):
@@ -25,7 +25,7 @@ class Violation(NamedTuple):
 
 
 class Checker(Protocol):
-    """One invariant."""
+    """One invariant.  A checker may name the kinds of event it looks at in `watches`; the others then pass it by."""
 
     name: str
 
@@ -282,11 +282,17 @@ class Watchdog:
 
     def __init__(self, checkers: list[Checker] | None = None) -> None:
         self._checkers = default_checkers() if checkers is None else checkers
+        self._watching: dict[type[Event], list[Checker]] = {}
         self.violations: list[Violation] = []
 
     def see(self, entry: Entry) -> None:
         """Take the next entry; violations collect in `violations`."""
-        for checker in self._checkers:
+        kind = type(entry.event)
+        watching = self._watching.get(kind)
+        if watching is None:
+            watching = [checker for checker in self._checkers if kind in getattr(checker, "watches", (kind,))]
+            self._watching[kind] = watching
+        for checker in watching:
             for detail in checker.see(entry):
                 self.violations.append(Violation(checker.name, detail, entry.node, entry.node_seq, entry.mono_us))
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from simulation.run import SCENARIOS, Outcome, Run, run_seed
+from simulation.run import SCENARIOS, Outcome, run_seed, run_with_journal
+from simulation.scenarios.library import LIBRARY
 from simulation.settings import BadSetting, world_settings
 from simulation.world import WorldSettings
 
@@ -38,8 +39,11 @@ def parse_seeds(text: str) -> range:
 
 
 def _configured(scenario: str, settings: list[str]) -> WorldSettings:
-    if scenario not in SCENARIOS:
-        raise ValueError(f"there is no scenario {scenario!r}; there are: {', '.join(sorted(SCENARIOS))}")
+    if scenario not in SCENARIOS and scenario not in LIBRARY:
+        searches = ", ".join(sorted(SCENARIOS))
+        raise ValueError(
+            f"there is no scenario {scenario!r}; there are {searches}, and what `zabka scenarios list` names"
+        )
     return world_settings(settings)
 
 
@@ -85,13 +89,19 @@ def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json:
     wall_s = time.perf_counter() - begin
     broken = [outcome for outcome in outcomes if not outcome.held]
     virtual_s = sum(outcome.virtual_ms for outcome in outcomes) / 1000
+    cpu_s = sum(outcome.cpu_s for outcome in outcomes)
+    faults = sum(outcome.faults for outcome in outcomes)
     if as_json:
-        totals = {"seeds": len(outcomes), "violated": len(broken), "virtual_s": virtual_s, "wall_s": wall_s}
+        totals = {
+            "seeds": len(outcomes), "violated": len(broken), "virtual_s": virtual_s, "wall_s": wall_s, "cpu_s": cpu_s,
+            "faults": faults,
+        }  # fmt: skip
         rows = [{**msgspec.to_builtins(o), "replay": replay_command(o.seed, scenario, settings)} for o in outcomes]
         _say(json.dumps({**totals, "runs": rows}))
     else:
         speed = f"{virtual_s:,.0f} simulated seconds in {wall_s:.1f} s ({virtual_s / wall_s:,.0f} x real time)"
         _say(f"{len(outcomes)} seeds, {len(broken)} with violations; {speed}")
+        _say(f"{virtual_s / 3600:,.2f} simulated hours, {cpu_s / 3600:,.3f} core-hours, {faults:,} faults injected")
     return 1 if broken else 0
 
 
@@ -102,18 +112,17 @@ def replay(seed: int, scenario: str, settings: list[str], out: Path | None) -> i
     except (ValueError, BadSetting) as reason:
         _say(str(reason), error=True)
         return USAGE
-    run = Run(seed, scenario, world)
-    outcome = run.execute()
+    outcome, lines = run_with_journal(seed, scenario, world)
     digest = sha256()
     if out is None:
-        for line in run.world.record.lines():
+        for line in lines:
             digest.update(line)
             sys.stdout.buffer.write(line)
         sys.stdout.flush()
     else:
         out.parent.mkdir(parents=True, exist_ok=True)
         with out.open("wb") as file:
-            for line in run.world.record.lines():
+            for line in lines:
                 digest.update(line)
                 file.write(line)
     for problem in outcome.problems:

@@ -7,7 +7,9 @@ not durable (or keeps a random part of that: a disk may have written more than i
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
+from operator import attrgetter
 from random import Random
 
 from ensemble.effects import (
@@ -17,10 +19,12 @@ from ensemble.effects import (
     Recovered,
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
+    SaveMembership,
+    SaveNextMembership,
     SaveSnapshot,
     TruncateLog,
 )
-from ensemble.ids import Epoch
+from ensemble.ids import Epoch, Zxid
 from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from simulation.kernel import Scheduler
@@ -28,8 +32,14 @@ from simulation.kernel import Scheduler
 FSYNC_US_MIN = 80
 FSYNC_US_MAX = 900
 SNAPSHOTS_KEPT = 3
+LOG_PIECE_TXNS = 20
 
-DISK_EFFECTS = (Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog)
+DISK_EFFECTS = (
+    Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveMembership, SaveNextMembership, SaveSnapshot, TruncateLog,
+)  # fmt: skip
+
+
+_zxid_of = attrgetter("zxid")
 
 
 class SimDisk:
@@ -39,10 +49,13 @@ class SimDisk:
         self._scheduler = scheduler
         self._random = random
         self.slow_factor = 1
-        self.ignore_fsync = False
+        self.complete = True
         self._log: list[Txn] = []
         self._durable = 0
         self._snapshots: list[TreeSnapshot] = []
+        self.membership = ""
+        """The membership in force, as text; empty while it is the one that the peer was configured with."""
+        self.next_membership = ""
         self._accepted = Epoch(0)
         self._current = Epoch(0)
         self._queue: list[Effect] = []
@@ -61,11 +74,50 @@ class SimDisk:
         """The newest snapshot and the log after it."""
         snapshot = self._snapshots[-1] if self._snapshots else None
         base = snapshot.zxid if snapshot else -1
-        return Recovered(self._accepted, self._current, snapshot, [t for t in self._log if t.zxid > base])
+        txns = [t for t in self._log if t.zxid > base]
+        return Recovered(self._accepted, self._current, snapshot, txns, self.complete)
+
+    # -- what a power loss would leave -----------------------------------------------------------------------------
+
+    @property
+    def accepted(self) -> Epoch:
+        """acceptedEpoch, as written."""
+        return self._accepted
+
+    @property
+    def current(self) -> Epoch:
+        """currentEpoch, as written."""
+        return self._current
+
+    def last_durable(self) -> Zxid:
+        """The history's end, as far as it is fsynced."""
+        snapshot = self._snapshots[-1].zxid if self._snapshots else Zxid(0)
+        return max(snapshot, self._log[self._durable - 1].zxid) if self._durable else snapshot
+
+    def holds(self, zxid: Zxid) -> bool:
+        """Is that transaction fsynced here, in the log or below a snapshot?"""
+        place = bisect_left(self._log, zxid, hi=self._durable, key=_zxid_of)
+        if place < self._durable and self._log[place].zxid == zxid:
+            return True
+        return bool(self._snapshots) and zxid <= self._snapshots[-1].zxid
+
+    def history(self) -> list[int]:
+        """Every zxid in the log or on its way there."""
+        waiting = [effect for effect in (*self._in_progress, *self._queue) if isinstance(effect, Append)]
+        return [*(txn.zxid for txn in self._log), *(txn.zxid for effect in waiting for txn in effect.txns)]
+
+    def read_log(self, after: Zxid, base: Zxid) -> list[Txn] | None:
+        """Some of the transactions behind `after`; None where the log does not hold them without a gap."""
+        place = bisect_left(self._log, after + 1, key=_zxid_of)
+        known = after == base or (place > 0 and self._log[place - 1].zxid == after)
+        return self._log[place : place + LOG_PIECE_TXNS] or None if known else None
 
     def submit(self, effect: Effect) -> None:
-        """Queue an operation."""
-        self._queue.append(effect)
+        """Queue an operation; each transaction of an append is one of its own, for a crash may come between them."""
+        if isinstance(effect, Append):
+            self._queue += [Append([txn]) for txn in effect.txns]
+        else:
+            self._queue.append(effect)
         if not self._in_progress:
             self._begin()
 
@@ -94,13 +146,19 @@ class SimDisk:
 
     def _do(self, effect: Effect) -> bool:
         if isinstance(effect, Append):
-            self._log.append(effect.txn)
+            self._log += effect.txns
         elif isinstance(effect, Barrier):
-            self._durable = self._durable if self.ignore_fsync else len(self._log)
+            self._durable = len(self._log)
         elif isinstance(effect, SaveAcceptedEpoch):
             self._accepted = effect.epoch
         elif isinstance(effect, SaveCurrentEpoch):
+            assert self._durable == len(self._log), "currentEpoch before the history it stands for is durable"
             self._current = effect.epoch
+            self.complete = True
+        elif isinstance(effect, SaveMembership):
+            self.membership, self.next_membership = effect.membership.text, ""
+        elif isinstance(effect, SaveNextMembership):
+            self.next_membership = effect.membership.text
         elif isinstance(effect, SaveSnapshot):
             self._save(effect)
         elif isinstance(effect, TruncateLog):
@@ -126,6 +184,13 @@ class SimDisk:
             if not isinstance(effect, Barrier):
                 self._do(effect)
         self._forget()
+
+    def rot(self) -> None:
+        """While nothing runs on it, a random part of the log becomes unreadable, fsynced or not: the next process is
+        told that its history is not complete."""
+        del self._log[self._random.randrange(0, len(self._log) + 1) :]
+        self._durable = len(self._log)
+        self.complete = False
 
     def power_loss(self) -> None:
         """The machine loses power: what was not fsynced is gone, but for a random part that had reached the platter."""

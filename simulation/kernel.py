@@ -69,6 +69,14 @@ class Scheduler:
             return True
         return False
 
+    def end(self) -> None:
+        """Nothing happens any more: tasks that were to go on are cancelled, for they never will."""
+        waiting, self._heap = self._heap, []
+        for _, _, call in sorted(waiting, key=lambda entry: entry[:2]):
+            owner = getattr(call.callback, "__self__", None)
+            if isinstance(owner, SimTask):
+                owner.cancel()
+
     def next_time_us(self) -> int | None:
         """When the next call is due, None for never."""
         while self._heap and self._heap[0][2].callback is None:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 Action = Callable[["Nemesis"], None]
 
+CLIENTS = ("writer", "watcher")
+PRIORITY_STEP_MS = 12
+PRIORITY_LOWEST_MS = 400
+PRIORITY_CHANGES = 3
 FAULT_LASTS_MS_MIN = 100
 FAULT_LASTS_MS_MAX = 9_000
 GAP_MS_MAX = 4_000
@@ -31,7 +35,9 @@ class Nemesis:
         self.random = random
         self.operator = Operator(world)
         self.active = False
-        kinds = list(_KINDS)
+        # With brokers, every second seed leaves out what concerns the ensemble alone, and has more of the rest.
+        narrow = bool(world.brokers) and random.random() < 0.5
+        kinds = [kind for kind in _KINDS if not (narrow and kind in _ENSEMBLE_ALONE)]
         chosen = [kind for kind in kinds if random.random() < 0.5] or [kinds[random.randrange(0, len(kinds))]]
         self._kinds = chosen
         self._gap_ms = random.randrange(200, GAP_MS_MAX)
@@ -81,7 +87,7 @@ class Nemesis:
     def _two(self) -> tuple[str, str]:
         names = self.world.node_names()
         first = self._pick(names)
-        return first, self._pick([name for name in names if name != first])
+        return first, self._pick([name for name in names if name != first] or list(CLIENTS))
 
     def _crash(self, names: list[str], power_loss: bool) -> None:
         name = self._pick(names)
@@ -208,6 +214,56 @@ class Nemesis:
 
         self.world.scheduler.after(delay_ms * 1000, strike_if_active)
 
+    def cut_client(self) -> None:
+        """A client loses some server, which may still hear late what it was sent."""
+        client = CLIENTS[self.random.randrange(0, len(CLIENTS))]
+        name = self._pick(self.world.peer_names())
+        self._until_healed(self.world.cut(client, name, both_ways=self.random.random() < 0.5))
+
+    def depose_leader(self) -> None:
+        """The ensemble's leader loses every other peer, but not its clients."""
+        leader = self.world.zab_leader()
+        if leader is not None:
+            others = [name for name in self.world.peer_names() if name != leader.name]
+            self._until_healed(_all_of([self.world.cut(leader.name, other) for other in others]))
+
+    def swizzle_clog(self) -> None:
+        """A random part of the links between peers is clogged, one after the other, and unclogged in another order
+        (FoundationDB's swizzle)."""
+        clogged = [link for link in self._links(self.world.peer_names()) if self.random.random() < 0.5]
+        lasts_ms = self.random.randrange(FAULT_LASTS_MS_MIN, FAULT_LASTS_MS_MAX)
+        for position, (source, target) in enumerate(self._shuffled(clogged)):
+            begins_ms = 1 + lasts_ms * position // (2 * len(clogged))
+            ends_ms = lasts_ms + self.random.randrange(0, lasts_ms)
+
+            def clog(source: str = source, target: str = target, for_ms: int = ends_ms - begins_ms) -> None:
+                self._until_healed(self.world.cut(source, target, both_ways=False), for_ms)
+
+            self._later(begins_ms, clog)
+
+    def priorities(self) -> None:
+        """Every link gets a place in an order, and what is on a later one comes later; a few times the next link in
+        turn falls to the very last place (probabilistic concurrency testing)."""
+        order = self._shuffled(self._links(self.world.peer_names()))
+        ranked = {link: PRIORITY_STEP_MS * rank for rank, link in enumerate(order)}
+        lasts_ms = self.random.randrange(FAULT_LASTS_MS_MIN, FAULT_LASTS_MS_MAX)
+        self._until_healed(self.world.prioritise(ranked), lasts_ms)
+        for _ in range(PRIORITY_CHANGES):
+            link = order[self.random.randrange(0, len(order))] if order else None
+
+            def demote(link: tuple[str, str] | None = link) -> None:
+                if link is not None:
+                    self._until_healed(self.world.delay(*link, PRIORITY_LOWEST_MS))
+
+            self._later(self.random.randrange(1, lasts_ms + 1), demote)
+
+    def _links(self, names: list[str]) -> list[tuple[str, str]]:
+        return [(source, target) for source in names for target in names if source != target]
+
+    def _shuffled(self, links: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        keyed = [(self.random.random(), link) for link in links]
+        return [link for _, link in sorted(keyed)]
+
     def slow_disk(self) -> None:
         """A peer's disk takes far longer."""
         name = self._pick(self.world.peer_names())
@@ -238,5 +294,10 @@ _KINDS: dict[str, Action] = {
     "split_peers": Nemesis.split_peers,
     "delay": Nemesis.delay,
     "slow_disk": Nemesis.slow_disk,
+    "cut_client": Nemesis.cut_client,
+    "depose_leader": Nemesis.depose_leader,
+    "swizzle_clog": Nemesis.swizzle_clog,
+    "priorities": Nemesis.priorities,
     "flapping_follower": Nemesis.flapping_follower,
 }
+_ENSEMBLE_ALONE = ("cut_client", "depose_leader", "swizzle_clog", "priorities")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ensemble.client.client import Client
@@ -30,11 +31,8 @@ class Operator:
     async def _delete(self, path: str) -> None:
         connector = SimConnector(self._world.network, self._host)
         client = Client(self._world.zookeeper_connect, connector, self._runtime, name="operator")
-        try:
+        # Where there was none, or the ensemble did not answer, people shrug and try again later.
+        with suppress(ZooKeeperError):
             await client.start()
             await client.delete(path)
-        except ZooKeeperError:
-            # There was none, or the ensemble did not answer: people shrug and try again later.
-            return
-        finally:
-            self._runtime.spawn(client.close(), "close")
+        self._runtime.spawn(client.close(), "close")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ensemble.effects import (
     Answer,
     CancelTimer,
@@ -14,21 +16,25 @@ from ensemble.effects import (
     Emit,
     Halt,
     OpenLink,
+    ReadLog,
     Recovered,
+    SaveSnapshot,
     SendNotification,
-    SendPacket,
+    SendPackets,
     SetTimer,
+    UseMembership,
 )
-from ensemble.ids import ConnectionId, LinkId, PeerId
+from ensemble.ids import ConnectionId, LinkId, PeerId, Zxid
 from ensemble.tree.service import Service
 from ensemble.zab.application import EnsembleConfig
 from ensemble.zab.peer import Peer
-from journal.events import NodeStarted, NodeStopped
+from journal.events import LearnerSynced, NodeStarted, NodeStopped, TxnCommitted
+from simulation.audit import Audit
 from simulation.disk import DISK_EFFECTS, SimDisk
 from simulation.kernel import Call, derive_random
 from simulation.machine import Machine, Process
 from simulation.network import Endpoint
-from simulation.wire import LinkWire
+from simulation.wire import ClientWire, LinkWire
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -56,6 +62,12 @@ class PeerNode(Machine["PeerProcess"]):
         """The running peer, None while the process is down."""
         return self.process.peer if self.process else None
 
+    def config_on_disk(self) -> EnsembleConfig:
+        """The configuration, with the memberships that this machine's files hold by now."""
+        disk = self.disk
+        membership = disk.membership or self.config.membership
+        return msgspec.structs.replace(self.config, membership=membership, next_membership=disk.next_membership)
+
     def make_process(self, incarnation: int) -> PeerProcess:
         """A fresh process on this disk."""
         return PeerProcess(self, incarnation)
@@ -68,11 +80,14 @@ class PeerProcess(Process):
         super().__init__(node.world, node.name, incarnation)
         self.node = node
         self._links: dict[LinkId, tuple[Endpoint, LinkWire]] = {}
-        self._connections: dict[ConnectionId, Endpoint] = {}
+        self._connections: dict[ConnectionId, tuple[Endpoint, ClientWire]] = {}
         self._timers: dict[str, Call] = {}
         self._next_id = 0
+        self.audit = Audit(self)
         recovered = node.disk.attach(self._durable, self._recovered)
-        self.peer = Peer(node.config, Service(node.config), recovered, self.random)
+        config = node.config_on_disk()
+        self.peer = Peer(config, Service(config), recovered, self.random)
+        self.peer.hand_effects_to(self.do)
 
     def boot(self) -> None:
         """Announce, listen, start."""
@@ -92,8 +107,9 @@ class PeerProcess(Process):
         self._links[link] = (endpoint, wire)
 
         def arrived(item: Any) -> None:
-            for packet in wire.receive(item):
-                self.do(self.peer.on_packet(self.runtime.now(), link, packet))
+            packets = wire.receive(item)
+            if packets and link in self._links:
+                self.do(self.peer.on_packets(self.runtime.now(), link, packets))
 
         endpoint.on_item = arrived
         endpoint.on_close = lambda: self._link_down(link)
@@ -104,8 +120,11 @@ class PeerProcess(Process):
 
     def _accept_client(self, endpoint: Endpoint) -> None:
         connection = ConnectionId(self._number())
-        self._connections[connection] = endpoint
-        endpoint.on_item = lambda frame: self.do(self.peer.on_client(self.runtime.now(), connection, frame))
+        wire = self.world.wire.client()
+        self._connections[connection] = (endpoint, wire)
+        endpoint.on_item = lambda message: self.do(
+            self.peer.on_clients(self.runtime.now(), [(connection, wire.request(message))])
+        )
         endpoint.on_close = lambda: self._client_closed(connection)
         self.do(self.peer.on_client_connected(self.runtime.now(), connection))
 
@@ -120,6 +139,13 @@ class PeerProcess(Process):
     def _durable(self, token: int) -> None:
         self.runtime.run(lambda: self.do(self.peer.on_durable(self.runtime.now(), token)))
 
+    def _read_log(self, effect: ReadLog) -> None:
+        def answer() -> None:
+            txns = self.node.disk.read_log(effect.after, effect.base)
+            self.do(self.peer.on_log_read(self.runtime.now(), effect.link, effect.after, txns))
+
+        self.runtime.call_later(1, answer)
+
     def _recovered(self, recovered: Recovered) -> None:
         self.runtime.run(lambda: self.do(self.peer.on_recovered(self.runtime.now(), recovered)))
 
@@ -129,15 +155,18 @@ class PeerProcess(Process):
         """Carry out what the core asks for, in order."""
         for effect in effects:
             if isinstance(effect, DISK_EFFECTS):
+                if isinstance(effect, SaveSnapshot):
+                    self.audit.saves(effect)
                 self.node.disk.submit(effect)
             else:
                 _CARRIED_OUT_BY[type(effect)](self, effect)
 
-    def _send_packet(self, effect: SendPacket) -> None:
+    def _send_packets(self, effect: SendPackets) -> None:
         found = self._links.get(effect.link)
         if found is not None:
             endpoint, wire = found
-            wire.send(effect.packet, endpoint.send)
+            self.audit.sends(effect.packets)
+            wire.send(effect.packets, endpoint.send)
 
     def _close_link(self, effect: CloseLink) -> None:
         found = self._links.pop(effect.link, None)
@@ -169,14 +198,16 @@ class PeerProcess(Process):
         self.world.network.datagram(self.node.name, peer_name(target), deliver)
 
     def _answer(self, effect: Answer) -> None:
-        endpoint = self._connections.get(effect.connection)
-        if endpoint is not None:
-            endpoint.send(effect.message)
+        found = self._connections.get(effect.connection)
+        if found is not None:
+            endpoint, wire = found
+            for message in wire.replies(effect.message):
+                endpoint.send(message)
 
     def _close_connection(self, effect: CloseConnection) -> None:
-        endpoint = self._connections.pop(effect.connection, None)
-        if endpoint is not None:
-            endpoint.close()
+        found = self._connections.pop(effect.connection, None)
+        if found is not None:
+            found[0].close()
 
     def _set_timer(self, effect: SetTimer) -> None:
         name = effect.name
@@ -196,7 +227,13 @@ class PeerProcess(Process):
             pending.cancel()
 
     def _emit(self, effect: Emit) -> None:
-        self.emit(effect.event)
+        event = effect.event
+        if isinstance(event, TxnCommitted):
+            if event.zxid > self.world.record.last_committed:
+                self.audit.commits(Zxid(event.zxid))
+        elif isinstance(event, LearnerSynced):
+            self.audit.synced(event)
+        self.emit(event)
 
     def _halt(self, effect: Halt) -> None:
         # A supervisor restarts a peer that gave up, as the host agent does.
@@ -206,7 +243,10 @@ class PeerProcess(Process):
 
 
 _CARRIED_OUT_BY: dict[type[Effect], Callable[[PeerProcess, Any], None]] = {
-    SendPacket: PeerProcess._send_packet,
+    # Peers are reached by their names, wherever they are.
+    UseMembership: lambda process, effect: None,
+    ReadLog: PeerProcess._read_log,
+    SendPackets: PeerProcess._send_packets,
     CloseLink: PeerProcess._close_link,
     OpenLink: PeerProcess._open_link,
     SendNotification: PeerProcess._send_notification,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ensemble.ports import Instant
-from journal.events import Entry, Event
+from journal.events import Entry, Event, TxnCommitted
 from journal.fold import ClusterState
-from journal.invariants import Violation, Watchdog
+from journal.invariants import Violation, Watchdog, default_checkers
 from journal.writer import encode_line
+from journal.zab_invariants import zab_checkers
 from simulation.kernel import Scheduler, SimRuntime
 
 
@@ -18,7 +19,9 @@ class Record:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._node_seq: dict[str, int] = {}
-        self._watchdog = Watchdog()
+        self._watchdog = Watchdog([*default_checkers(), *zab_checkers()])
+        self.last_committed = 0
+        """The highest zxid that any peer has applied as committed."""
         self.entries: list[Entry] = []
         self.state = ClusterState()
 
@@ -34,6 +37,8 @@ class Record:
         wall_us = now.wall_ms * 1000 + mono_us % 1000
         entry = Entry(node, node_seq, wall_us, mono_us, event, seq=len(self.entries) + 1)
         self.entries.append(entry)
+        if isinstance(event, TxnCommitted) and event.zxid > self.last_committed:
+            self.last_committed = event.zxid
         self.state.apply(entry)
         self._watchdog.see(entry)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from simulation.kernel import Deadlock, SimRuntime, derive_random
 from simulation.nemesis import Nemesis
 from simulation.producing import Producing
+from simulation.reconfiguring import reconfiguring, shape
+from simulation.scenarios.library import LIBRARY, play, seeded
+from simulation.watching import Watching
 from simulation.wire import EncodedWire, TypedWire, Wire
 from simulation.world import World, WorldSettings
 from simulation.writer import Writer
@@ -34,7 +37,9 @@ class Outcome(msgspec.Struct):
     events: int
     acknowledged_writes: int
     acknowledged_records: int
+    faults: int
     wall_s: float
+    cpu_s: float
 
     @property
     def held(self) -> bool:
@@ -49,23 +54,28 @@ class Run:
         self.seed = seed
         self.scenario = scenario
         encoded = seed % WIRE_MODE_EVERY == WIRE_MODE_EVERY - 1
-        wire: Wire = EncodedWire(derive_random(seed, "wire")) if encoded else TypedWire()
-        self.world = World(seed, settings, wire)
+        random = derive_random(seed, "wire")
+        wire: Wire = EncodedWire(random) if encoded else TypedWire(random)
+        self.world = World(seed, scenario_settings(seed, scenario, settings), wire)
         self.writer: Writer | None = None
+        self.watching: Watching | None = None
         self.producing: Producing | None = None
         self.recovery_ms = 0
         self._failures: list[str] = []
 
     def execute(self) -> Outcome:
         """Play the scenario."""
-        begin = time.perf_counter()
+        begin, cpu_begin = time.perf_counter(), time.process_time()
         try:
             SCENARIOS[self.scenario](self)
         except Deadlock as stuck:
             self._failures.append(f"liveness: {stuck}")
         except AssertionError as broken:
             self._failures.append(f"assertion: {broken}")
+        except Exception as crash:  # Whatever it is, this seed has found it; others may still run.
+            self._failures.append(f"crash: {crash!r}")
         world = self.world
+        world.scheduler.end()
         return Outcome(
             seed=self.seed,
             scenario=self.scenario,
@@ -76,13 +86,16 @@ class Run:
             events=len(world.record.entries),
             acknowledged_writes=self.writer.acknowledged if self.writer else 0,
             acknowledged_records=self.producing.acknowledged if self.producing else 0,
+            faults=world.faults,
             wall_s=time.perf_counter() - begin,
+            cpu_s=time.process_time() - cpu_begin,
         )
 
     def problems(self) -> list[str]:
         """Every violation so far, one line each."""
         found = [f"{v.invariant}: {v.detail} (at {v.mono_us / 1e6:.3f} s)" for v in self.world.record.violations]
         found += [f"linearizable writes: {line}" for line in (self.writer.violations if self.writer else [])]
+        found += [f"reads and watches: {line}" for line in (self.watching.violations if self.watching else [])]
         found += [f"records: {line}" for line in (self.producing.violations if self.producing else [])]
         return found + self._failures
 
@@ -95,6 +108,11 @@ class Run:
         runtime = SimRuntime(world.scheduler, derive_random(self.seed, "writer"))
         self.writer = writer = Writer(world.network, runtime, world.zookeeper_connect)
         world.until(lambda: writer.acknowledged > 0, BOOT_MS_MAX, "the first write to the ensemble")
+        runtime = SimRuntime(world.scheduler, derive_random(self.seed, "watcher"))
+        self.watching = watching = Watching(
+            world.network, runtime, world.zookeeper_connect, lambda: writer.acknowledged
+        )
+        world.until(lambda: watching.watches_fired > 0, BOOT_MS_MAX, "the first watch")
         if world.brokers:
             runtime = SimRuntime(world.scheduler, derive_random(self.seed, "producer"))
             self.producing = producing = Producing(world, runtime, TOPIC, PARTITIONS)
@@ -118,6 +136,10 @@ class Run:
             RECOVERY_MS_MAX,
             "a serving ensemble",
         )
+        self.recovery_ms += world.until(world.every_peer_serves, RECOVERY_MS_MAX, "every peer back in service")
+        if self.watching is not None:
+            watching, fired = self.watching, self.watching.watches_fired
+            world.until(lambda: watching.watches_fired > fired, RECOVERY_MS_MAX, "a watch that fires")
         if producing is not None:
             sent = producing.acknowledged
             self.recovery_ms += world.until(
@@ -142,9 +164,58 @@ class Run:
         self.recover()
 
 
-SCENARIOS: dict[str, Callable[[Run], None]] = {"chaos": Run.chaos, "calm": Run.calm}
+SCENARIOS: dict[str, Callable[[Run], None]] = {
+    "chaos": Run.chaos,
+    "calm": Run.calm,
+    "ensemble": Run.chaos,
+    "reconfiguring": reconfiguring,
+}
+
+
+def scenario_settings(seed: int, scenario: str, settings: WorldSettings | None) -> WorldSettings:
+    """The world of that scenario and seed: `ensemble` is the peers alone, in another size and shape for each seed."""
+    wanted = settings or WorldSettings()
+    if scenario == "reconfiguring":
+        return shape(wanted, derive_random(seed, "shape"))
+    if scenario != "ensemble":
+        return wanted
+    draw = derive_random(seed, "shape")
+    return msgspec.structs.replace(
+        wanted,
+        brokers=0,
+        peers=(1, 3, 3, 3, 5, 5, 7)[draw.randrange(0, 7)],
+        snap_count=(8, 50, 400)[draw.randrange(0, 3)],
+        sync_limit=draw.randrange(2, 6),
+    )
 
 
 def run_seed(seed: int, scenario: str = "chaos", settings: WorldSettings | None = None) -> Outcome:
     """Run one seed to its verdict."""
-    return Run(seed, scenario, settings).execute()
+    return run_with_journal(seed, scenario, settings)[0]
+
+
+def run_with_journal(
+    seed: int, scenario: str, settings: WorldSettings | None = None
+) -> tuple[Outcome, Iterator[bytes]]:
+    """Run one seed to its verdict, and the lines of its journal.  `scenario` may be one of the library's; the seed then
+    draws its delays."""
+    if scenario in SCENARIOS:
+        run = Run(seed, scenario, settings)
+        return run.execute(), run.world.record.lines()
+    begin, cpu_begin = time.perf_counter(), time.process_time()
+    verdict = play(seeded(LIBRARY[scenario], seed))
+    outcome = Outcome(
+        seed=seed,
+        scenario=scenario,
+        problems=verdict.problems,
+        virtual_ms=verdict.virtual_ms,
+        recovery_ms=0,
+        steps=verdict.steps,
+        events=len(verdict.journal),
+        acknowledged_writes=0,
+        acknowledged_records=0,
+        faults=verdict.faults,
+        wall_s=time.perf_counter() - begin,
+        cpu_s=time.process_time() - cpu_begin,
+    )
+    return outcome, verdict.lines()

@@ -6,20 +6,42 @@ processes are searched by the same seeds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Protocol
 
+from ensemble.jute import Reader, Record
+from ensemble.records import (
+    NOTIFICATION_XID,
+    RESPONSE_BODIES,
+    ClientMessage,
+    ConnectRequest,
+    ConnectResponse,
+    Frames,
+    GetDataResponse,
+    MultiResponse,
+    OpCode,
+    Reply,
+    Request,
+    ServerMessage,
+    WatcherEvent,
+)
 from ensemble.server.election_wire import FrameReader, decode_notification, encode_notification
 from ensemble.server.quorum_wire import QuorumCodec
-from ensemble.zab.messages import Notification, Packet, Snap
+from ensemble.zab.messages import Notification, Packet, Proposal, Snap
+
+_RESPONSE_BODIES: dict[int, type[Record] | type[MultiResponse]] = {
+    **RESPONSE_BODIES,
+    OpCode.RECONFIG: GetDataResponse,
+}
 
 
 class LinkWire(Protocol):
     """One end of a quorum link."""
 
-    def send(self, packet: Packet, send: Callable[[Any], None]) -> None:
-        """Turn a packet into what travels, and send it."""
+    def send(self, packets: Sequence[Packet], send: Callable[[Any], None]) -> None:
+        """Turn packets into what travels, and send it: what a turn says together may still arrive in parts."""
         ...
 
     def receive(self, item: Any) -> list[Packet]:
@@ -27,19 +49,50 @@ class LinkWire(Protocol):
         ...
 
 
+class ClientWire(Protocol):
+    """A server's end of a client's connection."""
+
+    def request(self, message: ClientMessage) -> ClientMessage:
+        """What the server gets of what the client sent."""
+        ...
+
+    def replies(self, message: ServerMessage) -> list[ServerMessage]:
+        """What the client gets of what the server sent."""
+        ...
+
+
 class Wire(Protocol):
     """How peers' messages travel."""
 
     def link(self, *, learner: bool) -> LinkWire: ...
+    def client(self) -> ClientWire: ...
     def notification(self, notification: Notification) -> Notification: ...
 
 
+def one_by_one(packets: Sequence[Packet]) -> list[Packet]:
+    """The packets of a link as they are on the wire: one a proposed transaction."""
+    out: list[Packet] = []
+    for packet in packets:
+        if isinstance(packet, Proposal):
+            out += [Proposal((txn,)) for txn in packet.txns]
+        else:
+            out.append(packet)
+    return out
+
+
 class TypedWire:
-    """The fast way: objects travel as they are."""
+    """The fast way: objects travel as they are, torn between two of them now and then."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
 
     def link(self, *, learner: bool) -> LinkWire:
         """The same for both ends."""
-        return _TypedLink()
+        return _TypedLink(self._random)
+
+    def client(self) -> ClientWire:
+        """Unchanged."""
+        return _TypedClient()
 
     def notification(self, notification: Notification) -> Notification:
         """Unchanged."""
@@ -47,13 +100,40 @@ class TypedWire:
 
 
 class _TypedLink:
-    __slots__ = ()
+    __slots__ = ("_random",)
 
-    def send(self, packet: Packet, send: Callable[[Any], None]) -> None:
-        send(packet)
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def send(self, packets: Sequence[Packet], send: Callable[[Any], None]) -> None:
+        singles = one_by_one(packets)
+        cut = self._random.randrange(0, len(singles) + 1)
+        for piece in (singles[:cut], singles[cut:]):
+            if piece:
+                send(_joined(piece))
 
     def receive(self, item: Any) -> list[Packet]:
-        return [item]
+        packets: list[Packet] = item
+        return packets
+
+
+class _TypedClient:
+    def request(self, message: ClientMessage) -> ClientMessage:
+        return message
+
+    def replies(self, message: ServerMessage) -> list[ServerMessage]:
+        return [message]
+
+
+def _joined(packets: list[Packet]) -> list[Packet]:
+    """As a connection reads them: proposals that come one after the other are one."""
+    out: list[Packet] = []
+    for packet in packets:
+        if isinstance(packet, Proposal) and out and isinstance(before := out[-1], Proposal):
+            out[-1] = Proposal((*before.txns, *packet.txns))
+        else:
+            out.append(packet)
+    return out
 
 
 class EncodedWire:
@@ -64,11 +144,15 @@ class EncodedWire:
 
     def link(self, *, learner: bool) -> LinkWire:
         """A codec for that end."""
-        return _EncodedLink(QuorumCodec(learner=learner, config=b""), self._random)
+        return _EncodedLink(QuorumCodec(learner=learner), self._random)
+
+    def client(self) -> ClientWire:
+        """The client port's bytes, each way."""
+        return _EncodedClient()
 
     def notification(self, notification: Notification) -> Notification:
         """Through the election port's bytes and back."""
-        (body,) = FrameReader().feed(encode_notification(notification, b""))
+        (body,) = FrameReader().feed(encode_notification(notification))
         return decode_notification(body)
 
 
@@ -79,10 +163,12 @@ class _EncodedLink:
         self._codec = codec
         self._random = random
 
-    def send(self, packet: Packet, send: Callable[[Any], None]) -> None:
-        data = self._codec.encode(packet)
-        if isinstance(packet, Snap):
-            data += b"".join(self._codec.encode_stream(packet))
+    def send(self, packets: Sequence[Packet], send: Callable[[Any], None]) -> None:
+        data = b""
+        for packet in packets:
+            data += self._codec.encode(packet)
+            if isinstance(packet, Snap):
+                data += b"".join(self._codec.encode_stream(packet))
         cut = self._random.randrange(0, len(data) + 1)
         for piece in (data[:cut], data[cut:]):
             if piece:
@@ -90,3 +176,44 @@ class _EncodedLink:
 
     def receive(self, item: Any) -> list[Packet]:
         return self._codec.feed(item)
+
+
+class _EncodedClient:
+    """Requests reach the server as bytes; its replies are read as a client reads them, by the ops that were asked."""
+
+    __slots__ = ("_ops",)
+
+    def __init__(self) -> None:
+        self._ops: deque[int] = deque()
+
+    def request(self, message: ClientMessage) -> ClientMessage:
+        if isinstance(message, ConnectRequest):
+            return ConnectRequest.decode(message.encode())
+        assert isinstance(message, Request), "a client sends one request after the other"
+        if message.xid > 0:
+            self._ops.append(message.op)
+        return Frames([message.encode()])
+
+    def replies(self, message: ServerMessage) -> list[ServerMessage]:
+        if isinstance(message, ConnectResponse):
+            return [message]
+        if isinstance(message, Reply):
+            return [self._reply(Reader(message.encode()))]
+        replies: list[ServerMessage] = []
+        reader = Reader(message)
+        while reader.left:
+            frame = reader.read_buffer()
+            assert frame is not None, "a reply has a length"
+            replies.append(self._reply(Reader(frame)))
+        return replies
+
+    def _reply(self, reader: Reader) -> Reply:
+        reply = Reply(reader.read_int(), reader.read_long(), reader.read_int())
+        kind: type[Record] | type[MultiResponse] | None = None
+        if reply.xid == NOTIFICATION_XID:
+            kind = WatcherEvent
+        elif reply.xid > 0:
+            kind = _RESPONSE_BODIES.get(self._ops.popleft())
+        if kind is not None and not reply.err:
+            reply.body = kind.read_from(reader)
+        return reply

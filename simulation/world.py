@@ -17,6 +17,7 @@ from simulation.broker_node import BrokerNode, broker_name
 from simulation.kernel import Deadlock, Scheduler, SimRuntime, derive_random
 from simulation.network import Network
 from simulation.peer_node import CLIENT_SERVICE, PeerNode, peer_name
+from simulation.reconfiguring import with_membership
 from simulation.record import Record
 from simulation.wire import TypedWire, Wire
 
@@ -28,6 +29,8 @@ class WorldSettings(msgspec.Struct, frozen=True):
 
     peers: int = 3
     brokers: int = 3
+    members: int = 0
+    """How many of the peers are its first members, where that may change; 0 for all of them, for good."""
     tick_time_ms: int = 500
     init_limit: int = 10
     sync_limit: int = 5
@@ -43,7 +46,7 @@ class World:
     def __init__(self, seed: int, settings: WorldSettings | None = None, wire: Wire | None = None) -> None:
         self.seed = seed
         self.settings = settings or WorldSettings()
-        self.wire: Wire = wire or TypedWire()
+        self.wire: Wire = wire or TypedWire(derive_random(seed, "wire"))
         self.scheduler = Scheduler()
         self.record = Record(self.scheduler)
         self.network = Network(self.scheduler, derive_random(seed, "network"))
@@ -54,21 +57,21 @@ class World:
         self._emit = self.record.emitter("world", self.observer)
         s = self.settings
         voters = tuple(range(1, s.peers + 1))
-        self.peers = {
-            peer: PeerNode(
-                self,
-                EnsembleConfig(
-                    my_id=peer,
-                    voters=voters,
-                    tick_time_ms=s.tick_time_ms,
-                    init_limit=s.init_limit,
-                    sync_limit=s.sync_limit,
-                    snap_count=s.snap_count,
-                    full_journal=True,
-                ),
+        configs = [
+            EnsembleConfig(
+                my_id=peer,
+                voters=voters,
+                tick_time_ms=s.tick_time_ms,
+                init_limit=s.init_limit,
+                sync_limit=s.sync_limit,
+                snap_count=s.snap_count,
+                full_journal=True,
             )
             for peer in voters
-        }
+        ]
+        if s.members:
+            configs = [with_membership(config, s.members) for config in configs]
+        self.peers = {config.my_id: PeerNode(self, config) for config in configs}
         self.brokers = {broker: BrokerNode(self, broker) for broker in range(1, s.brokers + 1)}
         self._nodes: dict[str, PeerNode | BrokerNode] = {
             **{peer_name(peer): node for peer, node in self.peers.items()},
@@ -108,6 +111,11 @@ class World:
         return process is not None and process.runtime.paused
 
     # -- time --------------------------------------------------------------------------------------------------------
+
+    @property
+    def faults(self) -> int:
+        """How many faults were injected so far."""
+        return self._fault_number
 
     @property
     def now_ms(self) -> int:
@@ -185,6 +193,19 @@ class World:
 
         return end
 
+    def prioritise(self, delays_ms: dict[tuple[str, str], int]) -> Callable[[], None]:
+        """Delay every direction by its own measure; call what is returned to end it."""
+        fault_id = self._announce("priorities", "*", "*", delay_ms=max(delays_ms.values(), default=0))
+        for link, delay_ms in delays_ms.items():
+            self.network.delay(*link, delay_ms * 1000)
+
+        def end() -> None:
+            for link in delays_ms:
+                self.network.delay(*link, 0)
+            self._emit(FaultRemoved(fault_id))
+
+        return end
+
     def slow_disk(self, name: str, factor: int) -> Callable[[], None]:
         """Make a peer's disk slower by that factor; call what is returned to end it."""
         fault_id = self._announce("slow_disk", name, name)
@@ -209,6 +230,10 @@ class World:
             if peer.state.name == "LEADING" and peer.phase == "BROADCAST":
                 return node
         return None
+
+    def every_peer_serves(self) -> bool:
+        """Does every peer run, and lead or follow a leader that is established?"""
+        return all(node.peer is not None and node.peer.status().serving for node in self.peers.values())
 
     def all_in_sync(self, topic: str) -> bool:
         """Is there a controller, and has every partition of the topic a leader and all its replicas in the ISR?"""

@@ -14,16 +14,25 @@ from ensemble.client.client import Client
 
 @asynccontextmanager
 async def connect(
-    hosts: str, *, session_timeout_ms: int = 10_000, ssl_context: ssl.SSLContext | None = None, name: str = ""
+    hosts: str,
+    *,
+    session_timeout_ms: int = 10_000,
+    ssl_context: ssl.SSLContext | None = None,
+    name: str = "",
+    read_only: bool = False,
 ) -> AsyncIterator[Client]:
     """A started `Client` for the block; at its end the session is closed.
 
     `hosts` as "h1:2181,h2:2181/chroot".  Waits for a server for as long as it takes: bound it with
-    `asyncio.timeout` where that matters.  Raises ValueError for bad `hosts`.
+    `asyncio.timeout` where that matters.  With `read_only` a server without a leader will do, for reads, until one with
+    a leader is found.  Raises ValueError for bad `hosts`.
     """
     connector = AsyncioConnector(ssl_context=ssl_context)
     runtime = AsyncioRuntime(asyncio.get_running_loop(), owns_loop=False)
-    client = Client(hosts, connector, runtime, session_timeout_ms=session_timeout_ms, name=name)
+    client = Client(
+        hosts, connector, runtime, session_timeout_ms=session_timeout_ms, name=name, read_only=read_only,
+        asker=connector,
+    )  # fmt: skip
     try:
         await client.start()
         yield client

@@ -9,17 +9,15 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, cast
 
 from ensemble.client.hosts import split_host
-from ensemble.client.service import Receiver, WatchEvent
+from ensemble.client.service import Receiver, ToServer, WatchEvent
 from ensemble.jute import MalformedRecord, Reader, Record, pack_int
 from ensemble.records import (
     NOTIFICATION_XID,
     RESPONSE_BODIES,
     AnyResponse,
-    ClientMessage,
     ConnectResponse,
     EventType,
     GetChildren2Response,
-    GetDataResponse,
     MultiResponse,
     OpCode,
     Reply,
@@ -30,10 +28,12 @@ from ensemble.records import (
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 """The longest reply read; a longer one (a list of very many children) breaks the connection."""
 
+WORD_TIMEOUT_S = 2.0
+WORD_BYTES_MAX = 64 * 1024
+
 _BODIES: dict[int, type[Record] | type[MultiResponse]] = {
     **RESPONSE_BODIES,
     OpCode.GET_CHILDREN2: GetChildren2Response,
-    OpCode.RECONFIG: GetDataResponse,
 }
 _EVENT_TYPES = {event.value: event for event in EventType}
 
@@ -54,6 +54,7 @@ class AsyncioConnector:
     def __init__(self, faults: Opener | None = None, *, ssl_context: ssl.SSLContext | None = None) -> None:
         self._faults = faults
         self._ssl = ssl_context
+        self._asking: set[asyncio.Future[str]] = set()
 
     def connect(self, host: str, receiver: Receiver) -> ClientConnection:
         """Begin to connect to "host:port"; must be called on the running loop."""
@@ -61,16 +62,68 @@ class AsyncioConnector:
         connection.opening = asyncio.ensure_future(self._open(connection, host))
         return connection
 
+    def ask_word(self, host: str, word: str, heard: Callable[[str], None]) -> None:
+        """Ask the server at "host:port" a four-letter word; `heard` gets the answer, empty where there is none."""
+        asking = asyncio.ensure_future(self._ask(host, word))
+        self._asking.add(asking)
+
+        def done(asked: asyncio.Future[str]) -> None:
+            self._asking.discard(asked)
+            if not asked.cancelled():
+                heard(asked.result())
+
+        asking.add_done_callback(done)
+
+    async def _ask(self, server: str, word: str) -> str:
+        question = _Word(word)
+        try:
+            async with asyncio.timeout(WORD_TIMEOUT_S):
+                await self._dial(question, server)
+                return await question.answer
+        except (OSError, ValueError):  # TimeoutError is an OSError
+            return ""
+        finally:
+            question.close()
+
     async def _open(self, connection: ClientConnection, server: str) -> None:
         try:
-            host, port = split_host(server)
-            if self._faults is not None:
-                await self._faults.open_connection(lambda: connection, host, port, ssl=self._ssl)
-            else:
-                loop = asyncio.get_running_loop()
-                await loop.create_connection(lambda: connection, host, port, ssl=self._ssl)
+            await self._dial(connection, server)
         except (OSError, ValueError) as failed:  # ValueError: an address or host name that cannot be
             connection.fail(str(failed) or type(failed).__name__)
+
+    async def _dial(self, protocol: asyncio.Protocol, server: str) -> None:
+        host, port = split_host(server)
+        if self._faults is not None:
+            await self._faults.open_connection(lambda: protocol, host, port, ssl=self._ssl)
+        else:
+            await asyncio.get_running_loop().create_connection(lambda: protocol, host, port, ssl=self._ssl)
+
+
+class _Word(asyncio.Protocol):
+    """A connection for one four-letter word."""
+
+    def __init__(self, word: str) -> None:
+        self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._word = word
+        self._transport: asyncio.Transport | None = None
+        self._in = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.write(self._word.encode())
+
+    def data_received(self, data: bytes) -> None:
+        self._in += data
+        if len(self._in) > WORD_BYTES_MAX:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.answer.done():
+            self.answer.set_result(self._in.decode("utf-8", "replace"))
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
 
 
 class ClientConnection(asyncio.Protocol):
@@ -89,7 +142,7 @@ class ClientConnection(asyncio.Protocol):
 
     # -- the client's side
 
-    def send(self, message: ClientMessage) -> None:
+    def send(self, message: ToServer) -> None:
         """Queue a frame; all frames of a turn leave in one write."""
         if isinstance(message, Request) and message.xid > 0:
             self._ops.append(message.op)

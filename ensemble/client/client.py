@@ -14,12 +14,16 @@ from ensemble.client.service import (
     Connector,
     Create,
     Delete,
+    GetData,
     Op,
     OpResult,
+    Read,
+    ReadResult,
     SessionState,
     SetData,
     StateListener,
     Watcher,
+    WordAsker,
 )
 from ensemble.client.session import CLOSE_WAIT_MS, Session
 from ensemble.client.watches import WatchKind
@@ -34,21 +38,33 @@ from ensemble.records import (
     CreateFlag,
     CreateRequest,
     CreateResponse,
+    CreateTTLRequest,
     DeleteRequest,
+    EmptyRequest,
     GetACLResponse,
     GetChildrenResponse,
     GetDataResponse,
     MultiOp,
+    MultiReadRequest,
     MultiRequest,
     MultiResponse,
     MultiResult,
     OpCode,
     PathRequest,
     PathWatchRequest,
+    ReconfigRequest,
     SetACLRequest,
     SetDataRequest,
     Stat,
     StatResponse,
+)
+from ensemble.watch_records import (
+    AddWatchMode,
+    AddWatchRequest,
+    GetAllChildrenNumberResponse,
+    GetEphemeralsResponse,
+    WatcherType,
+    WhoAmIResponse,
 )
 
 
@@ -56,7 +72,8 @@ class Client:
     """One ZooKeeper session with the ensemble at `hosts` ("h1:2181,h2:2181/chroot").
 
     Every operation is sent at the call and answered through the future it returns; see `CoordinationService` for
-    what they raise.  `session_timeout_ms` is asked for; the server may bound it.
+    what they raise.  `session_timeout_ms` is asked for; the server may bound it.  `read_only`: be content with a server
+    that has no leader (CONNECTED_READ_ONLY) until `asker` finds one that has.
     Raises ValueError for a bad `hosts`.
     """
 
@@ -68,11 +85,14 @@ class Client:
         *,
         session_timeout_ms: int = 10_000,
         name: str = "",
+        read_only: bool = False,
+        asker: WordAsker | None = None,
     ) -> None:
         servers, self._chroot = parse_hosts(hosts)
         self._session = Session(
-            servers, connector, runtime, session_timeout_ms=session_timeout_ms, name=name, chroot=self._chroot
-        )
+            servers, connector, runtime, session_timeout_ms=session_timeout_ms, name=name, chroot=self._chroot,
+            read_only=read_only, asker=asker,
+        )  # fmt: skip
 
     # -- the session
 
@@ -180,9 +200,81 @@ class Client:
         body = MultiRequest([self._multi_op(op) for op in ops])
         return self._session.request(OpCode.MULTI, body, convert=self._multi_results)
 
+    def multi_read(self, reads: Sequence[Read]) -> Future[list[ReadResult]]:
+        """Several reads in one request, each with its own outcome.  No watch is left."""
+        ops = [
+            MultiOp(
+                OpCode.GET_DATA if isinstance(read, GetData) else OpCode.GET_CHILDREN,
+                PathWatchRequest(self._full(read.path), False),
+            )
+            for read in reads
+        ]
+        return self._session.request(OpCode.MULTI_READ, MultiReadRequest(ops), convert=_read_results)
+
+    def create_container(
+        self, path: str, data: bytes | None = b"", *, acl: Sequence[ACL] = OPEN_ACL
+    ) -> Future[tuple[str, Stat]]:
+        """Create a znode that the ensemble deletes some time after its last child has gone."""
+        body = CreateRequest(self._full(path), data, acl, CreateFlag.CONTAINER)
+        return self._session.request(OpCode.CREATE_CONTAINER, body, path=path, convert=self._created)
+
+    def create_with_ttl(
+        self, path: str, data: bytes | None = b"", *, ttl_ms: int, sequential: bool = False,
+        acl: Sequence[ACL] = OPEN_ACL,
+    ) -> Future[tuple[str, Stat]]:  # fmt: skip
+        """Create a znode that goes once it has had no children and no change for so long.  Raises Unimplemented where
+        the servers have no `extendedTypesEnabled`."""
+        flags = CreateFlag.PERSISTENT_SEQUENTIAL_WITH_TTL if sequential else CreateFlag.PERSISTENT_WITH_TTL
+        body = CreateTTLRequest(self._full(path), data, acl, flags, ttl_ms)
+        return self._session.request(OpCode.CREATE_TTL, body, path=path, convert=self._created)
+
+    def add_watch(self, path: str, watcher: Watcher, *, recursive: bool = False) -> Future[None]:
+        """Leave a watch that stays: on the znode and its children, or on its whole subtree (then without
+        CHILDREN_CHANGED).  It is re-armed after a reconnect; what it misses meanwhile it is not told."""
+        full = self._full(path)
+        mode = AddWatchMode.PERSISTENT_RECURSIVE if recursive else AddWatchMode.PERSISTENT
+        kind = WatchKind.RECURSIVE if recursive else WatchKind.PERSISTENT
+        return self._session.request(
+            OpCode.ADD_WATCH, AddWatchRequest(full, mode), path=path, convert=_nothing, watch=(kind, full, watcher)
+        )
+
+    def remove_watches(
+        self, path: str, watcher: Watcher | None = None, kind: WatcherType = WatcherType.ANY
+    ) -> Future[None]:
+        """Remove this watcher, or every one, from a path; each is told.  Raises NoWatcher where there is none."""
+        return self._session.unwatch(kind, self._full(path), watcher)
+
+    def get_ephemerals(self, prefix: str = "/") -> Future[list[str]]:
+        """The paths of this session's ephemerals that begin with `prefix`, sorted."""
+        full = f"{self._chroot}/" if self._chroot and prefix == "/" else self._chroot + prefix
+        return self._session.request(OpCode.GET_EPHEMERALS, PathRequest(full), path=prefix, convert=self._ephemerals)
+
+    def get_all_children_number(self, path: str) -> Future[int]:
+        """How many znodes are below this one, at any depth."""
+        body = PathRequest(self._full(path))
+        return self._session.request(OpCode.GET_ALL_CHILDREN_NUMBER, body, path=path, convert=_total)
+
+    def who_am_i(self) -> Future[list[tuple[str, str]]]:
+        """What this connection has proved to be, as (scheme, user): never a password."""
+        return self._session.request(OpCode.WHO_AM_I, EmptyRequest(), convert=_identities)
+
     def sync(self, path: str) -> Future[None]:
         """Wait until this session's server has seen everything committed before now."""
         return self._session.request(OpCode.SYNC, PathRequest(self._full(path)), path=path, convert=lambda _: None)
+
+    def reconfig(
+        self,
+        *,
+        joining: str | None = None,
+        leaving: str | None = None,
+        new_members: str | None = None,
+        from_version: int = -1,
+    ) -> Future[tuple[bytes, Stat]]:
+        """Change the ensemble: servers that join (`server.N=…`) and ids that leave, separated by commas, or all new
+        members; `from_version` is the version it must have now, -1 is any.  The new membership's text and Stat."""
+        parts = [None if part is None else part.encode() for part in (joining, leaving, new_members)]
+        body = ReconfigRequest(parts[0], parts[1], parts[2], from_version)
+        return self._session.request(OpCode.RECONFIG, body, convert=_data)
 
     # -- to the wire and back
 
@@ -201,6 +293,9 @@ class Client:
 
     def _created(self, response: Create2Response) -> tuple[str, Stat]:
         return self._short(response.path), response.stat
+
+    def _ephemerals(self, response: GetEphemeralsResponse) -> list[str]:
+        return sorted(self._short(path) for path in response.ephemerals)
 
     def _short(self, path: str) -> str:
         return path[len(self._chroot) :] or "/" if self._chroot else path
@@ -231,6 +326,32 @@ class Client:
             return OpResult(ErrorCode.OK, None, body.stat)
         known = result.error in ErrorCode._value2member_map_
         return OpResult(ErrorCode(result.error) if known else ErrorCode.SYSTEM_ERROR)
+
+
+def _read_results(response: MultiResponse) -> list[ReadResult]:
+    return [_read_result(result) for result in response.results]
+
+
+def _read_result(result: MultiResult) -> ReadResult:
+    body = result.body
+    if isinstance(body, GetDataResponse):
+        return ReadResult(ErrorCode.OK, body.data or b"", body.stat)
+    if isinstance(body, GetChildrenResponse):
+        return ReadResult(ErrorCode.OK, children=tuple(sorted(body.children)))
+    known = result.error in ErrorCode._value2member_map_
+    return ReadResult(ErrorCode(result.error) if known else ErrorCode.SYSTEM_ERROR)
+
+
+def _nothing(_: object) -> None:
+    return None
+
+
+def _total(response: GetAllChildrenNumberResponse) -> int:
+    return response.total_number
+
+
+def _identities(response: WhoAmIResponse) -> list[tuple[str, str]]:
+    return [(info.auth_scheme, info.user) for info in response.client_info]
 
 
 def _flags(ephemeral: bool, sequential: bool) -> CreateFlag:

@@ -35,7 +35,7 @@ from ensemble.client.service import SessionState
 from ensemble.client.session import Session
 from ensemble.client.shim.state import KazooSession
 from ensemble.client.shim.transaction import TransactionRequest
-from ensemble.client.shim.types import ReconfigRequest, from_acl, from_stat, to_acls, translate_error
+from ensemble.client.shim.types import from_acl, from_stat, to_acls, translate_error
 from ensemble.errors import NodeExists, NoNode, ZooKeeperError
 from ensemble.jute import Record
 from ensemble.records import (
@@ -45,6 +45,7 @@ from ensemble.records import (
     OpCode,
     PathRequest,
     PathWatchRequest,
+    ReconfigRequest,
     SetACLRequest,
     SetDataRequest,
 )
@@ -130,7 +131,8 @@ class KazooClient(KazooSession):
 
     `hosts`, `timeout`, `client_id`, `default_acl`, `auth_data`, `read_only`, `randomize_hosts`, `command_retry`,
     `logger` and the TLS arguments mean what they mean in kazoo; of `connection_retry` only `max_tries` counts.
-    `sasl_options` and handlers other than SequentialThreadingHandler raise ConfigurationError.
+    `sasl_options` may name DIGEST-MD5.  Its other mechanisms, and handlers other than SequentialThreadingHandler, raise
+    ConfigurationError.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -14,7 +14,7 @@ BACKOFF_MAX_MS = 1_000
 class Rotation:
     """Servers in turn: no pause within a round of all of them, a growing one with jitter between rounds."""
 
-    __slots__ = ("_failed", "_next", "_random", "_servers")
+    __slots__ = ("_failed", "_next", "_preferred", "_random", "_servers")
 
     def __init__(self, servers: Sequence[str], random: Random, *, shuffle: bool) -> None:
         assert servers
@@ -22,6 +22,7 @@ class Rotation:
         self._random = random
         self._next = 0
         self._failed = 0
+        self._preferred = ""
         if shuffle:
             self._shuffle()
 
@@ -44,9 +45,16 @@ class Rotation:
 
     def next(self) -> str:
         """The server to try now."""
+        if self._preferred:
+            preferred, self._preferred = self._preferred, ""
+            return preferred
         server = self._servers[self._next % len(self._servers)]
         self._next += 1
         return server
+
+    def prefer(self, server: str) -> None:
+        """Try this one next."""
+        self._preferred = server
 
     def pause_ms(self, *, served: bool) -> int:
         """An attempt has ended: how long to wait before the next.

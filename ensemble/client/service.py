@@ -13,7 +13,16 @@ from typing import NamedTuple, Protocol
 
 from ensemble.errors import ErrorCode
 from ensemble.ids import SessionId
-from ensemble.records import ACL, OPEN_ACL, ClientMessage, EventType, ServerMessage, Stat
+from ensemble.records import (
+    ACL,
+    OPEN_ACL,
+    ConnectRequest,
+    ConnectResponse,
+    EventType,
+    Reply,
+    Request,
+    Stat,
+)
 
 
 class SessionState(Enum):
@@ -21,13 +30,16 @@ class SessionState(Enum):
 
     CONNECTING = "connecting"
     CONNECTED = "connected"
+    CONNECTED_READ_ONLY = "connected read-only"
+    """To a server without a leader, which answers reads alone; only a client that asked for it is ever here."""
     SUSPENDED = "suspended"
     EXPIRED = "expired"
     CLOSED = "closed"
 
 
 class WatchEvent(NamedTuple):
-    """A one-shot watch that fired.  On expiry every watch left fires once with EventType.NONE."""
+    """A watch that fired.  On expiry every watch left fires once with EventType.NONE; one that is removed is told
+    DATA_WATCH_REMOVED, CHILD_WATCH_REMOVED or PERSISTENT_WATCH_REMOVED."""
 
     type: EventType
     path: str
@@ -82,6 +94,30 @@ class OpResult(NamedTuple):
     error: ErrorCode
     path: str | None = None
     stat: Stat | None = None
+
+
+class GetData(NamedTuple):
+    """multi_read: a znode's data."""
+
+    path: str
+
+
+class GetChildren(NamedTuple):
+    """multi_read: the names of a znode's children."""
+
+    path: str
+
+
+Read = GetData | GetChildren
+
+
+class ReadResult(NamedTuple):
+    """One read's outcome: data (null reads as empty) and Stat, or children, sorted, or the error."""
+
+    error: ErrorCode
+    data: bytes = b""
+    stat: Stat | None = None
+    children: tuple[str, ...] = ()
 
 
 class CoordinationService(Protocol):
@@ -141,11 +177,15 @@ class CoordinationService(Protocol):
         ...
 
 
+ToServer = ConnectRequest | Request
+FromServer = ConnectResponse | Reply
+
+
 class Receiver(Protocol):
     """What a connection tells its client."""
 
     def on_connected(self) -> None: ...
-    def on_message(self, message: ServerMessage) -> None: ...
+    def on_message(self, message: FromServer) -> None: ...
     def on_watch(self, event: WatchEvent, zxid: int) -> None: ...
     def on_disconnected(self, reason: str) -> None:
         """Once, also when connecting failed; nothing follows."""
@@ -155,7 +195,7 @@ class Receiver(Protocol):
 class Connection(Protocol):
     """One connection to a server, possibly still being made."""
 
-    def send(self, message: ClientMessage) -> None:
+    def send(self, message: ToServer) -> None:
         """Queue a frame."""
         ...
 
@@ -169,4 +209,12 @@ class Connector(Protocol):
 
     def connect(self, host: str, receiver: Receiver) -> Connection:
         """Begin to connect to "host:port"."""
+        ...
+
+
+class WordAsker(Protocol):
+    """Asks servers four-letter words."""
+
+    def ask_word(self, host: str, word: str, heard: Callable[[str], None]) -> None:
+        """Ask the server at "host:port"; `heard` gets its answer, empty where there is none, in a later turn."""
         ...

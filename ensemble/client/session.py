@@ -10,18 +10,23 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ensemble.auth.digest_md5 import SaslError
 from ensemble.client.call import Auth, Call
+from ensemble.client.read_write_search import ReadWriteSearch
 from ensemble.client.rotation import Rotation
+from ensemble.client.sasl import SaslLogin, SaslNegotiation
 from ensemble.client.service import (
     Connection,
     Connector,
+    FromServer,
     SessionState,
     StateListener,
     Watcher,
     WatchEvent,
+    WordAsker,
 )
 from ensemble.client.watches import Watches, WatchKind
-from ensemble.errors import AuthFailed, ConnectionLoss, ErrorCode, SessionExpired, ZooKeeperError, error_for
+from ensemble.errors import AuthFailed, ConnectionLoss, ErrorCode, NoWatcher, SessionExpired, ZooKeeperError, error_for
 from ensemble.ids import SessionId
 from ensemble.jute import Record
 from ensemble.ports import Future, Runtime, Timer
@@ -39,8 +44,9 @@ from ensemble.records import (
     OpCode,
     Reply,
     Request,
-    ServerMessage,
+    SaslRequest,
 )
+from ensemble.watch_records import SetWatches2, WatcherType, WatchesRequest
 
 CLOSE_WAIT_MS = 2_000
 """How long close() waits for the server's answer, or for a reconnect to send it at all."""
@@ -64,7 +70,7 @@ class _Link:
         if self.session._link is self:
             self.session._on_connected()
 
-    def on_message(self, message: ServerMessage) -> None:
+    def on_message(self, message: FromServer) -> None:
         if self.session._link is self:
             self.session._on_message(self, message)
 
@@ -87,6 +93,8 @@ class Session:
 
     `attempts_max`: give up (CLOSED) after so many attempts in a row that served nothing, 0 for never.  `resume`: id and
     password of a session to reattach to.  `on_event` hears of every watch event, by the server's path.
+    `login`: authenticate by SASL on every connection, first of all; a refusal ends the session like a refused auth.
+    `read_only`: put up with a server that has no leader; then `asker` helps to find a better one meanwhile.
     """
 
     def __init__(
@@ -100,6 +108,8 @@ class Session:
         chroot: str = "",
         shuffle: bool = True,
         read_only: bool = False,
+        asker: WordAsker | None = None,
+        login: SaslLogin | None = None,
         attempts_max: int = 0,
         resume: tuple[int, bytes] | None = None,
         on_event: Callable[[WatchEvent], None] | None = None,
@@ -112,7 +122,6 @@ class Session:
         self.timeout_ms = session_timeout_ms
         self.last_zxid = 0
         self.server = ""
-        self.server_read_only = False
         self.last_failure = ""
         self._requested_timeout_ms = session_timeout_ms
         self._rotation = Rotation(servers, runtime.random, shuffle=shuffle)
@@ -121,6 +130,14 @@ class Session:
         self._name = name or "session"
         self._attempts_max = attempts_max
         self._read_only = read_only
+        self._asker = asker
+        self._login = login
+        self._negotiation: SaslNegotiation | None = None
+        self._server_read_only = False
+        self._search: ReadWriteSearch | None = None
+        # A session that a read-only server gave is unknown to every other.
+        self._resumable = resume is not None
+        self._connected = False
         self._on_event = on_event
         self._listeners: list[StateListener] = []
         self._waiters: list[Future[None]] = []
@@ -156,7 +173,7 @@ class Session:
 
     async def connected(self) -> None:
         """Wait until CONNECTED.  Raises SessionExpired (AuthFailed) when the session ends instead."""
-        if self.state is SessionState.CONNECTED:
+        if self._connected:
             return
         if self._over():
             raise self._ended("")
@@ -194,10 +211,29 @@ class Session:
         """`request`, with the answer going where the call says."""
         if self._over() or self._closing:
             call.fail(self._ended(call.path))
-        elif self.state is SessionState.CONNECTED:
+        elif self._connected:
             self._send_call(call)
         else:
             self._queue(call)
+
+    def unwatch(self, kind: WatcherType, path: str, watcher: Watcher | None) -> Future[None]:
+        """Remove a watcher of that kind from a path (the server's), or all (None).  Each is told, with an event that
+        says what kind of watch it was.  Raises NoWatcher, also where the server knows of none."""
+        future = self._runtime.future()
+        shown = self._unchroot(path)
+        # The server knows one watch a connection: it goes with the last watcher here.
+        shared = watcher is not None and self._watches.others(kind, path, watcher)
+        op = OpCode.CHECK_WATCHES if shared else OpCode.REMOVE_WATCHES
+
+        def removed(_: None) -> None:
+            for event, each in self._watches.remove(kind, path, watcher):
+                self._call_out(each, WatchEvent(event, shown))
+
+        if watcher is not None and not self._watches.has(kind, path, watcher):
+            future.set_exception(NoWatcher(shown))
+        else:
+            self.submit(Call(op, WatchesRequest(path, kind), future, shown, removed))
+        return future
 
     def add_auth(self, scheme: str, credential: bytes) -> Future[None]:
         """Authenticate, also on every later connection.  A refusal ends the session: everything raises AuthFailed."""
@@ -208,9 +244,14 @@ class Session:
             future.set_exception(self._ended(""))
             return future
         self._auths.append(auth)
-        if self.state is SessionState.CONNECTED:
+        if self._connected:
             self._send_auth(auth)
         return future
+
+    @property
+    def is_connected(self) -> bool:
+        """Is it connected, be it to a read-only server?"""
+        return self._connected
 
     @property
     def auth_failed(self) -> bool:
@@ -274,16 +315,15 @@ class Session:
             link.connection = connection
 
     def _on_connected(self) -> None:
-        request = ConnectRequest(
-            0, self.last_zxid, self._requested_timeout_ms, self.session_id, self.password, self._read_only
-        )
+        session_id, password = (self.session_id, self.password) if self._resumable else (0, NO_PASSWORD)
+        request = ConnectRequest(0, self.last_zxid, self._requested_timeout_ms, session_id, password, self._read_only)
         link = self._link
         assert link is not None and link.connection is not None
         link.connection.send(request)
 
     def _on_connect_response(self, response: ConnectResponse) -> None:
         if response.timeout_ms <= 0 or response.session_id == 0:
-            if self.session_id:
+            if self.session_id and self._resumable:
                 self._finish(SessionState.EXPIRED)
             else:
                 self._lose("the server opened no session")
@@ -291,13 +331,45 @@ class Session:
         self.session_id = SessionId(response.session_id)
         self.password = response.password
         self.timeout_ms = response.timeout_ms
-        self.server_read_only = response.read_only
+        self._server_read_only = bool(response.read_only)
         self._heard_ms = self._sent_ms = self._runtime.now().mono_ms
         self._schedule_tick()
+        if self._login is None:
+            self._establish()
+        else:
+            self._negotiation = SaslNegotiation(self._login)
+            self._send_sasl(self._negotiation.first())
+
+    def _send_sasl(self, token: SaslRequest) -> None:
+        self._xid = self._xid % XID_MAX + 1
+        self._send(Request(self._xid, OpCode.SASL, token))
+
+    def _on_sasl_reply(self, negotiation: SaslNegotiation, reply: Reply) -> None:
+        if reply.xid == PING_XID:
+            return
+        try:
+            token = negotiation.answer(reply)
+        except SaslError:
+            self._auth_failed = True
+            self._finish(SessionState.CLOSED)
+            return
+        if token is not None:
+            self._send_sasl(token)
+        else:
+            self._negotiation = None
+            self._establish()
+
+    def _establish(self) -> None:
+        """The session stands: send what has waited for it."""
+        if self._server_read_only:
+            self._look_for_read_write()
+        else:
+            self._resumable = True
         for auth in self._auths:
             self._send_auth(auth)
         for batch in self._watches.rearm(self.last_zxid):
-            self._send(Request(SET_WATCHES_XID, OpCode.SET_WATCHES, batch))
+            op = OpCode.SET_WATCHES2 if isinstance(batch, SetWatches2) else OpCode.SET_WATCHES
+            self._send(Request(SET_WATCHES_XID, op, batch))
         queued, self._queued = self._queued, deque()
         for call in queued:
             self._send_call(call)
@@ -305,7 +377,20 @@ class Session:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
-        self._set_state(SessionState.CONNECTED)
+        self._set_state(SessionState.CONNECTED_READ_ONLY if self._server_read_only else SessionState.CONNECTED)
+
+    def _look_for_read_write(self) -> None:
+        def found(server: str) -> None:
+            self._rotation.prefer(server)
+            self.drop_connection(f"{server} takes writes")
+
+        if self._asker is not None:
+            self._search = ReadWriteSearch(self._asker, self._rotation, self._runtime, found)
+
+    def _stop_search(self) -> None:
+        if self._search is not None:
+            self._search.stop()
+            self._search = None
 
     def _lose(self, reason: str) -> None:
         """The connection is gone, or never came: on to the next server."""
@@ -314,8 +399,10 @@ class Session:
         if link.connection is not None:
             link.connection.close()
         self._cancel_timer()
+        self._stop_search()
+        self._negotiation = None
         self.last_failure = f"{self.server}: {reason}"
-        was_connected = self.state is SessionState.CONNECTED
+        was_connected = self._connected
         pause_ms = self._rotation.pause_ms(served=link.heard)
         if self._attempts_max and self._rotation.failed >= self._attempts_max:
             self._finish(SessionState.CLOSED)
@@ -338,6 +425,9 @@ class Session:
         if link is not None and link.connection is not None:
             link.connection.close()
         self._cancel_timer()
+        self._stop_search()
+        self._resumable = False
+        self._negotiation = None
         self.session_id, self.password = SessionId(0), NO_PASSWORD
         self.timeout_ms = self._requested_timeout_ms
         calls = [*self._pending, *self._queued]
@@ -389,11 +479,14 @@ class Session:
 
     # -- receiving
 
-    def _on_message(self, link: _Link, message: ServerMessage) -> None:
+    def _on_message(self, link: _Link, message: FromServer) -> None:
         if isinstance(message, ConnectResponse):
             self._on_connect_response(message)
             return
-        if self.state is not SessionState.CONNECTED:
+        if self._negotiation is not None:
+            self._on_sasl_reply(self._negotiation, message)
+            return
+        if not self._connected:
             self._lose("a reply before the session's answer")
             return
         link.heard = True
@@ -485,6 +578,7 @@ class Session:
         if self.state is state:
             return
         self.state = state
+        self._connected = state in (SessionState.CONNECTED, SessionState.CONNECTED_READ_ONLY)
         for listener in tuple(self._listeners):
             self._call_out(listener, state)
 

@@ -11,6 +11,7 @@ from enum import Enum
 
 from ensemble.client.service import Watcher, WatchEvent
 from ensemble.records import EventType, SetWatches
+from ensemble.watch_records import SetWatches2, WatcherType
 
 SET_WATCHES_BYTES_MAX = 128 * 1024
 """Paths in one setWatches, as in ClientCnxn: well below the servers' packet limit."""
@@ -22,50 +23,65 @@ class WatchKind(Enum):
     DATA = "data"
     EXISTS = "exists"
     CHILDREN = "children"
+    PERSISTENT = "persistent"
+    RECURSIVE = "recursive"
 
 
 _Table = dict[str, dict[Watcher, None]]
 
 
 class Watches:
-    """One-shot watches by kind and path.  The same watcher twice on a path is one watch, as in ZooKeeper."""
+    """One-shot and lasting watches by kind and path.  A watcher left twice on a path is one watch, as in ZooKeeper."""
 
-    __slots__ = ("_children", "_data", "_exists")
+    __slots__ = ("_children", "_data", "_exists", "_persistent", "_recursive")
 
     def __init__(self) -> None:
         self._data: _Table = {}
         self._exists: _Table = {}
         self._children: _Table = {}
+        self._persistent: _Table = {}
+        self._recursive: _Table = {}
 
     def __len__(self) -> int:
         return sum(len(watchers) for table in self._tables() for watchers in table.values())
 
-    def _tables(self) -> tuple[_Table, _Table, _Table]:
-        return self._data, self._exists, self._children
+    def _tables(self) -> tuple[_Table, ...]:
+        """In the order of setWatches2's lists."""
+        return self._data, self._exists, self._children, self._persistent, self._recursive
 
     def add(self, kind: WatchKind, path: str, watcher: Watcher, *, exists: bool) -> None:
         """Leave a watch; an EXISTS one is a data watch where the znode exists."""
         if kind is WatchKind.CHILDREN:
             table = self._children
-        elif exists:
-            table = self._data
+        elif kind is WatchKind.PERSISTENT:
+            table = self._persistent
+        elif kind is WatchKind.RECURSIVE:
+            table = self._recursive
         else:
-            table = self._exists
+            table = self._data if exists else self._exists
         table.setdefault(path, {})[watcher] = None
 
     def take(self, event: WatchEvent) -> list[Watcher]:
-        """Remove and return the watchers that an event (path as on the server) calls, each once."""
+        """The watchers that an event (path as on the server) calls, each once; one-shot ones are removed."""
         if event.type in (EventType.CREATED, EventType.DATA_CHANGED):
             tables: tuple[_Table, ...] = (self._data, self._exists)
         elif event.type is EventType.CHILDREN_CHANGED:
             tables = (self._children,)
         elif event.type is EventType.DELETED:
-            tables = self._tables()
+            tables = (self._data, self._exists, self._children)
         else:
             return []
         found: dict[Watcher, None] = {}
         for table in tables:
             found.update(table.pop(event.path, {}))
+        found.update(self._persistent.get(event.path, {}))
+        # ChildrenChanged comes here for other watches on the same path; a recursive one is not told.
+        if self._recursive and event.type is not EventType.CHILDREN_CHANGED:
+            path = event.path
+            while path:
+                found.update(self._recursive.get(path, {}))
+                path = path[: path.rfind("/")]
+            found.update(self._recursive.get("/", {}))
         return list(found)
 
     def take_all(self) -> list[tuple[str, Watcher]]:
@@ -77,21 +93,64 @@ class Watches:
             table.clear()
         return list(found)
 
-    def rearm(self, last_zxid: int, bytes_max: int = SET_WATCHES_BYTES_MAX) -> list[SetWatches]:
-        """setWatches requests for everything left, each below `bytes_max` of paths."""
-        batches: list[SetWatches] = []
+    def remove(self, kind: WatcherType, path: str, watcher: Watcher | None) -> list[tuple[EventType, Watcher]]:
+        """Remove a watcher, or all of them (None), and say with which event each is to be told."""
+        removed: dict[tuple[EventType, Watcher], None] = {}
+        for event, table in self._of(kind):
+            watchers = table.get(path, {})
+            for each in list(watchers) if watcher is None else [watcher] if watcher in watchers else []:
+                del watchers[each]
+                removed[event, each] = None
+            if not watchers:
+                table.pop(path, None)
+        return list(removed)
+
+    def has(self, kind: WatcherType, path: str, watcher: Watcher) -> bool:
+        """Whether this watcher has such a watch."""
+        return any(watcher in table.get(path, ()) for _, table in self._of(kind))
+
+    def others(self, kind: WatcherType, path: str, watcher: Watcher) -> bool:
+        """Whether somebody else than this watcher has such a watch."""
+        return any(other is not watcher for _, table in self._of(kind) for other in table.get(path, ()))
+
+    def _of(self, kind: WatcherType) -> list[tuple[EventType, _Table]]:
+        found: list[tuple[EventType, _Table]] = []
+        if kind in (WatcherType.CHILDREN, WatcherType.ANY):
+            found.append((EventType.CHILD_WATCH_REMOVED, self._children))
+        if kind in (WatcherType.DATA, WatcherType.ANY):
+            found += [(EventType.DATA_WATCH_REMOVED, table) for table in (self._data, self._exists)]
+        if kind in (WatcherType.PERSISTENT, WatcherType.ANY):
+            found.append((EventType.PERSISTENT_WATCH_REMOVED, self._persistent))
+        if kind in (WatcherType.PERSISTENT_RECURSIVE, WatcherType.ANY):
+            found.append((EventType.PERSISTENT_WATCH_REMOVED, self._recursive))
+        return found
+
+    def rearm(self, last_zxid: int, bytes_max: int = SET_WATCHES_BYTES_MAX) -> list[SetWatches | SetWatches2]:
+        """setWatches requests for everything left, each below `bytes_max` of paths (ZOOKEEPER-706).  setWatches2 is
+        used only where there are lasting watches, which a server that does not know it could not have."""
+        batches: list[SetWatches2] = []
         size = bytes_max + 1
         for kind, path in self._paths():
             needed = 4 + 3 * len(path)  # at most three bytes a UTF-16 unit; exact only matters near the limit
             if size + needed > bytes_max:
-                batches.append(SetWatches(last_zxid, [], [], []))
+                batches.append(SetWatches2(last_zxid, [], [], [], [], []))
                 size = 0
             size += needed
             batch = batches[-1]
-            (batch.data_watches, batch.exist_watches, batch.child_watches)[kind].append(path)
-        return batches
+            lists = (
+                batch.data_watches, batch.exist_watches, batch.child_watches, batch.persistent_watches,
+                batch.persistent_recursive_watches,
+            )  # fmt: skip
+            lists[kind].append(path)
+        return [_simplest(batch) for batch in batches]
 
     def _paths(self) -> Iterator[tuple[int, str]]:
         for kind, table in enumerate(self._tables()):
             for path in table:
                 yield kind, path
+
+
+def _simplest(batch: SetWatches2) -> SetWatches | SetWatches2:
+    if batch.persistent_watches or batch.persistent_recursive_watches:
+        return batch
+    return SetWatches(batch.relative_zxid, batch.data_watches, batch.exist_watches, batch.child_watches)

@@ -1,7 +1,12 @@
 """Drives a `Peer`: calls its handlers for what happens on sockets, disk and clock, and carries out their effects.
 
-One turn of the event loop is one batch: disk effects go to the storage thread together, packets and replies leave
-with one write a connection, the journal is flushed once.
+One round of the event loop is one batch: what clients sent is one turn of the peer, packets and replies leave with one
+write a connection, disk effects are carried out together, the journal is flushed once.  Where the peer has something
+for others in the midst of a long turn, they get it at once.
+
+Packets and replies never wait for the disk, unless the core says so: where the loop waits for a quick disk itself (see
+`Storage`), everything of the round has left before, so that the syncs of all servers go on side by side.  What the peer
+asks for when that sync is done belongs to the same round.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from typing import Any
 import structlog
 
 from ensemble.asyncio_runtime import instant_now
+from ensemble.auth.schemes import AuthId
 from ensemble.effects import (
     Answer,
     Append,
@@ -25,21 +31,27 @@ from ensemble.effects import (
     Emit,
     Halt,
     OpenLink,
+    ReadLog,
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
+    SaveMembership,
+    SaveNextMembership,
     SaveSnapshot,
     SendNotification,
-    SendPacket,
+    SendPackets,
     SetTimer,
     TruncateLog,
+    UseMembership,
 )
-from ensemble.ids import ConnectionId, LinkId, PeerId
+from ensemble.ids import ConnectionId, LinkId, PeerId, Zxid
 from ensemble.records import ClientMessage
 from ensemble.server.client_port import ClientPort
 from ensemble.server.election_port import ElectionPort
+from ensemble.server.membership_ports import MembershipPorts
+from ensemble.server.operator_view import OperatorView
 from ensemble.server.quorum_port import QuorumPort
-from ensemble.server.words import Words
 from ensemble.tree.service import Service
+from ensemble.txn import Txn
 from ensemble.txnlog.recovery import Recovery
 from ensemble.txnlog.snapshots import WrittenSnapshot
 from ensemble.txnlog.storage import Storage
@@ -50,7 +62,9 @@ from journal.writer import JournalWriter
 
 BROKEN_EVENTS_MAX = 20
 """peer_protocol_broken events a minute; beyond that they are dropped (a port scanner must not fill the journal)."""
-_DISK_EFFECTS = (Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog)
+_DISK_EFFECTS = (
+    Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveMembership, SaveNextMembership, SaveSnapshot, TruncateLog,
+)  # fmt: skip
 
 
 class Stopped(Exception):
@@ -67,7 +81,8 @@ class PeerDriver:
         self.clients: ClientPort | None = None
         self.elections: ElectionPort | None = None
         self.quorum: QuorumPort | None = None
-        self.words: Words | None = None
+        self.operator: OperatorView | None = None
+        self.membership: MembershipPorts | None = None
         self._peer = peer
         self._service = service
         self._journal = journal
@@ -77,10 +92,12 @@ class PeerDriver:
         self._finished: asyncio.Future[None] = self._loop.create_future()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._disk: list[Effect] = []
+        self._from_clients: list[tuple[ConnectionId, ClientMessage]] = []
         self._flush_due = False
         self._broken_left = BROKEN_EVENTS_MAX
         self._journal_failed = False
         self._actions = self._build_actions()
+        peer.hand_effects_to(self._carry_out_early)
 
     # -- life --------------------------------------------------------------------------------------------------------
 
@@ -101,7 +118,9 @@ class PeerDriver:
         if self._finished.done():
             return
         self.emit(NodeStopped(reason))
-        self._flush()
+        self._from_clients.clear()
+        self._send()
+        self._flush_journal()
         for timer in self._timers.values():
             timer.cancel()
         if failure is None:
@@ -129,25 +148,65 @@ class PeerDriver:
             return
         try:
             effects = handler(instant_now(), *args)
-            actions = self._actions
-            for effect in effects:
-                actions[type(effect)](effect)
+            self._carry_out(effects)
         except Exception as failure:
             self.fail("peer", failure)
             return
-        if not self._flush_due and effects:
+        if effects:
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if not self._flush_due:
             self._flush_due = True
             self._loop.call_soon(self._flush)
 
-    def _flush(self) -> None:
-        self._flush_due = False
+    def _carry_out(self, effects: list[Effect]) -> None:
+        actions = self._actions
+        for effect in effects:
+            actions[type(effect)](effect)
+
+    def _carry_out_early(self, effects: list[Effect]) -> None:
+        """In the midst of a turn: the other servers can begin with it, and the disk's thread where that is to do it."""
+        self._carry_out(effects)
+        if self._disk_is_quick():
+            self._send_to_others()
+        else:
+            self._send()
+
+    def _disk_is_quick(self) -> bool:
+        return bool(self._disk) and self.storage is not None and self.storage.is_quick(self._disk)
+
+    def _send(self) -> None:
+        """Give to the network and the disk what they have to do; the network first, since that is quickly done."""
+        if self.quorum is not None:
+            self.quorum.flush()
         if self._disk and self.storage is not None:
             self.storage.submit(self._disk)
             self._disk.clear()
+        if self.clients is not None:
+            self.clients.flush()
+
+    def _send_to_others(self) -> None:
+        """Give to the network what it has to do."""
         if self.quorum is not None:
             self.quorum.flush()
         if self.clients is not None:
             self.clients.flush()
+
+    def _flush(self) -> None:
+        """End the round."""
+        self._take_from_clients()
+        while self._disk_is_quick():
+            assert self.storage is not None
+            self._send_to_others()
+            disk = self._disk.copy()
+            self._disk.clear()
+            self.storage.carry_out(disk)
+        self._flush_due = False
+        self._send()
+        self._flush_journal()
+
+    def _flush_journal(self) -> None:
         try:
             self._journal.flush()
         except OSError as failure:
@@ -158,21 +217,26 @@ class PeerDriver:
     def _build_actions(self) -> dict[type[Effect], Callable[[Any], None]]:
         actions: dict[type[Effect], Callable[[Any], None]] = dict.fromkeys(_DISK_EFFECTS, self._disk.append)
         actions |= {
+            ReadLog: self._read_log,
+            SaveSnapshot: self._save_snapshot,
             SendNotification: self._send_notification,
             OpenLink: self._open_link,
-            SendPacket: self._send_packet,
+            SendPackets: self._send_packets,
             CloseLink: self._close_link,
             SetTimer: self._set_timer,
             CancelTimer: self._cancel_timer,
             Answer: self._answer,
             CloseConnection: self._close_connection,
             Emit: lambda effect: self.emit(effect.event),
+            UseMembership: self._use_membership,
             Halt: lambda effect: self._finish(Stopped(effect.reason), effect.reason),
         }
         return actions
 
     def emit(self, event: Event) -> None:
         """Write to the journal; what operators look for goes to the log as well."""
+        if self.operator is not None:
+            self.operator.on_event(event)
         if isinstance(event, PeerStateChanged):
             self._log.info(
                 event.state.lower(), phase=event.phase.lower(), leader=event.leader_id, epoch=event.current_epoch,
@@ -183,6 +247,17 @@ class PeerDriver:
         except OSError:
             self._journal_failed = True
 
+    def _save_snapshot(self, effect: SaveSnapshot) -> None:
+        """An ordinary one is written of the tree as it is now, before the next turn may change it."""
+        if effect.replaces_history:
+            self._disk.append(effect)
+        elif self.storage is not None:
+            self.storage.take_snapshot(effect.snapshot)
+
+    def _read_log(self, effect: ReadLog) -> None:
+        if self.storage is not None:
+            self.storage.read_log(effect)
+
     def _send_notification(self, effect: SendNotification) -> None:
         if self.elections is not None:
             self.elections.send(effect.to, effect.notification)
@@ -191,9 +266,9 @@ class PeerDriver:
         assert self.quorum is not None, "a lone peer has nobody to follow"
         self.quorum.open(effect.to)
 
-    def _send_packet(self, effect: SendPacket) -> None:
+    def _send_packets(self, effect: SendPackets) -> None:
         if self.quorum is not None:
-            self.quorum.send(effect.link, effect.packet)
+            self.quorum.send(effect.link, effect.packets)
 
     def _close_link(self, effect: CloseLink) -> None:
         if self.quorum is not None:
@@ -214,6 +289,15 @@ class PeerDriver:
     def _on_timer(self, name: str) -> None:
         self._timers.pop(name, None)
         self._call(self._peer.on_timer, name)
+
+    def _use_membership(self, effect: UseMembership) -> None:
+        self._voters = tuple({*effect.current.voters, *effect.last_seen.voters})
+        proposed = f"{effect.last_seen.version:x}" if effect.last_seen.version > effect.current.version else None
+        self._log.info(
+            "membership", version=f"{effect.current.version:x}", voters=list(effect.current.voters), proposed=proposed
+        )
+        if self.membership is not None:
+            self.membership.use(effect)
 
     def _answer(self, effect: Answer) -> None:
         if self.clients is not None:
@@ -260,12 +344,9 @@ class PeerDriver:
 
     def on_packets(self, link: LinkId, packets: list[Packet]) -> None:
         """Packets came on a link; after one that closes it the rest is void."""
-        quorum = self.quorum
-        assert quorum is not None
-        for packet in packets:
-            if not quorum.is_open(link):
-                return
-            self._call(self._peer.on_packet, link, packet)
+        assert self.quorum is not None
+        if self.quorum.is_open(link):
+            self._call(self._peer.on_packets, link, packets)
 
     # -- what happens: disk ------------------------------------------------------------------------------------------
 
@@ -279,10 +360,18 @@ class PeerDriver:
             self.emit(damage)
         self._call(self._peer.on_recovered, recovery.recovered)
 
+    def on_log_read(self, link: LinkId, after: Zxid, txns: list[Txn] | None) -> None:
+        """Part of the log, for a learner."""
+        self._call(self._peer.on_log_read, link, after, txns)
+
     def on_snapshot(self, written: WrittenSnapshot) -> None:
         """A snapshot is durable."""
         self.emit(SnapshotTaken(written.zxid, written.size_bytes, written.duration_ms))
         self._call(lambda now: [])
+
+    def on_storage_warning(self, line: str) -> None:
+        """Something an operator should know of."""
+        self._log.warning(line)
 
     def on_storage_failed(self, reason: str) -> None:
         """The disk failed."""
@@ -290,23 +379,34 @@ class PeerDriver:
 
     # -- what happens: clients ---------------------------------------------------------------------------------------
 
-    def on_client_connected(self, connection: ConnectionId) -> None:
+    def on_client_connected(self, connection: ConnectionId, identities: tuple[AuthId, ...]) -> None:
         """A client said hello."""
-        self._call(self._peer.on_client_connected, connection)
+        self._call(self._peer.on_client_connected, connection, identities)
+
+    def on_client_refused(self, remote: str, reason: str) -> None:
+        """A client did not get through its TLS handshake, or sent what cannot be taken."""
+        if self._broken_left > 0:
+            self._broken_left -= 1
+            self._log.warning("refused a client", remote=remote, reason=reason)
 
     def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None:
-        """Frames of a client."""
-        handler = self._peer.on_client
-        for message in messages:
-            self._call(handler, connection, message)
+        """Frames of a client; what all clients have sent by the end of the loop's round is one turn."""
+        self._from_clients += [(connection, message) for message in messages]
+        self._flush_soon()
+
+    def _take_from_clients(self) -> None:
+        if self._from_clients:
+            messages, self._from_clients = self._from_clients, []
+            self._call(self._peer.on_clients, messages)
 
     def on_client_closed(self, connection: ConnectionId) -> None:
-        """A client is gone."""
+        """A client is gone; what it sent before counts."""
+        self._take_from_clients()
         self._call(self._peer.on_client_closed, connection)
 
-    def answer_word(self, word: str) -> str | None:
+    def answer_word(self, word: str, argument: bytes) -> str | None:
         """A four-letter word."""
-        return self.words.answer(word) if self.words is not None else None
+        return self.operator.words.answer(word, argument) if self.operator is not None else None
 
     def outstanding(self, connection: ConnectionId) -> int:
         """How many requests of a connection wait."""

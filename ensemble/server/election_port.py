@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Protocol, cast
+from contextlib import suppress
+from typing import NamedTuple, Protocol, cast
 
 from ensemble.ids import PeerId
 from ensemble.jute import MalformedRecord
@@ -17,14 +18,16 @@ from ensemble.links import LinkFaults
 from ensemble.server.election_wire import (
     ADDRESS_BYTES_MAX,
     FrameReader,
+    Opening,
     decode_notification,
     decode_opening,
     encode_notification,
     encode_opening,
 )
-from ensemble.server.server_line import ServerLine, bracketed
-from ensemble.server.sockets import keep_alive, listen, remote_name
+from ensemble.server.peer_security import Listening, PeerSecurity, open_port, tls_problem
+from ensemble.server.sockets import keep_alive, remote_name
 from ensemble.zab.messages import Notification
+from ensemble.zab.server_line import ServerLine, bracketed
 
 CONNECT_TIMEOUT_S = 5.0
 OPENING_TIMEOUT_S = 10.0
@@ -33,6 +36,13 @@ RETRY_MAX_S = 1.0
 CALL_BACK_S = 1.0
 """How long a smaller peer waits to be called back before it asks again."""
 UNIDENTIFIED_MAX = 64
+
+
+class _Origin(NamedTuple):
+    """Where a server with some id is: the host it comes from, and the address it gives as its own."""
+
+    host: str
+    address: str
 
 
 class ElectionListener(Protocol):
@@ -49,28 +59,53 @@ class ElectionPort:
     def __init__(
         self,
         my_id: PeerId,
-        servers: Mapping[int, ServerLine],
-        config_text: str,
+        servers: Mapping[PeerId, ServerLine],
         faults: LinkFaults,
         listener: ElectionListener,
+        *,
+        admits_strangers: bool = False,
+        security: PeerSecurity | None = None,
     ) -> None:
         self.my_id = my_id
         self.listener = listener
         self.unidentified = 0
         self._servers = servers
-        self._config = config_text.encode()
+        self._mine = servers[my_id]
+        self._admits_strangers = admits_strangers
+        self._strangers: dict[PeerId, tuple[str, int]] = {}
         self._faults = faults
-        self._server: asyncio.AbstractServer | None = None
+        self._security = security
+        self._server: Listening | None = None
         self._connections: dict[PeerId, ElectionConnection] = {}
         self._waiting: dict[PeerId, bytes] = {}
         self._last: dict[PeerId, bytes] = {}
         self._dialling: dict[PeerId, asyncio.Task[None]] = {}
+        self._pauses: dict[PeerId, asyncio.Event] = {}
         self._closed = False
+        self._origins: dict[PeerId, _Origin] = {}
+        self._doubles: set[tuple[_Origin, _Origin]] = set()
 
     async def listen(self, host: str) -> None:
-        """Open this peer's election port.  Raises PortError."""
-        port = self._servers[self.my_id].election_port
-        self._server = await listen(lambda: ElectionConnection(self, None), host, port, "the election port")
+        """Open this peer's election port, in place of one that is open.  Raises PortError."""
+        if self._server is not None:
+            self._server.close()
+        port = self._mine.election_port
+        self._server = await open_port(
+            self._security, lambda: ElectionConnection(self, None), host, port, "the election port",
+            self.listener.on_peer_broken,
+        )  # fmt: skip
+
+    def use(self, servers: Mapping[PeerId, ServerLine]) -> None:
+        """The ensemble's servers are these now: connections to others, and to old addresses, are dropped."""
+        before, self._servers = self._servers, servers
+        self._mine = servers.get(self.my_id, self._mine)
+        for peer_id in [*self._connections, *self._dialling]:
+            if _election_address(servers, peer_id) != _election_address(before, peer_id):
+                self._origins.pop(peer_id, None)
+                self._forget(peer_id)
+                self._stop_dialling(peer_id)
+                if peer_id in self._waiting:
+                    self._dial(peer_id)
 
     async def close(self) -> None:
         """Stop listening, dialling and talking."""
@@ -87,7 +122,7 @@ class ElectionPort:
         if to == self.my_id:
             asyncio.get_running_loop().call_soon(self.listener.on_notification, to, notification)
             return
-        frame = encode_notification(notification, self._config)
+        frame = encode_notification(notification)
         connection = self._connections.get(to)
         if connection is not None and connection.ready:
             self._last[to] = frame
@@ -100,48 +135,87 @@ class ElectionPort:
     # -- connecting ------------------------------------------------------------------------------------------------
 
     def _dial(self, to: PeerId) -> None:
-        if to not in self._dialling and to in self._servers and not self._closed:
+        if to not in self._dialling and self._address_of(to) is not None and not self._closed:
             self._dialling[to] = asyncio.get_running_loop().create_task(self._keep_dialling(to))
 
     async def _keep_dialling(self, to: PeerId) -> None:
         """Try until there is a connection or nothing left to say."""
-        delay_s = RETRY_MIN_S
+        delay_s, attempt = RETRY_MIN_S, 0
         try:
             while to not in self._connections and to in self._waiting:
-                reached = await self._dial_once(to)
+                reached = await self._dial_once(to, attempt)
+                attempt += 1
                 if to in self._connections:
                     break
-                if not reached:
+                if not reached and self._strangers.pop(to, None) is not None and to not in self._servers:
+                    self._waiting.pop(to, None)
+                    break
+                if not reached and attempt >= self._addresses(to):
                     self.listener.on_voter_unreachable(to)
-                await asyncio.sleep(CALL_BACK_S if reached else delay_s)
+                await self._pause(to, CALL_BACK_S if reached else delay_s)
                 delay_s = min(2 * delay_s, RETRY_MAX_S)
         finally:
             if self._dialling.get(to) is asyncio.current_task():
                 del self._dialling[to]
 
-    async def _dial_once(self, to: PeerId) -> bool:
-        line = self._servers[to]
-        opening = self._faults.open_connection(lambda: ElectionConnection(self, to), line.host, line.election_port)
-        try:
-            await asyncio.wait_for(opening, CONNECT_TIMEOUT_S)
-        except (OSError, TimeoutError):
+    async def _pause(self, to: PeerId, delay_s: float) -> None:
+        pause = self._pauses[to] = asyncio.Event()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(pause.wait(), delay_s)
+
+    def _stop_dialling(self, peer_id: PeerId) -> None:
+        dialler = self._dialling.pop(peer_id, None)
+        if dialler is not None:
+            dialler.cancel()
+
+    def _addresses(self, peer_id: PeerId) -> int:
+        line = self._servers.get(peer_id)
+        return len(line.addresses) if line is not None else 1
+
+    def _address_of(self, peer_id: PeerId, attempt: int = 0) -> tuple[str, int] | None:
+        return _election_address(self._servers, peer_id, attempt) or self._strangers.get(peer_id)
+
+    async def _dial_once(self, to: PeerId, attempt: int) -> bool:
+        address = self._address_of(to, attempt)
+        if address is None:
             return False
-        return True
+        context = self._security.context if self._security is not None else None
+        opening = self._faults.open_connection(lambda: ElectionConnection(self, to), *address, ssl=context)
+        try:
+            _, connection = await asyncio.wait_for(opening, CONNECT_TIMEOUT_S)
+        except (OSError, TimeoutError) as failed:
+            if (problem := tls_problem(failed)) is not None:
+                self.listener.on_peer_broken(f"{address[0]}:{address[1]}", f"election port: {problem}")
+            return False
+        assert isinstance(connection, ElectionConnection)
+        return not connection.refused
+
+    def refusal(self, transport: asyncio.BaseTransport, dialled: PeerId | None) -> str | None:
+        """Why the other side of a connection is not to be talked to, by its certificate; None where it is."""
+        if self._security is None:
+            return None
+        address = self._address_of(dialled) if dialled is not None else None
+        if address is not None:
+            return self._security.refusal_of_called(transport, address[0])
+        return self._security.refusal_of_caller(transport, (line.host for line in self._servers.values()))
 
     def opening(self) -> bytes:
         """What this peer says first on a connection it opened."""
-        mine = self._servers[self.my_id]
+        mine = self._mine
         return encode_opening(self.my_id, f"{bracketed(mine.host)}:{mine.election_port}")
 
     # -- called by connections -------------------------------------------------------------------------------------
 
-    def identified(self, connection: ElectionConnection, peer_id: PeerId) -> bool:
+    def identified(self, connection: ElectionConnection, opening: Opening) -> bool:
         """A connection's other side said who it is; whether the connection may stay."""
+        peer_id = opening.peer_id
         if peer_id == self.my_id:
             self.listener.on_peer_broken(connection.remote, f"another server has this server's id {peer_id}")
             return False
-        if peer_id not in self._servers:
+        if peer_id not in self._servers and not self._admitted(opening):
             self.listener.on_peer_broken(connection.remote, f"server {peer_id} is not part of this ensemble")
+            return False
+        if self._is_double(connection, opening):
             return False
         if peer_id < self.my_id:
             # It lost its connection, or never had one: call it back on one that this peer keeps.
@@ -149,14 +223,51 @@ class ElectionPort:
             if peer_id in self._last:
                 self._waiting.setdefault(peer_id, self._last[peer_id])
             self._waiting.setdefault(peer_id, b"")
+            # At once: a dialler of ours may be pausing before its next attempt, and that peer is there now.
+            pause = self._pauses.get(peer_id)
+            if pause is not None:
+                pause.set()
             self._dial(peer_id)
             return False
         # This is the call back that a dialler of ours may be waiting for.
-        dialler = self._dialling.pop(peer_id, None)
-        if dialler is not None:
-            dialler.cancel()
+        self._stop_dialling(peer_id)
         self.established(connection, peer_id)
         return True
+
+    def _is_double(self, connection: ElectionConnection, opening: Opening) -> bool:
+        """Whether somebody is there already with the same id and another address.  One that only comes from another
+        machine is worth a word, but it may have moved."""
+        peer_id, line = opening.peer_id, self._servers.get(opening.peer_id)
+        origin = _Origin(connection.remote.rpartition(":")[0], opening.address)
+        before = self._origins.get(peer_id)
+        if before is None and line is not None and not origin.address.endswith(f":{line.election_port}"):
+            before = _Origin(origin.host, f"{bracketed(line.host)}:{line.election_port}")
+        if peer_id not in self._connections or before in (None, origin) or (line is not None and line.others):
+            self._origins[peer_id] = origin
+            return False
+        assert before is not None
+        if (before, origin) not in self._doubles and len(self._doubles) < UNIDENTIFIED_MAX:
+            self._doubles.add((before, origin))
+            self.listener.on_peer_broken(
+                connection.remote,
+                f"two servers have the id {peer_id}: {before.address} (from {before.host}) and {origin.address} (from "
+                f"{origin.host}); give each its own myid",
+            )
+        # Who has the port that is configured for it takes its place back, whoever else was there.
+        ports = [before.address.rpartition(":")[2], str(line.election_port) if line is not None else ""]
+        if origin.address.rpartition(":")[2] not in ports:
+            return True
+        self._origins[peer_id] = origin
+        return False
+
+    def _admitted(self, opening: Opening) -> bool:
+        """A server that wants to join says where it can be called back."""
+        if not self._admits_strangers or opening.peer_id < 0 or len(self._strangers) >= UNIDENTIFIED_MAX:
+            return opening.peer_id in self._strangers
+        host, _, port = opening.address.partition("|")[0].rpartition(":")
+        if host and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536:
+            self._strangers[opening.peer_id] = host.strip("[]"), int(port)
+        return opening.peer_id in self._strangers
 
     def established(self, connection: ElectionConnection, peer_id: PeerId) -> None:
         """From now on this is the connection with that peer."""
@@ -186,6 +297,17 @@ class ElectionPort:
             connection.write(frame)
 
 
+def _election_address(
+    servers: Mapping[PeerId, ServerLine], peer_id: PeerId, attempt: int = 0
+) -> tuple[str, int] | None:
+    """Where to call a server; one with several addresses is tried at each in turn."""
+    line = servers.get(peer_id)
+    if line is None:
+        return None
+    host, _, port = line.addresses[attempt % len(line.addresses)]
+    return host, port
+
+
 class ElectionConnection(asyncio.Protocol):
     """One election connection; `dialled` names whom this side called, None on the accepting side."""
 
@@ -199,6 +321,7 @@ class ElectionConnection(asyncio.Protocol):
         self._paused = False
         self._deadline: asyncio.TimerHandle | None = None
         self.remote = "unknown"
+        self.refused = False
 
     @property
     def ready(self) -> bool:
@@ -211,6 +334,12 @@ class ElectionConnection(asyncio.Protocol):
         self._transport = transport = cast(asyncio.Transport, transport)
         self.remote = remote_name(transport)
         keep_alive(transport)
+        reason = self._port.refusal(transport, self._dialled)
+        if reason is not None:
+            self.refused = True
+            self._port.listener.on_peer_broken(self.remote, f"election port: {reason}")
+            transport.abort()
+            return
         if self._dialled is None:
             self._port.unidentified += 1
             self._deadline = asyncio.get_running_loop().call_later(OPENING_TIMEOUT_S, self._give_up)
@@ -246,7 +375,7 @@ class ElectionConnection(asyncio.Protocol):
                 raise MalformedRecord("an endless opening message")
             return b""
         self._identify()
-        if not self._port.identified(self, opening.peer_id):
+        if not self._port.identified(self, opening):
             self._close()
             return b""
         self._peer_id = opening.peer_id

@@ -61,9 +61,9 @@ def decode_opening(data: bytes) -> Opening | None:
     return Opening(PeerId(peer_id), address, _OPENING.size + length)
 
 
-def encode_notification(notification: Notification, config: bytes) -> bytes:
-    """A notification's frame, length included; `config` is the ensemble's configuration text."""
-    vote = notification.vote
+def encode_notification(notification: Notification) -> bytes:
+    """A notification's frame, length included."""
+    vote, config = notification.vote, notification.config.encode()
     head = (notification.state, vote.leader, vote.zxid, notification.round, vote.peer_epoch)
     body = _HEAD.pack(*head, NOTIFICATION_VERSION, len(config))
     return struct.pack(">i", len(body) + len(config)) + body + config
@@ -82,17 +82,18 @@ def decode_notification(body: bytes) -> Notification:
         peer_state = PeerState(state)
     except ValueError:
         raise MalformedRecord(f"server state {state}") from None
-    _check_config(body)
-    return Notification(peer_state, Vote(PeerId(leader), Zxid(zxid), Epoch(epoch)), election_round)
+    vote = Vote(PeerId(leader), Zxid(zxid), Epoch(epoch))
+    return Notification(peer_state, vote, election_round, _config_of(body))
 
 
-def _check_config(body: bytes) -> None:
-    """A configuration is announced by its length; it must be there.  (Its content is the same on every peer.)"""
+def _config_of(body: bytes) -> str:
+    """The sender's membership (version 2): announced by its length, it must be there."""
     if len(body) < _HEAD.size:
-        return
+        return ""
     length = _HEAD.unpack_from(body)[6]
     if not 0 <= length <= len(body) - _HEAD.size:
         raise MalformedRecord(f"a configuration of {length} bytes in {len(body) - _HEAD.size}")
+    return body[_HEAD.size : _HEAD.size + length].decode("utf-8", "replace")
 
 
 class FrameReader:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import secrets
 import signal
 import sys
 from contextlib import ExitStack
@@ -18,17 +19,23 @@ from ensemble.asyncio_runtime import AsyncioRuntime
 from ensemble.ids import PeerId
 from ensemble.links import ControlSocket, LinkFaults
 from ensemble.node_process import new_event_loop, node_logger
-from ensemble.server.client_port import ClientPort
+from ensemble.server.admission import Admission
+from ensemble.server.client_port import ClientPort, now_ms
 from ensemble.server.driver import PeerDriver, Stopped
+from ensemble.server.dynamic_config import DynamicConfigFiles
 from ensemble.server.election_port import ElectionPort
+from ensemble.server.membership_ports import MembershipPorts
+from ensemble.server.operator_view import OperatorView
+from ensemble.server.ownership import claim
+from ensemble.server.peer_security import PeerSecurity
 from ensemble.server.quorum_port import QuorumPort
 from ensemble.server.sockets import PortError
-from ensemble.server.words import Words
+from ensemble.server.tls import TlsStore
 from ensemble.server.zoo_cfg import ConfigError, ZooConfig, load
 from ensemble.tree.service import Service
 from ensemble.txnlog.directory import open_directories
 from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.recovery import Directories, Recovery, recover
+from ensemble.txnlog.recovery import Directories, Recovery, RecoveryPolicy, purge, recover
 from ensemble.txnlog.snapshots import write_snapshot
 from ensemble.txnlog.storage import Storage
 from ensemble.zab.application import EnsembleConfig
@@ -38,6 +45,7 @@ from journal.writer import JournalWriter
 
 GC_THRESHOLDS = (50_000, 20, 50)
 """Fewer, larger collections: most of what a peer allocates is freed by reference counting at once."""
+NONCE_BYTES = 30
 SWITCH_INTERVAL_S = 0.0005
 """How long the storage thread may have to wait for a busy event loop before it can report what is durable."""
 
@@ -65,9 +73,14 @@ def run_peer(config_path: Path) -> None:
         directories, locks = open_directories(config.data_dir, config.data_log_dir)
         for lock in locks:
             held.callback(lock.release)
-        recovery = recover(directories)
+        claim(config)
+        # What is loaded now stays: collecting over a growing million objects would find nothing.
+        gc.disable()
+        recovery = recover(directories, recovery_policy(config))
         for damage in recovery.damages:
             log.warning("damage found", file=damage.file, reason=damage.reason, action=damage.action)
+        if not recovery.recovered.complete:
+            log.warning("transactions may be missing here: the vote of this server counts when a leader has sent them")
         journal = JournalWriter(config.journal_dir, config.node, full=config.journal_full)
         held.callback(journal.close)
         gc.set_threshold(*GC_THRESHOLDS)
@@ -87,10 +100,27 @@ def ensemble_config(config: ZooConfig) -> EnsembleConfig:
         sync_limit=config.sync_limit,
         min_session_timeout_ms=config.min_session_timeout,
         max_session_timeout_ms=config.max_session_timeout,
-        snap_count=config.snap_count,
+        snap_count=config.storage.snap_count,
+        snap_size_limit_bytes=config.storage.snap_size_limit_bytes,
+        committed_log_length=config.storage.committed_log_length,
+        snapshot_size_factor=config.storage.snapshot_size_factor,
         full_journal=config.journal_full,
+        read_only_mode=config.read_only_mode,
+        local_sessions=config.local_sessions,
+        local_sessions_upgrading=config.local_sessions_upgrading,
+        tree=config.tree,
         membership=config.ensemble_text() if config.servers else "",
+        next_membership=config.next_membership.text if config.next_membership is not None else "",
+        reconfig_enabled=config.reconfig_enabled,
+        standalone_enabled=config.standalone_enabled,
+        auth=config.auth,
     )
+
+
+def recovery_policy(config: ZooConfig) -> RecoveryPolicy:
+    """What to do about damage: a peer that is not alone can take from the others what it has lost."""
+    others = sum(voter != config.my_id for voter in config.voters)
+    return RecoveryPolicy(others, config.storage.trusts_empty)
 
 
 def peer_names(config: ZooConfig) -> dict[str, str]:
@@ -112,19 +142,26 @@ async def _serve(
 ) -> None:
     loop = asyncio.get_running_loop()
     settings = ensemble_config(config)
-    service = Service(settings)
+    service = Service(settings, lambda: secrets.token_urlsafe(NONCE_BYTES))
     if recovery.recovered.snapshot is None:
         # As ZooKeeper does on an empty directory: later starts can tell an empty tree from a lost one.
         write_snapshot(directories.data, service.snapshot())
     peer = Peer(settings, service, recovery.recovered, random.Random())
     driver = PeerDriver(peer, service, journal, config.voters, log)
     AsyncioRuntime(loop, on_failure=driver.fail)
+    if config.storage.retain_snapshots:
+        purge(directories, config.storage.retain_snapshots)
     driver.storage = storage = Storage(
         directories,
         driver,
         loop.call_soon_threadsafe,
-        preallocate_bytes=config.preallocate_bytes,
-        retain_snapshots=config.retain_snapshots,
+        policy=recovery_policy(config),
+        preallocate_bytes=config.storage.preallocate_bytes,
+        retain_snapshots=config.storage.retain_snapshots,
+        snapshot_suffix=config.storage.snapshot_suffix,
+        fsync_warning_ms=config.storage.fsync_warning_ms,
+        quick_sync_ms=config.storage.quick_sync_ms,
+        memberships=DynamicConfigFiles(config.path, config.my_id) if config.path is not None else None,
     )
     for event in (NodeStarted("peer", config.my_id, config.values), *recovery.damages):
         driver.emit(event)
@@ -133,8 +170,9 @@ async def _serve(
         control = await _open_ports(config, driver, peer, service)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, driver.stop)
-        gc.freeze()
         driver.start()
+        gc.freeze()
+        gc.enable()
         await driver.finished()
     finally:
         await _close(driver, control)
@@ -143,27 +181,55 @@ async def _serve(
 
 async def _open_ports(config: ZooConfig, driver: PeerDriver, peer: Peer, service: Service) -> ControlSocket | None:
     faults = LinkFaults(peer_names(config))
-    clients = ClientPort(
-        driver, frame_bytes_max=config.jute_maxbuffer, connections_per_host_max=config.max_client_cnxns
-    )
+    clients = ClientPort(driver, Admission(config.limits, random.random, now_ms()), config.auth)
     driver.clients = clients
-    driver.words = Words(config, peer, service, clients.address)
+    assert driver.storage is not None
+    driver.operator = OperatorView(
+        config, peer, service, clients, driver.storage, node_logger(config.node), driver.fail
+    )
+    security = peer_security(config)
     my_id = PeerId(config.my_id)
     mine = config.servers.get(config.my_id)
-    if mine is not None and len(config.servers) > 1:
-        host = "" if config.listen_on_all else mine.host
-        text = config.ensemble_text()
+    if mine is not None and config.distributed:
+        host = "" if config.listen_on_all or mine.others else mine.host
+        servers = {PeerId(i): line for i, line in config.servers.items()}
         init_limit_s = config.init_limit * config.tick_time / 1000
-        driver.elections = ElectionPort(my_id, config.servers, text, faults, driver)
-        driver.quorum = QuorumPort(my_id, config.servers, text, faults, driver, init_limit_s)
+        driver.elections = elections = ElectionPort(
+            my_id, servers, faults, driver, admits_strangers=config.reconfig_enabled, security=security
+        )
+        driver.quorum = quorum = QuorumPort(my_id, servers, faults, driver, init_limit_s, security=security)
+        ports = (elections, quorum, clients)
+        driver.membership = MembershipPorts(
+            my_id, mine, ports, node_logger(config.node), listens_on_all=config.listen_on_all
+        )
         await driver.quorum.listen(host)
         await driver.elections.listen(host)
-    await clients.listen(config.client_address, config.client_port)
+    await _listen_for_clients(config, clients)
+    await driver.operator.open()
     if config.control_socket is None:
         return None
     control = ControlSocket(config.control_socket, faults, lambda: report(peer))
     await control.start()
     return control
+
+
+async def _listen_for_clients(config: ZooConfig, clients: ClientPort) -> None:
+    report = node_logger(config.node).warning
+    store = TlsStore(config.client_tls, report) if config.client_tls is not None else None
+    if store is not None and config.client_port_unification:
+        await clients.listen_unified(config.client_address, config.client_port, store)
+    elif config.client_port:
+        await clients.listen(config.client_address, config.client_port)
+    if store is not None and config.secure_client_port:
+        await clients.listen_secure(config.secure_client_address, config.secure_client_port, store)
+
+
+def peer_security(config: ZooConfig) -> PeerSecurity | None:
+    """How this peer talks to others; None for plain TCP.  Raises ConfigError."""
+    if config.quorum_tls is None:
+        return None
+    store = TlsStore(config.quorum_tls, node_logger(config.node).warning)
+    return PeerSecurity(store, dials=config.ssl_quorum, accepts_plain=config.port_unification)
 
 
 def report(peer: Peer) -> dict[str, Any]:
@@ -172,7 +238,7 @@ def report(peer: Peer) -> dict[str, Any]:
 
 
 async def _close(driver: PeerDriver, control: ControlSocket | None) -> None:
-    for port in (control, driver.clients, driver.quorum, driver.elections):
+    for port in (control, driver.operator, driver.clients, driver.quorum, driver.elections):
         if port is not None:
             await port.close()
     # Let the transports write what is queued and see their ends.

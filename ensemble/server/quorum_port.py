@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, cast
 
 from ensemble.ids import LinkId, PeerId
 from ensemble.jute import MalformedRecord
 from ensemble.links import LinkFaults
-from ensemble.server.quorum_wire import QuorumCodec
-from ensemble.server.server_line import ServerLine
-from ensemble.server.sockets import keep_alive, listen, remote_name
-from ensemble.zab.messages import Packet, Snap
+from ensemble.server.peer_security import Listening, PeerSecurity, open_port, tls_problem
+from ensemble.server.quorum_wire import QuorumCodec, encode_proposal
+from ensemble.server.sockets import keep_alive, remote_name
+from ensemble.zab.messages import Packet, Proposal, Snap
+from ensemble.zab.server_line import ServerLine
 
 ACCEPTED_MAX = 1024
 CHUNKS_A_TURN = 4
@@ -38,29 +39,42 @@ class QuorumPort:
     def __init__(
         self,
         my_id: PeerId,
-        servers: Mapping[int, ServerLine],
-        config_text: str,
+        servers: Mapping[PeerId, ServerLine],
         faults: LinkFaults,
         listener: QuorumListener,
         init_limit_s: float,
+        *,
+        security: PeerSecurity | None = None,
     ) -> None:
         self.listener = listener
-        self.config = config_text.encode()
         self.init_limit_s = init_limit_s
         self.accepted = 0
         self._my_id = my_id
         self._servers = servers
+        self._mine = servers[my_id]
         self._faults = faults
-        self._server: asyncio.AbstractServer | None = None
+        self._security = security
+        self._server: Listening | None = None
         self._links: dict[LinkId, QuorumLink] = {}
         self._unflushed: dict[LinkId, QuorumLink] = {}
         self._next_link = 0
+        self._proposal: Proposal | None = None
+        self._proposal_bytes = b""
         self._opening: dict[PeerId, asyncio.Task[None]] = {}
 
     async def listen(self, host: str) -> None:
-        """Open this peer's quorum port.  Raises PortError."""
-        port = self._servers[self._my_id].quorum_port
-        self._server = await listen(lambda: QuorumLink(self, None), host, port, "the quorum port")
+        """Open this peer's quorum port, in place of one that is open.  Raises PortError."""
+        if self._server is not None:
+            self._server.close()
+        port = self._mine.quorum_port
+        self._server = await open_port(
+            self._security, lambda: QuorumLink(self, None), host, port, "the quorum port", self.listener.on_peer_broken
+        )
+
+    def use(self, servers: Mapping[PeerId, ServerLine]) -> None:
+        """The ensemble's servers are these now; links that stand are the core's to close."""
+        self._servers = servers
+        self._mine = servers.get(self._my_id, self._mine)
 
     async def close(self) -> None:
         """Stop listening and drop every link."""
@@ -79,24 +93,41 @@ class QuorumPort:
         self._opening[to] = asyncio.get_running_loop().create_task(self._open(to))
 
     async def _open(self, to: PeerId) -> None:
-        line = self._servers[to]
+        line = self._servers.get(to)
+        if line is None:
+            self._opening.pop(to, None)
+            self.listener.on_link_failed(to)
+            return
         deadline = asyncio.get_running_loop().time() + self.init_limit_s
         for attempt in range(CONNECT_TRIES):
+            host, port, _ = line.addresses[attempt % len(line.addresses)]
             if attempt:
                 # Learner.connectToLeader: a leader that was elected just now may not listen yet.
                 await asyncio.sleep(CONNECT_RETRY_S)
             try:
                 async with asyncio.timeout_at(deadline):
-                    _, link = await self._faults.open_connection(
-                        lambda: QuorumLink(self, to), line.host, line.quorum_port
-                    )
-            except (OSError, TimeoutError):
+                    context = self._security.context if self._security is not None else None
+                    _, link = await self._faults.open_connection(lambda: QuorumLink(self, to), host, port, ssl=context)
+            except (OSError, TimeoutError) as failed:
+                if (problem := tls_problem(failed)) is not None:
+                    self.listener.on_peer_broken(f"{host}:{port}", f"quorum port: {problem}")
                 continue
             assert isinstance(link, QuorumLink)
+            if link.refused:
+                continue
             self._opening.pop(to, None)
             return
         self._opening.pop(to, None)
         self.listener.on_link_failed(to)
+
+    def refusal(self, transport: asyncio.BaseTransport, leader: PeerId | None) -> str | None:
+        """Why the other side of a link is not to be talked to, by its certificate; None where it is."""
+        if self._security is None:
+            return None
+        line = self._servers.get(leader) if leader is not None else None
+        if line is not None:
+            return self._security.refusal_of_called(transport, line.host)
+        return self._security.refusal_of_caller(transport, (line.host for line in self._servers.values()))
 
     def register(self, link: QuorumLink) -> LinkId:
         """A number for a new link, never used before."""
@@ -104,12 +135,19 @@ class QuorumPort:
         self._links[LinkId(self._next_link)] = link
         return LinkId(self._next_link)
 
-    def send(self, link_id: LinkId, packet: Packet) -> None:
-        """Queue a packet; everything of a turn leaves in one write.  Nothing happens where the link is gone."""
+    def send(self, link_id: LinkId, packets: Sequence[Packet]) -> None:
+        """Queue packets; everything of a turn leaves in one write.  Nothing happens where the link is gone."""
         link = self._links.get(link_id)
         if link is not None:
-            link.send(packet)
+            for packet in packets:
+                link.send(packet)
             self._unflushed[link_id] = link
+
+    def encode_proposal(self, proposal: Proposal) -> bytes:
+        """Its bytes, worked out once for all the learners that get the same."""
+        if proposal is not self._proposal:
+            self._proposal, self._proposal_bytes = proposal, encode_proposal(proposal)
+        return self._proposal_bytes
 
     def close_link(self, link_id: LinkId) -> None:
         """Close a link after what is queued on it."""
@@ -140,7 +178,8 @@ class QuorumLink(asyncio.Protocol):
     def __init__(self, port: QuorumPort, leader: PeerId | None) -> None:
         self._port = port
         self._leader = leader
-        self._codec = QuorumCodec(learner=leader is not None, config=port.config)
+        self.refused = False
+        self._codec = QuorumCodec(learner=leader is not None)
         self._link_id: LinkId | None = None
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
@@ -154,11 +193,21 @@ class QuorumLink(asyncio.Protocol):
         # uvloop's transports are asyncio.Transport in all but name.
         self._transport = transport = cast(asyncio.Transport, transport)
         keep_alive(transport)
+        if transport.get_extra_info("ssl_object") is None:
+            # What is flushed is to leave at once, not when the loop comes round.  (uvloop's TLS would not resume.)
+            transport.set_write_buffer_limits(high=0)
+        if self._leader is None:
+            self._port.accepted += 1
+        reason = self._port.refusal(transport, self._leader)
+        if reason is not None:
+            self.refused = True
+            self._port.listener.on_peer_broken(remote_name(transport), f"quorum port: {reason}")
+            self._break()
+            return
         if self._leader is not None:
             self._link_id = self._port.register(self)
             self._port.listener.on_link_up(self._link_id, self._leader)
             return
-        self._port.accepted += 1
         if self._port.accepted > ACCEPTED_MAX:
             self.close()
         else:
@@ -187,6 +236,9 @@ class QuorumLink(asyncio.Protocol):
 
     def send(self, packet: Packet) -> None:
         """Queue a packet; behind a snapshot that is still being streamed it waits."""
+        if isinstance(packet, Proposal):
+            self._out.append(self._port.encode_proposal(packet))
+            return
         self._out.append(self._codec.encode(packet))
         if isinstance(packet, Snap):
             self.flush()

@@ -11,21 +11,24 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Final
 
 from ensemble.ids import Epoch, PeerId, SessionId, Zxid, epoch_of
 from ensemble.jute import MalformedRecord, Reader, write_string
 from ensemble.records import OpCode
-from ensemble.txn import DIGEST_VERSION, Txn
+from ensemble.txn import DIGEST_VERSION, Txn, decode_plain
 from ensemble.txnlog.snapshot_format import TreeDecoder, encode_tree, signed
 from ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
+    CommitAndActivate,
     Diff,
     FollowerInfo,
     ForwardedRequest,
     Inform,
+    InformAndActivate,
     LeaderInfo,
     NewLeader,
     Packet,
@@ -46,6 +49,7 @@ PING: Final = 5
 REVALIDATE: Final = 6
 SYNC: Final = 7
 INFORM: Final = 8
+COMMITANDACTIVATE: Final = 9
 NEWLEADER: Final = 10
 FOLLOWERINFO: Final = 11
 UPTODATE: Final = 12
@@ -55,33 +59,42 @@ SNAP: Final = 15
 OBSERVERINFO: Final = 16
 LEADERINFO: Final = 17
 ACKEPOCH: Final = 18
+INFORMANDACTIVATE: Final = 19
 
 PROTOCOL_VERSION = 0x10000
 PACKET_BYTES_MAX = 64 * 1024 * 1024
 AUTH_BYTES_MAX = 1024 * 1024
+AUTH_ENTRIES_MAX = 2000
 SIGNATURE = b"\0\0\0\x0aBenWasHere"
 OFFERED = b"\x01"
 """Behind LearnerInfo and LEADERINFO's version: cumulative acks; in ACK and COMMIT: this one is.  Others ignore it."""
 NO_ZXID = -1
 NO_AUTH = b"\0\0\0\0"
+NULL_AUTH = b"\xff\xff\xff\xff"
 _HEAD = struct.Struct(">iqi")
+_head_at = _HEAD.unpack_from
 _EMPTY = struct.Struct(">iqii")
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 _LEARNER_INFO = struct.Struct(">qiq")
 _REQUEST = struct.Struct(">qii")
+_request_at = _REQUEST.unpack_from
+_REQUEST_HEAD = struct.Struct(">iqiqii")
+_OP_SYNC = int(OpCode.SYNC)
 _SESSION = struct.Struct(">qi")
 _DIGEST = struct.Struct(">iq")
 _MASK = (1 << 64) - 1
 
 
-def _packet(kind: int, zxid: int, data: bytes | None = None, auth: bytes = b"\xff\xff\xff\xff") -> bytes:
+def _packet(kind: int, zxid: int, data: bytes | None = None, auth: bytes = NULL_AUTH) -> bytes:
     if data is None:
         return _HEAD.pack(kind, zxid, -1) + auth
     return b"%b%b%b" % (_HEAD.pack(kind, zxid, len(data)), data, auth)
 
 
+@lru_cache(maxsize=1024)
 def _encode_auth(pairs: tuple[tuple[str, str], ...]) -> bytes:
+    """A client's identities are the same in each of its requests."""
     out = bytearray(_INT.pack(len(pairs)))
     for scheme, identity in pairs:
         write_string(out, scheme)
@@ -95,11 +108,14 @@ class QuorumCodec:
     ZooKeeper answers a SYNC without saying which, in order; the learner's codec remembers what it asked.
     """
 
-    def __init__(self, *, learner: bool, config: bytes) -> None:
+    def __init__(self, *, learner: bool) -> None:
         self._learner = learner
-        self._config = config
         self._syncs: deque[SyncRequest] = deque()
         self._buffer = b""
+        self._late: list[bytes] = []
+        self._missing = 0
+        self._auth: tuple[tuple[str, str], ...] = ()
+        self._auth_bytes = NO_AUTH
         self._tree: TreeDecoder | None = None
         self._snap_zxid = 0
         self._snap_digest = 0
@@ -114,8 +130,6 @@ class QuorumCodec:
         encoder = _ENCODERS.get(type(packet))
         if encoder is not None:
             return encoder(packet)
-        if isinstance(packet, NewLeader):
-            return _packet(NEWLEADER, packet.zxid, self._config or None)
         if isinstance(packet, Revalidate):
             if self._learner:
                 return _packet(REVALIDATE, NO_ZXID, _SESSION.pack(packet.session_id, packet.timeout_ms))
@@ -142,10 +156,19 @@ class QuorumCodec:
 
     def feed(self, data: bytes) -> list[Packet]:
         """Every packet that is complete now.  Raises MalformedRecord."""
+        if self._missing > 0:
+            # A large packet in many pieces: they are joined once, when the last one has come.
+            self._late.append(data)
+            self._missing -= len(data)
+            if self._missing > 0:
+                return []
+            data, self._late = b"".join(self._late), []
         out: list[Packet] = []
         buffer = self._buffer + data if self._buffer else data
         pos = 0
         while True:
+            if self._tree is None:
+                pos = self._feed_common(buffer, pos, out)
             if self._tree is not None:
                 buffer = self._feed_tree(self._tree, buffer[pos:], out)
                 pos = 0
@@ -159,11 +182,15 @@ class QuorumCodec:
                 raise MalformedRecord(f"a packet of {size} bytes")
             end = start + max(size, 0)
             if len(buffer) < end + 4:
+                self._missing = end + 4 - len(buffer)
                 break
             behind = self._skip_auth(buffer, end)
             if behind < 0:
                 break
             auth = () if behind == end + 4 else _decode_auth(buffer, end)
+            if kind == REQUEST and buffer[end:behind] != NULL_AUTH:
+                # One connection's requests come with the same identities, and come together.
+                self._auth, self._auth_bytes = auth, buffer[end:behind]
             pos = behind
             if kind == SNAP and self._learner:
                 self._begin_snap(zxid, buffer[start:end])
@@ -172,13 +199,48 @@ class QuorumCodec:
         self._buffer = buffer[pos:]
         return out
 
+    def _feed_common(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
+        """Read what nearly all packets are, as long as that is what comes: a leader's transactions, a learner's
+        requests.  Where that ends; anything else, odd or not complete is left to `feed`."""
+        last = len(buffer) - _EMPTY.size
+        if self._learner:
+            txns: list[Txn] = []
+            while pos <= last:
+                kind, zxid, size = _head_at(buffer, pos)
+                start = pos + 16
+                end = start + size
+                if kind != PROPOSAL or not buffer.startswith(NULL_AUTH, end) or size < 0:
+                    break
+                data = buffer[start:end]
+                txn = decode_plain(data)
+                if txn is None or txn.zxid != zxid:
+                    txn = _txn(zxid, data)
+                txns.append(txn)
+                pos = end + 4
+            if txns:
+                out.append(Proposal(txns))
+            return pos
+        while pos <= last:
+            kind, _, size = _head_at(buffer, pos)
+            start = pos + _HEAD.size
+            end = start + size
+            if kind != REQUEST or size < _REQUEST.size or not buffer.startswith(self._auth_bytes, end):
+                break
+            session_id, cxid, op = _request_at(buffer, start)
+            if op == _OP_SYNC:
+                break
+            body = buffer[start + _REQUEST.size : end]
+            out.append(ForwardedRequest(SessionId(session_id), cxid, op, body, self._auth))
+            pos = end + len(self._auth_bytes)
+        return pos
+
     @staticmethod
     def _skip_auth(buffer: bytes, pos: int) -> int:
         """Where the authinfo at `pos` ends, or -1 where it is not complete yet."""
         (count,) = _INT.unpack_from(buffer, pos)
         begin = pos
         pos += 4
-        if not -1 <= count <= AUTH_BYTES_MAX:
+        if not -1 <= count <= AUTH_ENTRIES_MAX:
             raise MalformedRecord(f"{count} authentication entries")
         for _ in range(2 * max(count, 0)):
             if len(buffer) < pos + 4:
@@ -208,7 +270,7 @@ class QuorumCodec:
 
     def _from_leader(self, kind: int, zxid: int, data: bytes | None, auth: object) -> Packet:
         if kind == PROPOSAL:
-            return Proposal(_txn(zxid, data))
+            return Proposal((_txn(zxid, data),))
         if kind == COMMIT:
             return Commit(Zxid(zxid), data == OFFERED)
         if kind == PING:
@@ -225,6 +287,10 @@ class QuorumCodec:
             return _leader_info(zxid, data)
         if kind == UPTODATE:
             return UpToDate()
+        if kind == NEWLEADER:
+            return NewLeader(Zxid(zxid), (data or b"").decode("utf-8", "replace"))
+        if kind in (COMMITANDACTIVATE, INFORMANDACTIVATE):
+            return _activation(kind, zxid, data)
         simple = _FROM_LEADER.get(kind)
         if simple is None:
             raise MalformedRecord(f"a leader sent a packet of type {kind}")
@@ -261,6 +327,18 @@ def _txn(zxid: int, data: bytes | None) -> Txn:
     if txn.zxid != zxid:
         raise MalformedRecord(f"packet 0x{zxid:x} holds transaction 0x{txn.zxid:x}")
     return txn
+
+
+def _activation(kind: int, zxid: int, data: bytes | None) -> CommitAndActivate | InformAndActivate:
+    if data is None or len(data) < _LONG.size:
+        raise MalformedRecord("an activation without its leader")
+    designated = PeerId(_LONG.unpack_from(data)[0])
+    if kind == COMMITANDACTIVATE:
+        return CommitAndActivate(Zxid(zxid), designated)
+    txn = _txn(zxid, data[_LONG.size :])
+    if txn.type != OpCode.RECONFIG:
+        raise MalformedRecord(f"an activation of {txn!r}")
+    return InformAndActivate(txn, designated)
 
 
 def _touched(data: bytes | None) -> tuple[tuple[SessionId, int], ...]:
@@ -313,10 +391,20 @@ def _encode_leader_info(packet: LeaderInfo) -> bytes:
     return _packet(LEADERINFO, packet.epoch << 32, data + OFFERED if packet.cumulative else data)
 
 
+def encode_proposal(packet: Proposal) -> bytes:
+    """One PROPOSAL a transaction; the same for every learner."""
+    parts: list[bytes] = []
+    for txn in packet.txns:
+        data = txn.raw or txn.encoded()
+        parts += (_HEAD.pack(PROPOSAL, txn.zxid, len(data)), data, NULL_AUTH)
+    return b"".join(parts)
+
+
 def _encode_request(packet: ForwardedRequest) -> bytes:
-    data = _REQUEST.pack(packet.session_id, packet.cxid, packet.op) + packet.body
+    body = packet.body
+    head = _REQUEST_HEAD.pack(REQUEST, NO_ZXID, 16 + len(body), packet.session_id, packet.cxid, packet.op)
     # Never a null list: a ZooKeeper leader cannot check permissions without one.
-    return _packet(REQUEST, NO_ZXID, data, _encode_auth(tuple(packet.auth)) if packet.auth else NO_AUTH)
+    return head + body + (_encode_auth(tuple(packet.auth)) if packet.auth else NO_AUTH)
 
 
 def _encode_ping(packet: Ping) -> bytes:
@@ -330,7 +418,7 @@ def _encode_snap(packet: Snap) -> bytes:
 
 
 _ENCODERS: dict[type, Callable[..., bytes]] = {
-    Proposal: lambda p: _packet(PROPOSAL, p.txn.zxid, p.txn.encoded()),
+    Proposal: encode_proposal,
     Ack: lambda p: _packet(ACK, p.zxid, OFFERED if p.cumulative else None),
     Commit: lambda p: _packet(COMMIT, p.zxid, OFFERED if p.cumulative else None),
     Inform: lambda p: _packet(INFORM, p.txn.zxid, p.txn.encoded()),
@@ -339,9 +427,12 @@ _ENCODERS: dict[type, Callable[..., bytes]] = {
     FollowerInfo: _encode_follower_info,
     LeaderInfo: _encode_leader_info,
     AckEpoch: lambda p: _packet(ACKEPOCH, p.last_zxid, _INT.pack(p.current_epoch)),
+    NewLeader: lambda p: _packet(NEWLEADER, p.zxid, p.config.encode() or None),
+    CommitAndActivate: lambda p: _packet(COMMITANDACTIVATE, p.zxid, _LONG.pack(p.designated)),
+    InformAndActivate: lambda p: _packet(INFORMANDACTIVATE, p.txn.zxid, _LONG.pack(p.designated) + p.txn.encoded()),
     Diff: lambda p: _packet(DIFF, p.zxid),
     Trunc: lambda p: _packet(TRUNC, p.zxid),
     Snap: _encode_snap,
     UpToDate: lambda p: _packet(UPTODATE, NO_ZXID),
 }
-_FROM_LEADER: dict[int, Callable[[Zxid], Packet]] = {DIFF: Diff, TRUNC: Trunc, NEWLEADER: NewLeader}
+_FROM_LEADER: dict[int, Callable[[Zxid], Packet]] = {DIFF: Diff, TRUNC: Trunc}

@@ -6,6 +6,8 @@ import asyncio
 import socket
 from collections.abc import Callable
 
+from ensemble.server.port_owner import port_trouble
+
 BACKLOG = 1024
 
 
@@ -21,8 +23,7 @@ async def listen(
     try:
         return await loop.create_server(factory, host or None, port, backlog=BACKLOG, reuse_address=True)
     except OSError as bad:
-        reason = bad.strerror or str(bad)
-        raise PortError(f"{purpose} {host or '*'}:{port} cannot be opened: {reason}") from None
+        raise PortError(port_trouble(purpose, host, port, bad)) from None
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:

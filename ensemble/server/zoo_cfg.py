@@ -6,23 +6,41 @@ prefix; `zabka.` keys are ours.  An unknown key is a warning, a bad value a Conf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
-from ensemble.server.server_line import ServerLine, parse_server_line
+from ensemble.auth.policy import AuthPolicy
+from ensemble.properties import read_properties as read_properties
+from ensemble.server.config_values import ConfigError as ConfigError
+from ensemble.server.config_values import Values
+from ensemble.server.dynamic_config import (
+    PEER_ID_MAX,
+    is_membership_key,
+    peer_type_warnings,
+    read_membership,
+    read_next_membership,
+)
+from ensemble.server.limits import Limits
+from ensemble.server.operator_cfg import AdminSettings, MetricsSettings, read_admin, read_metrics
+from ensemble.server.security_cfg import (
+    read_auth,
+    read_client_tls,
+    read_limits,
+    read_quorum_tls,
+    read_secure_address,
+    without_secrets,
+)
+from ensemble.server.storage_settings import StorageSettings, read_storage_settings
+from ensemble.server.tls import TlsSettings
+from ensemble.server.tree_keys import read_tree_rules
+from ensemble.tree.rules import TreeRules
+from ensemble.zab.membership import Membership
+from ensemble.zab.server_line import ServerLine
 
-T = TypeVar("T")
-
-DEFAULT_WHITELIST = ("srvr",)
-JUTE_MAXBUFFER = 0xFFFFF
-PEER_ID_MAX = 255
-
-
-class ConfigError(Exception):
-    """The configuration cannot be used; one clear line for the operator."""
+ALWAYS_WHITELISTED = "srvr"
+"""ZooKeeper's own scripts depend on it."""
 
 
 class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,34 +51,59 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
     data_log_dir: Path
     client_port: int
     client_address: str
-    servers: dict[int, ServerLine]
+    membership: Membership | None
+    next_membership: Membership | None
+    reconfig_enabled: bool
+    standalone_enabled: bool
+    path: Path | None
     tick_time: int
     init_limit: int
     sync_limit: int
     min_session_timeout: int
     max_session_timeout: int
-    max_client_cnxns: int
+    secure_client_port: int
+    secure_client_address: str
+    client_tls: TlsSettings | None
+    client_port_unification: bool
+    quorum_tls: TlsSettings | None
+    ssl_quorum: bool
+    port_unification: bool
+    auth: AuthPolicy
+    limits: Limits
     listen_on_all: bool
-    snap_count: int
-    preallocate_bytes: int
-    retain_snapshots: int
-    jute_maxbuffer: int
+    storage: StorageSettings
     whitelist: tuple[str, ...]
     journal_dir: Path
     journal_full: bool
+    read_only_mode: bool
+    local_sessions: bool
+    local_sessions_upgrading: bool
+    tree: TreeRules
     control_socket: str | None
+    admin: AdminSettings | None
+    metrics: MetricsSettings | None
     values: dict[str, str]
     warnings: tuple[str, ...]
 
     @property
+    def servers(self) -> dict[int, ServerLine]:
+        """Every server's line, by id; none where this one is alone."""
+        return _lines(self.membership)
+
+    @property
     def voters(self) -> tuple[int, ...]:
         """Ids of the participants."""
-        return tuple(i for i, line in self.servers.items() if not line.observer) or (self.my_id,)
+        return (self.my_id,) if self.membership is None else self.membership.voters
 
     @property
     def observers(self) -> tuple[int, ...]:
         """Ids of the observers."""
-        return tuple(i for i, line in self.servers.items() if line.observer)
+        return () if self.membership is None else self.membership.observers
+
+    @property
+    def distributed(self) -> bool:
+        """Does it talk to other servers, or may there be some one day?"""
+        return len(self.servers) > 1 or (bool(self.servers) and not self.standalone_enabled)
 
     @property
     def node(self) -> str:
@@ -69,83 +112,16 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def ensemble_text(self) -> str:
         """The ensemble as ZooKeeper writes it into /zookeeper/config and election notifications."""
-        lines = [f"server.{i}={line.canonical()}" for i, line in sorted(self.servers.items())]
-        return "\n".join([*lines, "version=0"])
+        return "version=0" if self.membership is None else self.membership.text
 
 
 # Keys that need no action: their meaning is built in here, or they tune what has no counterpart.
 ACCEPTED = frozenset(
     {
-        "standaloneEnabled", "reconfigEnabled", "admin.enableServer", "admin.serverPort", "admin.serverAddress",
-        "electionAlg", "cnxTimeout", "extendedTypesEnabled", "metricsProvider.className", "syncEnabled", "peerType",
+        "electionAlg", "cnxTimeout", "syncEnabled", "peerType",
         "leaderServes",
     }
 )  # fmt: skip
-
-
-def read_properties(text: str) -> dict[str, str]:
-    """Key and value of each line; `#` and `!` begin a comment, a trailing backslash continues a line."""
-    out: dict[str, str] = {}
-    pending = ""
-    for line in text.splitlines():
-        line = pending + (line.lstrip() if pending else line.strip())
-        pending = ""
-        if not line or line[0] in "#!":
-            continue
-        if line.endswith("\\"):
-            pending = line[:-1]
-            continue
-        ends = [i for i in (line.find("="), line.find(":")) if i >= 0]
-        cut = min(ends) if ends else len(line)
-        out[line[:cut].strip()] = line[cut + 1 :].strip()
-    return out
-
-
-class _Values:
-    """Takes values out of a properties map, checking each."""
-
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self._values = values
-        self.used: set[str] = set(ACCEPTED)
-
-    def get(self, key: str, default: T, convert: Callable[[str], T], expected: str) -> T:
-        """The value of `key`, converted; `default` where it is absent."""
-        self.used.add(key)
-        text = self._values.get(key)
-        if text is None:
-            return default
-        try:
-            return convert(text)
-        except ValueError:
-            raise ConfigError(f"{key}={text} is not {expected}") from None
-
-    def number(self, key: str, default: int, minimum: int, maximum: int = 2**31 - 1) -> int:
-        """An integer within bounds."""
-        return self.get(key, default, _bounded(minimum, maximum), f"a number from {minimum} to {maximum}")
-
-    def flag(self, key: str, default: bool) -> bool:
-        """true or false."""
-        return self.get(key, default, _boolean, "true or false")
-
-    def text(self, key: str, default: str) -> str:
-        """Any text."""
-        return self.get(key, default, str, "text")
-
-
-def _bounded(minimum: int, maximum: int) -> Callable[[str], int]:
-    def convert(text: str) -> int:
-        value = int(text)
-        if not minimum <= value <= maximum:
-            raise ValueError(text)
-        return value
-
-    return convert
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError(text)
-    return text.lower() == "true"
 
 
 def load(path: Path) -> ZooConfig:
@@ -154,58 +130,91 @@ def load(path: Path) -> ZooConfig:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as bad:
         raise ConfigError(f"{path} cannot be read: {getattr(bad, 'strerror', None) or bad}") from None
-    return parse(text)
+    try:
+        return parse(text, path)
+    except ConfigError as bad:
+        raise ConfigError(f"{bad} (in {path})") from None
 
 
-def parse(text: str) -> ZooConfig:
+def parse(text: str, path: Path | None = None) -> ZooConfig:
     """A configuration from a zoo.cfg's text; `myid` is read from its dataDir.  Raises ConfigError."""
     raw = read_properties(text)
-    values = _Values(raw)
+    values = Values(raw)
+    values.used |= ACCEPTED
     data_dir = _data_dir(values)
-    servers = _servers(raw, values)
+    membership = read_membership(raw)
+    values.used |= {key for key in raw if is_membership_key(key)} | {"dynamicConfigFile"}
+    servers = _lines(membership)
+    if any(line.others for line in servers.values()) and not values.flag("multiAddress.enabled", False):
+        raise ConfigError("a server has several addresses, but multiAddress.enabled is not true")
     my_id = _my_id(data_dir, servers)
     mine = servers.get(my_id)
-    client_address, client_port = _client_address(values, mine)
+    secure_address, secure_port = read_secure_address(values)
+    unifies = values.flag("client.portUnification", False)
+    client_tls = read_client_tls(values, wanted=bool(secure_port) or unifies)
+    client_address, client_port = _client_address(values, mine, needed=not secure_port)
     several = len(servers) > 1
     tick_time = values.number("tickTime", 3000, 1)
-    whitelist = values.text("4lw.commands.whitelist", ",".join(DEFAULT_WHITELIST))
-    interval = values.number("autopurge.purgeInterval", 0, 0)
-    retain = values.number("autopurge.snapRetainCount", 3, 3)
     config = ZooConfig(
         my_id=my_id,
         data_dir=data_dir,
         data_log_dir=Path(values.text("dataLogDir", str(data_dir))),
         client_port=client_port,
         client_address=client_address,
-        servers=servers,
+        membership=membership,
+        next_membership=read_next_membership(path) if path is not None and "dynamicConfigFile" in raw else None,
+        reconfig_enabled=values.flag("reconfigEnabled", False),
+        standalone_enabled=values.flag("standaloneEnabled", True),
+        path=path,
         tick_time=tick_time,
         init_limit=_limit(values, "initLimit", 10, several),
         sync_limit=_limit(values, "syncLimit", 5, several),
         min_session_timeout=values.number("minSessionTimeout", 2 * tick_time, -1),
         max_session_timeout=values.number("maxSessionTimeout", 20 * tick_time, -1),
-        max_client_cnxns=values.number("maxClientCnxns", 60, 0),
+        secure_client_port=secure_port,
+        secure_client_address=secure_address,
+        client_tls=client_tls,
+        client_port_unification=unifies,
+        quorum_tls=read_quorum_tls(values),
+        ssl_quorum=values.flag("sslQuorum", False),
+        port_unification=values.flag("portUnification", False),
+        auth=read_auth(raw, values, tls=client_tls is not None),
+        limits=read_limits(values),
         listen_on_all=values.flag("quorumListenOnAllIPs", False),
-        snap_count=values.number("snapCount", 100_000, 2),
-        preallocate_bytes=values.number("preAllocSize", 65536, 1, 2**21) * 1024,
-        retain_snapshots=retain if interval else 0,
-        jute_maxbuffer=values.get("jute.maxbuffer", JUTE_MAXBUFFER, _juteb, "a number of bytes"),
-        whitelist=tuple(word.strip() for word in whitelist.split(",") if word.strip()),
+        storage=read_storage_settings(values),
+        whitelist=_whitelist(values),
         journal_dir=Path(values.text("zabka.journal.dir", str(data_dir / "journal"))),
         journal_full=values.get("zabka.journal.level", False, _journal_full, "normal or full"),
+        read_only_mode=values.flag("readonlymode.enabled", False),
+        local_sessions=values.flag("localSessionsEnabled", False),
+        local_sessions_upgrading=values.flag("localSessionsUpgradingEnabled", False),
+        tree=read_tree_rules(values, my_id),
         control_socket=values.text("zabka.control.socket", "") or None,
-        values=raw,
+        admin=read_admin(values),
+        metrics=read_metrics(values),
+        values=without_secrets(raw),
         warnings=(),
     )
     _check_sessions(config)
     unknown = [key for key in raw if key not in values.used]
-    return msgspec.structs.replace(config, warnings=tuple(f"unknown key {key} is ignored" for key in unknown))
+    warnings = (*(_unknown(key, values.used) for key in unknown), *peer_type_warnings(raw, membership, my_id))
+    return msgspec.structs.replace(config, warnings=warnings)
 
 
-def _juteb(text: str) -> int:
-    value = int(text, 0)
-    if not 1024 <= value < 2**31:
-        raise ValueError(text)
-    return value
+def _unknown(key: str, known: Iterable[str]) -> str:
+    # Not needed by a configuration that is right.
+    import difflib
+
+    near = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.7)
+    return f"unknown key {key} is ignored" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _whitelist(values: Values) -> tuple[str, ...]:
+    """The four-letter words that are answered: those listed, and those that tools and read-only clients cannot do
+    without (FourLetterCommands)."""
+    listed = [word.strip() for word in values.text("4lw.commands.whitelist", "").split(",")]
+    needed = [ALWAYS_WHITELISTED, "isro"] if values.flag("readonlymode.enabled", False) else [ALWAYS_WHITELISTED]
+    return tuple(dict.fromkeys(word for word in (*listed, *needed) if word))
 
 
 def _journal_full(text: str) -> bool:
@@ -214,7 +223,7 @@ def _journal_full(text: str) -> bool:
     return text.lower() == "full"
 
 
-def _limit(values: _Values, key: str, default: int, needed: bool) -> int:
+def _limit(values: Values, key: str, default: int, needed: bool) -> int:
     found = values.number(key, 0, 1)
     if not found and needed:
         raise ConfigError(f"{key} is not set")
@@ -228,41 +237,15 @@ def _check_sessions(config: ZooConfig) -> None:
         )
 
 
-def _data_dir(values: _Values) -> Path:
+def _data_dir(values: Values) -> Path:
     data_dir = values.text("dataDir", "")
     if not data_dir:
         raise ConfigError("dataDir is not set")
     return Path(data_dir)
 
 
-def _servers(raw: Mapping[str, str], values: _Values) -> dict[int, ServerLine]:
-    servers: dict[int, ServerLine] = {}
-    for key, text in raw.items():
-        prefix, _, number = key.partition(".")
-        if prefix != "server":
-            continue
-        values.used.add(key)
-        if not number.isdigit() or not 1 <= int(number) <= PEER_ID_MAX:
-            raise ConfigError(f"{key}: a server's id is a number from 1 to {PEER_ID_MAX}")
-        if int(number) in servers:
-            raise ConfigError(f"{key}: two servers have the id {int(number)}")
-        try:
-            servers[int(number)] = parse_server_line(text)
-        except ValueError as bad:
-            raise ConfigError(f"{key}={text}: {bad}") from None
-    _check_addresses(servers)
-    if servers and all(line.observer for line in servers.values()):
-        raise ConfigError("every server is an observer: at least one participant is needed")
-    return dict(sorted(servers.items()))
-
-
-def _check_addresses(servers: dict[int, ServerLine]) -> None:
-    seen: dict[tuple[str, int], int] = {}
-    for number, line in servers.items():
-        for port in (line.quorum_port, line.election_port):
-            other = seen.setdefault((line.host, port), number)
-            if other != number or line.quorum_port == line.election_port:
-                raise ConfigError(f"server.{number} uses {line.host}:{port} twice, or shares it with server.{other}")
+def _lines(membership: Membership | None) -> dict[int, ServerLine]:
+    return {} if membership is None else {int(peer): line for peer, line in membership.lines.items()}
 
 
 def _my_id(data_dir: Path, servers: dict[int, ServerLine]) -> int:
@@ -273,16 +256,16 @@ def _my_id(data_dir: Path, servers: dict[int, ServerLine]) -> int:
         if not servers:
             return 1
         raise ConfigError(f"{path} is missing; it must hold this server's id") from None
-    except (OSError, UnicodeDecodeError) as bad:
+    except (OSError, ValueError) as bad:
         raise ConfigError(f"{path} cannot be read: {bad}") from None
-    if not text.isdigit() or not 1 <= int(text) <= PEER_ID_MAX:
+    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= PEER_ID_MAX:
         raise ConfigError(f"{path} holds {text[:40]!r} instead of a number from 1 to {PEER_ID_MAX}")
     if servers and int(text) not in servers:
         raise ConfigError(f"{path} says {int(text)}, but there is no server.{int(text)}")
     return int(text)
 
 
-def _client_address(values: _Values, mine: ServerLine | None) -> tuple[str, int]:
+def _client_address(values: Values, mine: ServerLine | None, *, needed: bool) -> tuple[str, int]:
     address = values.text("clientPortAddress", "")
     port = values.number("clientPort", 0, 0, 65535)
     given = "clientPort" in values.used and port
@@ -290,6 +273,6 @@ def _client_address(values: _Values, mine: ServerLine | None) -> tuple[str, int]
         if given and port != mine.client_port:
             raise ConfigError(f"clientPort={port} differs from the {mine.client_port} in this server's own line")
         return mine.client_host or address, mine.client_port
-    if not given:
+    if not given and needed:
         raise ConfigError("clientPort is not set")
     return address, port

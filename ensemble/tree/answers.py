@@ -9,6 +9,7 @@ from ensemble.records import (
     Create2Response,
     CreateResponse,
     EmptyRequest,
+    GetDataResponse,
     MultiResponse,
     MultiResult,
     OpCode,
@@ -17,7 +18,7 @@ from ensemble.records import (
 )
 from ensemble.tree.connections import Waiting
 from ensemble.tree.datatree import Applied
-from ensemble.txn import Txn
+from ensemble.txn import SetDataTxn, Txn
 
 _MOVED = int(ErrorCode.SESSION_MOVED)
 
@@ -33,19 +34,20 @@ def answer_write(waiting: Waiting, txn: Txn, applied: Applied) -> Reply:
         return Reply(waiting.cxid, txn.zxid, 0, MultiResponse([_result(result) for result in applied.results]))
     if applied.error:
         return Reply(waiting.cxid, txn.zxid, applied.error)
+    if isinstance(txn.body, SetDataTxn) and txn.type == OpCode.RECONFIG:
+        return Reply(waiting.cxid, txn.zxid, 0, GetDataResponse(txn.body.data, applied.final_stat()))
     return Reply(waiting.cxid, txn.zxid, 0, _response(applied))
 
 
 def _response(applied: Applied) -> AnyResponse | None:
-    kind, stat = applied.type, applied.stat
+    kind = applied.type
     if kind == OpCode.CREATE:
         return CreateResponse(applied.path)
     if kind in (OpCode.DELETE, OpCode.DELETE_CONTAINER, OpCode.CHECK):
         return None
-    assert stat is not None, f"no Stat for the answer to op {kind}"
     if kind in (OpCode.SET_DATA, OpCode.SET_ACL):
-        return StatResponse(stat)
-    return Create2Response(applied.path, stat)
+        return StatResponse(applied.final_stat())
+    return Create2Response(applied.path, applied.final_stat())
 
 
 def _result(applied: Applied) -> MultiResult:
@@ -53,4 +55,6 @@ def _result(applied: Applied) -> MultiResult:
         return MultiResult(OpCode.ERROR, applied.error, None)
     response = _response(applied)
     body: Record = response if isinstance(response, Record) else EmptyRequest()
-    return MultiResult(OpCode(applied.type), 0, body)
+    # Whatever kind of node it made, in a multi it is told as a create2.
+    kind = OpCode.CREATE2 if isinstance(body, Create2Response) else OpCode(applied.type)
+    return MultiResult(kind, 0, body)

@@ -7,10 +7,11 @@ from enum import Enum
 
 import msgspec
 
+from ensemble.auth.digest_md5 import DigestMd5Server
+from ensemble.auth.schemes import AuthId
 from ensemble.errors import ErrorCode
 from ensemble.ids import ConnectionId, SessionId
-from ensemble.records import AnyBody, Reply, Request
-from ensemble.tree.acl import AuthId
+from ensemble.records import AnyBody, Reply, ReplyFrames, Request
 
 
 class Stage(Enum):
@@ -28,9 +29,9 @@ class Connection:
     """One client connection."""
 
     __slots__ = (
-        "auth", "creates", "held", "id", "last_cxid", "last_latency_ms", "last_op", "last_response_ms", "last_zxid",
-        "latency_max_ms", "latency_min_ms", "latency_total_ms", "opened_ms", "outstanding", "received", "sent",
-        "session_id", "stage", "timeout_ms",
+        "alone", "auth", "barred", "creates", "held", "id", "knows_read_only", "last_cxid", "last_latency_ms",
+        "last_op", "last_response_ms", "last_zxid", "latency_max_ms", "latency_min_ms", "latency_total_ms",
+        "opened_ms", "outstanding", "received", "sasl", "sent", "session_id", "stage", "timeout_ms",
     )  # fmt: skip
 
     def __init__(self, connection: ConnectionId, now_ms: int) -> None:
@@ -38,17 +39,27 @@ class Connection:
         self.stage = Stage.OPEN
         self.session_id = SessionId(0)
         self.creates = False
+        self.knows_read_only = True
         self.timeout_ms = 0
+        self.alone = False
+        """Whether no leader knows of its session: a local one, or one on a read-only server."""
         self.auth: tuple[AuthId, ...] = ()
+        self.barred = False
+        """Whether it has still to prove what this server demands."""
+        self.sasl: DigestMd5Server | None = None
         self.held: list[Request] = []
         self.opened_ms = now_ms
+        self.outstanding = 0
+        self.last_response_ms = now_ms
+        self.reset_statistics()
+
+    def reset_statistics(self) -> None:
+        """Start counting over (ServerCnxn.resetStats)."""
         self.received = 0
         self.sent = 0
-        self.outstanding = 0
         self.last_cxid = -1
         self.last_zxid = -1
         self.last_op = 0
-        self.last_response_ms = now_ms
         self.last_latency_ms = 0
         self.latency_min_ms = -1
         self.latency_max_ms = 0
@@ -69,28 +80,27 @@ class Connection:
             self.latency_min_ms = latency_ms
 
 
-class Waiting:
+class Waiting(msgspec.Struct, eq=False, gc=False):
     """A request that cannot be answered yet: a write or sync under way, or anything behind one.
 
     `reply` is set once the answer is known (its turn may still have to come); a read is worked out at its turn.
+    `frame` are the bytes of a plain request, which has no `body` and is answered in bytes.
     """
 
-    __slots__ = ("body", "closes", "connection", "cxid", "done", "op", "problem", "reply", "since_ms", "under_way")
-
-    def __init__(self, connection: Connection, cxid: int, op: int, body: AnyBody | None, since_ms: int) -> None:
-        self.connection = connection
-        self.cxid = cxid
-        self.op = op
-        self.body = body
-        self.problem = ErrorCode.OK
-        self.since_ms = since_ms
-        self.under_way = False
-        self.done = False
-        self.closes = False
-        self.reply: Reply | None = None
+    connection: Connection
+    cxid: int
+    op: int
+    body: AnyBody | None
+    since_ms: int
+    frame: bytes | None = None
+    under_way: bool = False
+    problem: ErrorCode = ErrorCode.OK
+    done: bool = False
+    closes: bool = False
+    reply: Reply | ReplyFrames | None = None
 
 
-class LocalSession:
+class OpenSession:
     """A session that is, or was until its last requests are done, connected here.
 
     The queue belongs to the session, not to the connection: what a broken connection left under way still has to be

@@ -6,8 +6,9 @@ a log may be replayed over a snapshot that is newer than its beginning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, overload
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import ref
 
 import msgspec
 
@@ -17,7 +18,10 @@ from ensemble.jute import Record
 from ensemble.records import ACL, OPEN_ACL, EventType, OpCode, Stat
 from ensemble.tree.acl import READ_ACL, interned
 from ensemble.tree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, join
-from ensemble.tree.snapshot import NodeImage, TreeSnapshot
+from ensemble.tree.quota import QUOTA_PREFIX, Quotas
+from ensemble.tree.shared_nodes import SharedNodes
+from ensemble.tree.snapshot import TreeSnapshot
+from ensemble.tree.stored import StoredNodes
 from ensemble.tree.znode import CONTAINER_OWNER, Znode, digest_seed, is_ephemeral, ttl_owner
 from ensemble.txn import (
     CloseSessionTxn,
@@ -34,7 +38,8 @@ from ensemble.txn import (
     Txn,
 )
 
-_DIGEST_MASK = 0xFFFFFFFFFFFFFFFF
+DIGEST_MASK = 0xFFFFFFFFFFFFFFFF
+_MULTI, _SET_DATA, _CREATE = int(OpCode.MULTI), int(OpCode.SET_DATA), int(OpCode.CREATE)
 _OK = int(ErrorCode.OK)
 _NO_NODE = int(ErrorCode.NO_NODE)
 _NODE_EXISTS = int(ErrorCode.NODE_EXISTS)
@@ -43,7 +48,7 @@ _DELETED = EventType.DELETED
 _DATA_CHANGED = EventType.DATA_CHANGED
 
 
-class Change(NamedTuple):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """What a transaction did to one znode, for watches; the parent's fields are None where no child came or went."""
 
     event: EventType
@@ -55,61 +60,40 @@ class Change(NamedTuple):
 
 
 class Applied(msgspec.Struct):
-    """A transaction's outcome (ProcessTxnResult): `type` is ERROR for what failed; `results` are those of a multi."""
+    """A transaction's outcome (ProcessTxnResult): `type` is ERROR for what failed; `results` are those of a multi.
+
+    `node` is the znode as it now is, `stat` its Stat where the transaction goes on and may change it again: in a multi.
+    """
 
     type: int
     error: int
     path: str
+    node: Znode | None = None
     stat: Stat | None = None
     results: list[Applied] | None = None
 
-
-class SnapshotNodes(Sequence[NodeImage]):
-    """The nodes of a snapshot, depth first from the root: the tree's own, which it clones before changing them."""
-
-    __slots__ = ("_images", "_nodes")
-
-    def __init__(self, nodes: dict[str, Znode]) -> None:
-        self._nodes = nodes
-        self._images: list[NodeImage] | None = None
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def __iter__(self) -> Iterator[NodeImage]:
-        stack = [ROOT]
-        while stack:
-            path = stack.pop()
-            node = self._nodes[path]
-            yield node.image(path)
-            if node.children:
-                stack.extend(join(path, name) for name in reversed(node.children))
-
-    @overload
-    def __getitem__(self, index: int) -> NodeImage: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[NodeImage]: ...
-    def __getitem__(self, index: int | slice) -> NodeImage | Sequence[NodeImage]:
-        if self._images is None:
-            self._images = list(self)
-        return self._images[index]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
+    def final_stat(self) -> Stat:
+        """The Stat to answer with."""
+        if self.stat is not None:
+            return self.stat
+        assert self.node is not None, f"no znode for the answer to op {self.type}"
+        return self.node.stat()
 
 
 class DataTree:
     """The tree of one peer.
 
     `changes` holds what the last applied transaction did, in order.  `data_size_bytes` is the sum of path lengths and
-    data lengths (approximateDataSize).  `digest` is the sum of the nodes' digests, modulo 2**64 (AdHash).
+    data lengths (approximateDataSize).  `digest_sum` adds up the nodes' digests; `digest` is it modulo 2**64 (AdHash).
+    `lapsing` are the paths of containers and of nodes with a time to live, `quotas` the limits on subtrees.
+    `foreseen` has, by zxid, what a leader has worked out for a plain write that it proposed: the node's seed and its
+    digest, and its parent's digest.  So it need not do so a second time, as its learners must.  Empty elsewhere.
+    `responses` keeps ready answers to getData by encoded path (ResponseCache): whoever changes a node drops its own.
     """
 
     __slots__ = (
-        "_apply_by_type", "_digest", "_generation", "changes", "data_size_bytes", "ephemeral_count", "ephemerals",
-        "last_zxid", "nodes", "sessions",
+        "_apply_by_type", "_generation", "_lent", "changes", "data_size_bytes", "digest_sum", "ephemeral_count",
+        "ephemerals", "foreseen", "lapsing", "last_zxid", "nodes", "quotas", "responses", "sessions",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -117,11 +101,16 @@ class DataTree:
         self.sessions: dict[SessionId, int] = {}
         self.ephemerals: dict[int, dict[str, None]] = {}
         self.ephemeral_count = 0
+        self.lapsing: dict[str, None] = {}
+        self.quotas = Quotas()
         self.last_zxid = Zxid(0)
         self.changes: list[Change] = []
+        self.responses: dict[bytes, bytes] = {}
+        self.foreseen: dict[int, tuple[int, int, int]] = {}
         self.data_size_bytes = 0
-        self._digest = 0
+        self.digest_sum = 0
         self._generation = 0
+        self._lent: ref[SharedNodes] | None = None
         self._apply_by_type: dict[int, Callable[[Txn, int, Any, bool], Applied]] = {
             OpCode.CREATE: self._create_plain,
             OpCode.CREATE2: self._create_plain,
@@ -143,31 +132,54 @@ class DataTree:
     @property
     def digest(self) -> int:
         """The 64-bit digest of every node outside /zookeeper/ (DigestCalculator version 2), unsigned."""
-        return self._digest & _DIGEST_MASK
+        return self.digest_sum & DIGEST_MASK
 
     # -- whole state -------------------------------------------------------------------------------------------------
 
     def to_snapshot(self) -> TreeSnapshot:
-        """The state as of `last_zxid`.  Costs one shallow copy; a node changed later is cloned once."""
-        self._generation += 1
-        nodes = SnapshotNodes(self.nodes.copy())
+        """The state as of `last_zxid`.  Costs one shallow copy, or none where it is gone before the next change; a node
+        changed later is cloned once."""
+        nodes = self._lent() if self._lent is not None else None
+        if nodes is None:
+            nodes = SharedNodes(self.nodes)
+            self._lent = ref(nodes)
         return TreeSnapshot(self.last_zxid, self.sessions.copy(), nodes, self.digest)
+
+    def _part_from_snapshot(self, lent: ref[SharedNodes]) -> None:
+        """The tree is about to change: a snapshot that is still wanted keeps what it shows."""
+        self._lent = None
+        nodes = lent()
+        if nodes is not None:
+            nodes.part()
+            self._generation += 1
 
     @classmethod
     def from_snapshot(cls, snapshot: TreeSnapshot) -> DataTree:
         """The tree that a snapshot describes.  Nodes whose parent is missing are a damaged snapshot: ValueError."""
         tree = cls()
         tree.nodes.clear()
-        tree._digest = tree.data_size_bytes = 0
-        for image in snapshot.nodes:
-            path = image.path or ROOT
-            tree._put(path, Znode.from_image(image, interned(image.acl), 0))
-            if path != ROOT:
-                tree._announce(path)
+        tree.digest_sum = tree.data_size_bytes = 0
+        if isinstance(snapshot.nodes, StoredNodes):
+            tree._put_stored(snapshot.nodes, snapshot.digest)
+        else:
+            for image in snapshot.nodes:
+                path = image.path or ROOT
+                tree._put(path, Znode.from_image(image, interned(image.acl), 0))
+                if path != ROOT:
+                    tree._announce(path)
         tree._add_system_nodes()
+        tree.quotas.load(tree)
         tree.sessions = dict(snapshot.sessions)
         tree.last_zxid = snapshot.zxid
         return tree
+
+    def _put_stored(self, stored: StoredNodes, digest: int) -> None:
+        """Take over records as they are; the digest is the snapshot's own, unless it carries none."""
+        nodes = self.nodes = stored.znodes()
+        self.data_size_bytes = stored.data_bytes + sum(map(len, nodes))
+        for path, owner in stored.owned:
+            self._owned(path, owner)
+        self.digest_sum = digest or sum(node.digest for node in nodes.values())
 
     def _announce(self, path: str) -> None:
         slash = path.rfind("/")
@@ -191,17 +203,35 @@ class DataTree:
                 self._announce(path)
 
     def _put(self, path: str, node: Znode) -> None:
+        self.digest_sum += node.redigest()
         self.nodes[path] = node
-        self._digest += node.redigest()
         self.data_size_bytes += len(path) + (len(node.data) if node.data else 0)
-        if node.ephemeral_owner and is_ephemeral(node.ephemeral_owner):
-            self.ephemerals.setdefault(node.ephemeral_owner, {})[path] = None
+        if node.ephemeral_owner:
+            self._owned(path, node.ephemeral_owner)
+
+    def _owned(self, path: str, owner: int) -> None:
+        if is_ephemeral(owner):
+            self.ephemerals.setdefault(owner, {})[path] = None
             self.ephemeral_count += 1
+        else:
+            self.lapsing[path] = None
+
+    def rewrite(self, path: str, data: bytes) -> None:
+        """Put other data into a node, if there is one, as every server does by itself: no transaction says so, no watch
+        fires, and its Stat stays.  Only for nodes that the digest leaves out."""
+        node = self.nodes.get(path)
+        if node is not None:
+            node = self._own(path, node)
+            self.data_size_bytes += len(data) - (len(node.data) if node.data else 0)
+            node.data = data
 
     def describe_membership(self, text: bytes, version: int, time_ms: int) -> None:
         """Show the ensemble's membership in /zookeeper/config, as every server does by itself when it starts to serve
         (ZKDatabase.initConfigInZKDatabase); no transaction says so, and the digest leaves the node out."""
-        node = self._own(CONFIG, self.nodes[CONFIG])
+        node = self.nodes[CONFIG]
+        if node.data == text and node.mzxid == version:
+            return
+        node = self._own(CONFIG, node)
         self.data_size_bytes += len(text) - len(node.data or b"")
         node.data, node.version, node.mzxid, node.mtime = text, -1, version, time_ms
 
@@ -220,14 +250,41 @@ class DataTree:
     # -- transactions ------------------------------------------------------------------------------------------------
 
     def apply(self, txn: Txn, with_stats: bool = True) -> Applied:
-        """Apply a transaction and fill `changes`.  `with_stats` asks for the Stats that an answer to a client needs."""
+        """Apply a transaction and fill `changes`.  `with_stats` asks for the Stats that an answer to a multi needs."""
         self.changes = []
-        applied = self._apply_by_type[txn.type](txn, txn.type, txn.body, with_stats)
+        kind = txn.type
+        applied = self._apply_by_type[kind](txn, kind, txn.body, with_stats and kind == _MULTI)
         if txn.zxid > self.last_zxid:
             self.last_zxid = txn.zxid
         return applied
 
+    def apply_plain(self, txn: Txn) -> Znode | None:
+        """Apply a setData, or a create of an ordinary node, as `apply` does, where nobody asks for `changes`: the node.
+        None for any other transaction, and for one that the tree has seen or that fails: these are left to `apply`."""
+        body, zxid = txn.body, txn.zxid
+        if zxid <= self.last_zxid or self.quotas.by_path:
+            return None
+        if txn.type == _SET_DATA and type(body) is SetDataTxn:
+            node = self._write(txn, body)
+            if node is not None:
+                self.last_zxid = zxid
+            return node
+        if txn.type != _CREATE or type(body) is not CreateTxn or body.ephemeral:
+            return None
+        if body.path.startswith(QUOTA_PREFIX):
+            return None
+        made = self._make(txn, body, 0)
+        if isinstance(made, int):
+            return None
+        self.last_zxid = zxid
+        return made
+
     def _own(self, path: str, node: Znode) -> Znode:
+        """The node to change: no snapshot holds it, and no ready answer tells of it."""
+        if self.responses:
+            self.responses.pop(path.encode("utf-8", "surrogatepass"), None)
+        if self._lent is not None:
+            self._part_from_snapshot(self._lent)
         if node.generation != self._generation:
             node = self.nodes[path] = node.clone(self._generation)
         return node
@@ -245,33 +302,51 @@ class DataTree:
     def _create(
         self, txn: Txn, kind: int, body: CreateTxn | CreateContainerTxn | CreateTTLTxn, owner: int, with_stats: bool
     ) -> Applied:
-        nodes = self.nodes
         path = body.path
-        slash = path.rfind("/")
-        parent_path = path[:slash] or ROOT
-        parent = nodes.get(parent_path)
+        node = self._make(txn, body, owner)
+        if isinstance(node, int):
+            return Applied(kind, node, path)
+        parent_path = path[: path.rfind("/")] or ROOT
+        self.changes.append(Change(_CREATED, path, node.acl, owner, parent_path, self.nodes[parent_path].acl))
+        return Applied(kind, _OK, path, node, node.stat() if with_stats else None)
+
+    def _make(self, txn: Txn, body: CreateTxn | CreateContainerTxn | CreateTTLTxn, owner: int) -> Znode | int:
+        """A znode appears; or the error why not."""
+        nodes, path, data, zxid = self.nodes, body.path, body.data, txn.zxid
+        parent_path, _, name = path.rpartition("/")
+        parent = nodes.get(parent_path or ROOT)
         if parent is None:
-            return Applied(kind, _NO_NODE, path)
-        parent = self._own(parent_path, parent)
+            return _NO_NODE
+        if parent.generation != self._generation or self._lent is not None or self.responses:
+            parent = self._own(parent_path or ROOT, parent)
+        foreseen = self.foreseen.pop(zxid, None) if self.foreseen else None
         # A replayed create must not turn back what the snapshot already knows of the parent.
         cversion = body.parent_cversion if body.parent_cversion != -1 else parent.cversion + 1
         if cversion > parent.cversion:
             parent.cversion = cversion
-            parent.pzxid = txn.zxid
-            self._digest += parent.redigest()
+            parent.pzxid = zxid
+            self.digest_sum += parent.redigest() if foreseen is None else parent.take_digest(foreseen[2])
         acl = body.acl if body.acl is OPEN_ACL else interned(body.acl)
         existing = nodes.get(path)
         if existing is not None:
             self._own(path, existing).acl = acl
-            return Applied(kind, _NODE_EXISTS, path)
+            return _NODE_EXISTS
         if parent.children is None:
             parent.children = {}
-        parent.children[path[slash + 1 :]] = None
-        node = Znode(body.data, self._generation)
-        node.born(txn.zxid, txn.time_ms, owner, acl, digest_seed(path, body.data))
-        self._put(path, node)
-        self.changes.append(Change(_CREATED, path, acl, owner, parent_path, parent.acl))
-        return Applied(kind, _OK, path, node.stat() if with_stats else None)
+        parent.children[name] = None
+        node = Znode(data, self._generation)
+        if foreseen is not None:
+            node.born(zxid, txn.time_ms, owner, acl, foreseen[0])
+            self.digest_sum += node.take_digest(foreseen[1])
+        else:
+            self.digest_sum += node.appear(zxid, txn.time_ms, owner, acl, digest_seed(path, data))
+        nodes[path] = node
+        self.data_size_bytes += len(path) + (len(data) if data else 0)
+        if owner:
+            self._owned(path, owner)
+        if self.quotas.by_path or path.startswith(QUOTA_PREFIX):
+            self.quotas.created(self, path, data)
+        return node
 
     def _delete_plain(self, txn: Txn, kind: int, body: DeleteTxn, with_stats: bool) -> Applied:
         return Applied(kind, self._delete(body.path, txn.zxid), body.path)
@@ -285,7 +360,7 @@ class DataTree:
         parent = self._own(parent_path, parent)
         if zxid > parent.pzxid:
             parent.pzxid = zxid
-            self._digest += parent.redigest()
+            self.digest_sum += parent.redigest()
         node = self.nodes.get(path)
         if node is None:
             return _NO_NODE
@@ -294,12 +369,15 @@ class DataTree:
         assert parent.children is not None, f"{path} is not among its parent's children"
         del parent.children[path[slash + 1 :]]
         node = self.nodes.pop(path)
-        self._digest -= node.digest
+        self.responses.pop(path.encode("utf-8", "surrogatepass"), None)
+        self.digest_sum -= node.digest
         self.data_size_bytes -= len(path) + (len(node.data) if node.data else 0)
         owner = node.ephemeral_owner
-        if owner and is_ephemeral(owner):
+        if owner:
             self._disown(owner, path)
         self.changes.append(Change(_DELETED, path, node.acl, owner, parent_path, parent.acl))
+        if self.quotas.by_path:
+            self.quotas.deleted(self, path, node.data)
         return _OK
 
     def _delete_newer_children(self, path: str, node: Znode, zxid: Zxid) -> None:
@@ -310,6 +388,9 @@ class DataTree:
             self._delete(child, zxid)
 
     def _disown(self, owner: int, path: str) -> None:
+        if not is_ephemeral(owner):
+            del self.lapsing[path]
+            return
         owned = self.ephemerals[owner]
         del owned[path]
         self.ephemeral_count -= 1
@@ -318,20 +399,35 @@ class DataTree:
 
     def _set_data(self, txn: Txn, kind: int, body: SetDataTxn, with_stats: bool) -> Applied:
         path = body.path
-        node = self.nodes.get(path)
+        node = self._write(txn, body)
         if node is None:
             return Applied(kind, _NO_NODE, path)
-        node = self._own(path, node)
-        data = body.data
-        self.data_size_bytes += (len(data) if data else 0) - (len(node.data) if node.data else 0)
-        node.data = data
-        node.version = body.version
-        node.mzxid = txn.zxid
-        node.mtime = txn.time_ms
-        node.seed = digest_seed(path, data)
-        self._digest += node.redigest()
         self.changes.append(Change(_DATA_CHANGED, path, node.acl, node.ephemeral_owner, None, None))
-        return Applied(kind, _OK, path, node.stat() if with_stats else None)
+        return Applied(kind, _OK, path, node, node.stat() if with_stats else None)
+
+    def _write(self, txn: Txn, body: SetDataTxn) -> Znode | None:
+        """A znode gets other data; None where there is no such node."""
+        path, data = body.path, body.data
+        node = self.nodes.get(path)
+        if node is None:
+            return None
+        if node.generation != self._generation or self._lent is not None or self.responses:
+            node = self._own(path, node)
+        before = node.data
+        if self.quotas.by_path:
+            self.quotas.resized(self, path, before, data)
+        self.data_size_bytes += (len(data) if data else 0) - (len(before) if before else 0)
+        node.data = data
+        foreseen = self.foreseen.pop(txn.zxid, None) if self.foreseen else None
+        if foreseen is not None:
+            node.version = body.version
+            node.mzxid = txn.zxid
+            node.mtime = txn.time_ms
+            node.seed = foreseen[0]
+            self.digest_sum += node.take_digest(foreseen[1])
+        else:
+            self.digest_sum += node.written(body.version, txn.zxid, txn.time_ms, digest_seed(path, data))
+        return node
 
     def _set_acl(self, txn: Txn, kind: int, body: SetACLTxn, with_stats: bool) -> Applied:
         node = self.nodes.get(body.path)
@@ -340,8 +436,8 @@ class DataTree:
         node = self._own(body.path, node)
         node.acl = interned(body.acl)
         node.aversion = body.version
-        self._digest += node.redigest()
-        return Applied(kind, _OK, body.path, node.stat() if with_stats else None)
+        self.digest_sum += node.redigest()
+        return Applied(kind, _OK, body.path, node, node.stat() if with_stats else None)
 
     def _check(self, txn: Txn, kind: int, body: Record, with_stats: bool) -> Applied:
         return Applied(kind, _OK, getattr(body, "path", ""))
@@ -356,7 +452,7 @@ class DataTree:
             return self._failed_multi(subs, failed_at)
         results = [self._apply_by_type[sub.type](txn, sub.type, sub.body(), with_stats) for sub in subs]
         error = next((result.error for result in results if result.error), _OK)
-        return Applied(kind, error, results[0].path if results else "", None, results)
+        return Applied(kind, error, results[0].path if results else "", results=results)
 
     def _failed_multi(self, subs: list[SubTxn], failed_at: int) -> Applied:
         """Nothing of it is applied: 0 for what was rolled back, then the error, then what was never tried."""
@@ -365,7 +461,7 @@ class DataTree:
             body = sub.body()
             assert isinstance(body, ErrorTxn), f"{body!r} after the failed operation of a multi"
             results.append(Applied(OpCode.ERROR, body.err, ""))
-        return Applied(OpCode.MULTI, results[failed_at].error, "", None, results)
+        return Applied(OpCode.MULTI, results[failed_at].error, "", results=results)
 
     def _create_session(self, txn: Txn, kind: int, body: CreateSessionTxn, with_stats: bool) -> Applied:
         self.sessions[txn.session_id] = body.timeout_ms

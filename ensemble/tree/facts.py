@@ -5,6 +5,7 @@ from __future__ import annotations
 from ensemble.errors import ErrorCode
 from ensemble.jute import Record
 from ensemble.records import (
+    REPLY_HEADER_SIZE,
     AnyResponse,
     Create2Response,
     CreateResponse,
@@ -12,6 +13,8 @@ from ensemble.records import (
     MultiRequest,
     MultiResponse,
     OpCode,
+    ReplyFrames,
+    Request,
 )
 from ensemble.tree.connections import Waiting
 from ensemble.tree.datatree import Applied, DataTree
@@ -57,15 +60,32 @@ def committed_facts(txn: Txn, tree: DataTree, applied: Applied) -> list[Event]:
     return facts
 
 
+def committed_plain_fact(txn: Txn, tree: DataTree) -> Event:
+    """The same line about a write that changed one node, and no ephemeral."""
+    operation, path = OP_NAMES[txn.type], getattr(txn.body, "path", "")
+    return TxnCommitted(txn.zxid, txn.session_id, txn.cxid, operation, path, 0, tree.digest)
+
+
 def acknowledged_fact(waiting: Waiting, session_id: int, zxid: int, response: AnyResponse | None) -> Event | None:
     """The full journal's line about a write whose success a client is told; None for a multi that failed."""
-    path = getattr(waiting.body, "path", "")
+    body = waiting.body if waiting.frame is None else Request.decode(waiting.frame).body
+    path = getattr(body, "path", "")
     if isinstance(response, CreateResponse | Create2Response):
         path = response.path
     elif isinstance(response, MultiResponse):
         if any(result.error != ErrorCode.OK or result.op is OpCode.ERROR for result in response.results):
             return None
         path = _first_path(waiting, response)
+    return WriteAcknowledged(session_id, waiting.cxid, zxid, OP_NAMES[waiting.op], path)
+
+
+def acknowledged_plain_fact(waiting: Waiting, session_id: int, zxid: int) -> Event:
+    """The same line about a write that came as bytes and whose success is told in bytes."""
+    assert waiting.frame is not None and isinstance(waiting.reply, ReplyFrames)
+    if waiting.op == OpCode.CREATE:
+        path = CreateResponse.decode(waiting.reply[REPLY_HEADER_SIZE:]).path
+    else:
+        path = getattr(Request.decode(waiting.frame).body, "path", "")
     return WriteAcknowledged(session_id, waiting.cxid, zxid, OP_NAMES[waiting.op], path)
 
 

@@ -39,13 +39,14 @@ def child_count_of(state: NodeState) -> int:
 
 
 class Outstanding:
-    """Proposed changes over a tree.  `digest` is the tree's digest after all of them."""
+    """Proposed changes over a tree.  `digest` is the tree's digest after all of them; `foreseen` is the tree's."""
 
-    __slots__ = ("_created", "_log", "_records", "_tree", "_undo", "digest")
+    __slots__ = ("_created", "_log", "_records", "_tree", "_undo", "digest", "foreseen")
 
     def __init__(self, tree: DataTree) -> None:
         self._tree = tree
         self._records: dict[str, ChangeRecord] = {}
+        self.foreseen = tree.foreseen = {}
         self._log: deque[tuple[Zxid, str, int]] = deque()
         # How many outstanding transactions create this path for that session.
         self._created: dict[int, dict[str, int]] = {}
@@ -69,12 +70,17 @@ class Outstanding:
 
     def change(self, path: str, state: NodeState, zxid: Zxid) -> ChangeRecord:
         """The record in which a found node may be changed; call `changed` when done."""
-        record = self._records.get(path)
-        self._remember(path, record)
-        if record is None:
+        if isinstance(state, ChangeRecord):
+            record = state
+            if self._undo is not None:
+                self._remember(path, record)
+        else:
+            assert isinstance(state, Znode), "a found node is a record or in the tree"
+            if self._undo is not None:
+                self._remember(path, None)
             record = self._records[path] = ChangeRecord()
             record.copy_state(state)
-            record.child_count = child_count_of(state)
+            record.child_count = len(state.children) if state.children else 0
             record.exists = True
         record.zxid = zxid
         self._log.append((zxid, path, 0))
@@ -86,7 +92,8 @@ class Outstanding:
 
     def create(self, path: str, zxid: Zxid, owner: int) -> ChangeRecord:
         """The record of a node that appears, with the session that owns it or 0; `born` and `changed` must follow."""
-        self._remember(path, self._records.get(path))
+        if self._undo is not None:
+            self._remember(path, self._records.get(path))
         record = self._records[path] = ChangeRecord()
         record.child_count = record.digest = 0
         record.exists = True
@@ -137,7 +144,8 @@ class Outstanding:
         return len(self._log), self.digest
 
     def _remember(self, path: str, record: ChangeRecord | None) -> None:
-        if self._undo is not None and path not in self._undo:
+        assert self._undo is not None, "only a multi can be taken back"
+        if path not in self._undo:
             self._undo[path] = record.copy() if record is not None else None
 
     def commit(self) -> None:

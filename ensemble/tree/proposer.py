@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ensemble.auth.policy import OPEN_POLICY, AuthPolicy
+from ensemble.auth.schemes import SUPER_USER, AuthId
 from ensemble.errors import ErrorCode
 from ensemble.ids import LinkId, SessionId, Zxid
 from ensemble.jute import MalformedRecord, Reader, Record
@@ -16,20 +18,29 @@ from ensemble.records import (
     CheckVersionRequest,
     CreateFlag,
     CreateRequest,
+    CreateTTLRequest,
     DeleteRequest,
     EmptyRequest,
     MultiRequest,
     OpCode,
+    PathRequest,
     Permission,
+    ReconfigRequest,
     SetACLRequest,
     SetDataRequest,
 )
-from ensemble.tree.acl import AuthId, allows, fixed_up
+from ensemble.tree.acl import allows, fixed_up
+from ensemble.tree.containers import as_in_a_multi, lasting_txn, owner_with_ttl, refused_flags
 from ensemble.tree.datatree import DataTree
+from ensemble.tree.local_sessions import LocalSessions
 from ensemble.tree.outstanding import Outstanding, child_count_of
-from ensemble.tree.paths import ROOT, SYSTEM_PATHS, is_valid_path
-from ensemble.tree.sessions import Owner, SessionTracker, owner_of
-from ensemble.tree.znode import digest_seed, is_ephemeral, next_version
+from ensemble.tree.paths import CONFIG, ROOT, SYSTEM_PATHS, is_valid_path
+from ensemble.tree.plain_proposals import PlainProposals
+from ensemble.tree.quota_guard import QuotaGuard
+from ensemble.tree.reconfig import new_membership
+from ensemble.tree.rules import DEFAULT_RULES, TreeRules
+from ensemble.tree.sessions import LOCAL, Owner, SessionTracker
+from ensemble.tree.znode import CONTAINER_OWNER, digest_seed, is_ephemeral, next_version
 from ensemble.txn import (
     CheckVersionTxn,
     CloseSessionTxn,
@@ -43,14 +54,20 @@ from ensemble.txn import (
     SubTxn,
     Txn,
 )
+from ensemble.zab.application import EnsembleView
 from ensemble.zab.messages import ForwardedRequest
 
 _DIGEST_MASK = 0xFFFFFFFFFFFFFFFF
 _CREATE, _WRITE, _READ = int(Permission.CREATE), int(Permission.WRITE), int(Permission.READ)
 _DELETE, _ADMIN = int(Permission.DELETE), int(Permission.ADMIN)
 _EPHEMERAL = frozenset({int(CreateFlag.EPHEMERAL), int(CreateFlag.EPHEMERAL_SEQUENTIAL)})
-_SEQUENTIAL = frozenset({int(CreateFlag.PERSISTENT_SEQUENTIAL), int(CreateFlag.EPHEMERAL_SEQUENTIAL)})
-_PLAIN = _EPHEMERAL | _SEQUENTIAL | {int(CreateFlag.PERSISTENT)}
+_SEQUENTIAL = frozenset(int(flag) for flag in CreateFlag if "SEQUENTIAL" in flag.name)
+_DELETE_CONTAINER, _MULTI = int(OpCode.DELETE_CONTAINER), int(OpCode.MULTI)
+_PLAIN = frozenset(map(int, (CreateFlag.PERSISTENT, CreateFlag.PERSISTENT_SEQUENTIAL))) | _EPHEMERAL
+
+MULTI_BYTES_MAX = 16 * 1024 * 1024
+"""A transaction far longer than any request: each `auth` in its ACLs became many entries."""
+LISTED_CHARS_MAX = 4 * 1024 * 1024
 
 Prepared = Record | ErrorCode
 """A transaction's body, or why the request is refused."""
@@ -59,11 +76,25 @@ Prepared = Record | ErrorCode
 class Proposer:
     """A leader's maker of transactions.  Requests must be prepared in the order of their zxids."""
 
-    __slots__ = ("_auth", "_by_op", "_now", "_owner", "_session_id", "_zxid", "outstanding", "tracker")
+    __slots__ = (
+        "_auth", "_by_op", "_ensemble", "_now", "_owner", "_plain", "_policy", "_quotas", "_rules", "_session_id",
+        "_zxid", "local", "outstanding", "tracker",
+    )  # fmt: skip
 
-    def __init__(self, tree: DataTree, tracker: SessionTracker) -> None:
+    def __init__(
+        self, tree: DataTree, tracker: SessionTracker, policy: AuthPolicy = OPEN_POLICY,
+        rules: TreeRules = DEFAULT_RULES,
+    ) -> None:  # fmt: skip
         self.outstanding = Outstanding(tree)
         self.tracker = tracker
+        self.local: LocalSessions | None = None
+        """Set where local sessions are enabled."""
+        self._policy = policy
+        self._rules = rules
+        self._quotas = QuotaGuard(tree) if rules.enforce_quota else None
+        special = policy.skip_acl or rules.enforce_quota
+        self._plain = None if special else PlainProposals(self.outstanding, tracker).prepare
+        self._ensemble: EnsembleView | None = None
         # The request that is being prepared.
         self._now = Instant(0, 0)
         self._zxid = Zxid(0)
@@ -73,7 +104,10 @@ class Proposer:
         self._by_op: dict[int, tuple[type[Record], Callable[[Any], Prepared]]] = {
             OpCode.CREATE: (CreateRequest, self._create),
             OpCode.CREATE2: (CreateRequest, self._create),
+            OpCode.CREATE_CONTAINER: (CreateRequest, self._create_container),
+            OpCode.CREATE_TTL: (CreateTTLRequest, self._create_ttl),
             OpCode.DELETE: (DeleteRequest, self._delete),
+            OpCode.DELETE_CONTAINER: (PathRequest, self._delete_container),
             OpCode.SET_DATA: (SetDataRequest, self._set_data),
             OpCode.SET_ACL: (SetACLRequest, self._set_acl),
             OpCode.CHECK: (CheckVersionRequest, self._check),
@@ -83,15 +117,31 @@ class Proposer:
 
     def prepare(self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None) -> Txn:
         """The transaction of a request; see `Application.prepare`."""
+        return self.prepare_all(now, (request,), zxid, origin)[0]
+
+    def prepare_all(
+        self, now: Instant, requests: Sequence[ForwardedRequest], zxid: Zxid, origin: LinkId | None
+    ) -> list[Txn]:
+        """The transactions of requests that came together; see `Application.prepare_all`."""
+        self.outstanding.catch_up()
+        owner = LOCAL if origin is None else origin
+        plain, time_ms = self._plain, now.wall_ms
+        txns: list[Txn] = []
+        for request in requests:
+            txn = plain(time_ms, request, zxid, owner) if plain is not None else None
+            txns.append(txn or self._prepare_any(now, request, zxid, origin))
+            zxid = Zxid(zxid + 1)
+        return txns
+
+    def _prepare_any(self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None) -> Txn:
         self._now = now
         self._zxid = zxid
         self._session_id = request.session_id
-        self._owner = owner_of(origin)
-        self._auth = request.auth
+        self._owner = LOCAL if origin is None else origin
+        self._auth = (SUPER_USER, *request.auth) if self._policy.skip_acl else request.auth
         op = request.op
-        self.outstanding.catch_up()
         try:
-            prepared = self._multi(request.body) if op == OpCode.MULTI else self._single(op, request.body)
+            prepared = self._multi(request.body) if op == _MULTI else self._single(op, request.body)
         except MalformedRecord:
             prepared = ErrorCode.MARSHALLING_ERROR
         if isinstance(prepared, ErrorCode):
@@ -100,38 +150,72 @@ class Proposer:
         digest = self.outstanding.digest & _DIGEST_MASK
         return Txn(request.session_id, request.cxid, zxid, now.wall_ms, op, prepared, digest)
 
+    def prepare_reconfig(
+        self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
+    ) -> Txn:
+        """The transaction of a reconfiguration; see `Application.prepare_reconfig`."""
+        self._ensemble = ensemble
+        return self.prepare(now, request, zxid, origin)
+
     def applied(self, zxid: Zxid) -> None:
         """A transaction of ours is in the tree now."""
         self.outstanding.applied(zxid)
+        if self._quotas is not None:
+            self._quotas.applied(zxid)
 
     def _single(self, op: int, body: bytes) -> Prepared:
         known = self._by_op.get(op)
         if known is None:
-            return ErrorCode.RECONFIG_DISABLED if op == OpCode.RECONFIG else ErrorCode.UNIMPLEMENTED
+            return self._reconfig(body) if op == OpCode.RECONFIG else ErrorCode.UNIMPLEMENTED
         kind, handler = known
-        if op > 0:
+        if op > 0 and (self._session_id or op != _DELETE_CONTAINER):
             refusal = self._session_refusal()
             if refusal is not None:
                 return refusal
-        return handler(kind.read_from(Reader(body)))
+        return handler(kind.decode(body))
 
     def _session_refusal(self) -> ErrorCode | None:
-        if not self.tracker.is_alive(self._session_id):
-            return ErrorCode.SESSION_EXPIRED
-        return None if self.tracker.owned_by(self._session_id, self._owner) else ErrorCode.SESSION_MOVED
+        owned = self.tracker.standing(self._session_id, self._owner)
+        if owned is None:
+            return None if self._is_local() else ErrorCode.SESSION_EXPIRED
+        return None if owned else ErrorCode.SESSION_MOVED
+
+    def _is_local(self) -> bool:
+        """Is it a local session, here or elsewhere, that asks?"""
+        local = self.local
+        return local is not None and self._session_id not in self.tracker and local.admits(self._session_id)
+
+    def _ephemeral_refusal(self) -> ErrorCode | None:
+        """Why the session may own no ephemeral: only a global one may (PrepRequestProcessor.validateCreateRequest)."""
+        local = self.local
+        if local is None or self.tracker.is_alive(self._session_id):
+            return None
+        return ErrorCode.SESSION_EXPIRED if local.upgrading else ErrorCode.EPHEMERAL_ON_LOCAL_SESSION
 
     # -- one operation -----------------------------------------------------------------------------------------------
 
-    def _create(self, request: CreateRequest) -> Prepared:
+    def _create_container(self, request: CreateRequest) -> Prepared:
+        return self._create(request, CONTAINER_OWNER)
+
+    def _create_ttl(self, request: CreateTTLRequest) -> Prepared:
+        owner = owner_with_ttl(request, self._rules)
+        return owner if isinstance(owner, ErrorCode) else self._create(request, owner)
+
+    def _create(self, request: CreateRequest | CreateTTLRequest, lasting_owner: int = 0) -> Prepared:
+        """`lasting_owner` is the ephemeralOwner of a container or of a node with a time to live."""
         flags = request.flags
-        if flags not in _PLAIN:
-            known = flags in CreateFlag.__members__.values()
-            return ErrorCode.UNIMPLEMENTED if known else ErrorCode.BAD_ARGUMENTS
+        if flags not in _PLAIN and isinstance(request, CreateRequest):
+            refused = refused_flags(flags, self._rules)
+            if refused is not None:
+                return refused
+        ephemeral = flags in _EPHEMERAL
+        if ephemeral and (refusal := self._ephemeral_refusal()) is not None:
+            return refusal
         path = request.path
         slash = path.rfind("/")
         if slash == -1 or "\0" in path:
             return ErrorCode.BAD_ARGUMENTS
-        acl = fixed_up(request.acl, self._auth)
+        acl = fixed_up(request.acl, self._auth, self._policy.schemes)
         if acl is None:
             return ErrorCode.INVALID_ACL
         outstanding = self.outstanding
@@ -147,19 +231,22 @@ class Proposer:
             return ErrorCode.BAD_ARGUMENTS
         if outstanding.find(path) is not None:
             return ErrorCode.NODE_EXISTS
-        if is_ephemeral(parent.ephemeral_owner):
+        if parent.ephemeral_owner and is_ephemeral(parent.ephemeral_owner):
             return ErrorCode.NO_CHILDREN_FOR_EPHEMERALS
         zxid = self._zxid
+        if self._quotas is not None and not self._quotas.admits_create(zxid, path, request.data):
+            return ErrorCode.QUOTA_EXCEEDED
         above = outstanding.change(parent_path, parent, zxid)
         above.child_count += 1
         cversion = above.cversion = next_version(above.cversion)
         above.pzxid = zxid
         outstanding.changed(above)
-        ephemeral = flags in _EPHEMERAL
-        owner = self._session_id if ephemeral else 0
+        owner = self._session_id if ephemeral and not lasting_owner else 0
         node = outstanding.create(path, zxid, owner)
-        node.born(zxid, self._now.wall_ms, owner, acl, digest_seed(path, request.data))
+        node.born(zxid, self._now.wall_ms, lasting_owner or owner, acl, digest_seed(path, request.data))
         outstanding.changed(node)
+        if lasting_owner:
+            return lasting_txn(path, request.data, acl, cversion, lasting_owner)
         return CreateTxn(path, request.data, acl, ephemeral, cversion)
 
     def _delete(self, request: DeleteRequest) -> Prepared:
@@ -184,6 +271,28 @@ class Proposer:
         self._remove(path, parent_path)
         return DeleteTxn(path)
 
+    def _delete_container(self, request: PathRequest) -> Prepared:
+        """The leader's own, and any client's who may delete there; ZooKeeper looks neither at the session nor at the
+        ACL, so that there anybody may delete any node without children."""
+        path = request.path
+        slash = path.rfind("/")
+        if slash == -1 or "\0" in path or path in SYSTEM_PATHS:
+            return ErrorCode.BAD_ARGUMENTS
+        parent_path = path[:slash] or ROOT
+        parent, node = self.outstanding.find(parent_path), self.outstanding.find(path)
+        if parent is None:
+            return ErrorCode.NO_NODE
+        if self._session_id and not allows(parent.acl, _DELETE, self._auth):
+            return ErrorCode.NO_AUTH
+        if node is None:
+            return ErrorCode.NO_NODE
+        if child_count_of(node):
+            return ErrorCode.NOT_EMPTY
+        if is_ephemeral(node.ephemeral_owner):
+            return ErrorCode.BAD_VERSION
+        self._remove(path, parent_path)
+        return DeleteTxn(path)
+
     def _remove(self, path: str, parent_path: str) -> None:
         outstanding = self.outstanding
         parent, node = outstanding.find(parent_path), outstanding.find(path)
@@ -193,19 +302,22 @@ class Proposer:
         above.pzxid = self._zxid
         outstanding.changed(above)
         outstanding.delete(path, node, self._zxid)
+        if self._quotas is not None:
+            self._quotas.deleted(self._zxid, path)
 
     def _set_data(self, request: SetDataRequest) -> Prepared:
         path = request.path
-        if not is_valid_path(path):
-            return ErrorCode.BAD_ARGUMENTS
         outstanding = self.outstanding
         node = outstanding.find(path)
         if node is None:
-            return ErrorCode.NO_NODE
+            # A node that there is has a valid path: only here it has to be looked at.
+            return ErrorCode.NO_NODE if is_valid_path(path) else ErrorCode.BAD_ARGUMENTS
         if not allows(node.acl, _WRITE, self._auth):
             return ErrorCode.NO_AUTH
         if request.version != -1 and request.version != node.version:
             return ErrorCode.BAD_VERSION
+        if self._quotas is not None and not self._quotas.admits_data(self._zxid, path, request.data):
+            return ErrorCode.QUOTA_EXCEEDED
         record = outstanding.change(path, node, self._zxid)
         record.version = next_version(record.version)
         record.mzxid = self._zxid
@@ -218,7 +330,7 @@ class Proposer:
         path = request.path
         if not is_valid_path(path):
             return ErrorCode.BAD_ARGUMENTS
-        acl = fixed_up(request.acl, self._auth)
+        acl = fixed_up(request.acl, self._auth, self._policy.schemes)
         if acl is None:
             return ErrorCode.INVALID_ACL
         node = self.outstanding.find(path)
@@ -248,29 +360,59 @@ class Proposer:
             return ErrorCode.BAD_VERSION
         return CheckVersionTxn(path, next_version(node.version))
 
+    def _reconfig(self, body: bytes) -> Prepared:
+        """The ACL comes last, as in ZooKeeper: everybody may learn that his request makes no sense."""
+        ensemble = self._ensemble
+        if ensemble is None or not ensemble.enabled:
+            return ErrorCode.RECONFIG_DISABLED
+        refusal = self._session_refusal()
+        if refusal is not None:
+            return refusal
+        if not ensemble.current.lines:
+            return ErrorCode.UNIMPLEMENTED
+        membership = new_membership(ReconfigRequest.read_from(Reader(body)), self._zxid, ensemble)
+        if isinstance(membership, ErrorCode):
+            return membership
+        node = self.outstanding.find(CONFIG)
+        assert node is not None, "every tree shows its membership"
+        if not allows(node.acl, _WRITE, self._auth):
+            return ErrorCode.NO_AUTH
+        record = self.outstanding.change(CONFIG, node, self._zxid)
+        record.version, record.mzxid, record.mtime = -1, self._zxid, self._now.wall_ms
+        self.outstanding.changed(record)
+        return SetDataTxn(CONFIG, membership.text.encode(), -1)
+
     # -- several operations ------------------------------------------------------------------------------------------
 
     def _multi(self, body: bytes) -> Prepared:
         """One refused operation takes everything back; those before it stay in the transaction, as in ZooKeeper, and
         are told apart when it is applied."""
-        request = MultiRequest.read_from(Reader(body))
+        ops = [as_in_a_multi(operation) for operation in MultiRequest.read_from(Reader(body)).ops]
         refusal = self._session_refusal()
         mark = self.outstanding.begin()
+        quota_mark = self._quotas.mark() if self._quotas is not None else 0
         failed = False
+        size = 0
         txns: list[SubTxn] = []
-        for op, operation in request.ops:
+        for op, operation in ops:
             if failed:
                 prepared: Prepared = ErrorCode.RUNTIME_INCONSISTENCY
             else:
                 known = self._by_op.get(op)
                 prepared = refusal or (known[1](operation) if known else ErrorCode.UNIMPLEMENTED)
+            data = b"" if isinstance(prepared, ErrorCode) else prepared.encode()
+            size += len(data)
+            if size > MULTI_BYTES_MAX and not failed:
+                prepared = ErrorCode.MARSHALLING_ERROR
             if isinstance(prepared, ErrorCode):
                 if not failed:
                     self.outstanding.roll_back(mark)
+                    if self._quotas is not None:
+                        self._quotas.roll_back(quota_mark)
                     failed = True
                 txns.append(SubTxn(OpCode.ERROR, ErrorTxn(int(prepared)).encode()))
             else:
-                txns.append(SubTxn(int(op), prepared.encode()))
+                txns.append(SubTxn(int(op), data))
         if not failed:
             self.outstanding.commit()
         return MultiTxn(txns)
@@ -287,4 +429,5 @@ class Proposer:
         for path in paths:
             self._remove(path, path[: path.rfind("/")] or ROOT)
         self.tracker.close(self._session_id)
-        return CloseSessionTxn(paths)
+        # Those that a session owns go with it, listed or not; no log and no link takes a list of any length.
+        return CloseSessionTxn(paths if sum(map(len, paths)) <= LISTED_CHARS_MAX else [])

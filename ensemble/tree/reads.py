@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from ensemble.auth.schemes import AuthId
 from ensemble.errors import ErrorCode
-from ensemble.ids import ConnectionId
 from ensemble.records import (
     AnyBody,
     AnyResponse,
-    EventType,
     GetACLResponse,
     GetChildren2Response,
     GetChildrenResponse,
@@ -19,10 +18,9 @@ from ensemble.records import (
     PathRequest,
     PathWatchRequest,
     Permission,
-    SetWatches,
     StatResponse,
 )
-from ensemble.tree.acl import AuthId, allows, masked
+from ensemble.tree.acl import allows, masked
 from ensemble.tree.connections import Connection
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.watches import Watches
@@ -47,9 +45,11 @@ def answer_read(tree: DataTree, watches: Watches, connection: Connection, op: in
     if op == OpCode.EXISTS:
         if "\0" in path:
             return int(ErrorCode.BAD_ARGUMENTS), None
+        node = tree.nodes.get(path)
+        if node is not None and not allows(node.acl, _READ, connection.auth):
+            return _NO_AUTH
         if request.watch:
             watches.add_data(path, connection.id)
-        node = tree.nodes.get(path)
         return (_OK, StatResponse(node.stat())) if node is not None else _NO_NODE
     node = tree.nodes.get(path)
     if node is None:
@@ -76,34 +76,3 @@ def _get_acl(node: Znode | None, auth: Sequence[AuthId]) -> Outcome:
         return _NO_AUTH
     acl = node.acl if allows(node.acl, _ADMIN, auth) else masked(node.acl)
     return _OK, GetACLResponse(acl, node.stat())
-
-
-def rearm(
-    tree: DataTree, watches: Watches, connection: ConnectionId, request: SetWatches
-) -> list[tuple[EventType, str]]:
-    """setWatches after a reconnect: what the client missed since `relative_zxid`, as events; all else is armed again
-    (DataTree.setWatches)."""
-    missed: list[tuple[EventType, str]] = []
-    since = request.relative_zxid
-    for path in request.data_watches:
-        node = tree.nodes.get(path)
-        if node is None:
-            missed.append((EventType.DELETED, path))
-        elif node.mzxid > since:
-            missed.append((EventType.DATA_CHANGED, path))
-        else:
-            watches.add_data(path, connection)
-    for path in request.exist_watches:
-        if path in tree.nodes:
-            missed.append((EventType.CREATED, path))
-        else:
-            watches.add_data(path, connection)
-    for path in request.child_watches:
-        node = tree.nodes.get(path)
-        if node is None:
-            missed.append((EventType.DELETED, path))
-        elif node.pzxid > since:
-            missed.append((EventType.CHILDREN_CHANGED, path))
-        else:
-            watches.add_children(path, connection)
-    return missed

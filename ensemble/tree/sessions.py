@@ -17,6 +17,8 @@ _SECRET = 0xB3415C00
 _MULTIPLIER = 0x5DEECE66D
 _SEED_MASK = (1 << 48) - 1
 PASSWORD_SIZE = 16
+NO_SESSION = SessionId(0)
+"""Stands for the leader itself, in what it asks for on its own account (ContainerManager)."""
 NO_PASSWORD = bytes(PASSWORD_SIZE)
 
 
@@ -142,11 +144,24 @@ class SessionTracker:
             session.owner = owner
         return session.owner == owner
 
+    def standing(self, session_id: SessionId, owner: Owner) -> bool | None:
+        """Whether a request of the session may come from there, as `owned_by` says; None where it does not live."""
+        session = self._sessions.get(session_id)
+        if session is None or session.closing:
+            return None
+        if session.owner == UNOWNED:
+            session.owner = owner
+        return session.owner == owner
+
     def set_owner(self, session_id: SessionId, owner: Owner) -> None:
         """The session was validated there."""
         session = self._sessions.get(session_id)
         if session is not None:
             session.owner = owner
+
+    def by_due_time(self) -> list[tuple[int, list[SessionId]]]:
+        """When sessions expire if nothing is heard of them, on the monotonic clock: the next ones first (`dump`)."""
+        return [(due_ms, list(bucket)) for due_ms, bucket in sorted(self._buckets.items())]
 
     def expire(self, now: Instant) -> list[tuple[SessionId, int]]:
         """Mark every overdue session as closing: (id, timeout_ms), earliest due first."""

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import msgspec
 
 from ensemble.ids import ConnectionId, SessionId, Zxid
 from ensemble.ports import Instant
-from ensemble.records import ACL, Stat
-from ensemble.tree.connections import Connection, ConnectionInfo, LocalSession, Waiting, info_of
+from ensemble.records import ACL, WRITES, Stat
+from ensemble.summary import Summary
+from ensemble.tree.connections import Connection, ConnectionInfo, OpenSession, Waiting, info_of
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.facts import OP_NAMES
+from ensemble.tree.proposer import Proposer
 from ensemble.tree.watches import WatchCounts, Watches
+from ensemble.txn import Txn
 from journal.events import ZxidCheckpoint
+
+DIGESTS_EVERY = 128
+DIGESTS_KEPT = 1024
+"""DataTree.DIGEST_LOG_INTERVAL and DIGEST_LOG_LIMIT."""
 
 
 class ServiceStatistics(msgspec.Struct, frozen=True):
@@ -66,10 +74,16 @@ class ServiceViews:
     _tree: DataTree
     _watches: Watches
     _connections: dict[ConnectionId, Connection]
-    _sessions: dict[SessionId, LocalSession]
+    _sessions: dict[SessionId, OpenSession]
+    _proposer: Proposer | None
 
     def _reset_counters(self) -> None:
         self.digest_mismatches = 0
+        self.txns_applied = 0
+        self.digests: deque[tuple[Zxid, int]] = deque(maxlen=DIGESTS_KEPT)
+        self.read_latency_ms = Summary()
+        self.update_latency_ms = Summary()
+        self.propagation_latency_ms = Summary()
         self.reset_statistics()
 
     def reset_statistics(self) -> None:
@@ -80,17 +94,66 @@ class ServiceViews:
         self._latency_min_ms = -1
         self._latency_max_ms = 0
         self._latency_total_ms = 0
+        for summary in (self.read_latency_ms, self.update_latency_ms, self.propagation_latency_ms):
+            summary.reset()
 
-    def _count_answer(self, now: Instant, waiting: Waiting, client: Connection, zxid: int) -> None:
-        latency_ms = now.mono_ms - waiting.since_ms
-        self.packets_sent += 1
-        self._answers += 1
-        self._latency_total_ms += latency_ms
-        if latency_ms > self._latency_max_ms:
-            self._latency_max_ms = latency_ms
-        if latency_ms < self._latency_min_ms or self._latency_min_ms < 0:
-            self._latency_min_ms = latency_ms
-        client.answered(now.mono_ms, latency_ms, waiting.cxid, zxid, waiting.op)
+    def reset_connection_statistics(self) -> None:
+        """Start counting over for every connection (`crst`)."""
+        for connection in self._connections.values():
+            connection.reset_statistics()
+
+    def _count_applied(self, now: Instant, txns: Sequence[Txn]) -> None:
+        """A batch of transactions was applied while clients are served; its last one tells how long it took here."""
+        self.txns_applied += len(txns)
+        self.propagation_latency_ms.add(max(now.wall_ms - txns[-1].time_ms, 0), len(txns))
+
+    def _count_answers_at_once(
+        self, now: Instant, count: int, client: Connection, xid: int, zxid: int, op: int
+    ) -> None:
+        """Requests that were answered as soon as they came; the last of them was `xid`."""
+        self.packets_sent += count
+        self._answers += count
+        self._latency_min_ms = 0
+        self.read_latency_ms.add(0, count)
+        client.sent += count - 1
+        client.answered(now.mono_ms, 0, xid, zxid, op)
+
+    def _count_answers(self, now: Instant, client: Connection, answered: Sequence[Waiting], zxid: int) -> None:
+        """Requests of one connection that are answered together."""
+        now_ms = now.mono_ms
+        self.packets_sent += len(answered)
+        self._answers += len(answered)
+        for waiting in answered:
+            latency_ms = now_ms - waiting.since_ms
+            self._latency_total_ms += latency_ms
+            if latency_ms > self._latency_max_ms:
+                self._latency_max_ms = latency_ms
+            if latency_ms < self._latency_min_ms or self._latency_min_ms < 0:
+                self._latency_min_ms = latency_ms
+            (self.update_latency_ms if waiting.op in WRITES else self.read_latency_ms).add(latency_ms)
+            client.answered(now_ms, latency_ms, waiting.cxid, zxid, waiting.op)
+
+    def _count_writes(self, now: Instant, client: Connection, answered: Sequence[Waiting], zxid: int) -> None:
+        """The same where all of them are writes."""
+        now_ms, count, last = now.mono_ms, len(answered), answered[-1]
+        latencies_ms = [now_ms - waiting.since_ms for waiting in answered]
+        low, high, total = min(latencies_ms), max(latencies_ms), sum(latencies_ms)
+        self.packets_sent += count
+        self._answers += count
+        self._latency_total_ms += total
+        self._latency_max_ms = max(self._latency_max_ms, high)
+        if low < self._latency_min_ms or self._latency_min_ms < 0:
+            self._latency_min_ms = low
+        if low == high:
+            self.update_latency_ms.add(low, count)
+        else:
+            for latency_ms in latencies_ms:
+                self.update_latency_ms.add(latency_ms)
+        client.answered(now_ms, now_ms - last.since_ms, last.cxid, zxid, last.op)
+        client.sent += count - 1
+        client.latency_total_ms += total - latencies_ms[-1]
+        client.latency_max_ms = max(client.latency_max_ms, high)
+        client.latency_min_ms = min(client.latency_min_ms, low)
 
     # -- read models -------------------------------------------------------------------------------------------------
 
@@ -149,6 +212,10 @@ class ServiceViews:
             owned = sorted(self._tree.ephemerals.get(session_id, ()))
             infos.append(SessionInfo(session_id, timeout_ms, owned, connection))
         return infos
+
+    def sessions_by_due_time(self) -> list[tuple[int, list[SessionId]]] | None:
+        """When which sessions expire, on the monotonic clock; None where this server is not the one that decides."""
+        return None if self._proposer is None else self._proposer.tracker.by_due_time()
 
     def znode(self, path: str) -> ZnodeView | None:
         """One znode with everything about it, None where there is none."""

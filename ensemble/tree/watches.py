@@ -1,6 +1,9 @@
-"""One-shot watches (WatchManager): data and exists watches share one table, child watches have another.
+"""Watches (WatchManager): one-shot ones on data and on children, and the lasting ones that addWatch leaves.
 
-A watch belongs to a connection and fires once.  Connections are told in the order in which they set their watches.
+A watch belongs to a connection.  A one-shot watch fires once: data and exists watches share one table, child watches
+have another.  A persistent watch stays and hears all that both would; a recursive one hears of its whole subtree, but
+of no ChildrenChanged.  A connection hears of one event once, whatever it left.  Connections are told in the order in
+which they set their watches: the one-shot ones first, then the persistent, then the recursive from the node upwards.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from typing import NamedTuple
 from ensemble.ids import ConnectionId
 from ensemble.records import EventType
 from ensemble.tree.datatree import Change
+from ensemble.watch_records import WatcherType
 
 
 class WatchCounts(NamedTuple):
@@ -20,27 +24,64 @@ class WatchCounts(NamedTuple):
     paths: int
 
 
+class _Shared(dict[ConnectionId, None]):
+    """The watchers of a path that has several.  `path` is the one string that their own tables hold, so that ten
+    thousand watches on one path do not keep ten thousand copies of it."""
+
+    __slots__ = ("path",)
+
+    path: str
+
+
+_Watchers = ConnectionId | _Shared
+
+
 class _Table:
-    """Watches of one kind: by path and, so that a connection's end costs only its own, by connection."""
+    """Watches of one kind: by path and, so that a connection's end costs only its own, by connection.
+
+    Most paths have one watcher; that one is stored as it is, without a table around it.
+    """
 
     __slots__ = ("by_connection", "by_path", "count")
 
     def __init__(self) -> None:
-        self.by_path: dict[str, dict[ConnectionId, None]] = {}
+        self.by_path: dict[str, _Watchers] = {}
         self.by_connection: dict[ConnectionId, dict[str, None]] = {}
         self.count = 0
 
     def add(self, path: str, connection: ConnectionId) -> None:
-        watchers = self.by_path.setdefault(path, {})
-        if connection not in watchers:
+        watchers = self.by_path.get(path)
+        if watchers is None:
+            self.by_path[path] = connection
+        elif isinstance(watchers, _Shared):
+            if connection in watchers:
+                return
             watchers[connection] = None
-            self.by_connection.setdefault(connection, {})[path] = None
-            self.count += 1
+            path = watchers.path
+        elif watchers == connection:
+            return
+        else:
+            shared = self.by_path[path] = _Shared({watchers: None, connection: None})
+            shared.path = path
+        self.by_connection.setdefault(connection, {})[path] = None
+        self.count += 1
 
-    def take(self, path: str) -> dict[ConnectionId, None]:
-        watchers = self.by_path.pop(path, None)
+    def has(self, path: str, connection: ConnectionId) -> bool:
+        return path in self.by_connection.get(connection, ())
+
+    def watchers(self, path: str) -> dict[ConnectionId, None]:
+        """Who watches a path, oldest watch first; not to be changed."""
+        watchers = self.by_path.get(path)
         if watchers is None:
             return {}
+        return watchers if isinstance(watchers, _Shared) else {watchers: None}
+
+    def take(self, path: str) -> dict[ConnectionId, None]:
+        """Remove and return who watches a path."""
+        taken = self.by_path.pop(path, None)
+        if taken is None:
+            return {}
+        watchers: dict[ConnectionId, None] = taken if isinstance(taken, _Shared) else {taken: None}
         for connection in watchers:
             paths = self.by_connection[connection]
             del paths[path]
@@ -49,16 +90,29 @@ class _Table:
         self.count -= len(watchers)
         return watchers
 
+    def remove(self, path: str, connection: ConnectionId) -> bool:
+        """Take back one watch; whether there was one."""
+        paths = self.by_connection.get(connection)
+        if paths is None or path not in paths:
+            return False
+        del paths[path]
+        if not paths:
+            del self.by_connection[connection]
+        self._unlist(path, connection)
+        return True
+
     def forget(self, connection: ConnectionId) -> None:
-        paths = self.by_connection.pop(connection, None)
-        if paths is None:
-            return
-        self.count -= len(paths)
-        for path in paths:
-            watchers = self.by_path[path]
+        """Take back every watch of a connection."""
+        for path in self.by_connection.pop(connection, ()):
+            self._unlist(path, connection)
+
+    def _unlist(self, path: str, connection: ConnectionId) -> None:
+        watchers = self.by_path[path]
+        if isinstance(watchers, _Shared):
             del watchers[connection]
-            if not watchers:
-                del self.by_path[path]
+        if not isinstance(watchers, _Shared) or not watchers:
+            del self.by_path[path]
+        self.count -= 1
 
 
 class Fired(NamedTuple):
@@ -73,14 +127,26 @@ class Fired(NamedTuple):
 class Watches:
     """All watches of one server."""
 
-    __slots__ = ("_children", "_data")
+    __slots__ = ("_children", "_data", "_persistent", "_recursive", "watched")
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget every watch."""
         self._data = _Table()
         self._children = _Table()
+        self._persistent = _Table()
+        self._recursive = _Table()
+        self.watched = tuple(table.by_path for table in self._tables())
+        """The watched paths of each kind: all are empty while nothing is watched."""
 
     def __len__(self) -> int:
-        return self._data.count + self._children.count
+        """How many watches, as ZooKeeper counts them: a persistent one is one on data and one on children."""
+        return self._data.count + self._children.count + 2 * self._persistent.count + self._recursive.count
+
+    def _tables(self) -> tuple[_Table, ...]:
+        return self._data, self._children, self._persistent, self._recursive
 
     def add_data(self, path: str, connection: ConnectionId) -> None:
         """Left by getData and exists."""
@@ -90,44 +156,98 @@ class Watches:
         """Left by getChildren."""
         self._children.add(path, connection)
 
+    def add_persistent(self, path: str, connection: ConnectionId) -> None:
+        """Left by addWatch: it stays when it fires."""
+        self._persistent.add(path, connection)
+
+    def add_recursive(self, path: str, connection: ConnectionId) -> None:
+        """Left by addWatch: it stays, and covers the subtree."""
+        self._recursive.add(path, connection)
+
+    def has(self, path: str, kind: WatcherType, connection: ConnectionId) -> bool:
+        """Whether a connection has a watch of that kind on a path."""
+        return any(table.has(path, connection) for table in self._of(kind))
+
+    def remove(self, path: str, kind: WatcherType, connection: ConnectionId) -> bool:
+        """Take back a connection's watches of that kind on a path; whether there were any."""
+        removed = [table.remove(path, connection) for table in self._of(kind)]
+        return True in removed
+
+    def _of(self, kind: WatcherType) -> tuple[_Table, ...]:
+        match kind:
+            case WatcherType.CHILDREN:
+                return (self._children,)
+            case WatcherType.DATA:
+                return (self._data,)
+            case WatcherType.PERSISTENT:
+                return (self._persistent,)
+            case WatcherType.PERSISTENT_RECURSIVE:
+                return (self._recursive,)
+            case WatcherType.ANY:
+                return self._tables()
+
     def forget(self, connection: ConnectionId) -> None:
         """The connection is gone."""
-        self._data.forget(connection)
-        self._children.forget(connection)
-
-    def clear(self) -> None:
-        """Forget every watch."""
-        self._data = _Table()
-        self._children = _Table()
+        for table in self._tables():
+            table.forget(connection)
 
     def fire(self, change: Change) -> list[Fired]:
-        """Take the watches that a change to a znode sets off: those on the node, then those on its parent's children.
-        A connection that watched a deleted node's data and children hears of it once."""
+        """The watches that a change to a znode sets off: those on the node, then those on its parent's children.
+        A connection that watched a deleted node's data and children hears of it once.  One-shot watches are taken."""
         fired: list[Fired] = []
         event, path, parent = change.event, change.path, change.parent
         watchers = self._data.take(path)
         if event is EventType.DELETED and path in self._children.by_path:
             watchers = watchers | self._children.take(path)
+        persistent = self._persistent
+        if persistent.count:
+            watchers = watchers | persistent.watchers(path)
+        if self._recursive.count:
+            watchers = watchers | self._recursive_watchers(path)
         if watchers:
             fired.append(Fired(event, path, watchers, False))
-        if parent is not None and parent in self._children.by_path:
-            fired.append(Fired(EventType.CHILDREN_CHANGED, parent, self._children.take(parent), True))
+        if parent is not None:
+            watchers = self._children.take(parent)
+            if persistent.count:
+                watchers = watchers | persistent.watchers(parent)
+            if watchers:
+                fired.append(Fired(EventType.CHILDREN_CHANGED, parent, watchers, True))
         return fired
 
+    def _recursive_watchers(self, path: str) -> dict[ConnectionId, None]:
+        """Those on the path and on every path above it: as many look-ups as the path has parts."""
+        found: dict[ConnectionId, None] = {}
+        by_path = self._recursive.by_path
+        while path:
+            if path in by_path:
+                found.update(self._recursive.watchers(path))
+            path = path[: path.rfind("/")]
+        if "/" in by_path:
+            found.update(self._recursive.watchers("/"))
+        return found
+
     def watchers_of(self, path: str) -> list[tuple[ConnectionId, str]]:
-        """Who watches a path: (connection, "data" or "children")."""
-        data = [(connection, "data") for connection in self._data.by_path.get(path, ())]
-        return data + [(connection, "children") for connection in self._children.by_path.get(path, ())]
+        """Who watches a path: (connection, "data", "children", "persistent" or "recursive")."""
+        kinds = ("data", "children", "persistent", "recursive")
+        return [
+            (connection, kind)
+            for kind, table in zip(kinds, self._tables(), strict=True)
+            for connection in table.watchers(path)
+        ]
 
     def counts(self) -> WatchCounts:
         """How many watches, of how many connections, on how many paths."""
-        connections = len(self._data.by_connection.keys() | self._children.by_connection.keys())
-        return WatchCounts(len(self), connections, len(self._data.by_path.keys() | self._children.by_path.keys()))
+        connections: dict[ConnectionId, dict[str, None]] = {}
+        paths: dict[str, _Watchers] = {}
+        for table in self._tables():
+            connections |= table.by_connection
+            paths |= table.by_path
+        return WatchCounts(len(self), len(connections), len(paths))
 
     def by_path(self) -> dict[str, list[ConnectionId]]:
         """Every watched path, sorted, with its watchers (`wchp`)."""
         found: dict[str, dict[ConnectionId, None]] = {}
-        for table in (self._data, self._children):
-            for path, watchers in table.by_path.items():
-                found.setdefault(path, {}).update(watchers)
+        for table in self._tables():
+            for path in table.by_path:
+                found.setdefault(path, {}).update(table.watchers(path))
         return {path: list(found[path]) for path in sorted(found)}

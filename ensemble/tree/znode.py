@@ -9,19 +9,25 @@ from collections.abc import Sequence
 from struct import Struct
 from zlib import crc32
 
-from ensemble.records import ACL, Stat
+from ensemble.records import ACL, Stat, pack_stat
 from ensemble.tree.snapshot import NodeImage
 
 CONTAINER_OWNER = -(1 << 63)
 """The ephemeralOwner of a container node (EphemeralType.CONTAINER_EPHEMERAL_OWNER)."""
 _TTL_MARK = 0xFF0000
+TTL_MAX_MS = (1 << 40) - 1
+"""12,725 days: a time to live shares the ephemeralOwner with the mark that tells what it is."""
 _NOT_IN_DIGEST = -1
-_DIGESTED = Struct(">qqqqqiiiq")
+_pack_digested = Struct(">qqqqqiiiq").pack
 
 
 def ttl_owner(ttl_ms: int) -> int:
-    """The ephemeralOwner of a node with a time to live (EphemeralType.TTL), as a signed 64-bit number."""
-    return ((_TTL_MARK << 40) | ttl_ms) - (1 << 64)
+    """The ephemeralOwner of a node with a time to live (EphemeralType.TTL), as a signed 64-bit number.
+
+    0 for a time that no node can have.  ZooKeeper logs such a transaction, dies of it, and dies of it again at every
+    start; here a plain node comes of it, which is what the transaction's digest stands for.
+    """
+    return ((_TTL_MARK << 40) | ttl_ms) - (1 << 64) if 0 < ttl_ms <= TTL_MAX_MS else 0
 
 
 def is_ephemeral(owner: int) -> bool:
@@ -41,9 +47,12 @@ def next_version(version: int) -> int:
 
 def digest_seed(path: str, data: bytes | None) -> int:
     """The part of a node's digest that its path and data make; nodes under /zookeeper are left out of digests."""
-    if path.startswith("/zookeeper/"):
+    if path[:11] == "/zookeeper/":  # at every change: a slice is quicker than a call
         return _NOT_IN_DIGEST
-    seed = crc32(path.encode("utf-8", "surrogatepass")) if path != "/" else 0
+    if path == "/":
+        seed = 0
+    else:
+        seed = crc32(path.encode() if path.isascii() else path.encode("utf-8", "surrogatepass"))
     return crc32(data, seed) if data else seed
 
 
@@ -77,6 +86,37 @@ class NodeState:
         self.acl = acl
         self.seed = seed
 
+    def appear(self, zxid: int, time_ms: int, owner: int, acl: Sequence[ACL], seed: int) -> int:
+        """`born` and the first digest, which it returns, in one step."""
+        self.czxid = self.mzxid = self.pzxid = zxid
+        self.ctime = self.mtime = time_ms
+        self.version = self.cversion = self.aversion = 0
+        self.ephemeral_owner = owner
+        self.acl = acl
+        self.seed = seed
+        self.digest = digest = (
+            crc32(_pack_digested(zxid, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner), seed) if seed >= 0 else 0
+        )
+        return digest
+
+    def written(self, version: int, zxid: int, time_ms: int, seed: int) -> int:
+        """The counters and the digest after other data was set, in one step; returns what `redigest` does."""
+        self.version = version
+        self.mzxid = zxid
+        self.mtime = time_ms
+        self.seed = seed
+        if seed < 0:
+            return self.redigest()
+        before = self.digest
+        after = self.digest = crc32(
+            _pack_digested(
+                self.czxid, zxid, self.pzxid, self.ctime, time_ms,
+                version, self.cversion, self.aversion, self.ephemeral_owner,
+            ),
+            seed,
+        )  # fmt: skip
+        return after - before
+
     def copy_state(self, other: NodeState) -> None:
         """Take over another's counters."""
         self.acl = other.acl
@@ -99,7 +139,7 @@ class NodeState:
             return 0
         before = self.digest
         after = self.digest = crc32(
-            _DIGESTED.pack(
+            _pack_digested(
                 self.czxid, self.mzxid, self.pzxid, self.ctime, self.mtime,
                 self.version, self.cversion, self.aversion, self.ephemeral_owner,
             ),
@@ -111,20 +151,29 @@ class NodeState:
 class Znode(NodeState):
     """A znode in the tree.  `generation` tells whether a snapshot still shares it: then it is cloned before a change.
 
+    `stored` is for `ensemble.tree.stored` alone.
+
     `children` is a dict for its order of insertion; None while there are none, since most nodes are leaves.
     """
 
-    __slots__ = ("children", "data", "generation")
+    __slots__ = ("children", "data", "generation", "stored")
 
     children: dict[str, None] | None
     data: bytes | None
     generation: int
+    stored: bytes
 
     def __init__(self, data: bytes | None, generation: int) -> None:
         self.data = data
         self.children = None
         self.generation = generation
         self.digest = 0
+
+    def take_digest(self, digest: int) -> int:
+        """Take over the digest of this very state, and say by how much it differs from before."""
+        change = digest - self.digest
+        self.digest = digest
+        return change
 
     def clone(self, generation: int) -> Znode:
         """A copy of its own; the data is shared, being immutable."""
@@ -158,4 +207,14 @@ class Znode(NodeState):
             self.czxid, self.mzxid, self.ctime, self.mtime, self.version,
             ((self.cversion * 2 - count + 0x80000000) & 0xFFFFFFFF) - 0x80000000,
             self.aversion, owner if is_ephemeral(owner) else 0, len(self.data) if self.data else 0, count, self.pzxid,
+        )  # fmt: skip
+
+    def packed_stat(self) -> bytes:
+        """`stat` in its wire form; most nodes are plain leaves, whose numbers need no second thought."""
+        if self.children or self.cversion or self.ephemeral_owner:
+            return pack_stat(*self.stat())
+        data = self.data
+        return pack_stat(
+            self.czxid, self.mzxid, self.ctime, self.mtime, self.version, 0, self.aversion, 0,
+            len(data) if data else 0, 0, self.pzxid,
         )  # fmt: skip

@@ -23,8 +23,11 @@ class DirectoryLock:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            holder = os.read(self._descriptor, 20).decode("ascii", "replace").strip()
             os.close(self._descriptor)
-            raise DataDirectoryError(f"{directory} is in use by another process") from None
+            raise DataDirectoryError(f"{directory} is in use by process {holder}: stop that, or use another") from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Let go."""

@@ -31,6 +31,14 @@ def read_epoch(directory: Path, name: str) -> Epoch | None:
     return Epoch(int(number))
 
 
+def _pending_epoch(directory: Path) -> Epoch | None:
+    """The epoch that was about to be written, or None where a full disk did not take it whole."""
+    try:
+        return read_epoch(directory, CURRENT + TEMPORARY_SUFFIX)
+    except DataDirectoryError:
+        return None
+
+
 def load_epochs(directory: Path, last_zxid: int) -> tuple[Epoch, Epoch]:
     """acceptedEpoch and currentEpoch, checked against each other and against the last logged zxid.
 
@@ -46,7 +54,7 @@ def load_epochs(directory: Path, last_zxid: int) -> tuple[Epoch, Epoch]:
         current = epoch
     elif epoch > current:
         # A crash between writing currentEpoch.tmp and renaming it: the history of that epoch is already here.
-        pending = read_epoch(directory, CURRENT + TEMPORARY_SUFFIX)
+        pending = _pending_epoch(directory)
         if pending is not None and pending >= epoch:
             write_epoch(directory, CURRENT, pending)
             current = pending

@@ -19,6 +19,15 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def sync_file(path: Path) -> None:
+    """Make a file's bytes durable, whoever wrote them."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def replace_file(path: Path, data: bytes, temporary: str) -> None:
     """Put `data` at `path` atomically and durably: written as `temporary` beside it, synced, renamed."""
     staging = path.with_name(temporary)
@@ -31,8 +40,8 @@ def replace_file(path: Path, data: bytes, temporary: str) -> None:
 
 
 def zxid_of(path: Path, prefix: str) -> int | None:
-    """The zxid in a name such as log.1a or snapshot.1a, or None where it is no such name."""
-    head, dot, tail = path.name.partition(".")
+    """The zxid in a name such as log.1a, snapshot.1a or snapshot.1a.gz, or None where it is no such name."""
+    head, dot, tail = path.name.removesuffix(".gz").partition(".")
     if head != prefix or not dot:
         return None
     try:

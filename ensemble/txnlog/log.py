@@ -13,7 +13,7 @@ from ensemble.ids import zxid_text
 from ensemble.txn import Txn
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.files import LOG_PREFIX, by_zxid, read_used, remove_all, sync_directory
-from ensemble.txnlog.records import HEADER, LOG_HEADER, LOG_MAGIC, ScannedLog, frame_record, scan
+from ensemble.txnlog.records import END_OF_RECORD, HEADER, LOG_HEADER, LOG_MAGIC, Damage, ScannedLog, frame_record, scan
 
 PREALLOCATE_BYTES = 64 * 1024 * 1024
 SNAP_SIZE_LIMIT_BYTES = 4 * 1024 * 1024 * 1024
@@ -25,7 +25,7 @@ def list_logs(directory: Path) -> list[tuple[int, Path]]:
 
 
 def read_log(path: Path) -> tuple[bytes, ScannedLog]:
-    """A log file's bytes and what they hold.  Raises DataDirectoryError where it is no log at all, OSError."""
+    """A log file's bytes and what they hold.  Raises OSError."""
     data = read_used(path)
     if not data.strip(b"\0"):
         # Created, but the header never reached the disk.
@@ -33,7 +33,7 @@ def read_log(path: Path) -> tuple[bytes, ScannedLog]:
     if len(data) < HEADER.size or HEADER.unpack_from(data)[0] != LOG_MAGIC:
         if LOG_HEADER.startswith(data.rstrip(b"\0")):
             return b"", ScannedLog([], [], 0, scan(b"").damage)
-        raise DataDirectoryError(f"{path} is not a ZooKeeper transaction log")
+        return data, ScannedLog([], [], 0, Damage.HEADER)
     return data, scan(data)
 
 
@@ -92,6 +92,16 @@ def cut_file(path: Path, end: int) -> None:
     descriptor = os.open(path, os.O_RDWR)
     try:
         os.ftruncate(descriptor, end)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def close_record(path: Path, offset: int) -> None:
+    """Put a record's closing byte back, durably."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.pwrite(descriptor, END_OF_RECORD, offset)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -22,6 +22,7 @@ LOG_VERSION = 2
 HEADER = struct.Struct(">iiq")
 LOG_HEADER = HEADER.pack(LOG_MAGIC, LOG_VERSION, 0)
 RECORD_HEAD = struct.Struct(">qi")
+_CHECKSUM_BYTES = 8
 END_OF_RECORD = b"B"
 RECORD_OVERHEAD = RECORD_HEAD.size + len(END_OF_RECORD)
 _NOT_ZERO = re.compile(rb"[^\0]")
@@ -38,21 +39,27 @@ class Damage(Enum):
     CHECKSUM = "bad checksum"
     LENGTH = "bad length"
     CONTENT = "unreadable transaction"
+    HEADER = "bad file header"
+    GAP = "missing transactions"
 
 
 class ScannedLog(NamedTuple):
-    """A log file's transactions with the offset behind each, and where and how reading stopped."""
+    """A log file's transactions with the offset behind each, and where and how reading stopped.
+
+    `unclosed` are offsets where a record that is whole by its checksum lacks its closing byte.
+    """
 
     txns: list[Txn]
     ends: list[int]
     end: int
     damage: Damage
+    unclosed: list[int] = []
 
 
 def frame_record(txn: Txn) -> bytes:
     """One transaction as a log record."""
-    data = txn.encoded()
-    return b"%b%b\x42" % (RECORD_HEAD.pack(adler32(data), len(data)), data)
+    data = txn.raw or txn.encoded()
+    return RECORD_HEAD.pack(adler32(data), len(data)) + data + END_OF_RECORD
 
 
 def _whole_record_at(data: bytes, pos: int) -> bool:
@@ -83,10 +90,27 @@ def whole_record_after(data: bytes, pos: int) -> int | None:
     return None
 
 
+def is_torn_tail(data: bytes, pos: int) -> bool:
+    """Whether what follows `pos` is just the beginning of a record that was never written to its end.
+
+    Such a record was never synced, so nobody was told that it is here.  Anything else may be a record that was, with
+    some byte of it changed since: a length that reaches too far looks like a torn record, too.
+    """
+    rest = data[pos:].rstrip(b"\0")
+    if len(rest) <= RECORD_HEAD.size:
+        return len(rest) <= _CHECKSUM_BYTES or RECORD_HEAD.unpack(rest.ljust(RECORD_HEAD.size, b"\0"))[1] > 0
+    checksum, length = RECORD_HEAD.unpack_from(rest)
+    if length <= 0 or len(rest) >= length + RECORD_OVERHEAD or whole_record_after(data, pos) is not None:
+        return False
+    body = rest[RECORD_HEAD.size : -1]
+    return not (rest.endswith(END_OF_RECORD) and adler32(body) == checksum)
+
+
 def scan(data: bytes) -> ScannedLog:
     """Read every record of a log file's bytes (header included, trailing zeros optional)."""
     txns: list[Txn] = []
     ends: list[int] = []
+    unclosed: list[int] = []
     pos = HEADER.size
     size = len(data)
     damage = Damage.NONE
@@ -103,18 +127,21 @@ def scan(data: bytes) -> ScannedLog:
         if not 0 < length <= TXN_BYTES_MAX:
             damage = Damage.LENGTH
             break
-        if end >= size or data[end] != END_OF_RECORD[0]:
+        if end > size:
             damage = Damage.TORN
             break
+        closed = end < size and data[end] == END_OF_RECORD[0]
         body = data[start:end]
         if adler32(body) != checksum:
-            damage = Damage.CHECKSUM
+            damage = Damage.CHECKSUM if closed else Damage.TORN
             break
         try:
             txns.append(Txn.decode(body))
         except MalformedRecord:
             damage = Damage.CONTENT
             break
+        if not closed:
+            unclosed.append(end)
         pos = end + 1
         ends.append(pos)
-    return ScannedLog(txns, ends, pos, damage)
+    return ScannedLog(txns, ends, pos, damage, unclosed)

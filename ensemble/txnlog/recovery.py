@@ -1,7 +1,8 @@
 """From a data directory to what a peer starts from: the newest valid snapshot and the log after it.
 
-What ZooKeeper passes over in silence is said here: an unusable snapshot, a torn tail.  What would lose history is
-refused with one clear line: a bad checksum, a gap, transactions without any snapshot.
+What ZooKeeper passes over in silence is said here: an unusable snapshot, a torn tail.  What may have cost committed
+transactions (a bad checksum, a gap, transactions without any snapshot) stops a lone peer with one clear line, and
+makes any other one take them from a leader again before its vote counts.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.txnlog.epochs import load_epochs
 from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import remove_all, replace_file, sync_directory
-from ensemble.txnlog.log import cut_file, list_logs, read_log, truncate_logs
-from ensemble.txnlog.records import Damage, ScannedLog, whole_record_after
+from ensemble.txnlog.files import SNAPSHOT_PREFIX, remove_all, replace_file, sync_directory, sync_file, zxid_of
+from ensemble.txnlog.log import close_record, cut_file, list_logs, read_log, truncate_logs
+from ensemble.txnlog.losses import Loss, Losses, set_aside
+from ensemble.txnlog.records import HEADER, Damage, ScannedLog, is_torn_tail, whole_record_after
 from ensemble.txnlog.snapshots import (
     STAGING_NAME,
     SnapshotDamaged,
@@ -28,6 +30,7 @@ from ensemble.txnlog.snapshots import (
 )
 from journal.events import LogDamageFound
 
+SNAPPY_SUFFIX = ".snappy"
 REPLACING_NAME = ".replacing"
 """Present while a SNAP sync's snapshot takes the place of all earlier history; holds its zxid."""
 REPLACEMENT_NAME = ".snapshot.replacement"
@@ -47,51 +50,125 @@ class Recovery(NamedTuple):
     damages: list[LogDamageFound]
 
 
-def recover(directories: Directories) -> Recovery:
-    """Load the directories.  Raises DataDirectoryError (one clear line) or OSError."""
+class RecoveryPolicy(NamedTuple):
+    """Whom lost transactions can be taken from, and whether logs without any snapshot are a whole history
+    (snapshot.trust.empty: servers before 3.5 wrote none at their first start)."""
+
+    other_voters: int = 0
+    trusts_empty: bool = False
+
+
+LONE = RecoveryPolicy()
+
+
+def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery:
+    """Load the directories.  Raises DataDirectoryError (one clear line) or OSError.
+
+    Damage that may have cost committed transactions stops a peer that has nobody else to ask.  With other voters it
+    goes on with what is whole, and `recovered.complete` is false until a leader has given it everything again.
+    """
     finish_replacement(directories)
     damages: list[LogDamageFound] = []
-    snapshot = _newest_snapshot(directories.data, damages)
+    losses = Losses(directories.data, directories.log, damages, policy.other_voters > 0)
+    snapshot, damaged = _newest_snapshot(directories.data, damages)
     floor = snapshot.zxid if snapshot is not None else 0
-    txns = _read_logs(directories.log, floor, damages)
-    if snapshot is None and txns:
-        raise DataDirectoryError(
+    _refuse_unreadable(directories.data, floor)
+    txns = _read_logs(directories.log, floor, damages, losses)
+    if snapshot is None and txns and not policy.trusts_empty:
+        losses.lose_all_logs(
             f"{directories.data} has no usable snapshot, but there are transactions up to {zxid_text(txns[-1].zxid)}"
         )
+        txns = []
     last_zxid = txns[-1].zxid if txns else floor
+    for at, path in damaged:
+        if at > last_zxid:
+            losses.lose_snapshot(path, last_zxid)
+        set_aside(path)
     accepted, current = load_epochs(directories.data, last_zxid)
-    return Recovery(Recovered(accepted, current, snapshot, txns), damages)
+    complete = not losses.marker.exists()
+    if not complete and not policy.other_voters:
+        raise DataDirectoryError(
+            f"{losses.marker} says that transactions are missing here, and there is no other voter to take them from; "
+            "remove it to go on without them"
+        )
+    return Recovery(Recovered(accepted, current, snapshot, txns, complete), damages)
 
 
-def _newest_snapshot(directory: Path, damages: list[LogDamageFound]) -> TreeSnapshot | None:
-    for _, path in reversed(list_snapshots(directory)):
+def _refuse_unreadable(directory: Path, floor: int) -> None:
+    """ZooKeeper may have compressed its newest snapshot in a way that cannot be read here: that is no damage."""
+    for path in directory.glob(f"{SNAPSHOT_PREFIX}.*{SNAPPY_SUFFIX}"):
+        zxid = zxid_of(path.with_suffix(""), SNAPSHOT_PREFIX)
+        if zxid is not None and zxid > floor:
+            raise DataDirectoryError(
+                f"{path} is compressed with snappy, which cannot be read here; "
+                "let ZooKeeper write one more snapshot with snapshot.compression.method=gz, or none, and start again"
+            )
+
+
+def _newest_snapshot(
+    directory: Path, damages: list[LogDamageFound]
+) -> tuple[TreeSnapshot | None, list[tuple[int, Path]]]:
+    """The newest snapshot that is whole, and those that are not, with the zxids in their names."""
+    damaged: list[tuple[int, Path]] = []
+    for zxid, path in reversed(list_snapshots(directory)):
         try:
-            return read_snapshot(path)
+            return read_snapshot(path), damaged
         except SnapshotDamaged as bad:
-            damages.append(LogDamageFound(path.name, bad.offset, bad.reason, "passed over for an older snapshot"))
-    return None
+            reason = f"{bad.reason}, in the snapshot of {zxid_text(zxid)}"
+            damages.append(LogDamageFound(path.name, bad.offset, reason, "passed over for an older snapshot"))
+            damaged.append((zxid, path))
+    return None, damaged
 
 
-def _read_logs(directory: Path, floor: int, damages: list[LogDamageFound]) -> list[Txn]:
-    """Transactions above `floor`, in order and without a gap."""
+def _read_logs(directory: Path, floor: int, damages: list[LogDamageFound], losses: Losses) -> list[Txn]:
+    """Transactions above `floor`, in order and without a gap, as far as they are whole."""
     files = list_logs(directory)
     first = max((i for i, (zxid, _) in enumerate(files) if zxid <= floor), default=0)
     txns: list[Txn] = []
     last = floor
-    for _, path in files[first:]:
+    for index in range(first, len(files)):
+        path = files[index][1]
+        later = [path for _, path in files[index + 1 :]]
         data, scanned = read_log(path)
-        if scanned.damage is not Damage.NONE:
-            _deal_with_damage(path, data, scanned, damages)
-        for txn in scanned.txns:
-            if txn.zxid <= floor:
-                continue
-            if not follows(last, txn.zxid):
-                raise DataDirectoryError(
-                    f"{path} goes from {zxid_text(last)} to {zxid_text(txn.zxid)}: transactions are missing between"
-                )
-            last = txn.zxid
-            txns.append(txn)
+        for offset in scanned.unclosed:
+            close_record(path, offset)
+            damages.append(LogDamageFound(path.name, offset, "a record without its closing byte", "closed again"))
+        begin = HEADER.size
+        for txn, end in zip(scanned.txns, scanned.ends, strict=True):
+            if txn.zxid > floor:
+                if not follows(last, txn.zxid):
+                    losses.lose(
+                        Loss(path, begin, Damage.GAP, last),
+                        f"{path} goes from {zxid_text(last)} to {zxid_text(txn.zxid)}: "
+                        "transactions are missing between", later,
+                    )  # fmt: skip
+                    return txns
+                last = txn.zxid
+                txns.append(txn)
+            begin = end
+        if index == len(files) - 1 and scanned.txns:
+            # A killed process leaves what the kernel has, not what the disk has; from here on it counts as durable.
+            sync_file(path)
+        if scanned.damage is Damage.NONE:
+            continue
+        if scanned.damage in (Damage.TORN, Damage.LOST) and is_torn_tail(data, scanned.end):
+            cut_file(path, scanned.end)
+            damages.append(LogDamageFound(path.name, scanned.end, scanned.damage.value, "cut off"))
+            continue
+        behind = scanned.txns[-1].zxid if scanned.txns else last
+        losses.lose(Loss(path, scanned.end, scanned.damage, behind), _complaint(path, data, scanned), later)
+        return txns
     return txns
+
+
+def _complaint(path: Path, data: bytes, scanned: ScannedLog) -> str:
+    """One line about damage that may have cost transactions."""
+    if scanned.damage is Damage.HEADER:
+        return f"{path} is not a ZooKeeper transaction log"
+    behind = f"behind {zxid_text(scanned.txns[-1].zxid)}" if scanned.txns else "at its first transaction"
+    line = f"{path}: {scanned.damage.value} at offset {scanned.end}, {behind}"
+    later = whole_record_after(data, scanned.end)
+    return line if later is None else f"{line}, and further transactions at offset {later}"
 
 
 def follows(last: int, zxid: int) -> bool:
@@ -99,22 +176,7 @@ def follows(last: int, zxid: int) -> bool:
     return zxid == last + 1 or (epoch_of(zxid) > epoch_of(last) and counter_of(zxid) == 1)
 
 
-def _deal_with_damage(path: Path, data: bytes, scanned: ScannedLog, damages: list[LogDamageFound]) -> None:
-    """A torn tail was never acknowledged, so it is cut off; anything else would lose history, so it is refused."""
-    reason = scanned.damage.value
-    behind = f"behind {zxid_text(scanned.txns[-1].zxid)}" if scanned.txns else "at its first transaction"
-    if scanned.damage not in (Damage.TORN, Damage.LOST):
-        raise DataDirectoryError(f"{path}: {reason} at offset {scanned.end}, {behind}")
-    later = whole_record_after(data, scanned.end)
-    if later is not None:
-        raise DataDirectoryError(
-            f"{path}: {reason} at offset {scanned.end}, {behind}, and further transactions at offset {later}"
-        )
-    cut_file(path, scanned.end)
-    damages.append(LogDamageFound(path.name, scanned.end, reason, "cut off"))
-
-
-def truncate(directories: Directories, zxid: int) -> Recovery:
+def truncate(directories: Directories, zxid: int, policy: RecoveryPolicy = LONE) -> Recovery:
     """Forget every transaction above `zxid`, durably, and load again.  Raises DataDirectoryError, OSError.
 
     Snapshots that are newer go first: until the log is cut, an older snapshot and the log still give the old state.
@@ -124,7 +186,7 @@ def truncate(directories: Directories, zxid: int) -> Recovery:
         raise DataDirectoryError(f"{directories.data} has no snapshot at or before {zxid_text(zxid)} to go back to")
     remove_all([path for at, path in snapshots if at > zxid])
     truncate_logs(directories.log, zxid)
-    return recover(directories)
+    return recover(directories, policy)
 
 
 def replace_history(directories: Directories, snapshot: TreeSnapshot) -> int:
@@ -132,7 +194,8 @@ def replace_history(directories: Directories, snapshot: TreeSnapshot) -> int:
 
     Returns the snapshot's size in bytes.  Raises OSError.
     """
-    staged = stage_snapshot(directories.data, snapshot, REPLACEMENT_NAME)
+    staged = directories.data / REPLACEMENT_NAME
+    stage_snapshot(staged, snapshot)
     size = staged.stat().st_size
     sync_directory(directories.data)
     replace_file(directories.data / REPLACING_NAME, f"{snapshot.zxid:x}".encode(), REPLACING_NAME + ".tmp")
@@ -152,7 +215,7 @@ def finish_replacement(directories: Directories) -> None:
         remove_all([path for _, path in reversed(list_logs(directories.log))])
         remove_all([path for _, path in list_snapshots(directories.data) if path != final])
         remove_all([marker])
-    for leftover in (staged, directories.data / STAGING_NAME):
+    for leftover in (staged, *directories.data.glob(f"{STAGING_NAME}*")):
         leftover.unlink(missing_ok=True)
 
 

@@ -9,12 +9,16 @@ seal (running Adler32 and "/"), then the digest and the last zxid, each sealed a
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from struct import error as StructError
 
 from ensemble.ids import SessionId, Zxid
-from ensemble.jute import MalformedRecord, Reader, write_buffer, write_string
+from ensemble.jute import MalformedRecord, Reader
 from ensemble.records import ACL, ACLS, OPEN_ACL
+from ensemble.tree.acl import interned
+from ensemble.tree.shared_nodes import SharedNodes
 from ensemble.tree.snapshot import NodeImage, TreeSnapshot
+from ensemble.tree.stored import STAT, StoredNodes, encode_record
 from ensemble.txn import DIGEST_VERSION
 
 OPEN_ACL_INDEX = -1
@@ -25,7 +29,10 @@ COUNT_MAX = 50_000_000
 ACL_ROW_BYTES_MAX = 4 * 1024 * 1024
 ROOT_END = b"\0\0\0\1/"
 _SESSION = struct.Struct(">qi")
-_STAT = struct.Struct(">qqqqqiiiqq")
+_TAIL = struct.Struct(">q44xq8x")
+"""Of a record's last part the ACL index and the ephemeralOwner."""
+_INDEX_FROM, _INDEX_TO = -STAT.size, -STAT.size + 8
+_SLASH = 0x2F
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 DIGEST = struct.Struct(">qiq")
@@ -37,34 +44,51 @@ def signed(digest: int) -> int:
     return (digest & ((1 << 64) - 1) ^ _SIGN) - _SIGN
 
 
-def _acl_table(nodes: Sequence[NodeImage]) -> dict[tuple[ACL, ...], int]:
+class _ImageNodes:
+    """Plain images, as the source of records."""
+
+    def __init__(self, images: Sequence[NodeImage]) -> None:
+        self._images = images
+
+    def used_acls(self) -> Iterable[Sequence[ACL]]:
+        return (image.acl for image in self._images)
+
+    def encoded(self) -> Iterator[tuple[bytes, Sequence[ACL]]]:
+        return ((encode_record(image.path, image), image.acl) for image in self._images)
+
+
+def _acl_table(used: Iterable[Sequence[ACL]]) -> dict[tuple[ACL, ...], int]:
     table: dict[tuple[ACL, ...], int] = {OPEN_ACL: OPEN_ACL_INDEX}
-    for node in nodes:
-        acl = node.acl if isinstance(node.acl, tuple) else tuple(node.acl)
-        if acl not in table:
-            table[acl] = len(table)
+    previous: Sequence[ACL] | None = None
+    for acl in used:
+        if acl is not previous:
+            previous = acl
+            table.setdefault(tuple(acl), len(table))
     return table
 
 
 def encode_tree(snapshot: TreeSnapshot) -> Iterator[bytes]:
     """The serialised sessions and tree, in chunks of about 64 KiB."""
+    nodes = snapshot.nodes
+    source = nodes if isinstance(nodes, SharedNodes | StoredNodes) else _ImageNodes(nodes)
     out = bytearray(_INT.pack(len(snapshot.sessions)))
     for session_id, timeout_ms in snapshot.sessions.items():
         out += _SESSION.pack(session_id, timeout_ms)
-    table = _acl_table(snapshot.nodes)
+    table = _acl_table(source.used_acls())
     out += _INT.pack(len(table) - 1)
-    for acl, index in table.items():
+    for row, index in table.items():
         if index != OPEN_ACL_INDEX:
             out += _LONG.pack(index)
-            ACLS.write(out, acl)
-    for node in snapshot.nodes:
-        acl = node.acl if isinstance(node.acl, tuple) else tuple(node.acl)
-        write_string(out, node.path)
-        write_buffer(out, node.data)
-        out += _STAT.pack(
-            table[acl], node.czxid, node.mzxid, node.ctime, node.mtime, node.version, node.cversion, node.aversion,
-            node.ephemeral_owner, node.pzxid,
-        )  # fmt: skip
+            ACLS.write(out, row)
+    previous: Sequence[ACL] | None = None
+    mark = b""
+    for record, acl in source.encoded():
+        if acl is not previous:
+            previous = acl
+            mark = _LONG.pack(table[tuple(acl)])
+        if record[_INDEX_FROM:_INDEX_TO] != mark:
+            record = record[:_INDEX_FROM] + mark + record[_INDEX_TO:]
+        out += record
         if len(out) >= CHUNK_BYTES:
             yield bytes(out)
             out.clear()
@@ -87,9 +111,9 @@ class TreeDecoder:
 
     def __init__(self) -> None:
         self.sessions: dict[SessionId, int] = {}
-        self.nodes: list[NodeImage] = []
+        self.nodes = StoredNodes()
         self.done = False
-        self._acls: dict[int, tuple[ACL, ...]] = {OPEN_ACL_INDEX: OPEN_ACL}
+        self._acls: dict[int, Sequence[ACL]] = {OPEN_ACL_INDEX: OPEN_ACL}
         self._buffer = b""
         self._pos = 0
         self._steps = self._read_all()
@@ -113,7 +137,8 @@ class TreeDecoder:
     def _read_all(self) -> Iterator[None]:
         yield from self._read_sessions()
         yield from self._read_acls()
-        yield from self._read_nodes()
+        while not self._read_nodes():
+            yield
         self.done = True
         yield
 
@@ -149,41 +174,56 @@ class TreeDecoder:
             if len(self._buffer) - self._pos > ACL_ROW_BYTES_MAX:
                 raise
             return False
-        self._acls[index] = tuple(acl)
+        self._acls[index] = interned(acl)
         self._pos = reader.pos
         return True
 
-    def _read_nodes(self) -> Iterator[None]:
-        while True:
-            path = yield from self._bytes()
-            if path == b"/":
-                return
-            if path is None or (path and path[0] != 0x2F) or bool(path) != bool(self.nodes):
-                raise MalformedRecord(f"{path!r} is no path of a tree")
-            data = yield from self._bytes()
-            while len(self._buffer) - self._pos < _STAT.size:
-                yield
-            index, *stat = _STAT.unpack_from(self._buffer, self._pos)
-            self._pos += _STAT.size
-            if index not in self._acls:
-                raise MalformedRecord(f"{path!r} names the unknown ACL {index}")
-            self.nodes.append(_node(path, data, self._acls[index], stat))
-
-    def _bytes(self) -> Generator[None, None, bytes | None]:
-        size = yield from self._int(FIELD_BYTES_MAX)
-        if size < 0:
-            return None
-        while len(self._buffer) - self._pos < size:
-            yield
-        start = self._pos
-        self._pos = start + size
-        return self._buffer[start : self._pos]
-
-
-def _node(path: bytes, data: bytes | None, acl: tuple[ACL, ...], stat: Sequence[int]) -> NodeImage:
-    czxid, mzxid, ctime, mtime, version, cversion, aversion, ephemeral_owner, pzxid = stat
-    try:
-        text = path.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        raise MalformedRecord(f"{path!r} is not UTF-8") from None
-    return NodeImage(text, data, acl, czxid, mzxid, ctime, mtime, version, cversion, aversion, ephemeral_owner, pzxid)
+    def _read_nodes(self) -> bool:
+        """Every record that is complete; whether the last one has come.  A million pass here at start: one loop."""
+        buffer, at = self._buffer, self._pos
+        nodes, acls = self.nodes, self._acls
+        add_path, add_record, add_acl = nodes.paths.append, nodes.records.append, nodes.acls.append
+        int_at, tail_at, int_bytes, stat_bytes = _INT.unpack_from, _TAIL.unpack_from, _INT.size, STAT.size
+        data_bytes = index = path_size = size = stat_at = 0
+        try:
+            while True:
+                (path_size,) = int_at(buffer, at)
+                path_at = at + int_bytes
+                path_end = path_at + path_size
+                if path_size > 1 and nodes.paths:
+                    if buffer[path_at] != _SLASH:
+                        raise MalformedRecord(f"{buffer[path_at:path_end]!r} is no path of a tree")
+                elif path_size == 1 and nodes.paths and buffer[path_at] == _SLASH:
+                    at = path_end
+                    return True
+                elif path_size or nodes.paths:
+                    raise MalformedRecord(f"{buffer[path_at : path_at + max(path_size, 0)]!r} is no path of a tree")
+                (size,) = int_at(buffer, path_end)
+                stat_at = path_end + int_bytes
+                if size > 0:
+                    stat_at += size
+                    data_bytes += size
+                elif size < -1:
+                    raise MalformedRecord(f"a length of {size}")
+                index, owner = tail_at(buffer, stat_at)
+                path = buffer[path_at:path_end].decode("utf-8", "surrogatepass")
+                add_acl(acls[index])
+                add_path(path)
+                end = stat_at + stat_bytes
+                add_record(buffer[at:end])
+                if owner:
+                    nodes.owned.append((path, owner))
+                at = end
+        except UnicodeDecodeError:
+            raise MalformedRecord(f"{buffer[path_at:path_end]!r} is not UTF-8") from None
+        except KeyError:
+            raise MalformedRecord(f"a node names the unknown ACL {index}") from None
+        except (StructError, IndexError):
+            if path_size > FIELD_BYTES_MAX or size > FIELD_BYTES_MAX:
+                raise MalformedRecord("a node that is too large") from None
+            if stat_at > at and size > 0:
+                data_bytes -= size  # It will be read again, from its beginning.
+            return False
+        finally:
+            self._pos = at
+            nodes.data_bytes += data_bytes

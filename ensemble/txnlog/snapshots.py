@@ -7,11 +7,14 @@ first seal; older ones have no zxid part.
 
 from __future__ import annotations
 
+import gzip
 import os
 import struct
 import time
+import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple, cast
 from zlib import adler32
 
 from ensemble.jute import MalformedRecord
@@ -24,10 +27,20 @@ SNAPSHOT_MAGIC = 0x5A4B534E
 """ZKSN"""
 SNAPSHOT_HEADER = HEADER.pack(SNAPSHOT_MAGIC, 2, -1)
 STAGING_NAME = ".snapshot.tmp"
+"""Of a snapshot that is being written; a forked child adds its process id."""
 _LONG = struct.Struct(">q")
 SEAL_BYTES = _LONG.size + len(ROOT_END)
+PIECE_BYTES = 1 << 20
+GZIP_SUFFIX = ".gz"
+GZIP_LEVEL = 1
+SYNC_BYTES = 8 << 20
 _BREATHE_S = 0.0005
 _DIGEST_MASK = (1 << 64) - 1
+
+
+def breathe() -> None:
+    """Let the event loop's thread run."""
+    time.sleep(_BREATHE_S)
 
 
 class WrittenSnapshot(NamedTuple):
@@ -47,36 +60,49 @@ class SnapshotDamaged(Exception):
         self.reason = reason
 
 
-def snapshot_path(directory: Path, zxid: int) -> Path:
-    """Where the snapshot of that zxid lies."""
-    return directory / f"{SNAPSHOT_PREFIX}.{zxid:x}"
+def snapshot_path(directory: Path, zxid: int, suffix: str = "") -> Path:
+    """Where the snapshot of that zxid lies; the suffix says how it is compressed (SnapStream)."""
+    return directory / f"{SNAPSHOT_PREFIX}.{zxid:x}{suffix}"
 
 
-def stage_snapshot(directory: Path, snapshot: TreeSnapshot, staging_name: str) -> Path:
-    """Write a snapshot under a name that no server reads, and sync it.  Runs in a worker thread; between chunks it
-    lets the event loop's thread run."""
-    path = directory / staging_name
-    with path.open("wb") as file:
+def stage_snapshot(staged: Path, snapshot: TreeSnapshot, suffix: str = "", pace: Callable[[], None] = breathe) -> None:
+    """Write a snapshot under a name that no server reads, and sync it.  `pace` is called after every chunk.
+
+    Synced every few megabytes: one large sync at the end would hold up those of the log on the same disk.
+    Raises OSError, and whatever `pace` raises.
+    """
+    with staged.open("wb") as raw:
+        file: IO[bytes] = raw
+        if suffix == GZIP_SUFFIX:
+            file = cast(IO[bytes], gzip.GzipFile("", "wb", GZIP_LEVEL, raw))
         file.write(SNAPSHOT_HEADER)
         checksum = adler32(SNAPSHOT_HEADER)
+        unsynced = 0
         for chunk in encode_tree(snapshot):
             checksum = adler32(chunk, checksum)
             file.write(chunk)
-            time.sleep(_BREATHE_S)
+            unsynced += len(chunk)
+            if unsynced >= SYNC_BYTES:
+                unsynced = 0
+                raw.flush()
+                os.fdatasync(raw.fileno())
+            pace()
         for part in (b"", encode_digest(snapshot), _LONG.pack(snapshot.zxid)):
             checksum = adler32(part, checksum)
             mark = seal(checksum)
             checksum = adler32(mark, checksum)
             file.write(part + mark)
-        file.flush()
-        os.fsync(file.fileno())
-    return path
+        if file is not raw:
+            file.close()
+        raw.flush()
+        os.fsync(raw.fileno())
 
 
 def write_snapshot(directory: Path, snapshot: TreeSnapshot, staging_name: str = STAGING_NAME) -> WrittenSnapshot:
     """Write a snapshot durably.  Raises OSError."""
     began = time.monotonic()
-    staged = stage_snapshot(directory, snapshot, staging_name)
+    staged = directory / staging_name
+    stage_snapshot(staged, snapshot)
     size = staged.stat().st_size
     staged.rename(snapshot_path(directory, snapshot.zxid))
     sync_directory(directory)
@@ -89,64 +115,92 @@ def list_snapshots(directory: Path) -> list[tuple[int, Path]]:
 
 
 class _Parts:
-    """Walks the sealed parts of a file behind the tree."""
+    """Walks the sealed parts behind the tree; `checksum` covers the file up to `base`, where `data` begins."""
 
-    def __init__(self, data: bytes, pos: int) -> None:
-        self.data = data
-        self.pos = pos
-        self._checksum = adler32(data[:pos])
+    def __init__(self, data: bytes, base: int, checksum: int) -> None:
+        self._data = data
+        self._base = base
+        self._pos = 0
+        self._checksum = checksum
 
     def check_seal(self) -> None:
         """The seal at the current position closes everything before it."""
-        mark = self.data[self.pos : self.pos + SEAL_BYTES]
+        mark = self._data[self._pos : self._pos + SEAL_BYTES]
         if len(mark) < SEAL_BYTES or not mark.endswith(ROOT_END):
-            raise SnapshotDamaged(self.pos, "snapshot ends before its seal")
+            raise SnapshotDamaged(self._base + self._pos, "snapshot ends before its seal")
         if _LONG.unpack_from(mark)[0] != self._checksum:
-            raise SnapshotDamaged(self.pos, "bad checksum")
+            raise SnapshotDamaged(self._base + self._pos, "bad checksum")
         self._advance(SEAL_BYTES)
 
     def take(self, size: int) -> bytes:
         """The next part's bytes."""
-        part = self.data[self.pos : self.pos + size]
+        part = self._data[self._pos : self._pos + size]
         if len(part) < size:
-            raise SnapshotDamaged(self.pos, "snapshot cut short")
+            raise SnapshotDamaged(self._base + self._pos, "snapshot cut short")
         self._advance(size)
         return part
 
     def _advance(self, size: int) -> None:
-        self._checksum = adler32(self.data[self.pos : self.pos + size], self._checksum)
-        self.pos += size
+        self._checksum = adler32(self._data[self._pos : self._pos + size], self._checksum)
+        self._pos += size
 
     @property
     def left(self) -> bool:
         """Whether another part follows."""
-        return self.pos < len(self.data)
+        return self._pos < len(self._data)
 
 
 def read_snapshot(path: Path) -> TreeSnapshot:
     """Read and check a snapshot file.  Raises SnapshotDamaged, OSError.
 
-    The digest is 0 where the file carries none.
+    The zxid is that of the file's name: ZooKeeper's snapshots are fuzzy and may hold parts of later transactions, so
+    the log is replayed from there (FileSnap.deserialize).  The digest is 0 where the file carries none for that zxid.
     """
-    data = path.read_bytes()
-    if len(data) < HEADER.size or HEADER.unpack_from(data)[0] != SNAPSHOT_MAGIC:
+    zxid = zxid_of(path, SNAPSHOT_PREFIX) or 0
+    with open_snapshot(path) as file:
+        try:
+            return _read_checked(file, zxid)
+        except (zlib.error, EOFError, gzip.BadGzipFile) as bad:
+            raise SnapshotDamaged(0, f"damaged compression ({bad})") from None
+
+
+def _read_checked(file: IO[bytes], zxid: int) -> TreeSnapshot:
+    header = file.read(HEADER.size)
+    if len(header) < HEADER.size or HEADER.unpack(header)[0] != SNAPSHOT_MAGIC:
         raise SnapshotDamaged(0, "not a ZooKeeper snapshot")
-    decoder = TreeDecoder()
-    try:
-        decoder.feed(data[HEADER.size :])
-    except MalformedRecord as bad:
-        raise SnapshotDamaged(HEADER.size, f"unreadable tree ({bad})") from None
-    if not decoder.done:
-        raise SnapshotDamaged(len(data), "snapshot cut short")
-    parts = _Parts(data, len(data) - len(decoder.rest))
+    decoder, checksum, offset = _read_tree(file, adler32(header))
+    parts = _Parts(decoder.rest + file.read(), offset, checksum)
     parts.check_seal()
     digest = 0
-    zxid = zxid_of(path, SNAPSHOT_PREFIX) or 0
     if parts.left:
-        _, _, digest = DIGEST.unpack(parts.take(DIGEST.size))
+        digest_zxid, _, found = DIGEST.unpack(parts.take(DIGEST.size))
         parts.check_seal()
+        digest = found & _DIGEST_MASK if digest_zxid == zxid else 0
     if parts.left:
-        # ZooKeeper's snapshots may be fuzzy: this, not the name, says what is inside.
-        (zxid,) = _LONG.unpack(parts.take(_LONG.size))
+        parts.take(_LONG.size)
         parts.check_seal()
-    return decoder.snapshot(zxid, digest & _DIGEST_MASK)
+    return decoder.snapshot(zxid, digest)
+
+
+def _read_tree(file: IO[bytes], checksum: int) -> tuple[TreeDecoder, int, int]:
+    """The tree, the checksum up to its end, and where in the file that is."""
+    decoder = TreeDecoder()
+    offset = HEADER.size
+    while not decoder.done:
+        piece = file.read(PIECE_BYTES)
+        if not piece:
+            raise SnapshotDamaged(offset, "snapshot cut short")
+        try:
+            decoder.feed(piece)
+        except MalformedRecord as bad:
+            raise SnapshotDamaged(offset, f"unreadable tree ({bad})") from None
+        if decoder.done:
+            piece = piece[: len(piece) - len(decoder.rest)]
+        checksum = adler32(piece, checksum)
+        offset += len(piece)
+    return decoder, checksum, offset
+
+
+def open_snapshot(path: Path) -> IO[bytes]:
+    """A snapshot file, decompressed where its name says so (SnapStream).  Raises OSError."""
+    return cast(IO[bytes], gzip.open(path)) if path.suffix == GZIP_SUFFIX else path.open("rb")

@@ -1,37 +1,77 @@
-"""The disk of a running peer: one thread that carries out disk effects in order, in groups.
+"""The disk of a running peer: disk effects are carried out in order, in groups, by one thread or by the event loop.
 
 Whatever was submitted while the thread was busy is one group: neighbouring appends become one write, and every
-barrier of the group shares one fdatasync.  Ordinary snapshots are written by a second thread, since nothing waits for
-them and a large one must not hold up the log; a truncation or a replacement of the history waits until it is done.
+barrier of the group shares one fdatasync.  While the disk is quick (`sync_pace`) and the thread has nothing to do, the
+loop carries out appends and barriers itself, a round's as one group; whatever else there is to do is the thread's.  Log
+and pace have no lock: they are the thread's from `submit` until it has finished, and the loop's otherwise.
+
+Ordinary snapshots are written by forked children, since nothing waits for them and a large one must not hold up the
+log; a truncation or a replacement of the history stops one that is at it.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from ensemble.effects import (
     Append,
     Barrier,
     Effect,
+    ReadLog,
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
+    SaveMembership,
+    SaveNextMembership,
     SaveSnapshot,
     TruncateLog,
 )
+from ensemble.ids import LinkId, Zxid
+from ensemble.summary import Summary
 from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.txn import Txn
+from ensemble.txnlog import losses
 from ensemble.txnlog.epochs import ACCEPTED, CURRENT, write_epoch
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.log import PREALLOCATE_BYTES, LogWriter
-from ensemble.txnlog.recovery import Directories, Recovery, purge, replace_history, truncate
-from ensemble.txnlog.snapshots import WrittenSnapshot, write_snapshot
+from ensemble.txnlog.log_reading import LogReader
+from ensemble.txnlog.recovery import LONE, Directories, Recovery, RecoveryPolicy, purge, replace_history, truncate
+from ensemble.txnlog.snapshot_child import SnapshotChildren
+from ensemble.txnlog.snapshots import WrittenSnapshot
+from ensemble.txnlog.sync_pace import SyncPace
+from ensemble.zab.membership import Membership
 
 GROUP_MAX = 1000
 """Effects carried out before the barriers among them are answered."""
+
+FSYNC_WARNING_MS = 1000
+"""A slower sync is worth a warning (fsync.warningthresholdms)."""
+
+QUICK_SYNC_MS = 1
+"""A disk whose syncs take less, in the median, is waited for in the event loop (zabka.fsync.inlinethresholdms)."""
+
+NANOS_PER_MS = 1_000_000
+
+
+def complaint(failed: Exception) -> str:
+    """One line about a disk that does not take what it must, and what to do."""
+    if isinstance(failed, OSError) and failed.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f" for {failed.filename}" if failed.filename else ""
+        return (
+            f"the disk is full{where}: this server stops before it acknowledges what it cannot keep; "
+            "make room and start it again, nothing that was acknowledged is lost"
+        )
+    return f"the disk failed: {failed}"
+
+
+class _RollLog(Effect):
+    """The next append begins a new log file."""
 
 
 class StorageListener(Protocol):
@@ -49,13 +89,34 @@ class StorageListener(Protocol):
         """A snapshot is durable."""
         ...
 
+    def on_log_read(self, link: LinkId, after: Zxid, txns: list[Txn] | None) -> None:
+        """The answer to a ReadLog."""
+        ...
+
+    def on_storage_warning(self, line: str) -> None:
+        """Something that an operator should know of."""
+        ...
+
     def on_storage_failed(self, reason: str) -> None:
         """The disk failed: nothing further will be carried out, so this peer must stop."""
         ...
 
 
+class MembershipFiles(Protocol):
+    """Where memberships are kept; durable when a call returns.  Both raise OSError or DataDirectoryError."""
+
+    def save(self, membership: Membership) -> None:
+        """This one is in force."""
+        ...
+
+    def save_next(self, membership: Membership) -> None:
+        """This one was proposed."""
+        ...
+
+
 class Storage:
-    """Carries out Append, Barrier, TruncateLog, SaveSnapshot and the epoch effects.
+    """Carries out Append, Barrier, TruncateLog, SaveSnapshot, the epoch effects, and where there are `memberships`
+    (a zoo.cfg that may be changed) theirs.
 
     `post` hands a callback to the owner's event loop from another thread (`loop.call_soon_threadsafe`).
     """
@@ -68,26 +129,95 @@ class Storage:
         *,
         preallocate_bytes: int = PREALLOCATE_BYTES,
         retain_snapshots: int = 0,
+        snapshot_suffix: str = "",
+        policy: RecoveryPolicy = LONE,
+        fsync_warning_ms: int = FSYNC_WARNING_MS,
+        quick_sync_ms: int = QUICK_SYNC_MS,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        memberships: MembershipFiles | None = None,
     ) -> None:
+        self.txns_logged = 0
+        self.batch_sizes = Summary()
+        self.fsync_time_ms = Summary()
         self._directories = directories
+        self._memberships = memberships
         self._listener = listener
         self._post = post
         self._retain_snapshots = retain_snapshots
+        self._policy = policy
+        self._fsync_warning_ms = fsync_warning_ms
+        self._clock_ns = clock_ns
+        self._pace = SyncPace(quick_sync_ms)
         self._log = LogWriter(directories.log, preallocate_bytes)
+        self._reader = LogReader(directories)
+        self._readers = ThreadPoolExecutor(1, "log-reader")
         self._queue: queue.SimpleQueue[list[Effect] | None] = queue.SimpleQueue()
-        self._snapshots = _SnapshotThread(self._save_in_background)
+        self._submitted = 0
+        self._finished = 0
+        """How much of what was submitted the thread is done with; it stays behind for good where the disk failed."""
+        self._owed = 0
+        """Barriers among what was submitted that the owner has not been told of."""
+        self._failed = False
+        self._snapshots = SnapshotChildren(
+            directories.data, snapshot_suffix, self._snapshot_done, self._snapshot_failed
+        )
         self._thread = threading.Thread(target=self._run, name="txnlog", daemon=True)
         self._thread.start()
 
     def submit(self, effects: Sequence[Effect]) -> None:
         """Queue disk effects, to be done in order after everything queued before."""
-        self._queue.put(list(effects))
+        if not self._failed:
+            self._owed += sum(isinstance(effect, Barrier) for effect in effects)
+            self._put(list(effects))
+
+    def _put(self, effects: list[Effect]) -> None:
+        self._submitted += 1
+        self._queue.put(effects)
+
+    def is_quick(self, effects: Sequence[Effect]) -> bool:
+        """Whether these should be carried out in the event loop: nothing is before them, and they are quickly done."""
+        return (
+            self._submitted == self._finished
+            and not self._owed
+            and not self._failed
+            and all(isinstance(effect, Append | Barrier) for effect in effects)
+            and self._pace.is_quick(self._clock_ns())
+        )
+
+    def carry_out(self, effects: Sequence[Effect]) -> None:
+        """Do at once what `is_quick` allows; the listener hears of barriers, and of a failure, before this returns.
+        Everything that need not wait for the disk should be on its way: a sync takes as long as it takes."""
+        assert self._submitted == self._finished and not self._owed, "the disk's work is done in order"
+        try:
+            self._carry_out(effects, self._listener.on_durable)
+        except (OSError, DataDirectoryError) as failed:
+            self._failed = True
+            self._listener.on_storage_failed(complaint(failed))
 
     def close(self) -> None:
         """Finish what is queued and stop the threads; blocks until then."""
         self._queue.put(None)
         self._thread.join()
-        self._snapshots.close()
+        self._snapshots.cancel()
+        self._readers.shutdown(cancel_futures=True)
+
+    def read_log(self, effect: ReadLog) -> None:
+        """Read part of the log, beside what is queued."""
+        self._readers.submit(self._read_log, effect)
+
+    def take_snapshot(self, snapshot: TreeSnapshot) -> None:
+        """Write an ordinary snapshot, of a tree that has not changed since, by a child process; unless the one before
+        is still being written.  The log goes on in a new file."""
+        self._put([_RollLog()])
+        self._snapshots.take(snapshot)
+
+    def _read_log(self, effect: ReadLog) -> None:
+        try:
+            txns = self._reader.read(effect.after, effect.base, effect.size_factor)
+        except OSError as failed:
+            self._post_back(self._listener.on_storage_warning, f"the log cannot be read for a learner: {failed}")
+            txns = None
+        self._post_back(self._listener.on_log_read, effect.link, effect.after, txns)
 
     # -- the storage thread ----------------------------------------------------------------------------------------
 
@@ -95,45 +225,71 @@ class Storage:
         try:
             closing = False
             while not closing:
-                group, closing = self._next_group()
-                self._carry_out(group)
-            self._log.roll()
+                group, submissions, closing = self._next_group()
+                self._carry_out(group, self._tell_later)
+                self._finished += submissions
+            if not self._failed:
+                self._log.roll()
         except (OSError, DataDirectoryError) as failed:
-            self._post_back(self._listener.on_storage_failed, f"the disk failed: {failed}")
+            self._post_back(self._listener.on_storage_failed, complaint(failed))
 
-    def _next_group(self) -> tuple[list[Effect], bool]:
-        """Wait for work; all that has come by then, and whether it is the last."""
+    def _next_group(self) -> tuple[list[Effect], int, bool]:
+        """Wait for work; all that has come by then, how many submissions that were, and whether it is the last."""
         group: list[Effect] = []
+        submissions = 0
         submitted = self._queue.get()
         while submitted is not None:
             group += submitted
+            submissions += 1
             if len(group) >= GROUP_MAX or self._queue.empty():
-                return group, False
+                return group, submissions, False
             submitted = self._queue.get()
-        return group, True
+        return group, submissions, True
 
-    def _carry_out(self, group: list[Effect]) -> None:
+    def _tell_later(self, tokens: list[int]) -> None:
+        self._post_back(self._told, tokens)
+
+    def _told(self, tokens: list[int]) -> None:
+        self._owed -= len(tokens)
+        self._listener.on_durable(tokens)
+
+    # -- the disk, in the thread or in the event loop --------------------------------------------------------------
+
+    def _carry_out(self, group: Sequence[Effect], tell: Callable[[list[int]], None]) -> None:
         txns: list[Txn] = []
         tokens: list[int] = []
         for effect in group:
             if isinstance(effect, Append):
-                txns.append(effect.txn)
+                txns += effect.txns
             elif isinstance(effect, Barrier):
                 tokens.append(effect.token)
             else:
-                self._settle(txns, tokens)
+                self._settle(txns, tokens, tell)
                 self._carry_out_other(effect)
-        self._settle(txns, tokens)
+        self._settle(txns, tokens, tell)
 
-    def _settle(self, txns: list[Txn], tokens: list[int]) -> None:
+    def _settle(self, txns: list[Txn], tokens: list[int], tell: Callable[[list[int]], None]) -> None:
         """Write what is collected; where somebody waits for it, sync it and say so."""
         if txns:
             self._log.append(txns)
+            self.txns_logged += len(txns)
+            self.batch_sizes.add(len(txns))
             txns.clear()
         if tokens:
-            self._log.sync()
-            self._post_back(self._listener.on_durable, tokens.copy())
+            self._sync_log()
+            tell(tokens.copy())
             tokens.clear()
+
+    def _sync_log(self) -> None:
+        began_ns = self._clock_ns()
+        self._log.sync()
+        ended_ns = self._clock_ns()
+        self._pace.note(ended_ns, ended_ns - began_ns)
+        took_ms = (ended_ns - began_ns) // NANOS_PER_MS
+        self.fsync_time_ms.add(took_ms)
+        if took_ms > self._fsync_warning_ms:
+            line = f"syncing the transaction log took {took_ms} ms; every write waits for it: is the disk overloaded?"
+            self._post_back(self._listener.on_storage_warning, line)
 
     def _carry_out_other(self, effect: Effect) -> None:
         directories = self._directories
@@ -143,35 +299,45 @@ class Storage:
             # The history of an epoch is durable before the epoch is (see 3.7 of the protocol notes: rule 2).
             self._log.sync()
             write_epoch(directories.data, CURRENT, effect.epoch)
+            losses.clear(directories.data)
+        elif isinstance(effect, SaveMembership):
+            if self._memberships is not None:
+                self._memberships.save(effect.membership)
+        elif isinstance(effect, SaveNextMembership):
+            if self._memberships is not None:
+                self._memberships.save_next(effect.membership)
         elif isinstance(effect, TruncateLog):
-            self._snapshots.wait_idle()
+            self._snapshots.cancel()
             self._log.roll()
-            self._post_back(self._listener.on_truncated, truncate(directories, effect.zxid))
+            self._post_back(self._listener.on_truncated, truncate(directories, effect.zxid, self._policy))
         elif isinstance(effect, SaveSnapshot):
+            assert effect.replaces_history, "ordinary snapshots go to take_snapshot"
+            self._snapshots.cancel()
             self._log.roll()
-            if effect.replaces_history:
-                self._replace_history(effect.snapshot)
-            else:
-                self._snapshots.save(effect.snapshot)
+            self._replace_history(effect.snapshot)
+        elif isinstance(effect, _RollLog):
+            self._log.roll()
         else:
             raise AssertionError(f"{effect!r} is no disk effect")
 
     def _replace_history(self, snapshot: TreeSnapshot) -> None:
-        self._snapshots.wait_idle()
         began = time.monotonic()
         size = replace_history(self._directories, snapshot)
         written = WrittenSnapshot(snapshot.zxid, size, int((time.monotonic() - began) * 1000))
         self._post_back(self._listener.on_snapshot, written)
 
-    def _save_in_background(self, snapshot: TreeSnapshot) -> None:
+    def _snapshot_done(self, written: WrittenSnapshot) -> None:
         try:
-            written = write_snapshot(self._directories.data, snapshot)
             if self._retain_snapshots:
                 purge(self._directories, self._retain_snapshots)
         except OSError as failed:
-            self._post_back(self._listener.on_storage_failed, f"the disk failed: {failed}")
+            self._post_back(self._listener.on_storage_failed, complaint(failed))
         else:
             self._post_back(self._listener.on_snapshot, written)
+
+    def _snapshot_failed(self, number: int) -> None:
+        failed = OSError(number, os.strerror(number), "the snapshot")
+        self._post_back(self._listener.on_storage_failed, complaint(failed))
 
     def _post_back(self, callback: Callable[..., None], *args: object) -> None:
         try:
@@ -179,51 +345,3 @@ class Storage:
         except RuntimeError:
             # The event loop is closed: nobody is left to tell.
             return
-
-
-class _SnapshotThread:
-    """Writes ordinary snapshots, one at a time; of those that wait only the newest is worth writing."""
-
-    def __init__(self, save: Callable[[TreeSnapshot], None]) -> None:
-        self._save = save
-        self._changed = threading.Condition()
-        self._waiting: TreeSnapshot | None = None
-        self._busy = False
-        self._closing = False
-        self._thread: threading.Thread | None = None
-
-    def save(self, snapshot: TreeSnapshot) -> None:
-        """Write this one next."""
-        with self._changed:
-            self._waiting = snapshot
-            self._changed.notify_all()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="snapshot", daemon=True)
-                self._thread.start()
-
-    def wait_idle(self) -> None:
-        """Block until nothing is waiting or being written."""
-        with self._changed:
-            while self._waiting is not None or self._busy:
-                self._changed.wait()
-
-    def close(self) -> None:
-        """Write what waits, then stop."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._busy = False
-                self._changed.notify_all()
-                while self._waiting is None and not self._closing:
-                    self._changed.wait()
-                snapshot, self._waiting = self._waiting, None
-                if snapshot is None:
-                    return
-                self._busy = True
-            self._save(snapshot)

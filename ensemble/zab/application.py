@@ -7,17 +7,23 @@ and effects up.  Every method returns effects to carry out (possibly none), unle
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
+from ensemble.auth.policy import OPEN_POLICY, AuthPolicy
+from ensemble.auth.schemes import AuthId
 from ensemble.effects import Effect
-from ensemble.ids import ConnectionId, Epoch, LinkId, SessionId, Zxid
+from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid
 from ensemble.ports import Instant
 from ensemble.records import ClientMessage
+from ensemble.tree.rules import DEFAULT_RULES, TreeRules
 from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.txn import Txn
+from ensemble.zab.membership import Membership
 from ensemble.zab.messages import ForwardedRequest, SyncRequest
+from ensemble.zab.sync import COMMITTED_LOG_LENGTH, SNAPSHOT_SIZE_FACTOR
 from journal.events import ZxidCheckpoint
 
 
@@ -39,6 +45,17 @@ class AskRevalidate(Effect):
 
     session_id: SessionId
     timeout_ms: int
+
+
+class EnsembleView(msgspec.Struct, frozen=True):
+    """What a leader knows of its ensemble, for the judgement of a reconfiguration.  `synced` are the servers that could
+    acknowledge a proposal now, the leader included."""
+
+    current: Membership
+    last_seen: Membership
+    synced: tuple[PeerId, ...]
+    enabled: bool
+    standalone_enabled: bool
 
 
 class Application(Protocol):
@@ -63,8 +80,12 @@ class Application(Protocol):
         """Replace the state; None means empty."""
         ...
 
-    def apply(self, now: Instant, txn: Txn) -> list[Effect]:
-        """Apply the next transaction; fire watches, then answer the local client it came from."""
+    def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
+        """Apply the next transactions, in order; for each fire watches, then answer the local client it came from."""
+        ...
+
+    def describe_membership(self, now: Instant, text: str, version: int) -> None:
+        """Show in /zookeeper/config which membership is in force; no transaction says so (initConfigInZKDatabase)."""
         ...
 
     # -- leading -------------------------------------------------------------------------------------------------
@@ -77,6 +98,18 @@ class Application(Protocol):
         """Turn a request into a transaction with that zxid, against the latest *proposed* state (outstanding changes
         included).  A request that fails becomes an ErrorTxn: it still takes its zxid.  `origin` is the learner link it
         came by, None for a local client (sessions are owned by where they were last validated)."""
+        ...
+
+    def prepare_all(
+        self, now: Instant, requests: Sequence[ForwardedRequest], zxid: Zxid, origin: LinkId | None
+    ) -> list[Txn]:
+        """The same for requests that came together; the first becomes `zxid`."""
+        ...
+
+    def prepare_reconfig(
+        self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
+    ) -> Txn:
+        """As `prepare`, for a change of the ensemble itself: the transaction's data is the new membership."""
         ...
 
     def touch(self, now: Instant, session_id: SessionId, timeout_ms: int) -> None:
@@ -97,12 +130,25 @@ class Application(Protocol):
         """This peer is in sync with an established leader: accept clients from now on."""
         ...
 
-    def stop_serving(self, now: Instant) -> list[Effect]:
-        """This peer lost its leader or its quorum: close every client connection, drop outstanding requests, forget
-        watches and session tracking.  The tree stays."""
+    def start_read_only(self, now: Instant) -> list[Effect]:
+        """This peer has found no leader for a while: answer reads of clients that put up with it, until
+        `stop_serving`.  Neither the tree nor the log may change meanwhile."""
         ...
 
-    def on_client_connected(self, now: Instant, connection: ConnectionId) -> list[Effect]: ...
+    def expire_local_sessions(self, now: Instant) -> list[Effect]:
+        """The application's timer `local-sessions.expiry` ran out."""
+        ...
+
+    def stop_serving(self, now: Instant) -> list[Effect]:
+        """This peer lost its leader or its quorum, or read-only service ends: close every client connection, drop
+        outstanding requests, forget watches and session tracking.  The tree stays."""
+        ...
+
+    def on_client_connected(
+        self, now: Instant, connection: ConnectionId, identities: tuple[AuthId, ...] = ()
+    ) -> list[Effect]:
+        """A client connected; `identities` are what the connection proves by itself: address, certificate."""
+        ...
 
     def on_client(self, now: Instant, connection: ConnectionId, message: ClientMessage) -> list[Effect]:
         """A frame from a client; while not serving the connection is closed (ZooKeeper refuses it the same way)."""
@@ -137,6 +183,20 @@ class EnsembleConfig(msgspec.Struct, frozen=True):
     min_session_timeout_ms: int = -1
     max_session_timeout_ms: int = -1
     snap_count: int = 100_000
+    snap_size_limit_bytes: int = 4 << 30
+    committed_log_length: int = COMMITTED_LOG_LENGTH
+    snapshot_size_factor: float = SNAPSHOT_SIZE_FACTOR
     full_journal: bool = False
     membership: str = ""
-    """What /zookeeper/config shows: one `server.N=...` a line, then `version=0`; empty leaves the node empty."""
+    """What /zookeeper/config shows: one `server.N=...` a line, `version=` last.  Where it is given, roles, groups and
+    weights are taken from it; empty leaves the node empty."""
+    next_membership: str = ""
+    """The last one proposed, where it is not known to be in force."""
+    auth: AuthPolicy = OPEN_POLICY
+    reconfig_enabled: bool = False
+    read_only_mode: bool = False
+    """Whether a peer that finds no leader serves reads (readonlymode.enabled)."""
+    local_sessions: bool = False
+    local_sessions_upgrading: bool = False
+    tree: TreeRules = DEFAULT_RULES
+    standalone_enabled: bool = True

@@ -8,7 +8,7 @@ queue is strictly in order, so whoever waits for a barrier knows that all of it 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -23,22 +23,25 @@ from ensemble.effects import (
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
     SaveSnapshot,
-    SendPacket,
+    SendPackets,
     SetTimer,
     TruncateLog,
 )
 from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid
 from ensemble.ports import Instant, Random
+from ensemble.records import OpCode
 from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.zab.application import Application, AskRevalidate, EnsembleConfig, Submit, SubmitSync
 from ensemble.zab.messages import ForwardedRequest, Packet, PeerState, SyncRequest
-from ensemble.zab.quorum import Quorum
-from ensemble.zab.sync import COMMITTED_LOG_LENGTH, follows
+from ensemble.zab.quorum import QuorumSystem
+from ensemble.zab.reconfiguration import Reconfiguration
+from ensemble.zab.sync import follows
 from journal.events import (
     EpochAccepted,
     EpochAdopted,
     Event,
+    HistoryReplaced,
     PeerProtocolBroken,
     PeerStateChanged,
     TxnLogged,
@@ -46,6 +49,10 @@ from journal.events import (
 )
 
 CHECKPOINT_INTERVAL_TXNS = 1000
+_NO_LIMIT_BYTES = 1 << 62
+STRETCH_TXNS = 128
+"""How many transactions are prepared or applied before others get what has come of it."""
+_RECONFIG = int(OpCode.RECONFIG)
 
 
 class Phase(StrEnum):
@@ -73,12 +80,13 @@ class Role(Protocol):
     def on_link_up(self, link: LinkId, to: PeerId) -> None: ...
     def on_link_failed(self, to: PeerId) -> None: ...
     def on_link_down(self, link: LinkId) -> None: ...
-    def on_packet(self, link: LinkId, packet: Packet) -> None: ...
+    def on_packets(self, link: LinkId, packets: Sequence[Packet]) -> None: ...
     def on_timer(self, name: str) -> None: ...
     def on_logged(self, zxid: Zxid) -> None: ...
     def on_recovered(self) -> None: ...
     def on_looking(self, src: PeerId, round: int) -> None: ...
-    def submit(self, request: ForwardedRequest) -> None: ...
+    def end_turn(self) -> None: ...
+    def submit(self, requests: Sequence[ForwardedRequest]) -> None: ...
     def submit_sync(self, request: SyncRequest) -> None: ...
     def ask_revalidate(self, session_id: SessionId, timeout_ms: int) -> None: ...
 
@@ -94,44 +102,68 @@ class Core:
         self.random = random
         self.cumulative = cumulative
         self.my_id = PeerId(config.my_id)
-        self.quorum = Quorum(config.voters)
         self.now = Instant(0, 0)
         self.out: list[Effect] = []
+        self.outlet: Callable[[list[Effect]], None] | None = None
         self.role: Role | None = None
         self.leaving: str | None = None
+        self.successor: PeerId | None = None
+        """Whom this peer goes on with when it leaves its role, without an election."""
         self.round = 0
         self.serving = False
 
         self.accepted_epoch = recovered.accepted_epoch
         self.current_epoch = recovered.current_epoch
+        self.incomplete = not recovered.complete
+        """The disk has lost transactions that this peer may have acknowledged: until a leader has given it everything
+        again, it neither votes nor promises what counts, or a quorum with it could miss what was committed."""
         self.epoch_floor = Epoch(0)
         """The highest epoch that any learner is known to have accepted."""
         self.last_logged = Zxid(0)
         self.base = Zxid(0)
         self.pending: deque[Txn] = deque()
-        self.committed_log: deque[Txn] = deque(maxlen=COMMITTED_LOG_LENGTH)
+        self.committed_log: deque[Txn] = deque(maxlen=config.committed_log_length)
         self.awaiting_recovery = False
         self.needs_snapshot = False
         """A leader asked for a TRUNC to before the log's beginning: only a SNAP can bring this peer in sync."""
 
+        self.reconfiguration = Reconfiguration(self, config)
+
         self._token = 0
         self._barriers: deque[tuple[int, Zxid, Callable[[], None] | None, Role | None]] = deque()
         self._barrier_due = False
-        self._unlogged: deque[Zxid] = deque()
+        self._unlogged: deque[list[Txn]] = deque()
+        # What this turn has asked for so far and may still be joined by more of its kind.
+        self._appending: list[Txn] | None = None
+        self._sending: dict[LinkId, list[Packet]] = {}
         self._held: list[tuple[Zxid, Emit]] = []
         self._reported: tuple[object, ...] = ()
         self._applied = 0
         self._since_snapshot = 0
-        self._snapshot_at = self._draw_snapshot_at()
+        self._bytes_since_snapshot = 0
+        self._snapshot_at, self._snapshot_at_bytes = self._draw_snapshot_at()
 
     # -- effects ---------------------------------------------------------------------------------------------------
 
     def send(self, link: LinkId, packet: Packet) -> None:
-        """Send a packet on a link."""
-        self.out.append(SendPacket(link, packet))
+        """Send a packet on a link, behind what this turn sends there already."""
+        packets = self._sending.get(link)
+        if packets is None:
+            self._sending[link] = packets = []
+            self.out.append(SendPackets(link, packets))
+        packets.append(packet)
+
+    def send_all(self, link: LinkId, packets: Iterable[Packet]) -> None:
+        """Send packets on a link, as `send` does."""
+        sending = self._sending.get(link)
+        if sending is None:
+            self._sending[link] = sending = []
+            self.out.append(SendPackets(link, sending))
+        sending.extend(packets)
 
     def close(self, link: LinkId, reason: str) -> None:
         """Close a link."""
+        self._sending.pop(link, None)
         self.out.append(CloseLink(link, reason))
 
     def emit(self, event: Event) -> None:
@@ -150,10 +182,16 @@ class Core:
         """A number of ticks in milliseconds."""
         return ticks * self.config.tick_time_ms
 
-    def leave(self, reason: str) -> None:
-        """The role gives up: at the end of this turn the peer goes looking for a leader again."""
+    @property
+    def quorum(self) -> QuorumSystem:
+        """What a quorum is now: of two memberships while a reconfiguration is under way."""
+        return self.reconfiguration.quorum
+
+    def leave(self, reason: str, successor: PeerId | None = None) -> None:
+        """The role gives up: at the end of this turn the peer goes looking for a leader again, unless it has one."""
         if self.leaving is None:
             self.leaving = reason
+            self.successor = successor
 
     def report_broken(self, peer_id: int, reason: str) -> None:
         """The other side broke the protocol; the caller drops it."""
@@ -182,33 +220,65 @@ class Core:
 
     def perform(self, effects: Iterable[Effect]) -> None:
         """Carry out what the application asked for: its own three effects here, all others by the driver."""
+        requests: list[ForwardedRequest] = []
         for effect in effects:
-            kind = type(effect)
-            if kind is Submit or kind is SubmitSync or kind is AskRevalidate:
-                if self.role is None or self.leaving is not None:
-                    continue  # Its client's connection is being closed.
-                if isinstance(effect, Submit):
-                    self.role.submit(effect.request)
-                elif isinstance(effect, SubmitSync):
-                    self.role.submit_sync(effect.request)
-                elif isinstance(effect, AskRevalidate):
-                    self.role.ask_revalidate(effect.session_id, effect.timeout_ms)
+            if isinstance(effect, Submit):
+                requests.append(effect.request)
+            elif isinstance(effect, SubmitSync | AskRevalidate):
+                self._submit(requests)
+                requests = []
+                self._ask(effect)
             else:
                 self.out.append(effect)
+        self._submit(requests)
+
+    def _submit(self, requests: list[ForwardedRequest]) -> None:
+        # Without a role their clients' connections are being closed.
+        if requests and self.role is not None and self.leaving is None:
+            self.role.submit(requests)
+
+    def _ask(self, wish: SubmitSync | AskRevalidate) -> None:
+        if self.role is None or self.leaving is not None:
+            return
+        if isinstance(wish, SubmitSync):
+            self.role.submit_sync(wish.request)
+        else:
+            self.role.ask_revalidate(wish.session_id, wish.timeout_ms)
 
     # -- disk ------------------------------------------------------------------------------------------------------
+
+    def to_disk(self, effect: Effect) -> None:
+        """Queue a disk effect, behind every transaction appended so far."""
+        self._appending = None
+        self.out.append(effect)
 
     def barrier(self, then: Callable[[], None] | None = None) -> None:
         """Call `then` when everything queued for the disk so far is durable, unless the role has ended by then."""
         self._token += 1
         self._barriers.append((self._token, self.last_logged, then, self.role))
         self._barrier_due = False
-        self.out.append(Barrier(self._token))
+        self.to_disk(Barrier(self._token))
 
     def end_turn(self) -> None:
-        """One barrier for all that this turn appended."""
+        """One barrier for all that this turn appended; what comes next is another turn's."""
+        self._close_batches()
+        if self._since_snapshot >= self._snapshot_at or self._bytes_since_snapshot >= self._snapshot_at_bytes:
+            self._take_snapshot()
+
+    def _close_batches(self) -> None:
         if self._barrier_due:
             self.barrier()
+        if self.role is not None:
+            self.role.end_turn()
+        self._appending = None
+        self._sending.clear()
+
+    def hand_over(self) -> None:
+        """Others may begin with what this turn has asked for so far: what follows takes a while."""
+        if self.outlet is not None and self.out:
+            self._close_batches()
+            out, self.out = self.out, []
+            self.outlet(out)
 
     def on_durable(self, token: int) -> None:
         """A barrier is done, and with it every older one: the disk's queue is in order."""
@@ -223,29 +293,50 @@ class Core:
 
     def _note_logged(self, zxid: Zxid) -> None:
         progressed = False
-        while self._unlogged and self._unlogged[0] <= zxid:
+        while self._unlogged and self._unlogged[0][-1].zxid <= zxid:
             logged = self._unlogged.popleft()
             progressed = True
             if self.config.full_journal:
-                self.emit(TxnLogged(logged))
+                for txn in logged:
+                    self.emit(TxnLogged(txn.zxid))
         if progressed and self.role is not None and self.leaving is None:
             self.role.on_logged(zxid)
 
-    def append(self, txn: Txn) -> None:
-        """Log a transaction; it is pending until it is applied."""
-        assert follows(self.last_logged, txn.zxid), f"gap in history: {txn.zxid:#x} after {self.last_logged:#x}"
+    def append(self, txns: Sequence[Txn]) -> None:
+        """Log transactions; they are pending until they are applied."""
         assert not self.awaiting_recovery, "the log is being truncated"
-        self.last_logged = txn.zxid
-        self.pending.append(txn)
-        self._unlogged.append(txn.zxid)
-        self._barrier_due = True
-        self.out.append(Append(txn))
+        last, ordinary = self.last_logged, True
+        for txn in txns:
+            zxid = txn.zxid
+            assert zxid == last + 1 or follows(last, zxid), f"gap in history: {zxid:#x} after {last:#x}"
+            last = zxid
+            if txn.type == _RECONFIG:
+                ordinary = False
+        if ordinary:
+            self._append(txns)
+            return
+        for txn in txns:
+            if txn.type == _RECONFIG:
+                self.reconfiguration.proposed(txn)  # which the disk must know before
+            self._append((txn,))
+
+    def _append(self, txns: Sequence[Txn]) -> None:
+        if not txns:
+            return
+        self.last_logged = txns[-1].zxid
+        self.pending.extend(txns)
+        if self._appending is None:
+            self._appending = []
+            self._unlogged.append(self._appending)
+            self._barrier_due = True
+            self.out.append(Append(self._appending))
+        self._appending.extend(txns)
 
     def save_accepted_epoch(self, epoch: Epoch, then: Callable[[], None]) -> None:
         """Promise `epoch`, durably, then go on.  Epochs only grow."""
         assert epoch > self.accepted_epoch, "an accepted epoch never goes back"
         self.accepted_epoch = epoch
-        self.out.append(SaveAcceptedEpoch(epoch))
+        self.to_disk(SaveAcceptedEpoch(epoch))
 
         def durable() -> None:
             self.emit(EpochAccepted(epoch))
@@ -257,9 +348,10 @@ class Core:
         """Take over `epoch`, durably, then go on.  The caller has made the epoch's initial history durable before."""
         assert self.current_epoch <= epoch <= self.accepted_epoch, "a peer adopts only what it has accepted"
         self.current_epoch = epoch
-        self.out.append(SaveCurrentEpoch(epoch))
+        self.to_disk(SaveCurrentEpoch(epoch))
 
         def durable() -> None:
+            self.incomplete = False
             self.emit(EpochAdopted(epoch))
             then()
 
@@ -267,36 +359,52 @@ class Core:
 
     # -- history ---------------------------------------------------------------------------------------------------
 
-    def apply_next(self) -> Txn:
-        """The oldest pending transaction is committed: apply it, and let the application answer."""
-        txn = self.pending.popleft()
-        self._apply(txn, live=True)
-        self._since_snapshot += 1
-        if self._since_snapshot >= self._snapshot_at:
-            self._since_snapshot = 0
-            self._snapshot_at = self._draw_snapshot_at()
-            # Only committed transactions are in the tree of a peer that serves (ZOOKEEPER-1549).
-            assert self.serving, "no snapshot outside of broadcast"
-            self.out.append(SaveSnapshot(self.application.snapshot(), replaces_history=False))
-        return txn
+    def apply_up_to(self, zxid: Zxid) -> None:
+        """Every pending transaction up to `zxid` is committed: apply them, and let the application answer."""
+        pending = self.pending
+        if pending and pending[-1].zxid <= zxid:
+            txns = list(pending)
+            pending.clear()
+        else:
+            txns = []
+            while pending and pending[0].zxid <= zxid:
+                txns.append(pending.popleft())
+        while txns:
+            room = min(STRETCH_TXNS, CHECKPOINT_INTERVAL_TXNS - self._applied % CHECKPOINT_INTERVAL_TXNS)
+            self.hand_over()
+            self._apply_committed(txns[:room])
+            del txns[:room]
+
+    def _apply_committed(self, txns: list[Txn]) -> None:
+        self.perform(self._apply(txns))
+        self._applied += len(txns)
+        if self._applied % CHECKPOINT_INTERVAL_TXNS == 0:
+            self.emit(self.application.checkpoint())
+        self._since_snapshot += len(txns)
+        self._bytes_since_snapshot += sum([len(txn.raw or txn.encoded()) for txn in txns])
+
+    def _take_snapshot(self) -> None:
+        """At the end of a turn, so that a driver which acts on it at once finds just this state.  Only committed
+        transactions are in the tree of a peer that serves (ZOOKEEPER-1549); any other waits until it serves again."""
+        if self.serving:
+            self._since_snapshot = self._bytes_since_snapshot = 0
+            self._snapshot_at, self._snapshot_at_bytes = self._draw_snapshot_at()
+            self.to_disk(SaveSnapshot(self.application.snapshot(), replaces_history=False))
 
     def apply_pending(self) -> None:
         """Apply what was appended but is not known to be committed, so that the tree equals the log again."""
         while self.pending:
-            self._apply(self.pending.popleft(), live=False)
+            self._apply_uncommitted(self.pending.popleft())
 
-    def _apply(self, txn: Txn, live: bool) -> None:
-        effects = self.application.apply(self.now, txn)
-        assert self.application.last_applied == txn.zxid, "the application applies one transaction at a time"
-        self.committed_log.append(txn)
-        if live:
-            self.perform(effects)
-            self._applied += 1
-            if self._applied % CHECKPOINT_INTERVAL_TXNS == 0:
-                self.emit(self.application.checkpoint())
-        else:
-            # Whether it is committed shows with the next established leader; until then the journal must not say so.
-            self._held.extend((txn.zxid, e) for e in effects if isinstance(e, Emit))
+    def _apply_uncommitted(self, txn: Txn) -> None:
+        """Whether it is committed shows with the next established leader; until then the journal must not say so."""
+        self._held.extend((txn.zxid, e) for e in self._apply((txn,)) if isinstance(e, Emit))
+
+    def _apply(self, txns: Sequence[Txn]) -> list[Effect]:
+        effects = self.application.apply(self.now, txns)
+        assert self.application.last_applied == txns[-1].zxid, "the application applies all it is given"
+        self.committed_log.extend(txns)
+        return effects
 
     def start_serving(self, leading: bool) -> None:
         """In sync with an established leader: all that is in the tree is committed."""
@@ -304,6 +412,8 @@ class Core:
         self.out.extend(emit for _, emit in self._held)
         self._held.clear()
         self.serving = True
+        membership = self.reconfiguration.current
+        self.application.describe_membership(self.now, self.reconfiguration.text, membership.version)
         if leading:
             self.application.start_leading(self.now, self.current_epoch)
         self.emit(self.application.checkpoint())
@@ -314,6 +424,7 @@ class Core:
         restarted = not self.awaiting_recovery
         held, self._held = self._held, []
         from_zxid = self.last_logged
+        self.incomplete = not recovered.complete
         self.application.restore(recovered.snapshot)
         self.base = recovered.snapshot.zxid if recovered.snapshot is not None else Zxid(0)
         self.last_logged = self.base
@@ -324,9 +435,10 @@ class Core:
         self._unlogged.clear()
         for txn in recovered.txns:
             assert follows(self.last_logged, txn.zxid), f"gap in the log: {txn.zxid:#x} after {self.last_logged:#x}"
-            self._apply(txn, live=False)
+            self._apply_uncommitted(txn)
             self.last_logged = txn.zxid
         self._since_snapshot = len(recovered.txns)
+        self._bytes_since_snapshot = sum(len(txn.encoded()) for txn in recovered.txns)
         # A truncation brings nothing new.  After a restart nobody knows what the journal has heard already; only a
         # full journal, which must not miss a commit, hears of the whole log again.
         if not restarted:
@@ -340,7 +452,7 @@ class Core:
         """Cut the log back to `zxid`; `load` follows once the disk has done it."""
         assert not self.pending, "the tree equals the log before a truncation"
         self.awaiting_recovery = True
-        self.out.append(TruncateLog(zxid))
+        self.to_disk(TruncateLog(zxid))
 
     def replace(self, snapshot: TreeSnapshot) -> None:
         """Replace log and tree by a leader's snapshot."""
@@ -350,16 +462,20 @@ class Core:
         self.base = self.last_logged = snapshot.zxid
         self.committed_log.clear()
         self._held.clear()
-        self._since_snapshot = 0
+        self._since_snapshot = self._bytes_since_snapshot = 0
         self.needs_snapshot = False
-        self.out.append(SaveSnapshot(snapshot, replaces_history=True))
+        if self.config.full_journal:
+            self.emit(HistoryReplaced(snapshot.zxid))
+        self.to_disk(SaveSnapshot(snapshot, replaces_history=True))
 
     @property
     def last_committed(self) -> Zxid:
         """The newest transaction in the tree."""
         return self.application.last_applied
 
-    def _draw_snapshot_at(self) -> int:
-        # Between half and full, so that the peers of an ensemble do not all write a snapshot at once.
+    def _draw_snapshot_at(self) -> tuple[int, int]:
+        """After how many transactions, or bytes of them, to take the next snapshot: between half and all of what is
+        configured, so that the peers of an ensemble do not all write one at once."""
         count = max(2, self.config.snap_count)
-        return self.random.randrange(count // 2, count + 1)
+        size = self.config.snap_size_limit_bytes or _NO_LIMIT_BYTES
+        return self.random.randrange(count // 2, count + 1), self.random.randrange(size // 2, size + 1)

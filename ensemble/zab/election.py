@@ -14,6 +14,7 @@ from ensemble.effects import SendNotification
 from ensemble.ids import Epoch, PeerId, Zxid
 from ensemble.zab.core import Core
 from ensemble.zab.messages import Notification, PeerState, Vote
+from ensemble.zab.quorum import QuorumSystem
 
 FINALIZE_WAIT_MS = 200
 """How long a decided vote waits for a better one from voters not heard yet (FastLeaderElection.finalizeWait)."""
@@ -23,6 +24,11 @@ RESEND_MAX_MS = 1600
 """Longest interval.  ZooKeeper climbs to 60 s, which makes an election after a long outage needlessly slow."""
 RESEND_TIMER = "election.resend"
 FINALIZE_TIMER = "election.finalize"
+NO_DATA_ZXID = Zxid(-1)
+"""In the vote of a server that neither votes nor is voted for."""
+ROUND_LEAP_MAX = 1 << 32
+"""No server is so many rounds ahead of another: a notification that says so is garbage, and nobody follows it to where
+rounds end."""
 OBSERVER_VOTE_FLOOR = -(2**63)
 """Zxid and epoch in an observer's vote: nobody can prefer it."""
 
@@ -34,6 +40,13 @@ def better(candidate: Vote, current: Vote) -> bool:
         current.zxid,
         current.leader,
     )
+
+
+def preferred(candidate: Vote, current: Vote, quorum: QuorumSystem) -> bool:
+    """The same, where servers that count for nothing never win, and never stand in the way."""
+    if not quorum.weight(candidate.leader):
+        return False
+    return not quorum.weight(current.leader) or better(candidate, current)
 
 
 class Settled(NamedTuple):
@@ -49,7 +62,6 @@ class Election:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._is_voter = core.my_id in core.quorum.voters
         self.round = 0
         self.looking = False
         self.decided: Vote | None = None
@@ -60,13 +72,18 @@ class Election:
         self._silent: dict[PeerId, None] = {}
         self._resend_ms = RESEND_MIN_MS
         self._finalizing = False
+        self._history = (Zxid(0), Epoch(0))
 
     def start(self, zxid: Zxid, current_epoch: Epoch, lost_leader: PeerId | None) -> None:
         """Begin a new round, voting for this peer.  `lost_leader` is not waited for: its link has just broken."""
+        self._history = zxid, current_epoch
         self.round += 1
         self.looking = True
         self.decided = None
-        if self._is_voter:
+        if self._core.incomplete:
+            # As ZooKeeper's servers say that they have lost their data; others look past it and tell who leads.
+            self._initial = Vote(self._core.my_id, NO_DATA_ZXID, Epoch(0))
+        elif self._core.reconfiguration.votes:
             self._initial = Vote(self._core.my_id, zxid, current_epoch)
         else:
             floor = OBSERVER_VOTE_FLOOR
@@ -86,8 +103,17 @@ class Election:
         if self.looking:
             self._check()
 
+    def on_sign_of_life(self, voter: PeerId) -> None:
+        """That voter answers again: the next election waits for its vote."""
+        self._silent.pop(voter, None)
+
     def on_notification(self, src: PeerId, notification: Notification) -> None:
         """A message of another peer while this one is looking."""
+        if notification.round > self.round + ROUND_LEAP_MAX:
+            return
+        if self._core.reconfiguration.heard(notification.config):
+            # Others have another membership by now: what was said so far counts for nothing.
+            self.start(*self._history, None)
         voters = self._core.quorum.voters
         self._silent.pop(src, None)
         if src not in voters:
@@ -95,8 +121,12 @@ class Election:
                 self._send(src)
             return
         vote = notification.vote
-        if vote.leader not in voters or vote.zxid == -1:
-            # zxid -1: that server has lost its data and neither votes nor is voted for.
+        if vote.leader not in voters:
+            return
+        if vote.zxid == NO_DATA_ZXID:
+            # Its vote need not be waited for.
+            self._silent[src] = None
+            self._check()
             return
         if notification.state is PeerState.LOOKING:
             self._on_looking(src, vote, notification.round)
@@ -112,9 +142,13 @@ class Election:
             self._resend_ms = min(self._resend_ms * 2, RESEND_MAX_MS)
             self._core.set_timer(RESEND_TIMER, self._resend_ms)
         elif name == FINALIZE_TIMER and self._finalizing:
+            # Whoever has not answered by now is frozen, or cut off: the next election need not wait for it again.
+            self._silent |= dict.fromkeys(self._unheard())
             self._decide(self.proposal)
 
     def _on_looking(self, src: PeerId, vote: Vote, round: int) -> None:
+        if self._core.incomplete:
+            return
         if round < self.round:
             self._send(src)
             return
@@ -122,15 +156,18 @@ class Election:
         if round > self.round:
             self.round = round
             self._received.clear()
-            self._propose(vote if better(vote, self._initial) else self._initial)
-        elif better(vote, self.proposal):
+            self._propose(vote if self._prefers(vote, self._initial) else self._initial)
+        elif self._prefers(vote, self.proposal):
             self._propose(vote)
         elif better(self.proposal, vote) or self._received.get(src) != vote:
             # Our vote may have reached it before it was looking, or not at all.  ZooKeeper leaves this to the
-            # re-sending 200 ms later.
+            # re-sending 200 ms later.  (An order that both sides share, or two answers could chase each other.)
             self._send(src)
         self._received[src] = vote
         self._check()
+
+    def _prefers(self, candidate: Vote, current: Vote) -> bool:
+        return preferred(candidate, current, self._core.quorum)
 
     def _on_settled(self, src: PeerId, settled: Settled) -> None:
         """Join a leader that a quorum follows, if that leader itself says that it leads."""
@@ -145,7 +182,7 @@ class Election:
         }
         if settled.round == self.round:
             backers |= {peer: None for peer, vote in self._received.items() if vote == settled.vote}
-        if self._core.quorum.contains(backers) and self._leads(leader, settled.round):
+        if self._core.reconfiguration.backs(backers) and self._leads(leader, settled.round):
             self.round = settled.round
             self._decide(settled.vote)
         else:
@@ -169,17 +206,20 @@ class Election:
         """Decide when a quorum agrees: at once if no voter could still say better, else after a short wait."""
         voters = self._core.quorum.voters
         supporters = {peer: None for peer, vote in self._received.items() if vote == self.proposal}
-        if self._is_voter:
+        if self._core.my_id in voters and not self._core.incomplete:
             supporters[self._core.my_id] = None
         if not self._core.quorum.contains(supporters):
             return
-        heard = (self._received, self._settled, self._silent)
-        missing = [v for v in voters if v != self._core.my_id and not any(v in known for known in heard)]
-        if not missing:
+        if not self._unheard():
             self._decide(self.proposal)
         elif not self._finalizing:
             self._finalizing = True
             self._core.set_timer(FINALIZE_TIMER, FINALIZE_WAIT_MS)
+
+    def _unheard(self) -> list[PeerId]:
+        """Voters that may still say something better."""
+        heard = ({self._core.my_id: None}, self._received, self._settled, self._silent)
+        return [voter for voter in self._core.quorum.voters if not any(voter in known for known in heard)]
 
     def _decide(self, vote: Vote) -> None:
         self.looking = False
@@ -194,5 +234,7 @@ class Election:
                 self._send(voter)
 
     def _send(self, to: PeerId) -> None:
-        notification = Notification(PeerState.LOOKING, self.proposal, self.round)
+        # Nobody needs to catch up with the round of a peer that does not vote.
+        round = 0 if self._core.incomplete else self.round
+        notification = Notification(PeerState.LOOKING, self.proposal, round, self._core.reconfiguration.text)
         self._core.out.append(SendNotification(to, notification))

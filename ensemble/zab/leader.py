@@ -7,36 +7,51 @@ what a quorum has logged, itself counted only after its own fsync.
 
 from __future__ import annotations
 
-from ensemble.ids import COUNTER_MAX, Epoch, LinkId, PeerId, SessionId, Zxid, counter_of, make_zxid
-from ensemble.zab.core import Core, Phase
+from collections.abc import Sequence
+from itertools import islice, takewhile
+
+from ensemble.ids import (
+    COUNTER_MAX,
+    EPOCH_LEAP_MAX,
+    EPOCH_MAX,
+    Epoch,
+    LinkId,
+    PeerId,
+    SessionId,
+    Zxid,
+    counter_of,
+    make_zxid,
+)
+from ensemble.records import OpCode
+from ensemble.txn import Txn
+from ensemble.zab.core import STRETCH_TXNS, Core, Phase
+from ensemble.zab.handover import HANDOVER_TIMER, Handover
 from ensemble.zab.learner_link import LearnerLink, Step
+from ensemble.zab.learner_sync import Progress, begin_forwarding, send_from_log, send_history
 from ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
-    Diff,
     FollowerInfo,
     ForwardedRequest,
     Inform,
     LeaderInfo,
-    NewLeader,
     Packet,
     PeerState,
     Ping,
     Proposal,
     Revalidate,
-    Snap,
     SyncRequest,
-    Trunc,
     UpToDate,
 )
-from ensemble.zab.sync import SyncMode, plan_sync
 from ensemble.zab.sync_requests import SyncRequests
-from journal.events import LeaderEstablished
+from journal.events import LeaderEstablished, TxnProposed
 
 HALF_TICK_TIMER = "leader.half_tick"
 INIT_TIMER = "leader.init"
+SILENCE_TIMER = "leader.silence"
 UNKNOWN_LINKS_MAX = 64
+_RECONFIG = int(OpCode.RECONFIG)
 LOOKING_GRACE_MS = 400
 """How long after the election a voter may still be about to decide for this leader (two finalize waits)."""
 
@@ -64,7 +79,10 @@ class Leader:
         self._last_proposed = Zxid(0)
         self._last_committed = Zxid(0)
         self._logged: dict[PeerId, int] = {}
+        self._proposing: list[Txn] | None = None
         self._advancing = False
+        self._last_told = Zxid(0)
+        self._handover = Handover(core)
         self._syncs = SyncRequests()
         self._half_ticks = 0
 
@@ -98,6 +116,8 @@ class Leader:
         """Let every learner go."""
         self._core.cancel_timer(INIT_TIMER)
         self._core.cancel_timer(HALF_TICK_TIMER)
+        self._core.cancel_timer(SILENCE_TIMER)
+        self._core.cancel_timer(HANDOVER_TIMER)
         for link in self._links:
             self._core.close(link, reason)
         self._links.clear()
@@ -125,7 +145,7 @@ class Leader:
         # What it logged must not count once it reconnects: its synchronisation may cut its log back first.
         self._logged.pop(peer.peer_id, None)
         if self.established and not self._core.quorum.contains(self._synced_voters()):
-            self._core.leave("lost the quorum of learners")
+            self._core.leave("lost the quorum of learners", self._handover.successor)
 
     def on_recovered(self) -> None:
         """A leader never truncates."""
@@ -144,26 +164,42 @@ class Leader:
             core.leave(f"voter {src} is looking again and no quorum has come")
 
     def on_timer(self, name: str) -> None:
-        """The init limit, or half a tick."""
+        """The init limit, half a tick, or the moment at which a learner has been silent for too long."""
         core = self._core
         if name == INIT_TIMER:
             if not self.established:
                 core.leave("no quorum within initLimit")
+        elif name == HANDOVER_TIMER:
+            core.leave("the new membership has another leader", self._handover.successor)
+        elif name == SILENCE_TIMER:
+            self._drop_silent_learners()
         elif name == HALF_TICK_TIMER:
             core.set_timer(HALF_TICK_TIMER, core.config.tick_time_ms // 2)
             self._on_half_tick()
 
-    def on_packet(self, link: LinkId, packet: Packet) -> None:
-        """A packet of a learner."""
+    def on_packets(self, link: LinkId, packets: Sequence[Packet]) -> None:
+        """Packets of a learner; what follows one that ends its link, or this reign, is void."""
         peer = self._links.get(link)
         if peer is None:
             return
         peer.heard_ms = self._core.now.mono_ms
-        kind = type(packet)
-        if kind is Ack and isinstance(packet, Ack) and peer.step >= Step.SYNCING:
+        requests: list[ForwardedRequest] = []
+        synced = Step.SYNCED
+        for packet in packets:
+            if isinstance(packet, ForwardedRequest) and peer.step is synced:
+                requests.append(packet)
+                continue
+            self._propose(requests, link)
+            requests = []
+            self._on_packet(peer, packet)
+            if self._core.leaving is not None or link not in self._links:
+                return
+        self._propose(requests, link)
+
+    def _on_packet(self, peer: LearnerLink, packet: Packet) -> None:
+        link = peer.link
+        if isinstance(packet, Ack) and peer.step >= Step.SYNCING:
             self._on_ack(peer, packet.zxid)
-        elif isinstance(packet, ForwardedRequest) and peer.synced:
-            self._propose(packet, link)
         elif isinstance(packet, Ping) and peer.synced:
             self._on_pong(peer, packet)
         elif isinstance(packet, SyncRequest) and peer.synced:
@@ -176,7 +212,7 @@ class Leader:
         elif isinstance(packet, AckEpoch) and peer.step is Step.OFFERED:
             self._on_ack_epoch(peer, packet)
         else:
-            self._drop(peer, f"unexpected {kind.__name__} at {peer.step.name}", broken=True)
+            self._drop(peer, f"unexpected {type(packet).__name__} at {peer.step.name}", broken=True)
 
     def _drop(self, peer: LearnerLink, reason: str, broken: bool = False) -> None:
         if broken:
@@ -188,17 +224,21 @@ class Leader:
 
     def _on_follower_info(self, peer: LearnerLink, info: FollowerInfo) -> None:
         core = self._core
-        voter = info.peer_id in core.quorum.voters
-        if info.peer_id == core.my_id or not (voter or info.observer):
+        known = info.observer or core.reconfiguration.enabled or info.peer_id in core.quorum.voters
+        if info.peer_id == core.my_id or not known:
             self._drop(peer, f"server {info.peer_id} is no learner of this ensemble", broken=True)
             return
-        if info.config_version > 0:
+        if not 0 <= info.accepted_epoch <= core.accepted_epoch + EPOCH_LEAP_MAX:
+            self._drop(peer, f"server {info.peer_id} says that it accepted epoch {info.accepted_epoch}", broken=True)
+            return
+        if info.config_version > core.reconfiguration.current.version:
             self._drop(peer, "it has a newer configuration of the ensemble")
             return
         for other in [o for o in self._links.values() if o.peer_id == info.peer_id]:
             self._drop(other, "it has connected anew")
         peer.peer_id = info.peer_id
-        peer.observer = info.observer or not voter
+        # A participant that is no voter (yet) gets proposals like one; its acknowledgements count when it is.
+        peer.observer = info.observer
         peer.cumulative = info.cumulative and core.cumulative
         peer.step = Step.INTRODUCED
         core.epoch_floor = max(core.epoch_floor, info.accepted_epoch)
@@ -206,7 +246,7 @@ class Leader:
             # It promised a higher epoch to a leader that came to nothing, and may never follow this one.  Epochs are
             # cheap: open one that suits it too.  (ZooKeeper leaves such a server outside until the next election.)
             core.leave(f"server {peer.peer_id} has accepted epoch {info.accepted_epoch}")
-        elif not peer.observer and self._epoch is None:
+        elif peer.promises and self._epoch is None:
             self._accepted_epochs[peer.peer_id] = info.accepted_epoch
             self._open_epoch_with_quorum()
         elif self._offering:
@@ -217,7 +257,11 @@ class Leader:
         core = self._core
         if self._epoch is not None or not core.quorum.contains(self._accepted_epochs):
             return
-        self._epoch = Epoch(max(core.epoch_floor, *self._accepted_epochs.values()) + 1)
+        epoch = Epoch(max(core.epoch_floor, *self._accepted_epochs.values()) + 1)
+        if epoch > EPOCH_MAX:
+            core.leave("there is no epoch left")
+            return
+        self._epoch = epoch
         core.save_accepted_epoch(self._epoch, self._offer_to_all)
 
     def _offer_to_all(self) -> None:
@@ -241,7 +285,7 @@ class Leader:
                 self._drop(peer, "its history is ahead of this leader's")
                 return
             peer.step = Step.PROMISED
-            if ack.current_epoch != -1 and not peer.observer:
+            if ack.current_epoch != -1 and peer.promises:
                 self._promised[peer.peer_id] = None
                 self._adopt_with_quorum()
             self._leave_if_hopeless()
@@ -254,7 +298,7 @@ class Leader:
         quorum, a new epoch now is better than waiting for initLimit."""
         if self.phase is not Phase.DISCOVERY:
             return
-        voters = [peer for peer in self._links.values() if peer.step > Step.CONNECTED and not peer.observer]
+        voters = [peer for peer in self._links.values() if peer.step > Step.CONNECTED and peer.promises]
         refused = {p.peer_id: None for p in voters if p.step is Step.PROMISED and p.peer_id not in self._promised}
         if not self._core.quorum.contains({v: None for v in self._core.quorum.voters if v not in refused}):
             self._core.leave("this epoch can no longer get a quorum of promises")
@@ -268,7 +312,8 @@ class Leader:
             return
         assert self._epoch is not None
         self.phase = Phase.SYNCHRONIZATION
-        self._last_proposed = self._last_committed = make_zxid(self._epoch, 0)
+        self._last_proposed = self._last_committed = self._last_told = make_zxid(self._epoch, 0)
+        core.reconfiguration.open_epoch(self._last_proposed)
         core.save_current_epoch(self._epoch, self._own_history_durable)
         for peer in list(self._links.values()):
             if peer.step is Step.PROMISED:
@@ -281,26 +326,20 @@ class Leader:
     # -- synchronisation -------------------------------------------------------------------------------------------
 
     def _synchronise(self, peer: LearnerLink) -> None:
-        """Send all that the learner lacks, and from here on every proposal: in one turn, so that nothing can fall in
-        between (rule 5)."""
-        core = self._core
-        plan = plan_sync(peer.last_zxid, core.last_committed, core.committed_log)
-        first: Packet
-        if plan.mode is SyncMode.DIFF:
-            first = Diff(plan.zxid)
-        elif plan.mode is SyncMode.TRUNC:
-            first = Trunc(plan.zxid)
-        else:
-            first = Snap(plan.zxid, core.application.snapshot())
-        core.send(peer.link, first)
-        for txn in plan.txns:
-            core.send(peer.link, Proposal(txn))
-            core.send(peer.link, Commit(txn.zxid))
-        if not peer.observer:
-            for txn in core.pending:
-                core.send(peer.link, Proposal(txn))
-        peer.step = Step.SYNCING
-        core.send(peer.link, NewLeader(self._newleader_zxid))
+        self._take_in(peer, send_history(self._core, peer))
+
+    def on_log_read(self, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> None:
+        """The disk has read the transactions behind `after` for that learner."""
+        peer = self._links.get(link)
+        if peer is not None and peer.reading == after:
+            self._take_in(peer, send_from_log(self._core, peer, txns))
+
+    def _take_in(self, peer: LearnerLink, progress: Progress) -> None:
+        if progress is Progress.BROKEN:
+            self._drop(peer, "what it lacks cannot be read from the log any more")
+        elif progress is Progress.DONE:
+            begin_forwarding(self._core, peer, self._newleader_zxid)
+            self._proposing = None  # Not to this learner: it has been told.
 
     @property
     def _newleader_zxid(self) -> Zxid:
@@ -311,7 +350,7 @@ class Leader:
         peer.step = Step.ACKNOWLEDGED
         if self.established:
             self._up_to_date(peer)
-        elif not peer.observer:
+        elif peer.promises:
             self._adopted[peer.peer_id] = None
             self._establish_with_quorum()
 
@@ -323,8 +362,9 @@ class Leader:
         assert self._epoch is not None and core.current_epoch == self._epoch
         self.phase = Phase.BROADCAST
         core.cancel_timer(INIT_TIMER)
-        quorum = sorted(int(peer) for peer in adopted)
+        quorum = sorted(int(peer) for peer in adopted if peer in core.quorum.voters)
         core.emit(LeaderEstablished(core.my_id, self._epoch, core.last_logged, quorum))
+        self._handover.complete(adopted)
         core.start_serving(leading=True)
         for peer in list(self._links.values()):
             if peer.step is Step.ACKNOWLEDGED:
@@ -340,29 +380,65 @@ class Leader:
 
     # -- broadcast -------------------------------------------------------------------------------------------------
 
-    def submit(self, request: ForwardedRequest) -> None:
-        """A write of a local client."""
-        self._propose(request, None)
+    def submit(self, requests: Sequence[ForwardedRequest]) -> None:
+        """Writes of local clients."""
+        self._propose(requests, None)
 
-    def _propose(self, request: ForwardedRequest, origin: LinkId | None) -> None:
+    def _propose(self, requests: Sequence[ForwardedRequest], origin: LinkId | None) -> None:
         core = self._core
-        if not self.established or core.leaving is not None:
+        if not requests or not self.established or core.leaving is not None:
             return
-        if counter_of(self._last_proposed) + 1 >= COUNTER_MAX:
+        left = COUNTER_MAX - 1 - counter_of(self._last_proposed)
+        if any(request.op == _RECONFIG for request in requests):
+            for request in requests[:left]:
+                self._propose_stretch((request,), origin)
+        else:
+            for start in range(0, min(len(requests), left), STRETCH_TXNS):
+                self._propose_stretch(requests[start : min(start + STRETCH_TXNS, left)], origin)
+        if len(requests) > left:
             # The counter must not run over into the epoch: a new epoch starts it again (ZOOKEEPER-1277).
             core.leave("the zxid's counter is used up")
-            return
-        zxid = Zxid(self._last_proposed + 1)
-        txn = core.application.prepare(core.now, request, zxid, origin)
-        assert txn.zxid == zxid, "a transaction takes the zxid it was given"
-        self._last_proposed = zxid
-        core.append(txn)
-        proposal = Proposal(txn)
+
+    def _propose_stretch(self, requests: Sequence[ForwardedRequest], origin: LinkId | None) -> None:
+        core, zxid = self._core, Zxid(self._last_proposed + 1)
+        if requests[0].op == _RECONFIG:
+            # It is prepared by itself, against the membership that all before it leave.
+            view = self._handover.view(self._links.values())
+            txns = [core.application.prepare_reconfig(core.now, requests[0], zxid, origin, view)]
+        else:
+            txns = core.application.prepare_all(core.now, requests, zxid, origin)
+        assert txns[0].zxid == zxid and txns[-1].zxid == self._last_proposed + len(requests), "each takes its own zxid"
+        self._broadcast(txns)
+        if len(txns) == STRETCH_TXNS:
+            core.hand_over()
+
+    def _broadcast(self, txns: list[Txn]) -> None:
+        """Log transactions, and propose them to everybody else who logs."""
+        core = self._core
+        self._last_proposed = txns[-1].zxid
+        if core.config.full_journal:
+            for txn in txns:
+                core.emit(TxnProposed(txn.zxid, txn.session_id, txn.cxid))
+        core.append(txns)
+        if self._proposing is None:
+            self._open_proposal(txns[0].zxid)
+        assert self._proposing is not None
+        self._proposing += txns
+
+    def _open_proposal(self, first: Zxid) -> None:
+        """A proposal on its way to everybody who logs; what this turn proposes from here on joins it."""
+        core = self._core
+        self._proposing = []
+        proposal = Proposal(self._proposing)
         for peer in self._links.values():
             if peer.step >= Step.SYNCING and not peer.observer:
                 core.send(peer.link, proposal)
                 if peer.synced:
-                    peer.note_proposed(zxid, core.now.mono_ms)
+                    peer.note_proposed(first, core.now.mono_ms)
+
+    def end_turn(self) -> None:
+        """What is proposed next is another turn's."""
+        self._proposing = None
 
     def on_logged(self, zxid: Zxid) -> None:
         """This peer's own log is durable up to `zxid`: now it counts itself."""
@@ -384,6 +460,7 @@ class Leader:
             return
         # A learner's log is in order, so an ack means everything before it as well.
         if zxid > peer.acked:
+            self._proposing = None  # What is proposed next is to be noted as unacknowledged.
             peer.note_acked(zxid, self._last_proposed, self._core.now.mono_ms)
             self._logged[peer.peer_id] = zxid
             self._advance()
@@ -396,25 +473,47 @@ class Leader:
         if self._advancing or not pending or pending[0].zxid > reached:
             return
         self._advancing = True
-        while pending and pending[0].zxid <= reached and core.leaving is None:
+        while pending and pending[0].zxid <= reached and core.leaving is None and self._handover.successor is None:
             txn = pending[0]
-            assert txn.zxid == self._last_committed + 1, "commits are in zxid order, without gaps"
-            inform = Inform(txn)
-            for peer in self._links.values():
-                if not peer.forwarding:
-                    continue
-                if peer.observer:
-                    core.send(peer.link, inform)
-                elif not peer.cumulative:
-                    core.send(peer.link, Commit(txn.zxid))
-            self._last_committed = txn.zxid
-            core.apply_next()
+            if txn.type == _RECONFIG and core.reconfiguration.enabled:
+                self._tell_committed()
+                assert txn.zxid == self._last_committed + 1, "commits are in zxid order, without gaps"
+                self._handover.commit(txn, self._logged, self._links.values())
+                self._last_committed = self._last_told = txn.zxid
+                core.apply_up_to(txn.zxid)
+                reached = core.quorum.reached(self._logged)
+            else:
+                self._commit(reached)
+        self._tell_committed()
+        self._advancing = False
+        self._answer_syncs()
+
+    def _commit(self, reached: int) -> None:
+        """Commit the transactions up to `reached`, or up to a reconfiguration, which changes what a quorum is."""
+        core = self._core
+        assert core.pending[0].zxid == self._last_committed + 1, "commits are in zxid order, without gaps"
+        txns = list(islice(core.pending, reached - self._last_committed))
+        if core.reconfiguration.enabled:
+            txns = list(takewhile(lambda txn: txn.type != _RECONFIG, txns))
+        assert txns[-1].zxid == self._last_committed + len(txns), "all of this epoch's proposals are pending, in order"
+        for peer in self._links.values():
+            if peer.forwarding and peer.observer:
+                core.send_all(peer.link, [Inform(txn) for txn in txns])
+            elif peer.forwarding and not peer.cumulative:
+                core.send_all(peer.link, [Commit(txn.zxid) for txn in txns])
+        self._last_committed = txns[-1].zxid
+        self._tell_committed()
+        core.apply_up_to(self._last_committed)
+
+    def _tell_committed(self) -> None:
+        """One COMMIT for all since the last, where the learner takes that."""
+        if self._last_committed == self._last_told:
+            return
+        self._last_told = self._last_committed
         commit = Commit(self._last_committed, cumulative=True)
         for peer in self._links.values():
             if peer.forwarding and peer.cumulative and not peer.observer:
-                core.send(peer.link, commit)
-        self._advancing = False
-        self._answer_syncs()
+                self._core.send(peer.link, commit)
 
     # -- sync, sessions --------------------------------------------------------------------------------------------
 
@@ -423,9 +522,13 @@ class Leader:
         self._add_sync(request, None)
 
     def _add_sync(self, request: SyncRequest, origin: LinkId | None) -> None:
-        if self.established:
-            self._syncs.add(request, origin, self._last_proposed)
-            self._answer_syncs()
+        if not self.established:
+            return
+        asker = self._links.get(origin) if origin is not None else None
+        following = (self.leader_id, asker.peer_id) if asker is not None and asker.counts else (self.leader_id,)
+        add = self._syncs.add_vouched if self._core.quorum.contains(following) else self._syncs.add
+        add(request, origin, self._last_proposed)
+        self._answer_syncs()
 
     def _answered_round(self) -> int:
         """The newest ping round that a quorum, this peer included, has answered."""
@@ -438,7 +541,7 @@ class Leader:
     def _answer_syncs(self) -> None:
         """Answer what can be answered; begin a ping round for those that need one."""
         core = self._core
-        if self._advancing:  # Commits must leave before the answers that rely on them.
+        if self._advancing or not self._syncs:  # Commits must leave before the answers that rely on them.
             return
         if self._syncs.needs_round(self._answered_round()):
             self._ping()
@@ -483,7 +586,7 @@ class Leader:
         self._half_ticks += 1
         if self.established and self._half_ticks % 2 == 0:
             if not core.quorum.contains(self._synced_voters()):
-                core.leave("no quorum of synced learners")
+                core.leave("no quorum of synced learners", self._handover.successor)
                 return
             core.perform(core.application.expire_sessions(core.now))
 
@@ -492,11 +595,13 @@ class Leader:
         init_ms = core.ticks_ms(core.config.init_limit)
         sync_ms = core.ticks_ms(core.config.sync_limit)
         for peer in list(self._links.values()):
-            limit_ms = sync_ms if peer.synced else init_ms
-            if now_ms - peer.heard_ms > limit_ms:
-                self._drop(peer, "it was not heard from in time")
-            elif peer.unacked_zxid is not None and now_ms - peer.unacked_since_ms > sync_ms:
-                self._drop(peer, "it does not acknowledge proposals in time")
+            reason = peer.too_slow(now_ms, sync_ms if peer.synced else init_ms, sync_ms)
+            if reason:
+                self._drop(peer, reason)
+        # Half ticks alone would find a silent learner up to half a tick late.
+        ends = [p.patience_ends_ms(sync_ms if p.synced else init_ms, sync_ms) for p in self._links.values()]
+        if ends and min(ends) - now_ms < core.config.tick_time_ms // 2 and core.leaving is None:
+            core.set_timer(SILENCE_TIMER, min(ends) - now_ms)
 
     def _synced_voters(self) -> dict[PeerId, None]:
         voters: dict[PeerId, None] = {self._core.my_id: None}

@@ -8,10 +8,12 @@ were (rule 4; ZOOKEEPER-3642, 5094), except that a TRUNC has cut both at the sam
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from enum import IntEnum
 
 from ensemble.effects import OpenLink
-from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, epoch_of, make_zxid
+from ensemble.ids import EPOCH_LEAP_MAX, Epoch, LinkId, PeerId, SessionId, Zxid, epoch_of, make_zxid
+from ensemble.records import OpCode
 from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.zab.core import Core, Phase
@@ -19,10 +21,12 @@ from ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
+    CommitAndActivate,
     Diff,
     FollowerInfo,
     ForwardedRequest,
     Inform,
+    InformAndActivate,
     LeaderInfo,
     NewLeader,
     Packet,
@@ -73,10 +77,11 @@ _PHASES = {
 class Learner:
     """One connection to one leader."""
 
-    def __init__(self, core: Core, leader_id: PeerId) -> None:
+    def __init__(self, core: Core, leader_id: PeerId, *, handed_over: bool = False) -> None:
         self._core = core
+        self._handed_over = handed_over
         self.leader_id = leader_id
-        self._observer = core.my_id not in core.quorum.voters
+        self._observer = core.reconfiguration.observes
         self.state = PeerState.OBSERVING if self._observer else PeerState.FOLLOWING
         self._step = LearnerStep.CONNECTING
         self._link: LinkId | None = None
@@ -89,12 +94,13 @@ class Learner:
         self._mode = SyncMode.DIFF
         self._from_zxid = core.last_logged
         self._snapshot: TreeSnapshot | None = None
-        self._held_back: deque[Packet] = deque()
+        self._held_back: list[Packet] = []
         self._last_queued = Zxid(0)
         self._queued: deque[Txn] = deque()
         self._committed = 0
+        self._announced = False
         # Broadcast.
-        self._unacked: deque[Zxid] = deque()
+        self._unacked: deque[Sequence[Txn]] = deque()
         self._syncs: deque[SyncRequest] = deque()
 
     @property
@@ -133,7 +139,13 @@ class Learner:
         self._step = LearnerStep.INTRODUCED
         core.send(
             link,
-            FollowerInfo(core.accepted_epoch, core.my_id, observer=self._observer, cumulative=core.cumulative),
+            FollowerInfo(
+                core.accepted_epoch,
+                core.my_id,
+                config_version=core.reconfiguration.current.version,
+                observer=self._observer,
+                cumulative=core.cumulative,
+            ),
         )
 
     def on_link_failed(self, to: PeerId) -> None:
@@ -152,6 +164,11 @@ class Learner:
         """The leader is gone, or does not want this peer."""
         if link == self._link:
             self._link = None
+            if self._handed_over and self._step is LearnerStep.INTRODUCED:
+                # A new membership made it leader, which it may not have heard yet.
+                self._step = LearnerStep.CONNECTING
+                self.on_link_failed(self.leader_id)
+                return
             self._core.leave(f"lost the link to leader {self.leader_id}")
 
     def on_looking(self, src: PeerId, round: int) -> None:
@@ -177,17 +194,24 @@ class Learner:
         after_newleader = self._step >= LearnerStep.ADOPTING
         return self._core.ticks_ms(config.sync_limit if after_newleader else config.init_limit)
 
-    def on_packet(self, link: LinkId, packet: Packet) -> None:
-        """A packet of the leader."""
+    def on_packets(self, link: LinkId, packets: Sequence[Packet]) -> None:
+        """Packets of the leader; what follows one that ends this role is void."""
+        core = self._core
         if link != self._link:
             return
-        self._heard_ms = self._core.now.mono_ms
-        if self._step is LearnerStep.ACTIVE:
-            self._on_broadcast(packet)
-        elif self._step is LearnerStep.TRUNCATING:
-            self._held_back.append(packet)
-        else:
-            self._on_recovery(packet)
+        self._heard_ms = core.now.mono_ms
+        for packet in packets:
+            if self._step is LearnerStep.ACTIVE:
+                self._on_broadcast(packet)
+            elif self._step is LearnerStep.TRUNCATING:
+                self._held_back.append(packet)
+            else:
+                self._on_recovery(packet)
+            if core.leaving is not None:
+                return
+
+    def end_turn(self) -> None:
+        """Nothing here is joined over a turn."""
 
     def _broken(self, reason: str) -> None:
         self._core.report_broken(self.leader_id, reason)
@@ -204,12 +228,14 @@ class Learner:
         elif isinstance(packet, Diff | Trunc | Snap) and step is LearnerStep.PROMISED:
             self._begin_sync(packet)
         elif isinstance(packet, Proposal) and step >= LearnerStep.RECEIVING:
-            self._queue(packet.txn)
+            self._queue(packet.txns)
         elif isinstance(packet, Commit) and step >= LearnerStep.RECEIVING:
             self._queue_commit(packet)
         elif isinstance(packet, Inform) and step >= LearnerStep.RECEIVING:
-            self._queue(packet.txn)
+            self._queue((packet.txn,))
             self._committed += 1
+        elif isinstance(packet, CommitAndActivate | InformAndActivate) and step >= LearnerStep.RECEIVING:
+            self._queue_activation(packet)
         elif isinstance(packet, NewLeader) and step is LearnerStep.RECEIVING:
             self._on_newleader(packet)
         elif isinstance(packet, UpToDate) and step is LearnerStep.ADOPTED:
@@ -223,10 +249,13 @@ class Learner:
         if info.epoch < core.accepted_epoch:
             core.leave(f"leader {self.leader_id} offers epoch {info.epoch}, older than accepted")
             return
+        if info.epoch > core.accepted_epoch + EPOCH_LEAP_MAX:
+            self._broken(f"leader {self.leader_id} offers epoch {info.epoch}, far beyond {core.accepted_epoch}")
+            return
         self._epoch = info.epoch
         self._step = LearnerStep.PROMISING
         if info.epoch > core.accepted_epoch:
-            current_epoch = core.current_epoch
+            current_epoch = -1 if core.incomplete else core.current_epoch
             core.save_accepted_epoch(info.epoch, lambda: self._promise(core.last_logged, current_epoch))
         elif core.needs_snapshot:
             # The log cannot be cut back to where this leader's history parts from it.  This promise does not count,
@@ -285,15 +314,17 @@ class Learner:
             core.leave(f"the log ends at 0x{core.last_logged:x} after TRUNC to 0x{self._last_queued:x}")
             return
         self._step = LearnerStep.RECEIVING
-        while self._held_back and self._link is not None and core.leaving is None:
-            self.on_packet(self._link, self._held_back.popleft())
+        held_back, self._held_back = self._held_back, []
+        if self._link is not None:
+            self.on_packets(self._link, held_back)
 
-    def _queue(self, txn: Txn) -> None:
-        if not follows(self._last_queued, txn.zxid):
-            self._broken(f"gap: transaction 0x{txn.zxid:x} follows 0x{self._last_queued:x}")
-            return
-        self._last_queued = txn.zxid
-        self._queued.append(txn)
+    def _queue(self, txns: Sequence[Txn]) -> None:
+        for txn in txns:
+            if not follows(self._last_queued, txn.zxid):
+                self._broken(f"gap: transaction 0x{txn.zxid:x} follows 0x{self._last_queued:x}")
+                return
+            self._last_queued = txn.zxid
+            self._queued.append(txn)
 
     def _queue_commit(self, commit: Commit) -> None:
         if commit.cumulative:
@@ -304,6 +335,25 @@ class Learner:
         else:
             self._broken(f"COMMIT of 0x{commit.zxid:x}, which is not the oldest one proposed")
 
+    def _queue_activation(self, packet: CommitAndActivate | InformAndActivate) -> None:
+        """A reconfiguration was committed meanwhile: it is in force, even if this peer cannot apply it yet."""
+        if isinstance(packet, InformAndActivate):
+            self._queue((packet.txn,))
+            txn, self._committed = packet.txn, self._committed + 1
+        else:
+            self._queue_commit(Commit(packet.zxid))
+            if self._core.leaving is not None:
+                return
+            txn = self._queued[self._committed - 1]
+        self._activate(txn, packet.designated)
+
+    def _activate(self, txn: Txn, designated: PeerId) -> None:
+        """Put a committed reconfiguration into force, and begin anew where this peer's role or leader changes."""
+        core = self._core
+        membership = core.reconfiguration.read(txn)
+        if membership is not None and core.reconfiguration.activate(membership, designated):
+            core.leave("the new membership asks for it", successor=designated)
+
     def _on_newleader(self, packet: NewLeader) -> None:
         """Take the initial history over: log and tree first.  What is proposed but not committed waits for UPTODATE, so
         that no proposal's ack can precede NEWLEADER's (rule 3; ZOOKEEPER-4685)."""
@@ -313,13 +363,19 @@ class Learner:
             self._broken(f"NEWLEADER 0x{packet.zxid:x} in epoch {self._epoch}")
             return
         self._step = LearnerStep.ADOPTING
+        # On disk before the history that may hold it.
+        core.reconfiguration.see_text(packet.config)
+        self._announced = bool(packet.config)
         core.set_timer(LIVENESS_TIMER, self._limit_ms())
         if self._snapshot is not None:
-            core.replace(self._snapshot)
+            try:
+                core.replace(self._snapshot)
+            except ValueError as damaged:
+                self._broken(f"the leader's snapshot is no tree: {damaged}")
+                return
             self._snapshot = None
-        while self._committed:
-            self._committed -= 1
-            core.append(self._queued.popleft())
+        core.append([self._queued.popleft() for _ in range(self._committed)])
+        self._committed = 0
         # Not applied as committed: if this leader is not established yet, nobody knows.
         core.apply_pending()
         core.barrier(self._history_durable)
@@ -350,30 +406,39 @@ class Learner:
         core = self._core
         assert self._link is not None and self._epoch is not None
         core.send(self._link, Ack(make_zxid(self._epoch, 0)))
+        if self._announced and core.reconfiguration.activate(core.reconfiguration.last_seen, None):
+            core.leave("the leader's membership asks for it")
+            return
         self._step = LearnerStep.ACTIVE
         core.start_serving(leading=False)
         queued, self._queued = self._queued, deque()
-        for txn in queued:
-            self._log(txn)
-        for _ in range(self._committed):
-            core.apply_next()
+        if queued:
+            self._log(tuple(queued))
+        if self._committed:
+            core.apply_up_to(queued[self._committed - 1].zxid)
 
     # -- broadcast -------------------------------------------------------------------------------------------------
 
     def _on_broadcast(self, packet: Packet) -> None:
         core = self._core
         if isinstance(packet, Proposal):
-            if self._may_follow(packet.txn.zxid):
-                self._log(packet.txn)
+            self._on_proposal(packet.txns)
         elif isinstance(packet, Commit):
             self._on_commit(packet)
         elif isinstance(packet, Ping):
             assert self._link is not None
             core.send(self._link, Ping(packet.zxid, tuple(core.application.drain_touched())))
         elif isinstance(packet, Inform):
-            if self._may_follow(packet.txn.zxid):
-                core.append(packet.txn)
-                core.apply_next()
+            if self._may_follow(core.last_logged, packet.txn.zxid):
+                core.append((packet.txn,))
+                core.apply_up_to(packet.txn.zxid)
+        elif isinstance(packet, CommitAndActivate):
+            self._on_activation(packet)
+        elif isinstance(packet, InformAndActivate):
+            if self._may_follow(core.last_logged, packet.txn.zxid):
+                core.append((packet.txn,))
+                self._activate(packet.txn, packet.designated)
+                core.apply_up_to(packet.txn.zxid)
         elif isinstance(packet, Revalidate) and packet.valid is not None:
             core.perform(core.application.revalidated(core.now, packet.session_id, packet.valid))
         elif isinstance(packet, SyncRequest) and self._syncs:
@@ -382,45 +447,62 @@ class Learner:
         else:
             self._broken(f"unexpected {type(packet).__name__} in broadcast")
 
-    def _may_follow(self, zxid: Zxid) -> bool:
-        if follows(self._core.last_logged, zxid) and epoch_of(zxid) == self._epoch:
+    def _on_proposal(self, txns: Sequence[Txn]) -> None:
+        last, epoch = self._core.last_logged, self._epoch
+        for txn in txns:
+            zxid = txn.zxid
+            if (zxid != last + 1 or zxid >> 32 != epoch) and not self._may_follow(last, zxid):
+                return
+            last = zxid
+        self._log(txns)
+
+    def _may_follow(self, last: Zxid, zxid: Zxid) -> bool:
+        if follows(last, zxid) and epoch_of(zxid) == self._epoch:
             return True
-        self._broken(f"gap: transaction 0x{zxid:x} follows 0x{self._core.last_logged:x}")
+        self._broken(f"gap: transaction 0x{zxid:x} follows 0x{last:x}")
         return False
 
-    def _log(self, txn: Txn) -> None:
+    def _log(self, txns: Sequence[Txn]) -> None:
         assert self._step is LearnerStep.ACTIVE, "proposals are logged after NEWLEADER's acknowledgement"
-        self._core.append(txn)
+        self._core.append(txns)
         if not self._observer:
-            self._unacked.append(txn.zxid)
+            self._unacked.append(txns)
 
     def _on_commit(self, commit: Commit) -> None:
         core, pending = self._core, self._core.pending
-        if commit.cumulative:
-            while pending and pending[0].zxid <= commit.zxid:
-                core.apply_next()
-        elif pending and pending[0].zxid == commit.zxid:
-            core.apply_next()
+        if commit.cumulative or (pending and pending[0].zxid == commit.zxid):
+            core.apply_up_to(commit.zxid)
         else:
             self._broken(f"COMMIT of 0x{commit.zxid:x}, which is not the oldest one pending")
+
+    def _on_activation(self, packet: CommitAndActivate) -> None:
+        core, pending = self._core, self._core.pending
+        if not pending or pending[0].zxid != packet.zxid or pending[0].type != OpCode.RECONFIG:
+            self._broken(f"COMMITANDACTIVATE of 0x{packet.zxid:x}, which is no reconfiguration, or not the oldest one")
+            return
+        self._activate(pending[0], packet.designated)
+        core.apply_up_to(packet.zxid)
 
     def on_logged(self, zxid: Zxid) -> None:
         """The log is durable up to `zxid`: acknowledge this leader's proposals up to there (rule 3)."""
         last: Zxid | None = None
-        while self._unacked and self._unacked[0] <= zxid:
+        while self._unacked and self._unacked[0][-1].zxid <= zxid:
             assert self._link is not None and self._step is LearnerStep.ACTIVE
-            last = self._unacked.popleft()
+            logged = self._unacked.popleft()
+            last = logged[-1].zxid
             if not self._cumulative:
-                self._core.send(self._link, Ack(last))
+                for txn in logged:
+                    self._core.send(self._link, Ack(txn.zxid))
         if last is not None and self._cumulative:
             assert self._link is not None
             self._core.send(self._link, Ack(last, cumulative=True))
 
     # -- the application's wishes ----------------------------------------------------------------------------------
 
-    def submit(self, request: ForwardedRequest) -> None:
-        """Forward a write to the leader; links are FIFO, and so is each client's order."""
-        self._forward(request)
+    def submit(self, requests: Sequence[ForwardedRequest]) -> None:
+        """Forward writes to the leader; links are FIFO, and so is each client's order."""
+        if self._step is LearnerStep.ACTIVE and self._link is not None:
+            self._core.send_all(self._link, requests)
 
     def submit_sync(self, request: SyncRequest) -> None:
         """Ask the leader."""

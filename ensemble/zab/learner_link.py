@@ -32,6 +32,8 @@ class LearnerLink:
         "link",
         "observer",
         "peer_id",
+        "reading",
+        "reads_on",
         "step",
         "unacked_since_ms",
         "unacked_zxid",
@@ -44,6 +46,9 @@ class LearnerLink:
         self.observer = False
         self.cumulative = False
         self.last_zxid = Zxid(0)
+        # Behind which transaction the log is being read for it, and whether it has got anything from there.
+        self.reading: Zxid | None = None
+        self.reads_on = False
         self.heard_ms = now_ms
         self.acked = Zxid(0)
         self.answered_round = 0
@@ -57,9 +62,35 @@ class LearnerLink:
         return self.step is Step.SYNCED
 
     @property
+    def promises(self) -> bool:
+        """May its promise and its history make an epoch?  An observer of ours keeps both like a follower, and may be a
+        voter of a membership that it has not seen yet: without it such a one might never come into force."""
+        return not self.observer or self.cumulative
+
+    @property
+    def counts(self) -> bool:
+        """Would its acknowledgement of a proposal count, if it is a voter?"""
+        return self.step is Step.SYNCED and not self.observer
+
+    @property
     def forwarding(self) -> bool:
         """Does it receive proposals and commits?  From its synchronisation on (Leader.startForwarding)."""
         return self.step >= Step.SYNCING
+
+    def too_slow(self, now_ms: int, silence_ms_max: int, unacked_ms_max: int) -> str:
+        """Why not to wait for it any longer; empty while it keeps up."""
+        if now_ms - self.heard_ms > silence_ms_max:
+            return "it was not heard from in time"
+        if self.unacked_zxid is not None and now_ms - self.unacked_since_ms > unacked_ms_max:
+            return "it does not acknowledge proposals in time"
+        return ""
+
+    def patience_ends_ms(self, silence_ms_max: int, unacked_ms_max: int) -> int:
+        """When it will be too slow, where nothing comes from it until then."""
+        ends_ms = self.heard_ms + silence_ms_max
+        if self.unacked_zxid is not None:
+            ends_ms = min(ends_ms, self.unacked_since_ms + unacked_ms_max)
+        return ends_ms + 1
 
     def note_proposed(self, zxid: Zxid, now_ms: int) -> None:
         """A proposal is on its way to it."""

@@ -35,11 +35,13 @@ class Vote(msgspec.Struct, frozen=True):
 
 
 class Notification(msgspec.Struct, frozen=True):
-    """One election message: the sender's state, its vote, and its round (electionEpoch)."""
+    """One election message: the sender's state, its vote, its round (electionEpoch), and the text of the membership in
+    force there (empty from old servers, and where there are no addresses)."""
 
     state: PeerState
     vote: Vote
     round: int
+    config: str = ""
 
 
 # Field `zxid` is the packet's zxid; what ZooKeeper puts into `data` is spelt out.
@@ -91,9 +93,11 @@ class Snap(msgspec.Struct, frozen=True):
 
 
 class NewLeader(msgspec.Struct, frozen=True):
-    """Leader: that was all of the initial history (zxid = epoch << 32)."""
+    """Leader: that was all of the initial history (zxid = epoch << 32).  `config` is the text of the membership that
+    the leader has seen last, in force or not."""
 
     zxid: Zxid
+    config: str = ""
 
 
 class UpToDate(msgspec.Struct, frozen=True):
@@ -101,9 +105,10 @@ class UpToDate(msgspec.Struct, frozen=True):
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """Leader: log this transaction and acknowledge it."""
+    """Leader: log these transactions, in order, and acknowledge each.  On the wire it is one PROPOSAL a transaction; a
+    leader joins what it proposes in one turn, a connection what it reads at once."""
 
-    txn: Txn
+    txns: Sequence[Txn]
 
 
 class Ack(msgspec.Struct, frozen=True):
@@ -127,6 +132,21 @@ class Inform(msgspec.Struct, frozen=True):
     txn: Txn
 
 
+class CommitAndActivate(msgspec.Struct, frozen=True):
+    """Leader: apply the reconfiguration `zxid`, the oldest one pending; its membership is in force, and led by
+    `designated` (COMMITANDACTIVATE)."""
+
+    zxid: Zxid
+    designated: PeerId
+
+
+class InformAndActivate(msgspec.Struct, frozen=True):
+    """Leader to observer: a committed reconfiguration; as above (INFORMANDACTIVATE)."""
+
+    txn: Txn
+    designated: PeerId
+
+
 class Ping(msgspec.Struct, frozen=True):
     """Leader: are you there (zxid = last proposed).  The answer lists sessions heard from: (id, timeout_ms)."""
 
@@ -142,7 +162,7 @@ class Revalidate(msgspec.Struct, frozen=True):
     valid: bool | None = None
 
 
-class ForwardedRequest(msgspec.Struct, frozen=True):
+class ForwardedRequest(msgspec.Struct, frozen=True, gc=False):
     """A client's write, forwarded to the leader (REQUEST): `body` is the encoded request body, as the client sent it.
     `auth` are the (scheme, id) pairs that the client's connection holds."""
 
@@ -163,5 +183,5 @@ class SyncRequest(msgspec.Struct, frozen=True):
 
 Packet = (
     FollowerInfo | LeaderInfo | AckEpoch | Diff | Trunc | Snap | NewLeader | UpToDate | Proposal | Ack | Commit
-    | Inform | Ping | Revalidate | ForwardedRequest | SyncRequest
+    | Inform | CommitAndActivate | InformAndActivate | Ping | Revalidate | ForwardedRequest | SyncRequest
 )  # fmt: skip

@@ -5,20 +5,30 @@ The driver (the asyncio shell or the simulated world) calls the handlers and car
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import msgspec
 
+from ensemble.auth.schemes import AuthId
 from ensemble.effects import Effect, Halt, Recovered, SendNotification
 from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, Zxid, epoch_of
 from ensemble.ports import Instant, Random
 from ensemble.records import ClientMessage
+from ensemble.tree.local_sessions import EXPIRY_TIMER
+from ensemble.txn import Txn
 from ensemble.zab.application import Application, EnsembleConfig
 from ensemble.zab.core import Core, Phase
 from ensemble.zab.election import Election
 from ensemble.zab.leader import Leader
 from ensemble.zab.learner import Learner
+from ensemble.zab.membership import Membership
 from ensemble.zab.messages import Notification, Packet, PeerState, Vote
+from ensemble.zab.quorum import QuorumSystem
 from ensemble.zab.sync import follows
 
+READ_ONLY_TIMER = "peer.read_only"
+READ_ONLY_GRACE_MS = 2000
+"""The least time without a leader after which read-only service begins (QuorumPeer.run)."""
 PARKED_LINKS_MAX = 64
 PARKED_PACKETS_MAX = 4
 
@@ -48,6 +58,7 @@ class PeerStatus(msgspec.Struct, frozen=True):
     outstanding: int
     pending_syncs: int
     learners: tuple[LearnerStatus, ...]
+    read_only: bool = False
 
 
 class Peer:
@@ -70,6 +81,12 @@ class Peer:
         self._lost_leader: PeerId | None = None
         self._parked: dict[LinkId, list[Packet]] = {}
         self._halted = False
+        self._read_only = False
+
+    def hand_effects_to(self, outlet: Callable[[list[Effect]], None]) -> None:
+        """Optional: where others can begin with what a turn asks for while the turn still goes on, `outlet` gets it at
+        once.  What the handler returns then is the rest, to be carried out behind it."""
+        self._core.outlet = outlet
 
     # -- reports ---------------------------------------------------------------------------------------------------
 
@@ -84,6 +101,11 @@ class Peer:
         """Election, discovery, synchronisation or broadcast."""
         role = self._core.role
         return Phase.ELECTION if role is None else role.phase
+
+    @property
+    def quorum(self) -> QuorumSystem:
+        """Whose promises and acknowledgements count, as this peer knows it."""
+        return self._core.quorum
 
     @property
     def accepted_epoch(self) -> Epoch:
@@ -105,6 +127,11 @@ class Peer:
         """Whom this peer follows, itself when leading, -1 when looking."""
         role = self._core.role
         return PeerId(-1) if role is None else role.leader_id
+
+    @property
+    def membership(self) -> Membership:
+        """The ensemble's membership in force."""
+        return self._core.reconfiguration.current
 
     @property
     def round(self) -> int:
@@ -135,6 +162,7 @@ class Peer:
             outstanding=len(core.pending),
             pending_syncs=pending_syncs,
             learners=learners,
+            read_only=self._read_only,
         )
 
     # -- the driver's calls ----------------------------------------------------------------------------------------
@@ -150,6 +178,7 @@ class Peer:
             self._halted = True
             return [Halt(problem)]
         core.load(recovered)
+        core.reconfiguration.begin()
         self._look()
         return self._finish()
 
@@ -163,6 +192,7 @@ class Peer:
             if self._election.looking:
                 self._election.on_notification(src, notification)
         elif notification.state is PeerState.LOOKING:
+            self._election.on_sign_of_life(src)
             self._answer(src)
             role.on_looking(src, notification.round)
         return self._finish()
@@ -211,22 +241,28 @@ class Peer:
             self._core.role.on_link_down(link)
         return self._finish()
 
-    def on_packet(self, now: Instant, link: LinkId, packet: Packet) -> list[Effect]:
-        """A packet of the learner protocol."""
-        self._core.now = now
-        if self._core.role is not None:
-            self._core.role.on_packet(link, packet)
+    def on_packets(self, now: Instant, link: LinkId, packets: Sequence[Packet]) -> list[Effect]:
+        """Packets of the learner protocol that came together on one link: one turn, so one barrier for all of them.
+        After one that closes the link or ends the role the rest is void."""
+        core = self._core
+        core.now = now
+        if core.role is not None:
+            core.role.on_packets(link, packets)
         elif link in self._parked:
-            self._parked[link].append(packet)
+            self._parked[link].extend(packets)
             if len(self._parked[link]) > PARKED_PACKETS_MAX:
                 del self._parked[link]
-                self._core.close(link, "too much said before the election's end")
+                core.close(link, "too much said before the election's end")
         return self._finish()
 
     def on_timer(self, now: Instant, name: str) -> list[Effect]:
         """A timer ran out."""
         self._core.now = now
-        if self._core.role is None:
+        if name == EXPIRY_TIMER:
+            self._core.perform(self._application.expire_local_sessions(now))
+        elif name == READ_ONLY_TIMER:
+            self._serve_read_only()
+        elif self._core.role is None:
             self._election.on_timer(name)
         else:
             self._core.role.on_timer(name)
@@ -254,16 +290,30 @@ class Peer:
             self._look()
         return self._finish()
 
-    def on_client_connected(self, now: Instant, connection: ConnectionId) -> list[Effect]:
-        """A client connected."""
+    def on_log_read(self, now: Instant, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> list[Effect]:
+        """The answer to ReadLog."""
         self._core.now = now
-        self._core.perform(self._application.on_client_connected(now, connection))
+        if isinstance(self._core.role, Leader):
+            self._core.role.on_log_read(link, after, txns)
         return self._finish()
 
-    def on_client(self, now: Instant, connection: ConnectionId, message: ClientMessage) -> list[Effect]:
-        """A frame from a client."""
+    def on_client_connected(
+        self, now: Instant, connection: ConnectionId, identities: tuple[AuthId, ...] = ()
+    ) -> list[Effect]:
+        """A client connected; see `Application`."""
         self._core.now = now
-        self._core.perform(self._application.on_client(now, connection, message))
+        self._core.perform(self._application.on_client_connected(now, connection, identities))
+        return self._finish()
+
+    def on_clients(self, now: Instant, messages: Sequence[tuple[ConnectionId, ClientMessage]]) -> list[Effect]:
+        """Frames of clients that came together, in order: one turn, so one barrier for all that they write."""
+        core = self._core
+        core.now = now
+        on_client = self._application.on_client
+        for connection, message in messages:
+            core.perform(on_client(now, connection, message))
+            if core.leaving is not None:
+                break  # Every client's connection is being closed.
         return self._finish()
 
     def on_client_closed(self, now: Instant, connection: ConnectionId) -> list[Effect]:
@@ -293,25 +343,48 @@ class Peer:
     def _leave(self) -> None:
         """Back to LOOKING.  No stale write can follow: the disk's queue is in order, and what is in it is in memory."""
         core = self._core
-        reason, role = core.leaving, core.role
+        reason, role, successor = core.leaving, core.role, core.successor
         assert reason is not None and role is not None
         role.stop(reason)
         self._lost_leader = role.leader_id if role.leader_id != core.my_id else None
-        core.leaving = None
+        core.leaving = core.successor = None
         core.role = None
         if core.serving:
             core.serving = False
             core.perform(self._application.stop_serving(core.now))
         core.apply_pending()
-        if not core.awaiting_recovery:
+        if core.awaiting_recovery:
+            return
+        if successor is not None:
+            self._take_role(Vote(successor, core.last_logged, core.current_epoch), handed_over=True)
+        else:
             self._look()
 
     def _look(self) -> None:
         core = self._core
+        if core.config.read_only_mode:
+            core.set_timer(READ_ONLY_TIMER, max(READ_ONLY_GRACE_MS, core.config.tick_time_ms))
         self._election.start(core.last_logged, core.current_epoch, self._lost_leader)
 
-    def _take_role(self, vote: Vote) -> None:
+    def _serve_read_only(self) -> None:
+        """No leader was found for a while: a partition, and its minority reads on.  Nothing but clients may come of it;
+        in ZooKeeper a read-only server left marks on the history that it offers others (ZOOKEEPER-3526)."""
         core = self._core
+        if core.role is None and not core.awaiting_recovery and not self._read_only:
+            self._read_only = True
+            core.perform(self._application.start_read_only(core.now))
+
+    def _end_read_only(self) -> None:
+        core = self._core
+        if core.config.read_only_mode:
+            core.cancel_timer(READ_ONLY_TIMER)
+        if self._read_only:
+            self._read_only = False
+            core.perform(self._application.stop_serving(core.now))
+
+    def _take_role(self, vote: Vote, *, handed_over: bool = False) -> None:
+        core = self._core
+        self._end_read_only()
         self._election.decided = None
         self._vote = vote
         core.round = self._election.round
@@ -321,12 +394,11 @@ class Peer:
             leader.start()
             for link, packets in parked.items():
                 leader.on_link_accepted(link)
-                for packet in packets:
-                    leader.on_packet(link, packet)
+                leader.on_packets(link, packets)
             return
         for link in parked:
             core.close(link, "this peer does not lead")
-        core.role = Learner(core, vote.leader)
+        core.role = Learner(core, vote.leader, handed_over=handed_over)
         core.role.start()
 
     def _answer(self, to: PeerId) -> None:
@@ -335,7 +407,8 @@ class Peer:
         assert role is not None
         if role.phase is Phase.BROADCAST:
             vote = Vote(vote.leader, vote.zxid, self._core.current_epoch)
-        self._core.out.append(SendNotification(to, Notification(role.state, vote, self._election.round)))
+        note = Notification(role.state, vote, self._election.round, self._core.reconfiguration.text)
+        self._core.out.append(SendNotification(to, note))
 
 
 def _unusable(recovered: Recovered) -> str | None:

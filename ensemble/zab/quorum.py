@@ -1,10 +1,37 @@
-"""Majority quorums (QuorumMaj)."""
+"""Which sets of servers are a quorum: values, of which any two quorums share a server (QuorumVerifier).
+
+`Quorum` is a majority (QuorumMaj); `HierarchicalQuorum` wants more than half of the weight in more than half of the
+groups (QuorumHierarchical); `JointQuorum` wants a quorum of the configuration in force and of the one proposed, while
+a reconfiguration is under way (SyncedLearnerTracker).  Servers that are no voters never count.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
+from typing import Protocol
 
 from ensemble.ids import PeerId
+
+
+class QuorumSystem(Protocol):
+    """What the protocol asks of any of them."""
+
+    @property
+    def voters(self) -> tuple[PeerId, ...]:
+        """Every server that may count, in ascending order."""
+        ...
+
+    def weight(self, peer: PeerId) -> int:
+        """How much a server counts; one that counts for nothing may not lead."""
+        ...
+
+    def contains(self, peers: Container[PeerId]) -> bool:
+        """Is there a quorum among `peers`?"""
+        ...
+
+    def reached(self, marks: Mapping[PeerId, int]) -> int:
+        """The highest value that a quorum has reached; a voter without a mark stands at -1."""
+        ...
 
 
 class Quorum:
@@ -17,6 +44,10 @@ class Quorum:
         self.majority = len(self.voters) // 2 + 1
         assert self.voters, "an ensemble has at least one voter"
 
+    def weight(self, peer: PeerId) -> int:
+        """One vote each."""
+        return 1 if peer in self.voters else 0
+
     def contains(self, peers: Container[PeerId]) -> bool:
         """Are more than half of the voters among `peers`?"""
         return sum(voter in peers for voter in self.voters) >= self.majority
@@ -24,3 +55,57 @@ class Quorum:
     def reached(self, marks: Mapping[PeerId, int]) -> int:
         """The highest value that a majority of voters has reached; a voter without a mark stands at -1."""
         return sorted((marks.get(voter, -1) for voter in self.voters), reverse=True)[self.majority - 1]
+
+
+class HierarchicalQuorum:
+    """More than half of the weight in more than half of the groups.  A group whose weights add up to 0 is left out."""
+
+    __slots__ = ("_groups", "_weights", "voters")
+
+    def __init__(self, groups: Mapping[int, Iterable[int]], weights: Mapping[PeerId, int]) -> None:
+        members = [tuple(PeerId(peer) for peer in groups[group]) for group in sorted(groups)]
+        self.voters: tuple[PeerId, ...] = tuple(sorted(peer for group in members for peer in group))
+        self._weights = {peer: weights.get(peer, 1) for peer in self.voters}
+        self._groups = [group for group in members if self._sum(group) > 0]
+        assert self._groups, "an ensemble has at least one server that counts"
+
+    def _sum(self, peers: Iterable[PeerId]) -> int:
+        return sum(self._weights[peer] for peer in peers)
+
+    def weight(self, peer: PeerId) -> int:
+        """As configured; 1 where nothing is."""
+        return self._weights.get(peer, 0)
+
+    def contains(self, peers: Container[PeerId]) -> bool:
+        """Does `peers` hold most of the weight in most of the groups?"""
+        won = sum(2 * self._sum(peer for peer in group if peer in peers) > self._sum(group) for group in self._groups)
+        return 2 * won > len(self._groups)
+
+    def reached(self, marks: Mapping[PeerId, int]) -> int:
+        """The highest value that a quorum has reached; a voter without a mark stands at -1."""
+        for value in sorted({marks.get(voter, -1) for voter in self.voters}, reverse=True):
+            if self.contains({voter: None for voter in self.voters if marks.get(voter, -1) >= value}):
+                return value
+        raise AssertionError("all voters together are a quorum")
+
+
+class JointQuorum:
+    """A quorum of each of two configurations."""
+
+    __slots__ = ("_first", "_second", "voters")
+
+    def __init__(self, first: QuorumSystem, second: QuorumSystem) -> None:
+        self._first, self._second = first, second
+        self.voters: tuple[PeerId, ...] = tuple(sorted({*first.voters, *second.voters}))
+
+    def weight(self, peer: PeerId) -> int:
+        """What it counts in either."""
+        return max(self._first.weight(peer), self._second.weight(peer))
+
+    def contains(self, peers: Container[PeerId]) -> bool:
+        """Is there a quorum of both among `peers`?"""
+        return self._first.contains(peers) and self._second.contains(peers)
+
+    def reached(self, marks: Mapping[PeerId, int]) -> int:
+        """The highest value that quorums of both have reached."""
+        return min(self._first.reached(marks), self._second.reached(marks))

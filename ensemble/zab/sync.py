@@ -13,6 +13,9 @@ from ensemble.txn import Txn
 COMMITTED_LOG_LENGTH = 500
 """How many of the latest transactions a peer keeps in memory for DIFF and TRUNC (zookeeper.commitLogCount)."""
 
+SNAPSHOT_SIZE_FACTOR = 0.33
+"""How large the part of the log may be, against a snapshot, that is sent instead of one (snapshotSizeFactor)."""
+
 
 class SyncMode(StrEnum):
     """What the leader tells the learner to do first."""

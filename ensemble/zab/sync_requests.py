@@ -2,8 +2,9 @@
 
 ZooKeeper answers a sync as soon as the leader has committed what it had proposed; a leader that was paused and
 replaced meanwhile answers too, and the client reads the past (ZOOKEEPER-1675, 2136, 3600).  Here the leader first
-makes sure that a quorum still follows it: it pings, and waits until a quorum has answered a ping sent after the request
-came.
+makes sure that a quorum still follows it.  Where a follower passes the request on, that says that the follower did so
+after the request came; if the two are a quorum, as in an ensemble of three, nothing more is needed.  Else the leader
+pings, and waits until a quorum has answered a ping sent after the request came.
 """
 
 from __future__ import annotations
@@ -26,20 +27,29 @@ class WaitingSync(msgspec.Struct, frozen=True):
 
 
 class SyncRequests:
-    """The syncs that wait, oldest first: both the rounds and the zxids they wait for only grow."""
+    """The syncs that wait, oldest first: both the rounds and the zxids they wait for only grow.
 
-    __slots__ = ("_waiting", "round")
+    Those that need no round pass the others.  A learner takes an answer for its oldest sync, and may: what holds for
+    a later one holds for those before it.
+    """
+
+    __slots__ = ("_vouched", "_waiting", "round")
 
     def __init__(self) -> None:
         self._waiting: deque[WaitingSync] = deque()
+        self._vouched: deque[WaitingSync] = deque()
         self.round = 0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._vouched)
 
     def add(self, request: SyncRequest, origin: LinkId | None, last_proposed: Zxid) -> None:
         """Wait for an answered round that begins after now, and for everything proposed so far."""
         self._waiting.append(WaitingSync(request, origin, self.round + 1, last_proposed))
+
+    def add_vouched(self, request: SyncRequest, origin: LinkId | None, last_proposed: Zxid) -> None:
+        """Wait for everything proposed so far alone: a quorum followed this leader after the request came."""
+        self._vouched.append(WaitingSync(request, origin, 0, last_proposed))
 
     def needs_round(self, answered_round: int) -> bool:
         """Should a ping round begin now?  At most one is under way; whoever comes meanwhile shares the next."""
@@ -48,13 +58,12 @@ class SyncRequests:
     def take_done(self, answered_round: int, last_committed: Zxid) -> list[WaitingSync]:
         """Those whose wait is over, in order."""
         done: list[WaitingSync] = []
-        while self._waiting:
-            first = self._waiting[0]
-            if first.round > answered_round or first.zxid > last_committed:
-                break
-            done.append(self._waiting.popleft())
+        for waiting in (self._vouched, self._waiting):
+            while waiting and waiting[0].round <= answered_round and waiting[0].zxid <= last_committed:
+                done.append(waiting.popleft())
         return done
 
     def forget(self, origin: LinkId) -> None:
         """That learner is gone."""
         self._waiting = deque(sync for sync in self._waiting if sync.origin != origin)
+        self._vouched = deque(sync for sync in self._vouched if sync.origin != origin)

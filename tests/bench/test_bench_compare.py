@@ -64,12 +64,12 @@ def test_the_options_make_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "build_zkload", lambda cache: Path("zkload"))
     monkeypatch.setattr(compare, "missing_for_zookeeper", lambda: None)
     monkeypatch.setattr(Run, "measure", lambda run: plans.append(run._plan))
-    options = ["--seconds", "2.5", "--rounds", "4", "--works", "mix,set1", "--failover", "3"]
+    options = ["--seconds", "2.5", "--rounds", "4", "--works", "mix,set1", "--failover", "3", "--znodes", "0"]
     assert CliRunner().invoke(compare.app, options).exit_code == 0
     assert CliRunner().invoke(compare.app, ["--only", "ours"]).exit_code == 0
     assert plans == [
         Plan(("ours", "zookeeper"), (WORKS["mix"], WORKS["set1"]), 4, 2.5, 3),
-        Plan(("ours",), tuple(WORKS.values()), 3, 5.0, 0),
+        Plan(("ours",), tuple(WORKS.values()), 3, 5.0, 0, 100_000),
     ]
 
 
@@ -146,7 +146,7 @@ def command(*options: str) -> list[str]:
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.timeout(SMOKE_TIMEOUT_S)
 def test_a_short_run_measures_our_peers_and_their_failover() -> None:
-    options = ("--seconds", "1", "--rounds", "1", "--works", "set,set1", "--failover", "1", "--json")
+    options = ("--seconds", "1", "--rounds", "1", "--works", "set,set1", "--failover", "1", "--znodes", "700", "--json")
     done = subprocess.run(
         command(*options), cwd=ROOT, capture_output=True, text=True, timeout=SMOKE_TIMEOUT_S, check=False
     )
@@ -155,6 +155,7 @@ def test_a_short_run_measures_our_peers_and_their_failover() -> None:
     assert made["works"]["set"]["ours"]["ops_per_s"] > 0
     assert made["works"]["set1"]["ours"]["rss_mb"] > 10
     assert made["failover"]["ours"]["lost"] == 0
+    assert made["memory"]["ours"]["znodes"] == 700 and made["memory"]["ours"]["rss_mb"] > 10
     assert made["faults"] == []
     assert TITLES["ours"] in done.stderr
 

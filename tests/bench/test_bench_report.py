@@ -10,8 +10,8 @@ from rich.table import Table
 
 from bench.ensembles import SIDES, Side
 from bench.load import Sample
-from bench.report import document, failover_table, faults, load_table, medians
-from bench.rounds import Failover, Measurement, Plan, Results
+from bench.report import document, failover_table, faults, load_table, medians, memory_table
+from bench.rounds import Failover, Measurement, Memory, Plan, Results
 from bench.works import WORKS
 from bench.zkfailover import Outcome
 
@@ -78,6 +78,13 @@ def test_the_failover_table_holds_median_worst_and_what_was_lost() -> None:
         ["ZooKeeper", "800", "1,000", "0", "0"],
         ["÷", "0.50", "0.50", "", ""],
     ]
+
+
+def test_the_memory_table_says_how_big_the_heap_was() -> None:
+    results = Results(memories=[Memory("ours", 100_000, 300.4), Memory("zookeeper", 100_000, 1200.0)])
+    table = memory_table(results, Plan(SIDES, (WORKS["set"],), 1, 5.0, 0, 100_000))
+    assert cells(table) == [["zabka", "300"], ["ZooKeeper (heap 700m)", "1,200"], ["÷", "0.25"]]
+    assert "100,000 znodes" in str(table.title)
 
 
 def test_errors_and_lost_writes_are_named_for_each_side() -> None:

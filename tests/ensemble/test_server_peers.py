@@ -263,8 +263,8 @@ def test_what_cannot_run_says_why_in_one_line_and_exits_with_1(solo: Ensemble) -
     other = solo.config(1).read_text().replace(str(solo.directory / "1" / "data"), str(solo.directory / "other"))
     (solo.directory / "2").mkdir()
     trials = {
-        solo.config(1).read_text(): "is in use by another process",
-        other: f"the client port 127.0.0.1:{port} cannot be opened: ",
+        solo.config(1).read_text(): f"is in use by process {solo.processes[1].pid}",
+        other: f"the client port 127.0.0.1:{port} cannot be opened: process {solo.processes[1].pid} (",
         other + "tickTime=soon\n": "tickTime=soon is not a number",
         other + "server.1=a:1:2\nserver.01=b:1:2\n": "two servers have the id 1",
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from test_txnlog_formats import a_txn, some_snapshot
 
 from ensemble.ids import Epoch, PeerId, SessionId, Zxid
 from ensemble.jute import MalformedRecord
+from ensemble.records import OpCode
 from ensemble.server.election_wire import (
     FrameReader,
     decode_notification,
@@ -19,14 +21,17 @@ from ensemble.server.election_wire import (
     encode_opening,
 )
 from ensemble.server.quorum_wire import QuorumCodec
+from ensemble.txn import SetDataTxn, Txn
 from ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
+    CommitAndActivate,
     Diff,
     FollowerInfo,
     ForwardedRequest,
     Inform,
+    InformAndActivate,
     LeaderInfo,
     NewLeader,
     Notification,
@@ -42,9 +47,16 @@ from ensemble.zab.messages import (
     Vote,
 )
 
-CONFIG = b"server.1=h:1:2:participant\nversion=0"
+CONFIG = "server.1=h:1:2:participant\nversion=0"
 SESSION = SessionId(-7)
 ZXID = Zxid(0x200000005)
+
+
+def a_reconfiguration(zxid: Zxid) -> Txn:
+    body = SetDataTxn("/zookeeper/config", CONFIG.encode(), -1)
+    return Txn(SESSION, 7, zxid, 1000, OpCode.RECONFIG, body)
+
+
 FROM_LEARNER: list[Packet] = [
     FollowerInfo(Epoch(3), PeerId(2)),
     FollowerInfo(Epoch(3), PeerId(2), 9, observer=True, cumulative=True),
@@ -65,8 +77,11 @@ FROM_LEADER: list[Packet] = [
     Trunc(ZXID),
     Snap(ZXID, some_snapshot(ZXID)),
     NewLeader(ZXID),
+    NewLeader(ZXID, CONFIG),
+    CommitAndActivate(ZXID, PeerId(2)),
+    InformAndActivate(a_reconfiguration(ZXID), PeerId(2)),
     UpToDate(),
-    Proposal(a_txn(ZXID)),
+    Proposal([a_txn(ZXID)]),
     Commit(ZXID),
     Commit(ZXID, cumulative=True),
     Inform(a_txn(ZXID)),
@@ -90,15 +105,44 @@ def to_bytes(codec: QuorumCodec, packets: list[Packet]) -> bytes:
 def test_packets_come_back_in_whatever_pieces_they_arrive(
     learner_sends: bool, packets: list[Packet], step: int
 ) -> None:
-    sender = QuorumCodec(learner=learner_sends, config=CONFIG)
-    receiver = QuorumCodec(learner=not learner_sends, config=CONFIG)
+    sender = QuorumCodec(learner=learner_sends)
+    receiver = QuorumCodec(learner=not learner_sends)
     raw = to_bytes(sender, packets)
     got = [packet for start in range(0, len(raw), step) for packet in receiver.feed(raw[start : start + step])]
     assert got == packets
 
 
+def test_proposals_read_at_once_are_one_packet_and_one_each_on_the_wire() -> None:
+    leader, learner = QuorumCodec(learner=False), QuorumCodec(learner=True)
+    txns = [a_txn(Zxid(ZXID + n)) for n in range(3)]
+    raw = leader.encode(Proposal(txns))
+    assert raw == b"".join(leader.encode(Proposal([txn])) for txn in txns)
+    assert learner.feed(raw + leader.encode(Commit(ZXID)) + raw) == [Proposal(txns), Commit(ZXID), Proposal(txns)]
+    cut = len(raw) - 1
+    assert learner.feed(raw[:cut]) == [Proposal(txns[:2])]
+    assert learner.feed(raw[cut:]) == [Proposal(txns[2:])]
+
+
+@pytest.mark.parametrize("step", [1, 13, 1_000_000])
+def test_requests_carry_the_identities_they_came_with_however_they_are_read(step: int) -> None:
+    """Those of one connection come together with the same ones; the next connection's are others, or none."""
+    digest, ip = ("digest", "u:x"), ("ip", "127.0.0.1")
+    auths: list[tuple[tuple[str, str], ...]] = [(ip,), (ip,), (), (ip, digest), (ip,), (), ()]
+    asked: list[Packet] = [ForwardedRequest(SESSION, n, 5, b"body %d" % n, auth) for n, auth in enumerate(auths)]
+    raw = to_bytes(QuorumCodec(learner=True), asked)
+    leader = QuorumCodec(learner=False)
+    assert [p for start in range(0, len(raw), step) for p in leader.feed(raw[start : start + step])] == asked
+
+
+def test_a_proposal_that_is_not_its_packets_transaction_is_refused() -> None:
+    raw = bytearray(QuorumCodec(learner=False).encode(Proposal([a_txn(ZXID)])))
+    raw[11] ^= 1
+    with pytest.raises(MalformedRecord, match="holds transaction"):
+        QuorumCodec(learner=True).feed(bytes(raw))
+
+
 def test_a_sync_is_answered_in_order_without_saying_which() -> None:
-    learner, leader = QuorumCodec(learner=True, config=b""), QuorumCodec(learner=False, config=b"")
+    learner, leader = QuorumCodec(learner=True), QuorumCodec(learner=False)
     asked: list[Packet] = [SyncRequest(SESSION, n, f"/{n}") for n in range(3)]
     assert leader.feed(to_bytes(learner, asked)) == asked
     answers = to_bytes(leader, asked)
@@ -109,13 +153,14 @@ def test_a_sync_is_answered_in_order_without_saying_which() -> None:
 
 
 def test_packets_have_zookeepers_bytes() -> None:
-    learner, leader = QuorumCodec(learner=True, config=CONFIG), QuorumCodec(learner=False, config=CONFIG)
+    learner, leader = QuorumCodec(learner=True), QuorumCodec(learner=False)
     assert learner.encode(FollowerInfo(Epoch(1), PeerId(2))) == (
         struct.pack(">iqi", 11, 1 << 32, 20) + struct.pack(">qiq", 2, 0x10000, 0) + b"\xff\xff\xff\xff"
     )
-    assert leader.encode(NewLeader(Zxid(2 << 32))) == (
-        struct.pack(">iqi", 10, 2 << 32, len(CONFIG)) + CONFIG + b"\xff\xff\xff\xff"
+    assert leader.encode(NewLeader(Zxid(2 << 32), CONFIG)) == (
+        struct.pack(">iqi", 10, 2 << 32, len(CONFIG)) + CONFIG.encode() + b"\xff\xff\xff\xff"
     )
+    assert leader.encode(CommitAndActivate(Zxid(5), PeerId(3))) == struct.pack(">iqiqi", 9, 5, 8, 3, -1)
     assert leader.encode(UpToDate()) == struct.pack(">iqii", 12, -1, -1, -1)
     # A ZooKeeper leader fails on a null buffer here, and on a null list of authentications there.
     assert learner.encode(Ping(ZXID)) == struct.pack(">iqii", 5, ZXID, 0, -1)
@@ -137,13 +182,13 @@ def test_packets_have_zookeepers_bytes() -> None:
 def test_nonsense_on_the_quorum_port_is_a_broken_protocol(raw: bytes) -> None:
     for learner in (True, False):
         with pytest.raises(MalformedRecord):
-            QuorumCodec(learner=learner, config=b"").feed(raw)
+            QuorumCodec(learner=learner).feed(raw)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200), st.booleans())
 def test_random_bytes_never_do_more_than_break_the_protocol(raw: bytes, learner: bool) -> None:
-    codec = QuorumCodec(learner=learner, config=b"")
+    codec = QuorumCodec(learner=learner)
     try:
         codec.feed(raw)
     except MalformedRecord:
@@ -153,29 +198,30 @@ def test_random_bytes_never_do_more_than_break_the_protocol(raw: bytes, learner:
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(FROM_LEADER), st.data())
 def test_damaged_packets_never_do_more_than_break_the_protocol(packet: Packet, data: st.DataObject) -> None:
-    raw = bytearray(to_bytes(QuorumCodec(learner=False, config=CONFIG), [packet])[:4000])
+    raw = bytearray(to_bytes(QuorumCodec(learner=False), [packet])[:4000])
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     try:
-        QuorumCodec(learner=True, config=b"").feed(bytes(raw))
+        QuorumCodec(learner=True).feed(bytes(raw))
     except MalformedRecord:
         return
 
 
 # ---- the election port ------------------------------------------------------------------------------------------
 
-NOTE = Notification(PeerState.LEADING, Vote(PeerId(3), ZXID, Epoch(2)), 7)
+NOTE = Notification(PeerState.LEADING, Vote(PeerId(3), ZXID, Epoch(2)), 7, CONFIG)
 
 
 def test_a_notification_comes_back_and_carries_the_configuration() -> None:
-    frame = encode_notification(NOTE, CONFIG)
-    assert frame[4:] == struct.pack(">iqqqqii", 2, 3, ZXID, 7, 2, 2, len(CONFIG)) + CONFIG
+    frame = encode_notification(NOTE)
+    assert frame[4:] == struct.pack(">iqqqqii", 2, 3, ZXID, 7, 2, 2, len(CONFIG)) + CONFIG.encode()
     assert [decode_notification(body) for body in FrameReader().feed(frame)] == [NOTE]
 
 
 def test_old_notifications_of_28_and_40_bytes_are_understood() -> None:
-    assert decode_notification(struct.pack(">iqqq", 2, 3, ZXID, 7)) == NOTE
-    assert decode_notification(struct.pack(">iqqqqi", 2, 3, ZXID, 7, 2, 1)) == NOTE
+    old = msgspec.structs.replace(NOTE, config="")
+    assert decode_notification(struct.pack(">iqqq", 2, 3, ZXID, 7)) == old
+    assert decode_notification(struct.pack(">iqqqqi", 2, 3, ZXID, 7, 2, 1)) == old
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_create_sets_the_new_nodes_stat_and_the_parents_children_fields():
     w = Writer()
     w.create("/a", b"xy")
     made = w.create("/a/b", None, ephemeral=True)
-    assert made.stat._asdict() == {
+    assert made.final_stat()._asdict() == {
         "czxid": 2, "mzxid": 2, "ctime": 1002, "mtime": 1002, "version": 0, "cversion": 0, "aversion": 0,
         "ephemeral_owner": 7, "data_length": 0, "num_children": 0, "pzxid": 2,
     }  # fmt: skip
@@ -87,16 +87,16 @@ def test_delete_moves_the_parents_pzxid_and_shown_cversion():
 
 def test_set_data_changes_version_mzxid_and_mtime_only():
     w = Writer()
-    before = w.create("/a", b"x").stat
-    after = w.set("/a", b"longer", 1).stat
+    before = w.create("/a", b"x").final_stat()
+    after = w.set("/a", b"longer", 1).final_stat()
     assert after == before._replace(mzxid=2, mtime=1002, version=1, data_length=6)
 
 
 def test_set_acl_changes_aversion_only():
     w = Writer()
-    before = w.create("/a").stat
+    before = w.create("/a").final_stat()
     acl = (ACL(1, "world", "anyone"),)
-    after = w.apply(OpCode.SET_ACL, SetACLTxn("/a", acl, 1)).stat
+    after = w.apply(OpCode.SET_ACL, SetACLTxn("/a", acl, 1)).final_stat()
     assert after == before._replace(aversion=1)
     assert w.tree.nodes["/a"].acl == acl
 
@@ -105,7 +105,7 @@ def test_containers_and_ttl_nodes_show_no_owner_and_are_not_ephemeral():
     w = Writer()
     container = w.apply(OpCode.CREATE_CONTAINER, CreateContainerTxn("/c", b"", OPEN_ACL, 1))
     ttl = w.apply(OpCode.CREATE_TTL, CreateTTLTxn("/t", b"", OPEN_ACL, 2, 5000))
-    assert container.stat.ephemeral_owner == ttl.stat.ephemeral_owner == 0
+    assert container.final_stat().ephemeral_owner == ttl.final_stat().ephemeral_owner == 0
     assert w.tree.nodes["/c"].ephemeral_owner == CONTAINER_OWNER
     assert w.tree.nodes["/t"].ephemeral_owner == ttl_owner(5000) == -(1 << 56) + 5000
     assert w.tree.ephemeral_count == 0 and not w.tree.ephemerals

@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tree_driver import CLOSE, create, delete, multi, set_acl, set_data
 
+from ensemble.auth.schemes import digest_of
 from ensemble.errors import ErrorCode
 from ensemble.ids import LinkId, SessionId
 from ensemble.ports import Instant
 from ensemble.records import ACL, CheckVersionRequest, CreateTTLRequest, MultiOp, MultiRequest, OpCode
-from ensemble.tree.acl import authenticate
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.proposer import Proposer
 from ensemble.tree.sessions import SessionTracker
@@ -17,7 +17,7 @@ from ensemble.txn import CloseSessionTxn, CreateSessionTxn, ErrorTxn, MultiTxn, 
 from ensemble.zab.messages import ForwardedRequest
 
 NOW = Instant(1000, 5000)
-ANN = authenticate("digest", b"ann:secret")
+ANN = ("digest", digest_of("ann:secret"))
 READ_ONLY = (ACL(1, "world", "anyone"),)
 ALL_BUT = (ACL(31 & ~4, "world", "anyone"),)
 
@@ -91,7 +91,7 @@ REFUSED = [
     (create("/a/."), E.BAD_ARGUMENTS),
     (create("/a\0"), E.BAD_ARGUMENTS),
     (create("/x", b"", 9), E.BAD_ARGUMENTS),
-    (create("/x", b"", 4), E.UNIMPLEMENTED),
+    (create("/x", b"", 5), E.UNIMPLEMENTED),
     (create("/x", acl=()), E.INVALID_ACL),
     (create("/no/x", acl=()), E.INVALID_ACL),
     (create("/x", acl=(ACL(31, "auth", ""),)), E.INVALID_ACL),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,14 +17,17 @@ from ensemble.effects import (
     Append,
     Barrier,
     Effect,
+    ReadLog,
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
     SaveSnapshot,
     TruncateLog,
 )
-from ensemble.ids import Epoch, Zxid
-from ensemble.txnlog.log import list_logs
-from ensemble.txnlog.recovery import Directories, Recovery
+from ensemble.ids import Epoch, LinkId, Zxid
+from ensemble.txn import Txn
+from ensemble.txnlog.log import cut_file, list_logs, read_log
+from ensemble.txnlog.log_reading import PIECE_TXNS
+from ensemble.txnlog.recovery import Directories, Recovery, recover
 from ensemble.txnlog.snapshots import WrittenSnapshot, list_snapshots
 from ensemble.txnlog.storage import Storage
 
@@ -30,14 +35,28 @@ from ensemble.txnlog.storage import Storage
 class Owner:
     """Takes the place of the event loop: callbacks wait in a queue until the test runs them."""
 
-    def __init__(self, directories: Directories) -> None:
+    def __init__(
+        self,
+        directories: Directories,
+        fsync_warning_ms: int = 60_000,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
         self.directories = directories
         self.tokens: list[list[int]] = []
         self.truncated: list[Recovery] = []
         self.snapshots: list[WrittenSnapshot] = []
         self.failures: list[str] = []
+        self.warnings: list[str] = []
+        self.read: list[tuple[int, list[int] | None]] = []
         self.posted: queue.Queue[tuple[Callable[..., None], tuple[object, ...]]] = queue.Queue()
-        self.storage = Storage(directories, self, self._post, preallocate_bytes=8192)
+        self.storage = Storage(
+            directories,
+            self,
+            self._post,
+            preallocate_bytes=8192,
+            fsync_warning_ms=fsync_warning_ms,
+            clock_ns=clock_ns,
+        )
 
     def _post(self, callback: Callable[..., None], *args: object) -> None:
         self.posted.put((callback, args))
@@ -55,6 +74,12 @@ class Owner:
     def on_snapshot(self, written: WrittenSnapshot) -> None:
         self.snapshots.append(written)
 
+    def on_log_read(self, link: LinkId, after: Zxid, txns: list[Txn] | None) -> None:
+        self.read.append((after, [txn.zxid for txn in txns] if txns is not None else None))
+
+    def on_storage_warning(self, line: str) -> None:
+        self.warnings.append(line)
+
     def on_storage_failed(self, reason: str) -> None:
         self.failures.append(reason)
 
@@ -67,7 +92,7 @@ def owner(tmp_path: Path) -> Iterator[Owner]:
 
 
 def appends(*zxids: int) -> list[Effect]:
-    return [Append(a_txn(EPOCH_1 + n)) for n in zxids]
+    return [Append([a_txn(EPOCH_1 + n)]) for n in zxids]
 
 
 def test_everything_before_a_barrier_can_be_recovered_when_it_is_answered(owner: Owner) -> None:
@@ -91,6 +116,18 @@ def test_many_appends_and_barriers_of_a_group_share_one_sync(owner: Owner, monke
     assert counters(owner.directories) == list(range(1, 53))
 
 
+def test_an_append_of_many_is_written_in_order_and_a_torn_one_leaves_the_first_of_them(tmp_path: Path) -> None:
+    owner = Owner(directories_with(tmp_path, range(1, 3)))
+    owner.storage.submit([Append([a_txn(EPOCH_1 + n) for n in (3, 4, 5)]), Barrier(1)])
+    owner.run_one()
+    owner.storage.close()
+    assert counters(owner.directories) == [1, 2, 3, 4, 5]
+    path = list_logs(owner.directories.log)[-1][1]
+    ends = read_log(path)[1].ends
+    cut_file(path, ends[-2] + 7)
+    assert counters(owner.directories) == [1, 2, 3, 4]
+
+
 def test_effects_are_carried_out_in_order(owner: Owner, tmp_path: Path) -> None:
     owner.storage.submit([SaveAcceptedEpoch(Epoch(2)), *appends(3), SaveCurrentEpoch(Epoch(2)), Barrier(1)])
     owner.run_one()
@@ -103,9 +140,11 @@ def test_effects_are_carried_out_in_order(owner: Owner, tmp_path: Path) -> None:
 
 
 def test_an_ordinary_snapshot_rolls_the_log(owner: Owner, tmp_path: Path) -> None:
-    owner.storage.submit([*appends(3), SaveSnapshot(some_snapshot(EPOCH_1 + 3), False), *appends(4), Barrier(1)])
-    owner.run_one()
-    owner.run_one()
+    owner.storage.submit([*appends(3), Barrier(1)])
+    owner.storage.take_snapshot(some_snapshot(EPOCH_1 + 3))
+    owner.storage.submit([*appends(4), Barrier(2)])
+    for _ in range(3):
+        owner.run_one()
     assert [written.zxid for written in owner.snapshots] == [EPOCH_1 + 3]
     assert [path.name for _, path in list_logs(tmp_path)] == ["log.100000001", "log.100000003", "log.100000004"]
     assert counters(owner.directories) == [4]
@@ -124,19 +163,113 @@ def test_a_failing_disk_is_said_once_and_nothing_is_answered_after_it(
     owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "fdatasync", fail)
     owner.storage.submit([*appends(3), Barrier(1)])
     owner.run_one()
     owner.storage.submit([*appends(4), Barrier(2)])
     assert owner.tokens == []
-    assert owner.failures == ["the disk failed: [Errno 28] No space left on device"]
+    assert owner.failures == ["the disk failed: [Errno 5] Input/output error"]
     assert owner.posted.empty()
 
 
 def test_closing_finishes_what_is_queued(owner: Owner) -> None:
-    owner.storage.submit([*appends(3, 4, 5), Barrier(1), SaveSnapshot(some_snapshot(EPOCH_1 + 5), False)])
+    owner.storage.submit([*appends(3, 4, 5), Barrier(1)])
     owner.storage.close()
-    assert owner.posted.qsize() == 2
-    assert counters(owner.directories) == []
+    assert owner.posted.qsize() == 1
+    assert counters(owner.directories) == [1, 2, 3, 4, 5]
+
+
+def test_a_full_disk_is_one_clear_line_and_what_was_acknowledged_is_found_again(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever part of a record the disk still takes; ZooKeeper goes on after some of these (ZOOKEEPER-3701, 4882)."""
+    owner.storage.submit([*appends(3), Barrier(1)])
+    owner.run_one()
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: full() if len(data) < 60 else real(fd, data[:20], at))
+    owner.storage.submit([*appends(4), Barrier(2)])
+    owner.run_one()
+    assert owner.tokens == [[1]]
+    assert len(owner.failures) == 1 and owner.failures[0].startswith("the disk is full")
+    monkeypatch.undo()
+    assert counters(owner.directories) == [1, 2, 3]
+
+
+def full() -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [SaveAcceptedEpoch(Epoch(7)), SaveCurrentEpoch(Epoch(7)), TruncateLog(Zxid(EPOCH_1 + 1))],
+    ids=lambda effect: type(effect).__name__,
+)
+def test_no_barrier_is_answered_behind_what_the_disk_did_not_take(
+    owner: Owner, effect: Effect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A truncation that fails is no truncation (ZOOKEEPER-3701)."""
+    for name in ("fsync", "ftruncate"):
+        monkeypatch.setattr(os, name, lambda *args: full())
+    owner.storage.submit([effect, Barrier(1)])
+    owner.run_one()
+    assert (owner.tokens, owner.truncated) == ([], []) and len(owner.failures) == 1
+    monkeypatch.undo()
+    recovered = recover(owner.directories).recovered
+    assert (recovered.accepted_epoch, recovered.current_epoch) == (1, 1)
+    assert counters(owner.directories) == [1, 2]
+
+
+def test_a_slow_sync_is_warned_of(tmp_path: Path) -> None:
+    """fsync.warningthresholdms."""
+    owner = Owner(directories_with(tmp_path, range(1, 3)), fsync_warning_ms=-1)
+    owner.storage.submit([*appends(3), Barrier(1)])
+    owner.run_one()
+    owner.run_one()
+    owner.storage.close()
+    assert "syncing the transaction log took" in owner.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("after", "base", "factor", "answer"),
+    [
+        pytest.param(0, 0, 0.0, [1, 2, 3, 4, 5, 6, 7, 8], id="from where the log begins"),
+        pytest.param(3, 0, 0.0, [4, 5, 6, 7, 8], id="from a transaction in it"),
+        pytest.param(6, 0, 0.0, [7, 8], id="over the border of a file"),
+        pytest.param(8, 0, 0.0, None, id="nothing follows"),
+        pytest.param(9, 0, 0.0, None, id="from a transaction that is not in it"),
+        pytest.param(3, 0, 0.01, None, id="too large against a snapshot"),
+        pytest.param(3, 0, 1e6, [4, 5, 6, 7, 8], id="small enough"),
+    ],
+)
+def test_the_log_is_read_for_a_learner(
+    tmp_path: Path, after: int, base: int, factor: float, answer: list[int] | None
+) -> None:
+    owner = Owner(directories_with(tmp_path, range(1, 5), range(5, 9)))
+    at = Zxid(EPOCH_1 + after)
+    owner.storage.read_log(ReadLog(LinkId(1), at, Zxid(EPOCH_1 + base), factor))
+    owner.run_one()
+    assert owner.read == [(at, [EPOCH_1 + n for n in answer] if answer else None)]
+    owner.storage.close()
+
+
+def test_a_learner_gets_the_log_piece_by_piece(tmp_path: Path) -> None:
+    owner = Owner(directories_with(tmp_path, range(1, PIECE_TXNS * 2 + 10)))
+    at, got = Zxid(EPOCH_1), []
+    for _ in range(3):
+        owner.storage.read_log(ReadLog(LinkId(1), at, Zxid(EPOCH_1), 0.0))
+        owner.run_one()
+        zxids = owner.read[-1][1] or []
+        got += zxids
+        at = Zxid(zxids[-1])
+    assert got == [EPOCH_1 + n for n in range(1, PIECE_TXNS * 2 + 10)]
+    owner.storage.close()
+
+
+def test_a_gap_in_the_log_ends_what_a_learner_gets(tmp_path: Path) -> None:
+    owner = Owner(directories_with(tmp_path, range(1, 4), range(5, 7)))
+    owner.storage.read_log(ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0))
+    owner.run_one()
+    assert owner.read == [(EPOCH_1, [EPOCH_1 + 1, EPOCH_1 + 2, EPOCH_1 + 3])]
+    owner.storage.close()

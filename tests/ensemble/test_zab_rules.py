@@ -7,6 +7,7 @@ from zab_driver import World
 from zab_solo import LINK, Solo, tree, txn
 
 from ensemble.effects import (
+    Answer,
     Append,
     Barrier,
     CloseLink,
@@ -18,9 +19,8 @@ from ensemble.effects import (
     SaveSnapshot,
     TruncateLog,
 )
-from ensemble.ids import COUNTER_MAX, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
-from ensemble.records import OpCode
-from ensemble.zab import core
+from ensemble.ids import COUNTER_MAX, ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
+from ensemble.records import OpCode, Request
 from ensemble.zab.core import Phase
 from ensemble.zab.leader import HALF_TICK_TIMER, LOOKING_GRACE_MS, Leader
 from ensemble.zab.learner import LIVENESS_TIMER
@@ -61,6 +61,11 @@ def synced_follower(cumulative: bool = False) -> Solo:
     solo.packet(UpToDate())
     assert solo.peer.phase is Phase.BROADCAST
     return solo
+
+
+def sync_at_the_leader(solo: Solo) -> None:
+    """A sync of a client that is connected to this peer itself."""
+    solo.do(solo.peer.on_clients(solo.now, [(ConnectionId(9), Request(9, OpCode.SYNC, None))]))
 
 
 def established_leader(cumulative: bool = False, **options: object) -> Solo:
@@ -113,7 +118,7 @@ def test_a_lower_epoch_than_accepted_is_refused() -> None:
 def test_the_vote_and_ackepoch_name_the_last_logged_transaction_not_the_last_committed() -> None:
     """ZOOKEEPER-2845."""
     solo = synced_follower()
-    solo.packet(Proposal(txn(1, 1)))
+    solo.packet(Proposal([txn(1, 1)]))
     assert solo.app.last_applied == 0
     solo.do(solo.peer.on_link_down(solo.now, LINK))
     assert solo.peer.state is PeerState.LOOKING
@@ -132,15 +137,15 @@ def test_newleader_is_acknowledged_after_history_then_current_epoch_are_durable(
     """ZOOKEEPER-3911, 4643, 4646: the order on the disk is log, barrier, currentEpoch, barrier, and only then ACK."""
     solo = Solo()
     solo.follow()
-    for packet in (Diff(make_zxid(1, 2)), Proposal(txn(1, 1)), Commit(make_zxid(1, 1))):
+    for packet in (Diff(make_zxid(1, 2)), Proposal([txn(1, 1)]), Commit(make_zxid(1, 1))):
         solo.packet(packet)
-    solo.packet(Proposal(txn(1, 2)))
+    solo.packet(Proposal([txn(1, 2)]))
     solo.packet(Commit(make_zxid(1, 2)))
     assert not solo.queued(), "nothing is taken over before NEWLEADER"
     before = len(solo.packets())
     solo.packet(NewLeader(E1))
-    assert [type(e) for e in solo.queued()] == [Append, Append, Barrier]
-    for _ in range(3):
+    assert [type(e) for e in solo.queued()] == [Append, Barrier]
+    for _ in range(2):
         solo.step_disk()
     assert [type(e) for e in solo.queued()] == [SaveCurrentEpoch, Barrier]
     assert len(solo.packets()) == before
@@ -166,7 +171,7 @@ def test_a_leader_counts_itself_after_its_own_current_epoch_is_durable() -> None
 
 def test_a_proposal_is_acknowledged_after_it_is_durable_and_once_a_turn_is_one_barrier() -> None:
     solo = synced_follower()
-    effects = solo.packet(Proposal(txn(1, 1)))
+    effects = solo.packet(Proposal([txn(1, 1)]))
     assert [type(e) for e in effects] == [Append, Barrier]
     assert solo.packets(solo.flush()) == [Ack(make_zxid(1, 1))]
 
@@ -175,12 +180,12 @@ def test_proposals_before_uptodate_are_logged_and_acknowledged_after_newleaders_
     """ZOOKEEPER-4685, 4394: a proposal before NEWLEADER, its commit after it."""
     solo = Solo()
     solo.follow()
-    for packet in (Diff(Zxid(0)), Proposal(txn(1, 1)), NewLeader(E1)):
+    for packet in (Diff(Zxid(0)), Proposal([txn(1, 1)]), NewLeader(E1)):
         solo.packet(packet)
     solo.flush()
     assert not solo.of(Append) and solo.packets()[-1] == Ack(E1)
     solo.packet(Commit(make_zxid(1, 1)))
-    solo.packet(Proposal(txn(1, 2)))
+    solo.packet(Proposal([txn(1, 2)]))
     solo.packet(UpToDate())
     assert solo.app.last_applied == make_zxid(1, 1)
     assert solo.packets(solo.flush()) == [Ack(make_zxid(1, 1)), Ack(make_zxid(1, 2))]
@@ -193,7 +198,7 @@ def test_a_leader_counts_its_own_log_after_its_own_fsync() -> None:
     assert solo.app.last_applied == 0
     solo.flush()
     assert solo.app.last_applied == make_zxid(1, 1)
-    assert solo.packets()[-2:] == [Proposal(txn=solo.of(Append)[-1].txn), Commit(make_zxid(1, 1))]
+    assert solo.packets()[-2:] == [Proposal(solo.of(Append)[-1].txns), Commit(make_zxid(1, 1))]
 
 
 # -- rule 4
@@ -204,7 +209,7 @@ def test_a_snap_that_breaks_off_before_newleader_leaves_no_trace() -> None:
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
     solo.follow(epoch=2)
     solo.packet(Snap(make_zxid(1, 9), tree(*(txn(1, i) for i in range(1, 10)))))
-    solo.packet(Proposal(txn(2, 1)))
+    solo.packet(Proposal([txn(2, 1)]))
     solo.do(solo.peer.on_link_down(solo.now, LINK))
     solo.flush()
     assert solo.app.last_applied == solo.peer.last_zxid == make_zxid(1, 1)
@@ -215,7 +220,12 @@ def test_a_snap_replaces_everything_in_one_go_with_what_was_committed_meanwhile(
     """ZOOKEEPER-3104: the acknowledged state holds the snapshot and the transactions behind it."""
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
     solo.follow(epoch=2)
-    for packet in (Snap(make_zxid(1, 9), tree(txn(1, 9))), Proposal(txn(2, 1)), Commit(make_zxid(2, 1)), NewLeader(E2)):
+    for packet in (
+        Snap(make_zxid(1, 9), tree(txn(1, 9))),
+        Proposal([txn(2, 1)]),
+        Commit(make_zxid(2, 1)),
+        NewLeader(E2),
+    ):
         solo.packet(packet)
     assert [type(e) for e in solo.queued()] == [SaveSnapshot, Append, Barrier]
     assert solo.of(SaveSnapshot)[0].replaces_history
@@ -228,11 +238,11 @@ def test_a_trunc_that_breaks_off_before_newleader_leaves_memory_and_disk_equal()
     """ZOOKEEPER-5094: what follows TRUNC is not applied to memory alone."""
     solo = Solo(log=[txn(1, 1), txn(1, 2), txn(1, 3)], epochs=(1, 1))
     solo.follow(epoch=2)
-    for packet in (Trunc(make_zxid(1, 1)), Proposal(txn(2, 1)), Commit(make_zxid(2, 1))):
+    for packet in (Trunc(make_zxid(1, 1)), Proposal([txn(2, 1)]), Commit(make_zxid(2, 1))):
         solo.packet(packet)
     assert solo.of(TruncateLog) == [TruncateLog(make_zxid(1, 1))]
     solo.flush()
-    solo.packet(Proposal(txn(2, 2)))
+    solo.packet(Proposal([txn(2, 2)]))
     solo.packet(Commit(make_zxid(2, 2)))
     solo.do(solo.peer.on_link_down(solo.now, LINK))
     solo.flush()
@@ -292,9 +302,9 @@ def test_a_learner_gets_every_outstanding_proposal_behind_its_synchronisation() 
     solo.packet(AckEpoch(Zxid(0), 0), other)
     solo.packet(request(3))
     said = solo.packets(link=other)
-    zxids = [p.txn.zxid for p in said if isinstance(p, Proposal)]
+    zxids = [t.zxid for p in said if isinstance(p, Proposal) for t in p.txns]
     assert zxids == [make_zxid(1, 1), make_zxid(1, 2), make_zxid(1, 3)]
-    assert [type(p).__name__ for p in said] == ["LeaderInfo", "Diff", "Proposal", "Proposal", "NewLeader", "Proposal"]
+    assert [type(p).__name__ for p in said] == ["LeaderInfo", "Diff", "Proposal", "NewLeader", "Proposal"]
 
 
 # -- rule 6
@@ -303,15 +313,15 @@ def test_a_learner_gets_every_outstanding_proposal_behind_its_synchronisation() 
 @pytest.mark.parametrize("bad", [txn(1, 2), txn(2, 1), txn(1, 0)])
 def test_a_gap_in_the_history_drops_the_leader(bad: object) -> None:
     solo = synced_follower()
-    solo.packet(Proposal(bad))  # type: ignore[arg-type]
+    solo.packet(Proposal([bad]))  # type: ignore[arg-type]
     assert solo.peer.state is PeerState.LOOKING and not solo.of(Append)
     assert any(isinstance(e.event, PeerProtocolBroken) for e in solo.of(Emit))
 
 
 def test_a_commit_that_is_not_the_oldest_pending_drops_the_leader() -> None:
     solo = synced_follower()
-    solo.packet(Proposal(txn(1, 1)))
-    solo.packet(Proposal(txn(1, 2)))
+    solo.packet(Proposal([txn(1, 1)]))
+    solo.packet(Proposal([txn(1, 2)]))
     solo.packet(Commit(make_zxid(1, 2)))
     assert solo.peer.state is PeerState.LOOKING
 
@@ -365,7 +375,7 @@ def test_snapshots_come_between_half_and_all_of_snap_count() -> None:
 def test_what_was_appended_before_a_disconnect_is_in_the_tree_and_is_not_acknowledged_to_the_next_leader() -> None:
     """ZOOKEEPER-4712."""
     solo = synced_follower()
-    solo.packet(Proposal(txn(1, 1)))
+    solo.packet(Proposal([txn(1, 1)]))
     solo.do(solo.peer.on_link_down(solo.now, LINK))
     solo.elect(3)
     solo.do(solo.peer.on_link_up(solo.now, LinkId(8), PeerId(3)))
@@ -564,8 +574,8 @@ def test_links_that_come_before_the_election_has_ended_here_are_held_for_the_lea
 
 def test_cumulative_acks_and_commits_are_used_where_both_sides_offer_them() -> None:
     follower = synced_follower(cumulative=True)
-    follower.packet(Proposal(txn(1, 1)))
-    follower.packet(Proposal(txn(1, 2)))
+    follower.packet(Proposal([txn(1, 1)]))
+    follower.packet(Proposal([txn(1, 2)]))
     tokens = [e.token for e in follower.of(Barrier)]
     for effect in follower.queued():
         follower.disk.execute(effect)
@@ -619,7 +629,7 @@ def test_an_observer_logs_what_it_is_told_and_acknowledges_newleader_alone() -> 
         world.write(4)
     world.run_until(lambda: len(world.acknowledged) == 5 and world.converged())
     world.run(50)
-    acks = [e.packet for _, n, e in world.sent if n == 4 and isinstance(getattr(e, "packet", None), Ack)]
+    acks = [p for _, n, e in world.sent if n == 4 for p in getattr(e, "packets", ()) if isinstance(p, Ack)]
     assert acks == [Ack(E1), Ack(E1)] and len(world.nodes[4].disk.log) == 5
 
 
@@ -649,19 +659,54 @@ def test_a_sync_is_answered_after_a_ping_round_that_began_after_it() -> None:
     """ZOOKEEPER-1675: committed is not enough, the leader must still lead."""
     solo = established_leader()
     solo.timer(HALF_TICK_TIMER, 50)
-    sync = SyncRequest(SessionId(1), 9, "/")
-    solo.packet(sync)
-    assert not any(isinstance(p, SyncRequest) for p in solo.packets())
+    sync_at_the_leader(solo)
+    assert not solo.of(Answer)
     solo.packet(Ping(E1))  # Answers the ping from before the request: proves nothing, but frees the next round.
-    assert solo.packets()[-1] == Ping(E1)
-    assert solo.packets(solo.packet(Ping(E1))) == [sync]
+    assert solo.packets()[-1] == Ping(E1) and not solo.of(Answer)
+    assert len(solo.of(Answer, solo.packet(Ping(E1)))) == 1
+
+
+def test_a_follower_that_passes_a_sync_on_says_that_it_follows_and_two_of_three_are_a_quorum() -> None:
+    solo = established_leader()
+    sync = SyncRequest(SessionId(1), 9, "/")
+    assert solo.packets(solo.packet(sync)) == [sync], "no ping round is needed"
+
+
+def test_where_leader_and_follower_are_no_quorum_a_followers_sync_needs_a_ping_round() -> None:
+    world = World(3, voters=5, loss=0.0)
+    world.start()
+    world.run_until(world.settled)
+    leader = world.leader()
+    assert leader is not None
+    followers = [i for i in world.voters if i != leader.id]
+    for i in followers[1:]:
+        world.cut_off(leader.id, i)
+    world.sync(followers[0])
+    world.run(300)
+    assert world.answered_syncs == 0
+    world.heal()
+    world.sync(followers[0])
+    world.run_until(lambda: world.answered_syncs > 0)
+
+
+def test_an_observers_sync_needs_a_ping_round() -> None:
+    world = World(4, observers=1, loss=0.0)
+    world.start()
+    world.run_until(world.settled)
+    leader = world.leader()
+    assert leader is not None
+    for i in world.voters:
+        if i != leader.id:
+            world.cut_off(leader.id, i)
+    world.sync(world.observers[0])
+    world.run(300)
+    assert world.answered_syncs == 0
 
 
 def test_a_sync_waits_for_what_was_proposed_before_it() -> None:
     solo = established_leader()
     solo.packet(request())
     solo.packet(SyncRequest(SessionId(1), 9, "/"))
-    solo.packet(Ping(E1))
     solo.flush()
     assert not any(isinstance(p, SyncRequest) for p in solo.packets())
     said = solo.packets(solo.packet(Ack(make_zxid(1, 1))))
@@ -693,7 +738,7 @@ def test_a_deposed_leader_does_not_answer_a_sync() -> None:
 def test_a_full_journal_names_each_logged_transaction_and_says_committed_only_when_it_is() -> None:
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1), full_journal=True)
     solo.follow(epoch=2)
-    for packet in (Diff(make_zxid(1, 2)), Proposal(txn(1, 2)), Commit(make_zxid(1, 2)), NewLeader(E2)):
+    for packet in (Diff(make_zxid(1, 2)), Proposal([txn(1, 2)]), Commit(make_zxid(1, 2)), NewLeader(E2)):
         solo.packet(packet)
     solo.flush()
     logged = [e.event for e in solo.of(Emit) if isinstance(e.event, TxnLogged)]
@@ -701,10 +746,10 @@ def test_a_full_journal_names_each_logged_transaction_and_says_committed_only_wh
 
 
 def test_the_committed_log_is_bounded() -> None:
-    world = World(1, voters=1)
+    world = World(1, voters=1, committed_log_length=500)
     world.start()
-    for _ in range(core.COMMITTED_LOG_LENGTH + 100):
+    for _ in range(600):
         world.write(1)
         world.run(2)
     world.run(10_000)
-    assert len(world.nodes[1].peer._core.committed_log) == core.COMMITTED_LOG_LENGTH
+    assert len(world.nodes[1].peer._core.committed_log) == 500

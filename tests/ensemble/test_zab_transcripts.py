@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zab_driver import World
 
-from ensemble.effects import SendPacket
+from ensemble.effects import SendPackets
 from ensemble.ids import zxid_text
 from ensemble.zab.messages import Ack, AckEpoch, Commit, Packet, Ping, Proposal, Snap
 from journal.events import LearnerSynced
@@ -14,10 +14,10 @@ def told(world: World, source: int, target: int) -> list[str]:
     """What one server sent to another since recording began, pings left out."""
     lines = []
     for _, node, effect in world.sent:
-        if node == source and isinstance(effect, SendPacket) and not isinstance(effect.packet, Ping):
+        if node == source and isinstance(effect, SendPackets):
             found = world.links.get(effect.link)
             if found is None or found[0].nodes[1 - found[1]].id == target:
-                lines.append(text(effect.packet))
+                lines += [text(packet) for packet in effect.packets if not isinstance(packet, Ping)]
     return lines
 
 
@@ -26,7 +26,7 @@ def text(packet: Packet) -> str:
     if isinstance(packet, AckEpoch):
         return f"{name} {zxid_text(packet.last_zxid)} {packet.current_epoch}"
     if isinstance(packet, Proposal):
-        return f"{name} {zxid_text(packet.txn.zxid)}"
+        return f"{name} {' '.join(zxid_text(txn.zxid) for txn in packet.txns)}"
     if isinstance(packet, Snap):
         return f"{name} {zxid_text(packet.zxid)} of {len(packet.snapshot.nodes)}"
     for field in ("epoch", "accepted_epoch"):
@@ -148,9 +148,11 @@ def test_broadcast() -> None:
     write_and_wait(world, 1)
     world.run(50)
     kinds = [
-        (node, type(effect.packet).__name__)
+        (node, type(packet).__name__)
         for _, node, effect in world.sent
-        if isinstance(effect, SendPacket) and isinstance(effect.packet, Proposal | Ack | Commit)
+        if isinstance(effect, SendPackets)
+        for packet in effect.packets
+        if isinstance(packet, Proposal | Ack | Commit)
     ]
     assert sorted(kinds) == [(1, "Ack"), (2, "Ack"), (3, "Commit"), (3, "Commit"), (3, "Proposal"), (3, "Proposal")]
     assert kinds[:2] == [(3, "Proposal"), (3, "Proposal")]

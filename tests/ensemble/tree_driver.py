@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 
-from ensemble.effects import Answer, CloseConnection, Effect, Emit
+from ensemble.effects import Answer, CloseConnection, Effect, Emit, SetTimer
 from ensemble.ids import ConnectionId, Epoch, LinkId, make_zxid
 from ensemble.ports import Instant
 from ensemble.records import (
@@ -75,7 +75,9 @@ class Ensemble:
     def __init__(self, servers=1, auto=True, tick_ms=1000, **config):
         self.tick_ms = tick_ms
         self.services = [
-            Service(EnsembleConfig(i + 1, tuple(range(1, servers + 1)), tick_time_ms=tick_ms, **config))
+            Service(
+                EnsembleConfig(i + 1, tuple(range(1, servers + 1)), tick_time_ms=tick_ms, **config), lambda: "nonce"
+            )
             for i in range(servers)
         ]
         self.auto = auto
@@ -88,6 +90,7 @@ class Ensemble:
         self.sent: dict[int, list] = defaultdict(list)
         self.closed: set[int] = set()
         self.events: list = []
+        self.timers: dict[int, int] = {}
         self._connections = 0
         self._at: dict[int, int] = {}
         self._xids: dict[int, int] = defaultdict(int)
@@ -108,6 +111,8 @@ class Ensemble:
                 case CloseConnection(connection=connection):
                     assert connection not in self.closed, "closed twice"
                     self.closed.add(connection)
+                case SetTimer(name="local-sessions.expiry", delay_ms=delay_ms):
+                    self.timers[server] = self.now_ms + delay_ms
                 case Emit(event=event):
                     self.events.append((server, event))
                 case Submit(request=request):
@@ -133,7 +138,16 @@ class Ensemble:
             txn = Txn.decode(self.proposed.popleft().encoded())
             self.history.append(txn)
             for i, service in enumerate(self.services):
-                self.run(i, service.apply(self.now, txn))
+                self.run(i, service.apply(self.now, [txn]))
+
+    def commit_together(self, count=None):
+        """As `commit`, but each server applies all of them in one go."""
+        count = len(self.proposed) if count is None else count
+        txns = [Txn.decode(self.proposed.popleft().encoded()) for _ in range(count)]
+        self.history += txns
+        for i, service in enumerate(self.services):
+            if txns:
+                self.run(i, service.apply(self.now, txns))
 
     def finish_sync(self):
         server, request = self.syncs.popleft()
@@ -153,18 +167,21 @@ class Ensemble:
                 for session_id, timeout_ms in service.drain_touched():
                     self.services[0].touch(self.now, session_id, timeout_ms)
             self.run(0, self.services[0].expire_sessions(self.now))
+            for server in [server for server, due_ms in self.timers.items() if due_ms <= self.now_ms]:
+                del self.timers[server]
+                self.run(server, self.services[server].expire_local_sessions(self.now))
 
-    def dial(self, server=0) -> int:
+    def dial(self, server=0, identities=()) -> int:
         self._connections += 1
         connection = ConnectionId(self._connections)
         self._at[connection] = server
-        self.run(server, self.services[server].on_client_connected(self.now, connection))
+        self.run(server, self.services[server].on_client_connected(self.now, connection, identities))
         return connection
 
-    def connect(self, server=0, session=(0, None), timeout_ms=10_000, seen=0) -> int:
+    def connect(self, server=0, session=(0, None), timeout_ms=10_000, seen=0, read_only=False, identities=()) -> int:
         """A connection whose ConnectRequest was sent; `session` is (id, password)."""
-        connection = self.dial(server)
-        self.message(connection, ConnectRequest(0, seen, timeout_ms, session[0], session[1]))
+        connection = self.dial(server, identities)
+        self.message(connection, ConnectRequest(0, seen, timeout_ms, session[0], session[1], read_only))
         return connection
 
     def message(self, connection, message):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
+
+import msgspec
 
 from ensemble.effects import (
     Answer,
@@ -19,24 +21,33 @@ from ensemble.effects import (
     Emit,
     Halt,
     OpenLink,
+    ReadLog,
     Recovered,
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
+    SaveMembership,
+    SaveNextMembership,
     SaveSnapshot,
     SendNotification,
-    SendPacket,
+    SendPackets,
     SetTimer,
     TruncateLog,
+    UseMembership,
 )
+from ensemble.errors import ErrorCode
 from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid, counter_of, epoch_of
+from ensemble.jute import Reader
 from ensemble.ports import Instant
-from ensemble.records import ClientMessage, OpCode, Reply, Request
+from ensemble.records import ClientMessage, OpCode, ReconfigRequest, Reply, Request
+from ensemble.tree.reconfig import new_membership
 from ensemble.tree.snapshot import NodeImage, TreeSnapshot
 from ensemble.txn import SetDataTxn, Txn
-from ensemble.zab.application import EnsembleConfig, Submit, SubmitSync
-from ensemble.zab.messages import Ack, AckEpoch, ForwardedRequest, LeaderInfo, SyncRequest
+from ensemble.zab.application import EnsembleConfig, EnsembleView, Submit, SubmitSync
+from ensemble.zab.membership import Membership
+from ensemble.zab.messages import Ack, AckEpoch, ForwardedRequest, LeaderInfo, Packet, SyncRequest
 from ensemble.zab.peer import Peer
 from journal.events import Event, LeaderEstablished, ZxidCheckpoint
+from simulation.wire import one_by_one
 
 Entry = tuple[int, bytes]
 
@@ -49,6 +60,8 @@ class ListApplication:
         self.base = Zxid(0)
         self.serving = False
         self.leading: Epoch | None = None
+        self.membership = ("", 0)
+        self.refusals: list[ErrorCode] = []
         self.waiting: dict[tuple[int, int], tuple[ConnectionId, int]] = {}
         self.touched: list[tuple[SessionId, int]] = []
         self.touches: list[tuple[SessionId, int]] = []
@@ -71,7 +84,10 @@ class ListApplication:
         self.entries = [(n.czxid, n.data or b"") for n in snapshot.nodes] if snapshot else []
         self.base = snapshot.zxid if snapshot else Zxid(0)
 
-    def apply(self, now: Instant, txn: Txn) -> list[Effect]:
+    def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
+        return [effect for txn in txns for effect in self._apply(txn)]
+
+    def _apply(self, txn: Txn) -> list[Effect]:
         assert txn.zxid > self.last_applied
         assert isinstance(txn.body, SetDataTxn)
         self.entries.append((txn.zxid, txn.body.data or b""))
@@ -83,6 +99,9 @@ class ListApplication:
             return []
         return [Answer(waiting[0], Reply(waiting[1], txn.zxid, 0))]
 
+    def describe_membership(self, now: Instant, text: str, version: int) -> None:
+        self.membership = (text, version)
+
     def start_leading(self, now: Instant, epoch: Epoch) -> None:
         self.leading = epoch
 
@@ -90,6 +109,23 @@ class ListApplication:
         assert self.leading == epoch_of(zxid)
         body = SetDataTxn("/", request.body, 0)
         return Txn(request.session_id, request.cxid, zxid, now.wall_ms, OpCode.SET_DATA, body)
+
+    def prepare_all(
+        self, now: Instant, requests: Sequence[ForwardedRequest], zxid: Zxid, origin: LinkId | None
+    ) -> list[Txn]:
+        return [self.prepare(now, request, Zxid(zxid + i), origin) for i, request in enumerate(requests)]
+
+    def prepare_reconfig(
+        self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
+    ) -> Txn:
+        """Anybody may ask for it."""
+        wanted = ReconfigRequest.read_from(Reader(request.body))
+        membership = new_membership(wanted, zxid, ensemble) if ensemble.enabled else ErrorCode.RECONFIG_DISABLED
+        if isinstance(membership, ErrorCode):
+            self.refusals.append(membership)
+            return self.prepare(now, request, zxid, origin)
+        body = SetDataTxn("/zookeeper/config", membership.text.encode(), -1)
+        return Txn(request.session_id, request.cxid, zxid, now.wall_ms, OpCode.RECONFIG, body)
 
     def touch(self, now: Instant, session_id: SessionId, timeout_ms: int) -> None:
         self.touches.append((session_id, timeout_ms))
@@ -115,7 +151,7 @@ class ListApplication:
         self.waiting.clear()
         return [CloseConnection(connection) for connection in closed]
 
-    def on_client_connected(self, now: Instant, connection: ConnectionId) -> list[Effect]:
+    def on_client_connected(self, now: Instant, connection: ConnectionId, identities=()) -> list[Effect]:
         return []
 
     def on_client(self, now: Instant, connection: ConnectionId, message: ClientMessage) -> list[Effect]:
@@ -126,7 +162,10 @@ class ListApplication:
         self.waiting[session, message.xid] = (connection, message.xid)
         if message.op == OpCode.SYNC:
             return [SubmitSync(SyncRequest(session, message.xid, "/"))]
-        return [Submit(ForwardedRequest(session, message.xid, message.op, b"%d.%d" % (connection, message.xid)))]
+        body = b"%d.%d" % (connection, message.xid)
+        if isinstance(message.body, ReconfigRequest):
+            body = message.body.encode()
+        return [Submit(ForwardedRequest(session, message.xid, message.op, body))]
 
     def on_client_closed(self, now: Instant, connection: ConnectionId) -> list[Effect]:
         return []
@@ -152,11 +191,14 @@ class Disk:
         self.current = Epoch(0)
         self.log: list[Txn] = []
         self.synced = 0
+        self.incomplete = False
         self.snapshots: list[TreeSnapshot] = []
+        self.membership: Membership | None = None
+        self.next_membership: Membership | None = None
 
     def execute(self, effect: Effect) -> None:
         if isinstance(effect, Append):
-            self.log.append(effect.txn)
+            self.log += effect.txns
         elif isinstance(effect, TruncateLog):
             self.log = [txn for txn in self.log if txn.zxid <= effect.zxid]
             self.snapshots = [s for s in self.snapshots if s.zxid <= effect.zxid]
@@ -170,8 +212,25 @@ class Disk:
         elif isinstance(effect, SaveCurrentEpoch):
             assert self.synced == len(self.log), "currentEpoch before the history it stands for is durable"
             self.current = effect.epoch
+            self.incomplete = False
+        elif isinstance(effect, SaveMembership):
+            self.membership, self.next_membership = effect.membership, None
+        elif isinstance(effect, SaveNextMembership):
+            self.next_membership = effect.membership
         elif isinstance(effect, Barrier):
             self.synced = len(self.log)
+
+    def read_log(self, effect: ReadLog) -> list[Txn] | None:
+        zxids = [txn.zxid for txn in self.log]
+        if effect.after != effect.base and effect.after not in zxids:
+            return None
+        return [txn for txn in self.log if txn.zxid > effect.after][:5] or None
+
+    def rot(self, random: Random) -> None:
+        """Part of the log, fsynced or not, turns out to be unreadable when the peer starts again."""
+        del self.log[random.randrange(0, len(self.log) + 1) :]
+        self.synced = len(self.log)
+        self.incomplete = True
 
     def lose_power(self, random: Random) -> None:
         kept = random.randrange(self.synced, len(self.log) + 1)
@@ -184,7 +243,8 @@ class Disk:
     def recovered(self) -> Recovered:
         snapshot = max(self.snapshots, key=lambda s: s.zxid, default=None)
         base = snapshot.zxid if snapshot else 0
-        return Recovered(self.accepted, self.current, snapshot, [t for t in self.log if t.zxid > base])
+        txns = [t for t in self.log if t.zxid > base]
+        return Recovered(self.accepted, self.current, snapshot, txns, not self.incomplete)
 
 
 class Link:
@@ -214,13 +274,16 @@ class Node:
         self.peer: Peer
         self.app: ListApplication
         self.halted: str | None = None
+        self.reaches: tuple[Membership, Membership] | None = None
         self.clock_offset_ms = 0
 
 
 class World:
     """Runs peers against one another, and checks the invariants after every turn."""
 
-    def __init__(self, seed: int, voters: int = 3, observers: int = 0, loss: float = 0.02, **options: object) -> None:
+    def __init__(
+        self, seed: int, voters: int = 3, observers: int = 0, spares: int = 0, loss: float = 0.02, **options: object
+    ) -> None:
         self.random = Random(seed)
         self.now_ms = 0
         self.loss = loss
@@ -234,7 +297,9 @@ class World:
         watchers = tuple(range(voters + 1, voters + observers + 1))
         self.options = {"tick_time_ms": 200, "init_limit": 10, "sync_limit": 5, "snap_count": 40, **options}
         self.voters, self.observers = ids, watchers
-        self.nodes = {i: Node(self, i) for i in ids + watchers}
+        extra = tuple(range(voters + observers + 1, voters + observers + spares + 1))
+        self.nodes = {i: Node(self, i) for i in ids + watchers + extra}
+        self.own_membership: dict[int, str] = {}
         self.links: dict[LinkId, tuple[Link, int]] = {}
         self.cut: set[tuple[int, int]] = set()
         self.events: list[tuple[int, int, Event]] = []
@@ -277,11 +342,17 @@ class World:
     # -- nodes
 
     def start(self, *ids: int) -> None:
-        for i in ids or tuple(self.nodes):
+        for i in ids or self.voters + self.observers:
             node = self.nodes[i]
             if node.alive:
                 continue
             config = EnsembleConfig(i, self.voters, self.observers, full_journal=True, **self.options)  # type: ignore[arg-type]
+            if i in self.own_membership:
+                config = msgspec.structs.replace(config, membership=self.own_membership[i])
+            if node.disk.membership is not None:
+                config = msgspec.structs.replace(config, membership=node.disk.membership.text)
+            if node.disk.next_membership is not None:
+                config = msgspec.structs.replace(config, next_membership=node.disk.next_membership.text)
             node.life += 1
             node.alive, node.paused, node.disk_busy = True, False, False
             node.timers, node.backlog, node.queue = {}, [], deque()
@@ -340,7 +411,7 @@ class World:
         life = node.life
         if self.record:
             self.sent.append((self.now_ms, node.id, effect))
-        if isinstance(effect, SendPacket):
+        if isinstance(effect, SendPackets):
             self._send(node, effect)
         elif isinstance(effect, SendNotification):
             to = self.nodes[effect.to]
@@ -370,6 +441,10 @@ class World:
             self.closed.append(effect.connection)
         elif isinstance(effect, Halt):
             node.halted = effect.reason
+        elif isinstance(effect, ReadLog):
+            self._read_log(node, effect)
+        elif isinstance(effect, UseMembership):
+            node.reaches = (effect.current, effect.last_seen)
         else:
             if isinstance(effect, SaveSnapshot) and not effect.replaces_history:
                 entries = [(n.czxid, n.data) for n in effect.snapshot.nodes]
@@ -389,6 +464,15 @@ class World:
             return node.peer.on_timer(self.instant(), effect.name)
 
         self.at(effect.delay_ms, lambda: self.deliver(node, life, fire))
+
+    def _read_log(self, node: Node, effect: ReadLog) -> None:
+        life = node.life
+
+        def read() -> list[Effect]:
+            txns = node.disk.read_log(effect)
+            return node.peer.on_log_read(self.instant(), effect.link, effect.after, txns)
+
+        self.at(self.draw(self.disk_ms), lambda: self.deliver(node, life, read))
 
     def _pump(self, node: Node) -> None:
         if node.disk_busy or not node.queue:
@@ -446,8 +530,9 @@ class World:
         link.arrival[end] = due
         self.at(due - self.now_ms, arrive)
 
-    def _send(self, node: Node, effect: SendPacket) -> None:
-        self._check_packet(node, effect)
+    def _send(self, node: Node, effect: SendPackets) -> None:
+        for packet in effect.packets:
+            self._check_packet(node, packet)
         found = self.links.get(effect.link)
         if found is None:
             return
@@ -456,7 +541,15 @@ class World:
             return
         other = link.nodes[1 - end]
         there = link.ids[1 - end]
-        self._deliver_on(link, 1 - end, lambda: other.peer.on_packet(self.instant(), there, effect.packet))
+        # One write, but it may be read in any number of pieces.
+        pieces: list[list[Packet]] = []
+        for packet in one_by_one(effect.packets):
+            if pieces and self.random.random() < 0.3:
+                pieces[-1].append(packet)
+            else:
+                pieces.append([packet])
+        for piece in pieces:
+            self._deliver_on(link, 1 - end, lambda p=piece: other.peer.on_packets(self.instant(), there, p))
 
     def _close(self, link: Link, end: int, delay_ms: int = 0) -> None:
         link.open[end] = False
@@ -521,7 +614,11 @@ class World:
     def sync(self, i: int) -> tuple[int, int] | None:
         return self._request(i, OpCode.SYNC)
 
-    def _request(self, i: int, op: OpCode) -> tuple[int, int] | None:
+    def reconfigure(self, i: int, joining: str = "", leaving: str = "", members: str = "") -> tuple[int, int] | None:
+        whole = members.encode() if members else None
+        return self._request(i, OpCode.RECONFIG, ReconfigRequest(joining.encode(), leaving.encode(), whole, -1))
+
+    def _request(self, i: int, op: OpCode, body: ReconfigRequest | None = None) -> tuple[int, int] | None:
         node = self.nodes[i]
         if not node.alive:
             return None
@@ -529,7 +626,9 @@ class World:
         connection, xid = ConnectionId(self._ids), self._ids
         if op is OpCode.SYNC:
             self.syncs[connection, xid] = len(self.acknowledged)
-        self.deliver(node, node.life, lambda: node.peer.on_client(self.instant(), connection, Request(xid, op, None)))
+        self.deliver(
+            node, node.life, lambda: node.peer.on_clients(self.instant(), [(connection, Request(xid, op, body))])
+        )
         return connection, xid
 
     # -- checks
@@ -558,9 +657,10 @@ class World:
             return
         zxid = answer.message.zxid
         self.acknowledged[zxid] = dict(self.committed)[zxid]
-        assert sum(self._has_durably(n, zxid) for n in self.nodes.values() if n.id in self.voters) * 2 > len(
-            self.voters
-        ), f"{zxid:#x} was acknowledged, but is not durable on a quorum"
+        # A disk that has rotted since may have held it.
+        durable = {n.id: None for n in self.nodes.values() if n.disk.incomplete or self._has_durably(n, zxid)}
+        quorum = node.peer.membership.quorum
+        assert quorum.contains(durable), f"{zxid:#x} was acknowledged, but is not durable on a quorum"
 
     def _has_durably(self, node: Node, zxid: int) -> bool:
         disk = node.disk
@@ -570,8 +670,8 @@ class World:
             image.czxid == zxid for s in disk.snapshots for image in s.nodes
         )
 
-    def _check_packet(self, node: Node, effect: SendPacket) -> None:
-        packet, disk = effect.packet, node.disk
+    def _check_packet(self, node: Node, packet: Packet) -> None:
+        disk = node.disk
         if isinstance(packet, AckEpoch):
             assert disk.accepted == node.peer.accepted_epoch, "ACKEPOCH before acceptedEpoch is durable"
             if packet.current_epoch >= 0:

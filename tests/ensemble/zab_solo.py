@@ -16,7 +16,7 @@ from ensemble.effects import (
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
     SaveSnapshot,
-    SendPacket,
+    SendPackets,
     TruncateLog,
 )
 from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
@@ -94,7 +94,11 @@ class Solo:
         return self.do(self.peer.on_timer(self.now, name))
 
     def packet(self, packet: Packet, link: LinkId = LINK) -> list[Effect]:
-        return self.do(self.peer.on_packet(self.now, link, packet))
+        return self.together([packet], link)
+
+    def together(self, packets: Sequence[Packet], link: LinkId = LINK) -> list[Effect]:
+        """Packets that are read at once."""
+        return self.do(self.peer.on_packets(self.now, link, packets))
 
     def step_disk(self) -> list[Effect]:
         """The next disk operation alone."""
@@ -118,7 +122,7 @@ class Solo:
 
     def packets(self, effects: list[Effect] | None = None, link: LinkId = LINK) -> list[Packet]:
         source = self.effects if effects is None else effects
-        return [e.packet for e in source if isinstance(e, SendPacket) and e.link == link]
+        return [p for e in source if isinstance(e, SendPackets) and e.link == link for p in e.packets]
 
     def of(self, kind: type[E], effects: list[Effect] | None = None) -> list[E]:
         return [e for e in (self.effects if effects is None else effects) if type(e) is kind]

@@ -82,9 +82,9 @@ class Ensemble:
 
 
 @contextmanager
-def running(kind: str, size: int, directory: Path) -> Iterator[Ensemble]:
-    """Servers of that kind ("ours", "zookeeper"), ready."""
-    made = Ensemble(kind, _servers(kind, size, directory))
+def running(kind: str, size: int, directory: Path, **keys: str) -> Iterator[Ensemble]:
+    """Servers of that kind ("ours", "zookeeper"), ready; `keys` go into zoo.cfg."""
+    made = Ensemble(kind, _servers(kind, size, directory, keys))
     try:
         for server in made.servers:
             server.start()
@@ -95,7 +95,7 @@ def running(kind: str, size: int, directory: Path) -> Iterator[Ensemble]:
             server.kill()
 
 
-def _servers(kind: str, size: int, directory: Path) -> list[Server]:
+def _servers(kind: str, size: int, directory: Path, keys: dict[str, str]) -> list[Server]:
     ports = free_ports(3 * size)
     lines = [f"server.{n + 1}=127.0.0.1:{ports[3 * n]}:{ports[3 * n + 1]}" for n in range(size)]
     servers = []
@@ -112,6 +112,7 @@ def _servers(kind: str, size: int, directory: Path) -> list[Server]:
             "clientPort": client_port,
             "clientPortAddress": "127.0.0.1",
             "4lw.commands.whitelist": "*",
+            **keys,
         }
         config = home / "zoo.cfg"
         config.write_text("\n".join([*(f"{key}={value}" for key, value in settings.items()), *lines]) + "\n")

@@ -18,12 +18,12 @@ JARS = (
     "zookeeper-3*.jar", "zookeeper-jute-*.jar", "slf4j-api-*.jar", "log4j-*.jar", "netty*.jar", "metrics-core-*.jar",
     "snappy-java-*.jar", "commons-io-*.jar", "commons-lang3*.jar", "commons-cli*.jar",
 )  # fmt: skip
-LOGGING = """rootLogger.level=WARN
+LOGGING = """rootLogger.level=%s
 rootLogger.appenderRef.c.ref=c
 appender.c.type=Console
 appender.c.name=c
 appender.c.layout.type=PatternLayout
-appender.c.layout.pattern=%d %p %c{1} %m%n
+appender.c.layout.pattern=%%d %%p %%c{1} %%m%%n
 """
 
 
@@ -40,16 +40,23 @@ def missing() -> str | None:
 needs_java = pytest.mark.skipif(missing() is not None, reason=f"{missing()} cannot be found")
 
 
+def classpath() -> str:
+    """ZooKeeper's jar and what it needs."""
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None and spec.origin is not None
+    jars = Path(spec.origin).parent / "jars"
+    return ":".join(str(jar) for pattern in JARS for jar in jars.glob(pattern))
+
+
 class MixedEnsemble(Ensemble):
     """Peers of which each can be started as ours or as Apache ZooKeeper, on the same configuration and data."""
 
+    log_level = "WARN"
+
     def start_java(self, *ids: int) -> None:
-        spec = importlib.util.find_spec("pyspark")
-        assert spec is not None and spec.origin is not None
-        jars = Path(spec.origin).parent / "jars"
         logging = self.directory / "log4j2.properties"
-        logging.write_text(LOGGING)
-        path = ":".join(str(jar) for pattern in JARS for jar in jars.glob(pattern))
+        logging.write_text(LOGGING % self.log_level)
+        path = classpath()
         for i in ids:
             with (self.directory / str(i) / "java.log").open("ab") as log:
                 self.processes[i] = subprocess.Popen(

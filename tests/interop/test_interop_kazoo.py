@@ -469,7 +469,15 @@ def test_nobody_there_is_a_timeout(make: MakeClient) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"sasl_options": {}}, {"handler": object()}, {"handler": type}, {"hosts": "h:1/a"}], ids=str
+    "options",
+    [
+        {"sasl_options": {"mechanism": "GSSAPI"}},
+        {"sasl_options": {"mechanism": "DIGEST-MD5"}},
+        {"handler": object()},
+        {"handler": type},
+        {"hosts": "h:1/a"},
+    ],
+    ids=str,
 )
 def test_what_the_shim_cannot_do_it_refuses_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):

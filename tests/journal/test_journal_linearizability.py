@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from journal.linearizability import Operation, check, check_one
@@ -143,6 +143,7 @@ def _answers_right(order: tuple[Operation, ...]) -> bool:
     return True
 
 
+@settings(deadline=None)
 @given(st.lists(operations(), max_size=5))
 def test_it_agrees_with_brute_force(history: list[Operation]) -> None:
     assert check_one("/x", history, step, None, 1_000_000).linearizable is by_brute_force(history)

@@ -13,7 +13,7 @@ from ensemble.effects import Barrier
 from ensemble.errors import ErrorCode
 from ensemble.ids import Zxid
 from ensemble.tree.datatree import Applied, DataTree
-from ensemble.zab import leader, sync
+from ensemble.zab import learner_sync, sync
 from ensemble.zab.quorum import Quorum
 from simulation.disk import SimDisk
 
@@ -54,7 +54,7 @@ def no_truncation_on_sync() -> Iterator[None]:
             return sync.SyncPlan(sync.SyncMode.DIFF, planned.zxid, planned.txns)
         return planned
 
-    with patch.object(leader, "plan_sync", lenient):
+    with patch.object(learner_sync, "plan_sync", lenient):
         yield
 
 

@@ -16,6 +16,7 @@ def test_seeds_that_hold_exit_with_zero_and_say_how_fast(capsys: pytest.CaptureF
     assert cli.simulate("0-2", "chaos", [], 1, False) == 0
     said = capsys.readouterr().out
     assert "3 seeds, 0 with violations" in said
+    assert "simulated hours" in said and "core-hours" in said and "faults injected" in said
 
 
 def test_a_violation_exits_with_one_and_its_replay_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,6 +64,16 @@ def test_replay_writes_a_journal_that_reads_back(tmp_path: Path) -> None:
     entries = list(read_file(out, bad))
     assert bad == []
     assert {entry.node for entry in entries} >= {"peer-1", "broker-1", "world"}
+
+
+def test_scenarios_of_the_library_run_over_seeds_and_replay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.simulate("0-4", "zookeeper-710", [], 1, False) == 0
+    assert "5 seeds, 0 with violations" in capsys.readouterr().out
+    written = []
+    for name in ("first", "second"):
+        assert cli.replay(3, "zookeeper-710", [], tmp_path / name) == 0
+        written.append((tmp_path / name).read_bytes())
+    assert written[0] == written[1] != b""
 
 
 def test_kafka_and_zookeeper_keys_reach_the_world() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ensemble.effects import Append, Barrier, SaveAcceptedEpoch
+from ensemble.effects import Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch
 from ensemble.ids import Epoch, SessionId, Zxid
 from ensemble.records import OpCode
 from ensemble.txn import DeleteTxn, Txn
@@ -128,7 +128,7 @@ def disk() -> tuple[Scheduler, SimDisk, list[int]]:
 def test_a_barrier_is_answered_when_everything_before_it_is_durable() -> None:
     scheduler, made, durable = disk()
     for zxid in (1, 2, 3):
-        made.submit(Append(txn(zxid)))
+        made.submit(Append([txn(zxid)]))
     made.submit(Barrier(9))
     assert durable == []
     scheduler.run_until(1_000_000)
@@ -143,16 +143,28 @@ def test_a_power_loss_may_take_what_no_barrier_covered() -> None:
         scheduler = Scheduler()
         made = SimDisk(scheduler, derive_random(seed, "disk"))
         made.attach(lambda token: None, lambda recovered: None)
-        made.submit(Append(txn(1)))
+        made.submit(Append([txn(1)]))
         scheduler.run_until(1_000_000)
         made.power_loss()
         kept.add(len(made.recover().txns))
     assert kept == {0, 1}
 
 
+def test_a_crash_may_tear_an_append_of_many_after_any_of_them() -> None:
+    kept = set()
+    for seed in range(60):
+        scheduler = Scheduler()
+        made = SimDisk(scheduler, derive_random(seed, "disk"))
+        made.attach(lambda token: None, lambda recovered: None)
+        made.submit(Append([txn(1), txn(2), txn(3)]))
+        made.crash()
+        kept.add(tuple(t.zxid for t in made.recover().txns))
+    assert kept == {(), (1,), (1, 2), (1, 2, 3)}
+
+
 def test_a_process_crash_keeps_what_was_written() -> None:
     scheduler, made, _ = disk()
-    made.submit(Append(txn(1)))
+    made.submit(Append([txn(1)]))
     made.submit(SaveAcceptedEpoch(Epoch(7)))
     scheduler.run_until(1_000_000)
     made.crash()
@@ -162,7 +174,7 @@ def test_a_process_crash_keeps_what_was_written() -> None:
 
 def test_a_dead_process_hears_of_no_barrier() -> None:
     scheduler, made, durable = disk()
-    made.submit(Append(txn(1)))
+    made.submit(Append([txn(1)]))
     made.submit(Barrier(1))
     made.crash()
     scheduler.run_until(1_000_000)
@@ -177,3 +189,17 @@ def test_a_slow_disk_takes_that_much_longer(factor: int) -> None:
     while not durable:
         assert scheduler.step()
     assert 80 * factor <= scheduler.now_us <= 900 * factor
+
+
+def test_a_rotten_log_is_incomplete_until_an_epoch_is_taken_over_again() -> None:
+    scheduler, made, _ = disk()
+    made.submit(Append([txn(zxid) for zxid in range(1, 30)]))
+    made.submit(Barrier(1))
+    scheduler.run_until(1_000_000)
+    made.power_loss()
+    made.rot()
+    left = made.recover()
+    assert len(left.txns) < 29 and not left.complete
+    made.submit(SaveCurrentEpoch(Epoch(1)))
+    scheduler.run_until(2_000_000)
+    assert made.recover().complete

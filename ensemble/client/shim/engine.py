@@ -14,6 +14,7 @@ from typing import Any
 
 from ensemble.asyncio_runtime import AsyncioRuntime
 from ensemble.client.asyncio_connector import AsyncioConnector
+from ensemble.client.sasl import SaslLogin
 from ensemble.client.service import SessionState, WatchEvent
 from ensemble.client.session import Session
 
@@ -33,6 +34,7 @@ class EngineSettings:
         attempts_max: int,
         resume: tuple[int, bytes] | None,
         auths: Sequence[tuple[str, bytes]],
+        login: SaslLogin | None,
         ssl_context: ssl.SSLContext | None,
     ) -> None:
         self.servers = servers
@@ -42,6 +44,7 @@ class EngineSettings:
         self.attempts_max = attempts_max
         self.resume = resume
         self.auths = auths
+        self.login = login
         self.ssl_context = ssl_context
 
 
@@ -125,13 +128,16 @@ class Engine:
         loop = asyncio.get_running_loop()
         settings = self._settings
         runtime = self._runtime = AsyncioRuntime(loop, on_failure=self._on_failure)
+        connector = AsyncioConnector(ssl_context=settings.ssl_context)
         session = self._session = Session(
             settings.servers,
-            AsyncioConnector(ssl_context=settings.ssl_context),
+            connector,
             runtime,
             session_timeout_ms=settings.timeout_ms,
             shuffle=settings.shuffle,
             read_only=settings.read_only,
+            asker=connector,
+            login=settings.login,
             attempts_max=settings.attempts_max,
             resume=settings.resume,
             on_event=self._on_event,
@@ -146,7 +152,7 @@ class Engine:
             self._drain()
             await self._stopping.wait()
             # Connected: wait for the server's answer.  Not connected: kazoo's stop does not wait either.
-            connected = session.state is SessionState.CONNECTED
+            connected = session.is_connected
             await session.close(settings.timeout_ms if connected else 0)
         finally:
             await self._end(session, runtime)

@@ -28,7 +28,7 @@ from ensemble.client.hosts import join_host
 from ensemble.client.service import SessionState, WatchEvent
 from ensemble.client.session import NO_PASSWORD, Session
 from ensemble.client.shim.engine import Engine, EngineSettings, Work
-from ensemble.client.shim.types import EVENT_TYPES, client_ssl_context
+from ensemble.client.shim.types import EVENT_TYPES, client_ssl_context, sasl_login
 from ensemble.records import EventType
 
 _CLOSED_STATES = (KeeperState.EXPIRED_SESSION, KeeperState.AUTH_FAILED, KeeperState.CLOSED)
@@ -73,9 +73,9 @@ class KazooSession:
             raise ConfigurationError(f"Handler must be an instance of a class, not the class: {self.handler}")
         if not isinstance(self.handler, SequentialThreadingHandler):
             raise ConfigurationError("only SequentialThreadingHandler is supported")
-        if sasl_options is not None:
-            raise ConfigurationError("SASL is not supported: authenticate with add_auth")
-        self.auth_data: set[tuple[str, str]] = set(auth_data) if auth_data else set()
+        given = set(auth_data) if auth_data else set()
+        self._login = sasl_login(sasl_options, [credential for scheme, credential in given if scheme == "sasl"])
+        self.auth_data: set[tuple[str, str]] = {auth for auth in given if auth[0] != "sasl"}
         self.default_acl = default_acl
         self.read_only = read_only
         self.randomize_hosts = randomize_hosts
@@ -98,6 +98,8 @@ class KazooSession:
         self._session_passwd: bytes = client_id[1] if client_id else NO_PASSWORD
         self._session_timeout = int(timeout * 1000)
         self._live: threading.Event = self.handler.event_object()
+        self._settled: threading.Event = self.handler.event_object()
+        """Set once an attempt to connect has come to something."""
         self._stopped: threading.Event = self.handler.event_object()
         self._stopped.set()
         self._engine: Engine | None = None
@@ -186,8 +188,14 @@ class KazooSession:
     # -- starting and stopping
 
     def start(self, timeout: float = 15) -> None:
-        """Connect; raises the handler's timeout_exception when that takes longer than `timeout` seconds."""
-        self.start_async().wait(timeout=timeout)
+        """Connect; raises the handler's timeout_exception when that takes longer than `timeout` seconds.
+
+        Raises AuthFailedError when the server refuses the SASL login.
+        """
+        self.start_async()
+        self._settled.wait(timeout=timeout)
+        if self._state == KeeperState.AUTH_FAILED:
+            raise AuthFailedError
         if not self.connected:
             self.stop()
             self.close()
@@ -199,6 +207,7 @@ class KazooSession:
             return self._live
         self.stop()
         self._stopped.clear()
+        self._settled.clear()
         self.handler.start()
         self._session_callback(KeeperState.CONNECTING)
         self._engine = Engine(
@@ -226,6 +235,7 @@ class KazooSession:
             attempts_max=max(0, self._conn_retry.max_tries or 0) * len(self.hosts),
             resume=(self._session_id, self._session_passwd) if self._session_id else None,
             auths=[(scheme, credential.encode()) for scheme, credential in sorted(self.auth_data)],
+            login=self._login,
             ssl_context=context,
         )
 
@@ -263,9 +273,9 @@ class KazooSession:
         self.state_listeners.discard(listener)
 
     def _on_state(self, session: Session, state: SessionState) -> None:
-        if state is SessionState.CONNECTED:
+        if session.is_connected:
             self._session_id, self._session_passwd = session.session_id, session.password
-            read_only = session.server_read_only
+            read_only = state is SessionState.CONNECTED_READ_ONLY
             self._session_callback(KeeperState.CONNECTED_RO if read_only else KeeperState.CONNECTED)
         elif state is SessionState.EXPIRED:
             self._session_callback(KeeperState.EXPIRED_SESSION)
@@ -282,9 +292,12 @@ class KazooSession:
         self._state = state
         if state in (KeeperState.CONNECTED, KeeperState.CONNECTED_RO):
             self._live.set()
+            self._settled.set()
             self._make_state_change(KazooState.CONNECTED)
         elif state in _CLOSED_STATES:
             self._live.clear()
+            if state == KeeperState.AUTH_FAILED:
+                self._settled.set()
             self._session_id, self._session_passwd = None, NO_PASSWORD
             self._make_state_change(KazooState.LOST)
             self._reset_watchers()

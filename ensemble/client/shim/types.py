@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import secrets
 import ssl
-from collections.abc import Iterable
-from typing import Any, ClassVar
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from kazoo.exceptions import EXCEPTIONS, ConnectionLoss, SystemZookeeperError
+from kazoo.exceptions import EXCEPTIONS, ConfigurationError, ConnectionLoss, SystemZookeeperError
 from kazoo.protocol.states import EventType as KazooEventType
 from kazoo.protocol.states import ZnodeStat
 from kazoo.security import ACL as KazooACL
 from kazoo.security import Id
 
+from ensemble.client.sasl import SaslLogin
 from ensemble.errors import ErrorCode
 from ensemble.errors import ZooKeeperError as EnsembleError
-from ensemble.jute import BUFFER, LONG, Codec, Record
 from ensemble.records import (
     ACL,
     Create2Response,
@@ -26,22 +28,13 @@ from ensemble.records import (
     StatResponse,
 )
 
+_NONCE_BYTES = 16
 EVENT_TYPES: dict[EventType, Any] = {
     EventType.CREATED: KazooEventType.CREATED,
     EventType.DELETED: KazooEventType.DELETED,
     EventType.DATA_CHANGED: KazooEventType.CHANGED,
     EventType.CHILDREN_CHANGED: KazooEventType.CHILD,
 }
-
-
-class ReconfigRequest(Record):
-    """reconfig (org.apache.zookeeper.proto.ReconfigRequest); None travels as a null string."""
-
-    joining: bytes | None
-    leaving: bytes | None
-    new_members: bytes | None
-    config_id: int
-    layout: ClassVar[tuple[Codec, ...]] = (BUFFER, BUFFER, BUFFER, LONG)
 
 
 def kazoo_error(code: int) -> Exception:
@@ -89,6 +82,31 @@ def _from_result(result: MultiResult) -> Any:
     if isinstance(body, StatResponse):
         return from_stat(body.stat)
     return True
+
+
+def sasl_login(options: Mapping[str, Any] | None, legacy: Sequence[str]) -> SaslLogin | None:
+    """The SASL login by kazoo's `sasl_options`, or by the "user:password" that used to be in `auth_data`.
+
+    Raises ConfigurationError for two of them, for an incomplete one, and for any mechanism but DIGEST-MD5.
+    """
+    for credential in legacy:
+        if options:
+            raise ConfigurationError("Multiple SASL configurations provided")
+        warnings.warn(
+            "Passing SASL configuration as part of the auth_data is deprecated, please use sasl_options instead",
+            DeprecationWarning,
+            stacklevel=5,
+        )
+        user, _, password = credential.partition(":")
+        options = {"mechanism": "DIGEST-MD5", "username": user, "password": password}
+    if options is None:
+        return None
+    if options.get("mechanism") != "DIGEST-MD5":
+        raise ConfigurationError("of SASL's mechanisms only DIGEST-MD5 is supported")
+    missing = [name for name in ("username", "password") if not isinstance(options.get(name), str)]
+    if missing:
+        raise ConfigurationError(f"sasl_options lack {' and '.join(missing)}")
+    return SaslLogin(options["username"], options["password"], lambda: secrets.token_hex(_NONCE_BYTES))
 
 
 def client_ssl_context(

@@ -1,0 +1,1 @@
+"""Who somebody is, and how that is proved: schemes, certificates' names, SASL.  Pure."""

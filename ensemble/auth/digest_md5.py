@@ -1,0 +1,127 @@
+"""SASL DIGEST-MD5 as a server (RFC 2831), the way Java's does it for ZooKeeper (DigestMD5Server).
+
+Protection `auth` only, no subsequent authentication, one realm, which is also the server's name.  The nonce comes from
+outside.  A server object serves one negotiation: `challenge`, then `verify`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import md5
+from hmac import compare_digest
+
+SERVICE = "zookeeper"
+SERVER_NAME = "zk-sasl-md5"
+"""ZooKeeperSaslServer: clients must use it as realm and as host."""
+RESPONSE_BYTES_MAX = 4096
+NONCE_COUNT = "00000001"
+_DIRECTIVE = re.compile(r'[\s,]*([^\s=,]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))\s*(?=,|$)', re.DOTALL)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+class SaslError(Exception):
+    """The client did not prove who it is; the message says why, without secrets."""
+
+
+class DigestMd5Server:
+    """One negotiation.  `users`: password by name."""
+
+    __slots__ = ("_done", "_nonce", "_users")
+
+    def __init__(self, users: Mapping[str, str], nonce: str) -> None:
+        self._users = users
+        self._nonce = nonce
+        self._done = False
+
+    def challenge(self) -> bytes:
+        """What the client must answer (digest-challenge)."""
+        return f'realm="{SERVER_NAME}",nonce="{self._nonce}",charset=utf-8,algorithm=md5-sess'.encode()
+
+    def verify(self, response: bytes) -> tuple[str, bytes]:
+        """The user that a digest-response proves, and the answer that proves this server knew the password
+        (response-auth).  Raises SaslError; a second response always does."""
+        if self._done:
+            raise SaslError("the negotiation is over")
+        self._done = True
+        given = directives(response)
+        user = _required(given, "username")
+        digest_uri = self._check(given)
+        password = self._users.get(user)
+        if password is None:
+            raise SaslError("no such user")
+        secret = secret_of(
+            user, given["realm"], password, self._nonce, _required(given, "cnonce"), given.get("authzid")
+        )
+        expected = proof(secret, self._nonce, given["cnonce"], f"AUTHENTICATE:{digest_uri}")
+        if not compare_digest(expected, _required(given, "response").encode()):
+            raise SaslError("a wrong password")
+        # Whatever it asked to act as: ZooKeeper lets everybody act as oneself alone.
+        return user, b"rspauth=" + proof(secret, self._nonce, given["cnonce"], f":{digest_uri}")
+
+    def _check(self, given: Mapping[str, str]) -> str:
+        """Everything but user and response; the digest-uri."""
+        expected = {"charset": "utf-8", "realm": SERVER_NAME, "nonce": self._nonce, "qop": "auth"}
+        defaults = {"charset": "utf-8", "qop": "auth"}
+        for name, value in expected.items():
+            if given.get(name, defaults.get(name)) != value:
+                raise SaslError(f"{name} is not the one offered")
+        if given.get("nc", NONCE_COUNT).lstrip("0") != "1":
+            raise SaslError("nc is not 1")
+        digest_uri = given.get("digest-uri", "")
+        if digest_uri.lower() != f"{SERVICE}/{SERVER_NAME}":
+            raise SaslError("digest-uri names another service")
+        return digest_uri
+
+
+def proof(secret: bytes, nonce: str, cnonce: str, what: str) -> bytes:
+    """What only somebody who knows the secret can say (RFC 2831 section 2.1.2.1, response-value)."""
+    parts = (_hex(secret), nonce, NONCE_COUNT, cnonce, "auth", _hex(what.encode()))
+    return _hex(":".join(parts).encode()).encode()
+
+
+def secret_of(user: str, realm: str, password: str, nonce: str, cnonce: str, authzid: str | None) -> bytes:
+    """A1 of RFC 2831 section 2.1.2.1: names that fit ISO 8859-1 are hashed so."""
+    hashed = md5(b":".join(map(_narrow, (user, realm, password))), usedforsecurity=False).digest()
+    tail = [nonce, cnonce] if authzid is None else [nonce, cnonce, authzid]
+    return hashed + b":" + ":".join(tail).encode()
+
+
+def _narrow(text: str) -> bytes:
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        return text.encode()
+
+
+def _hex(data: bytes) -> str:
+    return md5(data, usedforsecurity=False).hexdigest()
+
+
+def _required(given: Mapping[str, str], name: str) -> str:
+    try:
+        return given[name]
+    except KeyError:
+        raise SaslError(f"{name} is missing") from None
+
+
+def directives(response: bytes) -> dict[str, str]:
+    """The directives of a challenge or a response, by name.  Raises SaslError."""
+    if len(response) > RESPONSE_BYTES_MAX:
+        raise SaslError(f"a response of {len(response)} bytes")
+    try:
+        text = response.decode()
+    except UnicodeDecodeError:
+        raise SaslError("a response that is no text") from None
+    out: dict[str, str] = {}
+    pos = 0
+    while text[pos:].strip(" \t\r\n,"):
+        match = _DIRECTIVE.match(text, pos)
+        if match is None:
+            raise SaslError("a malformed response")
+        name, quoted, plain = match[1].lower(), match[2], match[3]
+        if name in out:
+            raise SaslError("a directive twice")
+        out[name] = _ESCAPE.sub(r"\1", quoted) if quoted is not None else plain
+        pos = match.end()
+    return out

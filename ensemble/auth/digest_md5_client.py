@@ -1,0 +1,53 @@
+"""SASL DIGEST-MD5 as a client (RFC 2831): the other side of `ensemble.auth.digest_md5`, and of ZooKeeper's servers."""
+
+from __future__ import annotations
+
+from hmac import compare_digest
+
+from ensemble.auth.digest_md5 import NONCE_COUNT, SERVER_NAME, SERVICE, SaslError, directives, proof, secret_of
+
+MAX_BUFFER = 65536
+
+
+class DigestMd5Client:
+    """One negotiation: `respond` to the server's challenge, then `check` that the server knew the password too.
+
+    `cnonce` must be unpredictable.
+    """
+
+    __slots__ = ("_cnonce", "_expected", "_password", "_user")
+
+    def __init__(self, user: str, password: str, cnonce: str) -> None:
+        self._user = user
+        self._password = password
+        self._cnonce = cnonce
+        self._expected = b""
+
+    def respond(self, challenge: bytes) -> bytes:
+        """The digest-response.  Raises SaslError where the server wants something that we do not speak."""
+        given = directives(challenge)
+        nonce, realm = given.get("nonce"), given.get("realm", SERVER_NAME)
+        if nonce is None or given.get("algorithm") != "md5-sess":
+            raise SaslError("no DIGEST-MD5 challenge")
+        if "auth" not in given.get("qop", "auth").replace(" ", "").split(","):
+            raise SaslError("the server demands more than authentication")
+        digest_uri = f"{SERVICE}/{SERVER_NAME}"
+        secret = secret_of(self._user, realm, self._password, nonce, self._cnonce, None)
+        response = proof(secret, nonce, self._cnonce, f"AUTHENTICATE:{digest_uri}").decode()
+        self._expected = b"rspauth=" + proof(secret, nonce, self._cnonce, f":{digest_uri}")
+        fields = (
+            "charset=utf-8", f"username={_quoted(self._user)}", f"realm={_quoted(realm)}", f"nonce={_quoted(nonce)}",
+            f"nc={NONCE_COUNT}", f"cnonce={_quoted(self._cnonce)}", f"digest-uri={_quoted(digest_uri)}",
+            f"maxbuf={MAX_BUFFER}", f"response={response}", "qop=auth",
+        )  # fmt: skip
+        return ",".join(fields).encode()
+
+    def check(self, answer: bytes) -> None:
+        """Raises SaslError where the server's last word shows that it does not know the password."""
+        if not compare_digest(answer, self._expected):
+            raise SaslError("the server does not know the password")
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

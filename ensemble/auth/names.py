@@ -1,0 +1,153 @@
+"""Distinguished names as the `x509` scheme writes them: X500Principal.getName(), that is RFC 2253.
+
+`subject_of` reads the subject out of a DER certificate (X.509, RFC 5280 section 4.1); `is_distinguished_name` says
+what X500Principal accepts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ensemble.jute import MalformedRecord
+
+_KEYWORDS = {
+    "2.5.4.3": "CN", "2.5.4.6": "C", "2.5.4.7": "L", "2.5.4.8": "ST", "2.5.4.10": "O", "2.5.4.11": "OU",
+    "2.5.4.9": "STREET", "0.9.2342.19200300.100.1.25": "DC", "0.9.2342.19200300.100.1.1": "UID",
+}  # fmt: skip
+"""What RFC 2253 names; anything else is written by its number."""
+_KNOWN = frozenset(_KEYWORDS.values()) | {
+    "S", "T", "IP", "DNQUALIFIER", "DNQ", "SURNAME", "GIVENNAME", "INITIALS", "GENERATION", "EMAIL", "EMAILADDRESS",
+    "SERIALNUMBER",
+}  # fmt: skip
+_OID = re.compile(r"(?:OID\.)?[0-2](?:\.(?:0|[1-9][0-9]*))+", re.ASCII | re.IGNORECASE)
+NAME_MAX = 16_384
+"""Longer names are none here; reading one takes a while."""
+_KEYWORD_MAX = 256
+_SPECIAL = ',=+<>#;"\\'
+
+_SEQUENCE, _SET, _OBJECT_ID, _VERSION = 0x30, 0x31, 0x06, 0xA0
+_TEXT_TAGS = {
+    0x0C: "utf-8", 0x13: "latin-1", 0x14: "latin-1", 0x16: "latin-1", 0x1B: "latin-1", 0x1C: "utf-32-be",
+    0x1E: "utf-16-be",
+}  # fmt: skip
+
+
+def subject_of(certificate: bytes) -> str:
+    """The subject of a DER certificate.  Raises MalformedRecord."""
+    fields = _elements(_only(_only(certificate, _SEQUENCE, more=True), _SEQUENCE, more=True))
+    tag, _, _ = next(fields, (0, b"", b""))
+    # version (optional), serialNumber, signature, issuer, validity, subject
+    for _ in range(4 if tag == _VERSION else 3):
+        next(fields, None)
+    tag, name, _ = next(fields, (0, b"", b""))
+    if tag != _SEQUENCE:
+        raise MalformedRecord("a certificate without a subject")
+    parts = [_relative_name(content) for tag, content, _ in _elements(name) if tag == _SET]
+    return ",".join(reversed(parts))
+
+
+def _elements(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """(tag, content, whole) of each DER element in turn."""
+    pos = 0
+    while pos < len(data):
+        if len(data) < pos + 2:
+            raise MalformedRecord("DER cut short")
+        tag, size, start = data[pos], data[pos + 1], pos + 2
+        if size & 0x80:
+            count = size & 0x7F
+            size = int.from_bytes(data[start : start + count], "big")
+            start += count
+        if start + size > len(data):
+            raise MalformedRecord("DER cut short")
+        yield tag, data[start : start + size], data[pos : start + size]
+        pos = start + size
+
+
+def _only(data: bytes, wanted: int, *, more: bool = False) -> bytes:
+    """The content of the first element, which must have that tag; `more` may follow it."""
+    for tag, content, whole in _elements(data):
+        if tag == wanted and (more or len(whole) == len(data)):
+            return content
+        break
+    raise MalformedRecord(f"DER without the expected element 0x{wanted:02x}")
+
+
+def _relative_name(data: bytes) -> str:
+    return "+".join(_attribute(content) for tag, content, _ in _elements(data) if tag == _SEQUENCE)
+
+
+def _attribute(data: bytes) -> str:
+    parts = list(_elements(data))
+    if len(parts) != 2 or parts[0][0] != _OBJECT_ID:
+        raise MalformedRecord("a name's attribute that is no pair")
+    oid = _object_id(parts[0][1])
+    tag, content, whole = parts[1]
+    keyword = _KEYWORDS.get(oid)
+    encoding = _TEXT_TAGS.get(tag)
+    if keyword is None or encoding is None:
+        return f"{keyword or oid}=#{whole.hex()}"
+    try:
+        return f"{keyword}={_escaped(content.decode(encoding))}"
+    except UnicodeDecodeError:
+        raise MalformedRecord("a name that is no text") from None
+
+
+def _object_id(data: bytes) -> str:
+    if not data or data[-1] & 0x80:
+        raise MalformedRecord("an object identifier cut short")
+    numbers: list[int] = []
+    value = 0
+    for byte in data:
+        value = value << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(value)
+            value = 0
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, [first, numbers[0] - 40 * first, *numbers[1:]]))
+
+
+def _escaped(value: str) -> str:
+    """RFC 2253 section 2.4, with every special character escaped, as Java does."""
+    out = "".join("\\00" if char == "\0" else f"\\{char}" if char in _SPECIAL else char for char in value)
+    body = out.lstrip(" ")
+    out = "\\ " * (len(out) - len(body)) + body
+    body = out.rstrip(" ")
+    # A name of spaces alone is all escaped already.
+    return body + "\\ " * (len(out) - len(body)) if body and not body.endswith("\\") else out
+
+
+_VALUE = re.compile(
+    r"\s*(?:#((?:[0-9a-fA-F]{2})+)"
+    r'|"(?:[^"\\]|\\.)*"'
+    r'|(?!#)(?:[^,;+<>"\\]|\\[0-9a-fA-F]{2}|\\.)*)\s*'
+)
+
+
+def is_distinguished_name(text: str) -> bool:
+    """Whether X500Principal takes it for a name: `KEYWORD=value` parts joined by `,`, `;` or `+`."""
+    if len(text) > NAME_MAX:
+        return False
+    pos = 0
+    while True:
+        equals = text.find("=", pos, pos + _KEYWORD_MAX)
+        name = text[pos : max(equals, pos)].strip()
+        if not (name.upper() in _KNOWN or _OID.fullmatch(name)):
+            return False
+        match = _VALUE.match(text, equals + 1)
+        if match is None or not (match[1] is None or _is_der(bytes.fromhex(match[1]))):
+            return False
+        pos = match.end()
+        if pos == len(text):
+            return True
+        if text[pos] not in ",;+":
+            return False
+        pos += 1
+
+
+def _is_der(data: bytes) -> bool:
+    """Whether that is one element, and all of it."""
+    try:
+        return len(list(_elements(data))) == 1
+    except MalformedRecord:
+        return False

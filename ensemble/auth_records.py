@@ -1,0 +1,30 @@
+"""Records with which a client proves who it is: auth packets, and SASL's tokens."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ensemble.jute import BUFFER, INT, STRING, Codec, Record
+
+
+class AuthPacket(Record):
+    """auth (xid -4)."""
+
+    type: int
+    scheme: str
+    auth: bytes | None
+    layout: ClassVar[tuple[Codec, ...]] = (INT, STRING, BUFFER)
+
+
+class SaslRequest(Record):
+    """sasl: a client's token (GetSASLRequest)."""
+
+    token: bytes | None
+    layout: ClassVar[tuple[Codec, ...]] = (BUFFER,)
+
+
+class SaslResponse(Record):
+    """sasl's answer: a server's token (SetSASLResponse)."""
+
+    token: bytes | None
+    layout: ClassVar[tuple[Codec, ...]] = (BUFFER,)

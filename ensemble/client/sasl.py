@@ -1,0 +1,45 @@
+"""A client proves who it is by SASL, before it asks for anything (ZooKeeperSaslClient)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ensemble.auth.digest_md5 import SaslError
+from ensemble.auth.digest_md5_client import DigestMd5Client
+from ensemble.records import Reply, SaslRequest, SaslResponse
+
+
+class SaslLogin(NamedTuple):
+    """Who the client is, for DIGEST-MD5.  `new_nonce` must be unpredictable."""
+
+    user: str
+    password: str
+    new_nonce: Callable[[], str]
+
+
+class SaslNegotiation:
+    """One connection's: `first`, then `answer` to each reply of the server."""
+
+    __slots__ = ("_client", "_responded")
+
+    def __init__(self, login: SaslLogin) -> None:
+        self._client = DigestMd5Client(login.user, login.password, login.new_nonce())
+        self._responded = False
+
+    def first(self) -> SaslRequest:
+        """Ask for the challenge."""
+        return SaslRequest(b"")
+
+    def answer(self, reply: Reply) -> SaslRequest | None:
+        """What to say next, None where both sides are content.  Raises SaslError where the server is not."""
+        body = reply.body
+        if reply.err:
+            raise SaslError(f"refused with error {reply.err}")
+        if not isinstance(body, SaslResponse) or body.token is None:
+            raise SaslError("the server does not speak SASL")
+        if self._responded:
+            self._client.check(body.token)
+            return None
+        self._responded = True
+        return SaslRequest(self._client.respond(body.token))

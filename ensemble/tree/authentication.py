@@ -1,0 +1,103 @@
+"""Client connections prove who they are: auth packets, SASL, and what is demanded of everybody.
+
+Sources: ZooKeeperServer.processPacket and processSasl, AuthenticationHelper.  Each is answered at once, not in its turn
+among the session's requests, as ZooKeeper does; refused credentials end the connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from ensemble.auth.digest_md5 import DigestMd5Server, SaslError
+from ensemble.auth.policy import AuthPolicy
+from ensemble.auth.schemes import AuthId
+from ensemble.errors import ErrorCode
+from ensemble.records import AuthPacket, Reply, Request, SaslRequest, SaslResponse
+from ensemble.tree.connections import Connection
+
+IDENTITIES_MAX = 1000
+IDENTITIES_CHARS_MAX = 64 * 1024
+"""Identities of one connection, and their length.  They go with each of its writes to the leader, and into each ACL
+that says `auth`: without a limit one client could choke the links between the servers."""
+
+
+class Verdict(NamedTuple):
+    """What to answer, and whether that is the end of the connection.  No answer: close without one."""
+
+    reply: Reply | None
+    closes: bool
+
+
+_UNREADABLE = Verdict(None, True)
+
+
+class Authentication:
+    """How one server's clients prove who they are.  `new_nonce` must be unpredictable; only SASL needs it."""
+
+    __slots__ = ("_new_nonce", "failures", "policy")
+
+    def __init__(self, policy: AuthPolicy, new_nonce: Callable[[], str] | None) -> None:
+        assert policy.sasl_users is None or new_nonce is not None, "SASL without randomness"
+        self.policy = policy
+        self.failures = 0
+        self._new_nonce = new_nonce
+
+    def welcome(self, client: Connection, identities: tuple[AuthId, ...]) -> None:
+        """A new connection, with what it proves by itself."""
+        self._add(client, identities)
+
+    def on_auth(self, client: Connection, request: Request) -> Verdict:
+        """An auth packet."""
+        packet = request.body
+        if not isinstance(packet, AuthPacket):
+            return _UNREADABLE
+        proved = self.policy.authenticate(packet.scheme, packet.auth, client.auth)
+        if not proved or not _bearable((*client.auth, *proved)):
+            return self._refused(request.xid, ErrorCode.AUTH_FAILED)
+        self._add(client, proved)
+        return Verdict(Reply(request.xid, 0, 0), False)
+
+    def on_sasl(self, client: Connection, request: Request) -> Verdict:
+        """A client's SASL token: an empty one first (what it holds is ignored), then the digest-response."""
+        body = request.body
+        if not isinstance(body, SaslRequest) or body.token is None:
+            return _UNREADABLE
+        users = self.policy.sasl_users
+        if users is None:
+            return Verdict(Reply(request.xid, 0, 0, SaslResponse(None)), False)
+        server = client.sasl
+        if server is None:
+            assert self._new_nonce is not None
+            server = client.sasl = DigestMd5Server(users, self._new_nonce())
+            return Verdict(Reply(request.xid, 0, 0, SaslResponse(server.challenge())), False)
+        try:
+            user, answer = server.verify(body.token)
+        except SaslError:
+            return self._sasl_refused(request.xid)
+        self._add(client, self.policy.sasl_identities(user))
+        return Verdict(Reply(request.xid, 0, 0, SaslResponse(answer)), False)
+
+    def _sasl_refused(self, xid: int) -> Verdict:
+        if self.policy.sasl_required:
+            return self._refused(xid, ErrorCode.SESSION_CLOSED_REQUIRE_SASL, SaslResponse(None))
+        if self.policy.sasl_failure_tolerated:
+            self.failures += 1
+            return Verdict(Reply(xid, 0, 0, SaslResponse(None)), False)
+        return self._refused(xid, ErrorCode.AUTH_FAILED, SaslResponse(None))
+
+    def bar(self, xid: int) -> Verdict:
+        """A request of somebody who has not proved what is demanded."""
+        return self._refused(xid, ErrorCode.SESSION_CLOSED_REQUIRE_SASL)
+
+    def _refused(self, xid: int, error: ErrorCode, body: SaslResponse | None = None) -> Verdict:
+        self.failures += 1
+        return Verdict(Reply(xid, 0, int(error), body), True)
+
+    def _add(self, client: Connection, identities: tuple[AuthId, ...]) -> None:
+        client.auth = tuple(dict.fromkeys((*client.auth, *identities)))
+        client.barred = not self.policy.lets_in(client.auth)
+
+
+def _bearable(identities: Collection[AuthId]) -> bool:
+    return len(identities) <= IDENTITIES_MAX and sum(len(id_) for _, id_ in identities) <= IDENTITIES_CHARS_MAX

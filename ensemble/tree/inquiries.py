@@ -1,0 +1,127 @@
+"""The rarer questions that need no transaction: about watches, several reads in one, ephemerals, subtrees, identities.
+
+Each is answered from this server's tree at its turn (FinalRequestProcessor).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ensemble.auth.schemes import DIGEST, SUPER
+from ensemble.errors import ErrorCode
+from ensemble.jute import Record
+from ensemble.records import (
+    AnyBody,
+    EmptyRequest,
+    MultiReadRequest,
+    MultiResponse,
+    MultiResult,
+    OpCode,
+    PathRequest,
+    PathWatchRequest,
+    Permission,
+)
+from ensemble.tree.acl import allows
+from ensemble.tree.connections import Connection
+from ensemble.tree.datatree import DataTree
+from ensemble.tree.paths import ROOT, join
+from ensemble.tree.reads import Outcome, answer_read
+from ensemble.tree.watch_requests import add_watch, check_watches, remove_watches
+from ensemble.tree.watches import Watches
+from ensemble.watch_records import (
+    AddWatchRequest,
+    ClientInfo,
+    ErrorResponse,
+    GetAllChildrenNumberResponse,
+    GetEphemeralsResponse,
+    WatchesRequest,
+    WhoAmIResponse,
+)
+
+_READ = int(Permission.READ)
+_OK, _NO_NODE, _NO_AUTH = int(ErrorCode.OK), int(ErrorCode.NO_NODE), int(ErrorCode.NO_AUTH)
+
+
+def answer_inquiry(tree: DataTree, watches: Watches, client: Connection, op: int, body: AnyBody) -> Outcome:
+    """The answer to one of `INQUIRIES`."""
+    return INQUIRIES[op](tree, watches, client, body)
+
+
+def _add_watch(tree: DataTree, watches: Watches, client: Connection, body: AddWatchRequest) -> Outcome:
+    error = add_watch(watches, client.id, body)
+    return error, ErrorResponse(0) if error == _OK else None
+
+
+def _check_watches(tree: DataTree, watches: Watches, client: Connection, body: WatchesRequest) -> Outcome:
+    return check_watches(watches, client.id, body), None
+
+
+def _remove_watches(tree: DataTree, watches: Watches, client: Connection, body: WatchesRequest) -> Outcome:
+    return remove_watches(watches, client.id, body), None
+
+
+def _multi_read(tree: DataTree, watches: Watches, client: Connection, body: MultiReadRequest) -> Outcome:
+    """Each read for itself; one that fails does not keep the others from being answered.  None leaves a watch."""
+    results: list[MultiResult] = []
+    for op, read in body.ops:
+        assert isinstance(read, PathWatchRequest)
+        error, response = answer_read(tree, watches, client, op, PathWatchRequest(read.path, False))
+        if error:
+            results.append(MultiResult(OpCode.ERROR, error, None))
+        else:
+            results.append(MultiResult(op, _OK, response if isinstance(response, Record) else EmptyRequest()))
+    return _OK, MultiResponse(results)
+
+
+def _get_ephemerals(tree: DataTree, watches: Watches, client: Connection, body: PathRequest) -> Outcome:
+    """The session's own, below a prefix: a prefix of the text, not of the path."""
+    owned = sorted(tree.ephemerals.get(client.session_id, ()))
+    prefix = body.path
+    if prefix.strip() not in ("", ROOT):
+        owned = [path for path in owned if path.startswith(prefix)]
+    return _OK, GetEphemeralsResponse(owned)
+
+
+def _get_all_children_number(tree: DataTree, watches: Watches, client: Connection, body: PathRequest) -> Outcome:
+    node = tree.nodes.get(body.path)
+    if node is None:
+        return _NO_NODE, None
+    if not allows(node.acl, _READ, client.auth):
+        return _NO_AUTH, None
+    return _OK, GetAllChildrenNumberResponse(subtree_size(tree, body.path) - 1)
+
+
+def subtree_size(tree: DataTree, path: str) -> int:
+    """How many znodes there are at a path and below it; 0 where there is none."""
+    if path == ROOT:
+        return len(tree.nodes)
+    count, left = 0, [path]
+    while left:
+        at = left.pop()
+        node = tree.nodes.get(at)
+        if node is not None:
+            count += 1
+            if node.children:
+                left.extend([join(at, name) for name in node.children])
+    return count
+
+
+def _who_am_i(tree: DataTree, watches: Watches, client: Connection, body: EmptyRequest) -> Outcome:
+    """Who the connection has proved to be; of a digest only the user's name (AuthUtil.getClientInfos)."""
+    infos = [
+        ClientInfo(scheme, identity.partition(":")[0] if scheme == DIGEST else "" if scheme == SUPER else identity)
+        for scheme, identity in client.auth
+    ]
+    return _OK, WhoAmIResponse(infos)
+
+
+INQUIRIES: dict[int, Callable[[DataTree, Watches, Connection, Any], Outcome]] = {
+    OpCode.ADD_WATCH: _add_watch,
+    OpCode.CHECK_WATCHES: _check_watches,
+    OpCode.REMOVE_WATCHES: _remove_watches,
+    OpCode.MULTI_READ: _multi_read,
+    OpCode.GET_EPHEMERALS: _get_ephemerals,
+    OpCode.GET_ALL_CHILDREN_NUMBER: _get_all_children_number,
+    OpCode.WHO_AM_I: _who_am_i,
+}

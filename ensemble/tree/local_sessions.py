@@ -1,0 +1,102 @@
+"""Sessions that only the server they are on knows (UpgradeableSessionTracker, LearnerSessionTracker).
+
+They cost the ensemble nothing: no transaction opens or closes them, no other server can take them up, and they end with
+this server's service.  They own no ephemerals: whoever wants one is made a global session first, where that is allowed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ensemble.effects import SetTimer
+from ensemble.ids import PeerId, SessionId
+from ensemble.ports import Instant
+from ensemble.records import CreateRequest, MultiRequest, OpCode, Request
+from ensemble.tree.sessions import SessionTracker
+
+EXPIRY_TIMER: Final = "local-sessions.expiry"
+"""Runs at the end of each tick while there are local sessions."""
+NEEDS_A_QUORUM = frozenset(
+    int(op)
+    for op in (
+        OpCode.SYNC, OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_TTL, OpCode.CREATE_CONTAINER, OpCode.DELETE,
+        OpCode.DELETE_CONTAINER, OpCode.SET_DATA, OpCode.SET_ACL, OpCode.MULTI, OpCode.RECONFIG,
+    )
+)  # fmt: skip
+"""What a read-only server refuses (ReadOnlyRequestProcessor); it answers everything else from its tree."""
+_EPHEMERAL_BIT = 1
+_EPHEMERAL_FLAGS_MAX = 3
+
+
+class LocalSessions:
+    """The local sessions of one server.  `upgrading` says whether they may become global ones."""
+
+    __slots__ = ("_server", "_tick_ms", "_timeouts_ms", "_tracker", "upgrading")
+
+    def __init__(self, server: PeerId, tick_ms: int, *, upgrading: bool) -> None:
+        self.upgrading = upgrading
+        self._server = server
+        self._tick_ms = tick_ms
+        self._timeouts_ms: dict[SessionId, int] = {}
+        self._tracker = SessionTracker(tick_ms, Instant(0, 0))
+
+    def __contains__(self, session_id: SessionId) -> bool:
+        return session_id in self._timeouts_ms
+
+    def __len__(self) -> int:
+        return len(self._timeouts_ms)
+
+    def start(self, now: Instant) -> None:
+        """Service begins, with no local session."""
+        self._timeouts_ms.clear()
+        self._tracker = SessionTracker(self._tick_ms, now)
+
+    def open(self, now: Instant, session_id: SessionId, timeout_ms: int) -> None:
+        """A new session."""
+        self._timeouts_ms[session_id] = timeout_ms
+        self._tracker.track(now, session_id, timeout_ms)
+
+    def touch(self, now: Instant, session_id: SessionId, timeout_ms: int) -> bool:
+        """The session was heard from.  False where it is none of these."""
+        return self._tracker.touch(now, session_id, timeout_ms)
+
+    def close(self, session_id: SessionId) -> None:
+        """The session is over, or no local one any more."""
+        if self._timeouts_ms.pop(session_id, None) is not None:
+            self._tracker.remove(session_id)
+
+    def expire(self, now: Instant) -> list[SessionId]:
+        """End the sessions that are overdue."""
+        overdue = [session_id for session_id, _ in self._tracker.expire(now)]
+        for session_id in overdue:
+            self.close(session_id)
+        return overdue
+
+    def next_expiry(self, now: Instant) -> SetTimer:
+        """When to call `expire` again: at the end of the tick under way."""
+        return SetTimer(EXPIRY_TIMER, self._tick_ms - now.mono_ms % self._tick_ms)
+
+    def listed(self) -> list[tuple[SessionId, int]]:
+        """(id, timeout in milliseconds) of each, for reports."""
+        return list(self._timeouts_ms.items())
+
+    def admits(self, session_id: SessionId) -> bool:
+        """Leader: may a session that is no global one write?  Yes if it is local here, or can be so at the server that
+        its id names (LeaderSessionTracker.checkSession)."""
+        return session_id in self._timeouts_ms or (session_id >> 56) & 0xFF != self._server & 0xFF
+
+
+def wants_ephemeral(request: Request) -> bool:
+    """Whether a request would create an ephemeral (QuorumZooKeeperServer.checkUpgradeSession)."""
+    body = request.body
+    if request.op in (OpCode.CREATE, OpCode.CREATE2):
+        return isinstance(body, CreateRequest) and is_ephemeral_flags(body.flags)
+    if not isinstance(body, MultiRequest):
+        return False
+    creates = [op.body for op in body.ops if op.op in (OpCode.CREATE, OpCode.CREATE2)]
+    return any(isinstance(create, CreateRequest) and is_ephemeral_flags(create.flags) for create in creates)
+
+
+def is_ephemeral_flags(flags: int) -> bool:
+    """EPHEMERAL or EPHEMERAL_SEQUENTIAL."""
+    return 0 <= flags <= _EPHEMERAL_FLAGS_MAX and bool(flags & _EPHEMERAL_BIT)

@@ -1,0 +1,118 @@
+"""Hard quotas, as the leader enforces them before it proposes (ZooKeeperServer.checkQuota, with `enforceQuota`).
+
+ZooKeeper compares with what is committed, so that writes in flight may overrun a hard limit together; here what was
+proposed counts, the earlier operations of the same multi too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ensemble.ids import Zxid
+from ensemble.tree.datatree import DataTree
+from ensemble.tree.quota import NO_LIMIT
+
+
+class _Change:
+    """One proposed change: by how much it moves which quotas, and the data's size that it replaces."""
+
+    __slots__ = ("bytes", "count", "path", "quotas", "replaced", "zxid")
+
+    def __init__(self, zxid: Zxid, path: str, quotas: list[str], count: int, size: int) -> None:
+        self.zxid = zxid
+        self.path = path
+        self.quotas = quotas
+        self.count = count
+        self.bytes = size
+        self.replaced: tuple[Zxid, int] | None = None
+
+
+class QuotaGuard:
+    """What is proposed and not applied yet, as far as it falls under quotas."""
+
+    __slots__ = ("_log", "_pending", "_sizes", "_tree")
+
+    def __init__(self, tree: DataTree) -> None:
+        self._tree = tree
+        self._log: deque[_Change] = deque()
+        # By quota: znodes and bytes to come.
+        self._pending: dict[str, list[int]] = {}
+        # By path: the latest proposed data's size, and the transaction that sets it.
+        self._sizes: dict[str, tuple[Zxid, int]] = {}
+
+    def admits_create(self, zxid: Zxid, path: str, data: bytes | None) -> bool:
+        """Whether a znode may be made; if so it counts from now on."""
+        return self._admits(zxid, path, 1, len(data) if data else 0, 0)
+
+    def admits_data(self, zxid: Zxid, path: str, data: bytes | None) -> bool:
+        """Whether a znode's data may become this; if so it counts from now on."""
+        return self._admits(zxid, path, 0, len(data) if data else 0, self._size(path))
+
+    def deleted(self, zxid: Zxid, path: str) -> None:
+        """A znode goes."""
+        if self._tree.quotas.by_path:
+            self._propose(zxid, path, -1, -self._size(path), 0)
+
+    def applied(self, zxid: Zxid) -> None:
+        """Everything up to `zxid` is in the tree now."""
+        log = self._log
+        while log and log[0].zxid <= zxid:
+            change = log.popleft()
+            self._move(change, -1)
+            latest = self._sizes.get(change.path)
+            if latest is not None and latest[0] <= zxid:
+                del self._sizes[change.path]
+
+    def mark(self) -> int:
+        """Where `roll_back` shall go back to."""
+        return len(self._log)
+
+    def roll_back(self, mark: int) -> None:
+        """Forget what was proposed since `mark`."""
+        while len(self._log) > mark:
+            change = self._log.pop()
+            self._move(change, -1)
+            if change.replaced is None:
+                del self._sizes[change.path]
+            else:
+                self._sizes[change.path] = change.replaced
+
+    def _size(self, path: str) -> int:
+        proposed = self._sizes.get(path)
+        if proposed is not None:
+            return proposed[1]
+        node = self._tree.nodes.get(path)
+        return len(node.data) if node is not None and node.data else 0
+
+    def _admits(self, zxid: Zxid, path: str, count: int, size: int, size_before: int) -> bool:
+        quota = self._tree.quotas.innermost(path)
+        if quota is None:
+            return True
+        if quota.stats_path in self._tree.nodes:
+            pending_count, pending_bytes = self._pending.get(quota.path, (0, 0))
+            limits = quota.limits
+            if count and limits.count_hard != NO_LIMIT and quota.count + pending_count + count > limits.count_hard:
+                return False
+            used = quota.bytes + pending_bytes + size - size_before
+            if size != size_before and limits.bytes_hard != NO_LIMIT and used > limits.bytes_hard:
+                return False
+        self._propose(zxid, path, count, size - size_before, size)
+        return True
+
+    def _propose(self, zxid: Zxid, path: str, count: int, growth: int, size: int) -> None:
+        quotas = [quota.path for quota in self._tree.quotas.enclosing(path)]
+        if not quotas:
+            return
+        change = _Change(zxid, path, quotas, count, growth)
+        change.replaced = self._sizes.get(path)
+        self._sizes[path] = (zxid, size)
+        self._log.append(change)
+        self._move(change, 1)
+
+    def _move(self, change: _Change, sign: int) -> None:
+        for quota in change.quotas:
+            pending = self._pending.setdefault(quota, [0, 0])
+            pending[0] += sign * change.count
+            pending[1] += sign * change.bytes
+            if pending == [0, 0]:
+                del self._pending[quota]

@@ -1,0 +1,151 @@
+"""Answers in bytes to requests that came as bytes: the few that nearly all traffic is made of, in one step each.
+
+What is odd about a request (a watch, a missing node, a list of permissions, a malformed body) is left to the general
+way, `ensemble.tree.reads` and `ensemble.tree.answers`, which says the same about these, only slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+
+from ensemble.jute import NULL, MalformedRecord, pack_int
+from ensemble.records import (
+    REQUEST_HEADER_SIZE,
+    STAT_SIZE,
+    CreateRequest,
+    DeleteRequest,
+    OpCode,
+    Permission,
+    ReplyFrames,
+    SetDataRequest,
+)
+from ensemble.tree.acl import allows
+from ensemble.tree.datatree import Applied, DataTree
+from ensemble.tree.znode import Znode
+from ensemble.txn import CreateTxn, Txn
+
+RESPONSES_MAX = 10_000
+"""Ready answers kept: twice as many as ZooKeeper's and far below a tree's size; beyond it they are gathered anew."""
+RESPONSE_BYTES_MAX = 1024
+"""Longer data is not worth a copy."""
+
+_READ = int(Permission.READ)
+_GET_DATA, _EXISTS, _SET_DATA, _CREATE = (
+    int(op) for op in (OpCode.GET_DATA, OpCode.EXISTS, OpCode.SET_DATA, OpCode.CREATE)
+)
+PLAIN_READS = frozenset({_GET_DATA, _EXISTS})
+_PATH_WATCH = Struct(">iii")
+_PATH_WATCH_SIZE = 13
+_WRITES: dict[int, type[CreateRequest] | type[DeleteRequest] | type[SetDataRequest]] = {
+    OpCode.SET_DATA: SetDataRequest,
+    OpCode.CREATE: CreateRequest,
+    OpCode.CREATE2: CreateRequest,
+    OpCode.DELETE: DeleteRequest,
+}
+_NEGATIVE = 0x80
+"""The first byte of a number that is."""
+_HEADER = Struct(">iiqi")
+_HEADER_SIZE = 16
+_PATH_AT = REQUEST_HEADER_SIZE + 4
+_SET_DATA_SIZE_MIN = _PATH_AT + 8
+_int_at = Struct(">i").unpack_from
+_CREATED = Struct(">iiqii")
+_PLAIN_WRITES = frozenset({_SET_DATA, _CREATE})
+_ZXID = Struct(">q")
+
+
+def answer_plain_reads(tree: DataTree, frames: Sequence[bytes], start: int, out: bytearray) -> int:
+    """Answer the requests from `start` on into `out`, up to the first that is no plain read; the index of that one.
+
+    Plain is getData or exists, without a watch, of a node that there is and that anybody may read.
+    """
+    responses, zxid = tree.responses, tree.last_zxid
+    unpack, pack = _PATH_WATCH.unpack_from, _HEADER.pack
+    for index in range(start, len(frames)):
+        frame = frames[index]
+        size = len(frame)
+        if size < _PATH_WATCH_SIZE:
+            return index
+        xid, op, length = unpack(frame)
+        if length != size - _PATH_WATCH_SIZE or frame[-1]:
+            return index
+        path = frame[12:-1]
+        if op == _GET_DATA:
+            response = responses.get(path) or _get_data(tree, path)
+        elif op == _EXISTS:
+            response = _exists(tree, path)
+        else:
+            return index
+        if response is None:
+            return index
+        out += pack(_HEADER_SIZE + len(response), xid, zxid, 0)
+        out += response
+    return len(frames)
+
+
+def _get_data(tree: DataTree, encoded_path: bytes) -> bytes | None:
+    """A GetDataResponse, kept for the next who asks; None where the request is not plain."""
+    node = _readable(tree, encoded_path)
+    if node is None:
+        return None
+    data = node.data
+    response = (NULL if data is None else pack_int(len(data)) + data) + node.packed_stat()
+    if len(response) <= RESPONSE_BYTES_MAX:
+        if len(tree.responses) >= RESPONSES_MAX:
+            tree.responses.clear()
+        tree.responses[encoded_path] = response
+    return response
+
+
+def _exists(tree: DataTree, encoded_path: bytes) -> bytes | None:
+    node = _readable(tree, encoded_path)
+    return node.packed_stat() if node is not None else None
+
+
+def _readable(tree: DataTree, encoded_path: bytes) -> Znode | None:
+    """The node, where there is one and anybody may read it."""
+    try:
+        node = tree.nodes.get(encoded_path.decode())
+    except UnicodeDecodeError:
+        return None
+    return node if node is not None and allows(node.acl, _READ, ()) else None
+
+
+def is_well_formed(op: int, frame: bytes) -> bool:
+    """Whether a write's frame is whole and names a path.  A learner looks before it forwards one: what a client made up
+    must not reach another kind of leader (a malformed create stops an ensemble of ZooKeeper 3.9.5)."""
+    if op == _SET_DATA and len(frame) >= _SET_DATA_SIZE_MIN:
+        data_at, rest = _PATH_AT + _int_at(frame, REQUEST_HEADER_SIZE)[0], len(frame) - 8
+        there = _PATH_AT <= data_at <= rest and _int_at(frame, data_at)[0] == rest - data_at
+        if there and frame[_PATH_AT:data_at].isascii():
+            return True
+    try:
+        _WRITES[op].decode(frame[REQUEST_HEADER_SIZE:])
+    except MalformedRecord:
+        return False
+    # Not the length of a null path, which reads as an empty one here alone.
+    return frame[REQUEST_HEADER_SIZE] < _NEGATIVE
+
+
+def answer_plain_write(cxid: int, txn: Txn, applied: Applied) -> ReplyFrames | None:
+    """The reply to a setData or create that was done; None for every other outcome."""
+    if applied.error or applied.node is None or applied.type not in _PLAIN_WRITES:
+        return None
+    return plain_write_answer(cxid, txn, applied.node)
+
+
+def plain_write_answer(cxid: int, txn: Txn, node: Znode) -> bytes:
+    """The reply to a setData or create that made this of the node."""
+    body = txn.body
+    if not isinstance(body, CreateTxn):
+        return _HEADER.pack(_HEADER_SIZE + STAT_SIZE, cxid, txn.zxid, 0) + node.packed_stat()
+    path = body.path.encode("utf-8", "surrogatepass")
+    size = len(path)
+    return _CREATED.pack(_HEADER_SIZE + 4 + size, cxid, txn.zxid, 0, size) + path
+
+
+def zxid_of(reply: ReplyFrames) -> int:
+    """The zxid in a reply's header."""
+    zxid: int = _ZXID.unpack_from(reply, 8)[0]
+    return zxid

@@ -1,0 +1,105 @@
+"""A request to change the ensemble's membership: what it would come to, or why not (PrepRequestProcessor, reconfig).
+
+Incremental: servers that join (or come with another line) and ids that leave, over majorities alone.  Otherwise: the
+whole new membership, which may have groups and weights.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+from ensemble.errors import ErrorCode
+from ensemble.ids import PeerId, Zxid
+from ensemble.properties import read_properties
+from ensemble.records import ReconfigRequest
+from ensemble.zab.application import EnsembleView
+from ensemble.zab.membership import BadMembership, Membership, NoNumber, membership_from, peer_id_of, read_line
+from ensemble.zab.server_line import ServerLine
+
+
+def new_membership(request: ReconfigRequest, zxid: Zxid, ensemble: EnsembleView) -> Membership | ErrorCode:
+    """The membership that a request asks for, under the version that its transaction has; or the first refusal in
+    ZooKeeper's order: in progress, from another version, unreadable, too small, without a quorum that is in sync."""
+    last_seen = ensemble.last_seen
+    voters_min = 2 if ensemble.standalone_enabled else 1
+    if last_seen.version != ensemble.current.version:
+        return ErrorCode.RECONFIG_IN_PROGRESS
+    if request.config_id not in (-1, last_seen.version):
+        return ErrorCode.BAD_VERSION
+    try:
+        if request.new_members is not None:
+            membership = _whole(_text(request.new_members), zxid)
+            if membership.observers and len(membership.voters) < voters_min:
+                return ErrorCode.MARSHALLING_ERROR
+        elif last_seen.hierarchical:
+            return ErrorCode.BAD_ARGUMENTS
+        else:
+            membership = _changed(last_seen, _text(request.joining or b""), _text(request.leaving or b""), zxid)
+    except NoNumber:
+        return ErrorCode.MARSHALLING_ERROR
+    except BadMembership:
+        return ErrorCode.BAD_ARGUMENTS
+    if len(membership.voters) < voters_min:
+        return ErrorCode.BAD_ARGUMENTS
+    if not membership.quorum.contains(dict.fromkeys(ensemble.synced)):
+        return ErrorCode.NEW_CONFIG_NO_QUORUM
+    return membership
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise BadMembership("no text") from None
+
+
+def _whole(members: str, zxid: Zxid) -> Membership:
+    """Lines, or the same with commas for line ends."""
+    membership = membership_from(read_properties(members.replace(",", "\n")))
+    for peer, line in membership.lines.items():
+        _check_ports(peer, line)
+    return membership.with_version(zxid)
+
+
+def _changed(before: Membership, joining: str, leaving: str, zxid: Zxid) -> Membership:
+    lines = dict(before.lines)
+    for number in _parts(leaving):
+        lines.pop(peer_id_of("leaving", number), None)
+    for joiner in _parts(joining):
+        name, equals, spec = joiner.partition("=")
+        if not equals or "=" in spec:
+            raise BadMembership(f"{joiner!r} is no server")
+        peer = peer_id_of(name, name.rpartition(".")[2])
+        line = read_line(name, spec)
+        if line.client_port is None:
+            raise BadMembership(f"server {peer} has no client port")
+        _check_ports(peer, line)
+        for other, known in lines.items():
+            if other != peer and not _addresses(line).isdisjoint(_addresses(known)):
+                raise BadMembership(f"servers {peer} and {other} share an address")
+        lines[peer] = line
+    return Membership.of_servers(lines, zxid)
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _check_ports(peer: PeerId, line: ServerLine) -> None:
+    if line.quorum_port == line.election_port:
+        raise BadMembership(f"server {peer} uses port {line.quorum_port} twice")
+
+
+def _addresses(line: ServerLine) -> frozenset[tuple[str, int]]:
+    """Those that can be told apart: many servers may share a loopback or wildcard host."""
+    quorum = [(line.host, line.quorum_port), (line.host, line.election_port)]
+    client = [(line.client_host, line.client_port)] if line.client_port is not None else []
+    return frozenset((host, port) for host, port in quorum + client if not _shared(host))
+
+
+def _shared(host: str) -> bool:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host in ("", "localhost")
+    return address.is_loopback or address.is_unspecified

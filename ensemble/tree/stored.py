@@ -1,0 +1,149 @@
+"""Znodes as a snapshot stores them, kept in that form until somebody asks for one.
+
+A peer with a million znodes must be back before its clients give up, and most of what it holds nobody will touch for a
+long time.  So loading a snapshot keeps each znode's record as it is, and decodes it at the first access.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from struct import Struct
+from typing import Any, overload
+
+from ensemble.records import ACL
+from ensemble.tree.snapshot import NodeImage
+from ensemble.tree.znode import Znode, digest_seed
+
+STAT = Struct(">qqqqqiiiqq")
+"""Behind path and data in a record: ACL index, then StatPersisted."""
+_INT = Struct(">i")
+
+
+class StoredZnode(Znode):
+    """A znode of which the record alone is known; any other attribute turns it into an ordinary one."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        self._decode()
+        return getattr(self, name)
+
+    def _decode(self) -> None:
+        image = decode_record(self.stored, self.acl)
+        self.__class__ = Znode  # type: ignore[assignment]
+        self.stored = b""
+        self.data = image.data
+        self.children = None
+        self.generation = 0
+        seed = digest_seed(image.path or "/", image.data)
+        self.born(image.czxid, image.ctime, image.ephemeral_owner, self.acl, seed)
+        self.mzxid, self.mtime, self.pzxid = image.mzxid, image.mtime, image.pzxid
+        self.version, self.cversion, self.aversion = image.version, image.cversion, image.aversion
+        self.digest = 0
+        self.redigest()
+
+
+def decode_record(record: bytes, acl: Sequence[ACL]) -> NodeImage:
+    """The znode in a record that was checked when it was read; `acl` is what its ACL index stands for."""
+    path_end = 4 + _INT.unpack_from(record)[0]
+    (size,) = _INT.unpack_from(record, path_end)
+    data = record[path_end + 4 : path_end + 4 + size] if size >= 0 else None
+    _, czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, pzxid = STAT.unpack_from(
+        record, len(record) - STAT.size
+    )
+    path = record[4:path_end].decode("utf-8", "surrogatepass")
+    return NodeImage(path, data, acl, czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, pzxid)
+
+
+def data_size_of(record: bytes) -> int:
+    """The length of a record's data, 0 for none, without decoding the rest."""
+    size: int = _INT.unpack_from(record, 4 + _INT.unpack_from(record)[0])[0]
+    return max(size, 0)
+
+
+def encode_record(path: str, node: Znode | NodeImage) -> bytes:
+    """A node's record, with ACL index 0; the root's path is empty."""
+    name = path.encode("utf-8", "surrogatepass")
+    data = node.data
+    stat = STAT.pack(
+        0, node.czxid, node.mzxid, node.ctime, node.mtime, node.version, node.cversion, node.aversion,
+        node.ephemeral_owner, node.pzxid,
+    )  # fmt: skip
+    if data is None:
+        return b"%b%b\xff\xff\xff\xff%b" % (_INT.pack(len(name)), name, stat)
+    return b"%b%b%b%b%b" % (_INT.pack(len(name)), name, _INT.pack(len(data)), data, stat)
+
+
+class StoredNodes(Sequence[NodeImage]):
+    """The nodes of a snapshot that was read: paths, records and ACLs side by side, parents before children.
+
+    `owned` are the paths with an ephemeralOwner; `data_bytes` is the sum of the data's lengths.
+    """
+
+    __slots__ = ("acls", "data_bytes", "owned", "paths", "records")
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.records: list[bytes] = []
+        self.acls: list[Sequence[ACL]] = []
+        self.owned: list[tuple[str, int]] = []
+        self.data_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __iter__(self) -> Iterator[NodeImage]:
+        return map(decode_record, self.records, self.acls)
+
+    @overload
+    def __getitem__(self, index: int) -> NodeImage: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[NodeImage]: ...
+    def __getitem__(self, index: int | slice) -> NodeImage | Sequence[NodeImage]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        return decode_record(self.records[index], self.acls[index])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def used_acls(self) -> Iterable[Sequence[ACL]]:
+        """Every node's ACL."""
+        return self.acls
+
+    def encoded(self) -> Iterator[tuple[bytes, Sequence[ACL]]]:
+        """Each node's record and its ACL."""
+        return zip(self.records, self.acls, strict=True)
+
+    def znodes(self) -> dict[str, Znode]:
+        """A znode for each record, by its path in a tree.  ValueError where a parent is missing.
+
+        A million pass here at start: what can be done without a line of Python for each is done so.
+        """
+        if not self.paths or self.paths[0]:
+            raise ValueError("snapshot does not begin with its root")
+        made = list(map(StoredZnode.__new__, repeat(StoredZnode, len(self.paths))))
+        slots: Any = StoredZnode
+        deque(map(slots.stored.__set__, made, self.records), maxlen=0)
+        deque(map(slots.acl.__set__, made, self.acls), maxlen=0)
+        paths = ["/", *self.paths[1:]]
+        nodes: dict[str, Znode] = dict(zip(paths, made, strict=True))
+        parent_path: str | None = None
+        siblings: dict[str, None] = {}
+        del paths[0]
+        for path in paths:
+            slash = path.rfind("/")
+            if path[:slash] != parent_path:
+                parent_path = path[:slash]
+                parent = nodes.get(parent_path or "/")
+                if parent is None:
+                    raise ValueError(f"snapshot holds {path} without its parent")
+                if parent.children is None:
+                    parent.children = {}
+                siblings = parent.children
+            siblings[path[slash + 1 :]] = None
+        return nodes

@@ -1,0 +1,82 @@
+"""Requests about watches: re-arming them after a reconnect, leaving lasting ones, asking for and removing them.
+
+Source: FinalRequestProcessor and DataTree (setWatches, addWatch, containsWatcher, removeWatch).
+"""
+
+from __future__ import annotations
+
+from ensemble.errors import ErrorCode
+from ensemble.ids import ConnectionId
+from ensemble.records import EventType, SetWatches
+from ensemble.tree.datatree import DataTree
+from ensemble.tree.watches import Watches
+from ensemble.watch_records import AddWatchMode, AddWatchRequest, SetWatches2, WatcherType, WatchesRequest
+
+_OK, _NO_WATCHER = int(ErrorCode.OK), int(ErrorCode.NO_WATCHER)
+_MARSHALLING_ERROR = int(ErrorCode.MARSHALLING_ERROR)
+_MODES = frozenset(int(mode) for mode in AddWatchMode)
+_TYPES = frozenset(int(kind) for kind in WatcherType)
+
+Missed = list[tuple[EventType, str]]
+
+
+def rearm(tree: DataTree, watches: Watches, connection: ConnectionId, request: SetWatches | SetWatches2) -> Missed:
+    """setWatches after a reconnect: what the client missed since `relative_zxid`, as events; all else is armed again.
+
+    Lasting watches are only armed: what they missed is not told.
+    """
+    missed: Missed = []
+    since = request.relative_zxid
+    for path in request.data_watches:
+        node = tree.nodes.get(path)
+        if node is None:
+            missed.append((EventType.DELETED, path))
+        elif node.mzxid > since:
+            missed.append((EventType.DATA_CHANGED, path))
+        else:
+            watches.add_data(path, connection)
+    for path in request.exist_watches:
+        if path in tree.nodes:
+            missed.append((EventType.CREATED, path))
+        else:
+            watches.add_data(path, connection)
+    for path in request.child_watches:
+        node = tree.nodes.get(path)
+        if node is None:
+            missed.append((EventType.DELETED, path))
+        elif node.pzxid > since:
+            missed.append((EventType.CHILDREN_CHANGED, path))
+        else:
+            watches.add_children(path, connection)
+    if isinstance(request, SetWatches2):
+        for path in request.persistent_watches:
+            watches.add_persistent(path, connection)
+        for path in request.persistent_recursive_watches:
+            watches.add_recursive(path, connection)
+    return missed
+
+
+def add_watch(watches: Watches, connection: ConnectionId, request: AddWatchRequest) -> int:
+    """addWatch, and its error code.  Neither the znode nor the right to read it is asked for: events are what is
+    kept from who may not read.  An unknown mode counts as unreadable, as in ZooKeeper."""
+    if request.mode not in _MODES:
+        return _MARSHALLING_ERROR
+    if request.mode == AddWatchMode.PERSISTENT:
+        watches.add_persistent(request.path, connection)
+    else:
+        watches.add_recursive(request.path, connection)
+    return _OK
+
+
+def check_watches(watches: Watches, connection: ConnectionId, request: WatchesRequest) -> int:
+    """checkWatches: OK where the connection has such a watch, else NO_WATCHER."""
+    if request.type not in _TYPES:
+        return _MARSHALLING_ERROR
+    return _OK if watches.has(request.path, WatcherType(request.type), connection) else _NO_WATCHER
+
+
+def remove_watches(watches: Watches, connection: ConnectionId, request: WatchesRequest) -> int:
+    """removeWatches: no event follows; the client knows which of its watchers went."""
+    if request.type not in _TYPES:
+        return _MARSHALLING_ERROR
+    return _OK if watches.remove(request.path, WatcherType(request.type), connection) else _NO_WATCHER

@@ -1,0 +1,120 @@
+"""Reading a stretch of the log while it is being written: for a learner that is too far behind for memory.
+
+Source: org.apache.zookeeper.server.persistence.FileTxnLog.FileTxnIterator, ZKDatabase.getProposalsFromTxnLog.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from zlib import adler32
+
+from ensemble.jute import MalformedRecord
+from ensemble.txn import Txn
+from ensemble.txnlog.log import list_logs
+from ensemble.txnlog.records import END_OF_RECORD, HEADER, RECORD_HEAD, TXN_BYTES_MAX
+from ensemble.txnlog.recovery import Directories, follows
+from ensemble.txnlog.snapshots import list_snapshots
+
+PIECE_TXNS = 500
+PIECE_BYTES = 1 << 20
+_READ_BYTES = 1 << 18
+_ZXID_AT = slice(12, 20)
+_POSITIONS_MAX = 64
+_BLOCK_BYTES = 512
+
+
+class LogReader:
+    """Reads the log in pieces; remembers where each ended, so that a next piece goes on from there."""
+
+    def __init__(self, directories: Directories) -> None:
+        self._directories = directories
+        self._positions: dict[int, tuple[Path, int]] = {}
+
+    def read(self, after: int, base: int, size_factor: float) -> list[Txn] | None:
+        """See `ensemble.effects.ReadLog`.  Raises OSError."""
+        found = self._positions.pop(after, None) or self._find(after, base)
+        if found is None or (size_factor and self._size_behind(*found) > size_factor * self._snapshot_bytes()):
+            return None
+        txns: list[Txn] = []
+        size, last = 0, after
+        position = found
+        for path, end, body in _records_from(self._files_from(found[0]), found[1]):
+            try:
+                txn = Txn.decode(body)
+            except MalformedRecord:
+                break
+            if txn.zxid <= last:
+                continue
+            if not follows(last, txn.zxid):
+                break
+            txns.append(txn)
+            position, last = (path, end), txn.zxid
+            size += len(body)
+            if len(txns) >= PIECE_TXNS or size >= PIECE_BYTES:
+                break
+        if txns:
+            self._positions[last] = position
+            while len(self._positions) > _POSITIONS_MAX:
+                del self._positions[next(iter(self._positions))]
+        return txns or None
+
+    def _find(self, after: int, base: int) -> tuple[Path, int] | None:
+        """Where the record behind `after` begins."""
+        files = list_logs(self._directories.log)
+        if not files:
+            return None
+        first = max((i for i, (zxid, _) in enumerate(files) if zxid <= after), default=0)
+        for path, end, body in _records_from([files[first][1]], HEADER.size):
+            zxid = int.from_bytes(body[_ZXID_AT], "big")
+            if zxid == after:
+                return path, end
+            if zxid > after:
+                break
+        return (files[first][1], HEADER.size) if after == base else None
+
+    def _files_from(self, path: Path) -> list[Path]:
+        files = [file for _, file in list_logs(self._directories.log)]
+        return files[files.index(path) :] if path in files else []
+
+    def _size_behind(self, path: Path, offset: int) -> int:
+        """About how many bytes of log follow; the room allocated ahead is a hole, and does not count."""
+        return sum(file.stat().st_blocks * _BLOCK_BYTES for file in self._files_from(path)) - offset
+
+    def _snapshot_bytes(self) -> int:
+        snapshots = list_snapshots(self._directories.data)
+        return snapshots[-1][1].stat().st_size if snapshots else 0
+
+
+def _records_from(paths: list[Path], offset: int) -> Iterator[tuple[Path, int, bytes]]:
+    """Each whole record behind `offset` in the first file, and in the others: file, end, bytes of the transaction."""
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            for end, body in _records_in(descriptor, offset):
+                yield path, end, body
+        finally:
+            os.close(descriptor)
+        offset = HEADER.size
+
+
+def _records_in(descriptor: int, offset: int) -> Iterator[tuple[int, bytes]]:
+    buffer, start, pos = b"", offset, 0
+    while True:
+        head = buffer[pos : pos + RECORD_HEAD.size]
+        length = RECORD_HEAD.unpack(head)[1] if len(head) == RECORD_HEAD.size else 0
+        if len(head) == RECORD_HEAD.size and not 0 < length <= TXN_BYTES_MAX:
+            return
+        end = pos + RECORD_HEAD.size + length
+        if len(head) < RECORD_HEAD.size or end >= len(buffer):
+            more = os.pread(descriptor, max(_READ_BYTES, length), start + len(buffer))
+            if not more:
+                return
+            buffer, start, pos = buffer[pos:] + more, start + pos, 0
+            continue
+        body = buffer[pos + RECORD_HEAD.size : end]
+        if buffer[end] != END_OF_RECORD[0] or adler32(body) != RECORD_HEAD.unpack(head)[0]:
+            return
+        pos = end + 1
+        yield start + pos, body

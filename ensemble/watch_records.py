@@ -1,0 +1,105 @@
+"""Records of the client protocol about watches, and of the small questions that came after ZooKeeper 3.4.
+
+Source: zookeeper.jute (SetWatches2, AddWatchRequest, CheckWatchesRequest, WhoAmIResponse, ...), ZooDefs.AddWatchModes
+and Watcher.WatcherType.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+from ensemble.jute import INT, LONG, STRING, Codec, Record, record, vector
+
+_STRINGS = vector(STRING)
+
+
+class AddWatchMode(IntEnum):
+    """The `mode` of an addWatch.  A recursive watch covers the whole subtree and hears of no ChildrenChanged."""
+
+    PERSISTENT = 0
+    PERSISTENT_RECURSIVE = 1
+
+
+class WatcherType(IntEnum):
+    """Which watches checkWatches and removeWatches mean; CHILDREN and DATA are the one-shot ones."""
+
+    CHILDREN = 1
+    DATA = 2
+    ANY = 3
+    PERSISTENT = 4
+    PERSISTENT_RECURSIVE = 5
+
+
+class SetWatches(Record):
+    """setWatches: re-arm watches after a reconnect."""
+
+    relative_zxid: int
+    data_watches: list[str]
+    exist_watches: list[str]
+    child_watches: list[str]
+    layout: ClassVar[tuple[Codec, ...]] = (LONG, _STRINGS, _STRINGS, _STRINGS)
+
+
+class SetWatches2(Record):
+    """setWatches2: re-arm watches after a reconnect, the lasting ones too."""
+
+    relative_zxid: int
+    data_watches: list[str]
+    exist_watches: list[str]
+    child_watches: list[str]
+    persistent_watches: list[str]
+    persistent_recursive_watches: list[str]
+    layout: ClassVar[tuple[Codec, ...]] = (LONG, _STRINGS, _STRINGS, _STRINGS, _STRINGS, _STRINGS)
+
+
+class AddWatchRequest(Record):
+    """addWatch: leave a lasting watch, be the znode there or not."""
+
+    path: str
+    mode: int
+    layout: ClassVar[tuple[Codec, ...]] = (STRING, INT)
+
+
+class WatchesRequest(Record):
+    """checkWatches and removeWatches: a path, and a WatcherType."""
+
+    path: str
+    type: int
+    layout: ClassVar[tuple[Codec, ...]] = (STRING, INT)
+
+
+class ErrorResponse(Record):
+    """addWatch's answer: an error code, always 0."""
+
+    err: int
+    layout: ClassVar[tuple[Codec, ...]] = (INT,)
+
+
+class GetEphemeralsResponse(Record):
+    """getEphemerals: the paths."""
+
+    ephemerals: list[str]
+    layout: ClassVar[tuple[Codec, ...]] = (_STRINGS,)
+
+
+class GetAllChildrenNumberResponse(Record):
+    """getAllChildrenNumber: how many znodes are below the path, at any depth."""
+
+    total_number: int
+    layout: ClassVar[tuple[Codec, ...]] = (INT,)
+
+
+class ClientInfo(Record, frozen=True):  # type: ignore[misc]  # a value
+    """One identity of a connection: never with its password's hash."""
+
+    auth_scheme: str
+    user: str
+    layout: ClassVar[tuple[Codec, ...]] = (STRING, STRING)
+
+
+class WhoAmIResponse(Record):
+    """whoAmI: the connection's identities."""
+
+    client_info: list[ClientInfo]
+    layout: ClassVar[tuple[Codec, ...]] = (vector(record(ClientInfo)),)

@@ -1,0 +1,77 @@
+"""A leader's part in a change of membership: putting it into force, and giving way where another leads it
+(Leader.tryToCommit, getDesignatedLeader, allowedToCommit)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ensemble.ids import PeerId, Zxid
+from ensemble.txn import Txn
+from ensemble.zab.application import EnsembleView
+from ensemble.zab.core import Core
+from ensemble.zab.learner_link import LearnerLink
+from ensemble.zab.membership import Membership
+from ensemble.zab.messages import CommitAndActivate, InformAndActivate
+from ensemble.zab.reconfiguration import quorum_address
+
+HANDOVER_TIMER = "leader.handover"
+
+
+class Handover:
+    """What one reign does to the membership.  `successor` is set when it has ended its own leadership: from then on it
+    commits nothing, its learners leave it for that peer, and it goes after them."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.successor: PeerId | None = None
+
+    def view(self, learners: Iterable[LearnerLink]) -> EnsembleView:
+        """What a request for a change is judged by."""
+        reconfiguration = self._core.reconfiguration
+        return EnsembleView(
+            current=reconfiguration.current,
+            last_seen=reconfiguration.last_seen,
+            synced=(self._core.my_id, *(peer.peer_id for peer in learners if peer.counts)),
+            enabled=reconfiguration.enabled,
+            standalone_enabled=self._core.config.standalone_enabled,
+        )
+
+    def complete(self, adopted: Iterable[PeerId]) -> None:
+        """A quorum has taken over the history: a change that an earlier leader left open comes into force
+        (ZOOKEEPER-1324)."""
+        reconfiguration = self._core.reconfiguration
+        if reconfiguration.under_way:
+            self._activate(reconfiguration.last_seen, dict.fromkeys(adopted, int(self._core.last_logged)))
+
+    def commit(self, txn: Txn, logged: Mapping[PeerId, int], learners: Iterable[LearnerLink]) -> None:
+        """A quorum of both memberships has logged this change: put it into force, and tell all who learn."""
+        core = self._core
+        membership = core.reconfiguration.read(txn)
+        assert membership is not None, "a leader reads what it wrote"
+        designated = self._activate(membership, {peer: zxid for peer, zxid in logged.items() if zxid >= txn.zxid})
+        for peer in learners:
+            if peer.forwarding and peer.observer:
+                core.send(peer.link, InformAndActivate(txn, designated))
+            elif peer.forwarding:
+                core.send(peer.link, CommitAndActivate(Zxid(txn.zxid), designated))
+
+    def _activate(self, membership: Membership, logged: Mapping[PeerId, int]) -> PeerId:
+        core = self._core
+        designated = designated_leader(core.my_id, core.reconfiguration.current, membership, logged)
+        core.reconfiguration.activate(membership, designated)
+        if designated != core.my_id:
+            self.successor = designated
+            # Its learners are to close their links, so that they have surely heard; but it does not wait for ever.
+            core.set_timer(HANDOVER_TIMER, core.ticks_ms(core.config.sync_limit))
+        return designated
+
+
+def designated_leader(my_id: PeerId, before: Membership, after: Membership, logged: Mapping[PeerId, int]) -> PeerId:
+    """Who leads a membership that has just been committed: the leader that did it, if it is a voter of it at the same
+    address; else of those voters that acknowledged it the one that logged most."""
+    address = quorum_address(after, my_id)
+    if address is not None and address == (quorum_address(before, my_id) or address):
+        return my_id
+    candidates = [peer for peer in after.voters if peer in logged and peer != my_id]
+    assert candidates, "a quorum of the new membership acknowledged it"
+    return max(candidates, key=lambda peer: (logged[peer], peer))

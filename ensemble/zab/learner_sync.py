@@ -1,0 +1,102 @@
+"""Sending a learner the history that it lacks: out of memory, out of the log on disk, or as a whole tree.
+
+The log is used where the learner is behind what memory holds, and its own last transaction is in this peer's history.
+That history is what this peer replayed at its start and has logged since (`Core.base` and later): whatever else lies in
+the directory may never have been committed (ZOOKEEPER-2846).  It is read in pieces, off the log's own thread, and
+joined with memory without a gap (ZOOKEEPER-2418), in the same turn in which the learner is added to the broadcast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from ensemble.effects import ReadLog
+from ensemble.ids import Zxid
+from ensemble.txn import Txn
+from ensemble.zab.core import Core
+from ensemble.zab.learner_link import LearnerLink, Step
+from ensemble.zab.messages import Commit, Diff, NewLeader, Packet, Proposal, Snap, Trunc
+from ensemble.zab.sync import SyncMode, SyncPlan, follows, plan_sync
+
+
+class Progress(Enum):
+    """How far a learner's history has come: all of it is sent, the disk is asked for more, or it cannot go on."""
+
+    DONE = "done"
+    READING = "reading"
+    BROKEN = "broken"
+
+
+def send_history(core: Core, peer: LearnerLink) -> Progress:
+    """Send what follows `peer.last_zxid`, from memory or as a snapshot, or begin to read the log."""
+    plan = plan_sync(peer.last_zxid, core.last_committed, core.committed_log)
+    if plan.mode is SyncMode.SNAP and _log_may_hold(core, peer.last_zxid):
+        _read_on(core, peer, core.config.snapshot_size_factor)
+        return Progress.READING
+    _send_plan(core, peer, plan)
+    return Progress.DONE
+
+
+def send_from_log(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> Progress:
+    """The disk has answered: the next transactions, or None where the log does not hold them or they are too many."""
+    peer.reading = None
+    committed = [txn for txn in txns or () if txn.zxid <= core.last_committed]
+    if not committed:
+        if peer.reads_on:
+            return Progress.BROKEN
+        _send_plan(core, peer, SyncPlan(SyncMode.SNAP, core.last_committed, []))
+        return Progress.DONE
+    if not follows(peer.last_zxid, committed[0].zxid):
+        return Progress.BROKEN
+    if not peer.reads_on:
+        peer.reads_on = True
+        core.send(peer.link, Diff(core.last_committed))
+    _send_txns(core, peer, committed)
+    peer.last_zxid = committed[-1].zxid
+    rest = plan_sync(peer.last_zxid, core.last_committed, core.committed_log)
+    if rest.mode is SyncMode.DIFF:
+        _send_txns(core, peer, rest.txns)
+        return Progress.DONE
+    _read_on(core, peer, 0)
+    return Progress.READING
+
+
+def begin_forwarding(core: Core, peer: LearnerLink, newleader_zxid: Zxid) -> None:
+    """It has all that it lacked: from here on every proposal, in the same turn, so that nothing can fall in between
+    (rule 5)."""
+    if core.pending and not peer.observer:
+        core.send(peer.link, Proposal(tuple(core.pending)))
+    peer.step = Step.SYNCING
+    core.send(peer.link, NewLeader(newleader_zxid, core.reconfiguration.last_seen.text))
+
+
+def _log_may_hold(core: Core, zxid: Zxid) -> bool:
+    return core.config.snapshot_size_factor > 0 and core.base <= zxid < core.last_committed and bool(core.committed_log)
+
+
+def _read_on(core: Core, peer: LearnerLink, size_factor: float) -> None:
+    peer.reading = peer.last_zxid
+    core.out.append(ReadLog(peer.link, peer.last_zxid, core.base, size_factor))
+
+
+def _send_plan(core: Core, peer: LearnerLink, plan: SyncPlan) -> None:
+    first: Packet
+    if plan.mode is SyncMode.DIFF:
+        first = Diff(plan.zxid)
+    elif plan.mode is SyncMode.TRUNC:
+        first = Trunc(plan.zxid)
+    else:
+        first = Snap(plan.zxid, core.application.snapshot())
+    core.send(peer.link, first)
+    _send_txns(core, peer, plan.txns)
+
+
+def _send_txns(core: Core, peer: LearnerLink, txns: Sequence[Txn]) -> None:
+    if peer.cumulative and txns:
+        core.send(peer.link, Proposal(tuple(txns)))
+        core.send(peer.link, Commit(txns[-1].zxid, cumulative=True))
+        return
+    for txn in txns:
+        core.send(peer.link, Proposal((txn,)))
+        core.send(peer.link, Commit(txn.zxid))

@@ -1,0 +1,179 @@
+"""Who belongs to the ensemble, in which role, at which addresses, and what is a quorum of them: one version of it.
+
+ZooKeeper calls it a dynamic configuration (QuorumVerifier, QuorumPeerConfig.parseDynamicConfig).  As text it is one
+`server.N=...` a line, `group.N` and `weight.N` where quorums are hierarchical, and last `version=` in hexadecimal: the
+zxid that made it.  That text is what /zookeeper/config holds, and what peers tell each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ensemble.ids import PeerId
+from ensemble.properties import read_properties
+from ensemble.zab.quorum import HierarchicalQuorum, Quorum, QuorumSystem
+from ensemble.zab.server_line import ServerLine, parse_server_line
+
+_NUMBER_MAX = 2**63 - 1
+_DIGITS_MAX = 100
+
+
+class BadMembership(ValueError):
+    """A membership that cannot be: one line that says why."""
+
+
+class NoNumber(BadMembership):
+    """A number is wanted where something else stands; ZooKeeper answers it with another error than the rest."""
+
+
+class Membership(msgspec.Struct, frozen=True):
+    """One configuration.  `lines` is empty where nobody needs addresses; roles are known all the same."""
+
+    version: int
+    voters: tuple[PeerId, ...]
+    observers: tuple[PeerId, ...] = ()
+    lines: Mapping[PeerId, ServerLine] = {}
+    groups: Mapping[int, tuple[PeerId, ...]] = {}
+    weights: Mapping[PeerId, int] = {}
+
+    @classmethod
+    def of_servers(
+        cls,
+        lines: Mapping[PeerId, ServerLine],
+        version: int,
+        groups: Mapping[int, tuple[PeerId, ...]] | None = None,
+        weights: Mapping[PeerId, int] | None = None,
+    ) -> Membership:
+        """The servers by id; roles are in their lines."""
+        return cls(
+            version=version,
+            voters=tuple(i for i in sorted(lines) if not lines[i].observer),
+            observers=tuple(i for i in sorted(lines) if lines[i].observer),
+            lines={i: lines[i] for i in sorted(lines)},
+            groups=dict(groups or {}),
+            weights=dict(weights or {}),
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Membership:
+        """Read a configuration's text.  Raises BadMembership."""
+        return membership_from(read_properties(text))
+
+    @property
+    def hierarchical(self) -> bool:
+        """Are there groups?  If not, a majority is a quorum."""
+        return bool(self.groups)
+
+    @property
+    def quorum(self) -> QuorumSystem:
+        """What a quorum is here."""
+        if self.hierarchical:
+            return HierarchicalQuorum(self.groups, self.weights)
+        return Quorum(self.voters)
+
+    @property
+    def text(self) -> str:
+        """As ZooKeeper writes it; empty where there are no addresses."""
+        if not self.lines:
+            return ""
+        out = [f"server.{i}={line.canonical()}" for i, line in self.lines.items()]
+        out += [f"group.{group}={':'.join(map(str, peers))}" for group, peers in sorted(self.groups.items())]
+        if self.hierarchical:
+            out += [f"weight.{i}={self.weights.get(i, 1)}" for i in self.voters]
+        return "\n".join([*out, f"version={self.version:x}"])
+
+    def with_version(self, version: int) -> Membership:
+        """The same under another version."""
+        return msgspec.structs.replace(self, version=version)
+
+    def same_servers(self, other: Membership) -> bool:
+        """Does it differ in its version at most, and in how addresses are written?"""
+        return self.with_version(0).text == other.with_version(0).text
+
+
+def membership_from(properties: Mapping[str, str]) -> Membership:
+    """A configuration from its keys; any other key is refused.  Raises BadMembership."""
+    lines: dict[PeerId, ServerLine] = {}
+    groups: dict[int, tuple[PeerId, ...]] = {}
+    weights: dict[PeerId, int] = {}
+    version = 0
+    for key, value in properties.items():
+        prefix, _, number = key.partition(".")
+        if prefix == "server":
+            lines[_newpeer_id_of(key, number, lines)] = read_line(key, value)
+        elif prefix == "group":
+            groups[_number(key, number)] = tuple(peer_id_of(key, part) for part in value.split(":"))
+        elif prefix == "weight":
+            weights[peer_id_of(key, number)] = _number(f"{key}={value}", value)
+        elif key == "version":
+            version = _version(value)
+        else:
+            raise BadMembership(f"{key} is no key of an ensemble's configuration")
+    membership = Membership.of_servers(lines, version, groups, weights)
+    _check_groups(membership)
+    return membership
+
+
+def read_line(key: str, value: str) -> ServerLine:
+    """One server's line.  Raises BadMembership."""
+    try:
+        return parse_server_line(value)
+    except ValueError as bad:
+        raise BadMembership(f"{key}={value}: {bad}") from None
+
+
+def check_addresses(lines: Mapping[PeerId, ServerLine]) -> None:
+    """No two servers share an address, no server uses one for two things.  Raises BadMembership."""
+    seen: dict[tuple[str, int], int] = {}
+    for number, line in lines.items():
+        for port in (line.quorum_port, line.election_port):
+            other = seen.setdefault((line.host, port), number)
+            if other != number or line.quorum_port == line.election_port:
+                raise BadMembership(f"server.{number} uses {line.host}:{port} twice, or shares it with server.{other}")
+
+
+def _check_groups(membership: Membership) -> None:
+    if not membership.groups and not membership.weights:
+        return
+    grouped = [peer for peers in membership.groups.values() for peer in peers]
+    for peer in grouped:
+        if peer not in membership.voters:
+            raise BadMembership(f"server {peer} is in a group, but no participant")
+        if grouped.count(peer) > 1:
+            raise BadMembership(f"server {peer} is in multiple groups")
+    for peer in membership.voters:
+        if peer not in grouped:
+            raise BadMembership(f"server {peer} is not in a group")
+    if not any(membership.weights.get(peer, 1) for peer in membership.voters):
+        raise BadMembership("every server has the weight 0")
+
+
+def _number(what: str, text: str) -> int:
+    digits = text.strip()
+    if not digits.isascii() or not digits.isdigit() or len(digits) > _DIGITS_MAX or int(digits) > _NUMBER_MAX:
+        raise NoNumber(f"{what}: {text!r} is no number")
+    return int(digits)
+
+
+def peer_id_of(key: str, text: str) -> PeerId:
+    """A server's id, as it stands in `key`.  Raises NoNumber."""
+    return PeerId(_number(key, text))
+
+
+def _newpeer_id_of(key: str, text: str, known: Mapping[PeerId, ServerLine]) -> PeerId:
+    peer_id = peer_id_of(key, text)
+    if peer_id in known:
+        raise BadMembership(f"{key}: two servers have the id {peer_id}")
+    return peer_id
+
+
+def _version(text: str) -> int:
+    try:
+        version = int(text, 16)
+    except ValueError:
+        raise BadMembership(f"version={text} is no hexadecimal number") from None
+    if not -_NUMBER_MAX <= version <= _NUMBER_MAX:
+        raise BadMembership(f"version={text[:40]} is no zxid")
+    return version

@@ -1,0 +1,189 @@
+"""What a peer knows of the ensemble's membership: the one in force, the last one seen, and the quorums that follow
+(QuorumPeer.processReconfig, setLastSeenQuorumVerifier).
+
+A reconfiguration is proposed like any transaction.  From its proposal until it is in force every decision needs a
+quorum of both memberships.  A peer that logs it has first put it on disk as the last one seen; one that learns that it
+is committed (from its leader, or from another peer during an election) puts it into force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import TYPE_CHECKING
+
+from ensemble.effects import SaveMembership, SaveNextMembership, UseMembership
+from ensemble.ids import PeerId, Zxid
+from ensemble.txn import SetDataTxn, Txn
+from ensemble.zab.application import EnsembleConfig
+from ensemble.zab.membership import BadMembership, Membership
+from ensemble.zab.quorum import JointQuorum, QuorumSystem
+from journal.events import MembershipActivated
+
+if TYPE_CHECKING:
+    from ensemble.zab.core import Core
+
+
+def membership_of(config: EnsembleConfig) -> Membership:
+    """The membership that a peer starts with.  Raises BadMembership."""
+    if config.membership:
+        return Membership.parse(config.membership)
+    voters, observers = ([PeerId(i) for i in sorted(ids)] for ids in (config.voters, config.observers))
+    return Membership(0, tuple(voters), tuple(observers))
+
+
+def membership_in(txn: Txn) -> Membership:
+    """What a reconfiguration proposes.  Raises BadMembership."""
+    if not isinstance(txn.body, SetDataTxn):
+        raise BadMembership(f"{txn!r} is no reconfiguration")
+    try:
+        return _led((txn.body.data or b"").decode())
+    except UnicodeDecodeError:
+        raise BadMembership("a membership that is no text") from None
+
+
+def _led(text: str) -> Membership:
+    """A membership that somebody else sent: one without a voter could never decide anything.  Raises BadMembership."""
+    membership = Membership.parse(text)
+    if not membership.voters:
+        raise BadMembership("a membership without a voter")
+    return membership
+
+
+class Reconfiguration:
+    """A peer's memberships.  Where reconfiguration is not enabled, the first one stays for good."""
+
+    def __init__(self, core: Core, config: EnsembleConfig) -> None:
+        self._core = core
+        self.enabled = config.reconfig_enabled
+        self.current = membership_of(config)
+        self.last_seen = self.current
+        if self.enabled and config.next_membership:
+            following = Membership.parse(config.next_membership)
+            if following.version > self.current.version:
+                self.last_seen = following
+        self.quorum = self._quorum()
+        self.text = self.current.text
+
+    def _quorum(self) -> QuorumSystem:
+        if self.under_way and not self._same_quorums():
+            return JointQuorum(self.current.quorum, self.last_seen.quorum)
+        return self.current.quorum
+
+    def _same_quorums(self) -> bool:
+        one, other = self.current, self.last_seen
+        return (one.voters, one.groups, one.weights) == (other.voters, other.groups, other.weights)
+
+    @property
+    def under_way(self) -> bool:
+        """Was a membership seen that is not in force yet?"""
+        return self.last_seen.version > self.current.version
+
+    @property
+    def votes(self) -> bool:
+        """Is this peer a voter of the membership in force?"""
+        return self._core.my_id in self.current.voters
+
+    @property
+    def observes(self) -> bool:
+        """Is this peer an observer?  One that is no member at all follows without a vote, until it is made one."""
+        return self._core.my_id in self.current.observers
+
+    def backs(self, peers: Container[PeerId]) -> bool:
+        """Do enough of them follow a leader for this peer to try it?  A quorum of either membership will do: to follow
+        promises nothing, and one that was proposed in vain, of which this peer may be half, must not keep it out."""
+        return self.current.quorum.contains(peers) or (self.under_way and self.last_seen.quorum.contains(peers))
+
+    def begin(self) -> None:
+        """The peer starts: whoever runs it knows the membership in force, but not the one that was proposed."""
+        if self.under_way:
+            self._core.out.append(UseMembership(self.current, self.last_seen))
+
+    def proposed(self, txn: Txn) -> None:
+        """A reconfiguration is about to be logged here."""
+        if not self.enabled:
+            return
+        membership = self.read(txn)
+        if membership is not None and membership.version > self.last_seen.version:
+            self.see(membership)
+
+    def read(self, txn: Txn) -> Membership | None:
+        """What a reconfiguration proposes; a leader whose text makes no sense here cannot be followed."""
+        try:
+            return membership_in(txn)
+        except BadMembership as bad:
+            self._core.leave(f"the leader's new membership cannot be read: {bad}")
+            return None
+
+    def see(self, membership: Membership) -> None:
+        """This is the last one seen; on disk before whatever is queued for it next.  A leader's word may also take back
+        one that came to nothing."""
+        if not self.enabled or membership.version == self.last_seen.version:
+            return
+        core = self._core
+        self.last_seen = membership
+        core.to_disk(SaveNextMembership(membership) if self.under_way else SaveMembership(self.current))
+        self._changed()
+
+    def see_text(self, text: str) -> None:
+        """The same, as a new leader sends it."""
+        if self.enabled and text:
+            try:
+                self.see(_led(text))
+            except BadMembership as bad:
+                self._core.leave(f"the leader's membership cannot be read: {bad}")
+
+    def activate(self, membership: Membership, designated: PeerId | None) -> bool:
+        """This one is in force.  Whether the peer's role or leader changes by it, so that it must begin anew; then it
+        follows `designated`, or, where that is None, looks for a leader."""
+        if not self.enabled or membership.version <= self.current.version:
+            return False
+        core = self._core
+        before, observed = self.current, self.observes
+        self.current = membership
+        if membership.version > self.last_seen.version:
+            self.last_seen = membership
+        self.text = membership.text
+        core.to_disk(SaveMembership(membership))
+        self._changed()
+        core.application.describe_membership(core.now, self.text, membership.version)
+        core.emit(MembershipActivated(membership.version, list(membership.voters), list(membership.observers)))
+        if before.same_servers(membership):
+            return False
+        leader_id = core.role.leader_id if core.role is not None else None
+        if designated is not None:
+            return self.observes != observed or designated != leader_id
+        return self.observes != observed or leader_id is None or not _same_leader(before, membership, leader_id)
+
+    def open_epoch(self, zxid: Zxid) -> None:
+        """A new leader: a first membership, which everybody has from its own file, gets a version with the first epoch,
+        so that it takes precedence over those of servers that want to join (ZOOKEEPER-1783)."""
+        if self.enabled and self.current.version == 0 and not self.under_way and self.current.lines:
+            self.see(self.current.with_version(zxid))
+
+    def heard(self, text: str) -> bool:
+        """A peer that is looking heard which membership is in force elsewhere; whether it took it over as newer."""
+        if not self.enabled or not text or text == self.text:
+            return False
+        try:
+            membership = Membership.parse(text)
+        except BadMembership:
+            return False
+        if not membership.lines or membership.version <= self.current.version or not membership.voters:
+            return False
+        self.activate(membership, None)
+        return True
+
+    def _changed(self) -> None:
+        self.quorum = self._quorum()
+        self._core.out.append(UseMembership(self.current, self.last_seen))
+
+
+def quorum_address(membership: Membership, peer: PeerId) -> tuple[str, int] | None:
+    """Where a voter listens for learners; None where it is no voter, or has no address."""
+    line = membership.lines.get(peer) if peer in membership.voters else None
+    return (line.host, line.quorum_port) if line is not None else None
+
+
+def _same_leader(before: Membership, after: Membership, leader: PeerId) -> bool:
+    address = quorum_address(after, leader)
+    return address is not None and address == quorum_address(before, leader)

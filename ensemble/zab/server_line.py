@@ -1,0 +1,98 @@
+"""One `server.N` value: host:quorumPort:electionPort[:role][;[clientHost:]clientPort] (QuorumPeer.QuorumServer).
+
+Several addresses, for a server in several networks, are separated by `|`; their roles must agree.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Address(NamedTuple):
+    """Where a server is reached by its peers."""
+
+    host: str
+    quorum_port: int
+    election_port: int
+
+
+class ServerLine(NamedTuple):
+    """A server of the ensemble, by its first address; `others` are more of them."""
+
+    host: str
+    quorum_port: int
+    election_port: int
+    observer: bool = False
+    client_host: str = ""
+    client_port: int | None = None
+    others: tuple[Address, ...] = ()
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """All of them, the first one first."""
+        return (Address(self.host, self.quorum_port, self.election_port), *self.others)
+
+    def canonical(self) -> str:
+        """As ZooKeeper writes it in its configuration znode."""
+        role = "observer" if self.observer else "participant"
+        addresses = sorted(self.addresses) if self.others else self.addresses
+        text = "|".join(f"{bracketed(host)}:{quorum}:{election}" for host, quorum, election in addresses) + f":{role}"
+        if self.client_port is None:
+            return text
+        return f"{text};{bracketed(self.client_host or '0.0.0.0')}:{self.client_port}"
+
+
+def bracketed(host: str) -> str:
+    """A host as it is written before a port."""
+    return f"[{host}]" if ":" in host else host
+
+
+def _fields(text: str) -> list[str]:
+    """Split at colons, but not inside [IPv6]."""
+    if text.startswith("["):
+        host, closed, rest = text[1:].partition("]")
+        if not closed or (rest and not rest.startswith(":")):
+            raise ValueError("a [ without its ]")
+        return [host, *(rest[1:].split(":") if rest else [])]
+    return text.split(":")
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= 65535:
+        raise ValueError(f"{text!r} is no port")
+    return int(text)
+
+
+def _address(text: str) -> tuple[Address, str]:
+    """One address and the role behind it, empty where there is none."""
+    fields = _fields(text.strip())
+    if not 3 <= len(fields) <= 4 or not fields[0]:
+        raise ValueError("expected host:quorumPort:electionPort[:role]")
+    role = fields[3].strip().lower() if len(fields) == 4 else ""
+    if role not in ("", "participant", "observer"):
+        raise ValueError(f"{fields[3]!r} is neither participant nor observer")
+    return Address(_host(fields[0]), _port(fields[1]), _port(fields[2])), role
+
+
+def _host(text: str) -> str:
+    """What stands in a line with a host must not end that line, nor begin another: others could not read it again."""
+    if not text.isprintable() or any(char in text for char in " \\[]"):
+        raise ValueError(f"{text!r} is no host")
+    return text
+
+
+def parse_server_line(text: str) -> ServerLine:
+    """Read one server.  Raises ValueError with the reason."""
+    quorum, semicolon, client = text.partition(";")
+    parts = [_address(part) for part in quorum.split("|")]
+    roles = {role for _, role in parts if role}
+    if len(roles) > 1:
+        raise ValueError("its addresses have different roles")
+    client_host, client_port = "", None
+    if semicolon:
+        *host, port = _fields(client.strip())
+        if len(host) > 1:
+            raise ValueError("expected [host:]clientPort behind the semicolon")
+        client_host, client_port = _host(host[0] if host else ""), _port(port)
+    first, *others = [address for address, _ in parts]
+    return ServerLine(*first, "observer" in roles, client_host, client_port, tuple(others))

@@ -1,0 +1,73 @@
+"""`zabka scenarios`: the outage library, listed and played."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from simulation.scenarios.library import LIBRARY, play
+from simulation.scenarios.scenario import AnyScenario, Verdict, read_scenario
+
+USAGE = 2
+
+
+def _refuse(reason: str) -> int:
+    sys.stderr.write(reason + "\n")
+    return USAGE
+
+
+def list_all(as_json: bool) -> int:
+    """Every scenario, one a line."""
+    if as_json:
+        sys.stdout.write(msgspec.json.encode(list(LIBRARY.values())).decode() + "\n")
+        return 0
+    table = Table("name", "what went wrong", "holds here because", "fixed there in", box=None)
+    for scenario in LIBRARY.values():
+        table.add_row(scenario.name, scenario.title, scenario.hypothesis, scenario.fixed)
+    Console().print(table)
+    return 0
+
+
+def _found(name: str) -> AnyScenario:
+    """A scenario of the library, or of a file.  Raises ValueError with the reason."""
+    if name in LIBRARY:
+        return LIBRARY[name]
+    if name.endswith(".json"):
+        try:
+            return read_scenario(Path(name))
+        except (OSError, msgspec.DecodeError) as reason:
+            raise ValueError(f"{name} holds no scenario: {reason}") from None
+    raise ValueError(
+        f"there is no scenario {name!r}; `zabka scenarios list` names them, and a file's name ends in .json"
+    )
+
+
+def run(names: list[str], live: bool, out: Path | None) -> int:
+    """Play scenarios; 0 when each verdict is the expected one, 1 otherwise, 2 for what makes no sense."""
+    if live:
+        return _refuse("these scenarios choose when a disk or a link answers, which real processes do not let one do; "
+                       "run them --simulated")  # fmt: skip
+    try:
+        scenarios = [_found(name) for name in names or list(LIBRARY)]
+    except ValueError as reason:
+        return _refuse(str(reason))
+    verdicts = [play(scenario) for scenario in scenarios]
+    for scenario, verdict in zip(scenarios, verdicts, strict=True):
+        sys.stdout.write(f"{scenario.name}: {'held' if verdict.held else 'VIOLATED'}: {scenario.hypothesis}\n")
+        for problem in verdict.problems:
+            sys.stdout.write(f"  {problem}  replay: zabka scenarios run {scenario.name}\n")
+    if out is not None:
+        _write_journal(verdicts, out)
+    sys.stdout.write(f"{len(verdicts)} scenarios, {sum(not verdict.held for verdict in verdicts)} with violations\n")
+    return 0 if all(verdict.held for verdict in verdicts) else 1
+
+
+def _write_journal(verdicts: list[Verdict], out: Path) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with out.open("wb") as file:
+        for verdict in verdicts:
+            file.writelines(verdict.lines())

@@ -1,0 +1,116 @@
+"""Plays a script over the bare protocol, then lets everything heal and sees whether the ensemble recovers.
+
+Safety is judged at every step by `Cores`; liveness at the end: with all processes up and no more faults the peers must
+elect a leader, commit a write, and hold the same history, every acknowledged write in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from ensemble.zab import leader
+from ensemble.zab.messages import PeerState
+from simulation.cores import Cores
+from simulation.scenarios.core_steps import (
+    Break,
+    CoreSteps,
+    Crash,
+    Isolate,
+    Run,
+    Start,
+    StepFailed,
+    elect,
+    give_up,
+    looking,
+    zxid_list,
+)
+from simulation.scenarios.scenario import CoreScenario, Verdict
+
+HEALING_ROUNDS_MAX = 12
+
+
+def play(scenario: CoreScenario) -> Verdict:
+    """Play it to its verdict."""
+    cores = Cores(scenario.peers, scenario.snap_count, scenario.cumulative, keeps_journal=True)
+    with _counter_ends_at(scenario.counter_max):
+        problems = play_steps(cores, scenario.steps) or recover(cores)
+    faults = sum(isinstance(step, Crash | Break | Isolate) for step in scenario.steps)
+    return Verdict(scenario.name, problems, cores.steps, cores.now_ms, faults, cores.journal)
+
+
+@contextmanager
+def _counter_ends_at(counter_max: int) -> Iterator[None]:
+    before = vars(leader)["COUNTER_MAX"]
+    vars(leader)["COUNTER_MAX"] = counter_max
+    try:
+        yield
+    finally:
+        vars(leader)["COUNTER_MAX"] = before
+
+
+def play_steps(cores: Cores, steps: Sequence[CoreSteps]) -> list[str]:
+    """Take the steps, until something does not hold; what that was."""
+    for number, step in enumerate(steps, 1):
+        try:
+            step.play(cores)
+        except StepFailed as failed:
+            return [*cores.problems, f"step {number} ({type(step).__name__}): {failed}"]
+        if cores.problems:
+            return [f"step {number} ({type(step).__name__}): {problem}" for problem in cores.problems]
+    return []
+
+
+def recover(cores: Cores) -> list[str]:
+    """Let everything heal; what is wrong then."""
+    write = None
+    for _ in range(HEALING_ROUNDS_MAX):
+        Start().play(cores)
+        try:
+            Run().play(cores)
+        except StepFailed as failed:
+            return [*cores.problems, f"liveness: {failed}"]
+        leader = _leader(cores)
+        if leader is not None and not looking(cores, cores.voters) and _all_serve(cores):
+            if write is not None and any(number == write for number, _ in cores.answered):
+                return cores.problems or _differences(cores)
+            write = cores.write(leader)
+            continue
+        write = None
+        if not looking(cores, cores.voters):
+            for peer in cores.voters:
+                status = cores.nodes[peer].peer
+                if status is not None and not status.status().serving:
+                    give_up(cores, peer)
+        elect(cores, cores.voters)
+        if cores.problems:
+            return cores.problems
+    return [*cores.problems, "liveness: no leader committed a write after every fault had ended"]
+
+
+def _leader(cores: Cores) -> int | None:
+    for peer in cores.voters:
+        process = cores.nodes[peer].peer
+        if process is not None and process.state is PeerState.LEADING and process.status().serving:
+            return peer
+    return None
+
+
+def _all_serve(cores: Cores) -> bool:
+    return all(node.peer is not None and node.peer.status().serving for node in cores.nodes.values())
+
+
+def _differences(cores: Cores) -> list[str]:
+    """Every peer must hold the same, on disk and in memory, and everything that a client was told of."""
+    histories = {peer: node.disk.history() for peer, node in cores.nodes.items()}
+    first = histories[cores.voters[0]]
+    found = [
+        f"agreement: {peer} holds {zxid_list(history)}, {cores.voters[0]} holds {zxid_list(first)}"
+        for peer, history in histories.items()
+        if history != first
+    ]
+    for peer, node in cores.nodes.items():
+        assert node.application is not None
+        if [zxid for zxid, _ in node.application.entries] != histories[peer]:
+            found.append(f"agreement: {peer} serves something else than its disk holds")
+    return found

@@ -1,0 +1,284 @@
+"""Steps of a script over the bare protocol (`simulation.cores`), as values that can be written to a file.
+
+Peers are numbered from 1.  Nothing happens between the steps: a packet, an fsync, a time-out is a step of its own, and
+`Run` is as many of them as there are, but for those that are held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ensemble.zab.leader import INIT_TIMER
+from ensemble.zab.learner import LIVENESS_TIMER
+from ensemble.zab.messages import PeerState
+from simulation.cores import Cores
+
+STEPS_MAX = 5_000
+ROUNDS_MAX = 30
+FINALIZE, RESEND = "election.finalize", "election.resend"
+
+
+class StepFailed(AssertionError):
+    """The script and what happened part."""
+
+
+class CoreStep(msgspec.Struct, frozen=True, tag=True):
+    """One step: its `play` takes it, and raises StepFailed where that cannot be."""
+
+
+class Start(CoreStep, frozen=True):
+    """Start these peers' processes; all that are down, if none is named."""
+
+    peers: tuple[int, ...] = ()
+
+    def play(self, cores: Cores) -> None:
+        """Start them."""
+        for peer in self.peers or cores.voters:
+            if cores.nodes[peer].peer is None:
+                cores.start(peer)
+
+
+class Elect(CoreStep, frozen=True):
+    """Those of these peers that are looking for a leader choose one, or join the one the others follow.  Nobody else
+    hears a word."""
+
+    peers: tuple[int, ...]
+
+    def play(self, cores: Cores) -> None:
+        """Let them talk until nobody looks any more."""
+        if not elect(cores, self.peers):
+            raise StepFailed(f"{self.peers} elected nobody")
+
+
+class Run(CoreStep, frozen=True):
+    """Everything that is under way happens, in turn, until nothing is left but what is held.
+
+    `hold` names what waits: `disk 2` (nothing gets to that disk), `3 > 1` (no packet from 3 to 1), `Commit 3 > 1` (as
+    soon as a COMMIT is next from 3 to 1 that direction waits).
+    """
+
+    hold: tuple[str, ...] = ()
+
+    def play(self, cores: Cores) -> None:
+        """Go round until nothing is left."""
+        for _ in range(STEPS_MAX):
+            if not run_once(cores, self.hold):
+                return
+        raise StepFailed("it never comes to rest")
+
+
+class Deliver(CoreStep, frozen=True):
+    """The next packets from source to target arrive; with `until`, all up to and including the first of that type."""
+
+    source: int
+    target: int
+    count: int = 1
+    until: str = ""
+
+    def play(self, cores: Cores) -> None:
+        """Hand them over."""
+        for _ in range(STEPS_MAX if self.until else self.count):
+            if cores.next_to(self.source, self.target) is None:
+                raise StepFailed(f"nothing is under way from {self.source} to {self.target}")
+            packet = cores.deliver(self.source, self.target)
+            if self.until and type(packet).__name__ == self.until:
+                return
+
+
+class SyncDisk(CoreStep, frozen=True):
+    """That peer's disk gets to its next barrier (or truncation), `count` times."""
+
+    peer: int
+    count: int = 1
+
+    def play(self, cores: Cores) -> None:
+        """One barrier after the other."""
+        for _ in range(self.count):
+            if not cores.nodes[self.peer].queue:
+                raise StepFailed(f"nothing waits for the disk of {self.peer}")
+            cores.sync_disk(self.peer)
+
+
+class Write(CoreStep, frozen=True):
+    """A client of that peer writes."""
+
+    peer: int
+    count: int = 1
+
+    def play(self, cores: Cores) -> None:
+        """One request after the other."""
+        for _ in range(self.count):
+            cores.write(self.peer)
+
+
+class Sync(CoreStep, frozen=True):
+    """A client of that peer syncs."""
+
+    peer: int
+
+    def play(self, cores: Cores) -> None:
+        """Ask."""
+        cores.sync(self.peer)
+
+
+class Crash(CoreStep, frozen=True):
+    """These peers die.  Of what waits for each one's disk the first `written` operations are done, -1 for all."""
+
+    peers: tuple[int, ...]
+    written: int = 0
+
+    def play(self, cores: Cores) -> None:
+        """Kill them."""
+        for peer in self.peers:
+            if cores.nodes[peer].peer is not None:
+                waiting = len(cores.nodes[peer].queue)
+                cores.crash(peer, waiting if self.written < 0 else min(self.written, waiting))
+
+
+class Isolate(CoreStep, frozen=True):
+    """Every connection of that peer is reset, and everybody concerned hears of it."""
+
+    peer: int
+
+    def play(self, cores: Cores) -> None:
+        """Cut it off."""
+        for other in cores.voters:
+            if other != self.peer:
+                Break(self.peer, other).play(cores)
+
+
+class Break(CoreStep, frozen=True):
+    """The connections between two peers are reset, and both hear of it."""
+
+    one: int
+    other: int
+
+    def play(self, cores: Cores) -> None:
+        """Drop what is under way, then tell both ends."""
+        cores.break_links(self.one, self.other)
+        for source, target in ((self.one, self.other), (self.other, self.one)):
+            while (found := cores.next_to(source, target)) is not None and found[1] is None:
+                cores.deliver(source, target)
+
+
+class GiveUp(CoreStep, frozen=True):
+    """That peer's patience with its leader, or with its followers, ends."""
+
+    peer: int
+
+    def play(self, cores: Cores) -> None:
+        """Let its limits pass."""
+        give_up(cores, self.peer)
+
+
+class Expect(CoreStep, frozen=True):
+    """The script is where its author thinks it is: what is `log` (that disk's history, as `1.1 1.2`), `leads`,
+    `serves`, `looks`, `epochs` (accepted and current on disk), `synced` (its synchronisations so far, as `DIFF SNAP`)
+    or `answered` (how many requests, whoever's)."""
+
+    what: str
+    peer: int = 0
+    value: str = "True"
+
+    def play(self, cores: Cores) -> None:
+        """Compare."""
+        seen = observed(cores, self.what, self.peer)
+        if seen != self.value:
+            raise StepFailed(f"{self.what} of {self.peer} is {seen!r}, the script expects {self.value!r}")
+
+
+CoreSteps = Start | Elect | Run | Deliver | SyncDisk | Write | Sync | Crash | Isolate | Break | GiveUp | Expect
+
+
+def zxid_list(zxids: list[int]) -> str:
+    """A history as `1.1 1.2 2.1`: epoch and counter."""
+    return " ".join(f"{zxid >> 32}.{zxid & 0xFFFFFFFF}" for zxid in zxids)
+
+
+def observed(cores: Cores, what: str, peer: int) -> str:
+    """What `Expect` compares."""
+    if what == "answered":
+        return str(len(cores.answered))
+    if what == "synced":
+        return " ".join(mode for who, mode in cores.synced if who == peer)
+    node = cores.nodes[peer]
+    if what == "log":
+        return zxid_list(node.disk.history())
+    if what == "epochs":
+        return f"{node.disk.accepted} {node.disk.current}"
+    status = node.peer.status() if node.peer is not None else None
+    facts = {
+        "up": status is not None,
+        "leads": status is not None and status.state is PeerState.LEADING and status.serving,
+        "serves": status is not None and status.serving,
+        "looks": status is not None and status.state is PeerState.LOOKING,
+    }
+    if what not in facts:
+        raise StepFailed(f"nobody can expect {what!r}")
+    return str(facts[what])
+
+
+# -- how steps are made ----------------------------------------------------------------------------------------------
+
+
+def run_once(cores: Cores, hold: tuple[str, ...] = ()) -> bool:
+    """One turn for every direction of a link and every disk that has something to do; False when none has."""
+    moved = False
+    for source, target in _directions(cores):
+        found = cores.next_to(source, target)
+        if found is None or not cores.is_up(target):
+            continue
+        way = f"{source} > {target}"
+        if way in hold or f"{type(found[1]).__name__} {way}" in hold:
+            continue
+        cores.deliver(source, target)
+        moved = True
+    for peer in cores.voters:
+        if cores.is_up(peer) and cores.nodes[peer].queue and f"disk {peer}" not in hold:
+            cores.sync_disk(peer)
+            moved = True
+    return moved
+
+
+def _directions(cores: Cores) -> Iterator[tuple[int, int]]:
+    for source in cores.voters:
+        for target in cores.voters:
+            if source != target:
+                yield source, target
+
+
+def looking(cores: Cores, peers: tuple[int, ...]) -> list[int]:
+    """Those of them that look for a leader."""
+    states = [(peer, cores.nodes[peer].peer) for peer in peers if cores.is_up(peer)]
+    return [peer for peer, process in states if process is not None and process.state is PeerState.LOOKING]
+
+
+def elect(cores: Cores, peers: tuple[int, ...]) -> bool:
+    """Let these peers, and only these, exchange election messages until none of them looks any more."""
+    cores.notifications = ()
+    for _ in range(ROUNDS_MAX):
+        while cores.notifications:
+            source, target, _ = cores.notifications[0]
+            if source in peers and target in peers:
+                cores.notify()
+            else:
+                cores.notifications = cores.notifications[1:]
+        still = looking(cores, peers)
+        if not still:
+            return True
+        timers = [(peer, name) for name in (FINALIZE, RESEND) for peer in still if name in cores.nodes[peer].timers]
+        finalizing = [timer for timer in timers if timer[1] == FINALIZE]
+        for peer, name in finalizing or timers:
+            if name in cores.nodes[peer].timers and cores.is_up(peer):
+                cores.fire(peer, name)
+    return False
+
+
+def give_up(cores: Cores, peer: int) -> None:
+    """Let the limits pass within which that peer wants to hear from its leader, or from a quorum."""
+    for _ in range(3):
+        for name in (LIVENESS_TIMER, INIT_TIMER):
+            if cores.is_up(peer) and name in cores.nodes[peer].timers:
+                cores.fire(peer, name)

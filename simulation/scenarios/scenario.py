@@ -1,0 +1,81 @@
+"""A scenario: what somebody fears, as a script, and what is expected of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from ensemble.ids import COUNTER_MAX
+from journal.events import Entry
+from journal.writer import encode_line
+from simulation.cores import SNAP_COUNT
+from simulation.scenarios.core_steps import CoreSteps
+from simulation.scenarios.world_steps import WorldSteps
+
+
+class Scenario(msgspec.Struct, frozen=True, tag_field="driver", tag="base"):
+    """What every scenario has.  `source` is where it was seen; `fixed` is the first release without it, or `open`."""
+
+    name: str
+    title: str
+    hypothesis: str
+    source: str = ""
+    fixed: str = ""
+
+
+class CoreScenario(Scenario, frozen=True, tag="cores"):
+    """A script over the bare protocol: every packet and every fsync is a step."""
+
+    peers: int = 3
+    snap_count: int = SNAP_COUNT
+    cumulative: bool = True
+    counter_max: int = COUNTER_MAX
+    """Where the zxid's counter ends; ZooKeeper's own needs four thousand million writes to get there."""
+    steps: tuple[CoreSteps, ...] = ()
+
+
+class WorldScenario(Scenario, frozen=True, tag="world"):
+    """A script over a whole simulated cluster, with clients."""
+
+    peers: int = 3
+    brokers: int = 0
+    snap_count: int = 400
+    seed: int = 1
+    steps: tuple[WorldSteps, ...] = ()
+
+
+class Verdict(msgspec.Struct):
+    """What came of one scenario: `problems` is empty when its hypothesis held; `journal` is what happened."""
+
+    name: str
+    problems: list[str]
+    steps: int
+    virtual_ms: int
+    faults: int
+    journal: list[Entry]
+
+    def lines(self) -> Iterator[bytes]:
+        """The journal as it is written to files."""
+        for entry in self.journal:
+            yield encode_line(entry.node, entry.node_seq, entry.wall_us, entry.mono_us, entry.event)
+
+    @property
+    def held(self) -> bool:
+        """Is it as expected?"""
+        return not self.problems
+
+
+AnyScenario = CoreScenario | WorldScenario
+
+
+def write_scenario(scenario: AnyScenario, path: Path) -> None:
+    """Save it as JSON, to be read by people too."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(scenario), indent=1) + b"\n")
+
+
+def read_scenario(path: Path) -> AnyScenario:
+    """A scenario from its file.  Raises msgspec.ValidationError where it is none."""
+    found: AnyScenario = msgspec.json.decode(path.read_bytes(), type=AnyScenario)
+    return found

@@ -1,0 +1,235 @@
+"""The stage on which a script over a simulated cluster is played: the world, its clients, and the cuts to heal."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ensemble.client.client import Client
+from ensemble.client.service import Create, WatchEvent
+from ensemble.errors import ZooKeeperError
+from ensemble.records import ACL, EventType, Stat
+from simulation.connector import SimConnector
+from simulation.kernel import Deadlock, SimRuntime, derive_random, run_task
+from simulation.peer_node import CLIENT_SERVICE, peer_name
+from simulation.scenarios.core_steps import StepFailed
+from simulation.world import World
+
+ANSWER_MS_MAX = 60_000
+READ_ALL = 31
+
+
+class Stage:
+    """One world under a script."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.heals: list[Callable[[], None]] = []
+        self.clients: dict[str, Client] = {}
+        self.fired: dict[str, int] = {}
+        self._runtimes: dict[str, SimRuntime] = {}
+
+    def heal(self) -> None:
+        """Undo every cut."""
+        for heal in self.heals:
+            heal()
+        self.heals.clear()
+
+    def everybody_serves(self) -> bool:
+        """Does somebody lead, and does every peer that runs serve and stand where the leader does?"""
+        leader = self.world.zab_leader()
+        if leader is None or leader.peer is None:
+            return False
+        end = leader.peer.status().last_committed
+        for node in self.world.peers.values():
+            if node.peer is None or self.world.is_paused(node.name):
+                continue
+            status = node.peer.status()
+            if not status.serving or status.last_committed != end:
+                return False
+        return True
+
+    # -- clients -----------------------------------------------------------------------------------------------------
+
+    def join(self, name: str, peers: tuple[int, ...], session_timeout_ms: int) -> None:
+        """Connect a client."""
+        machine = f"client-{name}"
+        runtime = SimRuntime(self.world.scheduler, derive_random(self.world.seed, machine))
+        host = self.world.network.boot(machine, runtime)
+        hosts = ",".join(f"{peer_name(peer)}:{CLIENT_SERVICE}" for peer in peers)
+        connector = SimConnector(self.world.network, host)
+        client = Client(hosts, connector, runtime, session_timeout_ms=session_timeout_ms, name=name)
+        self._runtimes[name] = runtime
+        self._finish(runtime, client.start(), f"{name} to connect")
+        self.clients[name] = client
+
+    def vanish(self, name: str) -> None:
+        """Its machine is gone, and its kernel with it: no connection is closed."""
+        self._runtimes.pop(name).stop()
+        del self.clients[name]
+
+    def end(self) -> None:
+        """The curtain: no client goes on."""
+        for runtime in self._runtimes.values():
+            runtime.stop()
+
+    def _finish(self, runtime: SimRuntime, wanted: Awaitable[Any], what: str) -> Any:
+        async def finish() -> Any:
+            return await wanted
+
+        try:
+            return run_task(self.world.scheduler, runtime, finish(), ANSWER_MS_MAX)
+        except Deadlock:
+            raise StepFailed(f"waited for {what} in vain") from None
+
+    def _watch(self, name: str) -> Callable[[WatchEvent], None]:
+        def seen(event: WatchEvent) -> None:
+            if event.type is not EventType.NONE:
+                self.fired[name] = self.fired.get(name, 0) + 1
+
+        return seen
+
+    async def _answer(self, name: str, operation: str, path: str, data: str) -> str:
+        if operation not in OPERATIONS:
+            raise StepFailed(f"no operation {operation!r}; there are {', '.join(sorted(OPERATIONS))}")
+        try:
+            return await OPERATIONS[operation](self.clients[name], path, data, self._watch(name))
+        except ZooKeeperError as refused:
+            return type(refused).__name__
+
+    def ask(self, name: str, operation: str, path: str, data: str) -> str:
+        """Ask, and wait for the answer."""
+        if name not in self.clients:
+            raise StepFailed(f"there is no client {name!r}")
+        answer = self._finish(
+            self._runtimes[name], self._answer(name, operation, path, data), f"{name}'s {operation} {path}"
+        )
+        assert isinstance(answer, str)
+        return answer
+
+    def begin(self, name: str, operation: str, path: str, data: str) -> None:
+        """Ask, and go on."""
+        self._runtimes[name].spawn(self._answer(name, operation, path, data), operation)
+
+    def ask_peer(self, peer: int, operation: str, path: str) -> str:
+        """What that peer answers behind a sync."""
+        name = f"at-{peer}"
+        if name not in self.clients:
+            self.join(name, (peer,), 4_000)
+        for _ in range(10):
+            if self.ask(name, "sync", path, "") == "ok":
+                return self.ask(name, operation, path, "")
+            self.world.run(500)
+            if self.ask(name, "exists", "/", "") == "SessionExpired":
+                self.vanish(name)
+                self.join(name, (peer,), 4_000)
+        raise StepFailed(f"peer {peer} does not answer")
+
+
+# -- operations ------------------------------------------------------------------------------------------------------
+
+Watcher = Callable[[WatchEvent], None]
+
+
+async def _create(client: Client, path: str, data: str, watcher: Watcher) -> str:
+    made: tuple[str, Stat] = await client.create(path, data.encode())
+    return made[0]
+
+
+async def _create_ephemeral(client: Client, path: str, data: str, watcher: Watcher) -> str:
+    made: tuple[str, Stat] = await client.create(path, data.encode(), ephemeral=True)
+    return made[0]
+
+
+async def _create_both(client: Client, path: str, data: str, watcher: Watcher) -> str:
+    await client.multi([Create(f"{path}-left", b""), Create(f"{path}-right", b"")])
+    return "ok"
+
+
+async def _set(client: Client, path: str, data: str, watcher: Watcher) -> str:
+    await client.set(path, data.encode())
+    return "ok"
+
+
+async def _restrict(client: Client, path: str, data: str, watcher: Watcher) -> str:
+    await client.set_acl(path, [ACL(READ_ALL, "world", "anyone"), ACL(1, "digest", f"{data}:made-up")])
+    return "ok"
+
+
+async def _acl(client: Client, path: str, data: str, watcher: Watcher) -> str:
+    entries, _ = await client.get_acl(path)
+    return " ".join(f"{entry.scheme}:{entry.perms}" for entry in entries)
+
+
+async def _delete(client: Client, path: str, data: str, watcher: Watcher) -> str:
+    await client.delete(path)
+    return "ok"
+
+
+async def _get(client: Client, path: str, data: str, watcher: Watcher) -> str:
+    found: tuple[bytes, Stat] = await client.get(path)
+    return found[0].decode()
+
+
+async def _exists(client: Client, path: str, data: str, watcher: Watcher) -> str:
+    return "no" if await client.exists(path) is None else "yes"
+
+
+async def _watch(client: Client, path: str, data: str, watcher: Watcher) -> str:
+    return "no" if await client.exists(path, watcher) is None else "yes"
+
+
+async def _watch_many(client: Client, path: str, data: str, watcher: Watcher) -> str:
+    """Watch that many paths, each as long as ZooKeeper allows one to be in a packet that holds a handful of them."""
+    for number in range(int(data)):
+        await client.exists(f"{path}/{number}-{'x' * 3_000}", watcher)
+    return "ok"
+
+
+async def _children(client: Client, path: str, data: str, watcher: Watcher) -> str:
+    return " ".join(await client.get_children(path))
+
+
+async def _pairs(client: Client, path: str, data: str, watcher: Watcher) -> str:
+    """Has every `-left` its `-right`?"""
+    names = await client.get_children(path)
+    ends = {end: {name.removesuffix(end) for name in names if name.endswith(end)} for end in ("-left", "-right")}
+    return "whole" if ends["-left"] == ends["-right"] else "torn"
+
+
+async def _stat(client: Client, path: str, data: str, watcher: Watcher) -> str:
+    stat = await client.exists(path)
+    if stat is None:
+        return "no"
+    return f"czxid {stat.czxid:x} mzxid {stat.mzxid:x} pzxid {stat.pzxid:x} cversion {stat.cversion}"
+
+
+async def _sync(client: Client, path: str, data: str, watcher: Watcher) -> str:
+    await client.sync("/")
+    return "ok"
+
+
+async def _close(client: Client, path: str, data: str, watcher: Watcher) -> str:
+    await client.close()
+    return "ok"
+
+
+OPERATIONS: dict[str, Callable[[Client, str, str, Watcher], Awaitable[str]]] = {
+    "create": _create,
+    "create_ephemeral": _create_ephemeral,
+    "create_both": _create_both,
+    "set": _set,
+    "restrict": _restrict,
+    "acl": _acl,
+    "delete": _delete,
+    "get": _get,
+    "exists": _exists,
+    "watch": _watch,
+    "watch_many": _watch_many,
+    "children": _children,
+    "pairs": _pairs,
+    "stat": _stat,
+    "sync": _sync,
+    "close": _close,
+}
+"""What a client can be asked to do.  `create_both` is one multi of two; `stat` shows what peers must agree on."""

@@ -1,0 +1,187 @@
+"""Steps of a script over a whole simulated cluster (`simulation.world`), as values that can be written to a file.
+
+Nodes are named as in the journal (`peer-1`, `broker-2`); a client's machine is `client-` and its name.  A step that
+asks something waits for the answer, in virtual time.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from simulation.kernel import Deadlock
+from simulation.scenarios.core_steps import StepFailed
+from simulation.scenarios.stage import Stage
+
+PATIENCE_MS = 60_000
+
+
+class WorldStep(msgspec.Struct, frozen=True, tag=True):
+    """One step: its `play` takes it, and raises StepFailed where that cannot be."""
+
+
+class Wait(WorldStep, frozen=True):
+    """Time passes."""
+
+    ms: int
+
+    def play(self, stage: Stage) -> None:
+        """Let it."""
+        stage.world.run(self.ms)
+
+
+class Kill(WorldStep, frozen=True):
+    """SIGKILL nodes, or cut their power."""
+
+    nodes: tuple[str, ...]
+    power_loss: bool = False
+
+    def play(self, stage: Stage) -> None:
+        """At the same moment."""
+        for node in self.nodes:
+            stage.world.kill(node, self.power_loss)
+
+
+class Restart(WorldStep, frozen=True):
+    """Start nodes that are down; all of them, if none is named."""
+
+    nodes: tuple[str, ...] = ()
+
+    def play(self, stage: Stage) -> None:
+        """Boot them."""
+        for node in self.nodes or stage.world.node_names():
+            stage.world.start(node)
+
+
+class Pause(WorldStep, frozen=True):
+    """SIGSTOP."""
+
+    node: str
+
+    def play(self, stage: Stage) -> None:
+        """Freeze it."""
+        stage.world.pause(self.node)
+
+
+class Resume(WorldStep, frozen=True):
+    """SIGCONT."""
+
+    node: str
+
+    def play(self, stage: Stage) -> None:
+        """Thaw it."""
+        stage.world.resume(self.node)
+
+
+class Cut(WorldStep, frozen=True):
+    """Nothing passes between one node (or client's machine) and others, until `Heal`."""
+
+    node: str
+    others: tuple[str, ...]
+    both_ways: bool = True
+
+    def play(self, stage: Stage) -> None:
+        """Cut every link."""
+        for other in self.others:
+            stage.heals.append(stage.world.cut(self.node, other, self.both_ways))
+
+
+class Heal(WorldStep, frozen=True):
+    """Every cut link is whole again; what waited there arrives."""
+
+    def play(self, stage: Stage) -> None:
+        """Undo every cut."""
+        stage.heal()
+
+
+class Serving(WorldStep, frozen=True):
+    """Wait until somebody leads, and everybody who runs serves."""
+
+    def play(self, stage: Stage) -> None:
+        """Let time pass until then."""
+        try:
+            stage.world.until(stage.everybody_serves, PATIENCE_MS, "an ensemble that serves")
+        except Deadlock as stuck:
+            raise StepFailed(str(stuck)) from None
+
+
+class Join(WorldStep, frozen=True):
+    """A client connects, to these peers and no others."""
+
+    client: str
+    peers: tuple[int, ...] = (1, 2, 3)
+    session_timeout_ms: int = 4_000
+
+    def play(self, stage: Stage) -> None:
+        """Wait until it has its session."""
+        stage.join(self.client, self.peers, self.session_timeout_ms)
+
+
+class Vanish(WorldStep, frozen=True):
+    """A client's machine dies without a word."""
+
+    client: str
+
+    def play(self, stage: Stage) -> None:
+        """Nobody hears of it."""
+        stage.vanish(self.client)
+
+
+class Ask(WorldStep, frozen=True):
+    """A client asks, and gets one of the answers in `expect` (any, if there are none): a path made, data read, `yes` or
+    `no` for exists, `ok`, or an error's name.  See `stage.OPERATIONS` for the operations."""
+
+    client: str
+    operation: str
+    path: str = ""
+    data: str = ""
+    expect: tuple[str, ...] = ()
+
+    def play(self, stage: Stage) -> None:
+        """Wait for the answer."""
+        answer = stage.ask(self.client, self.operation, self.path, self.data)
+        if self.expect and answer not in self.expect:
+            raise StepFailed(f"{self.client}: {self.operation} {self.path} answered {answer!r}, not {self.expect}")
+
+
+class Begin(WorldStep, frozen=True):
+    """A client asks, and nobody waits for the answer."""
+
+    client: str
+    operation: str
+    path: str = ""
+    data: str = ""
+
+    def play(self, stage: Stage) -> None:
+        """Send it."""
+        stage.begin(self.client, self.operation, self.path, self.data)
+
+
+class Fired(WorldStep, frozen=True):
+    """A client's watches have fired `count` times so far."""
+
+    client: str
+    count: int
+
+    def play(self, stage: Stage) -> None:
+        """Compare."""
+        seen = stage.fired.get(self.client, 0)
+        if seen != self.count:
+            raise StepFailed(f"{self.client}'s watches fired {seen} times, not {self.count}")
+
+
+class Agree(WorldStep, frozen=True):
+    """Every peer answers this the same, and as `expect` says if it does."""
+
+    operation: str
+    path: str
+    expect: str = ""
+
+    def play(self, stage: Stage) -> None:
+        """Ask each peer with a client of its own, behind a sync."""
+        answers = {peer: stage.ask_peer(peer, self.operation, self.path) for peer in stage.world.peers}
+        first = next(iter(answers.values()))
+        if any(answer != first for answer in answers.values()) or (self.expect and first != self.expect):
+            raise StepFailed(f"{self.operation} {self.path}: {answers}, expected {self.expect or 'the same'}")
+
+
+WorldSteps = Wait | Kill | Restart | Pause | Resume | Cut | Heal | Serving | Join | Vanish | Ask | Begin | Fired | Agree

@@ -1,0 +1,280 @@
+"""Schemes and names, as Apache ZooKeeper 3.9.5 takes them (each table was checked against it)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensemble.auth.addresses import canonical_address, within
+from ensemble.auth.jaas import DIGEST_MODULE, digest_users
+from ensemble.auth.names import subject_of
+from ensemble.auth.policy import AuthPolicy
+from ensemble.auth.schemes import digest_of, is_valid, matches
+from ensemble.jute import MalformedRecord
+from ensemble.records import ACL, OPEN_ACL
+from ensemble.tree.acl import READ_ACL, allows, fixed_up, masked
+
+ANYONE = ACL(31, "world", "anyone")
+VALID = {
+    "ip": "1.2.3.4 01.2.3.4 +1.2.3.4 1.2.3.4/0 1.2.3.4/32 ::1 :: ::1/64 1:2:3:4:5:6:7:8 1:2:3:4:5:6:7::",
+    "digest": "a:b a:b: :b",
+    "sasl": "u u@R u/h@R @ / a/b a/b/c u@",
+    "x509": "CN=a CN=a,O=b cn=a CN= 1.2.3=a OID.1.2.3=a CN=a;O=b CN=a+O=b CN=#0c0161 CN=a\\,b UID=1 S=x DNQ=x CN=a=b",
+}
+INVALID = {
+    "ip": "1.2.3 1.2.3.256 1.2.3.4/33 1.2.3.4/-1 1.2.3.4/ ::1/129 1:2:3:4:5:6:7 ::12345 1::2::3 ::ffff:1.2.3.4",
+    "digest": "a a: a:: a:b:c : ::",
+    "sasl": "u@R@S a/b/c@R",
+    "x509": 'CN =a X=a 3.1=x CN=a,b CN="a CN=a\\ CN=#04 CN=#0 CN=#zz CN=a<b foo=bar',
+    "world": "x",
+    "super": "x",
+    "nope": "x",
+}
+
+
+@pytest.mark.parametrize(("scheme", "text"), VALID.items())
+def test_ids_that_a_scheme_knows(scheme: str, text: str) -> None:
+    assert [i for i in text.split() if not is_valid(scheme, i)] == []
+
+
+@pytest.mark.parametrize(("scheme", "text"), INVALID.items())
+def test_ids_that_a_scheme_does_not_know(scheme: str, text: str) -> None:
+    assert [i for i in text.split() if is_valid(scheme, i)] == []
+    assert not is_valid(scheme, "")
+
+
+@pytest.mark.parametrize(
+    ("address", "network", "expected"),
+    [
+        ("127.0.0.1", "127.0.0.1", True),
+        ("127.0.0.1", "127.0.0.0/8", True),
+        ("128.0.0.1", "127.0.0.0/8", False),
+        ("10.1.2.3", "10.1.2.255/24", True),
+        ("10.1.2.3", "0.0.0.0/0", True),
+        ("10.1.2.130", "10.1.2.128/25", True),
+        ("10.1.2.127", "10.1.2.128/25", False),
+        ("0:0:0:0:0:0:0:1", "::1", True),
+        ("fe80:0:0:0:1:2:3:4", "fe80::/10", True),
+        ("fec0:0:0:0:1:2:3:4", "fe80::/10", False),
+        ("127.0.0.1", "::/0", False),
+        ("unknown", "0.0.0.0/0", False),
+        ("127.0.0.1", "nonsense", False),
+    ],
+)
+def test_an_address_is_matched_by_its_leading_bits(address: str, network: str, expected: bool) -> None:
+    assert within(address, network) is expected
+    assert matches("ip", address, network) is expected
+
+
+def test_addresses_are_named_as_java_names_them() -> None:
+    assert canonical_address("::1") == "0:0:0:0:0:0:0:1"
+    assert canonical_address("fe80::a00:1%eth0") == "fe80:0:0:0:0:0:a00:1"
+    assert canonical_address("::ffff:10.0.0.1") == "10.0.0.1"
+    assert canonical_address("10.0.0.1") == "10.0.0.1"
+    assert canonical_address("unknown") == "unknown"
+
+
+def test_everybody_but_the_sasl_super_user_is_meant_by_its_own_id_alone() -> None:
+    assert matches("sasl", "ann", "ann")
+    assert matches("sasl", "super", "ann")
+    assert not matches("sasl", "bob", "ann")
+    assert matches("x509", "CN=ann", "CN=ann")
+    assert not matches("x509", "cn=ann", "CN=ann")
+    assert not matches("nope", "a", "a")
+
+
+def test_a_digest_is_the_hash_of_name_and_password() -> None:
+    assert digest_of("super:test") == "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
+    assert digest_of("ann:a:b").startswith("ann:")
+    assert digest_of("ann:x", "sha256") != digest_of("ann:x")
+
+
+# -- ACLs ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_open_list_is_known_by_identity() -> None:
+    assert fixed_up([ANYONE], ()) is OPEN_ACL
+    assert fixed_up([ANYONE, ANYONE], ()) == OPEN_ACL
+
+
+def test_duplicates_go_and_the_empty_list_is_invalid() -> None:
+    one = ACL(1, "ip", "10.0.0.0/8")
+    assert fixed_up([one, ANYONE, one], ()) == (one, ANYONE)
+    assert fixed_up([], ()) is None
+
+
+def test_a_scheme_must_be_set_up_to_be_named() -> None:
+    entry = ACL(31, "sasl", "ann")
+    assert fixed_up([entry], ()) is None
+    assert fixed_up([entry], (), {"sasl"}) == (entry,)
+    assert fixed_up([ACL(31, "digest", "a:b")], (), {"ip"}) is None
+
+
+def test_auth_stands_for_all_that_one_has_proved_but_not_for_an_address() -> None:
+    proved = (("ip", "10.0.0.1"), ("super", ""), ("digest", "u:x"), ("sasl", "u"))
+    assert fixed_up([ACL(3, "auth", "")], proved, {"ip", "digest"}) == (ACL(3, "digest", "u:x"),)
+    assert fixed_up([ACL(3, "auth", "")], proved[:2]) is None
+
+
+def test_super_passes_every_list() -> None:
+    nobody = (ACL(31, "digest", "u:x"),)
+    assert allows(nobody, 1, (("super", ""),))
+    assert not allows(nobody, 1, (("ip", "10.0.0.1"), ("digest", "v:x")))
+    assert not allows(READ_ACL, 2, (("digest", "u:x"),))
+
+
+def test_masked_lists_hide_hashes_only() -> None:
+    listed = [ACL(31, "digest", "u:hash"), ACL(1, "ip", "::1"), ANYONE]
+    assert masked(listed) == [ACL(31, "digest", "u:x"), ACL(1, "ip", "::1"), ANYONE]
+
+
+# -- policy ----------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_is_super_unless_configured() -> None:
+    assert AuthPolicy().authenticate("digest", b"super:test", ()) == (("digest", digest_of("super:test")),)
+    policy = AuthPolicy(super_digest=digest_of("super:test"))
+    assert policy.authenticate("digest", b"super:test", ())[0] == ("super", "")
+    assert policy.authenticate("digest", b"super:wrong", ())[0][0] == "digest"
+
+
+def test_a_certificates_subject_is_an_identity_and_may_be_super() -> None:
+    assert AuthPolicy().identities_of("10.0.0.1", None) == (("ip", "10.0.0.1"),)
+    assert AuthPolicy().identities_of("10.0.0.1", "CN=a") == (("ip", "10.0.0.1"), ("x509", "CN=a"))
+    policy = AuthPolicy(x509_super_user="CN=root")
+    assert ("super", "CN=root") in policy.identities_of("10.0.0.1", "CN=root")
+    assert ("super", "CN=a") not in policy.identities_of("10.0.0.1", "CN=a")
+
+
+def test_an_auth_packet_cannot_name_any_other_scheme() -> None:
+    everything = AuthPolicy(schemes=frozenset({"ip", "digest", "sasl", "x509"}))
+    present = (("ip", "10.0.0.1"), ("sasl", "u"))
+    assert everything.authenticate("ip", b"", present) == (("ip", "10.0.0.1"),)
+    for scheme in ("sasl", "x509", "world", "super", "auth", ""):
+        assert everything.authenticate(scheme, b"x", present) == ()
+    assert everything.authenticate("digest", None, ()) == ()
+    assert AuthPolicy(schemes=frozenset({"ip"})).authenticate("digest", b"a:b", ()) == ()
+
+
+def test_a_policy_shows_no_secret() -> None:
+    policy = AuthPolicy(super_digest="super:topsecret", sasl_users={"ann": "topsecret"}, x509_super_user="CN=a")
+    assert "topsecret" not in f"{policy!r} {policy}"
+
+
+# -- certificates ----------------------------------------------------------------------------------------------------
+
+
+def der(tag: int, *parts: bytes) -> bytes:
+    body = b"".join(parts)
+    size = bytes([len(body)]) if len(body) < 128 else bytes([0x81, len(body)])
+    return bytes([tag]) + size + body
+
+
+def attribute(oid: bytes, text: bytes, tag: int = 0x0C) -> bytes:
+    return der(0x30, der(0x06, oid), der(tag, text))
+
+
+def certificate(*relative: bytes) -> bytes:
+    name = der(0x30, *(der(0x31, part) for part in relative))
+    head = (der(0xA0, der(0x02, b"\2")), der(0x02, b"\1"), der(0x30), der(0x30), der(0x30))
+    return der(0x30, der(0x30, *head, name, der(0x30)), der(0x30), der(0x03))
+
+
+CN, ORG, C, MAIL = b"\x55\x04\x03", b"\x55\x04\x0a", b"\x55\x04\x06", b"\x2a\x86\x48\x86\xf7\x0d\x01\x09\x01"
+
+
+def test_a_subject_reads_as_rfc_2253_has_it() -> None:
+    ann = certificate(attribute(C, b"DE", 0x13), attribute(ORG, b"Zabka, Inc."), attribute(CN, b"ann"))
+    assert subject_of(ann) == "CN=ann,O=Zabka\\, Inc.,C=DE"
+    assert subject_of(certificate(attribute(CN, b" a  ") + attribute(ORG, "ö".encode()))) == "CN=\\ a\\ \\ +O=ö"
+    assert subject_of(certificate(attribute(CN, b'<"#+;=\\>'))) == 'CN=\\<\\"\\#\\+\\;\\=\\\\\\>'
+    assert subject_of(certificate(attribute(MAIL, b"a@b", 0x16))) == "1.2.840.113549.1.9.1=#1603614062"
+    assert subject_of(certificate()) == ""
+
+
+@pytest.mark.parametrize("data", [b"", b"\x30", b"\x30\x05\x30", b"\x30\x80", certificate()[:-20], b"\x31\0"])
+def test_a_broken_certificate_is_malformed(data: bytes) -> None:
+    with pytest.raises(MalformedRecord):
+        subject_of(data)
+
+
+# -- JAAS ------------------------------------------------------------------------------------------------------------
+
+JAAS = f"""
+/* all
+   of it */ Client {{ {DIGEST_MODULE} required username="x" password="y"; }};
+Server {{  // ours
+    {DIGEST_MODULE} REQUIRED  # yes
+    user_super="super \\"secret\\""
+    user_ann=plain;
+}};
+Other {{ com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true; }};
+Empty {{ }};
+"""
+
+
+def test_users_come_from_a_section_of_the_login_configuration() -> None:
+    assert digest_users(JAAS, "Server") == {"super": 'super "secret"', "ann": "plain"}
+    assert digest_users(JAAS, "Empty") == {}
+    assert digest_users(JAAS, "None") is None
+    assert digest_users("", "Server") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "section", "message"),
+    [
+        (JAAS, "Other", "Krb5LoginModule; only .*DigestLoginModule is supported"),
+        ("Server {", "Server", "does not end"),
+        ("Server { }", "Server", "; is missing"),
+        (f"Server {{ {DIGEST_MODULE} user_a=b; }};", "Server", "one of required.* is missing"),
+        (f"Server {{ {DIGEST_MODULE} required user_a b; }};", "Server", "= is missing"),
+        (f"Server {{ {DIGEST_MODULE} required user_a=; }};", "Server", "in the wrong place"),
+        (f"Server {{ {DIGEST_MODULE} required\nuser_a=\"b; }};", "Server", "line 2 is malformed"),
+        (f"Server {{ {DIGEST_MODULE} required", "Server", "does not end in ;"),
+    ],
+)  # fmt: skip
+def test_a_malformed_login_configuration_is_named(text: str, section: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        digest_users(text, section)
+
+
+# -- whatever somebody sends -----------------------------------------------------------------------------------------
+
+TEXTS = st.one_of(
+    st.text(), st.text(alphabet='CN=,;+\\"#0af<>:./@ %'), st.text(alphabet="0123456789.:/-", max_size=9000)
+)
+
+
+@given(TEXTS, TEXTS)
+def test_no_id_and_no_address_breaks_anything(one: str, other: str) -> None:
+    for scheme in ("ip", "digest", "sasl", "x509", "nope"):
+        is_valid(scheme, one)
+        matches(scheme, one, other)
+    canonical_address(one)
+
+
+@given(st.binary())
+def test_no_certificate_breaks_anything(data: bytes) -> None:
+    for each in (data, certificate(data), certificate(attribute(data, data)), certificate(attribute(CN, data, 0x1E))):
+        try:
+            assert isinstance(subject_of(each), str)
+        except MalformedRecord:
+            continue
+
+
+@given(TEXTS)
+def test_no_login_configuration_breaks_anything(text: str) -> None:
+    for each in (text, f"Server {{ {text} }};", f"Server {{ {DIGEST_MODULE} required {text}; }};"):
+        try:
+            digest_users(each, "Server")
+        except ValueError:
+            continue
+
+
+@pytest.mark.parametrize(
+    "identity", ["C=," * 5_000, "C=," * 300_000, "9" * 5000, "1.2.3." + "4" * 5000, "=" * 900_000, "C=a\\" * 200_000]
+)
+def test_an_endless_id_costs_no_more_than_reading_it(identity: str) -> None:
+    for scheme in ("ip", "digest", "sasl", "x509"):
+        is_valid(scheme, identity)

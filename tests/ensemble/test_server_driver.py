@@ -1,0 +1,155 @@
+"""What the driver joins: the frames of a round of the event loop, and what a turn gives out while it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import structlog
+
+from ensemble.effects import Answer, Append, Barrier, Effect, SendPackets
+from ensemble.ids import ConnectionId, LinkId, Zxid
+from ensemble.records import OpCode, Reply, Request
+from ensemble.server.driver import PeerDriver
+from ensemble.zab.messages import Commit
+
+ONE, TWO = ConnectionId(1), ConnectionId(2)
+EARLY: list[Effect] = [SendPackets(LinkId(1), [Commit(Zxid(5))]), Append([]), Barrier(1)]
+REST: list[Effect] = [Answer(ONE, Reply(7, 5, 0))]
+
+
+class FakePeer:
+    """Notes its turns; each gives something out early and the rest at its end."""
+
+    def __init__(self, said: list[Any]) -> None:
+        self.said = said
+        self.outlet: Callable[[list[Effect]], None] = lambda effects: None
+
+    def hand_effects_to(self, outlet: Callable[[list[Effect]], None]) -> None:
+        self.outlet = outlet
+
+    def on_clients(self, now: object, messages: list[tuple[ConnectionId, Request]]) -> list[Effect]:
+        self.said.append([(connection, message.xid) for connection, message in messages])
+        self.outlet(EARLY)
+        self.said.append("applied")
+        return REST
+
+    def on_durable(self, now: object, token: int) -> list[Effect]:
+        self.said.append(f"durable {token}")
+        return [SendPackets(LinkId(1), [Commit(Zxid(6))])]
+
+    def on_client_closed(self, now: object, connection: ConnectionId) -> list[Effect]:
+        self.said.append(f"closed {connection}")
+        return []
+
+
+class FakePorts:
+    """Stands for the quorum port, the storage and the client port."""
+
+    def __init__(self, said: list[Any]) -> None:
+        self.said = said
+        self.queued: list[str] = []
+        self.quick = False
+        self.when_durable: Callable[[], None] = lambda: None
+
+    def send(self, link: LinkId, packets: list[Any]) -> None:
+        self.queued.append("commit")
+
+    def answer(self, connection: ConnectionId, message: object) -> None:
+        self.queued.append("answer")
+
+    def flush(self) -> None:
+        self.said += self.queued
+        self.queued.clear()
+
+    def submit(self, effects: list[Effect]) -> None:
+        self.said.append([type(effect).__name__ for effect in effects])
+
+    def is_quick(self, effects: list[Effect]) -> bool:
+        return self.quick
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        self.said.append(["at once", *(type(effect).__name__ for effect in effects)])
+        self.when_durable()
+
+
+def a_request(xid: int) -> Request:
+    return Request(xid, OpCode.SYNC, None)
+
+
+class FakeJournal:
+    """Nothing is written here."""
+
+    def write(self, event: object) -> None:
+        return
+
+    def flush(self) -> None:
+        return
+
+
+async def driver_and_notes() -> tuple[PeerDriver, list[Any]]:
+    driver, _, said = await driver_and_ports()
+    return driver, said
+
+
+async def driver_and_ports() -> tuple[PeerDriver, FakePorts, list[Any]]:
+    said: list[Any] = []
+    peer, journal = cast(Any, FakePeer(said)), cast(Any, FakeJournal())
+    driver = PeerDriver(peer, cast(Any, None), journal, (1, 2, 3), structlog.get_logger())
+    ports = FakePorts(said)
+    driver.quorum = driver.storage = driver.clients = cast(Any, ports)
+    return driver, ports, said
+
+
+def test_frames_of_many_clients_in_one_round_are_one_turn_whose_first_part_leaves_before_the_rest() -> None:
+    async def run() -> list[Any]:
+        driver, said = await driver_and_notes()
+        driver.on_client_messages(ONE, [a_request(1), a_request(2)])
+        driver.on_client_messages(TWO, [a_request(9)])
+        assert not said
+        await asyncio.sleep(0)
+        return said
+
+    turn = [(ONE, 1), (ONE, 2), (TWO, 9)]
+    assert asyncio.run(run()) == [turn, "commit", ["Append", "Barrier"], "applied", "answer"]
+
+
+def test_what_a_client_sent_counts_before_its_end() -> None:
+    async def run() -> list[Any]:
+        driver, said = await driver_and_notes()
+        driver.on_client_messages(ONE, [a_request(1)])
+        driver.on_client_closed(ONE)
+        return list(said)
+
+    said = asyncio.run(run())
+    assert said[0] == [(ONE, 1)] and said[-1] == f"closed {ONE}"
+
+
+def test_a_quick_disk_is_waited_for_once_all_of_the_round_has_left_and_what_follows_is_of_the_same_round() -> None:
+    async def run() -> list[Any]:
+        driver, ports, said = await driver_and_ports()
+        ports.quick = True
+        ports.when_durable = lambda: driver.on_durable([1])
+        driver.on_client_messages(ONE, [a_request(1)])
+        await asyncio.sleep(0)
+        return said
+
+    turn, sync = [(ONE, 1)], ["at once", "Append", "Barrier"]
+    assert asyncio.run(run()) == [turn, "commit", "applied", "answer", sync, "durable 1", "commit"]
+
+
+def test_a_peer_that_stops_leaves_the_rest_to_the_disks_thread_and_hears_nothing_more() -> None:
+    async def run() -> list[Any]:
+        driver, ports, said = await driver_and_ports()
+        ports.quick = True
+        ports.when_durable = lambda: driver.on_durable([1])
+        driver.on_client_messages(ONE, [a_request(1)])
+        driver.on_client_closed(ONE)
+        driver.stop()
+        await asyncio.sleep(0)
+        await driver.finished()
+        return said
+
+    said = asyncio.run(run())
+    assert said[-1] == ["Append", "Barrier"]

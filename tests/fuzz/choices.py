@@ -1,0 +1,90 @@
+"""Bytes as a source of choices, and ways to spoil bytes: the same for hypothesis, for atheris, and for a plain seed."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+LENGTHS = (-1, 0, 1, -2, 0x7FFFFFFF, -0x80000000, 0x00FFFFFF, 0x03FFFFFF, 0x42, 8)
+"""What a length field lies with."""
+
+
+class Target(NamedTuple):
+    """One thing to fuzz: `run` returns, or raises what nobody documented; `seeds` are real encodings."""
+
+    run: Callable[[bytes], None]
+    seeds: Callable[[], list[bytes]]
+
+
+class Choices:
+    """Decisions read out of bytes; where there are none left, every one is the first."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._pos = 0
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self._pos
+
+    def below(self, limit: int) -> int:
+        """A number from 0 to limit - 1."""
+        size = 1 if limit <= 256 else 2
+        raw = self.bytes(size)
+        return int.from_bytes(raw, "big") % limit if limit else 0
+
+    def one(self, of: Sequence[T]) -> T:
+        return of[self.below(len(of))]
+
+    def bytes(self, size: int) -> bytes:
+        raw = self._data[self._pos : self._pos + size]
+        self._pos += size
+        return raw
+
+    def long(self) -> int:
+        """A signed 64-bit number, near a border more often than not."""
+        kind = self.below(6)
+        small = self.below(4) - 1
+        if kind == 0:
+            return int.from_bytes(self.bytes(8), "big", signed=True)
+        return (small, (1 << 32) + small, (1 << 63) - 2 + min(small, 1), -(1 << 63) + small + 1, small << 32)[kind - 1]
+
+
+def spoil(data: bytes, choices: Choices, edits_max: int = 3) -> bytes:
+    """The bytes with a few edits: bits, lying lengths, pieces cut out, doubled or put in."""
+    out = bytearray(data)
+    for _ in range(choices.below(edits_max + 1)):
+        at = choices.below(len(out) + 1)
+        kind = choices.below(6)
+        if kind == 0 and at < len(out):
+            out[at] ^= 1 << choices.below(8)
+        elif kind == 1 and at < len(out):
+            out[at] = choices.below(256)
+        elif kind == 2:
+            out[at : at + 4] = struct.pack(">i", choices.one(LENGTHS))
+        elif kind == 3:
+            del out[at : at + 1 + choices.below(16)]
+        elif kind == 4:
+            out[at:at] = out[at : at + 1 + choices.below(32)]
+        else:
+            out[at:at] = choices.bytes(1 + choices.below(8))
+    return bytes(out)
+
+
+def pieces(data: bytes, choices: Choices) -> Iterator[bytes]:
+    """The bytes as a network may bring them."""
+    pos = 0
+    while pos < len(data):
+        size = choices.one((1, 2, 3, 7, 16, 64, 4096))
+        yield data[pos : pos + size]
+        pos += size
+
+
+def lying_lengths(seed: bytes) -> Iterator[bytes]:
+    """The seed with a huge length written over every place where one may be."""
+    for lie in (0x7FFFFFFF, 0x03FFFFFF, 0x000FFFFF):
+        for at in range(0, max(1, len(seed) - 3)):
+            yield seed[:at] + struct.pack(">i", lie) + seed[at + 4 :]

@@ -1,0 +1,90 @@
+"""The client port's own part: what a connection's bytes are cut into, wherever they are torn."""
+
+from __future__ import annotations
+
+from choices import Choices, Target, pieces
+from client_targets import connect_frames, request_frames
+
+from ensemble.auth.policy import OPEN_POLICY
+from ensemble.records import ClientMessage, ConnectRequest, Frames
+from ensemble.server.admission import Admission
+from ensemble.server.client_port import ClientConnection, ClientPort
+from ensemble.server.limits import Limits
+
+FRAME_BYTES_MAX = 1000
+WORDS = ("srvr", "ruok")
+
+
+class _Transport:
+    """What was written, and whether it is closed."""
+
+    def __init__(self) -> None:
+        self.said = b""
+        self.closed = False
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.said += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def pause_reading(self) -> None: ...
+
+
+class _Listener:
+    """Whoever serves clients: notes what comes."""
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def on_client_connected(self, connection: object, identities: object) -> None: ...
+    def on_client_refused(self, remote: str, reason: str) -> None: ...
+    def on_client_closed(self, connection: object) -> None: ...
+
+    def on_client_messages(self, connection: object, messages: list[ClientMessage]) -> None:
+        for message in messages:
+            if isinstance(message, Frames):
+                assert all(8 <= len(frame) <= FRAME_BYTES_MAX for frame in message.frames)
+                self.heard += message.frames
+            else:
+                assert isinstance(message, ConnectRequest) and not self.heard
+                self.heard.append(message)
+
+    def answer_word(self, word: str, argument: bytes) -> str | None:
+        return f"{word}!" if word in WORDS else None
+
+    def outstanding(self, connection: object) -> int:
+        return 0
+
+
+def client_port(data: bytes) -> None:
+    choices, stream = Choices(data[:8]), data[8:]
+    outcomes = []
+    for cuts in ([stream], pieces(stream, choices)):
+        listener, transport = _Listener(), _Transport()
+        admission = Admission(Limits(frame_bytes=FRAME_BYTES_MAX), lambda: 0.5, 0)
+        port = ClientPort(listener, admission, OPEN_POLICY)  # type: ignore[arg-type]
+        connection = ClientConnection(port, None)
+        connection._transport = transport  # type: ignore[assignment]
+        for cut in cuts:
+            connection.data_received(cut)
+            assert len(connection._buffer) <= max(len(cut), FRAME_BYTES_MAX + 4)
+        outcomes.append((listener.heard, transport.said, transport.closed))
+    assert outcomes[0] == outcomes[1]
+
+
+def _streams() -> list[bytes]:
+    framed = [len(frame).to_bytes(4, "big") + frame for frame in (connect_frames()[0], *request_frames())]
+    return [
+        bytes(8) + b"".join(framed),
+        bytes(8) + b"srvr",
+        bytes(8) + b"mntr\n",
+        bytes(8) + framed[0] + b"\0\0\0\4ruok",
+    ]
+
+
+PORT_TARGETS: dict[str, Target] = {"client-port": Target(client_port, _streams)}

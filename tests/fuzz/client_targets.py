@@ -1,0 +1,278 @@
+"""What clients and servers say to each other: requests, replies, credentials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from choices import Choices, Target, pieces
+
+from ensemble.auth.addresses import canonical_address, parse_network, within
+from ensemble.auth.digest_md5 import DigestMd5Server, SaslError
+from ensemble.auth.digest_md5_client import DigestMd5Client
+from ensemble.auth.names import is_distinguished_name, subject_of
+from ensemble.auth.policy import AuthPolicy
+from ensemble.auth.schemes import is_valid, matches
+from ensemble.client.asyncio_connector import ClientConnection
+from ensemble.errors import ErrorCode
+from ensemble.jute import MalformedRecord, Reader, Record
+from ensemble.records import (
+    ACL,
+    OPEN_ACL,
+    REQUEST_BODIES,
+    AuthPacket,
+    ConnectRequest,
+    ConnectResponse,
+    Create2Response,
+    CreateRequest,
+    CreateResponse,
+    CreateTTLRequest,
+    DeleteRequest,
+    EmptyRequest,
+    GetACLResponse,
+    GetChildren2Response,
+    GetDataResponse,
+    MultiOp,
+    MultiRequest,
+    MultiResponse,
+    MultiResult,
+    OpCode,
+    PathRequest,
+    PathWatchRequest,
+    ReconfigRequest,
+    Reply,
+    Request,
+    SaslRequest,
+    SetACLRequest,
+    SetDataRequest,
+    SetWatches,
+    Stat,
+    StatResponse,
+    WatcherEvent,
+)
+from ensemble.records import CheckVersionRequest as Check
+from ensemble.tree.acl import allows, fixed_up
+from ensemble.watch_records import AddWatchRequest, SetWatches2, WatchesRequest
+
+PASSWORD = bytes(range(16))
+STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, 8, 9, 10)
+DIGEST_ACL = (ACL(31, "digest", "ann:x0Q="), ACL(1, "ip", "10.0.0.0/8"), ACL(1, "world", "anyone"))
+
+REQUESTS: list[tuple[OpCode, Record | MultiRequest]] = [
+    (OpCode.CREATE, CreateRequest("/a", b"x", OPEN_ACL, 0)),
+    (OpCode.CREATE, CreateRequest("/é", None, DIGEST_ACL, 1)),
+    (OpCode.CREATE2, CreateRequest("/s-", b"", OPEN_ACL, 3)),
+    (OpCode.CREATE_CONTAINER, CreateRequest("/c", b"", OPEN_ACL, 4)),
+    (OpCode.CREATE_TTL, CreateTTLRequest("/t", b"t", OPEN_ACL, 5, 1000)),
+    (OpCode.DELETE, DeleteRequest("/a", -1)),
+    (OpCode.DELETE_CONTAINER, PathRequest("/c")),
+    (OpCode.EXISTS, PathWatchRequest("/a", True)),
+    (OpCode.GET_DATA, PathWatchRequest("/a", False)),
+    (OpCode.SET_DATA, SetDataRequest("/a", b"yy", 0)),
+    (OpCode.SET_DATA, SetDataRequest("/zookeeper/quota/a/zookeeper_limits", b"count=1,bytes=2", -1)),
+    (OpCode.GET_ACL, PathRequest("/a")),
+    (OpCode.SET_ACL, SetACLRequest("/a", DIGEST_ACL, -1)),
+    (OpCode.GET_CHILDREN, PathWatchRequest("/", False)),
+    (OpCode.GET_CHILDREN2, PathWatchRequest("/", True)),
+    (OpCode.SYNC, PathRequest("/a")),
+    (OpCode.PING, EmptyRequest()),
+    (OpCode.RECONFIG, ReconfigRequest(b"server.4=127.0.0.1:1:2;3", b"2", None, -1)),
+    (OpCode.RECONFIG, ReconfigRequest(None, None, b"server.1=h:1:2;3,server.2=i:1:2:observer;3", 5)),
+    (OpCode.MULTI, MultiRequest([MultiOp(OpCode.CREATE, CreateRequest("/m", b"", OPEN_ACL, 0)),
+                                 MultiOp(OpCode.CHECK, Check("/m", 0)),
+                                 MultiOp(OpCode.SET_DATA, SetDataRequest("/m", b"1", 0)),
+                                 MultiOp(OpCode.DELETE, DeleteRequest("/m", 1))])),
+    (OpCode.MULTI, MultiRequest([])),
+    (OpCode.MULTI_READ, MultiRequest([MultiOp(OpCode.GET_DATA, PathWatchRequest("/a", False)),
+                                      MultiOp(OpCode.GET_CHILDREN, PathWatchRequest("/", False))])),
+    (OpCode.AUTH, AuthPacket(0, "digest", b"ann:secret")),
+    (OpCode.SASL, SaslRequest(b"")),
+    (OpCode.SET_WATCHES, SetWatches(1, ["/a"], ["/b"], ["/"])),
+    (OpCode.SET_WATCHES2, SetWatches2(1, ["/a"], ["/b"], ["/"], ["/p"], ["/r"])),
+    (OpCode.ADD_WATCH, AddWatchRequest("/a", 1)),
+    (OpCode.CHECK_WATCHES, WatchesRequest("/a", 3)),
+    (OpCode.REMOVE_WATCHES, WatchesRequest("/a", 5)),
+    (OpCode.GET_EPHEMERALS, PathRequest("/")),
+    (OpCode.GET_ALL_CHILDREN_NUMBER, PathRequest("/")),
+    (OpCode.WHO_AM_I, EmptyRequest()),
+    (OpCode.CLOSE_SESSION, EmptyRequest()),
+]  # fmt: skip
+
+
+def request_frames() -> list[bytes]:
+    """One frame and more of every op that there is."""
+    return [Request(-4 if op == OpCode.AUTH else 1 + n, op, body).encode() for n, (op, body) in enumerate(REQUESTS)]
+
+
+def connect_frames() -> list[bytes]:
+    return [
+        ConnectRequest(0, 0, 4000, 0, PASSWORD, read_only).encode() for read_only in (None, False, True)
+    ] + [ConnectRequest(0, 1 << 40, -1, 7, None, False).encode()]  # fmt: skip
+
+
+def outcome(decode: Callable[[], object]) -> object:
+    """What a decoder says: a value, or that the bytes are malformed."""
+    try:
+        return decode()
+    except MalformedRecord:
+        return MalformedRecord
+
+
+def request(data: bytes) -> None:
+    """A frame is a request, a request with a problem, or malformed; what was understood says the same again; the
+    written-out codecs agree with the layouts."""
+    try:
+        first = Request.decode(data)
+    except MalformedRecord:
+        assert len(data) < 8
+        return
+    if first.body is not None:
+        assert first.problem == ErrorCode.OK
+        again = Request.decode(first.encode())
+        assert again == first and again.encode() == first.encode()
+    body = data[8:]
+    kind = REQUEST_BODIES.get(first.op)
+    if kind in (CreateRequest, SetDataRequest):
+        general = outcome(lambda: kind(*[codec.read(reader) for reader in [Reader(body)] for codec in kind.layout]))  # type: ignore[union-attr]
+        assert outcome(lambda: kind.decode(body)) == general  # type: ignore[union-attr]
+        assert outcome(lambda: kind.read_from(Reader(body))) == general
+
+
+def connect(data: bytes) -> None:
+    """Either form, or malformed."""
+    found = outcome(lambda: ConnectRequest.decode(data))
+    if isinstance(found, ConnectRequest):
+        assert ConnectRequest.decode(found.encode()) == found
+
+
+class _Heard:
+    """A session's end of a connection: notes what comes, and stops when told that it is over."""
+
+    def __init__(self) -> None:
+        self.said: list[object] = []
+
+    def on_connected(self) -> None: ...
+
+    def on_message(self, message: object) -> None:
+        self.said.append(message)
+
+    def on_watch(self, event: object, zxid: int) -> None:
+        self.said.append((event, zxid))
+
+    def on_disconnected(self, reason: str) -> None:
+        self.said.append("over")
+
+
+def replies(data: bytes) -> None:
+    """A server's bytes are frames that answer what was asked, or the end of the connection; where they are torn makes
+    no difference."""
+    choices = Choices(data[:16])
+    ops = [choices.one(REQUESTS)[0] for _ in range(6)]
+    stream = data[16:]
+    heard = []
+    for cuts in ([stream], pieces(stream, choices)):
+        end = _Heard()
+        connection = ClientConnection(end)
+        connection._ops.extend(ops)
+        for piece in cuts:
+            connection.data_received(piece)
+            assert len(connection._in) <= len(stream)
+        heard.append(end.said)
+    assert heard[0] == heard[1]
+
+
+def reply_streams() -> list[bytes]:
+    def framed(*messages: ConnectResponse | Reply) -> bytes:
+        return b"".join(len(raw).to_bytes(4, "big") + raw for raw in (message.encode() for message in messages))
+
+    hello = ConnectResponse(0, 4000, 7, PASSWORD, False)
+    answers = [
+        CreateResponse("/a"), Create2Response("/a", STAT), StatResponse(STAT), GetDataResponse(b"x", STAT),
+        GetDataResponse(None, STAT), GetACLResponse(DIGEST_ACL, STAT), GetChildren2Response(["a", "b"], STAT),
+        MultiResponse([MultiResult(OpCode.CREATE, 0, CreateResponse("/a")), MultiResult(OpCode.ERROR, -101, None)]),
+    ]  # fmt: skip
+    seeds = []
+    for answer in answers:
+        # The head chooses ops; a seed for each op makes each answer fit once.
+        for op in range(len(REQUESTS)):
+            seeds.append(bytes([op] * 6 + [0] * 10) + framed(hello, Reply(1, 5, 0, answer)))
+    watch = Reply(-1, -1, 0, WatcherEvent(3, 3, "/a"))
+    return [bytes(16) + framed(hello, watch, Reply(-2, 5, 0), Reply(1, 5, -101)), *seeds]
+
+
+USERS = {"ann": "secret", "é": "p\\w"}
+
+
+def sasl(data: bytes) -> None:
+    """A digest-response proves a user or nothing; a challenge is answered or refused."""
+    server = DigestMd5Server(USERS, "nonce")
+    with suppress(SaslError):
+        user, answer = server.verify(data)
+        assert user in USERS and answer.startswith(b"rspauth=")
+    client = DigestMd5Client("ann", "secret", "cnonce")
+    with suppress(SaslError):
+        client.respond(data)
+        client.check(data)
+
+
+def sasl_tokens() -> list[bytes]:
+    client = DigestMd5Client("ann", "secret", "cnonce")
+    challenge = DigestMd5Server(USERS, "nonce").challenge()
+    return [b"", challenge, client.respond(challenge), b'a="b\\"c",d=e , f=""']
+
+
+def credentials(data: bytes) -> None:
+    """Ids in ACLs, identities and certificates: valid or not, matching or not."""
+    choices = Choices(data[:4])
+    text = data[4:].decode("utf-8", "surrogatepass" if choices.below(2) else "replace") if _is_text(data[4:]) else ""
+    scheme = choices.one(("digest", "ip", "x509", "sasl", "world", "auth", text))
+    proved, _, wanted = text.partition("|")
+    valid = is_valid(scheme, wanted)
+    if valid:
+        matches(scheme, proved, wanted)
+    parse_network(wanted)
+    within(canonical_address(proved), wanted)
+    is_distinguished_name(wanted)
+    schemes = frozenset({"digest", "ip", "x509", "sasl"})
+    auth = AuthPolicy(schemes=schemes, super_digest="super:x").authenticate(scheme, data[4:], (("ip", "1.2.3.4"),))
+    acl = fixed_up([ACL(31, scheme, wanted), ACL(choices.below(64), "auth", "")], (*auth, ("ip", "::1")), schemes)
+    if acl is not None:
+        allows(acl, 1, auth)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def certificate(data: bytes) -> None:
+    """A DER certificate has a subject, or is malformed."""
+    with suppress(MalformedRecord):
+        assert isinstance(subject_of(data), str)
+
+
+CERTIFICATE = bytes.fromhex(
+    "3081a13081a0a003020102020101300a06082a8648ce3d0403023000301e170d3235303130313030303030305a170d333530313031303030"
+    "3030305a3042310b3009060355040613024154310c300a060355040a0c0361c3a93125302306035504031e1c00680065006c006c006f002c"
+    "002000200077006f0072006c00643000"
+)
+
+CLIENT_TARGETS: dict[str, Target] = {
+    "request": Target(request, request_frames),
+    "connect": Target(connect, connect_frames),
+    "replies": Target(replies, reply_streams),
+    "sasl": Target(sasl, sasl_tokens),
+    "credentials": Target(
+        credentials,
+        lambda: [
+            bytes([0, n, 0, 0]) + text.encode()
+            for n, text in enumerate(
+                ["|ann:x0Q=", "10.1.2.3|10.0.0.0/8", "::1|fe80::/10", "CN=a,O=b|CN=\"x\",OU=#0500+L=z", "super|a/b@C"]
+            )
+        ],
+    ),
+    "certificate": Target(certificate, lambda: [CERTIFICATE]),
+}  # fmt: skip

@@ -1,0 +1,190 @@
+"""What operators and other programs write: configurations, epochs, passwords, keys, texts in znodes, journals."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from choices import Target
+from peer_targets import MEMBERS, small_snapshot
+
+from ensemble.auth.jaas import digest_users
+from ensemble.errors import ErrorCode
+from ensemble.ids import PeerId, Zxid
+from ensemble.properties import read_properties
+from ensemble.records import ReconfigRequest
+from ensemble.server.config_values import ConfigError
+from ensemble.server.dynamic_config import read_membership
+from ensemble.server.tls import TlsSettings, TlsStore
+from ensemble.server.zoo_cfg import load, parse
+from ensemble.tree.quota import NO_LIMIT, Limits, parse_limits
+from ensemble.tree.reconfig import new_membership
+from ensemble.txnlog.epochs import load_epochs, read_epoch
+from ensemble.txnlog.errors import DataDirectoryError
+from ensemble.txnlog.snapshots import SnapshotDamaged, read_snapshot, write_snapshot
+from ensemble.zab.application import EnsembleView
+from ensemble.zab.membership import BadMembership, Membership
+from journal.reader import decode_line
+
+
+@cache
+def _directory() -> Path:
+    """A place for files that are read by name."""
+    directory = tempfile.mkdtemp(prefix="fuzz-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return Path(directory)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def zoo_cfg(data: bytes) -> None:
+    """A configuration, or one line that says why not."""
+    directory = _directory()
+    path = directory / "zoo.cfg"
+    path.write_bytes(data)
+    with suppress(ConfigError, DataDirectoryError):
+        load(path)
+    with suppress(ConfigError, DataDirectoryError):
+        parse(f"dataDir={directory / 'none'}\nclientPort=1\n" + _text(data))
+    with suppress(ConfigError):
+        read_membership(read_properties(_text(data)))
+
+
+def my_id(data: bytes) -> None:
+    """A server's own id is a number, or it is said not to be."""
+    directory = _directory()
+    (directory / "myid").write_bytes(data)
+    with suppress(ConfigError):
+        assert 1 <= parse(f"dataDir={directory}\nclientPort=1\n").my_id <= 255
+
+
+def membership(data: bytes) -> None:
+    """An ensemble's text: read again from what it is written as."""
+    text = _text(data)
+    with suppress(BadMembership):
+        found = Membership.parse(text)
+        assert -(1 << 63) <= found.version < 1 << 63, "a version is a zxid"
+        if found.voters:
+            found.quorum.contains({PeerId(1): None})
+        if found.lines:
+            assert Membership.parse(found.text).text == found.text
+
+
+def reconfig(data: bytes) -> None:
+    """What a client asks for is a new membership or an error."""
+    parts = [part or None for part in data.split(b"|")[:3]]
+    joining, leaving, whole = (*parts, None, None, None)[:3]
+    now = Membership.parse(MEMBERS)
+    view = EnsembleView(now, now, (PeerId(1), PeerId(2)), True, False)
+    found = new_membership(ReconfigRequest(joining, leaving, whole, -1), Zxid(1 << 32), view)
+    assert isinstance(found, Membership | ErrorCode)
+    if isinstance(found, Membership):
+        assert Membership.parse(found.text).text == found.text
+
+
+def jaas(data: bytes) -> None:
+    """Users of a section, none, or ValueError."""
+    with suppress(ValueError):
+        digest_users(_text(data), "Server")
+
+
+def quota(data: bytes) -> None:
+    """Limits, whatever was written."""
+    limits = parse_limits(data)
+    assert all(value >= NO_LIMIT for value in (limits.count, limits.bytes, limits.count_hard, limits.bytes_hard))
+    assert isinstance(limits, Limits)
+
+
+def epochs(data: bytes) -> None:
+    """An epoch or DataDirectoryError."""
+    directory = _directory() / "epochs"
+    directory.mkdir(exist_ok=True)
+    current, _, accepted = data.partition(b"|")
+    (directory / "currentEpoch").write_bytes(current)
+    (directory / "acceptedEpoch").write_bytes(accepted)
+    with suppress(DataDirectoryError):
+        assert (read_epoch(directory, "currentEpoch") or 0) >= 0
+        found = load_epochs(directory, 5 << 32)
+        assert 0 <= found[1] <= found[0]
+
+
+def snapshot_file(data: bytes) -> None:
+    """A snapshot file or SnapshotDamaged, compressed or not."""
+    for suffix in ("", ".gz"):
+        path = _directory() / f"snapshot.5{suffix}"
+        path.write_bytes(data)
+        with suppress(SnapshotDamaged):
+            read_snapshot(path)
+
+
+def pem(data: bytes) -> None:
+    """Keys and certificates, or one line that says why not."""
+    path = _directory() / "store.pem"
+    path.write_bytes(data)
+    settings = TlsSettings(prefix="ssl.", key_store=path, key_password="p", trust_store=path)
+    with suppress(ConfigError):
+        TlsStore(settings)
+
+
+def journal_line(data: bytes) -> None:
+    """An entry, or ValueError."""
+    with suppress(ValueError):
+        decode_line(data)
+
+
+CONFIGURATION = b"""# all sorts
+dataDir=/nowhere
+clientPort=2181
+tickTime = 2000
+initLimit:10
+syncLimit=5
+server.1=127.0.0.1:1:2:participant;127.0.0.1:3
+server.2=[::1]:4:5:observer;6|[::2]:7:8
+group.1=1:2
+weight.1=3
+4lw.commands.whitelist=srvr,\\
+ mntr
+secureClientPort=9
+ssl.keyStore.location=/nowhere
+authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider
+maxClientCnxns=60
+jute.maxbuffer=0xfffff
+"""
+JAAS = b"""Server { // a comment
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    user_ann="se\\"cret" /* one */ user_bob=x; # another
+};
+"""
+JOURNAL = (
+    b'{"wall_us":1,"mono_us":1,"node":"peer-1","incarnation":"i","node_seq":1,"type":"node_stopped","reason":"x"}\n'
+)
+
+
+def _snapshot_files() -> list[bytes]:
+    directory = _directory() / "written"
+    directory.mkdir(exist_ok=True)
+    write_snapshot(directory, small_snapshot())
+    return [path.read_bytes() for path in directory.glob("snapshot.*")]
+
+
+FILE_TARGETS: dict[str, Target] = {
+    "zoo-cfg": Target(zoo_cfg, lambda: [CONFIGURATION, b"dataDir=/x\nclientPort=1\ndynamicConfigFile=/y.dynamic.1\n"]),
+    "my-id": Target(my_id, lambda: [b"1\n", "²".encode(), b"9" * 20]),
+    "membership": Target(membership, lambda: [MEMBERS.encode(), b"server.1=[::1]:1:2|h:3:4:observer;5\nversion=ff"]),
+    "reconfig": Target(
+        reconfig,
+        lambda: [b"server.3=127.0.0.1:7:8;9|2|", b"||server.1=h:1:2;3,server.2=i:1:2;3", b"3=x:1:2:observer;4||"],
+    ),
+    "jaas": Target(jaas, lambda: [JAAS]),
+    "quota": Target(quota, lambda: [b"count=5,bytes=-1=;byteHardLimit=100;countHardLimit=-1"]),
+    "epochs": Target(epochs, lambda: [b"5|6", b"7\n| 7", "²|1".encode()]),
+    "snapshot-file": Target(snapshot_file, _snapshot_files),
+    "pem": Target(pem, lambda: [b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIA==\n-----END PRIVATE KEY-----\n"]),
+    "journal-line": Target(journal_line, lambda: [JOURNAL]),
+}

@@ -1,0 +1,79 @@
+"""pytest plugin: kazoo's own test suite, as it ships in its wheel, against our peers instead of Java servers.
+
+It takes the place of `kazoo.testing.harness.get_global_cluster`.  The ensemble lives on between test classes (kazoo's
+harness would wipe and restart it each time) unless KAZOO_SUITE_WIPE=1; a test that wants another configuration (SASL,
+local sessions) or stops servers gets what it asks for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peer_cluster import PeerCluster
+
+# kazoo.testing.common imports both at its top, for Java key stores; our peers take PEM files.
+for _name in ("jks", "OpenSSL"):
+    sys.modules.setdefault(_name, types.ModuleType(_name))
+
+import kazoo.testing.harness as harness  # noqa: E402 (needs the two above)
+
+WIPE = os.environ.get("KAZOO_SUITE_WIPE") == "1"
+SIZE = 3
+_PER_TEST = ("ZOOKEEPER_JAAS_AUTH", "ZOOKEEPER_LOCAL_SESSION_RO")
+"""A test's setUp asks for another configuration in these variables; its tearDown takes them back."""
+
+
+class _Current:
+    """The ensemble that runs now, and what it was configured with."""
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="kazoo-suite-"))
+        self.configuration: tuple[str, ...] = ()
+        self.cluster: PeerCluster | None = None
+
+    def get(self) -> PeerCluster:
+        observers_from = os.environ.get("ZOOKEEPER_OBSERVER_START_ID", "-1")
+        jaas = os.environ.get("ZOOKEEPER_JAAS_AUTH", "")
+        local_sessions = os.environ.get("ZOOKEEPER_LOCAL_SESSION_RO", "false")
+        wanted = (observers_from, jaas, local_sessions)
+        if self.cluster is None or wanted != self.configuration:
+            self.terminate()
+            self.cluster = PeerCluster(self.directory, SIZE, int(observers_from), jaas, local_sessions)
+            self.configuration = wanted
+        return self.cluster
+
+    def terminate(self) -> None:
+        if self.cluster is not None:
+            self.cluster.terminate()
+
+    def end(self) -> None:
+        self.terminate()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+_current = _Current()
+atexit.register(_current.end)
+
+
+def _tear_down_class(cls: type) -> None:
+    if WIPE:
+        _current.terminate()
+
+
+harness.get_global_cluster = _current.get
+harness.KazooTestCase.tearDownClass = classmethod(_tear_down_class)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logfinish(nodeid: str, location: Any) -> None:
+    """unittest calls no tearDown where setUp skipped or failed; what it asked for must not reach the next class."""
+    for name in _PER_TEST:
+        os.environ.pop(name, None)

@@ -1,0 +1,36 @@
+"""Run kazoo's own suite against our peers: `python tests/interop/kazoo_suite/run.py [--shim] [pytest arguments]`.
+
+Without a test named it runs all of it.  `--shim` puts our KazooClient in the place of kazoo's, as far as that goes.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+VERSION = "3.9.5"
+"""Which ZooKeeper the suite takes us for."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run pytest with our plugins and kazoo's tests; its exit code."""
+    environment = dict(os.environ, PYTHONPATH=f"{HERE}{os.pathsep}{ROOT}", ZOOKEEPER_VERSION=VERSION)
+    # With CI set the suite asks for the very Java server that its own pipeline installed.
+    environment.pop("CI", None)
+    # A test counts the live objects of a class by its bare name; other plugins may bring a class of that name.
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    plugins = ["-p", "pytest_timeout", "-p", "kazoo_peers"]
+    if "--shim" in arguments:
+        arguments.remove("--shim")
+        plugins += ["-p", "shim_client"]
+    tests = [] if any(argument.startswith("kazoo.tests") for argument in arguments) else ["kazoo.tests"]
+    command = [sys.executable, "-m", "pytest", "-c", str(HERE / "pytest.ini"), *plugins, "--pyargs", *tests, *arguments]
+    return subprocess.call(command, env=environment)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,314 @@
+"""Planted bugs of the ensemble: ZooKeeper's own, and one for each rule that its protocol lives by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from ensemble.effects import Effect, Emit, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog
+from ensemble.tree import requests, service
+from ensemble.tree.datatree import DataTree
+from ensemble.tree.sessions import SessionTracker
+from ensemble.zab.core import Core
+from ensemble.zab.election import RESEND_MIN_MS, Election
+from ensemble.zab.leader import Leader
+from ensemble.zab.learner import Learner
+from ensemble.zab.quorum import Quorum
+from journal.events import EpochAccepted
+from simulation.disk import SimDisk
+
+
+@contextmanager
+def promise_before_it_is_durable() -> Iterator[None]:
+    """ACKEPOCH and LEADERINFO leave before acceptedEpoch is on disk (rule 1)."""
+
+    def save(self: Core, epoch: Any, then: Callable[[], None]) -> None:
+        self.accepted_epoch = epoch
+        self.out.append(SaveAcceptedEpoch(epoch))
+        self.out.append(Emit(EpochAccepted(epoch)))
+        then()
+
+    with patch.object(Core, "save_accepted_epoch", save):
+        yield
+
+
+@contextmanager
+def newleader_acknowledged_before_the_epoch() -> Iterator[None]:
+    """NEWLEADER is acknowledged before currentEpoch is on disk (rule 2)."""
+
+    def hasty(self: Learner) -> None:
+        assert self._epoch is not None
+        self._core.current_epoch = self._epoch
+        self._core.out.append(SaveCurrentEpoch(self._epoch))
+        self._epoch_durable()
+
+    with patch.object(Learner, "_history_durable", hasty):
+        yield
+
+
+@contextmanager
+def newleader_acknowledged_before_the_history() -> Iterator[None]:
+    """The epoch is written first, what it stands for behind it (ZOOKEEPER-4643)."""
+    do = SimDisk._do
+
+    def epochs_at_once(self: SimDisk, effect: Effect) -> None:
+        if isinstance(effect, SaveCurrentEpoch):
+            do(self, effect)
+        else:
+            submit(self, effect)
+
+    submit = SimDisk.submit
+
+    def hasty(self: Core, then: Any = None) -> None:
+        if then is not None and getattr(then, "__name__", "") == "_history_durable":
+            then()
+        else:
+            barrier(self, then)
+
+    barrier = Core.barrier
+    with patch.object(SimDisk, "submit", epochs_at_once), patch.object(Core, "barrier", hasty):
+        yield
+
+
+@contextmanager
+def snapshots_of_what_is_not_committed() -> Iterator[None]:
+    """A peer writes a snapshot as it begins to lead, and a truncation leaves snapshots alone (ZOOKEEPER-1549)."""
+    start, do = Leader.start, SimDisk._do
+
+    def snapshot_first(self: Leader) -> None:
+        self._core.out.append(SaveSnapshot(self._core.application.snapshot(), replaces_history=False))
+        start(self)
+
+    def keep_snapshots(self: SimDisk, effect: Effect) -> Any:
+        kept = list(self._snapshots)
+        done = do(self, effect)
+        if isinstance(effect, TruncateLog):
+            self._snapshots = kept
+        return done
+
+    with patch.object(Leader, "start", snapshot_first), patch.object(SimDisk, "_do", keep_snapshots):
+        yield
+
+
+@contextmanager
+def votes_with_what_memory_knows() -> Iterator[None]:
+    """A peer that leaves its role forgets what it logged and nobody committed; its log does not (ZOOKEEPER-2845)."""
+
+    def forget(self: Core) -> None:
+        self.pending.clear()
+        self._unlogged.clear()
+        self.last_logged = self.application.last_applied
+
+    with patch.object(Core, "apply_pending", forget):
+        yield
+
+
+@contextmanager
+def leader_counts_itself_before_its_fsync() -> Iterator[None]:
+    """A leader takes its own log for durable as soon as it has proposed."""
+    propose = Leader._propose
+
+    def hasty(self: Leader, request: Any, origin: Any) -> None:
+        propose(self, request, origin)
+        self._logged[self._core.my_id] = self._last_proposed
+
+    with patch.object(Leader, "_propose", hasty):
+        yield
+
+
+@contextmanager
+def established_without_a_quorum() -> Iterator[None]:
+    """Any one voter besides the leader itself is a quorum, and the leader alone too."""
+    with patch.object(Quorum, "contains", lambda self, peers: any(voter in peers for voter in self.voters)):
+        yield
+
+
+@contextmanager
+def sync_answered_by_the_leader_alone() -> Iterator[None]:
+    """A sync is answered when nothing is outstanding, without asking a quorum (ZOOKEEPER-1675)."""
+
+    def at_once(self: Leader) -> int:
+        return self._syncs.round + 1
+
+    with patch.object(Leader, "_answered_round", at_once):
+        yield
+
+
+@contextmanager
+def session_owner_not_checked() -> Iterator[None]:
+    """Requests of a session are taken from wherever they come (ZOOKEEPER-710's other side)."""
+
+    def anyone(self: SessionTracker, session_id: Any, owner: Any) -> bool:
+        return True
+
+    def anyone_alive(self: SessionTracker, session_id: Any, owner: Any) -> bool | None:
+        session = self._sessions.get(session_id)
+        return None if session is None or session.closing else True
+
+    with patch.object(SessionTracker, "owned_by", anyone), patch.object(SessionTracker, "standing", anyone_alive):
+        yield
+
+
+@contextmanager
+def watches_fire_late() -> Iterator[None]:
+    """What a watch tells goes out behind the next change, not with its own."""
+    fire = service.Service._fire_watches
+
+    def late(self: Any, zxid: Any, effects: list[Effect]) -> None:
+        due: list[Effect] = []
+        fire(self, zxid, due)
+        effects.extend(LATE.pop(id(self), []))
+        LATE[id(self)] = due
+
+    LATE: dict[int, list[Effect]] = {}
+    with patch.object(service.Service, "_fire_watches", late):
+        yield
+
+
+@contextmanager
+def watches_lost_on_reconnection() -> Iterator[None]:
+    """setWatches is answered, and nothing is watched."""
+    with patch.object(requests, "rearm", lambda tree, watches, connection, request: []):
+        yield
+
+
+@contextmanager
+def served_before_uptodate() -> Iterator[None]:
+    """A follower applies what is proposed to it, committed or not."""
+    log, apply_up_to = Learner._log, Core.apply_up_to
+
+    def eager(self: Learner, txns: Any) -> None:
+        log(self, txns)
+        apply_up_to(self._core, txns[-1].zxid)
+
+    with patch.object(Learner, "_log", eager), patch.object(Learner, "_on_commit", lambda self, commit: None):
+        yield
+
+
+@contextmanager
+def pending_proposals_not_given_to_a_newcomer() -> Iterator[None]:
+    """A learner gets what is committed and what comes, not what is between (rule 5; ZOOKEEPER-3104)."""
+    synchronise = Leader._synchronise
+
+    def forgetful(self: Leader, peer: Any) -> None:
+        core = self._core
+        pending, core.pending = core.pending, type(core.pending)()
+        synchronise(self, peer)
+        core.pending = pending
+
+    with patch.object(Leader, "_synchronise", forgetful):
+        yield
+
+
+@contextmanager
+def zxids_go_on_across_epochs() -> Iterator[None]:
+    """A new leader numbers its first proposal as if it were the next of the old epoch (Integrity)."""
+    adopt = Leader._adopt_with_quorum
+
+    def continuing(self: Leader) -> None:
+        before = self.phase
+        adopt(self)
+        if self.phase is not before and self._core.last_logged:
+            self._last_proposed = self._core.last_logged
+
+    with patch.object(Leader, "_adopt_with_quorum", continuing):
+        yield
+
+
+@contextmanager
+def replay_of_what_the_snapshot_holds() -> Iterator[None]:
+    """A peer that starts applies its whole log on top of its snapshot (ZOOKEEPER-3145)."""
+    recover = SimDisk.recover
+
+    def whole_log(self: SimDisk) -> Any:
+        return msgspec.structs.replace(recover(self), txns=list(self._log))
+
+    with patch.object(SimDisk, "recover", whole_log):
+        yield
+
+
+@contextmanager
+def a_leader_never_steps_down() -> Iterator[None]:
+    """A leader that has lost its quorum goes on leading."""
+    leave = Core.leave
+
+    def stay(self: Core, reason: str, successor: Any = None) -> None:
+        if "quorum of" not in reason:
+            leave(self, reason, successor)
+
+    with patch.object(Core, "leave", stay):
+        yield
+
+
+@contextmanager
+def votes_are_sent_once() -> Iterator[None]:
+    """A vote that was lost is not sent again."""
+    with patch.object(Election, "_broadcast", _only_at_first(Election._broadcast)):
+        yield
+
+
+def _only_at_first(broadcast: Callable[[Election], None]) -> Callable[[Election], None]:
+    def once(self: Election) -> None:
+        if self._resend_ms == RESEND_MIN_MS and not self._received:
+            broadcast(self)
+
+    return once
+
+
+@contextmanager
+def ephemerals_forgotten_in_snapshots() -> Iterator[None]:
+    """A tree that comes from a snapshot does not know whose ephemerals are whose (ZOOKEEPER-3144)."""
+    load = DataTree.from_snapshot.__func__  # type: ignore[attr-defined]
+
+    def ownerless(cls: Any, snapshot: Any) -> Any:
+        tree = load(cls, snapshot)
+        tree.ephemerals.clear()
+        return tree
+
+    with patch.object(DataTree, "from_snapshot", classmethod(ownerless)):
+        yield
+
+
+@contextmanager
+def epochs_do_not_rise() -> Iterator[None]:
+    """A leader opens the highest epoch that anybody has accepted, not the one above it."""
+    open_epoch = Leader._open_epoch_with_quorum
+
+    def same(self: Leader) -> None:
+        core = self._core
+        if self._epoch is None and core.quorum.contains(self._accepted_epochs) and core.accepted_epoch:
+            self._epoch = max(self._accepted_epochs.values())
+            core.accepted_epoch = self._epoch
+            core.barrier(self._offer_to_all)
+        else:
+            open_epoch(self)
+
+    with patch.object(Leader, "_open_epoch_with_quorum", same):
+        yield
+
+
+PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "a promise before it is durable": promise_before_it_is_durable,
+    "NEWLEADER acknowledged before the epoch": newleader_acknowledged_before_the_epoch,
+    "NEWLEADER acknowledged before the history": newleader_acknowledged_before_the_history,
+    "snapshots of what is not committed": snapshots_of_what_is_not_committed,
+    "votes with what memory knows": votes_with_what_memory_knows,
+    "leader counts itself before its fsync": leader_counts_itself_before_its_fsync,
+    "established without a quorum": established_without_a_quorum,
+    "sync answered by the leader alone": sync_answered_by_the_leader_alone,
+    "session owner not checked": session_owner_not_checked,
+    "watches fire late": watches_fire_late,
+    "watches lost on reconnection": watches_lost_on_reconnection,
+    "applied before it is committed": served_before_uptodate,
+    "pending proposals not given to a newcomer": pending_proposals_not_given_to_a_newcomer,
+    "zxids go on across epochs": zxids_go_on_across_epochs,
+    "replay of what the snapshot holds": replay_of_what_the_snapshot_holds,
+    "a leader never steps down": a_leader_never_steps_down,
+    "votes are sent once": votes_are_sent_once,
+    "ephemerals forgotten in snapshots": ephemerals_forgotten_in_snapshots,
+    "epochs do not rise": epochs_do_not_rise,
+}
