@@ -63,6 +63,15 @@ class Cost(NamedTuple):
     create_us: float
 
 
+def _frames_in(answer: bytes) -> int:
+    """How many replies, each behind its length, leave together."""
+    count = position = 0
+    while position < len(answer):
+        position += 4 + int.from_bytes(answer[position : position + 4], "big")
+        count += 1
+    return count
+
+
 class Bench:
     """A service that leads alone, and one client of it."""
 
@@ -89,8 +98,9 @@ class Bench:
         return Txn(SessionId(0), 0, self._zxid, 1_700_000_000_000, OpCode.CREATE, body)
 
     def _apply(self, txns: list[Txn]) -> int:
-        """Apply; how many answers that made."""
-        return sum(isinstance(effect, Answer) for effect in self.service.apply(self._now, txns))
+        """Apply; how many replies that made."""
+        answers = [effect.message for effect in self.service.apply(self._now, txns) if isinstance(effect, Answer)]
+        return sum(_frames_in(answer) if isinstance(answer, bytes) else 1 for answer in answers)
 
     def connect(self) -> ConnectionId:
         """A client with a session of its own."""
@@ -109,12 +119,10 @@ class Bench:
 
     def _prepared(self, effects: list[object] | object) -> list[Txn]:
         assert isinstance(effects, list)
-        txns = []
-        for effect in effects:
-            if isinstance(effect, Submit):
-                self._zxid = Zxid(self._zxid + 1)
-                txns.append(self.service.prepare(self._now, effect.request, self._zxid, None))
-        return txns
+        requests = [effect.request for effect in effects if isinstance(effect, Submit)]
+        first = Zxid(self._zxid + 1)
+        self._zxid = Zxid(self._zxid + len(requests))
+        return self.service.prepare_all(self._now, requests, first, None)
 
     def _write(self, bodies: list[tuple[OpCode, SetDataRequest | CreateRequest]]) -> float:
         """CPU seconds of these writes, from the client's bytes to its answers."""
