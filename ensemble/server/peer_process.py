@@ -160,7 +160,7 @@ async def _serve(
         retain_snapshots=config.storage.retain_snapshots,
         snapshot_suffix=config.storage.snapshot_suffix,
         fsync_warning_ms=config.storage.fsync_warning_ms,
-        quick_sync_ms=config.storage.quick_sync_ms,
+        quick_sync_us=config.storage.quick_sync_us,
         memberships=DynamicConfigFiles(config.path, config.my_id) if config.path is not None else None,
     )
     for event in (NodeStarted("peer", config.my_id, config.values), *recovery.damages):

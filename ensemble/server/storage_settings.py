@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ensemble.server.config_values import Values
-from ensemble.txnlog.storage import QUICK_SYNC_MS
+from ensemble.txnlog.storage import QUICK_SYNC_US
 from ensemble.zab.sync import COMMITTED_LOG_LENGTH, SNAPSHOT_SIZE_FACTOR
 
 _COMPRESSIONS = {"": "", "checked": "", "gz": ".gz"}
@@ -13,7 +13,7 @@ _COMPRESSIONS = {"": "", "checked": "", "gz": ".gz"}
 
 class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a peer keeps its history.  `retain_snapshots` 0 keeps all; `snapshot_suffix` says how they are compressed;
-    `quick_sync_ms` 0 leaves every sync to the storage thread."""
+    `quick_sync_us` 0 leaves every sync to the storage thread."""
 
     snap_count: int
     snap_size_limit_bytes: int
@@ -22,7 +22,7 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_suffix: str
     trusts_empty: bool
     fsync_warning_ms: int
-    quick_sync_ms: int
+    quick_sync_us: int
     committed_log_length: int
     snapshot_size_factor: float
 
@@ -39,7 +39,7 @@ def read_storage_settings(values: Values) -> StorageSettings:
         snapshot_suffix=values.get("snapshot.compression.method", "", _suffix, "gz or empty"),
         trusts_empty=values.flag("snapshot.trust.empty", False),
         fsync_warning_ms=values.number("fsync.warningthresholdms", 1000, 0),
-        quick_sync_ms=values.number("zabka.fsync.inlinethresholdms", QUICK_SYNC_MS, 0),
+        quick_sync_us=values.number("zabka.fsync.inlinethresholdus", QUICK_SYNC_US, 0),
         committed_log_length=values.number("commitLogCount", COMMITTED_LOG_LENGTH, 1),
         snapshot_size_factor=values.get(
             "snapshotSizeFactor", SNAPSHOT_SIZE_FACTOR, _factor, "a number, negative for off"

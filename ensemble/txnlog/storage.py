@@ -2,8 +2,8 @@
 
 Whatever was submitted while the thread was busy is one group: neighbouring appends become one write, and every
 barrier of the group shares one fdatasync.  While the disk is quick (`sync_pace`) and the thread has nothing to do, the
-loop carries out appends and barriers itself, a round's as one group; whatever else there is to do is the thread's.  Log
-and pace have no lock: they are the thread's from `submit` until it has finished, and the loop's otherwise.
+loop carries out a few appends and barriers itself, a round's as one group; all else is the thread's.  Log and pace have
+no lock: they are the thread's from `submit` until it has finished, and the loop's otherwise.
 
 Ordinary snapshots are written by forked children, since nothing waits for them and a large one must not hold up the
 log; a truncation or a replacement of the history stops one that is at it.
@@ -53,8 +53,11 @@ GROUP_MAX = 1000
 FSYNC_WARNING_MS = 1000
 """A slower sync is worth a warning (fsync.warningthresholdms)."""
 
-QUICK_SYNC_MS = 1
-"""A disk whose syncs take less, in the median, is waited for in the event loop (zabka.fsync.inlinethresholdms)."""
+QUICK_SYNC_US = 500
+"""A disk whose syncs take less, in the median, is waited for in the event loop (zabka.fsync.inlinethresholdus)."""
+
+WAIT_TXNS_MAX = 4
+"""More transactions in one group are the thread's: a loop with that much to do has better things to do than wait."""
 
 NANOS_PER_MS = 1_000_000
 
@@ -132,7 +135,7 @@ class Storage:
         snapshot_suffix: str = "",
         policy: RecoveryPolicy = LONE,
         fsync_warning_ms: int = FSYNC_WARNING_MS,
-        quick_sync_ms: int = QUICK_SYNC_MS,
+        quick_sync_us: int = QUICK_SYNC_US,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         memberships: MembershipFiles | None = None,
     ) -> None:
@@ -147,7 +150,7 @@ class Storage:
         self._policy = policy
         self._fsync_warning_ms = fsync_warning_ms
         self._clock_ns = clock_ns
-        self._pace = SyncPace(quick_sync_ms)
+        self._pace = SyncPace(quick_sync_us)
         self._log = LogWriter(directories.log, preallocate_bytes)
         self._reader = LogReader(directories)
         self._readers = ThreadPoolExecutor(1, "log-reader")
@@ -181,6 +184,7 @@ class Storage:
             and not self._owed
             and not self._failed
             and all(isinstance(effect, Append | Barrier) for effect in effects)
+            and sum(len(effect.txns) for effect in effects if isinstance(effect, Append)) <= WAIT_TXNS_MAX
             and self._pace.is_quick(self._clock_ns())
         )
 

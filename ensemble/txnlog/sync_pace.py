@@ -22,14 +22,14 @@ BAR_NS_MAX = 600_000_000_000
 
 
 class SyncPace:
-    """Judges by the last syncs: quick is a disk whose median is below `quick_ms` (0: none is), without a stall lately.
+    """Judges by the last syncs: quick is a disk whose median is below `quick_us` (0: none is), without a stall lately.
 
     The median, since on a busy machine a sync often seems long only because the process waits for a core; and it is
     just there that a change of threads costs most.
     """
 
-    def __init__(self, quick_ms: int) -> None:
-        self._quick_ns = quick_ms * 1_000_000
+    def __init__(self, quick_us: int) -> None:
+        self._quick_ns = quick_us * 1000
         self._recent: deque[bool] = deque(maxlen=WINDOW)
         self._quick_ones = 0
         self._bar_ns = 0

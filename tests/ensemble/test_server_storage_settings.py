@@ -18,7 +18,7 @@ def test_the_defaults_are_zookeepers() -> None:
     assert (settings.preallocate_bytes, settings.fsync_warning_ms) == (64 << 20, 1000)
     assert (settings.committed_log_length, settings.snapshot_size_factor) == (500, 0.33)
     assert (settings.retain_snapshots, settings.snapshot_suffix, settings.trusts_empty) == (0, "", False)
-    assert settings.quick_sync_ms == 1
+    assert settings.quick_sync_us == 500
 
 
 def test_every_key_is_read() -> None:
@@ -27,7 +27,7 @@ def test_every_key_is_read() -> None:
         snapSizeLimitInKb="0",
         preAllocSize="1024",
         fsync__warningthresholdms="20",
-        zabka__fsync__inlinethresholdms="0",
+        zabka__fsync__inlinethresholdus="0",
         commitLogCount="700",
         snapshotSizeFactor="-1",
         snapshot__compression__method="gz",
@@ -43,7 +43,7 @@ def test_every_key_is_read() -> None:
         snapshot_suffix=".gz",
         trusts_empty=True,
         fsync_warning_ms=20,
-        quick_sync_ms=0,
+        quick_sync_us=0,
         committed_log_length=700,
         snapshot_size_factor=-1.0,
     )

@@ -14,7 +14,7 @@ from test_txnlog_storage import Owner, appends
 from ensemble.effects import Barrier, Effect, SaveAcceptedEpoch
 from ensemble.ids import Epoch
 from ensemble.txnlog.log import list_logs
-from ensemble.txnlog.storage import Storage
+from ensemble.txnlog.storage import WAIT_TXNS_MAX, Storage
 from ensemble.txnlog.sync_pace import BAR_NS_MAX, BAR_NS_MIN, STALL_NS, WINDOW, SyncPace
 
 MS = 1_000_000
@@ -37,12 +37,12 @@ def noted(pace: SyncPace, *took_ns: int, now_ns: int = 0) -> SyncPace:
     return pace
 
 
-def quick_pace(quick_ms: int = 1) -> SyncPace:
-    return noted(SyncPace(quick_ms), *[MS // 10] * WINDOW)
+def quick_pace(quick_us: int = 1000) -> SyncPace:
+    return noted(SyncPace(quick_us), *[MS // 10] * WINDOW)
 
 
 def test_a_disk_is_not_quick_before_it_is_known() -> None:
-    pace = noted(SyncPace(1), *[MS // 10] * (WINDOW - 1))
+    pace = noted(SyncPace(1000), *[MS // 10] * (WINDOW - 1))
     assert not pace.is_quick(0)
     assert noted(pace, MS // 10).is_quick(0)
 
@@ -79,7 +79,7 @@ def test_a_disk_that_was_good_for_long_is_forgiven() -> None:
 
 
 def test_a_threshold_of_zero_leaves_every_sync_to_the_thread() -> None:
-    assert not quick_pace(quick_ms=0).is_quick(0)
+    assert not quick_pace(quick_us=0).is_quick(0)
 
 
 @pytest.fixture
@@ -147,6 +147,11 @@ def test_what_the_owner_has_not_heard_of_comes_first(owner: Owner) -> None:
 
 def test_whatever_is_no_append_is_the_threads(owner: Owner) -> None:
     assert not owner.storage.is_quick([SaveAcceptedEpoch(Epoch(2)), Barrier(100)])
+
+
+def test_a_large_group_is_the_threads(owner: Owner) -> None:
+    few, many = appends(*range(3, 3 + WAIT_TXNS_MAX)), appends(*range(3, 4 + WAIT_TXNS_MAX))
+    assert owner.storage.is_quick(few) and not owner.storage.is_quick(many)
 
 
 def test_one_stall_in_the_loop_sends_the_next_to_the_thread(owner: Owner, clock: Clock) -> None:
