@@ -116,7 +116,7 @@ class Proposer:
         }
 
     def prepare(self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None) -> Txn:
-        """The transaction of a request; see `Application.prepare`."""
+        """The transaction of a request; see `Application.prepare_all`."""
         return self.prepare_all(now, (request,), zxid, origin)[0]
 
     def prepare_all(

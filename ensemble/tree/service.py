@@ -203,7 +203,7 @@ class Service(RequestQueues):
     # -- leading -------------------------------------------------------------------------------------------------
 
     def start_leading(self, now: Instant, epoch: Epoch) -> None:
-        """Track every session with its full timeout; from now on `prepare` is called."""
+        """Track every session with its full timeout; from now on `prepare_all` is called."""
         tracker = SessionTracker(self._config.tick_time_ms, now)
         for session_id, timeout_ms in self._tree.sessions.items():
             tracker.track(now, session_id, timeout_ms)
@@ -211,15 +211,10 @@ class Service(RequestQueues):
         self._proposer.local = self._local
         self._containers = ContainerCheck(now, self._config.tree, self._config.tick_time_ms)
 
-    def prepare(self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None) -> Txn:
-        """Turn a request into a transaction against the latest proposed state."""
-        assert self._proposer is not None, "prepare without start_leading"
-        return self._proposer.prepare(now, request, zxid, origin)
-
     def prepare_all(
         self, now: Instant, requests: Sequence[ForwardedRequest], zxid: Zxid, origin: LinkId | None
     ) -> list[Txn]:
-        """The same for requests that came together."""
+        """Turn requests that came together into transactions against the latest proposed state."""
         assert self._proposer is not None, "prepare without start_leading"
         return self._proposer.prepare_all(now, requests, zxid, origin)
 

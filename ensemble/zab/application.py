@@ -91,25 +91,22 @@ class Application(Protocol):
     # -- leading -------------------------------------------------------------------------------------------------
 
     def start_leading(self, now: Instant, epoch: Epoch) -> None:
-        """From now on `prepare` will be called: track every session with its full timeout."""
-        ...
-
-    def prepare(self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None) -> Txn:
-        """Turn a request into a transaction with that zxid, against the latest *proposed* state (outstanding changes
-        included).  A request that fails becomes an ErrorTxn: it still takes its zxid.  `origin` is the learner link it
-        came by, None for a local client (sessions are owned by where they were last validated)."""
+        """From now on `prepare_all` will be called: track every session with its full timeout."""
         ...
 
     def prepare_all(
         self, now: Instant, requests: Sequence[ForwardedRequest], zxid: Zxid, origin: LinkId | None
     ) -> list[Txn]:
-        """The same for requests that came together; the first becomes `zxid`."""
+        """Turn requests that came together into transactions, the first with that zxid, against the latest *proposed*
+        state (outstanding changes included).  A request that fails becomes an ErrorTxn: it still takes its zxid.
+        `origin` is the learner link they came by, None for local clients (sessions are owned by where they were last
+        validated)."""
         ...
 
     def prepare_reconfig(
         self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
     ) -> Txn:
-        """As `prepare`, for a change of the ensemble itself: the transaction's data is the new membership."""
+        """As `prepare_all`, for one change of the ensemble itself: the transaction's data is the new membership."""
         ...
 
     def touch(self, now: Instant, session_id: SessionId, timeout_ms: int) -> None:

@@ -510,7 +510,8 @@ def test_a_peer_whose_tree_differs_says_so_once():
     ensemble = Ensemble()
     client = ensemble.connect()
     for _ in range(2):
-        txn = ensemble.services[0].prepare(ensemble.now, _request(ensemble, client), ensemble.zxid + 1, None)
+        requests = [_request(ensemble, client)]
+        (txn,) = ensemble.services[0].prepare_all(ensemble.now, requests, ensemble.zxid + 1, None)
         ensemble.zxid += 1
         wrong = Txn(txn.session_id, txn.cxid, txn.zxid, txn.time_ms, txn.type, txn.body, txn.digest ^ 1)
         ensemble.run(0, ensemble.services[0].apply(ensemble.now, [wrong]))

@@ -118,7 +118,7 @@ class Ensemble:
                 case Submit(request=request):
                     self.zxid += 1
                     origin = LinkId(server) if server else None
-                    self.proposed.append(self.services[0].prepare(self.now, request, self.zxid, origin))
+                    self.proposed += self.services[0].prepare_all(self.now, [request], self.zxid, origin)
                     if self.auto:
                         self.commit()
                 case SubmitSync(request=request):

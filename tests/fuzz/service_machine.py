@@ -182,7 +182,7 @@ def forwarded(data: bytes) -> None:
         session = session_id if choices.below(4) else choices.long()
         request = ForwardedRequest(session, n, kind, raw, (("ip", "1.2.3.4"),))
         leader.zxid += 1
-        leader.proposed.append(leader.services[0].prepare(leader.now, request, leader.zxid, LinkId(1)))
+        leader.proposed += leader.services[0].prepare_all(leader.now, [request], leader.zxid, LinkId(1))
         if choices.below(2):
             leader.commit()
     leader.commit()
