@@ -70,6 +70,7 @@ def controller_config(config: KafkaConfig) -> ControllerConfig:
         zookeeper_max_in_flight_requests=config.number("zookeeper.max.in.flight.requests"),
         controller_socket_timeout_ms=config.number("controller.socket.timeout.ms"),
         inter_broker_listener_name=config.text("inter.broker.listener.name").upper(),
+        historical=config.historical,
     )
 
 
@@ -88,6 +89,7 @@ def replica_config(config: KafkaConfig) -> ReplicaConfig:
         replica_fetch_backoff_ms=config.number("replica.fetch.backoff.ms"),
         replica_socket_timeout_ms=config.number("replica.socket.timeout.ms"),
         replica_high_watermark_checkpoint_interval_ms=config.number("replica.high.watermark.checkpoint.interval.ms"),
+        historical=config.historical,
     )
 
 

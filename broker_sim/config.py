@@ -23,6 +23,7 @@ from broker_sim.config_def import (
     split_list,
 )
 from broker_sim.topic_config import TOPIC_KEYS
+from controller.historical import Historical
 from ensemble.client.hosts import parse_hosts
 
 _B, _S, _I, _L, _D, _LIST, _SHORT = (
@@ -94,6 +95,7 @@ def _compile_broker_keys() -> dict[str, ConfigKey]:
             ConfigKey("zookeeper.max.in.flight.requests", _I, 10, at_least(1)),
             ConfigKey("zookeeper.session.timeout.ms", _I, 18_000, at_least(1)),
             ConfigKey("zabka.control.socket", _S, ""),
+            ConfigKey("zabka.historical", _LIST, "", list_of(*Historical)),
             ConfigKey("zabka.journal.dir", _S, ""),
             ConfigKey("zabka.journal.level", _S, "normal", list_of("normal", "full")),
             ConfigKey("zabka.node.name", _S, ""),
@@ -190,6 +192,11 @@ class KafkaConfig:
     def min_insync_replicas(self) -> int:
         """min.insync.replicas."""
         return self.number("min.insync.replicas")
+
+    @property
+    def historical(self) -> frozenset[Historical]:
+        """zabka.historical: old behaviours of Kafka's that are switched on."""
+        return frozenset(Historical(name) for name in split_list(self.text("zabka.historical")))
 
     @property
     def node_name(self) -> str:

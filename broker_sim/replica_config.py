@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from controller.historical import NO_HISTORY, Historical
+
 TopicConfigs = Callable[[str], Mapping[str, str]]
 """A topic's overrides as they stand in /config/topics/T: key to text.  Asked again after `topic_config_changed`."""
 
@@ -30,6 +32,8 @@ class ReplicaConfig:
     replica_fetch_backoff_ms: int = 1_000
     replica_socket_timeout_ms: int = 30_000
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    historical: frozenset[Historical] = NO_HISTORY
+    """zabka.historical: old behaviours that are switched on."""
 
 
 @dataclass(frozen=True, slots=True)

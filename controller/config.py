@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from controller.historical import NO_HISTORY, Historical
+
 EVENTS_QUEUED_MAX = 10_000
 """Requests that find this many events before them are refused as if there were no controller here."""
 REQUESTS_QUEUED_MAX = 10_000
@@ -24,6 +26,8 @@ class ControllerConfig:
     inter_broker_listener_name: str = ""
     """The listener that control requests go to; a broker without it, or "" here, is reached at its first one."""
 
+    historical: frozenset[Historical] = NO_HISTORY
+    """zabka.historical: old behaviours that are switched on."""
     first_rebalance_check_ms: int = 5_000
     """KafkaController.onControllerFailover: the first check for imbalance after an election."""
     request_retry_backoff_ms: int = 100
