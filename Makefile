@@ -7,7 +7,7 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up test lint sweep planted-bugs bench histories crowd failover test-interop test-kazoo fuzz clean
+.PHONY: setup up test lint sweep planted-bugs bench histories kafka-histories crowd failover test-interop test-kazoo fuzz clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh compose/setup.sh
@@ -26,6 +26,9 @@ bench: setup
 
 histories: setup
 	@$(BIN)/python -m bench.histories $(ARGS)
+
+kafka-histories: setup
+	@$(BIN)/python -m bench.kafka_histories $(ARGS)
 
 crowd: setup
 	@$(BIN)/python -m bench.crowd $(ARGS)

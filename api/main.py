@@ -30,7 +30,9 @@ def build(settings: Settings) -> Services:
     ensemble = EnsembleView(settings.zookeeper_connect, settings.session_timeout_ms)
     views = Views(settings, agents, ensemble, collector)
     admin = KafkaAdmin(settings.bootstrap)
-    workloads = WorkloadManager(settings.bootstrap, JournalWriter(settings.data / "journal", API_NODE))
+    workloads = WorkloadManager(
+        settings.bootstrap, settings.zookeeper_connect, JournalWriter(settings.data / "journal", API_NODE)
+    )
     return Services(settings, agents, ensemble, collector, views, admin, workloads)
 
 

@@ -28,7 +28,8 @@ class _Once(MetricsCollector):
 
 def render(peers: list[Peer], brokers: list[Broker], topics: list[Topic], collector: Collector) -> bytes:
     """The exposition text."""
-    families = [*_controller(brokers, topics), *_replicas(brokers, topics), *_events(collector)]
+    families = [*_controller(brokers, topics), *_controller_own(brokers)]
+    families += [*_replicas(brokers, topics), *_events(collector)]
     families += _ensemble(peers, collector)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Once(families))
@@ -62,6 +63,31 @@ def _controller(brokers: list[Broker], topics: list[Topic]) -> list[Metric]:
     ]
     families += [GaugeMetricFamily(prefix + name, text, value=v) for name, (v, text) in plain.items()]
     return families
+
+
+_CLUSTER_WIDE = frozenset(
+    {
+        "ActiveControllerCount",
+        "OfflinePartitionsCount",
+        "GlobalTopicCount",
+        "GlobalPartitionCount",
+        "ActiveBrokerCount",
+        "TopicsToDeleteCount",
+        "PreferredReplicaImbalanceCount",
+    }
+)
+"""Of a controller's own values these are told as the cluster's, whoever is controller."""
+
+
+def _controller_own(brokers: list[Broker]) -> list[Metric]:
+    """What each broker's controller says of itself, under jmx_exporter's names."""
+    rows: dict[str, list[tuple[str, float]]] = {}
+    for broker in brokers:
+        for kind, values in broker.status.get("controller_metrics", {}).items():
+            for name, value in values.items():
+                if name not in _CLUSTER_WIDE:
+                    rows.setdefault(f"kafka_controller_{kind}_{name}".lower(), []).append((str(broker.id), value))
+    return [_gauge(name, "Of the broker's controller", listed, "broker") for name, listed in rows.items()]
 
 
 def _replicas(brokers: list[Broker], topics: list[Topic]) -> list[Metric]:

@@ -224,13 +224,27 @@ class ElectionResult(BaseModel):
 
 
 class NewWorkload(BaseModel):
-    """A producer (and a consumer that checks it) to run inside."""
+    """A producer (with a check of what it is promised), or a consumer in a group, to run inside."""
 
     model_config = _body(topic="orders", acks="all", records_per_s=50)
 
     topic: str = Field(min_length=1, max_length=249)
-    acks: Literal["all", "1", "0", "-1"] = "all"
-    records_per_s: float = Field(50, gt=0, le=100_000)
+    kind: Literal["producer", "consumer"] = "producer"
+    acks: Literal["all", "1", "0", "-1"] = Field("all", description="Of a producer")
+    records_per_s: float = Field(50, gt=0, le=100_000, description="Of a producer")
+    group: str | None = Field(
+        None, min_length=1, max_length=249, pattern=r"^[a-zA-Z0-9._-]+$", description="Of a consumer, which needs one"
+    )
+    offsets: Literal["kafka", "zookeeper"] = Field(
+        "kafka",
+        description="Of a consumer: offsets and members at the group coordinator, or as before Kafka 0.9 in ZooKeeper",
+    )
+
+    @model_validator(mode="after")
+    def _group_fits(self) -> NewWorkload:
+        if (self.kind == "consumer") != (self.group is not None):
+            raise ValueError("a consumer has a group, and a producer none")
+        return self
 
     @field_validator("acks", mode="before")
     @classmethod
@@ -242,21 +256,30 @@ class Workload(BaseModel):
     """How a workload stands."""
 
     model_config = _example(
-        id="w1", topic="orders", acks="all", records_per_s=50, sent=500, acknowledged=498, failed=0, lost=0,
-        state="running", verified=True, last_error=None,
+        id="w1", kind="producer", topic="orders", acks="all", records_per_s=50, sent=500, acknowledged=498, failed=0,
+        lost=0, state="running", verified=True, last_error=None, group=None, offsets=None, consumed=0, duplicates=0,
+        out_of_order=0, lag=0, partitions=[],
     )  # fmt: skip
 
     id: str
+    kind: Literal["producer", "consumer"] = "producer"
     topic: str
-    acks: str
-    records_per_s: float
-    sent: int
-    acknowledged: int
-    failed: int
-    lost: int = Field(description="Acknowledged, and yet not to be read any more")
+    acks: str = Field(default="", description="Of a producer, as what follows up to `verified`")
+    records_per_s: float = 0
+    sent: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    lost: int = Field(default=0, description="Acknowledged, and yet not to be read any more")
     state: Literal["running", "ended"]
-    verified: bool = Field(description="Everything acknowledged was read back")
+    verified: bool = Field(default=True, description="Everything acknowledged was read back")
     last_error: str | None
+    group: str | None = Field(default=None, description="Of a consumer, as everything that follows")
+    offsets: Literal["kafka", "zookeeper"] | None = None
+    consumed: int = Field(default=0, description="Records that its group had not read before")
+    duplicates: int = Field(default=0, description="Records that its group had read before")
+    out_of_order: int = Field(default=0, description="Records that came behind a later one")
+    lag: int = Field(default=0, description="Records below the high watermarks of its partitions, still to be read")
+    partitions: list[int] = Field(default=[], description="Its partitions now")
 
 
 class NewFault(BaseModel):

@@ -158,7 +158,8 @@ async def get_workloads(service: Service) -> list[Workload]:
     responses=responses(401, 403, 404, 422, 503),
 )
 async def create_workload(workload: NewWorkload, service: Service) -> Workload:
-    """Produce to a topic at a rate, and read it back to count what was acknowledged and lost."""
+    """Produce to a topic at a rate, and read it back to count what was acknowledged and lost; or consume it in a
+    group."""
     _check_name(workload.topic)
     return await service.workloads.create(workload)
 

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from typing import Literal, NamedTuple
+from typing import Literal, Protocol
 
 import structlog
 
@@ -19,9 +19,16 @@ from api.models import Workload as WorkloadView
 from api.problems import Problem
 from broker_sim.client import KafkaClient
 from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
+from broker_sim.consumer_status import TakeRecords
+from broker_sim.consumer_workload import ConsumerWorkload, GroupProgress
+from broker_sim.group_client import GroupSettings
+from broker_sim.group_consumer import GroupConsumer
 from broker_sim.kafka_channel import AsyncioChannel
 from broker_sim.workload import Workload
+from broker_sim.zookeeper_consumer import ZookeeperConsumer
 from ensemble.asyncio_runtime import AsyncioRuntime
+from ensemble.client.asyncio_connector import AsyncioConnector
+from ensemble.client.client import Client
 from journal.events import Event
 from journal.writer import JournalWriter
 
@@ -31,26 +38,109 @@ END_S = 5.0
 KNOWN_S = 1.0
 """How long brokers may take to hear of a new topic."""
 KNOWN_POLL_S = 0.05
+OLD_SESSION_TIMEOUT_MS = 6_000
+"""zookeeper.session.timeout.ms of consumers of the old kind."""
 
 _ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
 log = structlog.get_logger()
 
+State = Literal["running", "ended"]
 
-class _Running(NamedTuple):
-    workload: Workload
-    channel: AsyncioChannel
-    acks: str
+
+class _Running(Protocol):
+    """A workload that runs."""
+
+    def view(self, workload_id: str, state: State) -> WorkloadView: ...
+    async def end(self) -> None:
+        """Come to an orderly end, as far as the brokers answer."""
+        ...
+
+    def close(self) -> None:
+        """Drop it, with its connections."""
+        ...
+
+
+class _Producer:
+    """A producer, with the check of what it was promised."""
+
+    def __init__(self, workload: Workload, channel: AsyncioChannel, acks: str) -> None:
+        self._workload = workload
+        self._channel = channel
+        self._acks = "all" if acks == "-1" else acks
+        workload.start()
+
+    def view(self, workload_id: str, state: State) -> WorkloadView:
+        status = self._workload.status()
+        return WorkloadView(
+            id=workload_id,
+            topic=self._workload.topic,
+            acks=self._acks,
+            records_per_s=self._workload.records_per_s,
+            sent=status.sent,
+            acknowledged=status.acknowledged,
+            failed=status.failed,
+            lost=status.lost,
+            state=state,
+            verified=status.verified,
+            last_error=status.last_error,
+        )
+
+    async def end(self) -> None:
+        await self._workload.stop()
+        await self._workload.verify()
+
+    def close(self) -> None:
+        self._workload.close()
+        self._channel.close()
+
+
+class _Consumer:
+    """A member of a consumer group, of the present kind or the old one."""
+
+    def __init__(
+        self, workload: ConsumerWorkload, channel: AsyncioChannel, offsets: Literal["kafka", "zookeeper"]
+    ) -> None:
+        self._workload = workload
+        self._channel = channel
+        self._offsets = offsets
+        workload.start()
+
+    def view(self, workload_id: str, state: State) -> WorkloadView:
+        counts = self._workload.counts()
+        return WorkloadView(
+            id=workload_id,
+            kind="consumer",
+            topic=self._workload.topic,
+            group=self._workload.group_id,
+            offsets=self._offsets,
+            consumed=counts.consumed,
+            duplicates=counts.duplicates,
+            out_of_order=counts.out_of_order,
+            lag=counts.lag,
+            partitions=list(counts.partitions) if state == "running" else [],
+            state=state,
+            last_error=counts.last_error,
+        )
+
+    async def end(self) -> None:
+        await self._workload.stop()
+
+    def close(self) -> None:
+        self._workload.close()
+        self._channel.close()
 
 
 class WorkloadManager:
     """Starts, reports and ends workloads.  Ended ones can still be looked at."""
 
-    def __init__(self, bootstrap: str, journal: JournalWriter) -> None:
+    def __init__(self, bootstrap: str, zookeeper_connect: str, journal: JournalWriter) -> None:
         self._bootstrap = bootstrap
+        self._zookeeper_connect = zookeeper_connect
         self._journal = journal
         self._running: dict[str, _Running] = {}
         self._ended: dict[str, WorkloadView] = {}
+        self._progress: dict[tuple[str, str], GroupProgress] = {}
 
     async def create(self, wanted: NewWorkload) -> WorkloadView:
         """Start one.  Raises Problem: 404 without the topic, 409 when there are too many, 503 without brokers."""
@@ -67,18 +157,48 @@ class WorkloadManager:
             raise
         workload_id = f"w{secrets.token_hex(3)}"
         runtime = AsyncioRuntime(asyncio.get_running_loop(), on_failure=self._failed)
-        workload = Workload(
-            client,
-            runtime,
-            self._emit,
-            workload_id,
-            wanted.topic,
-            acks=_ACKS[wanted.acks],
-            records_per_s=wanted.records_per_s,
-        )
-        workload.start()
-        self._running[workload_id] = _Running(workload, channel, "all" if wanted.acks == "-1" else wanted.acks)
+        if wanted.group is not None:
+            consumer = self._consumer(wanted, wanted.group, workload_id, client, channel, runtime)
+            self._running[workload_id] = _Consumer(consumer, channel, wanted.offsets)
+        else:
+            workload = Workload(
+                client,
+                runtime,
+                self._emit,
+                workload_id,
+                wanted.topic,
+                acks=_ACKS[wanted.acks],
+                records_per_s=wanted.records_per_s,
+            )
+            self._running[workload_id] = _Producer(workload, channel, wanted.acks)
         return self.get(workload_id)
+
+    def _consumer(
+        self,
+        wanted: NewWorkload,
+        group: str,
+        workload_id: str,
+        client: KafkaClient,
+        channel: AsyncioChannel,
+        runtime: AsyncioRuntime,
+    ) -> ConsumerWorkload:
+        progress = self._progress.setdefault((group, wanted.offsets), GroupProgress())
+
+        def of_today(take: TakeRecords) -> GroupConsumer:
+            return GroupConsumer(client, runtime, GroupSettings(group, (wanted.topic,)), take)
+
+        def of_old(take: TakeRecords) -> ZookeeperConsumer:
+            session = Client(
+                self._zookeeper_connect,
+                AsyncioConnector(),
+                runtime,
+                session_timeout_ms=OLD_SESSION_TIMEOUT_MS,
+                name=workload_id,
+            )
+            return ZookeeperConsumer(session, channel, runtime, group, workload_id, [wanted.topic], take)
+
+        make = of_today if wanted.offsets == "kafka" else of_old
+        return ConsumerWorkload(runtime, self._emit, workload_id, wanted.topic, group, progress, make)
 
     async def _must_exist(self, client: KafkaClient, topic: str) -> None:
         # The broker that answers may not have heard of a topic that was just created.
@@ -96,45 +216,28 @@ class WorkloadManager:
 
     def all(self) -> list[WorkloadView]:
         """Those that run, then those that ended."""
-        return [self._view(i, r, "running") for i, r in self._running.items()] + list(self._ended.values())
+        return [running.view(i, "running") for i, running in self._running.items()] + list(self._ended.values())
 
     def get(self, workload_id: str) -> WorkloadView:
         """One.  Raises Problem 404."""
         running = self._running.get(workload_id)
         if running is not None:
-            return self._view(workload_id, running, "running")
+            return running.view(workload_id, "running")
         if workload_id in self._ended:
             return self._ended[workload_id]
         raise Problem(404, f"there is no workload {workload_id}")
 
-    def _view(self, workload_id: str, running: _Running, state: Literal["running", "ended"]) -> WorkloadView:
-        status = running.workload.status()
-        return WorkloadView(
-            id=workload_id,
-            topic=running.workload.topic,
-            acks=running.acks,
-            records_per_s=running.workload.records_per_s,
-            sent=status.sent,
-            acknowledged=status.acknowledged,
-            failed=status.failed,
-            lost=status.lost,
-            state=state,
-            verified=status.verified,
-            last_error=status.last_error,
-        )
-
     async def delete(self, workload_id: str) -> WorkloadView:
-        """End one: stop producing, wait a moment for what is under way, read back once more.  Raises Problem 404."""
+        """End one: a producer waits a moment for what is under way and reads back once more, a consumer commits and
+        leaves.  Raises Problem 404."""
         running = self._running.pop(workload_id, None)
         if running is None:
             return self.get(workload_id)
         with contextlib.suppress(TimeoutError, KafkaUnavailable, KafkaRequestFailed):
             async with asyncio.timeout(END_S):
-                await running.workload.stop()
-                await running.workload.verify()
-        running.workload.close()
-        running.channel.close()
-        ended = self._ended[workload_id] = self._view(workload_id, running, "ended")
+                await running.end()
+        running.close()
+        ended = self._ended[workload_id] = running.view(workload_id, "ended")
         for oldest in list(self._ended)[:-KEPT_MAX]:
             del self._ended[oldest]
         return ended
@@ -149,6 +252,5 @@ class WorkloadManager:
     async def close(self) -> None:
         """End all where they stand."""
         for running in self._running.values():
-            running.workload.close()
-            running.channel.close()
+            running.close()
         self._running.clear()

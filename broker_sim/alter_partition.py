@@ -18,7 +18,6 @@ from journal.events import TopicPartition
 
 RETRY_BACKOFF_MS = 50
 VERSION = 3
-_NO_BROKER_EPOCH = -1
 
 
 class AlterPartitionManager:
@@ -97,9 +96,9 @@ class AlterPartitionManager:
                     "new_isr_with_epochs": [
                         {
                             "broker_id": broker,
-                            "broker_epoch": epoch if broker == self._broker_id else _NO_BROKER_EPOCH,
+                            "broker_epoch": epoch if broker == self._broker_id else seen,
                         }
-                        for broker in proposal.isr
+                        for broker, seen in zip(proposal.isr, proposal.member_epochs, strict=True)
                     ],
                     "leader_recovery_state": proposal.recovery_state,
                     "partition_epoch": proposal.partition_epoch,

@@ -16,14 +16,24 @@ from kio.schema.errors import ErrorCode
 from broker_sim.admin import NewTopic, ZkAdminManager
 from broker_sim.broker_requests import Handler, RequestContext, RequestRefused
 from broker_sim.broker_status import BrokerStatus, describe
+from broker_sim.client_quotas import ClientQuotas
 from broker_sim.config import KafkaConfig, Listener
 from broker_sim.config_admin import ConfigAdmin
+from broker_sim.config_describe import ConfigDescriber
 from broker_sim.controller_gate import ControllerGateway
 from broker_sim.entity_configs import EntityConfigs
+from broker_sim.entity_znodes import EntityZnodes
+from broker_sim.group_config import CONSUMER_OFFSETS, group_config
+from broker_sim.group_coordinator import GroupCoordinator
+from broker_sim.handlers_absent import AbsentHandlers
 from broker_sim.handlers_admin import AdminHandlers
 from broker_sim.handlers_control import ControlHandlers
 from broker_sim.handlers_data import DataHandlers
+from broker_sim.handlers_groups import GroupHandlers
+from broker_sim.handlers_logs import LogHandlers
 from broker_sim.handlers_metadata import MetadataHandlers
+from broker_sim.handlers_offsets import OffsetHandlers
+from broker_sim.handlers_users import UserHandlers
 from broker_sim.kafka_schema import ApiKey, api_key_of, request
 from broker_sim.meta_properties import claim_log_directory
 from broker_sim.metadata_cache import MetadataCache
@@ -31,10 +41,13 @@ from broker_sim.ports import LogDirectory
 from broker_sim.producer_ids import ProducerIds
 from broker_sim.replica_config import ReplicaConfig
 from broker_sim.replica_manager import ReplicaManager
+from broker_sim.scram_credentials import ScramCredentials
+from broker_sim.zookeeper_isr import ZooKeeperIsrWriter
 from controller import znodes
 from controller.config import ControllerConfig
 from controller.controller import KafkaController
 from controller.coordination import Zk
+from controller.historical import Historical
 from controller.ports import BrokerChannel, ChannelBroken, Emit, KafkaMessage
 from controller.registration import BrokerIdInUse, cluster_id, create_persistent_paths
 from controller.znodes import BrokerEndpoint, BrokerInfo
@@ -89,8 +102,31 @@ def replica_config(config: KafkaConfig) -> ReplicaConfig:
         replica_fetch_backoff_ms=config.number("replica.fetch.backoff.ms"),
         replica_socket_timeout_ms=config.number("replica.socket.timeout.ms"),
         replica_high_watermark_checkpoint_interval_ms=config.number("replica.high.watermark.checkpoint.interval.ms"),
+        replica_selector_class=config.text("replica.selector.class"),
+        log_roll_ms=config.number("log.roll.ms"),
+        log_retention_ms=config.number("log.retention.ms"),
+        log_retention_bytes=config.number("log.retention.bytes"),
+        log_retention_check_interval_ms=config.number("log.retention.check.interval.ms"),
+        log_flush_start_offset_checkpoint_interval_ms=config.number("log.flush.start.offset.checkpoint.interval.ms"),
+        log_message_timestamp_type=config.text("log.message.timestamp.type"),
+        log_cleanup_policy=config.text("log.cleanup.policy"),
+        log_cleaner_enable=config.flag("log.cleaner.enable"),
+        log_cleaner_backoff_ms=config.number("log.cleaner.backoff.ms"),
+        log_cleaner_min_cleanable_ratio=config.fraction("log.cleaner.min.cleanable.ratio"),
+        log_cleaner_min_compaction_lag_ms=config.number("log.cleaner.min.compaction.lag.ms"),
+        log_cleaner_max_compaction_lag_ms=config.number("log.cleaner.max.compaction.lag.ms"),
+        log_cleaner_delete_retention_ms=config.number("log.cleaner.delete.retention.ms"),
+        producer_id_expiration_ms=config.number("producer.id.expiration.ms"),
+        producer_id_expiration_check_interval_ms=config.number("producer.id.expiration.check.interval.ms"),
         historical=config.historical,
     )
+
+
+def isr_writer(config: KafkaConfig, zk: Zk, runtime: Runtime, emit: Emit) -> ZooKeeperIsrWriter | None:
+    """Who writes this broker's ISR changes into ZooKeeper; None where the controller does (AlterPartition)."""
+    if Historical.DIRECT_ZOOKEEPER_ISR in config.historical:
+        return ZooKeeperIsrWriter(config.broker_id, zk, runtime, emit)
+    return None
 
 
 class Broker:
@@ -109,7 +145,10 @@ class Broker:
         log_directory: LogDirectory,
         emit: Emit,
         say: Callable[[str], None] = _say_nothing,
+        more_log_directories: Sequence[LogDirectory] = (),
+        halt: Callable[[str], None] = _say_nothing,
     ) -> None:
+        """`halt` ends the process at once: no log directory is left to work with."""
         self.config = config
         self.cluster_id = ""
         self.state = "created"
@@ -119,7 +158,8 @@ class Broker:
         self.coordination = coordination_factory()
         self._runtime = runtime
         self._channel = channel
-        self._log_directory = log_directory
+        self._log_directories = [log_directory, *more_log_directories]
+        self._halt = halt
         self._emit = emit
         self._say = say
         self._advertised: tuple[Listener, ...] = config.advertised_listeners
@@ -145,31 +185,47 @@ class Broker:
             emit,
             lambda: self.controller.broker_epoch,
             self.configs.topic_overrides,
+            isr_writer(config, self._zk, runtime, emit),
+            more_log_directories,
+            self._log_dir_failed,
         )
+        self.groups = GroupCoordinator(group_config(config), self.replicas, runtime)
         self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata)
         self._handlers = self._routes()
 
     def _routes(self) -> dict[ApiKey, Handler]:
         producer_ids = ProducerIds(self._zk, self._runtime, self.config.broker_id)
-        config_admin = ConfigAdmin(self._zk, self.config, self.metadata, self.configs)
+        config_admin = ConfigAdmin(self._zk, self.config, self.metadata)
+        entity_znodes = EntityZnodes(self._zk)
+        quotas = ClientQuotas(entity_znodes)
+        describer = ConfigDescriber(self._zk, self.config, self.metadata)
         return {
-            **DataHandlers(self.config, self.metadata, self.replicas).table(),
+            **DataHandlers(self.config, self.metadata, self.replicas, self._runtime).table(),
             **MetadataHandlers(self.metadata, producer_ids, self._create_missing, lambda: self.cluster_id).table(),
-            **AdminHandlers(self._admin, config_admin, self.metadata, lambda: self.controller.is_active).table(),
-            **ControlHandlers(self.replicas, self.metadata, self.configs, self.controller, self._heard).table(),
+            **AdminHandlers(
+                self._admin, describer, config_admin, self.metadata, lambda: self.controller.is_active
+            ).table(),
+            **ControlHandlers(
+                self.replicas, self.metadata, self.configs, self.controller, self.groups, self._heard
+            ).table(),
+            **UserHandlers(quotas, ScramCredentials(entity_znodes), lambda: self.controller.is_active).table(),
+            **LogHandlers(self.config.log_dirs, self.replicas, self.metadata).table(),
+            **AbsentHandlers(lambda: self.controller.is_active).table(),
+            **GroupHandlers(self.groups).table(),
+            **OffsetHandlers(self.groups, self.metadata, self._zk, self._runtime, self._create_missing).table(),
         }
 
     # ---- requests ---------------------------------------------------------------------------------------------
 
     def handle(
-        self, message: KafkaMessage, client_id: str = "", listener: str = ""
+        self, message: KafkaMessage, client_id: str = "", listener: str = "", client_host: str = ""
     ) -> Coroutine[Any, Any, KafkaMessage | None]:
         """Carry a request out: its response, None where the client expects none.
 
         Raises RequestRefused where the connection is to be closed instead.  Requests of one connection are to be
         handled one after the other, as Kafka does.
         """
-        return self._handle(message, RequestContext(client_id, listener))
+        return self._handle(message, RequestContext(client_id, listener, client_host))
 
     async def _handle(self, message: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
         # While the id is still registered by the process before this one, the controller means that one: what it sends
@@ -211,13 +267,21 @@ class Broker:
     async def _join(self) -> None:
         await create_persistent_paths(self._zk)
         self.cluster_id = await cluster_id(self._zk, self._runtime.random)
-        claim_log_directory(self._log_directory, self.cluster_id, self.config.broker_id)
+        for directory in self._log_directories:
+            claim_log_directory(directory, self.cluster_id, self.config.broker_id)
         await self.configs.load()
         if not self._logs_open:
             self._logs_open = True
             self.replicas.start()
+        self.groups.start(await self._consumer_offsets_partitions())
         self.state = "registering"
         await self._register()
+
+    async def _consumer_offsets_partitions(self) -> int | None:
+        """How many partitions `__consumer_offsets` has; None where it is not there yet."""
+        outcome = await self._zk.attempt(lambda: self.coordination.get(znodes.topic_path(CONSUMER_OFFSETS)))
+        topic = None if outcome.value is None else znodes.decode_topic(outcome.value[0])
+        return len(topic.partitions) if topic is not None and topic.partitions else None
 
     async def _register(self) -> None:
         """Start the controller, which registers; where the id is still taken, wait for that session to expire."""
@@ -251,6 +315,7 @@ class Broker:
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
+        self.groups.close()
         if self._logs_open:
             self.replicas.shutdown()
         await self.coordination.close()
@@ -382,24 +447,56 @@ class Broker:
         if unclean and not was:
             self.controller.unclean_default_enabled()
 
+    # ---- log directories --------------------------------------------------------------------------------------
+
+    def _log_dir_failed(self) -> None:
+        if self.replicas.has_storage:
+            self._say("a log directory has failed and is offline")
+            self._runtime.spawn(self._tell_of_failed_log_dir(), f"log_dir_event of broker {self.config.broker_id}")
+        else:
+            self.state = "stopped"
+            reason = "every log directory has failed"
+            self._emit(NodeStopped(reason))
+            self._halt(reason)
+
+    async def _tell_of_failed_log_dir(self) -> None:
+        """Leave the controller a note (KIP-112); it then asks how every replica here stands."""
+        path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_"
+        data = znodes.encode_log_dir_event(self.config.broker_id)
+        while self.state in ("registering", "running"):
+            with suppress(SessionExpired):
+                await self._zk.attempt(lambda: self.coordination.create(path, data, sequential=True))
+                return
+            await self._runtime.sleep(REGISTRATION_POLL_MS)
+
     # ---- topics made because somebody asked for them ----------------------------------------------------------
 
     def _create_missing(self, topic: str) -> ErrorCode:
-        if not self.config.flag("auto.create.topics.enable"):
+        wanted = self._new_topic(topic)
+        if topic != CONSUMER_OFFSETS and not self.config.flag("auto.create.topics.enable"):
             return ErrorCode.unknown_topic_or_partition
-        if self.config.number("default.replication.factor") > len(self.metadata.brokers()):
+        if wanted.replication_factor > len(self.metadata.brokers()):
             return ErrorCode.invalid_replication_factor
         if topic not in self._creating and len(self._creating) < CREATING_MAX:
             self._creating[topic] = None
-            self._runtime.spawn(self._create(topic), f"create topic {topic}")
+            self._runtime.spawn(self._create(wanted), f"create topic {topic}")
         return ErrorCode.leader_not_available
 
-    async def _create(self, topic: str) -> None:
+    def _new_topic(self, topic: str) -> NewTopic:
+        """A topic as it is made unasked: `__consumer_offsets` with its own settings, which have to be met."""
+        if topic == CONSUMER_OFFSETS:
+            config = self.groups.config
+            count, factor = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
+            return NewTopic(topic, count, factor, {}, config.offsets_topic_configs)
+        config_default = self.config.number("default.replication.factor")
+        return NewTopic(topic, -1, config_default, {}, {})
+
+    async def _create(self, wanted: NewTopic) -> None:
         try:
             timeout_ms = self.config.number("request.timeout.ms")
-            await self._admin.create_topics([NewTopic(topic, -1, -1, {}, {})], timeout_ms, validate_only=False)
+            await self._admin.create_topics([wanted], timeout_ms, validate_only=False)
         finally:
-            del self._creating[topic]
+            del self._creating[wanted.name]
 
     # ---- reports ----------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from broker_sim.broker import Broker
 from broker_sim.config import KafkaConfig, Listener, parse_config
 from broker_sim.config_def import ConfigError
 from broker_sim.file_log_directory import FileLogDirectory
+from broker_sim.generated_id import identified
 from broker_sim.kafka_channel import AsyncioChannel
 from broker_sim.kafka_port import KafkaPort
 from broker_sim.meta_properties import InconsistentMetaProperties
@@ -72,13 +73,15 @@ def main(config_path: Path) -> int:
 def run_broker(config_path: Path) -> None:
     """Run a broker until SIGTERM or SIGINT, then hand its leaderships over.  Raises what `main` turns into a line."""
     config = parse_config(config_path.read_text())
-    log = node_logger(config.node_name)
-    for warning in config.warnings:
-        log.warning(warning)
     with ExitStack() as held:
-        log_dir = Path(config.log_dir)
-        held.enter_context(_locked(log_dir))
-        journal_dir = Path(config.text("zabka.journal.dir") or log_dir / "journal")
+        for log_dir in config.log_dirs:
+            held.enter_context(_locked(Path(log_dir)))
+        if config.broker_id < 0:
+            config = asyncio.run(identified(config))
+        log = node_logger(config.node_name)
+        for warning in config.warnings:
+            log.warning(warning)
+        journal_dir = Path(config.text("zabka.journal.dir") or Path(config.log_dir) / "journal")
         full = config.text("zabka.journal.level") == "full"
         journal = JournalWriter(journal_dir, config.node_name, full=full)
         held.callback(journal.close)
@@ -124,6 +127,8 @@ class BrokerProcess:
             FileLogDirectory(Path(config.log_dir)),
             self._emit,
             self._log.info,
+            [FileLogDirectory(Path(log_dir)) for log_dir in config.log_dirs[1:]],
+            self._halt,
         )
         self._ports: list[KafkaPort] = []
         self._control: ControlSocket | None = None
@@ -252,6 +257,13 @@ class BrokerProcess:
             self._fail(request, failure)
         else:
             self._log.error("request failed", request=request, failure=f"{type(failure).__name__}: {failure}")
+
+    def _halt(self, reason: str) -> None:
+        """There is nothing left to store records in: end at once, as Kafka does."""
+        self._journal.flush()
+        sys.stderr.write(f"zabka broker: {reason}\n")
+        sys.stderr.flush()
+        os._exit(1)
 
     def _fail(self, name: str, failure: BaseException) -> None:
         """We are wrong: end loudly, with the reason as the journal's last word."""

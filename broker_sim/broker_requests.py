@@ -13,10 +13,11 @@ class RequestRefused(Exception):
 
 
 class RequestContext(NamedTuple):
-    """Who asks: the client's own name, and the listener it came in by."""
+    """Who asks: the client's own name, the listener it came in by, and its address as Kafka's tools show it."""
 
     client_id: str
     listener: str
+    client_host: str = ""
 
 
 Handler = Callable[[KafkaMessage, RequestContext], Awaitable[KafkaMessage | None]]

@@ -10,7 +10,8 @@ from controller.controller import KafkaController
 from ensemble.client.service import CoordinationService
 
 BrokerStatus = dict[str, Any]
-"""Plain JSON: broker_id, state, broker_epoch, session, is_controller, believes, live_brokers, partitions."""
+"""Plain JSON: broker_id, state, broker_epoch, session, is_controller, believes, controller_metrics, replica_metrics,
+live_brokers, partitions."""
 
 
 def describe(
@@ -34,6 +35,8 @@ def describe(
             "controller_epoch": int(controller.controller_epoch),
             "age_ms": heard_age_ms,
         },
+        "controller_metrics": controller.metrics(),
+        "replica_metrics": replicas.metrics(),
         "live_brokers": [broker.broker_id for broker in metadata.brokers()],
         "partitions": _partitions(replicas, metadata),
     }

@@ -1,4 +1,4 @@
-"""Kafka's small text files: replication-offset-checkpoint, leader-epoch-checkpoint and partition.metadata.
+"""Kafka's small text files: checkpoints of offsets, leader-epoch-checkpoint and partition.metadata.
 
 A checkpoint file (Kafka's CheckpointFile) has a version, a count and then as many lines; a file that does not read
 as that is treated as missing, for everything in it can be had again from the log or from the leader.
@@ -13,6 +13,8 @@ from controller.topic_ids import is_topic_id
 from journal.events import TopicPartition
 
 REPLICATION_OFFSETS = "replication-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -39,18 +41,18 @@ def _is_number(text: str) -> bool:
     return text.lstrip("-").isdigit() and text.isascii()
 
 
-def read_high_watermarks(directory: LogDirectory) -> dict[TopicPartition, int]:
-    """The high watermarks as last written; empty where there are none."""
-    rows = _rows(directory.read_text("", REPLICATION_OFFSETS), 3) or []
+def read_offsets(directory: LogDirectory, file: str) -> dict[TopicPartition, int]:
+    """Offsets by partition as last written to that file; empty where there are none."""
+    rows = _rows(directory.read_text("", file), 3) or []
     if not all(_is_number(partition) and _is_number(offset) for _, partition, offset in rows):
         return {}
     return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in rows}
 
 
-def write_high_watermarks(directory: LogDirectory, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace the checkpoint of all high watermarks."""
+def write_offsets(directory: LogDirectory, file: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace a checkpoint of offsets by partition."""
     rows = [f"{tp.topic} {tp.partition} {offsets[tp]}" for tp in sorted(offsets)]
-    directory.write_text("", REPLICATION_OFFSETS, _format(rows))
+    directory.write_text("", file, _format(rows))
 
 
 def read_leader_epochs(directory: LogDirectory, name: str) -> list[tuple[int, int]] | None:

@@ -6,7 +6,7 @@ and the controller by itself, and asks again where they have moved, until a requ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
@@ -148,6 +148,10 @@ class KafkaClient:
             await self._runtime.sleep(RETRY_BACKOFF_MS)
         raise KafkaUnavailable(f"no broker answers: {reason}")
 
+    def call(self, to: Endpoint, message: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
+        """Ask that broker, once.  Raises ChannelBroken."""
+        return self._channel.call(to, message, timeout_ms)
+
     def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
         """A partition, as last read."""
         topic = None if self.cluster is None else self.cluster.topics.get(topic_partition.topic)
@@ -165,7 +169,7 @@ class KafkaClient:
                 return self.cluster.brokers.get(found.leader)
         return None
 
-    async def _at_leader(
+    async def at_leader(
         self,
         topic_partition: TopicPartition,
         message: KafkaMessage,
@@ -206,7 +210,8 @@ class KafkaClient:
             response = await self.any_broker(asked, max(1, deadline_ms - self._runtime.now().mono_ms))
             if response.error_code == ErrorCode.none:
                 return int(response.producer_id), int(response.producer_epoch)
-            if self._runtime.now().mono_ms >= deadline_ms:
+            later = response.error_code == ErrorCode.coordinator_load_in_progress
+            if not later or self._runtime.now().mono_ms >= deadline_ms:
                 raise KafkaRequestFailed(ErrorCode(response.error_code))
             await self._runtime.sleep(RETRY_BACKOFF_MS)
 
@@ -245,7 +250,7 @@ class KafkaClient:
                 return ErrorCode.none, int(row.base_offset)
             return ErrorCode(row.error_code), int(row.base_offset)
 
-        return await self._at_leader(topic_partition, message, read, timeout_ms)
+        return await self.at_leader(topic_partition, message, read, timeout_ms)
 
     async def fetch(
         self,
@@ -282,7 +287,7 @@ class KafkaClient:
             records = decode_records(bytes(got.records or b""), offset)
             return ErrorCode.none, Fetched(records, int(got.high_watermark), int(got.log_start_offset))
 
-        return await self._at_leader(topic_partition, message, read, timeout_ms)
+        return await self.at_leader(topic_partition, message, read, timeout_ms)
 
     async def list_offset(
         self, topic_partition: TopicPartition, timestamp: int = -1, *, timeout_ms: int = REQUEST_TIMEOUT_MS
@@ -297,7 +302,7 @@ class KafkaClient:
             got = response.topics[0].partitions[0]
             return ErrorCode(got.error_code), int(got.offset)
 
-        return await self._at_leader(topic_partition, message, read, timeout_ms)
+        return await self.at_leader(topic_partition, message, read, timeout_ms)
 
     async def end_offset_for_epoch(
         self, topic_partition: TopicPartition, leader_epoch: int, *, timeout_ms: int = REQUEST_TIMEOUT_MS
@@ -315,7 +320,7 @@ class KafkaClient:
             got = response.topics[0].partitions[0]
             return ErrorCode(got.error_code), (int(got.leader_epoch), int(got.end_offset))
 
-        return await self._at_leader(topic_partition, message, read, timeout_ms)
+        return await self.at_leader(topic_partition, message, read, timeout_ms)
 
     # ---- the controller ---------------------------------------------------------------------------------------
 

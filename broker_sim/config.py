@@ -7,15 +7,17 @@ value is an error.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from broker_sim.broker_keys import KAFKA_KEYS
 from broker_sim.config_def import (
     ConfigError,
     ConfigKey,
     ConfigType,
     Value,
     at_least,
+    between,
     by_name,
     list_of,
     parse_properties,
@@ -66,6 +68,10 @@ def _compile_broker_keys() -> dict[str, ConfigKey]:
             ConfigKey("default.replication.factor", _I, 1, at_least(1)),
             ConfigKey("delete.topic.enable", _B, True),
             ConfigKey("fetch.max.bytes", _I, 57_671_680, at_least(1024)),
+            ConfigKey("group.initial.rebalance.delay.ms", _I, 3_000, at_least(0)),
+            ConfigKey("group.max.session.timeout.ms", _I, 1_800_000, at_least(1)),
+            ConfigKey("group.max.size", _I, 2**31 - 1, at_least(1)),
+            ConfigKey("group.min.session.timeout.ms", _I, 6_000, at_least(1)),
             ConfigKey("inter.broker.listener.name", _S, ""),
             ConfigKey("inter.broker.protocol.version", _S, "3.9-IV0"),
             ConfigKey("leader.imbalance.check.interval.seconds", _L, 300, at_least(1)),
@@ -74,10 +80,28 @@ def _compile_broker_keys() -> dict[str, ConfigKey]:
             ConfigKey("listeners", _S, "PLAINTEXT://:9092"),
             ConfigKey("log.dir", _S, "/tmp/kafka-logs"),
             ConfigKey("log.dirs", _S, ""),
+            ConfigKey("log.cleaner.backoff.ms", _L, 15_000, at_least(0)),
+            ConfigKey("log.cleaner.enable", _B, True),
+            ConfigKey("log.flush.start.offset.checkpoint.interval.ms", _I, 60_000, at_least(0)),
+            ConfigKey("log.retention.check.interval.ms", _L, 300_000, at_least(1)),
             ConfigKey("log.retention.hours", _I, 168),
+            ConfigKey("log.retention.minutes", _I, -1),
+            ConfigKey("log.roll.hours", _I, 168, at_least(1)),
             ConfigKey("max.connections", _I, 2**31 - 1, at_least(0)),
+            ConfigKey("max.incremental.fetch.session.cache.slots", _I, 1_000, at_least(0)),
+            ConfigKey("producer.id.expiration.check.interval.ms", _I, 600_000, at_least(1)),
+            ConfigKey("producer.id.expiration.ms", _I, 86_400_000, at_least(1)),
             ConfigKey("num.partitions", _I, 1, at_least(1)),
             ConfigKey("num.replica.fetchers", _I, 1, at_least(1)),
+            ConfigKey("offset.metadata.max.bytes", _I, 4_096, at_least(0)),
+            ConfigKey("offsets.commit.required.acks", _SHORT, -1, between(-1, 1)),
+            ConfigKey("offsets.commit.timeout.ms", _I, 5_000, at_least(1)),
+            ConfigKey("offsets.load.buffer.size", _I, 5_242_880, at_least(1)),
+            ConfigKey("offsets.retention.check.interval.ms", _L, 600_000, at_least(1)),
+            ConfigKey("offsets.retention.minutes", _I, 10_080, at_least(1)),
+            ConfigKey("offsets.topic.num.partitions", _I, 50, at_least(1)),
+            ConfigKey("offsets.topic.replication.factor", _SHORT, 3, at_least(1)),
+            ConfigKey("offsets.topic.segment.bytes", _I, 104_857_600, at_least(1)),
             ConfigKey("replica.fetch.backoff.ms", _I, 1_000, at_least(0)),
             ConfigKey("replica.fetch.max.bytes", _I, 1_048_576, at_least(0)),
             ConfigKey("replica.fetch.min.bytes", _I, 1, at_least(0)),
@@ -85,6 +109,7 @@ def _compile_broker_keys() -> dict[str, ConfigKey]:
             ConfigKey("replica.fetch.wait.max.ms", _I, 500, at_least(0)),
             ConfigKey("replica.high.watermark.checkpoint.interval.ms", _L, 5_000, at_least(1)),
             ConfigKey("replica.lag.time.max.ms", _L, 30_000, at_least(1)),
+            ConfigKey("replica.selector.class", _S, ""),
             ConfigKey("replica.socket.timeout.ms", _I, 30_000, at_least(1)),
             ConfigKey("request.timeout.ms", _I, 30_000, at_least(1)),
             ConfigKey("reserved.broker.max.id", _I, 1_000, at_least(0)),
@@ -116,27 +141,13 @@ DYNAMIC_KEYS: tuple[str, ...] = tuple(
 )
 """Broker keys that may change while it runs, cluster-wide or for one broker (DynamicBrokerConfig)."""
 
-_ACCEPTED = """
-    alter.config.policy.class.name background.threads compression.type connections.max.reauth.ms
-    create.topic.policy.class.name delegation.token.master.key group.initial.rebalance.delay.ms
-    group.max.session.timeout.ms group.max.size group.min.session.timeout.ms host.name kafka.metrics.reporters
-    log.cleaner.enable log.cleaner.threads log.flush.offset.checkpoint.interval.ms
-    log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms log.retention.check.interval.ms
-    log.retention.minutes log.roll.hours log.roll.jitter.hours max.connection.creation.rate max.connections.per.ip
-    max.connections.per.ip.overrides max.incremental.fetch.session.cache.slots metric.reporters metrics.num.samples
-    metrics.recording.level metrics.sample.window.ms num.io.threads num.network.threads
-    num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads offset.metadata.max.bytes
-    offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size
-    offsets.retention.check.interval.ms offsets.retention.minutes offsets.topic.compression.codec
-    offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes port
-    producer.id.expiration.ms producer.purgatory.purge.interval.requests fetch.purgatory.purge.interval.requests
-    queued.max.request.bytes queued.max.requests replica.selector.class replica.socket.receive.buffer.bytes
-    security.inter.broker.protocol socket.listen.backlog.size socket.receive.buffer.bytes
-    socket.send.buffer.bytes transaction.max.timeout.ms transaction.state.log.load.buffer.size
-    transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.replication.factor
-    transaction.state.log.segment.bytes transactional.id.expiration.ms zookeeper.set.acl
-"""
-WITHOUT_EFFECT = frozenset(_ACCEPTED.split())
+_COARSER_TIMES: Mapping[str, Mapping[str, int]] = {
+    "log.retention.ms": {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000},
+    "log.roll.ms": {"log.roll.hours": 3_600_000},
+}
+"""Keys in milliseconds, by the coarser ones that stand in for them: the first that is set, in its unit."""
+
+WITHOUT_EFFECT = frozenset(KAFKA_KEYS.keys() - BROKER_KEYS.keys())
 """Keys of Kafka's that are accepted and change nothing here."""
 
 
@@ -145,9 +156,10 @@ class KafkaConfig:
     """One broker's configuration.  Times in milliseconds, sizes in bytes, as the keys' names say."""
 
     broker_id: int
+    """-1: to be generated."""
     listeners: tuple[Listener, ...]
     advertised_listeners: tuple[Listener, ...]
-    log_dir: str
+    log_dirs: tuple[str, ...]
     zookeeper_connect: str
     """"h1:2181,h2:2181/chroot"."""
     rack: str | None
@@ -157,11 +169,26 @@ class KafkaConfig:
     """What the file said."""
     warnings: tuple[str, ...] = ()
 
+    def identified(self, broker_id: int) -> KafkaConfig:
+        """The configuration of the broker that was given this id."""
+        return replace(self, broker_id=broker_id, values={**self.values, "broker.id": broker_id})
+
+    @property
+    def log_dir(self) -> str:
+        """The first of log.dirs, where a broker keeps what is not its partitions'."""
+        return self.log_dirs[0]
+
     def number(self, key: str) -> int:
         """An integer key's value."""
         value = self.values[key]
         assert isinstance(value, int), key
         return int(value)
+
+    def fraction(self, key: str) -> float:
+        """A key's value that need not be whole."""
+        value = self.values[key]
+        assert isinstance(value, float | int), key
+        return float(value)
 
     def flag(self, key: str) -> bool:
         """A boolean key's value."""
@@ -272,13 +299,16 @@ def _parse_values(properties: Mapping[str, str]) -> tuple[dict[str, Value], list
         if key is not None:
             values[name] = key.parse(text)
         elif name in WITHOUT_EFFECT:
+            KAFKA_KEYS[name].definition.parse(text)
             warnings.append(f"{name} has no effect here")
         else:
             warnings.append(f"unknown configuration {name} is ignored")
-    if "log.retention.hours" in properties and "log.retention.ms" not in properties:
-        hours = values["log.retention.hours"]
-        assert isinstance(hours, int)
-        values["log.retention.ms"] = hours * 3_600_000 if hours >= 0 else -1
+    for name, coarser in _COARSER_TIMES.items():
+        found = next((key for key in coarser if key in properties), None)
+        if found is not None and name not in properties:
+            count = values[found]
+            assert isinstance(count, int)
+            values[name] = count * coarser[found] if count >= 0 else -1
     return values, warnings
 
 
@@ -296,8 +326,6 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
     log_dirs = split_list(str(values["log.dirs"]) or str(values["log.dir"]))
     if not log_dirs:
         raise ConfigError("Invalid value for configuration log.dirs: at least one directory is needed")
-    if len(log_dirs) > 1:
-        warnings.append(f"only the first of log.dirs is used: {log_dirs[0]}")
     broker_id, reserved = values["broker.id"], values["reserved.broker.max.id"]
     assert isinstance(broker_id, int) and isinstance(reserved, int)
     if values["broker.id.generation.enable"] and broker_id > reserved:
@@ -305,13 +333,13 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
             f"Invalid value {broker_id} for configuration broker.id: "
             f"broker.id must be equal or less than reserved.broker.max.id ({reserved})"
         )
-    if broker_id < 0:
+    if broker_id < 0 and not values["broker.id.generation.enable"]:
         raise ConfigError('Missing required configuration "broker.id" which has no default value.')
     return KafkaConfig(
         broker_id=broker_id,
         listeners=listeners,
         advertised_listeners=_advertised(values, listeners),
-        log_dir=log_dirs[0],
+        log_dirs=tuple(log_dirs),
         zookeeper_connect=str(values["zookeeper.connect"]),
         rack=str(values["broker.rack"]) or None,
         values=values,

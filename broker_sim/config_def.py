@@ -125,6 +125,9 @@ def render(value: Value) -> str:
     """A value as configuration text."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        # As Java prints a double: 1.7976931348623157E308.
+        return repr(value).replace("e+", "E").replace("e-0", "E-").replace("e", "E")
     return str(value)
 
 

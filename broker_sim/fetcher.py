@@ -1,33 +1,49 @@
-"""Followers fetching from their leaders, one loop a leader (Kafka's ReplicaFetcherThread with truncation on fetch).
+"""Followers fetching from their leaders, one loop a leader (Kafka's ReplicaFetcherThread).
 
 Every fetch says which epoch the follower's last record is of; a leader that finds the logs diverging answers with
-where to cut instead of with records (KIP-595's way, Fetch 12).
+where to cut instead of with records (KIP-595's way, Fetch 12).  The older ways are in `broker_sim.truncation`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from kio.schema.errors import ErrorCode
-from kio.schema.fetch.v12 import request as fetch_v12
 
-from broker_sim.kafka_schema import ApiKey, request
+from broker_sim.data_messages import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from broker_sim.fetch_questions import FetchQuestions
+from broker_sim.guarded_directory import LogDirFailed
+from broker_sim.kafka_schema import FETCH_BY_TOPIC_ID, ApiKey, request
 from broker_sim.partition import Partition
 from broker_sim.ports import MetadataView
 from broker_sim.replica_config import ReplicaConfig
+from broker_sim.truncation import EpochEnd, Truncation, truncation
 from controller.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
+from controller.topic_ids import topic_id_to_kafka
 from ensemble.ports import Future, Runtime, Task, Timer
 from journal.events import TopicPartition
 
-FETCH_VERSION = 12
-LIST_OFFSETS_VERSION = 5
+LIST_OFFSETS_VERSION = 9
+OFFSET_FOR_LEADER_EPOCH_VERSION = 4
 LATEST = -1
 EARLIEST = -2
 
-_FetchRequest: Any = fetch_v12.FetchRequest
-_FetchTopic: Any = fetch_v12.FetchTopic
-_FetchPartition: Any = fetch_v12.FetchPartition
+
+_LAST_BY_NAME = 12
+_BY_ID = 17
+"""The newest version, which names topics by id: for brokers do not negotiate among themselves."""
+
+
+_SESSION_ENDED = (
+    ErrorCode.fetch_session_id_not_found,
+    ErrorCode.invalid_fetch_session_epoch,
+    ErrorCode.fetch_session_topic_id_error,
+)
+"""The leader does not know the session, or not as it stands: nothing is wrong with the partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +55,37 @@ class FetcherHost:
     channel: BrokerChannel
     metadata: MetadataView
     runtime: Runtime
+    broker_epoch: Callable[[], int]
+    """This broker's present registration, -1 while there is none."""
 
 
 class _Fetching:
     """One partition being fetched under one leader epoch.  A new epoch makes a new one, so late answers miss it."""
 
-    __slots__ = ("ask", "asked_offset", "leader_epoch", "partition", "ready_at_ms")
+    __slots__ = ("ask", "asked_offset", "leader_epoch", "partition", "ready_at_ms", "topic_id", "truncating")
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, truncating: bool) -> None:
         self.partition = partition
+        self.topic_id: Any = topic_id_to_kafka(partition.topic_id)
+        self.truncating = truncating
+        """Must the leader be asked where to cut before anything is fetched?"""
         self.leader_epoch = partition.leader_epoch
         self.ready_at_ms = 0
         self.asked_offset = -1
-        self.ask: Any = None
+        self.ask: FetchPartition | None = None
 
-    def question(self, max_bytes: int) -> Any:
+    def question(self, last_epoch: int, max_bytes: int) -> FetchPartition:
         """The request's row, from the log's end on; made anew only where something moved."""
         log = self.partition.log
-        last_epoch = log.epochs.latest
-        if self.asked_offset != log.end_offset or self.ask is None or self.ask.last_fetched_epoch != last_epoch:
+        ask = self.ask
+        if (
+            self.asked_offset != log.end_offset
+            or ask is None
+            or ask.last_fetched_epoch != last_epoch
+            or ask.log_start_offset != log.start_offset
+        ):
             self.asked_offset = log.end_offset
-            self.ask = _FetchPartition(
+            self.ask = FetchPartition(
                 partition=self.partition.topic_partition.partition,
                 current_leader_epoch=self.leader_epoch,
                 fetch_offset=self.asked_offset,
@@ -67,6 +93,7 @@ class _Fetching:
                 log_start_offset=log.start_offset,
                 partition_max_bytes=max_bytes,
             )
+        assert self.ask is not None
         return self.ask
 
     @property
@@ -89,16 +116,21 @@ class ReplicaFetcher:
         self._fetching: dict[TopicPartition, _Fetching] = {}
         self._wakeup: Future[None] | None = None
         self._task: Task | None = None
-        blank = request(ApiKey.FETCH, FETCH_VERSION, max_wait=host.config.replica_fetch_wait_max_ms)
-        self._max_wait: Any = blank.max_wait
-        """replica.fetch.wait.max.ms as the message carries it."""
+        self._truncation: Truncation = truncation(host.config.historical)
+        self._max_wait = timedelta(milliseconds=host.config.replica_fetch_wait_max_ms)
+        self._questions = FetchQuestions()
+        self._names: dict[Any, str] = {}
+        """Topics by their ids."""
 
     def __len__(self) -> int:
         return len(self._fetching)
 
     def add(self, partition: Partition) -> None:
         """Fetch that partition from now on."""
-        self._fetching[partition.topic_partition] = _Fetching(partition)
+        asks_first = self._truncation.begin(partition)
+        self._fetching[partition.topic_partition] = one = _Fetching(partition, asks_first)
+        self._names[one.topic_id] = partition.topic_partition.topic
+        self._questions.begin_anew()
         if self._task is None:
             self._task = self._host.runtime.spawn(self._run(), f"fetcher-{self._leader_id}")
         self._wake()
@@ -130,8 +162,12 @@ class ReplicaFetcher:
                 await self._idle(now_ms)
             elif endpoint is None:
                 self._back_off(ready)
+            elif any(one.truncating for one in ready.values()):
+                with suppress(LogDirFailed):
+                    await self._find_ends(endpoint, {tp: one for tp, one in ready.items() if one.truncating})
             else:
-                await self._fetch(endpoint, ready)
+                with suppress(LogDirFailed):
+                    await self._fetch(endpoint, ready)
 
     async def _idle(self, now_ms: int) -> None:
         """Wait for a partition to come, or for the first that backs off."""
@@ -153,44 +189,72 @@ class ReplicaFetcher:
         try:
             response = await self._host.channel.call(endpoint, self._request(ready), timeout_ms)
         except ChannelBroken:
+            self._questions.begin_anew()
             self._back_off(ready)
             return
+        self._questions.answered(response)
         if response.error_code:
-            self._back_off(ready)
+            if response.error_code not in _SESSION_ENDED:
+                self._back_off(ready)
             return
         out_of_range: list[_Fetching] = []
         for topic in response.responses:
+            name = topic.topic if response.__version__ < FETCH_BY_TOPIC_ID else self._names.get(topic.topic_id, "")
             for row in topic.partitions:
-                topic_partition = TopicPartition(topic.topic, row.partition_index)
+                topic_partition = TopicPartition(name, row.partition_index)
                 one = ready.get(topic_partition)
                 if one is None or self._fetching.get(topic_partition) is not one or not one.is_current:
+                    # The leader takes this follower for told now.
+                    self._questions.begin_anew()
                     continue
                 if row.error_code == ErrorCode.offset_out_of_range:
                     out_of_range.append(one)
+                elif row.error_code == ErrorCode.fenced_leader_epoch:
+                    # The leader is of a later epoch, of which the controller is about to tell this broker.
+                    self.remove(topic_partition)
                 elif not self._take(one, row):
                     one.ready_at_ms = self._now_ms() + config.replica_fetch_backoff_ms
         for one in out_of_range:
             await self._find_offset(endpoint, one)
 
     def _request(self, ready: dict[TopicPartition, _Fetching]) -> KafkaMessage:
+        """A fetch of the newest version; where the id of a topic is not known yet, of the last that names topics."""
         config = self._host.config
-        topics: dict[str, list[Any]] = {}
-        for topic_partition, one in ready.items():
-            row = one.question(config.replica_fetch_max_bytes)
+        by_id = all(one.topic_id is not None for one in ready.values())
+        last_epoch, max_bytes = self._truncation.last_fetched_epoch, config.replica_fetch_max_bytes
+        asked = self._questions.next(
+            {key: one.question(last_epoch(one.partition), max_bytes) for key, one in ready.items()}, by_id
+        )
+        topics: dict[str, list[FetchPartition]] = {}
+        for topic_partition, row in asked.rows.items():
             topics.setdefault(topic_partition.topic, []).append(row)
-        return _FetchRequest(
-            replica_id=self._host.broker_id,
-            max_wait=self._max_wait,
-            min_bytes=config.replica_fetch_min_bytes,
-            max_bytes=config.replica_fetch_response_max_bytes,
-            topics=tuple(_FetchTopic(topic=topic, partitions=tuple(rows)) for topic, rows in topics.items()),
-            forgotten_topics_data=(),
+        forgotten: dict[str, list[int]] = {}
+        for topic_partition in asked.forgotten:
+            forgotten.setdefault(topic_partition.topic, []).append(topic_partition.partition)
+        ids = {name: topic_id for topic_id, name in self._names.items()} if by_id and (topics or forgotten) else {}
+        return FetchRequest(
+            _BY_ID if by_id else _LAST_BY_NAME,
+            self._max_wait,
+            config.replica_fetch_min_bytes,
+            [FetchTopic(rows, "" if by_id else topic, ids.get(topic)) for topic, rows in topics.items()],
+            ReplicaState(self._host.broker_id, self._host.broker_epoch() if by_id else -1),
+            config.replica_fetch_response_max_bytes,
+            session_id=asked.session_id,
+            session_epoch=asked.session_epoch,
+            forgotten_topics_data=[
+                ForgottenTopic(rows, "" if by_id else topic, ids.get(topic)) for topic, rows in forgotten.items()
+            ],
         )
 
     def _take(self, one: _Fetching, row: Any) -> bool:
         """Use a partition's answer; False where it is to be asked again only after a while."""
-        if row.error_code:
+        try:
+            return not row.error_code and self._use(one, row)
+        except LogDirFailed:
+            # The replica is about to be taken from this fetcher.
             return False
+
+    def _use(self, one: _Fetching, row: Any) -> bool:
         diverging = row.diverging_epoch
         if diverging.epoch >= 0:
             if diverging.end_offset < 0:
@@ -198,13 +262,43 @@ class ReplicaFetcher:
             one.partition.truncate_to_divergence(diverging.epoch, diverging.end_offset)
             return True
         records = row.records or b""
-        if not one.partition.append_fetched(records, row.high_watermark):
+        if not one.partition.append_fetched(records, row.high_watermark, row.log_start_offset):
             return False
         if records:
             # Behind the others, so that a busy partition does not fill every answer.
             topic_partition = one.partition.topic_partition
             self._fetching[topic_partition] = self._fetching.pop(topic_partition)
         return True
+
+    async def _find_ends(self, endpoint: Endpoint, truncating: dict[TopicPartition, _Fetching]) -> None:
+        """Ask the leader where the last epoch of each log ends, and cut there (KIP-101)."""
+        topics: dict[str, list[dict[str, int]]] = {}
+        for (topic, partition), asking in truncating.items():
+            asking.asked_offset = asking.partition.log.end_offset
+            row = {"current_leader_epoch": asking.leader_epoch, "leader_epoch": asking.partition.log.epochs.latest}
+            topics.setdefault(topic, []).append({"partition": partition, **row})
+        question = request(
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            OFFSET_FOR_LEADER_EPOCH_VERSION,
+            replica_id=self._host.broker_id,
+            topics=[{"topic": topic, "partitions": rows} for topic, rows in topics.items()],
+        )
+        try:
+            response = await self._host.channel.call(endpoint, question, self._host.config.replica_socket_timeout_ms)
+        except ChannelBroken:
+            self._back_off(truncating)
+            return
+        for topic_row in response.topics:
+            for answer in topic_row.partitions:
+                topic_partition = TopicPartition(topic_row.topic, answer.partition)
+                one = truncating.get(topic_partition)
+                if one is None or self._fetching.get(topic_partition) is not one or not one.is_current:
+                    continue
+                if answer.error_code:
+                    one.ready_at_ms = self._now_ms() + self._host.config.replica_fetch_backoff_ms
+                else:
+                    self._truncation.cut(one.partition, EpochEnd(int(answer.leader_epoch), int(answer.end_offset)))
+                    one.truncating = False
 
     def _back_off(self, ready: dict[TopicPartition, _Fetching]) -> None:
         ready_at_ms = self._now_ms() + self._host.config.replica_fetch_backoff_ms
@@ -272,7 +366,8 @@ class ReplicaFetchers:
     def remove(self, topic_partition: TopicPartition) -> None:
         """Fetch a partition no more."""
         leader = self._leaders.pop(topic_partition, None)
-        if leader is not None:
+        # A fetcher that its leader fenced from every partition may be closed already.
+        if leader in self._fetchers:
             self._fetchers[leader].remove(topic_partition)
 
     def close_idle(self) -> None:

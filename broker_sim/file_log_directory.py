@@ -123,6 +123,12 @@ class FileLogDirectory:
         """Remove a file, if it is there."""
         self._path(name, file).unlink(missing_ok=True)
 
+    def replace(self, name: str, file: str, by: str) -> None:
+        """Put the file `by` in the place of `file`, atomically and durably."""
+        path = self._path(name, file)
+        self._path(name, by).replace(path)
+        _sync_directory(path.parent)
+
     def read_text(self, name: str, file: str) -> str | None:
         """A small file's content; None where it does not exist or is not text."""
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -10,11 +10,16 @@ from kio.static.constants import uuid_zero
 
 from broker_sim.admin import NewPartitions, NewTopic, TopicResult, ZkAdminManager
 from broker_sim.broker_requests import Handler, RequestContext
-from broker_sim.config_admin import Alteration, ConfigAdmin, ConfigResult, Described, Resource
+from broker_sim.config_admin import ConfigAdmin
+from broker_sim.config_describe import ConfigDescriber
+from broker_sim.config_resources import Alteration, ConfigResult, Described, Operation, Resource, Source
 from broker_sim.kafka_schema import ApiKey, milliseconds, respond
 from broker_sim.metadata_cache import MetadataCache
 from controller.ports import KafkaMessage
 from controller.topic_ids import topic_id_to_kafka
+
+Alter = Callable[[Resource, Sequence[Alteration], bool], Awaitable[ConfigResult]]
+"""One way to alter a resource: `ConfigAdmin`'s methods."""
 
 
 class AdminHandlers:
@@ -23,11 +28,13 @@ class AdminHandlers:
     def __init__(
         self,
         admin: ZkAdminManager,
+        describer: ConfigDescriber,
         configs: ConfigAdmin,
         metadata: MetadataCache,
         is_controller: Callable[[], bool],
     ) -> None:
         self._admin = admin
+        self._describer = describer
         self._configs = configs
         self._metadata = metadata
         self._is_controller = is_controller
@@ -110,35 +117,42 @@ class AdminHandlers:
 
     async def describe_configs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer DescribeConfigs."""
+        synonyms = bool(getattr(request, "include_synonyms", False))
         results = []
         for asked in request.resources:
             resource = Resource(int(asked.resource_type), str(asked.resource_name))
-            result = await self._configs.describe(resource, asked.configuration_keys)
-            synonyms = bool(getattr(request, "include_synonyms", False))
-            results.append(
-                {**_config_row(result), "configs": [_described(config, synonyms) for config in result.configs]}
-            )
+            result = await self._describer.describe(resource, asked.configuration_keys)
+            configs = [_described(config, synonyms) for config in result.configs]
+            results.append({**_config_row(result), "configs": configs})
         return respond(request, results=results)
 
     async def alter_configs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer AlterConfigs."""
-        rows = []
-        for asked in request.resources:
-            resource = Resource(int(asked.resource_type), str(asked.resource_name))
-            configs = {str(config.name): config.value for config in asked.configs}
-            rows.append(_config_row(await self._configs.alter(resource, configs, bool(request.validate_only))))
-        return respond(request, responses=rows)
+        alterations = [
+            [Alteration(str(config.name), Operation.SET, config.value) for config in asked.configs]
+            for asked in request.resources
+        ]
+        return await self._altered(request, self._configs.alter, alterations)
 
     async def incremental_alter_configs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer IncrementalAlterConfigs."""
+        alterations = [
+            [Alteration(str(config.name), int(config.config_operation), config.value) for config in asked.configs]
+            for asked in request.resources
+        ]
+        return await self._altered(request, self._configs.alter_incrementally, alterations)
+
+    async def _altered(
+        self, request: KafkaMessage, alter: Alter, alterations: Sequence[Sequence[Alteration]]
+    ) -> KafkaMessage:
+        resources = [Resource(int(asked.resource_type), str(asked.resource_name)) for asked in request.resources]
         rows = []
-        for asked in request.resources:
-            resource = Resource(int(asked.resource_type), str(asked.resource_name))
-            alterations = [
-                Alteration(str(config.name), int(config.config_operation), config.value) for config in asked.configs
-            ]
-            result = await self._configs.alter_incrementally(resource, alterations, bool(request.validate_only))
-            rows.append(_config_row(result))
+        for resource, wanted in zip(resources, alterations, strict=True):
+            if resources.count(resource) > 1:
+                once = "Each resource must appear at most once."
+                rows.append(_config_row(ConfigResult(resource, ErrorCode.invalid_request, once)))
+            else:
+                rows.append(_config_row(await alter(resource, wanted, bool(request.validate_only))))
         return respond(request, responses=rows)
 
 
@@ -197,8 +211,10 @@ def _described(config: Described, synonyms: bool) -> dict[str, Any]:
         "name": config.name,
         "value": config.value,
         "read_only": config.read_only,
+        "is_default": config.source == Source.DEFAULT_CONFIG,
         "config_source": config.source,
-        "config_type": config.type,
+        "is_sensitive": config.is_sensitive,
+        "config_type": 0 if config.type is None else config.type,
         "synonyms": [
             {"name": synonym.name, "value": synonym.value, "source": synonym.source} for synonym in config.synonyms
         ]

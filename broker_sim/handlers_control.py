@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from broker_sim.broker_requests import Handler, RequestContext
 from broker_sim.entity_configs import EntityConfigs
+from broker_sim.group_coordinator import GroupCoordinator
 from broker_sim.kafka_schema import ApiKey, respond, version_of
 from broker_sim.kafka_schema import request as build_request
 from broker_sim.metadata_cache import MetadataCache
@@ -32,12 +33,14 @@ class ControlHandlers:
         metadata: MetadataCache,
         configs: EntityConfigs,
         controller: KafkaController,
+        groups: GroupCoordinator,
         heard: Heard,
     ) -> None:
         self._replicas = replicas
         self._metadata = metadata
         self._configs = configs
         self._controller = controller
+        self._groups = groups
         self._heard = heard
 
     def table(self) -> Mapping[ApiKey, Handler]:
@@ -49,6 +52,9 @@ class ControlHandlers:
             ApiKey.ALTER_PARTITION: self.alter_partition,
             ApiKey.CONTROLLED_SHUTDOWN: self.controlled_shutdown,
             ApiKey.ELECT_LEADERS: self.elect_leaders,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: self.alter_partition_reassignments,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: self.list_partition_reassignments,
+            ApiKey.ALLOCATE_PRODUCER_IDS: self.allocate_producer_ids,
         }
 
     # ---- from the controller ----------------------------------------------------------------------------------
@@ -56,17 +62,23 @@ class ControlHandlers:
     async def leader_and_isr(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer LeaderAndIsr; fenced after the overrides are read, so nothing comes between fence and effect."""
         await self._configs.read_ahead([str(topic.topic_name) for topic in request.topic_states])
-        return self._accepted(request, self._replicas.become_leader_or_follower(request))
+        response = self._replicas.become_leader_or_follower(request)
+        self._groups.roles_changed()
+        return self._accepted(request, response)
 
     async def stop_replica(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer StopReplica."""
-        return self._accepted(request, self._replicas.stop_replica(request))
+        response = self._replicas.stop_replica(request)
+        self._groups.roles_changed()
+        return self._accepted(request, response)
 
     async def update_metadata(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer UpdateMetadata."""
         error = self._replicas.accept_control_request("UpdateMetadata", request)
         if error == ErrorCode.none:
-            for topic in dict.fromkeys(deleted.topic for deleted in self._metadata.apply(request)):
+            deleted_partitions = self._metadata.apply(request)
+            self._groups.partitions_deleted(deleted_partitions)
+            for topic in dict.fromkeys(deleted.topic for deleted in deleted_partitions):
                 if topic not in self._metadata:
                     self._configs.forget_topic(topic)
         return self._accepted(request, respond(request, error_code=error))
@@ -85,6 +97,18 @@ class ControlHandlers:
     async def controlled_shutdown(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer ControlledShutdown."""
         return await self._controller.controlled_shutdown(request)
+
+    async def allocate_producer_ids(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer AllocateProducerIds."""
+        return await self._controller.allocate_producer_ids(request)
+
+    async def alter_partition_reassignments(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer AlterPartitionReassignments."""
+        return await self._controller.alter_partition_reassignments(request)
+
+    async def list_partition_reassignments(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer ListPartitionReassignments."""
+        return await self._controller.list_partition_reassignments(request)
 
     async def elect_leaders(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer ElectLeaders; older versions are asked and answered by way of version 2."""

@@ -1,32 +1,83 @@
-"""Produce, Fetch, ListOffsets, OffsetForLeaderEpoch: from Kafka's requests to the replica manager and back."""
+"""Records and offsets: from Kafka's requests (Produce, Fetch, ListOffsets, ...) to the replica manager and back."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from broker_sim.broker_requests import Handler, RequestContext, RequestRefused
 from broker_sim.config import KafkaConfig
-from broker_sim.kafka_schema import ApiKey, milliseconds, respond
+from broker_sim.data_messages import (
+    NO_WORD_OF_LEADER,
+    NOT_DIVERGING,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+    error_code,
+)
+from broker_sim.fetch_session import FetchKey, FetchRefused, FetchSessions, Request, Rows
+from broker_sim.kafka_schema import FETCH_BY_TOPIC_ID, ApiKey, milliseconds, respond, version_of
 from broker_sim.metadata_cache import MetadataCache
-from broker_sim.ports import FetchedPartition, FetchParams, FetchPartition, ProducedPartition, ReplicaService
+from broker_sim.ports import (
+    Deleted,
+    FetchedPartition,
+    FetchParams,
+    FetchPartition,
+    ProducedPartition,
+    Reader,
+    ReplicaService,
+)
 from controller.ports import KafkaMessage
+from controller.topic_ids import topic_id_from_kafka
+from ensemble.ports import Runtime
 from journal.events import TopicPartition
 
 _ACKS = (-1, 0, 1)
-_FINAL_EPOCH, _INITIAL_EPOCH = -1, 0
-"""Session epochs of a full fetch; any other one continues a fetch session, and there are none here."""
+FETCH_SESSION_EVICTION_MS = 120_000
+"""A fetch session unused that long may be dropped for another (min.incremental.fetch.session.eviction.ms)."""
+_CONSUMER, _DEBUGGING = -1, -2
+"""Replica ids of those who are no replica; the latter may ask any replica."""
+_FETCH_BY_REPLICA_STATE = 15
+_FETCH_BY_READER = 11
+_FETCH_SAYS_LEADER = 16
+_PRODUCE_SAYS_LEADER = 10
+_FETCH_KNOWS_STORAGE_ERROR = 6
+_OFFSETS_KNOW_NOT_AVAILABLE = 5
+_TIMESTAMPS_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9}
+"""Timestamps that stand for something, by the first ListOffsets version that may name them."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+_topic_id_text = lru_cache(4_096)(topic_id_from_kafka)
 
 
 class DataHandlers:
     """Serves records."""
 
-    def __init__(self, config: KafkaConfig, metadata: MetadataCache, replicas: ReplicaService) -> None:
+    def __init__(
+        self, config: KafkaConfig, metadata: MetadataCache, replicas: ReplicaService, runtime: Runtime
+    ) -> None:
         self._metadata = metadata
         self._replicas = replicas
+        self._runtime = runtime
         self._fetch_bytes_max = config.number("fetch.max.bytes")
+        self._sessions = FetchSessions(
+            runtime.random,
+            config.number("max.incremental.fetch.session.cache.slots"),
+            FETCH_SESSION_EVICTION_MS,
+        )
 
     def table(self) -> Mapping[ApiKey, Handler]:
         """The requests served here."""
@@ -35,10 +86,28 @@ class DataHandlers:
             ApiKey.FETCH: self.fetch,
             ApiKey.LIST_OFFSETS: self.list_offsets,
             ApiKey.OFFSET_FOR_LEADER_EPOCH: self.offset_for_leader_epoch,
+            ApiKey.DELETE_RECORDS: self.delete_records,
         }
 
     def _known(self, topic_partition: TopicPartition) -> bool:
         return self._metadata.partition(topic_partition) is not None
+
+    def _leader(self, topic_partition: TopicPartition) -> tuple[int, int]:
+        """(leader, epoch) as this broker knows them, as replica or from its metadata; -1 for what it does not."""
+        known = self._replicas.leader_and_epoch(topic_partition)
+        if known is None:
+            metadata = self._metadata.partition(topic_partition)
+            known = (-1, -1) if metadata is None else (metadata.leader, metadata.leader_epoch)
+        return known
+
+    def _node_endpoints(self, leaders: Iterable[int], listener: str) -> list[NodeEndpoint]:
+        nodes = []
+        for broker_id in dict.fromkeys(leaders):
+            endpoint = self._metadata.endpoint(broker_id, listener)
+            if endpoint is not None:
+                rack = self._metadata.rack(broker_id)
+                nodes.append(NodeEndpoint(broker_id, endpoint.host, endpoint.port, rack))
+        return nodes
 
     # ---- Produce ----------------------------------------------------------------------------------------------
 
@@ -62,7 +131,7 @@ class DataHandlers:
             if any(row.error for row in rows.values()):
                 raise RequestRefused("a record sent with acks=0 was not stored")
             return None
-        return respond(request, responses=_by_topic("name", "partition_responses", rows.values(), _produced_row))
+        return self._produce_answer(request, context, rows)
 
     def _produce_error(
         self, request: KafkaMessage, acks: int, topic_partition: TopicPartition, records: bytes | None
@@ -77,60 +146,171 @@ class DataHandlers:
             return ErrorCode.invalid_record
         return ErrorCode.none
 
+    def _produce_answer(
+        self, request: KafkaMessage, context: RequestContext, rows: Mapping[TopicPartition, ProducedPartition]
+    ) -> KafkaMessage:
+        topics: dict[str, list[PartitionProduceResponse]] = {}
+        leaders: list[int] = []
+        version = version_of(request)
+        for (topic, partition), row in rows.items():
+            word = NO_WORD_OF_LEADER
+            if version >= _PRODUCE_SAYS_LEADER and row.error == ErrorCode.not_leader_or_follower:
+                word = LeaderIdAndEpoch(*self._leader(row.topic_partition))
+                leaders.append(word.leader_id)
+            answer = PartitionProduceResponse(
+                index=partition,
+                error_code=error_code(row.error),
+                base_offset=row.base_offset,
+                log_append_time=None if row.log_append_time_ms < 0 else _EPOCH + row.log_append_time_ms * _MILLISECOND,
+                log_start_offset=row.log_start_offset,
+                current_leader=word,
+            )
+            topics.setdefault(topic, []).append(answer)
+        responses = [TopicProduceResponse(topic, answers) for topic, answers in topics.items()]
+        nodes = self._node_endpoints(leaders, context.listener) if leaders else ()
+        return ProduceResponse(version, responses, node_endpoints=nodes)
+
     # ---- Fetch ------------------------------------------------------------------------------------------------
 
     async def fetch(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer Fetch, full fetches only: the session id is always 0 (KIP-227 allows a broker to have none)."""
-        if getattr(request, "session_epoch", _FINAL_EPOCH) not in (_FINAL_EPOCH, _INITIAL_EPOCH):
-            return respond(request, error_code=ErrorCode.fetch_session_id_not_found)
-        order: list[TopicPartition] = []
-        rows: dict[TopicPartition, FetchedPartition] = {}
-        wanted: list[FetchPartition] = []
-        for topic in request.topics:
-            for partition in topic.partitions:
-                topic_partition = TopicPartition(str(topic.topic), int(partition.partition))
-                order.append(topic_partition)
-                if self._known(topic_partition):
-                    wanted.append(_wanted(topic_partition, partition))
-                else:
-                    rows[topic_partition] = _unknown(topic_partition)
-        replica_id = int(request.replica_id)
-        params = FetchParams(
-            replica_id=replica_id,
-            max_wait_ms=0 if rows else milliseconds(request.max_wait),
-            min_bytes=int(request.min_bytes),
-            max_bytes=int(request.max_bytes) if replica_id >= 0 else min(request.max_bytes, self._fetch_bytes_max),
+        """Answer Fetch, in a session or without one."""
+        version = version_of(request)
+        replica_id, replica_epoch = _fetching_replica(request, version)
+        now_ms = self._runtime.now().mono_ms
+        opened = self._sessions.open(
+            Request(
+                int(getattr(request, "session_id", 0)),
+                int(getattr(request, "session_epoch", -1)),
+                replica_id >= 0,
+                version >= FETCH_BY_TOPIC_ID,
+                self._asked(request, version),
+                _forgotten(request, version),
+            ),
+            now_ms,
         )
+        if isinstance(opened, FetchRefused):
+            return FetchResponse(version, (), opened.error)
+        rows, wanted = self._sort_out(opened.partitions)
         if wanted:
-            for fetched in await self._replicas.fetch(params, wanted):
-                rows[fetched.topic_partition] = fetched
-        answers = (rows[topic_partition] for topic_partition in dict.fromkeys(order))
-        return respond(request, responses=_by_topic("topic", "partitions", answers, _fetched_row))
+            max_bytes = min(int(request.max_bytes), self._fetch_bytes_max)
+            params = FetchParams(
+                replica_id=replica_id,
+                max_wait_ms=milliseconds(request.max_wait),
+                min_bytes=min(int(request.min_bytes), max_bytes),
+                max_bytes=max_bytes,
+                reader=Reader(str(request.rack_id), context.listener) if version >= _FETCH_BY_READER else None,
+                replica_epoch=replica_epoch,
+            )
+            fetched = await self._replicas.fetch(params, list(wanted.values()))
+            rows.update(zip(wanted, fetched, strict=True))
+        error, session_id, news = opened.finish(rows)
+        return self._fetch_answer(request, context, error, session_id, news)
+
+    def _topic_of(self, key: Any) -> str:
+        return self._metadata.topic_of_id(UUID(int=key)) or "" if key else ""
+
+    def _asked(self, request: KafkaMessage, version: int) -> dict[FetchKey, FetchPartition]:
+        """The request's partitions; where an id is unknown the topic's name is empty."""
+        asked: dict[FetchKey, FetchPartition] = {}
+        for topic in request.topics:
+            if version >= FETCH_BY_TOPIC_ID:
+                # A UUID computes its hash anew each time, in Python.
+                key = 0 if topic.topic_id is None else topic.topic_id.int
+                name, topic_id = self._topic_of(key), _topic_id_text(topic.topic_id)
+            else:
+                key, name, topic_id = topic.topic, str(topic.topic), None
+            for partition in topic.partitions:
+                number = partition.partition
+                asked[key, number] = FetchPartition(
+                    TopicPartition(name, number),
+                    partition.fetch_offset,
+                    getattr(partition, "current_leader_epoch", -1),
+                    getattr(partition, "last_fetched_epoch", -1),
+                    partition.partition_max_bytes,
+                    getattr(partition, "log_start_offset", -1),
+                    topic_id,
+                )
+        return asked
+
+    def _sort_out(self, asked: Mapping[FetchKey, FetchPartition]) -> tuple[Rows, dict[FetchKey, FetchPartition]]:
+        """What can be answered at once, since the partition is unknown, and what is to be read."""
+        rows: Rows = {}
+        wanted: dict[FetchKey, FetchPartition] = {}
+        for key, row in asked.items():
+            topic_partition = row.topic_partition
+            if not topic_partition.topic:
+                # Perhaps this broker has heard of the id since the session began.
+                topic_partition = TopicPartition(self._topic_of(key[0]), key[1])
+                row = row._replace(topic_partition=topic_partition)
+            if not topic_partition.topic:
+                rows[key] = _refused(topic_partition, ErrorCode.unknown_topic_id)
+            elif not self._known(topic_partition):
+                rows[key] = _refused(topic_partition, ErrorCode.unknown_topic_or_partition)
+            else:
+                wanted[key] = row
+        return rows, wanted
+
+    def _fetch_answer(
+        self, request: KafkaMessage, context: RequestContext, error: ErrorCode, session_id: int, rows: Rows
+    ) -> KafkaMessage:
+        version = version_of(request)
+        topics: dict[Any, list[PartitionData]] = {}
+        leaders: list[int] = []
+        for key, row in rows.items():
+            word = NO_WORD_OF_LEADER
+            if row.error and version >= _FETCH_SAYS_LEADER and row.error in _LEADER_IS_ELSEWHERE:
+                word = LeaderIdAndEpoch(*self._leader(row.topic_partition))
+                leaders.append(word.leader_id)
+            topics.setdefault(key[0], []).append(_fetched_row(row, version, word))
+        if version >= FETCH_BY_TOPIC_ID:
+            responses = [FetchableTopicResponse(answers, topic_id=UUID(int=key)) for key, answers in topics.items()]
+        else:
+            responses = [FetchableTopicResponse(answers, topic) for topic, answers in topics.items()]
+        nodes = self._node_endpoints(leaders, context.listener) if leaders else ()
+        return FetchResponse(version, tuple(responses), error, session_id, node_endpoints=nodes)
 
     # ---- offsets ----------------------------------------------------------------------------------------------
 
     async def list_offsets(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer ListOffsets."""
-        from_follower = request.replica_id >= 0
+        seen: dict[TopicPartition, int] = {}
+        for topic in request.topics:
+            for partition in topic.partitions:
+                topic_partition = TopicPartition(str(topic.name), int(partition.partition_index))
+                seen[topic_partition] = seen.get(topic_partition, 0) + 1
         topics = []
         for topic in request.topics:
             rows = []
             for partition in topic.partitions:
                 topic_partition = TopicPartition(str(topic.name), int(partition.partition_index))
-                row: dict[str, Any] = {"partition_index": topic_partition.partition}
-                if self._known(topic_partition):
-                    error, timestamp, offset, leader_epoch = self._replicas.list_offset(
-                        topic_partition,
-                        int(partition.timestamp),
-                        int(getattr(partition, "current_leader_epoch", -1)),
-                        from_follower,
-                    )
-                    row |= {"error_code": error, "timestamp": timestamp, "offset": offset, "leader_epoch": leader_epoch}
-                else:
-                    row["error_code"] = ErrorCode.unknown_topic_or_partition
-                rows.append(row)
+                found = self._list_offset(request, topic_partition, partition, seen[topic_partition] > 1)
+                error, timestamp, offset, leader_epoch = found
+                row = {"partition_index": topic_partition.partition, "error_code": error, "timestamp": timestamp}
+                rows.append({**row, "offset": offset, "leader_epoch": leader_epoch})
             topics.append({"name": topic.name, "partitions": rows})
         return respond(request, topics=topics)
+
+    def _list_offset(
+        self, request: KafkaMessage, topic_partition: TopicPartition, partition: KafkaMessage, is_double: bool
+    ) -> tuple[int, int, int, int]:
+        version = version_of(request)
+        timestamp = int(partition.timestamp)
+        if is_double:
+            return ErrorCode.invalid_request, -1, -1, -1
+        if timestamp < 0 and version < _TIMESTAMPS_SINCE.get(timestamp, version + 1):
+            return ErrorCode.unsupported_version, -1, -1, -1
+        if not self._known(topic_partition):
+            return ErrorCode.unknown_topic_or_partition, -1, -1, -1
+        found = self._replicas.list_offset(
+            topic_partition,
+            timestamp,
+            int(getattr(partition, "current_leader_epoch", -1)),
+            request.replica_id != _CONSUMER,
+            request.replica_id != _DEBUGGING,
+        )
+        if found[0] == ErrorCode.offset_not_available and version < _OFFSETS_KNOW_NOT_AVAILABLE:
+            return ErrorCode.leader_not_available, *found[1:]
+        return found
 
     async def offset_for_leader_epoch(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer OffsetForLeaderEpoch."""
@@ -152,47 +332,59 @@ class DataHandlers:
             topics.append({"topic": topic.topic, "partitions": rows})
         return respond(request, topics=topics)
 
-
-def _by_topic(name_field: str, rows_field: str, rows: Iterable[Any], render: Any) -> list[dict[str, Any]]:
-    topics: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        topics.setdefault(row.topic_partition.topic, []).append(render(row))
-    return [{name_field: topic, rows_field: rendered} for topic, rendered in topics.items()]
-
-
-def _produced_row(row: ProducedPartition) -> dict[str, Any]:
-    return {
-        "index": row.topic_partition.partition,
-        "error_code": row.error,
-        "base_offset": row.base_offset,
-        "log_start_offset": row.log_start_offset,
-    }
-
-
-def _wanted(topic_partition: TopicPartition, partition: KafkaMessage) -> FetchPartition:
-    return FetchPartition(
-        topic_partition,
-        fetch_offset=int(partition.fetch_offset),
-        current_leader_epoch=int(getattr(partition, "current_leader_epoch", -1)),
-        last_fetched_epoch=int(getattr(partition, "last_fetched_epoch", -1)),
-        max_bytes=int(partition.partition_max_bytes),
-    )
+    async def delete_records(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer DeleteRecords."""
+        offsets: dict[TopicPartition, int] = {}
+        unknown = Deleted(ErrorCode.unknown_topic_or_partition)
+        for topic in request.topics:
+            for row in topic.partitions:
+                offsets[TopicPartition(str(topic.name), int(row.partition_index))] = int(row.offset)
+        known = {partition: offset for partition, offset in offsets.items() if self._known(partition)}
+        deleted = await self._replicas.delete_records(known, milliseconds(request.timeout)) if known else {}
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for partition in offsets:
+            error, low_watermark = deleted.get(partition, unknown)
+            answer = {"partition_index": partition.partition, "low_watermark": low_watermark, "error_code": error}
+            topics.setdefault(partition.topic, []).append(answer)
+        return respond(request, topics=[{"name": topic, "partitions": rows} for topic, rows in topics.items()])
 
 
-def _unknown(topic_partition: TopicPartition) -> FetchedPartition:
-    return FetchedPartition(topic_partition, ErrorCode.unknown_topic_or_partition, -1, -1, b"")
+_LEADER_IS_ELSEWHERE = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
 
-def _fetched_row(row: FetchedPartition) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "partition_index": row.topic_partition.partition,
-        "error_code": row.error,
-        "high_watermark": row.high_watermark,
+def _fetching_replica(request: KafkaMessage, version: int) -> tuple[int, int]:
+    """(replica id, broker epoch) of a fetching follower; (-1, -1) for a consumer."""
+    if version >= _FETCH_BY_REPLICA_STATE:
+        return int(request.replica_state.replica_id), int(request.replica_state.replica_epoch)
+    return int(request.replica_id), -1
+
+
+def _forgotten(request: KafkaMessage, version: int) -> list[FetchKey]:
+    return [
+        (topic.topic_id.int if version >= FETCH_BY_TOPIC_ID else topic.topic, partition)
+        for topic in getattr(request, "forgotten_topics_data", ())
+        for partition in topic.partitions
+    ]
+
+
+def _refused(topic_partition: TopicPartition, error: ErrorCode) -> FetchedPartition:
+    return FetchedPartition(topic_partition, error, -1, -1, b"")
+
+
+def _fetched_row(row: FetchedPartition, version: int, leader: LeaderIdAndEpoch) -> PartitionData:
+    error = row.error
+    if error == ErrorCode.kafka_storage_error and version < _FETCH_KNOWS_STORAGE_ERROR:
+        # A client that old takes it for fatal; this error makes it look for the leader again.
+        error = ErrorCode.not_leader_or_follower
+    return PartitionData(
+        row.topic_partition.partition,
+        error_code(error),
+        row.high_watermark,
         # Without transactions every record below the high watermark is stable.
-        "last_stable_offset": row.high_watermark,
-        "log_start_offset": row.log_start_offset,
-        "records": row.records,
-    }
-    if row.diverging is not None:
-        values["diverging_epoch"] = {"epoch": row.diverging[0], "end_offset": row.diverging[1]}
-    return values
+        row.high_watermark,
+        row.log_start_offset,
+        row.records,
+        NOT_DIVERGING if row.diverging is None else EpochEndOffset(*row.diverging),
+        leader,
+        preferred_read_replica=row.preferred_read_replica,
+    )

@@ -1,4 +1,4 @@
-"""ApiVersions, Metadata, DescribeCluster, FindCoordinator, InitProducerId: what clients ask before they work."""
+"""ApiVersions, Metadata, DescribeCluster, InitProducerId: what clients ask before they work."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ from broker_sim import api_versions
 from broker_sim.broker_requests import Handler, RequestContext
 from broker_sim.kafka_schema import ApiKey, KafkaUuid, respond, version_of
 from broker_sim.metadata_cache import MetadataCache, PartitionMetadata
+from broker_sim.metadata_messages import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from broker_sim.producer_ids import ProducerIds
 from broker_sim.topic_names import INTERNAL_TOPICS, invalid_name
 from controller.ports import KafkaMessage
+from controller.producer_id_blocks import ProducerIdsUnavailable
 from ensemble.errors import ZooKeeperError
 
 ANSWERS_REMEMBERED_MAX = 64
@@ -38,6 +45,10 @@ class MetadataHandlers:
         self._create_missing = create_missing
         self._cluster_id = cluster_id
         self._answers: dict[tuple[object, ...], KafkaMessage] = {}
+        self._rows: dict[tuple[str, int], tuple[PartitionMetadata, MetadataResponsePartition]] = {}
+        """Every partition's row, as long as what it was made of is the same."""
+        self._alive: tuple[int, ...] = ()
+        """The brokers that were alive when those were made."""
         self._answers_generation = -1
 
     def table(self) -> Mapping[ApiKey, Handler]:
@@ -46,7 +57,6 @@ class MetadataHandlers:
             ApiKey.API_VERSIONS: self.api_versions,
             ApiKey.METADATA: self.metadata,
             ApiKey.DESCRIBE_CLUSTER: self.describe_cluster,
-            ApiKey.FIND_COORDINATOR: self.find_coordinator,
             ApiKey.INIT_PRODUCER_ID: self.init_producer_id,
         }
 
@@ -66,11 +76,19 @@ class MetadataHandlers:
         if self._answers_generation != self._metadata.generation or len(self._answers) >= ANSWERS_REMEMBERED_MAX:
             self._answers.clear()
             self._answers_generation = self._metadata.generation
+            self._keep_rows()
         key = (version_of(request), context.listener, None if wanted is None else tuple(wanted), *missing.items())
         answer = self._answers.get(key)
         if answer is None:
             answer = self._answers[key] = self._answer_metadata(request, context.listener, wanted, missing)
         return answer
+
+    def _keep_rows(self) -> None:
+        """Forget the rows that say what is no longer so, where that does not show in the partition's own metadata."""
+        alive = tuple(broker.broker_id for broker in self._metadata.brokers())
+        if alive != self._alive:
+            self._alive = alive
+            self._rows.clear()
 
     def _wanted(self, request: KafkaMessage) -> list[tuple[str | None, KafkaUuid | None]] | None:
         """Topics asked for by name or id, None for all."""
@@ -98,12 +116,12 @@ class MetadataHandlers:
             topics = [self._topic(name) for name in self._metadata.topics()]
         else:
             topics = [self._wanted_topic(name, topic_id, missing) for name, topic_id in wanted]
-        return respond(
-            request,
-            brokers=self._brokers("node_id", listener),
-            cluster_id=self._cluster_id(),
-            controller_id=self._metadata.live_controller(),
-            topics=topics,
+        return MetadataResponse(
+            version_of(request),
+            tuple(MetadataResponseBroker(**row) for row in self._brokers("node_id", listener)),
+            self._cluster_id(),
+            self._metadata.live_controller(),
+            tuple(topics),
         )
 
     def _brokers(self, id_field: str, listener: str) -> list[dict[str, Any]]:
@@ -118,44 +136,48 @@ class MetadataHandlers:
 
     def _wanted_topic(
         self, name: str | None, topic_id: KafkaUuid | None, missing: Mapping[str, ErrorCode]
-    ) -> dict[str, Any]:
+    ) -> MetadataResponseTopic:
         if topic_id is not None:
             found = self._metadata.topic_of_id(topic_id)
             if found is None:
-                return {"error_code": ErrorCode.unknown_topic_id, "name": None, "topic_id": topic_id}
+                return MetadataResponseTopic(ErrorCode.unknown_topic_id, None, topic_id)
             return self._topic(found)
         if name is None:
-            return {"error_code": ErrorCode.invalid_topic_exception, "name": ""}
+            return MetadataResponseTopic(ErrorCode.invalid_topic_exception, "")
         if name in self._metadata:
             return self._topic(name)
         error = missing.get(name, ErrorCode.unknown_topic_or_partition)
         if invalid_name(name) is not None:
             error = ErrorCode.invalid_topic_exception
-        return {"error_code": error, "name": name}
+        return MetadataResponseTopic(error, name)
 
-    def _topic(self, name: str) -> dict[str, Any]:
-        return {
-            "name": name,
-            "topic_id": self._metadata.topic_id(name),
-            "is_internal": name in INTERNAL_TOPICS,
-            "partitions": [self._partition(partition) for partition in self._metadata.partitions(name)],
-        }
+    def _topic(self, name: str) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            ErrorCode.none,
+            name,
+            self._metadata.topic_id(name),
+            name in INTERNAL_TOPICS,
+            tuple(self._partition(name, partition) for partition in self._metadata.partitions(name)),
+        )
 
-    def _partition(self, partition: PartitionMetadata) -> dict[str, Any]:
-        led = partition.leader >= 0 and self._metadata.is_alive(partition.leader)
-        return {
-            "error_code": ErrorCode.none if led else ErrorCode.leader_not_available,
-            "partition_index": partition.partition,
-            "leader_id": partition.leader if led else -1,
-            "leader_epoch": partition.leader_epoch,
-            "replica_nodes": partition.replicas,
-            "isr_nodes": partition.isr,
-            "offline_replicas": [
-                replica
-                for replica in partition.replicas
-                if replica in partition.offline_replicas or not self._metadata.is_alive(replica)
-            ],
-        }
+    def _partition(self, topic: str, partition: PartitionMetadata) -> MetadataResponsePartition:
+        known = self._rows.get((topic, partition.partition))
+        if known is not None and known[0] == partition:
+            return known[1]
+        is_alive = self._metadata.is_alive
+        led = partition.leader >= 0 and is_alive(partition.leader)
+        offline = partition.offline_replicas
+        row = MetadataResponsePartition(
+            ErrorCode.none if led else ErrorCode.leader_not_available,
+            partition.partition,
+            partition.leader if led else -1,
+            partition.leader_epoch,
+            partition.replicas,
+            partition.isr,
+            tuple(replica for replica in partition.replicas if replica in offline or not is_alive(replica)),
+        )
+        self._rows[topic, partition.partition] = partition, row
+        return row
 
     # ---- the rest ---------------------------------------------------------------------------------------------
 
@@ -175,17 +197,6 @@ class MetadataHandlers:
             brokers=self._brokers("broker_id", context.listener),
         )
 
-    async def find_coordinator(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer FindCoordinator: there is none, ask again later."""
-        error = {
-            "error_code": ErrorCode.coordinator_not_available,
-            "error_message": "This broker coordinates no groups and no transactions.",
-            "node_id": -1,
-            "port": -1,
-        }
-        keys = getattr(request, "coordinator_keys", ())
-        return respond(request, **error, coordinators=[{"key": key, **error} for key in keys])
-
     async def init_producer_id(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer InitProducerId: a fresh id for an idempotent producer; transactions have no coordinator here."""
         if request.transactional_id is not None:
@@ -194,4 +205,6 @@ class MetadataHandlers:
             producer_id = await self._producer_ids.next()
         except ZooKeeperError:
             return respond(request, error_code=ErrorCode.coordinator_load_in_progress, producer_epoch=-1)
+        except ProducerIdsUnavailable:
+            return respond(request, error_code=ErrorCode.unknown_server_error, producer_epoch=-1)
         return respond(request, producer_id=producer_id, producer_epoch=0)

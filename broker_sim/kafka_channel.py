@@ -13,9 +13,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol, cast
 
+from broker_sim.frame_reader import FrameReader, FrameTooLarge
 from broker_sim.kafka_schema import ApiKey, api_key_of
 from broker_sim.request_lanes import lane_of
-from broker_sim.wire import FRAME_SIZE, WireError, decode_response, encode_request, response_correlation_id
+from broker_sim.wire import decode_response, encode_request, response_correlation_id
+from broker_sim.wire_primitives import WireError
 from controller.ports import ChannelBroken, Endpoint, KafkaMessage
 
 RESPONSE_BYTES_MAX = 256 * 1024 * 1024
@@ -85,7 +87,7 @@ class _Connection(asyncio.Protocol):
         self._flushing = False
         self._calls: deque[_Call] = deque()
         self._correlation_id = 0
-        self._received = bytearray()
+        self._reader = FrameReader(RESPONSE_BYTES_MAX)
         self.closed = False
         self._opening = self._loop.create_task(self._open(open_connection), name=f"connect to broker {to.broker_id}")
 
@@ -152,24 +154,11 @@ class _Connection(asyncio.Protocol):
         self.close("connection lost")
 
     def data_received(self, data: bytes) -> None:
-        self._received += data
-        received, position, end = self._received, 0, len(self._received)
-        while end - position >= 4:
-            (size,) = FRAME_SIZE.unpack_from(received, position)
-            if not 0 < size <= RESPONSE_BYTES_MAX:
-                self.close(f"it sent a frame of {size} bytes")
-                return
-            if end - position - 4 < size:
-                break
-            frame = bytes(received[position + 4 : position + 4 + size])
-            position += 4 + size
-            try:
+        try:
+            for frame in self._reader.feed(data):
                 self._take(frame)
-            except WireError as malformed:
-                self.close(f"it sent {malformed}")
-                return
-        if position:
-            del received[:position]
+        except (FrameTooLarge, WireError) as malformed:
+            self.close(f"it sent {malformed}")
 
     def _take(self, frame: bytes) -> None:
         correlation_id = response_correlation_id(frame)

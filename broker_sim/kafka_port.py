@@ -15,22 +15,25 @@ from typing import cast
 
 from broker_sim import api_versions
 from broker_sim.broker_requests import RequestRefused
+from broker_sim.frame_reader import FrameReader, FrameTooLarge
 from broker_sim.kafka_schema import ApiKey
+from broker_sim.metadata_messages import MetadataResponse, pack_rows_in_slices
 from broker_sim.wire import (
-    FRAME_SIZE,
     DecodedRequest,
     ResponseEncoder,
     UnsupportedVersion,
-    WireError,
     decode_request,
 )
+from broker_sim.wire_primitives import WireError
 from controller.ports import KafkaMessage
 
-Handle = Callable[[KafkaMessage, str, str], Awaitable[KafkaMessage | None]]
-"""(request, client id, listener name) to the response; None where the client expects none."""
+Handle = Callable[[KafkaMessage, str, str, str], Awaitable[KafkaMessage | None]]
+"""(request, client id, listener name, client's address) to the response; None where the client expects none."""
 Broken = Callable[[str, str], None]
 """(remote, reason): a client broke the protocol and was dropped."""
 
+JOINED_BYTES_MAX = 32 * 1024
+"""Answers that are larger together leave as they are, without being copied into one."""
 REQUESTS_QUEUED_MAX = 64
 """More frames than this waiting on one connection, and no more is read from it."""
 
@@ -107,7 +110,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, port: KafkaPort) -> None:
         self._port = port
         self._loop = asyncio.get_running_loop()
-        self._received = bytearray()
+        self._reader = FrameReader(port.frame_bytes_max)
         self._frames: deque[bytes] = deque()
         self._arrived: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
@@ -117,6 +120,7 @@ class _Connection(asyncio.Protocol):
         self._busy = False
         self._last_heard = self._loop.time()
         self._remote = "?"
+        self._client_host = ""
         self._transport: asyncio.Transport | None = None
         # The loop itself keeps only a weak reference to a task.
         self._task: asyncio.Task[None] | None = None
@@ -127,7 +131,10 @@ class _Connection(asyncio.Protocol):
         # uvloop's transports are asyncio's by shape only.
         self._transport = transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self._remote = f"{peer[0]}:{peer[1]}" if peer else "?"
+        if peer:
+            self._remote = f"{peer[0]}:{peer[1]}"
+            # As Kafka's tools show a member's host: Java's way to write an address.
+            self._client_host = f"/{peer[0]}"
         if not self._port.accepts_more():
             transport.close()
             return
@@ -145,19 +152,11 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._last_heard = self._loop.time()
-        self._received += data
-        received, position, end = self._received, 0, len(self._received)
-        while end - position >= 4:
-            (size,) = FRAME_SIZE.unpack_from(received, position)
-            if not 0 < size <= self._port.frame_bytes_max:
-                self._drop(f"a frame of {size} bytes")
-                return
-            if end - position - 4 < size:
-                break
-            self._frames.append(bytes(received[position + 4 : position + 4 + size]))
-            position += 4 + size
-        if position:
-            del received[:position]
+        try:
+            self._frames += self._reader.feed(data)
+        except FrameTooLarge as refused:
+            self._drop(str(refused))
+            return
         if self._arrived is not None and self._frames and not self._arrived.done():
             self._arrived.set_result(None)
         if self._reading and len(self._frames) > REQUESTS_QUEUED_MAX and self._transport is not None:
@@ -220,8 +219,11 @@ class _Connection(asyncio.Protocol):
     async def _answer(self, request: DecodedRequest) -> bool:
         port = self._port
         try:
-            response = await port.handle(request.payload, request.client_id or "", port.listener)
+            response = await port.handle(request.payload, request.client_id or "", port.listener, self._client_host)
             if response is not None:
+                if isinstance(response, MetadataResponse):
+                    for _ in pack_rows_in_slices(response):
+                        await asyncio.sleep(0)
                 self._reply(request.correlation_id, response)
         except RequestRefused:
             # As Kafka does where a client that expects no answer must be told of an error.
@@ -234,7 +236,7 @@ class _Connection(asyncio.Protocol):
         return True
 
     def _reply(self, correlation_id: int, response: KafkaMessage) -> None:
-        self._replies.append(self._port.encoder.encode(correlation_id, response))
+        self._replies += self._port.encoder.encode_parts(correlation_id, response)
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
@@ -243,12 +245,14 @@ class _Connection(asyncio.Protocol):
         self._flushing = False
         if self._replies and self._transport is not None:
             with contextlib.suppress(RuntimeError):  # uvloop, writing to a transport that is closing
-                self._transport.write(b"".join(self._replies))
+                if sum(map(len, self._replies)) < JOINED_BYTES_MAX:
+                    self._transport.write(b"".join(self._replies))
+                else:
+                    self._transport.writelines(self._replies)
         self._replies.clear()
 
     def _drop(self, reason: str) -> None:
         self._frames.clear()
-        self._received.clear()
         if self._transport is not None and not self._transport.is_closing():
             self._port.broken(self._remote, reason)
             self.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class MemoryLogFile:
     """One file: what was written, and how much of it was flushed."""
@@ -78,6 +80,10 @@ class MemoryLogDirectory:
         """File names in a replica directory, sorted."""
         return sorted([*self._files.get(name, {}), *self._texts.get(name, {})])
 
+    def files(self, name: str) -> Mapping[str, MemoryLogFile]:
+        """A replica's segment files as they lie on the disk, whoever has them open."""
+        return self._files.get(name, {})
+
     def open(self, name: str, file: str) -> MemoryLogFile:
         """Open or create a file in a replica directory."""
         opened = self._files[name].setdefault(file, MemoryLogFile())
@@ -88,6 +94,11 @@ class MemoryLogDirectory:
         """Remove a file, if it is there."""
         self._files.get(name, {}).pop(file, None)
         self._texts.get(name, {}).pop(file, None)
+
+    def replace(self, name: str, file: str, by: str) -> None:
+        """Put the file `by` in the place of `file`."""
+        files = self._files[name]
+        files[file] = files.pop(by)
 
     def read_text(self, name: str, file: str) -> str | None:
         """A small file's content; None where it does not exist."""
@@ -102,6 +113,11 @@ class MemoryLogDirectory:
         for files in self._files.values():
             for file in files.values():
                 file.close()
+
+    def wipe(self) -> None:
+        """The disk was replaced: nothing is left."""
+        self._files = {}
+        self._texts = {"": {}}
 
     def power_loss(self) -> dict[str, int]:
         """The machine lost its power: keep what was flushed; returns how many bytes each replica lost, if any."""

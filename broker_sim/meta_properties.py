@@ -12,6 +12,13 @@ class InconsistentMetaProperties(Exception):
     """The log directory belongs to another cluster or another broker; the text is fit for the user."""
 
 
+def stored_broker_id(directory: LogDirectory) -> int | None:
+    """The id of the broker that the log directory belongs to; None while it is nobody's, or says nothing readable."""
+    text = directory.read_text("", FILE)
+    stored = parse_properties(text).get("broker.id", "") if text is not None else ""
+    return int(stored) if stored.isdecimal() and stored.isascii() else None
+
+
 def claim_log_directory(directory: LogDirectory, cluster_id: str, broker_id: int) -> None:
     """Check whose the log directory is; make it ours where it is nobody's.  Raises InconsistentMetaProperties."""
     text = directory.read_text("", FILE)

@@ -42,6 +42,7 @@ class MetadataCache:
         self._brokers: dict[int, LiveBroker] = {}
         self._topics: dict[str, dict[int, PartitionMetadata]] = {}
         self._topic_ids: dict[str, KafkaUuid] = {}
+        self._names: dict[KafkaUuid, str] = {}
         self._waiters: dict[Future[None], None] = {}
         self.controller_id = -1
         self.generation = 0
@@ -60,6 +61,11 @@ class MetadataCache:
         address = broker.endpoints.get(listener) if listener is not None else None
         host, port = address if address is not None else next(iter(broker.endpoints.values()))
         return Endpoint(broker_id, host, port)
+
+    def rack(self, broker_id: int) -> str | None:
+        """A live broker's rack; None where it has none or is not alive."""
+        broker = self._brokers.get(broker_id)
+        return None if broker is None else broker.rack
 
     def brokers(self) -> list[LiveBroker]:
         """Live brokers in the order of their ids."""
@@ -91,7 +97,7 @@ class MetadataCache:
 
     def topic_of_id(self, topic_id: KafkaUuid) -> str | None:
         """The topic of that id."""
-        return next((topic for topic, known in self._topic_ids.items() if known == topic_id), None)
+        return self._names.get(topic_id)
 
     def all_partitions(self) -> Iterator[tuple[TopicPartition, PartitionMetadata]]:
         """Every partition known, in order."""
@@ -113,11 +119,13 @@ class MetadataCache:
                 deleted.append(TopicPartition(topic, state.partition))
                 if not known:
                     del self._topics[topic]
-                    self._topic_ids.pop(topic, None)
+                    self._names.pop(self._topic_ids.pop(topic, None), None)
             else:
                 known[state.partition] = state
-                if topic_id is not None:
+                if topic_id is not None and self._topic_ids.get(topic) != topic_id:
+                    self._names.pop(self._topic_ids.get(topic), None)
                     self._topic_ids[topic] = topic_id
+                    self._names[topic_id] = topic
         self.changed()
         return deleted
 

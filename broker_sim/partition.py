@@ -7,11 +7,13 @@ from kio.schema.errors import ErrorCode
 from broker_sim.isr import RECOVERED, Committed, IsrState, Pending, PendingExpand, PendingShrink
 from broker_sim.partition_host import NO_EPOCH, Appended, IsrAnswer, IsrProposal, LeaderAndIsr, PartitionHost
 from broker_sim.partition_log import PartitionLog
-from broker_sim.ports import FetchedPartition, FetchPartition
+from broker_sim.ports import FetchedPartition, FetchParams, FetchPartition
 from broker_sim.producer_state import ProducerBatch
 from broker_sim.record_batch import BatchHeader, check_produced, split_batches
 from broker_sim.replica import FollowerState
 from broker_sim.replica_config import PartitionConfig
+from broker_sim.replica_selector import ReplicaView
+from broker_sim.topic_rules import has_record_without_key, stamp
 from journal.events import (
     FollowershipTaken,
     HighWatermarkMoved,
@@ -42,6 +44,8 @@ class Partition:
 
     __slots__ = (
         "_host",
+        "adding_replicas",
+        "controller_epoch",
         "followers",
         "isr_state",
         "leader",
@@ -65,8 +69,11 @@ class Partition:
         self.leader: int | None = None
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
+        self.controller_epoch = NO_EPOCH
+        """Of the controller that decided about the leadership."""
         self.leader_epoch_start: int | None = None
         self.replicas: tuple[int, ...] = ()
+        self.adding_replicas: tuple[int, ...] = ()
         self.followers: dict[int, FollowerState] = {}
         self.isr_state: IsrState = Committed(())
         self._host = host
@@ -83,13 +90,27 @@ class Partition:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Leader of a partition whose committed ISR lacks a replica."""
-        return self.is_leader and len(self.isr_state.isr) < len(self.replicas)
+        """Leader of a partition whose committed ISR is smaller than its replication factor; replicas that a
+        reassignment is adding do not count for that."""
+        settled = sum(1 for broker in self.replicas if broker not in self.adding_replicas)
+        return self.is_leader and len(self.isr_state.isr) < settled
 
     @property
     def is_under_min_isr(self) -> bool:
         """Leader of a partition whose committed ISR is smaller than min.insync.replicas asks for."""
         return self.is_leader and len(self.isr_state.isr) < self.min_isr
+
+    @property
+    def is_at_min_isr(self) -> bool:
+        """Leader of a partition whose committed ISR is just as large as min.insync.replicas asks for."""
+        return self.is_leader and len(self.isr_state.isr) == self.min_isr
+
+    @property
+    def low_watermark(self) -> int:
+        """The lowest start of the live replicas' logs, as their fetches show them."""
+        alive = self._host.metadata.is_alive
+        starts = [follower.start_offset for follower in self.followers.values() if alive(follower.broker_id)]
+        return min([self.log.start_offset, *starts])
 
     # ---- roles -------------------------------------------------------------------------------------------------
 
@@ -107,6 +128,7 @@ class Partition:
             self.leader_epoch_start = start
         new_epoch = state.leader_epoch > self.leader_epoch
         self.replicas = state.replicas
+        self.adding_replicas = state.adding_replicas
         known = self.followers
         others = [broker for broker in state.replicas if broker != self._host.broker_id]
         self.followers = {broker: known.get(broker) or FollowerState(broker) for broker in others}
@@ -116,6 +138,7 @@ class Partition:
                 in_sync = follower.broker_id in state.isr
                 follower.reset(now_ms, self.log.end_offset, newly_leader, in_sync)
         self.isr_state = Committed(state.isr)
+        self.controller_epoch = state.controller_epoch
         self.partition_epoch = state.partition_epoch
         self.leader_epoch = state.leader_epoch
         self.leader = self._host.broker_id
@@ -127,6 +150,7 @@ class Partition:
                 leader_epoch=self.leader_epoch,
                 log_end_offset=self.log.end_offset,
                 high_watermark=self.log.high_watermark,
+                log_start_offset=self.log.start_offset,
             )
         )
         self._host.moved(self)
@@ -139,9 +163,11 @@ class Partition:
             return False
         changed = self.leader != state.leader or state.leader_epoch > self.leader_epoch
         self.replicas = state.replicas
+        self.adding_replicas = state.adding_replicas
         self.followers = {}
         self.isr_state = Committed(())
         self.leader_epoch_start = None
+        self.controller_epoch = state.controller_epoch
         self.partition_epoch = state.partition_epoch
         self.leader_epoch = state.leader_epoch
         self.leader = state.leader
@@ -182,6 +208,12 @@ class Partition:
         refusal = self._check_producer(headers)
         if refusal is not None:
             return refusal
+        append_time_ms = -1
+        if self.settings.compacts and has_record_without_key(data, headers):
+            return Appended(ErrorCode.invalid_record)
+        if self.settings.stamps:
+            append_time_ms = self._host.runtime.now().wall_ms
+            data, headers = stamp(data, headers, append_time_ms)
         patched = self.log.append_as_leader(data, headers, self.leader_epoch)
         topic, partition = self.topic_partition
         for header in patched:
@@ -200,7 +232,8 @@ class Partition:
         if not self.maybe_advance_high_watermark():
             self._host.wake(self.topic_partition)
         last_offset = patched[-1].last_offset
-        return Appended(0, patched[0].base_offset, last_offset, last_offset + 1, tuple(patched))
+        stored = tuple(patched)
+        return Appended(0, patched[0].base_offset, last_offset, last_offset + 1, stored, False, append_time_ms)
 
     def _check_producer(self, headers: list[BatchHeader]) -> Appended | None:
         idempotent = any(header.producer_id >= 0 for header in headers)
@@ -226,15 +259,13 @@ class Partition:
 
     # ---- leader: reads -----------------------------------------------------------------------------------------
 
-    def check_epoch(self, current_leader_epoch: int) -> int:
+    def check_epoch(self, current_leader_epoch: int, leader_only: bool = True) -> int:
         """Is the caller of this leader epoch (KIP-320)?  Refused with FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH;
-        NOT_LEADER_OR_FOLLOWER where this broker does not lead."""
-        if current_leader_epoch >= 0:
-            if current_leader_epoch < self.leader_epoch:
-                return ErrorCode.fenced_leader_epoch
-            if current_leader_epoch > self.leader_epoch:
-                return ErrorCode.unknown_leader_epoch
-        return 0 if self.is_leader else ErrorCode.not_leader_or_follower
+        NOT_LEADER_OR_FOLLOWER where this broker does not lead, unless a follower serves as well."""
+        error = self._host.rules.fetch_epoch_error(current_leader_epoch, self.leader_epoch)
+        if error:
+            return error
+        return 0 if self.is_leader or not leader_only else ErrorCode.not_leader_or_follower
 
     def _diverging(self, wanted: FetchPartition) -> tuple[int, tuple[int, int] | None]:
         """(error, divergence) for a fetcher that says which epoch its last record is of."""
@@ -251,24 +282,33 @@ class Partition:
         """The offset before which a fetcher may read: followers everything, consumers what is committed."""
         return self.log.end_offset if is_follower else self.log.high_watermark
 
-    def must_answer(self, wanted: FetchPartition) -> bool:
+    def must_answer(self, wanted: FetchPartition, leader_only: bool) -> bool:
         """Must a waiting fetch be answered now, whatever it got: is it fenced, or has its log diverged?"""
-        if self.check_epoch(wanted.current_leader_epoch):
+        if self.check_epoch(wanted.current_leader_epoch, leader_only):
             return True
         error, diverging = self._diverging(wanted)
         return bool(error) or diverging is not None
 
     def read(
-        self, wanted: FetchPartition, replica_id: int, max_bytes: int, at_least_one: bool, note_fetch: bool
+        self, wanted: FetchPartition, params: FetchParams, max_bytes: int, at_least_one: bool, note_fetch: bool
     ) -> FetchedPartition:
         """Answer one partition of a fetch.  `note_fetch`: this is the follower's word on where its log ends."""
-        is_follower = replica_id >= 0
-        error = self.check_epoch(wanted.current_leader_epoch)
+        is_follower = params.replica_id >= 0
+        if is_follower:
+            again = self._told_before(wanted, params, note_fetch)
+            if again is not None:
+                return again
+        if wanted.topic_id is not None and self.topic_id not in (None, wanted.topic_id):
+            return self._refused(ErrorCode.inconsistent_topic_id)
+        preferred = self._preferred_replica(wanted, params)
+        error = self.check_epoch(wanted.current_leader_epoch, params.leader_only and preferred is None)
+        if not error and is_follower:
+            error = self._follower_error(wanted, params)
         if error:
             return self._refused(error)
-        if is_follower and replica_id not in self.followers:
-            unknown = wanted.current_leader_epoch != NO_EPOCH
-            return self._refused(ErrorCode.unknown_leader_epoch if unknown else ErrorCode.not_leader_or_follower)
+        if preferred is not None:
+            log = self.log
+            return FetchedPartition(self.topic_partition, 0, log.high_watermark, log.start_offset, b"", None, preferred)
         error, diverging = self._diverging(wanted)
         if not error and diverging is None:
             in_range = self.log.start_offset <= wanted.fetch_offset <= self.log.end_offset
@@ -280,17 +320,77 @@ class Partition:
             end = self.readable_end(is_follower)
             records = self.log.read(wanted.fetch_offset, min(wanted.max_bytes, max_bytes), end, at_least_one)
             if is_follower and note_fetch:
-                self._follower_fetched(self.followers[replica_id], wanted.fetch_offset)
-        return FetchedPartition(
+                self._follower_fetched(self.followers[params.replica_id], wanted, params.replica_epoch)
+        row = FetchedPartition(
             self.topic_partition, 0, self.log.high_watermark, self.log.start_offset, records, diverging
         )
+        if is_follower and not records and diverging is None:
+            follower = self.followers[params.replica_id]
+            follower.question, follower.told, follower.told_epoch = wanted, row, self.leader_epoch
+        return row
+
+    def _told_before(self, wanted: FetchPartition, params: FetchParams, note_fetch: bool) -> FetchedPartition | None:
+        """The answer to a follower that repeats its last question where nothing has changed since; most do."""
+        follower = self.followers.get(params.replica_id)
+        if follower is None or follower.question != wanted or follower.told_epoch != self.leader_epoch:
+            return None
+        log, told = self.log, follower.told
+        if (
+            told is None
+            or told.high_watermark != log.high_watermark
+            or log.end_offset != wanted.fetch_offset
+            or told.log_start_offset != log.start_offset
+            or params.replica_epoch != follower.broker_epoch
+            or self.leader != self._host.broker_id
+        ):
+            return None
+        if note_fetch:
+            self._follower_fetched(follower, wanted, params.replica_epoch)
+        return told
 
     def _refused(self, error: int) -> FetchedPartition:
         return FetchedPartition(self.topic_partition, error, -1, -1, b"")
 
-    def _follower_fetched(self, follower: FollowerState, fetch_offset: int) -> None:
+    def _follower_error(self, wanted: FetchPartition, params: FetchParams) -> int:
+        follower = self.followers.get(params.replica_id)
+        if follower is None:
+            unknown = wanted.current_leader_epoch != NO_EPOCH
+            return ErrorCode.unknown_leader_epoch if unknown else ErrorCode.not_leader_or_follower
+        if 0 <= params.replica_epoch < follower.broker_epoch:
+            # A fetch of the follower's life before, that was long under way.
+            return ErrorCode.not_leader_or_follower
+        return 0
+
+    def _preferred_replica(self, wanted: FetchPartition, params: FetchParams) -> int | None:
+        """Another replica that this consumer had better read from; only a leader says so."""
+        selector = self._host.selector
+        if selector is None or params.reader is None or params.replica_id >= 0 or not self.is_leader:
+            return None
+        metadata, now_ms = self._host.metadata, self._now_ms()
+        views = [
+            ReplicaView(
+                follower.broker_id,
+                metadata.rack(follower.broker_id),
+                follower.end_offset,
+                now_ms - follower.last_caught_up_ms,
+            )
+            for follower in self.followers.values()
+            if follower.broker_id in self.isr_state.isr
+            and follower.start_offset <= wanted.fetch_offset <= follower.end_offset
+            and metadata.is_alive(follower.broker_id)
+        ]
+        own = self._host.broker_id
+        leader = ReplicaView(own, metadata.rack(own), self.log.end_offset, 0)
+        chosen = selector(params.reader.rack, [*views, leader], leader)
+        return None if chosen == own else chosen
+
+    def _follower_fetched(self, follower: FollowerState, wanted: FetchPartition, replica_epoch: int) -> None:
         before = follower.end_offset
-        follower.fetched(fetch_offset, self.log.end_offset, self._now_ms())
+        follower.fetched(wanted.fetch_offset, self.log.end_offset, self._now_ms())
+        if follower.start_offset != wanted.log_start_offset:
+            follower.start_offset = wanted.log_start_offset
+            self._host.wake(self.topic_partition)
+        follower.broker_epoch = replica_epoch
         self._maybe_expand_isr(follower)
         if follower.end_offset != before:
             self.maybe_advance_high_watermark()
@@ -310,7 +410,7 @@ class Partition:
 
         It does not move under min.insync.replicas (KAFKA-15583).
         """
-        if not self.is_leader or self.is_under_min_isr:
+        if not self.is_leader or not self._host.rules.may_commit(len(self.isr_state.isr), self.min_isr):
             return False
         now_ms = self._now_ms()
         end_offset = mark = self.log.end_offset
@@ -350,7 +450,7 @@ class Partition:
         state = self.isr_state
         if not isinstance(state, Committed) or follower.broker_id in state.isr or self.leader_epoch_start is None:
             return
-        reached = max(self.log.high_watermark, self.leader_epoch_start)
+        reached = self._host.rules.isr_entry_offset(self.log.high_watermark, self.leader_epoch_start)
         if follower.end_offset >= reached and self._host.metadata.is_alive(follower.broker_id):
             self._propose(PendingExpand(follower.broker_id, state))
 
@@ -379,11 +479,18 @@ class Partition:
             self.leader_epoch,
             self.partition_epoch,
             pending.proposed,
+            tuple(self._member_epoch(broker) for broker in pending.proposed),
             RECOVERED,
+            isinstance(pending, PendingShrink),
+            self.controller_epoch,
             lambda answer: self._isr_answered(pending, answer),
         )
         if not self._host.propose_isr(proposal):
             self.isr_state = pending.last_committed
+
+    def _member_epoch(self, broker_id: int) -> int:
+        follower = self.followers.get(broker_id)
+        return NO_EPOCH if follower is None else self._host.rules.member_epoch(follower.broker_epoch)
 
     def _isr_answered(self, pending: Pending, answer: IsrAnswer) -> None:
         if self.isr_state is not pending or not self.is_leader:
@@ -409,8 +516,8 @@ class Partition:
 
     # ---- follower ----------------------------------------------------------------------------------------------
 
-    def append_fetched(self, data: bytes, leader_high_watermark: int) -> bool:
-        """Take over what the leader sent, then its high watermark as far as this log reaches.
+    def append_fetched(self, data: bytes, leader_high_watermark: int, leader_start_offset: int) -> bool:
+        """Take over what the leader sent, then its high watermark as far as this log reaches, and where it starts.
 
         False where the records are damaged or do not continue this log; nothing is written then.
         """
@@ -436,6 +543,10 @@ class Partition:
         mark = max(self.log.start_offset, min(leader_high_watermark, self.log.end_offset))
         if mark != self.log.high_watermark:
             self._set_high_watermark(mark)
+            # Consumers may be reading here (KIP-392).
+            self._host.wake(self.topic_partition)
+        if leader_start_offset > self.log.start_offset:
+            self.log.advance_start(min(leader_start_offset, self.log.high_watermark))
         return True
 
     def truncate_to_divergence(self, leader_epoch: int, leader_end_offset: int) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker_sim.ports import MetadataView
 from broker_sim.record_batch import BatchHeader
 from broker_sim.replica_config import ReplicaConfig
+from broker_sim.replica_selector import ReplicaSelector
+from broker_sim.replication_rules import ReplicationRules
 from controller.ports import Emit
 from ensemble.ports import Runtime
 from journal.events import TopicPartition
@@ -28,6 +30,8 @@ class LeaderAndIsr(NamedTuple):
     recovery_state: int
     partition_epoch: int
     replicas: tuple[int, ...]
+    controller_epoch: int = NO_EPOCH
+    adding_replicas: tuple[int, ...] = ()
 
 
 class IsrAnswer(NamedTuple):
@@ -47,8 +51,25 @@ class IsrProposal(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
+    member_epochs: tuple[int, ...]
+    """The broker epoch each member was last seen with, -1 where it does not say (KIP-903)."""
     recovery_state: int
+    is_shrink: bool
+    controller_epoch: int
+    """Of the controller that last decided about this partition's leadership."""
     answered: Callable[[IsrAnswer], None]
+
+
+class IsrWriter(Protocol):
+    """Gets ISR changes written."""
+
+    def submit(self, proposal: IsrProposal) -> bool:
+        """Begin; False where a proposal for this partition is on its way already, or none can be sent."""
+        ...
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        ...
 
 
 class Appended(NamedTuple):
@@ -60,6 +81,7 @@ class Appended(NamedTuple):
     required_offset: int = -1
     headers: tuple[BatchHeader, ...] = ()
     is_duplicate: bool = False
+    log_append_time_ms: int = -1
 
 
 @dataclass(slots=True)
@@ -87,3 +109,6 @@ class PartitionHost:
     wake: Callable[[TopicPartition], None]
     """Look again at the requests that wait for this partition."""
     counters: IsrCounters
+    rules: ReplicationRules
+    selector: ReplicaSelector | None
+    """Where consumers had best read from; None: from the leader."""

@@ -8,11 +8,15 @@ from typing import NamedTuple
 
 from broker_sim import checkpoints
 from broker_sim.epoch_cache import EpochCache
-from broker_sim.ports import LogDirectory
+from broker_sim.ports import LogDirectory, LogFile
 from broker_sim.producer_state import ProducerStates
 from broker_sim.record_batch import BatchHeader, BatchUnreadable, decode_batch, patch_batches
 from broker_sim.segment import Damage, Segment, base_offset_of, file_name
 from journal.events import TopicPartition
+
+CLEANED_SUFFIX = ".cleaned"
+"""Of a segment's file while compaction writes it."""
+NEVER_MS = 1 << 62
 
 
 class LogDamage(NamedTuple):
@@ -37,10 +41,13 @@ class PartitionLog:
         "_starts",
         "damage",
         "epochs",
+        "first_dirty_offset",
         "high_watermark",
         "name",
         "producers",
         "segment_bytes",
+        "segment_ms",
+        "start_offset",
         "topic_partition",
     )
 
@@ -50,6 +57,7 @@ class PartitionLog:
         topic_partition: TopicPartition,
         *,
         segment_bytes: int,
+        segment_ms: int = NEVER_MS,
         index_interval_bytes: int = 4_096,
         stopped_cleanly: bool = False,
     ) -> None:
@@ -57,7 +65,12 @@ class PartitionLog:
         self.topic_partition = topic_partition
         self.name = str(topic_partition)
         self.segment_bytes = segment_bytes
+        self.segment_ms = segment_ms
         self.high_watermark = 0
+        self.start_offset = 0
+        """The first offset that can be read: a segment's first, or higher where records were deleted up to there."""
+        self.first_dirty_offset = 0
+        """Compaction has seen what lies before."""
         self.producers = ProducerStates()
         self.damage: list[LogDamage] = []
         self._directory = directory
@@ -80,7 +93,11 @@ class PartitionLog:
             if header.leader_epoch >= 0 and (not written or header.leader_epoch > written[-1][0]):
                 written.append((header.leader_epoch, header.base_offset))
 
-        bases = [base_offset_of(file) for file in self._directory.list_files(self.name)]
+        files = self._directory.list_files(self.name)
+        for file in files:
+            if file.endswith(CLEANED_SUFFIX):
+                self._directory.remove(self.name, file)
+        bases = [base_offset_of(file) for file in files]
         rest = sorted(base for base in bases if base is not None)
         while rest:
             base = rest.pop(0)
@@ -89,13 +106,14 @@ class PartitionLog:
             damage: Damage | None = segment.recover(check and not rest, see)
             if damage is not None:
                 self.damage.append(LogDamage(segment.name, damage.position, damage.reason))
-            if rest and rest[0] != segment.end_offset:
+            if rest and (damage is not None or rest[0] < segment.end_offset):
                 self.damage.append(LogDamage(file_name(rest[0]), 0, "records before this segment are missing"))
                 for later in rest:
                     self._directory.remove(self.name, file_name(later))
                 break
         if not self._segments:
             self._add_segment(0)
+        self.start_offset = self._starts[0]
         self.epochs.truncate_from_end(self.end_offset)
         for epoch, offset in written:
             if epoch > self.epochs.latest:
@@ -109,9 +127,14 @@ class PartitionLog:
         return segment
 
     @property
-    def start_offset(self) -> int:
-        """The first offset that can be read."""
-        return self._starts[0]
+    def segments(self) -> Sequence[Segment]:
+        """All segments; the last one is written to."""
+        return self._segments
+
+    @property
+    def starts_within_a_segment(self) -> bool:
+        """Were records deleted up to the midst of a segment?"""
+        return self.start_offset > self._starts[0]
 
     @property
     def end_offset(self) -> int:
@@ -132,13 +155,12 @@ class PartitionLog:
         return patched
 
     def append_as_follower(self, data: bytes, headers: Sequence[BatchHeader]) -> bool:
-        """Write batches as the leader stores them.  False where they do not continue this log: nothing is written."""
-        if headers[0].base_offset != self.end_offset:
-            return False
-        end = headers[0].base_offset
+        """Write batches as the leader stores them, with the gaps that compaction made.  False where they do not
+        continue this log: nothing is written."""
+        end = self.end_offset
         size = 0
         for header in headers:
-            if header.base_offset != end:
+            if header.base_offset < end:
                 return False
             end = header.next_offset
             size += header.size
@@ -150,12 +172,20 @@ class PartitionLog:
 
     def _append(self, data: bytes, headers: Sequence[BatchHeader]) -> None:
         active = self._segments[-1]
-        if active.size and active.size + len(data) > self.segment_bytes:
-            active.file.flush()
-            active = self._add_segment(active.end_offset)
+        if active.size and (
+            active.size + len(data) > self.segment_bytes
+            or headers[-1].max_timestamp - active.first_timestamp > self.segment_ms
+        ):
+            active = self.roll()
         active.append(data, headers)
         for header in headers:
             self.producers.update(header)
+
+    def roll(self) -> Segment:
+        """Begin a new segment; the one before is on the disk then."""
+        active = self._segments[-1]
+        active.file.flush()
+        return self._add_segment(active.end_offset)
 
     # ---- read --------------------------------------------------------------------------------------------------
 
@@ -170,9 +200,15 @@ class PartitionLog:
         """
         if offset >= up_to or offset >= self.end_offset:
             return b""
-        segment = self._segment_of(offset)
+        at = max(0, bisect_right(self._starts, offset) - 1)
+        segment = self._segments[at]
         found = segment.locate(offset)
-        if found is None:
+        while found is None and at + 1 < len(self._segments):
+            # Compaction took the end of that segment.
+            at += 1
+            segment = self._segments[at]
+            found = segment.locate(offset)
+        if found is None or found[1].base_offset >= up_to:
             return b""
         start, header = found
         end = segment.size if up_to >= segment.end_offset else segment.position_of(up_to)
@@ -214,9 +250,11 @@ class PartitionLog:
 
     def truncate_to(self, offset: int) -> int:
         """Drop everything from `offset` on (with the whole batch that holds it); returns the new end offset."""
-        if offset < self.start_offset:
+        self.first_dirty_offset = min(self.first_dirty_offset, offset)
+        if offset < self._starts[0]:
             self.truncate_fully_and_start_at(offset)
             return offset
+        self.start_offset = min(self.start_offset, offset)
         if offset < self.end_offset:
             while len(self._segments) > 1 and self._starts[-1] >= offset:
                 self._drop_segment()
@@ -232,6 +270,7 @@ class PartitionLog:
         while self._segments:
             self._drop_segment()
         self._add_segment(offset)
+        self.start_offset = self.first_dirty_offset = offset
         self.epochs.clear()
         self.producers.clear()
         self.high_watermark = offset
@@ -247,6 +286,57 @@ class PartitionLog:
         for segment in self._segments:
             for _, header in segment.headers():
                 self.producers.update(header)
+
+    # ---- delete from the start ---------------------------------------------------------------------------------
+
+    def advance_start(self, offset: int) -> bool:
+        """Nothing before `offset` can be read any more; False where that is so already.  The bytes stay until
+        their segments are dropped."""
+        if offset <= self.start_offset:
+            return False
+        self.start_offset = offset
+        self.high_watermark = max(self.high_watermark, offset)
+        self.epochs.truncate_from_start(offset)
+        return True
+
+    def drop_first_segments(self, count: int) -> None:
+        """Remove the first `count` segments; where that is all there are, a new and empty one takes over."""
+        if count >= len(self._segments):
+            self.roll()
+        for segment in self._segments[:count]:
+            segment.file.close()
+            self._directory.remove(self.name, segment.name)
+        del self._segments[:count], self._starts[:count]
+        self.advance_start(self._starts[0])
+
+    def drop_empty_segments(self) -> None:
+        """Remove those of which compaction has left nothing; the first one stays, for the log starts with it."""
+        for at in range(len(self._segments) - 2, 0, -1):
+            segment = self._segments[at]
+            if not segment.size:
+                segment.file.close()
+                self._directory.remove(self.name, segment.name)
+                del self._segments[at], self._starts[at]
+
+    def begin_cleaned(self, segment: Segment) -> LogFile:
+        """A new and empty file that is to take a segment's place."""
+        self._directory.remove(self.name, segment.name + CLEANED_SUFFIX)
+        return self._directory.open(self.name, segment.name + CLEANED_SUFFIX)
+
+    def drop_cleaned(self, segment: Segment) -> None:
+        """Nothing had to go from that segment."""
+        self._directory.remove(self.name, segment.name + CLEANED_SUFFIX)
+
+    def replace_segment(self, segment: Segment, cleaned: LogFile) -> None:
+        """Put a cleaned file in its segment's place; crash-safe, since it is one rename of a flushed file."""
+        at = self._segments.index(segment)
+        cleaned.flush()
+        cleaned.close()
+        segment.file.close()
+        self._directory.replace(self.name, segment.name, segment.name + CLEANED_SUFFIX)
+        fresh = Segment(segment.base_offset, self._directory.open(self.name, segment.name), self._index_interval_bytes)
+        fresh.recover(False, lambda header: None)
+        self._segments[at] = fresh
 
     # ---- end of life -------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from controller.ports import Endpoint, KafkaMessage
@@ -45,6 +45,10 @@ class LogDirectory(Protocol):
         """Remove a file, large or small, if it is there."""
         ...
 
+    def replace(self, name: str, file: str, by: str) -> None:
+        """Put the file `by` in the place of `file`, atomically; both are of one replica."""
+        ...
+
     def read_text(self, name: str, file: str) -> str | None:
         """A small file's content; None where it does not exist.  `name` "" is the log directory itself."""
         ...
@@ -59,6 +63,9 @@ class MetadataView(Protocol):
 
     def is_alive(self, broker_id: int) -> bool: ...
     def endpoint(self, broker_id: int) -> Endpoint | None: ...
+    def rack(self, broker_id: int) -> str | None:
+        """A live broker's rack; None where it has none or is not alive."""
+        ...
 
 
 class ControllerGate(Protocol):
@@ -77,6 +84,10 @@ class FetchPartition(NamedTuple):
     current_leader_epoch: int
     last_fetched_epoch: int
     max_bytes: int
+    log_start_offset: int = -1
+    """Where the fetching follower's own log starts; -1 from consumers."""
+    topic_id: str | None = None
+    """The topic id the fetcher named (Fetch 13), None where it named the topic."""
 
 
 class FetchParams(NamedTuple):
@@ -86,6 +97,22 @@ class FetchParams(NamedTuple):
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
+    reader: Reader | None = None
+    """A consumer that may be served by a follower (Fetch 11, KIP-392)."""
+    replica_epoch: int = -1
+    """The fetching follower's broker epoch, -1 where it did not say (KIP-903)."""
+
+    @property
+    def leader_only(self) -> bool:
+        """Must it be the leader that answers?  Replicas and consumers that know of no other way say so."""
+        return self.replica_id >= 0 or (self.replica_id == -1 and self.reader is None)
+
+
+class Reader(NamedTuple):
+    """Where a consumer stands: its rack ("" for none), and the listener it came in by."""
+
+    rack: str
+    listener: str
 
 
 class FetchedPartition(NamedTuple):
@@ -97,6 +124,8 @@ class FetchedPartition(NamedTuple):
     log_start_offset: int
     records: bytes
     diverging: tuple[int, int] | None = None
+    preferred_read_replica: int = -1
+    """A replica that the consumer should rather read from (KIP-392)."""
 
 
 class ProducedPartition(NamedTuple):
@@ -109,6 +138,13 @@ class ProducedPartition(NamedTuple):
     log_start_offset: int
 
 
+class Deleted(NamedTuple):
+    """What became of one partition's deletion; `low_watermark` is where the live replicas' logs start at least."""
+
+    error: int
+    low_watermark: int = -1
+
+
 class ReplicaService(Protocol):
     """What the Kafka port needs of the replica manager (`broker_sim.replica_manager.ReplicaManager`)."""
 
@@ -119,9 +155,24 @@ class ReplicaService(Protocol):
     ) -> Awaitable[list[ProducedPartition]]: ...
     def fetch(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> Awaitable[list[FetchedPartition]]: ...
     def list_offset(
-        self, topic_partition: TopicPartition, timestamp: int, current_leader_epoch: int, from_follower: bool
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int,
+        current_leader_epoch: int,
+        from_follower: bool,
+        leader_only: bool = True,
     ) -> tuple[int, int, int, int]:
         """(error, timestamp, offset, leader epoch); timestamp -1 latest, -2 earliest."""
+        ...
+
+    def delete_records(
+        self, offsets: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> Awaitable[Mapping[TopicPartition, Deleted]]:
+        """Move the starts of logs up; see `ReplicaManager.delete_records`."""
+        ...
+
+    def leader_and_epoch(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
+        """Who leads a hosted partition in which epoch, as this broker knows it; None where it hosts no such."""
         ...
 
     def end_offset_for_epoch(

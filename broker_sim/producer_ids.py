@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from controller import znodes
 from controller.coordination import Zk
-from ensemble.errors import BadVersion
+from controller.producer_id_blocks import claim_block
 from ensemble.ports import Future, Runtime
-
-BLOCK_SIZE = 1000
-_ID_MAX = 2**63 - 1
 
 
 class ProducerIds:
@@ -24,7 +20,7 @@ class ProducerIds:
         self._taking = False
 
     async def next(self) -> int:
-        """A fresh id.  Raises ZooKeeperError."""
+        """A fresh id.  Raises ZooKeeperError and ProducerIdsUnavailable."""
         while self._next >= self._end:
             if self._taking:
                 turn: Future[None] = self._runtime.future()
@@ -38,26 +34,10 @@ class ProducerIds:
     async def _take_block(self) -> None:
         self._taking = True
         try:
-            self._next, self._end = await self._claim()
+            self._next, self._end = await claim_block(self._zk, self._broker_id)
         finally:
             self._taking = False
             turns, self._turns = self._turns, []
             for turn in turns:
                 if not turn.done():
                     turn.set_result(None)
-
-    async def _claim(self) -> tuple[int, int]:
-        zk, service = self._zk, self._zk.service
-        while True:
-            data, stat = await zk.call(lambda: service.get(znodes.LATEST_PRODUCER_ID_BLOCK))
-            latest = znodes.decode_producer_id_block(data)
-            first = latest[2] + 1 if latest is not None else 0
-            assert first <= _ID_MAX - BLOCK_SIZE, "producer ids are used up"
-            block = znodes.encode_producer_id_block(self._broker_id, first, first + BLOCK_SIZE - 1)
-            version = stat.version
-            try:
-                await zk.call(lambda: service.set(znodes.LATEST_PRODUCER_ID_BLOCK, block, version))  # noqa: B023
-            except BadVersion:
-                # Another broker was faster, or a first sending of ours went through: the next block is free.
-                continue
-            return first, first + BLOCK_SIZE

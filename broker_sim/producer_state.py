@@ -29,14 +29,26 @@ class ProducerBatch(NamedTuple):
     base_offset: int
     last_offset: int
     crc: int
+    timestamp_ms: int = -1
+    """Of its latest record."""
+
+
+class ActiveProducer(NamedTuple):
+    """A producer as DescribeProducers tells of it."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
 
 
 class _Producer:
-    __slots__ = ("batches", "epoch")
+    __slots__ = ("batches", "epoch", "last_timestamp")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.batches: list[ProducerBatch] = []
+        self.last_timestamp = -1
 
 
 def _last_sequence(header: BatchHeader) -> int:
@@ -79,13 +91,34 @@ class ProducerStates:
         if producer is None or producer.epoch != header.producer_epoch:
             producer = _Producer(header.producer_epoch)
         self._producers[header.producer_id] = producer
+        producer.last_timestamp = header.max_timestamp
         last_offset = header.base_offset + header.last_offset_delta
         producer.batches.append(
-            ProducerBatch(header.base_sequence, _last_sequence(header), header.base_offset, last_offset, header.crc)
+            ProducerBatch(
+                header.base_sequence,
+                _last_sequence(header),
+                header.base_offset,
+                last_offset,
+                header.crc,
+                header.max_timestamp,
+            )
         )
         del producer.batches[:-BATCHES_KEPT]
         if len(self._producers) > PRODUCERS_MAX:
             del self._producers[next(iter(self._producers))]
+
+    def active(self) -> list[ActiveProducer]:
+        """Every producer that is known, in the order of their ids."""
+        return [
+            ActiveProducer(
+                producer_id, producer.epoch, producer.batches[-1].last_sequence, producer.batches[-1].timestamp_ms
+            )
+            for producer_id, producer in sorted(self._producers.items())
+        ]
+
+    def last_offsets(self) -> frozenset[int]:
+        """The last offset of each producer's last batch."""
+        return frozenset(producer.batches[-1].last_offset for producer in self._producers.values())
 
     def truncate(self, offset: int) -> bool:
         """The log now ends at `offset`.  False where that took the last that is known of a producer: then the state
@@ -97,6 +130,12 @@ class ProducerStates:
                 del self._producers[producer_id]
                 complete = False
         return complete
+
+    def expire(self, before_wall_ms: int) -> None:
+        """Forget those whose last record is that old (producer.id.expiration.ms)."""
+        for producer_id, producer in list(self._producers.items()):
+            if producer.last_timestamp <= before_wall_ms:
+                del self._producers[producer_id]
 
     def clear(self) -> None:
         """Forget everybody."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -34,6 +34,8 @@ MESSAGE_TOO_LARGE = 10
 INVALID_RECORD = 87
 
 _COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+"""The attribute of a batch whose records all bear the time of its append, which is its highest timestamp."""
 _CONTROL_BIT = 0x20
 _NO_COMPRESSION = 0
 _GZIP = 1
@@ -154,25 +156,30 @@ def check_produced(data: bytes, max_message_bytes: int) -> Checked:
             return Checked(CORRUPT_MESSAGE, [])
         if header.record_count != header.last_offset_delta + 1 or header.attributes & _CONTROL_BIT:
             return Checked(INVALID_RECORD, [])
+        if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+            return Checked(INVALID_RECORD, [])
         headers.append(header)
         position += header.size
     return Checked(NONE, headers)
 
 
 def patch_batches(
-    data: bytes, headers: Sequence[BatchHeader], base_offset: int, leader_epoch: int
+    data: bytes | memoryview, headers: Sequence[BatchHeader], base_offset: int, leader_epoch: int
 ) -> tuple[bytes, list[BatchHeader]]:
     """Give batches their offsets and the leader's epoch; returns the bytes to store and their headers."""
-    stored = bytearray(data)
+    view = memoryview(data)
+    epoch = _EPOCH.pack(leader_epoch)
+    pieces: list[bytes | memoryview] = []
     patched: list[BatchHeader] = []
     position = 0
     for header in headers:
-        _OFFSET.pack_into(stored, position, base_offset)
-        _EPOCH.pack_into(stored, position + LEADER_EPOCH_AT, leader_epoch)
+        end = position + header.size
+        length = view[position + LENGTH_AT : position + LEADER_EPOCH_AT]
+        pieces += [_OFFSET.pack(base_offset), length, epoch, view[position + LEADER_EPOCH_AT + len(epoch) : end]]
         patched.append(header._replace(base_offset=base_offset, leader_epoch=leader_epoch))
-        position += header.size
+        position = end
         base_offset += header.last_offset_delta + 1
-    return bytes(stored), patched
+    return b"".join(pieces), patched
 
 
 # ---- records: for the small client and for tests ---------------------------------------------------------------
@@ -230,6 +237,11 @@ def _read_bytes(data: memoryview, position: int) -> tuple[bytes | None, int]:
     return bytes(data[position : position + size]), position + size
 
 
+def _gzipped(payload: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=_GZIP_WINDOW)
+    return packer.compress(payload) + packer.flush()
+
+
 def build_batch(
     records: Sequence[Record],
     *,
@@ -260,8 +272,7 @@ def build_batch(
     payload = bytes(body)
     if gzip:
         attributes = _GZIP
-        packer = zlib.compressobj(wbits=_GZIP_WINDOW)
-        payload = packer.compress(payload) + packer.flush()
+        payload = _gzipped(payload)
     header = BatchHeader(
         base_offset=base_offset,
         length=HEADER_SIZE - SIZE_OVERHEAD + len(payload),
@@ -300,6 +311,8 @@ def _decode_one(data: memoryview, position: int, header: BatchHeader) -> tuple[R
         if position > end:
             raise BatchUnreadable("a header runs past its record")
     timestamp = header.base_timestamp + timestamp_delta
+    if header.attributes & LOG_APPEND_TIME:
+        timestamp = header.max_timestamp
     return Record(key, value, timestamp, header.base_offset + offset_delta, tuple(headers)), end
 
 
@@ -318,6 +331,44 @@ def _body(data: bytes, position: int, header: BatchHeader) -> memoryview:
     if unpacker.unconsumed_tail:
         raise BatchUnreadable("the batch unpacks to more than is allowed")
     return memoryview(unpacked)
+
+
+def is_control(header: BatchHeader) -> bool:
+    """Is it a marker of a transaction's end, and holds no records of users?"""
+    return bool(header.attributes & _CONTROL_BIT)
+
+
+def filter_batch(data: bytes, header: BatchHeader, stays: Callable[[Record], bool]) -> tuple[bytes, BatchHeader] | None:
+    """A batch without the records that do not stay; None where all do.
+
+    Offsets, times and the producer's numbers stay as they are, and so do the records' own bytes; the batch may be left
+    without any.  Raises BatchUnreadable.
+    """
+    body = _body(data, 0, header)
+    kept: list[memoryview] = []
+    newest = -1
+    at = 0
+    for _ in range(header.record_count):
+        record, end = _decode_one(body, at, header)
+        if stays(record):
+            kept.append(body[at:end])
+            newest = max(newest, record.timestamp_ms)
+        at = end
+    if len(kept) == header.record_count:
+        return None
+    payload = b"".join(kept)
+    if kept and header.attributes & _COMPRESSION_MASK == _GZIP:
+        payload = _gzipped(payload)
+    attributes = header.attributes if kept else header.attributes & ~_COMPRESSION_MASK
+    changed = header._replace(
+        length=HEADER_SIZE - SIZE_OVERHEAD + len(payload),
+        attributes=attributes,
+        max_timestamp=newest if kept else header.max_timestamp,
+        record_count=len(kept),
+    )
+    unchecked = HEADER.pack(*changed) + payload
+    changed = changed._replace(crc=int(crc32c(memoryview(unchecked)[CHECKED_FROM:])))
+    return HEADER.pack(*changed) + payload, changed
 
 
 def decode_batch(data: bytes, position: int, header: BatchHeader) -> list[Record]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from broker_sim.ports import FetchedPartition, FetchPartition
+
 UNKNOWN_OFFSET = -1
+UNKNOWN_EPOCH = -1
 
 
 class FollowerState:
@@ -13,14 +16,33 @@ class FollowerState:
 
     NEVER = -(1 << 62)
 
-    __slots__ = ("broker_id", "end_offset", "last_caught_up_ms", "last_fetch_leader_end_offset", "last_fetch_ms")
+    __slots__ = (
+        "broker_epoch",
+        "broker_id",
+        "end_offset",
+        "last_caught_up_ms",
+        "last_fetch_leader_end_offset",
+        "last_fetch_ms",
+        "question",
+        "start_offset",
+        "told",
+        "told_epoch",
+    )
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
+        self.broker_epoch = UNKNOWN_EPOCH
+        """Which life of the follower fetched last, as far as its fetches say (KIP-903)."""
         self.end_offset = UNKNOWN_OFFSET
+        self.start_offset = UNKNOWN_OFFSET
         self.last_fetch_leader_end_offset = 0
         self.last_fetch_ms = self.NEVER
         self.last_caught_up_ms = self.NEVER
+        self.question: FetchPartition | None = None
+        """What it asked for last where there was nothing new for it; `told` was the answer."""
+        self.told: FetchedPartition | None = None
+        self.told_epoch = UNKNOWN_EPOCH
+        """The leader epoch of that answer."""
 
     def fetched(self, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
         """The follower asked for `fetch_offset`: its log ends there.
@@ -45,7 +67,9 @@ class FollowerState:
         a full lag period to show up; a leader that stays one keeps what it knows."""
         self.last_caught_up_ms = now_ms if in_sync else self.NEVER
         if newly_leader:
+            self.broker_epoch = UNKNOWN_EPOCH
             self.end_offset = UNKNOWN_OFFSET
+            self.start_offset = UNKNOWN_OFFSET
             self.last_fetch_leader_end_offset = 0
             self.last_fetch_ms = self.NEVER
         else:

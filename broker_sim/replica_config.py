@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from controller.historical import NO_HISTORY, Historical
 
@@ -32,8 +33,37 @@ class ReplicaConfig:
     replica_fetch_backoff_ms: int = 1_000
     replica_socket_timeout_ms: int = 30_000
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    replica_selector_class: str = ""
+    log_roll_ms: int = 604_800_000
+    log_retention_ms: int = 604_800_000
+    log_retention_bytes: int = -1
+    log_retention_check_interval_ms: int = 300_000
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    log_cleanup_policy: str = "delete"
+    log_message_timestamp_type: str = "CreateTime"
+    log_cleaner_enable: bool = True
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_min_cleanable_ratio: float = 0.5
+    log_cleaner_min_compaction_lag_ms: int = 0
+    log_cleaner_max_compaction_lag_ms: int = 2**63 - 1
+    log_cleaner_delete_retention_ms: int = 86_400_000
+    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
     historical: frozenset[Historical] = NO_HISTORY
     """zabka.historical: old behaviours that are switched on."""
+
+
+class CompactionSettings(NamedTuple):
+    """What a topic says of its compaction; times in milliseconds."""
+
+    dirty_ratio_min: float
+    """min.cleanable.dirty.ratio."""
+    lag_min_ms: int
+    """min.compaction.lag.ms: younger records stay as they are."""
+    lag_max_ms: int
+    """max.compaction.lag.ms: an older record is compacted whatever the ratio."""
+    tombstone_ms: int
+    """delete.retention.ms: how long a deleted key's last record stays to be seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +73,16 @@ class PartitionConfig:
     min_insync_replicas: int
     max_message_bytes: int
     segment_bytes: int
+    segment_ms: int
+    deletes: bool
+    """cleanup.policy holds delete: segments go by time and size."""
+    compacts: bool
+    """cleanup.policy holds compact."""
+    stamps: bool
+    """message.timestamp.type is LogAppendTime: records bear the time at which they are stored."""
+    retention_ms: int
+    retention_bytes: int
+    compaction: CompactionSettings
 
 
 def partition_config(config: ReplicaConfig, overrides: Mapping[str, str]) -> PartitionConfig:
@@ -50,11 +90,30 @@ def partition_config(config: ReplicaConfig, overrides: Mapping[str, str]) -> Par
     is passed over, as Kafka does with what it finds in ZooKeeper."""
 
     def whole(key: str, default: int) -> int:
-        text = overrides.get(key, "")
-        return int(text) if text.isascii() and text.isdigit() else default
+        text = overrides.get(key, "").strip()
+        return int(text) if text.isascii() and text.removeprefix("-").isdigit() else default
 
+    def part(key: str, default: float) -> float:
+        try:
+            return float(overrides[key])
+        except (KeyError, ValueError):
+            return default
+
+    policies = [policy.strip() for policy in overrides.get("cleanup.policy", config.log_cleanup_policy).split(",")]
     return PartitionConfig(
         min_insync_replicas=max(1, whole("min.insync.replicas", config.min_insync_replicas)),
         max_message_bytes=whole("max.message.bytes", config.message_max_bytes),
         segment_bytes=max(1, whole("segment.bytes", config.log_segment_bytes)),
+        segment_ms=whole("segment.ms", config.log_roll_ms),
+        deletes="delete" in policies,
+        compacts="compact" in policies,
+        stamps=overrides.get("message.timestamp.type", config.log_message_timestamp_type) == "LogAppendTime",
+        retention_ms=whole("retention.ms", config.log_retention_ms),
+        retention_bytes=whole("retention.bytes", config.log_retention_bytes),
+        compaction=CompactionSettings(
+            dirty_ratio_min=part("min.cleanable.dirty.ratio", config.log_cleaner_min_cleanable_ratio),
+            lag_min_ms=whole("min.compaction.lag.ms", config.log_cleaner_min_compaction_lag_ms),
+            lag_max_ms=whole("max.compaction.lag.ms", config.log_cleaner_max_compaction_lag_ms),
+            tombstone_ms=whole("delete.retention.ms", config.log_cleaner_delete_retention_ms),
+        ),
     )

@@ -12,6 +12,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from broker_sim.fetcher import ReplicaFetchers
+from broker_sim.guarded_directory import LogDirFailed
 from broker_sim.isr import RECOVERED
 from broker_sim.kafka_schema import respond
 from broker_sim.log_manager import LogManager
@@ -61,6 +62,8 @@ class ReplicaControl:
     ) -> None:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.controller_epoch = 0
+        self._offline: dict[TopicPartition, None] = {}
+        """Replicas whose log directory has failed."""
         self._host = host
         self._logs = logs
         self._fetchers = fetchers
@@ -76,7 +79,7 @@ class ReplicaControl:
         """
         sent_epoch = getattr(request, "broker_epoch", NO_EPOCH)
         known_epoch = self._broker_epoch()
-        if sent_epoch != NO_EPOCH and sent_epoch < known_epoch:
+        if self._host.rules.is_for_former_life(sent_epoch, known_epoch):
             self._fenced(name, request, ErrorCode.stale_broker_epoch, sent_epoch, known_epoch)
             return ErrorCode.stale_broker_epoch
         if request.controller_epoch < self.controller_epoch:
@@ -136,6 +139,8 @@ class ReplicaControl:
     ) -> int:
         if invalid_name(topic_partition.topic) is not None or topic_partition.partition < 0:
             return ErrorCode.invalid_topic_exception
+        if topic_partition in self._offline:
+            return ErrorCode.kafka_storage_error
         partition = self.partitions.get(topic_partition)
         known_epoch = NO_EPOCH if partition is None else partition.leader_epoch
         known_id = self._logs.topic_id(topic_partition)
@@ -159,8 +164,17 @@ class ReplicaControl:
         replicas = tuple(int(broker) for broker in state.replicas)
         if self._host.broker_id not in replicas:
             return ErrorCode.unknown_topic_or_partition
+        try:
+            return self._take_role(topic_partition, topic_id, state, replicas)
+        except LogDirFailed:
+            return ErrorCode.kafka_storage_error
+
+    def _take_role(
+        self, topic_partition: TopicPartition, topic_id: str | None, state: Any, replicas: tuple[int, ...]
+    ) -> int:
+        partition = self.partitions.get(topic_partition)
         if partition is None:
-            partition = self._host_partition(topic_partition)
+            partition = self._host_partition(topic_partition, bool(getattr(state, "is_new", False)))
         if topic_id is not None:
             self._name(partition, topic_id)
         self._apply(
@@ -172,12 +186,14 @@ class ReplicaControl:
                 recovery_state=getattr(state, "leader_recovery_state", RECOVERED),
                 partition_epoch=state.partition_epoch,
                 replicas=replicas,
+                controller_epoch=state.controller_epoch,
+                adding_replicas=tuple(int(broker) for broker in getattr(state, "adding_replicas", ())),
             ),
         )
         return ErrorCode.none
 
-    def _host_partition(self, topic_partition: TopicPartition) -> Partition:
-        log = self._logs.get_or_create(topic_partition)
+    def _host_partition(self, topic_partition: TopicPartition, is_new: bool) -> Partition:
+        log = self._logs.get_or_create(topic_partition, is_new)
         partition = Partition(topic_partition, log, self._logs.settings(topic_partition.topic), self._host)
         partition.topic_id = self._logs.topic_id(topic_partition)
         self.partitions[topic_partition] = partition
@@ -200,6 +216,25 @@ class ReplicaControl:
             self._fetchers.add(partition)
             self._host.wake(topic_partition)
 
+    def take_offline(self, topic_partition: TopicPartition) -> None:
+        """The log directory of that replica has failed: nothing is served of it until the broker starts anew."""
+        self._offline[topic_partition] = None
+        self._fetchers.remove(topic_partition)
+        partition = self.partitions.pop(topic_partition, None)
+        if partition is not None:
+            partition.leader = None
+            self._host.wake(topic_partition)
+
+    @property
+    def offline_count(self) -> int:
+        """How many replicas lie in a log directory that has failed."""
+        return len(self._offline)
+
+    def absence(self, topic_partition: TopicPartition) -> ErrorCode:
+        """What to answer of a partition that is not hosted."""
+        offline = topic_partition in self._offline
+        return ErrorCode.kafka_storage_error if offline else ErrorCode.not_leader_or_follower
+
     # ---- StopReplica -------------------------------------------------------------------------------------------
 
     def stop_replica(self, request: KafkaMessage) -> KafkaMessage:
@@ -214,6 +249,8 @@ class ReplicaControl:
         return respond(request, error_code=error, partition_errors=answers)
 
     def _stop(self, request: KafkaMessage, topic_partition: TopicPartition, leader_epoch: int, delete: bool) -> int:
+        if topic_partition in self._offline:
+            return ErrorCode.kafka_storage_error
         partition = self.partitions.get(topic_partition)
         known_epoch = NO_EPOCH if partition is None else partition.leader_epoch
         if leader_epoch not in (NO_EPOCH, TOPIC_BEING_DELETED) and leader_epoch < known_epoch:
@@ -226,5 +263,8 @@ class ReplicaControl:
                 del self.partitions[topic_partition]
                 partition.leader = None
                 self._host.wake(topic_partition)
-            self._logs.delete(topic_partition)
+            try:
+                self._logs.delete(topic_partition)
+            except LogDirFailed:
+                return ErrorCode.kafka_storage_error
         return ErrorCode.none

@@ -6,18 +6,22 @@ awaited only for what the ISR or a timer decides.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from broker_sim.alter_partition import AlterPartitionManager
+from broker_sim.delete_records import DelayedDeletion, DeletionRow
 from broker_sim.fetcher import FetcherHost, ReplicaFetchers
+from broker_sim.guarded_directory import LogDirFailed
+from broker_sim.log_housekeeping import LogHousekeeping
 from broker_sim.log_manager import LogManager
 from broker_sim.partition import ALL, Partition
-from broker_sim.partition_host import Appended, IsrCounters, IsrProposal, PartitionHost
+from broker_sim.partition_host import Appended, IsrCounters, IsrWriter, PartitionHost
 from broker_sim.ports import (
     ControllerGate,
+    Deleted,
     FetchedPartition,
     FetchParams,
     FetchPartition,
@@ -28,6 +32,8 @@ from broker_sim.ports import (
 from broker_sim.purgatory import DelayedFetch, DelayedProduce, ProduceRow, Purgatory
 from broker_sim.replica_config import ReplicaConfig, TopicConfigs, no_overrides
 from broker_sim.replica_control import ReplicaControl
+from broker_sim.replica_selector import replica_selector
+from broker_sim.replication_rules import replication_rules
 from controller.ports import BrokerChannel, Emit, KafkaMessage
 from ensemble.ports import Future, Runtime, Timer
 from journal.events import RecordsAcknowledged, ReplicaProgressed, TopicPartition
@@ -35,11 +41,20 @@ from journal.events import RecordsAcknowledged, ReplicaProgressed, TopicPartitio
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
 
 PROGRESS_PERIOD_MS = 250
 """ReplicaProgressed is written this often at most."""
 
 _ACKS = (0, 1, ALL)
+
+
+def _say_nothing() -> None:
+    return
+
+
+def _unread(wanted: FetchPartition, error: ErrorCode) -> FetchedPartition:
+    return FetchedPartition(wanted.topic_partition, int(error), -1, -1, b"")
 
 
 class ReplicaManager:
@@ -57,19 +72,27 @@ class ReplicaManager:
         emit: Emit,
         broker_epoch: Callable[[], int],
         topic_configs: TopicConfigs = no_overrides,
+        isr_writer: IsrWriter | None = None,
+        more_log_directories: Sequence[LogDirectory] = (),
+        log_dir_failed: Callable[[], None] = _say_nothing,
     ) -> None:
-        """`broker_epoch` gives the czxid of this broker's present registration, -1 while there is none."""
+        """`broker_epoch` gives the czxid of this broker's present registration, -1 while there is none; `isr_writer`
+        gets ISR changes written instead of the controller (Historical.DIRECT_ZOOKEEPER_ISR); `log_dir_failed` is
+        called after a log directory was taken offline, with all that lay in it."""
         self.broker_id = broker_id
         self.config = config
         self.counters = IsrCounters()
         self._runtime = runtime
         self._emit = emit
         self._purgatory = Purgatory(runtime)
-        self._alter_partition = AlterPartitionManager(
+        self._isr_writer = isr_writer or AlterPartitionManager(
             broker_id, controller, runtime, broker_epoch, config.replica_socket_timeout_ms
         )
-        self._logs = LogManager(broker_id, log_directory, config, topic_configs, emit)
-        self._fetchers = ReplicaFetchers(FetcherHost(broker_id, config, channel, metadata, runtime))
+        self._log_dir_failed = log_dir_failed
+        directories = [log_directory, *more_log_directories]
+        self._logs = LogManager(broker_id, directories, config, topic_configs, emit, self._take_offline_later)
+        self._housekeeping = LogHousekeeping(self._logs, config, runtime, self._purgatory.wake)
+        self._fetchers = ReplicaFetchers(FetcherHost(broker_id, config, channel, metadata, runtime, broker_epoch))
         self._moved: dict[TopicPartition, Partition] = {}
         self._timers: dict[str, Timer] = {}
         host = PartitionHost(
@@ -78,10 +101,12 @@ class ReplicaManager:
             runtime=runtime,
             metadata=metadata,
             emit=emit,
-            propose_isr=self._propose_isr,
+            propose_isr=self._isr_writer.submit,
             moved=self._note_progress,
             wake=self._purgatory.wake,
             counters=self.counters,
+            rules=replication_rules(config.historical),
+            selector=replica_selector(config.replica_selector_class),
         )
         self._control = ReplicaControl(host, self._logs, self._fetchers, broker_epoch)
 
@@ -93,6 +118,7 @@ class ReplicaManager:
         checkpoint_ms = self.config.replica_high_watermark_checkpoint_interval_ms
         self._every("checkpoint", checkpoint_ms, self._logs.checkpoint_high_watermarks)
         self._every("isr-expiration", max(1, self.config.replica_lag_time_max_ms // 2), self._shrink_isrs)
+        self._housekeeping.start(self._every)
 
     def shutdown(self) -> None:
         """Stop cleanly: nothing is fetched or proposed any more, waiting requests are answered, logs are flushed and
@@ -100,8 +126,9 @@ class ReplicaManager:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self._housekeeping.close()
         self._fetchers.close()
-        self._alter_partition.close()
+        self._isr_writer.close()
         self._purgatory.close()
         self._write_progress()
         self._control.partitions.clear()
@@ -114,12 +141,23 @@ class ReplicaManager:
 
         self._timers[name] = self._runtime.call_later(period_ms, due)
 
+    def _take_offline_later(self, topic_partitions: Sequence[TopicPartition]) -> None:
+        # What met the failure is in the midst of its work on one of them.
+        self._runtime.call_later(0, lambda: self._take_offline(topic_partitions))
+
+    def _take_offline(self, topic_partitions: Sequence[TopicPartition]) -> None:
+        for topic_partition in topic_partitions:
+            self._control.take_offline(topic_partition)
+        self._log_dir_failed()
+
+    @property
+    def has_storage(self) -> bool:
+        """Is any log directory online?"""
+        return not self._logs.is_offline
+
     def _shrink_isrs(self) -> None:
         for partition in list(self._control.partitions.values()):
             partition.maybe_shrink_isr()
-
-    def _propose_isr(self, proposal: IsrProposal) -> bool:
-        return self._alter_partition.submit(proposal)
 
     def _note_progress(self, partition: Partition) -> None:
         self._moved[partition.topic_partition] = partition
@@ -137,7 +175,27 @@ class ReplicaManager:
         if rows:
             self._emit(ReplicaProgressed(self.broker_id, rows))
 
+    def metrics(self) -> dict[str, int]:
+        """The gauges and totals of Kafka's kafka.server:type=ReplicaManager, under its names."""
+        partitions = list(self._control.partitions.values())
+        return {
+            "PartitionCount": len(partitions),
+            "LeaderCount": sum(partition.is_leader for partition in partitions),
+            "OfflineReplicaCount": self._control.offline_count,
+            "UnderReplicatedPartitions": sum(partition.is_under_replicated for partition in partitions),
+            "UnderMinIsrPartitionCount": sum(partition.is_under_min_isr for partition in partitions),
+            "AtMinIsrPartitionCount": sum(partition.is_at_min_isr for partition in partitions),
+            "IsrShrinks": self.counters.shrinks,
+            "IsrExpands": self.counters.expands,
+            "FailedIsrUpdates": self.counters.failed_updates,
+        }
+
     # ---- what others may look at -------------------------------------------------------------------------------
+
+    @property
+    def logs(self) -> LogManager:
+        """The logs of this broker, to be looked at."""
+        return self._logs
 
     @property
     def partitions(self) -> Mapping[TopicPartition, Partition]:
@@ -164,6 +222,7 @@ class ReplicaManager:
             if topic_partition.topic == topic:
                 partition.settings = settings
                 partition.log.segment_bytes = settings.segment_bytes
+                partition.log.segment_ms = settings.segment_ms
                 if not partition.maybe_advance_high_watermark():
                     self._purgatory.wake(topic_partition)
 
@@ -185,20 +244,21 @@ class ReplicaManager:
         """Append at once; with acks=all the answer comes when every partition's ISR has the records, or with
         REQUEST_TIMED_OUT.  The answer keeps the order of `batches`."""
         answer: Future[list[ProducedPartition]] = self._runtime.future()
-        rows = [self._append(topic_partition, data, acks) for topic_partition, data in batches]
+        with self._purgatory:
+            rows = [self._append(topic_partition, data, acks) for topic_partition, data in batches]
 
         def finish(done: list[ProduceRow]) -> None:
             # Whoever asked may have gone meanwhile.
             if not answer.done():
                 answer.set_result([self._produced(row, acks) for row in done])
 
-        waiting = [row.topic_partition for row in rows if row.error is None]
-        if acks == ALL and waiting:
+        if acks == ALL:
             operation = DelayedProduce(rows, finish)
-            if operation.is_ready():
-                operation.finish()
+            waiting = operation.waits_for()
+            if waiting:
+                self._purgatory.park(operation, waiting, timeout_ms)
             else:
-                self._purgatory.park(operation, list(dict.fromkeys(waiting)), timeout_ms)
+                operation.finish(())
         else:
             for row in rows:
                 row.error = row.appended.error
@@ -210,10 +270,16 @@ class ReplicaManager:
         if acks not in _ACKS:
             appended = Appended(ErrorCode.invalid_required_acks)
         elif partition is None:
-            appended = Appended(ErrorCode.not_leader_or_follower)
+            appended = Appended(self._control.absence(topic_partition))
         else:
-            appended = partition.append(data, acks)
+            appended = self._append_to(partition, data, acks)
         return ProduceRow(topic_partition, partition, appended)
+
+    def _append_to(self, partition: Partition, data: bytes, acks: int) -> Appended:
+        try:
+            return partition.append(data, acks)
+        except LogDirFailed:
+            return Appended(ErrorCode.kafka_storage_error)
 
     def _produced(self, row: ProduceRow, acks: int) -> ProducedPartition:
         error = row.error or 0
@@ -235,7 +301,7 @@ class ReplicaManager:
                     )
                 )
         start = row.partition.log.start_offset
-        return ProducedPartition(row.topic_partition, 0, appended.base_offset, -1, start)
+        return ProducedPartition(row.topic_partition, 0, appended.base_offset, appended.log_append_time_ms, start)
 
     # ---- fetch -------------------------------------------------------------------------------------------------
 
@@ -247,22 +313,23 @@ class ReplicaManager:
         answer: Future[list[FetchedPartition]] = self._runtime.future()
         fetched = self._read(params, partitions, note_fetch=True)
         total = sum(len(row.records) for row in fetched)
-        at_once = any(row.error or row.diverging for row in fetched)
+        at_once = any(row.error or row.diverging or row.preferred_read_replica >= 0 for row in fetched)
         if params.max_wait_ms <= 0 or not partitions or total >= params.min_bytes or at_once:
             answer.set_result(fetched)
             return answer
 
-        def finish() -> None:
+        def finish(touched: Collection[TopicPartition]) -> None:
             # Whoever asked may have gone meanwhile.
             if not answer.done():
-                answer.set_result(self._read(params, partitions, note_fetch=False))
+                places = [place for place, row in enumerate(partitions) if row.topic_partition in touched]
+                again = self._read(params, [partitions[place] for place in places], note_fetch=False)
+                for place, row in zip(places, again, strict=True):
+                    fetched[place] = row
+                answer.set_result(fetched)
 
+        # Nothing has happened since the read: it is looked at again once something does.
         operation = DelayedFetch(params, partitions, self._control.partitions.get, finish)
-        if operation.is_ready():
-            operation.finish()
-        else:
-            keys = list(dict.fromkeys(wanted.topic_partition for wanted in partitions))
-            self._purgatory.park(operation, keys, params.max_wait_ms)
+        self._purgatory.park(operation, operation.waits_for(), params.max_wait_ms)
         return answer
 
     def _read(
@@ -274,42 +341,65 @@ class ReplicaManager:
         for wanted in partitions:
             partition = self._control.partitions.get(wanted.topic_partition)
             if partition is None:
-                refused = FetchedPartition(wanted.topic_partition, int(ErrorCode.not_leader_or_follower), -1, -1, b"")
-                fetched.append(refused)
+                fetched.append(_unread(wanted, self._control.absence(wanted.topic_partition)))
                 continue
-            row = partition.read(wanted, params.replica_id, left, nothing_yet, note_fetch)
+            try:
+                row = partition.read(wanted, params, left, nothing_yet, note_fetch)
+            except LogDirFailed:
+                row = _unread(wanted, ErrorCode.kafka_storage_error)
             fetched.append(row)
             if row.records:
                 nothing_yet = False
                 left = max(0, left - len(row.records))
         return fetched
 
+    # ---- deletion ----------------------------------------------------------------------------------------------
+
+    def delete_records(
+        self, offsets: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> Awaitable[Mapping[TopicPartition, Deleted]]:
+        """Move the starts of logs up to these offsets (-1: to the high watermark); the answer comes when all live
+        replicas have followed, or with REQUEST_TIMED_OUT."""
+        answer: Future[Mapping[TopicPartition, Deleted]] = self._runtime.future()
+        rows = {tp: DeletionRow(self._control.partitions.get(tp), offset) for tp, offset in offsets.items()}
+        for row in rows.values():
+            row.begin()
+
+        def finish(deleted: Mapping[TopicPartition, Deleted]) -> None:
+            if not answer.done():
+                answer.set_result(deleted)
+
+        operation = DelayedDeletion(rows, finish)
+        waiting = operation.waits_for()
+        for topic_partition in rows:
+            # Followers that wait for records hear at once where the log starts.
+            self._purgatory.wake(topic_partition)
+        if waiting:
+            self._purgatory.park(operation, waiting, timeout_ms)
+        else:
+            operation.finish(())
+        return answer
+
     # ---- offsets -----------------------------------------------------------------------------------------------
 
     def list_offset(
-        self, topic_partition: TopicPartition, timestamp: int, current_leader_epoch: int, from_follower: bool
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int,
+        current_leader_epoch: int,
+        from_follower: bool,
+        leader_only: bool = True,
     ) -> tuple[int, int, int, int]:
         """(error, timestamp, offset, leader epoch); timestamp -1 latest, -2 earliest, -3 the record with the highest
-        one, else the first record that is not older.  Offset -1 where there is none."""
-        partition, error = self._leader(topic_partition, current_leader_epoch)
+        one, -4 earliest on this disk, -5 latest in tiered storage (there is none here), else the first record that is
+        not older.  Offset -1 where there is none."""
+        partition, error = self._leader(topic_partition, current_leader_epoch, leader_only)
         if partition is None or error:
             return int(error), -1, -1, -1
-        error, last = partition.last_readable(from_follower)
-        log = partition.log
-        if timestamp == EARLIEST:
-            return 0, -1, log.start_offset, log.epochs.epoch_for_offset(log.start_offset)
-        if error:
-            return int(error), -1, -1, -1
-        if timestamp == LATEST:
-            return 0, -1, last, partition.leader_epoch
-        found = None
-        if timestamp == MAX_TIMESTAMP:
-            found = log.latest_timestamp()
-        elif timestamp >= 0:
-            found = log.offset_for_timestamp(timestamp)
-        if found is None or found[1] >= last:
-            return 0, -1, -1, -1
-        return 0, found[0], found[1], log.epochs.epoch_for_offset(found[1])
+        try:
+            return _listed(partition, timestamp, from_follower)
+        except LogDirFailed:
+            return ErrorCode.kafka_storage_error, -1, -1, -1
 
     def end_offset_for_epoch(
         self, topic_partition: TopicPartition, current_leader_epoch: int, epoch: int
@@ -321,8 +411,34 @@ class ReplicaManager:
         found = partition.log.epochs.end_offset_for(epoch, partition.log.end_offset)
         return 0, *found
 
-    def _leader(self, topic_partition: TopicPartition, current_leader_epoch: int) -> tuple[Any, int]:
+    def leader_and_epoch(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
+        """Who leads a hosted partition in which epoch, as this broker knows it; None where it hosts no such."""
         partition = self._control.partitions.get(topic_partition)
         if partition is None:
-            return None, ErrorCode.not_leader_or_follower
-        return partition, partition.check_epoch(current_leader_epoch)
+            return None
+        return -1 if partition.leader is None else partition.leader, partition.leader_epoch
+
+    def _leader(
+        self, topic_partition: TopicPartition, current_leader_epoch: int, leader_only: bool = True
+    ) -> tuple[Any, int]:
+        partition = self._control.partitions.get(topic_partition)
+        if partition is None:
+            return None, self._control.absence(topic_partition)
+        return partition, partition.check_epoch(current_leader_epoch, leader_only)
+
+
+def _listed(partition: Partition, timestamp: int, from_follower: bool) -> tuple[int, int, int, int]:
+    error, last = partition.last_readable(from_follower)
+    log = partition.log
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return 0, -1, log.start_offset, log.epochs.epoch_for_offset(log.start_offset)
+    if timestamp == LATEST:
+        return (int(error), -1, -1, -1) if error else (0, -1, last, partition.leader_epoch)
+    found = None
+    if timestamp == MAX_TIMESTAMP:
+        found = log.latest_timestamp()
+    elif timestamp >= 0:
+        found = log.offset_for_timestamp(timestamp)
+    if found is None or found[1] >= last:
+        return int(error), -1, -1, -1
+    return 0, found[0], found[1], log.epochs.epoch_for_offset(found[1])

@@ -2,7 +2,7 @@
 
 A connection carries its requests in order, and the other side answers the next one only after the one before, so kinds
 of requests that would wait behind each other have connections of their own, as in Kafka (fetchers, the controller's
-control requests, producers, all others).
+control requests, producers, members of a group that join, all others).
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from __future__ import annotations
 from broker_sim.kafka_schema import ApiKey, api_key_of
 from controller.ports import KafkaMessage
 
-_FETCHES, _CONTROL, _PRODUCES, _OTHER = range(4)
+_FETCHES, _CONTROL, _PRODUCES, _GROUPS, _OTHER = range(5)
 _LANES = {
     ApiKey.FETCH: _FETCHES,
     ApiKey.LEADER_AND_ISR: _CONTROL,
     ApiKey.STOP_REPLICA: _CONTROL,
     ApiKey.UPDATE_METADATA: _CONTROL,
     ApiKey.PRODUCE: _PRODUCES,
+    ApiKey.JOIN_GROUP: _GROUPS,
+    ApiKey.SYNC_GROUP: _GROUPS,
 }
 
 

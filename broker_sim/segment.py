@@ -45,11 +45,13 @@ class Segment:
     __slots__ = (
         "_index_interval_bytes",
         "_indexed_at",
+        "_last",
         "_offsets",
         "_positions",
         "base_offset",
         "end_offset",
         "file",
+        "first_timestamp",
         "max_timestamp",
         "name",
         "size",
@@ -62,8 +64,12 @@ class Segment:
         self.file = file
         self.size = 0
         self.max_timestamp = -1
+        self.first_timestamp = -1
+        """Of the first batch; -1 for an empty segment."""
         self._index_interval_bytes = index_interval_bytes
         self._indexed_at = 0
+        self._last: tuple[int, BatchHeader] | None = None
+        """The last batch that was appended: its position and header.  None where it was cut off since."""
         self._offsets = array("q")
         self._positions = array("q")
 
@@ -73,6 +79,9 @@ class Segment:
             self._offsets.append(header.base_offset)
             self._positions.append(position)
             self._indexed_at = position
+        if not position:
+            self.first_timestamp = header.max_timestamp
+        self._last = position, header
         self.size = position + header.size
         self.end_offset = header.next_offset
         if header.max_timestamp > self.max_timestamp:
@@ -99,9 +108,10 @@ class Segment:
             if position + HEADER_SIZE > chunk_at + len(chunk):
                 chunk, chunk_at = self.file.read(position, _SCAN_BYTES), position
             header = read_header(chunk, position - chunk_at)
+            # Compaction leaves gaps between batches, but never an overlap.
             if header is None:
                 reason = "a batch's header is cut off"
-            elif header.magic != MAGIC or not header_is_sane(header) or header.base_offset != self.end_offset:
+            elif header.magic != MAGIC or not header_is_sane(header) or header.base_offset < self.end_offset:
                 reason = "a batch's header makes no sense"
             elif position + header.size > file_size:
                 reason = "a batch is cut off"
@@ -136,6 +146,9 @@ class Segment:
         """The batch that holds `offset`, or the first after it: its position and header.  None past the end."""
         if offset >= self.end_offset:
             return None
+        if self._last is not None and offset >= self._last[1].base_offset:
+            # Who keeps up reads the last batch.
+            return self._last
         at = bisect_right(self._offsets, offset) - 1
         start = self._positions[at] if at >= 0 else 0
         for position, header in self.headers(start, self._index_interval_bytes + HEADER_SIZE):
@@ -167,6 +180,7 @@ class Segment:
             return
         position, header = found
         self.file.truncate(position)
+        self._last = None
         self.size = position
         self.end_offset = header.base_offset
         while self._positions and self._positions[-1] >= position:

@@ -23,18 +23,21 @@ _INT_MAX = 2**31 - 1
 _COMPRESSION = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
-def _throttled(value: Value) -> str | None:
-    text = str(value).strip()
-    if text in ("", "*"):
+def _throttled(name: str) -> ConfigKey:
+    """A key that lists throttled replicas; what is wrong with one is told of the list as a whole."""
+
+    def check(value: Value) -> str | None:
+        parts = split_list(str(value))
+        for part in parts:
+            partition, _, broker = part.partition(":")
+            if part != "*" and not (partition.strip().isdigit() and broker.strip().isdigit()):
+                raise ConfigError(
+                    f"Invalid value [{', '.join(parts)}] for configuration {name}: {name} must be the literal '*' or "
+                    "a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+                )
         return None
-    for part in split_list(text):
-        partition, _, broker = part.partition(":")
-        if not (partition.strip().isdigit() and broker.strip().isdigit()):
-            return (
-                f"{text} must be the literal '*' or a list of replicas in the following format: "
-                "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
-            )
-    return None
+
+    return ConfigKey(name, ConfigType.LIST, "", check)
 
 
 _B, _S, _I, _L, _D, _LIST = (
@@ -57,9 +60,9 @@ TOPIC_KEYS: dict[str, ConfigKey] = by_name(
         ConfigKey("file.delete.delay.ms", _L, 60_000, at_least(0), "log.segment.delete.delay.ms"),
         ConfigKey("flush.messages", _L, _LONG_MAX, at_least(1), "log.flush.interval.messages"),
         ConfigKey("flush.ms", _L, _LONG_MAX, at_least(0), "log.flush.interval.ms"),
-        ConfigKey("follower.replication.throttled.replicas", _LIST, "", _throttled),
+        _throttled("follower.replication.throttled.replicas"),
         ConfigKey("index.interval.bytes", _I, 4096, at_least(0), "log.index.interval.bytes"),
-        ConfigKey("leader.replication.throttled.replicas", _LIST, "", _throttled),
+        _throttled("leader.replication.throttled.replicas"),
         ConfigKey("local.retention.bytes", _L, -2, at_least(-2), "log.local.retention.bytes"),
         ConfigKey("local.retention.ms", _L, -2, at_least(-2), "log.local.retention.ms"),
         ConfigKey("max.compaction.lag.ms", _L, _LONG_MAX, at_least(1), "log.cleaner.max.compaction.lag.ms"),
@@ -86,6 +89,8 @@ TOPIC_KEYS: dict[str, ConfigKey] = by_name(
         ConfigKey("min.compaction.lag.ms", _L, 0, at_least(0), "log.cleaner.min.compaction.lag.ms"),
         ConfigKey("min.insync.replicas", _I, 1, at_least(1), "min.insync.replicas"),
         ConfigKey("preallocate", _B, False, None, "log.preallocate"),
+        ConfigKey("remote.log.copy.disable", _B, False),
+        ConfigKey("remote.log.delete.on.disable", _B, False),
         ConfigKey("remote.storage.enable", _B, False),
         ConfigKey("retention.bytes", _L, -1, at_least(-1), "log.retention.bytes"),
         ConfigKey("retention.ms", _L, 604_800_000, at_least(-1), "log.retention.ms"),

@@ -1,33 +1,54 @@
 """Kafka's frames: size, header and body, as bytes from messages and back.  A shell, because kio.serial does the bytes.
 
-Fetch responses are packed by hand, since kio's writer, being general, takes milliseconds over them; Metadata answers
-are remembered, since brokers hand the same one to everybody until something changes.
+Produce and Fetch go by hand (`fetch_wire`, `produce_wire`), since kio, being general, takes milliseconds over them;
+Metadata answers are remembered, since brokers hand the same one to everybody until something changes.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from io import BytesIO
 from struct import Struct
 from struct import error as struct_error
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kio.serial import entity_reader, entity_writer
 
 from broker_sim.api_versions import is_supported
-from broker_sim.kafka_schema import ApiKey, api_key_of, milliseconds, request_class, response_class, version_of
+from broker_sim.data_messages import FETCH_FLEXIBLE_FROM, PRODUCE_FLEXIBLE_FROM
+from broker_sim.fetch_wire import pack_fetch, pack_fetch_request, read_fetch_request, read_fetch_response
+from broker_sim.frame_reader import FRAME_SIZE
+from broker_sim.frame_shape import check_shape
+from broker_sim.kafka_schema import ApiKey, api_key_of, request_class, response_class, version_of
+from broker_sim.metadata_messages import MetadataResponse, pack_metadata
+from broker_sim.produce_wire import pack_produce, pack_produce_request, read_produce_request, read_produce_response
+from broker_sim.wire_primitives import EMPTY_TAGS, WireError, skip_tags
 from controller.ports import KafkaMessage
 
-FRAME_SIZE = Struct(">i")
 _I16 = Struct(">h")
 _I32 = Struct(">i")
 _REQUEST_HEAD = Struct(">hhih")
 _REQUEST_START = Struct(">hhi")
 _METADATA_REMEMBERED_MAX = 64
-
-
-class WireError(Exception):
-    """The other side sent what is no Kafka frame; the text says why."""
+_FLEXIBLE_FROM = {ApiKey.PRODUCE: PRODUCE_FLEXIBLE_FROM, ApiKey.FETCH: FETCH_FLEXIBLE_FROM}
+_READ_REQUEST: dict[int, Callable[[bytes, int, int], tuple[Any, int]]] = {
+    ApiKey.PRODUCE: read_produce_request,
+    ApiKey.FETCH: read_fetch_request,
+}
+_READ_RESPONSE: dict[int, Callable[[bytes, int, int], tuple[Any, int]]] = {
+    ApiKey.PRODUCE: read_produce_response,
+    ApiKey.FETCH: read_fetch_response,
+}
+_PACK_REQUEST: dict[int, Callable[[KafkaMessage], list[bytes]]] = {
+    ApiKey.PRODUCE: pack_produce_request,
+    ApiKey.FETCH: pack_fetch_request,
+}
+_PACK_RESPONSE: dict[int, Callable[[KafkaMessage], list[bytes]]] = {
+    ApiKey.PRODUCE: pack_produce,
+    ApiKey.FETCH: pack_fetch,
+}
+"""What is read and written by hand; all else is kio's."""
 
 
 class UnsupportedVersion(Exception):
@@ -59,45 +80,33 @@ def decode_request(frame: bytes) -> DecodedRequest:
         raise WireError("a request header that ends early") from None
     if not is_supported(api_key, version):
         raise UnsupportedVersion(api_key, version, correlation_id)
-    schema = request_class(api_key, version)
     offset = _REQUEST_HEAD.size + max(client_size, 0)
     if client_size < -1 or offset > len(frame):
         raise WireError("a client id that ends early")
     try:
         client_id = frame[_REQUEST_HEAD.size : offset].decode() if client_size >= 0 else None
-        if schema.__flexible__:
-            offset = _skip_tagged_fields(frame, offset)
-        payload, size = entity_reader(schema)(frame, offset)
+        payload, end = _read_request(frame, offset, api_key, version)
     except Exception as wrong:
         # kio raises many kinds (DecodeError, ValueError, OverflowError, ...) for bytes that do not fit the schema.
         raise WireError(f"a {ApiKey(api_key).name} request that cannot be read: {wrong}") from None
-    if offset + size != len(frame):
-        raise WireError(f"a {ApiKey(api_key).name} request with {len(frame) - offset - size} bytes left over")
+    if end > len(frame):
+        raise WireError(f"a {ApiKey(api_key).name} request that ends early")
+    # What follows is not read, as in Kafka: librdkafka's Metadata for every topic carries three bytes too many.
     return DecodedRequest(correlation_id, client_id, payload)
 
 
-def _read_varint(data: bytes, offset: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if offset >= len(data) or shift > 28:
-            raise WireError("a number that ends early")
-        byte = data[offset]
-        offset += 1
-        value |= (byte & 0x7F) << shift
-        if not byte & 0x80:
-            return value, offset
-        shift += 7
-
-
-def _skip_tagged_fields(data: bytes, offset: int) -> int:
-    count, offset = _read_varint(data, offset)
-    for _ in range(count):
-        _, offset = _read_varint(data, offset)
-        size, offset = _read_varint(data, offset)
-        offset += size
-    if offset > len(data):
-        raise WireError("tagged fields that end early")
-    return offset
+def _read_request(frame: bytes, offset: int, api_key: int, version: int) -> tuple[KafkaMessage, int]:
+    by_hand = _READ_REQUEST.get(api_key)
+    if by_hand is not None:
+        if version >= _FLEXIBLE_FROM[ApiKey(api_key)]:
+            offset = skip_tags(frame, offset)
+        return by_hand(frame, offset, version)
+    schema = request_class(api_key, version)
+    if schema.__flexible__:
+        offset = skip_tags(frame, offset)
+    check_shape(schema, frame, offset)
+    payload, size = entity_reader(schema)(frame, offset)
+    return payload, offset + size
 
 
 def encode_request(correlation_id: int, client_id: str, payload: KafkaMessage) -> bytes:
@@ -105,9 +114,10 @@ def encode_request(correlation_id: int, client_id: str, payload: KafkaMessage) -
     client = client_id.encode()
     head = _REQUEST_START.pack(api_key_of(payload), version_of(payload), correlation_id)
     tags = b"\x00" if payload.__flexible__ else b""
-    body = _body(payload)
-    size = len(head) + 2 + len(client) + len(tags) + len(body)
-    return b"".join((FRAME_SIZE.pack(size), head, _I16.pack(len(client)), client, tags, body))
+    by_hand = _PACK_REQUEST.get(api_key_of(payload))
+    chunks = [_body(payload)] if by_hand is None else by_hand(payload)
+    size = len(head) + 2 + len(client) + len(tags) + sum(map(len, chunks))
+    return b"".join((FRAME_SIZE.pack(size), head, _I16.pack(len(client)), client, tags, *chunks))
 
 
 def _body(payload: KafkaMessage) -> bytes:
@@ -129,18 +139,24 @@ class ResponseEncoder:
 
     def encode(self, correlation_id: int, payload: KafkaMessage) -> bytes:
         """A response as a whole frame, size included."""
+        return b"".join(self.encode_parts(correlation_id, payload))
+
+    def encode_parts(self, correlation_id: int, payload: KafkaMessage) -> list[bytes]:
+        """The same in pieces: records and remembered bodies are not copied."""
         head = _I32.pack(correlation_id)
-        if payload.__header_schema__.__version__ == 1:
-            head += b"\x00"
-        api_key = payload.__api_key__
-        if api_key == ApiKey.FETCH:
-            chunks = pack_fetch(payload)
-        elif api_key == ApiKey.METADATA:
-            chunks = [self._metadata(payload)]
+        api_key = api_key_of(payload)
+        by_hand = _PACK_RESPONSE.get(api_key)
+        if by_hand is not None:
+            chunks = by_hand(payload)
+            if payload.__flexible__:
+                head += EMPTY_TAGS
         else:
-            chunks = [_body(payload)]
+            chunks = [self._metadata(payload) if api_key == ApiKey.METADATA else _body(payload)]
+            # ApiVersions is flexible from version 3 on, its header never.
+            if payload.__flexible__ and api_key != ApiKey.API_VERSIONS:
+                head += EMPTY_TAGS
         size = len(head) + sum(map(len, chunks))
-        return b"".join((FRAME_SIZE.pack(size), head, *chunks))
+        return [FRAME_SIZE.pack(size) + head, *chunks]
 
     def _metadata(self, payload: KafkaMessage) -> bytes:
         # By identity: the payload is kept beside its bytes, so its id cannot come to mean another.
@@ -148,7 +164,7 @@ class ResponseEncoder:
         if known is not None:
             self._remembered.move_to_end(id(payload))
             return known[1]
-        body = _body(payload)
+        body = pack_metadata(payload) if isinstance(payload, MetadataResponse) else _body(payload)
         self._remembered[id(payload)] = (payload, body)
         if len(self._remembered) > _METADATA_REMEMBERED_MAX:
             self._remembered.popitem(last=False)
@@ -164,110 +180,16 @@ def response_correlation_id(frame: bytes) -> int:
 
 def decode_response(frame: bytes, request: KafkaMessage) -> KafkaMessage:
     """The response to `request` in a frame (without its size).  Raises WireError."""
-    schema = response_class(api_key_of(request), version_of(request))
+    api_key, version = api_key_of(request), version_of(request)
+    by_hand = _READ_RESPONSE.get(api_key)
     try:
-        offset = 4
-        if schema.__header_schema__.__version__ == 1:
-            offset = _skip_tagged_fields(frame, offset)
+        if by_hand is not None:
+            offset = skip_tags(frame, 4) if version >= _FLEXIBLE_FROM[ApiKey(api_key)] else 4
+            return by_hand(frame, offset, version)[0]
+        schema = response_class(api_key, version)
+        offset = skip_tags(frame, 4) if schema.__header_schema__.__version__ == 1 else 4
+        check_shape(schema, frame, offset)
         payload, _ = entity_reader(schema)(frame, offset)
     except Exception as wrong:
-        raise WireError(f"a response to {ApiKey(api_key_of(request)).name} that cannot be read: {wrong}") from None
+        raise WireError(f"a response to {ApiKey(api_key).name} that cannot be read: {wrong}") from None
     return payload
-
-
-# ---- Fetch responses ------------------------------------------------------------------------------------------
-
-_FETCH_HEAD = Struct(">ihi")
-_PARTITION_V4 = Struct(">ihqq")
-_PARTITION_V5 = Struct(">ihqqq")
-_DIVERGING = Struct(">iqb")
-_LEADER = Struct(">iib")
-_ABORTED = Struct(">qq")
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def pack_fetch(payload: KafkaMessage) -> list[bytes]:
-    """The body of a Fetch response, versions 4 to 12, in pieces: records are passed on, not copied."""
-    version = version_of(payload)
-    flexible = version >= 12
-    throttle_ms = milliseconds(payload.throttle_time)
-    out: list[bytes] = []
-    if version >= 7:
-        out.append(_FETCH_HEAD.pack(throttle_ms, payload.error_code, payload.session_id))
-    else:
-        out.append(_I32.pack(throttle_ms))
-    out.append(_length(len(payload.responses), flexible))
-    for topic in payload.responses:
-        name = topic.topic.encode()
-        out.append((_varint(len(name) + 1) if flexible else _I16.pack(len(name))) + name)
-        out.append(_length(len(topic.partitions), flexible))
-        for partition in topic.partitions:
-            _pack_partition(out, partition, version)
-        if flexible:
-            out.append(b"\x00")
-    if flexible:
-        out.append(b"\x00")
-    return out
-
-
-def _length(count: int, flexible: bool) -> bytes:
-    return _varint(count + 1) if flexible else _I32.pack(count)
-
-
-def _pack_partition(out: list[bytes], partition: KafkaMessage, version: int) -> None:
-    flexible = version >= 12
-    if version >= 5:
-        out.append(
-            _PARTITION_V5.pack(
-                partition.partition_index,
-                partition.error_code,
-                partition.high_watermark,
-                partition.last_stable_offset,
-                partition.log_start_offset,
-            )
-        )
-    else:
-        out.append(
-            _PARTITION_V4.pack(
-                partition.partition_index,
-                partition.error_code,
-                partition.high_watermark,
-                partition.last_stable_offset,
-            )
-        )
-    aborted = partition.aborted_transactions
-    if aborted is None:
-        out.append(b"\x00" if flexible else b"\xff\xff\xff\xff")
-    else:
-        out.append(_length(len(aborted), flexible))
-        for txn in aborted:
-            out.append(_ABORTED.pack(txn.producer_id, txn.first_offset) + (b"\x00" if flexible else b""))
-    if version >= 11:
-        out.append(_I32.pack(partition.preferred_read_replica))
-    records = partition.records
-    if records is None:
-        out.append(b"\x00" if flexible else b"\xff\xff\xff\xff")
-    else:
-        out.append(_length(len(records), flexible))
-        out.append(records)
-    if flexible:
-        out.append(_partition_tags(partition))
-
-
-def _partition_tags(partition: KafkaMessage) -> bytes:
-    tags = []
-    diverging = partition.diverging_epoch
-    if (diverging.epoch, diverging.end_offset) != (-1, -1):
-        tags.append(b"\x00\x0d" + _DIVERGING.pack(diverging.epoch, diverging.end_offset, 0))
-    leader = partition.current_leader
-    if (leader.leader_id, leader.leader_epoch) != (-1, -1):
-        tags.append(b"\x01\x09" + _LEADER.pack(leader.leader_id, leader.leader_epoch, 0))
-    return _varint(len(tags)) + b"".join(tags)

@@ -1,4 +1,4 @@
-"""What the three tools that stand in for Kafka's own have in common: where the brokers are, and how trouble is told."""
+"""What the tools that stand in for Kafka's own have in common: where the brokers are, and how trouble is told."""
 
 from __future__ import annotations
 
@@ -50,8 +50,22 @@ def bootstrap(options: argparse.Namespace) -> str:
     return topology.bootstrap
 
 
-def run(options: argparse.Namespace, work: Callable[[AdminClient], Awaitable[None]]) -> int:
-    """Do the work with a client; the exit code.  Refusals are told as Kafka's tools tell them."""
+Tell = Callable[[Exception], None]
+"""How a tool says what went wrong."""
+
+
+def tell(reason: Exception) -> None:
+    """On standard error, in one line."""
+    print(f"Error while executing command : {reason}", file=sys.stderr)  # noqa: T201
+
+
+def run(
+    options: argparse.Namespace,
+    work: Callable[[AdminClient], Awaitable[None]],
+    tell_failure: Tell = tell,
+    failed_code: int = 1,
+) -> int:
+    """Do the work with a client; the exit code, `failed_code` where something was refused or cannot be reached."""
 
     async def connected() -> None:
         try:
@@ -67,11 +81,11 @@ def run(options: argparse.Namespace, work: Callable[[AdminClient], Awaitable[Non
     try:
         asyncio.run(connected())
     except (CommandFailed, KafkaRequestFailed, KafkaUnavailable) as reason:
-        print(f"Error while executing command : {reason}", file=sys.stderr)  # noqa: T201
-        return 1
+        tell_failure(reason)
+        return failed_code
     return 0
 
 
-def say(text: str) -> None:
-    """One line of output."""
-    print(text, flush=True)  # noqa: T201
+def say(text: str, end: str = "\n") -> None:
+    """A line of output, or with `end` what only begins one."""
+    print(text, end=end, flush=True)  # noqa: T201

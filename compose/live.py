@@ -24,6 +24,7 @@ from api.kafka import make_client
 from broker_sim.admin_client import AdminClient
 from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
 from broker_sim.record_batch import Record
+from broker_sim.topic_names import INTERNAL_TOPICS
 from compose.cluster import (
     READY_TIMEOUT_S,
     Believes,
@@ -271,6 +272,25 @@ class Workload:
         return _counts(self._cluster.request("DELETE", self._path))
 
 
+class Consumer:
+    """A member of a consumer group that runs inside the API's process."""
+
+    def __init__(self, cluster: LiveCluster, workload_id: str) -> None:
+        self._cluster = cluster
+        self._path = f"/api/v1/workloads/{workload_id}"
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """How it stands: consumed, duplicates, out_of_order, lag, partitions."""
+        found: dict[str, Any] = self._cluster.get(self._path)
+        return found
+
+    def stop(self) -> dict[str, Any]:
+        """Let it commit and leave; its last word."""
+        found: dict[str, Any] = self._cluster.request("DELETE", self._path)
+        return found
+
+
 def _counts(said: Mapping[str, Any]) -> WorkloadCounts:
     return WorkloadCounts(said["sent"], said["acknowledged"], said["failed"], said["lost"], said["verified"])
 
@@ -408,6 +428,11 @@ class LiveCluster:
         body = {"topic": topic, "acks": acks, "records_per_s": records_per_s}
         return Workload(self, str(self.post("/api/v1/workloads", body)["id"]))
 
+    def consumer(self, topic: str, group: str, *, offsets: str = "kafka") -> Consumer:
+        """Start a member of a consumer group; with `offsets="zookeeper"` one of the old kind."""
+        body = {"kind": "consumer", "topic": topic, "group": group, "offsets": offsets}
+        return Consumer(self, str(self.post("/api/v1/workloads", body)["id"]))
+
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
         """Ask until the condition gives something true, and return that.  Raises ClusterFailed after `timeout_s`."""
         deadline = time.monotonic() + timeout_s
@@ -445,12 +470,15 @@ class LiveCluster:
         self.until_ready(HEAL_TIMEOUT_S)
 
     def begin(self) -> None:
-        """A test begins: everything whole, no topic, and `events` tells what happens from now on."""
+        """A test begins: everything whole, no topic but Kafka's own, and `events` tells what happens from now on."""
         self.heal()
-        for name in self.topics.names():
+        for name in self._users_topics():
             self.topics[name].delete()
-        self.until(lambda: not self.topics.names(), HEAL_TIMEOUT_S, "the deletion of every topic")
+        self.until(lambda: not self._users_topics(), HEAL_TIMEOUT_S, "the deletion of every topic")
         self.begin_here()
+
+    def _users_topics(self) -> list[str]:
+        return [name for name in self.topics.names() if name not in INTERNAL_TOPICS]
 
     def begin_here(self) -> None:
         """`events` tells what happens from now on."""

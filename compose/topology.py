@@ -18,6 +18,7 @@ from compose.ports import control_socket, make_private
 TOPOLOGY_FILE = "topology.json"
 LAYOUT_VERSION = 1
 NODES_MAX = 255
+OFFSETS_REPLICAS_MAX = 3
 
 # So that a person can watch: faster than the systems' own defaults, which `--profile kafka` takes.
 PROFILES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
@@ -236,6 +237,8 @@ def server_properties(topology: Topology, broker: BrokerSpec, data: Path) -> str
         "log.dirs": str(home / "data"),
         "zookeeper.connect": topology.connect,
         **PROFILES[topology.profile][1],
+        # Kafka's own default of three would never be met by fewer brokers, and no group could begin.
+        "offsets.topic.replication.factor": str(min(OFFSETS_REPLICAS_MAX, len(topology.brokers))),
         **topology.kafka,
         "zabka.node.name": broker.name,
         **_own_keys(broker.name, data, topology.kafka),

@@ -1,55 +1,123 @@
 """AlterPartition: a leader asks for another ISR (KafkaController.tryProcessAlterPartition).
 
-The leader epoch stays; the znode's version, which is the partition epoch, rises by one.
+The leader epoch stays; the znode's version, which is the partition epoch, rises by one.  Versions 0 and 1 name topics,
+2 and 3 their ids; only version 3 says which life of each member the leader has seen catch up.
 """
 
 from __future__ import annotations
 
-from kio.schema.alter_partition.v3.response import AlterPartitionResponse, PartitionData, TopicData
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from kio.schema.alter_partition.v0 import response as v0
+from kio.schema.alter_partition.v1 import response as v1
+from kio.schema.alter_partition.v2 import response as v2
+from kio.schema.alter_partition.v3 import response as v3
 from kio.schema.errors import ErrorCode as KafkaError
 from kio.schema.types import BrokerId
 from kio.static.primitive import i8, i32
 
+from controller.context import ControllerContext
+from controller.historical import Historical
 from controller.leader_elections import NO_THROTTLE
-from controller.ports import KafkaMessage
+from controller.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
+from controller.reassignments import complete_reassignments
 from controller.reign import Reign
 from controller.topic_ids import topic_id_from_kafka
 from controller.znodes import LeaderAndIsr
 from journal.events import RequestFenced, TopicPartition
 
+_RESPONSES: tuple[Any, ...] = (v0, v1, v2, v3)
+_TOPIC_IDS_SINCE = 2
+_MEMBER_EPOCHS_SINCE = 3
+_RECOVERY_STATE_SINCE = 1
+
 _Results = dict[TopicPartition, LeaderAndIsr | KafkaError]
 
 
-def refuse_alter_partition(error: KafkaError) -> AlterPartitionResponse:
+class _Member(NamedTuple):
+    """A broker that is to be in an ISR; its epoch is -1 where the request does not know it."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+class _Wish(NamedTuple):
+    """What a leader asks for one partition."""
+
+    leader_epoch: int
+    partition_epoch: int
+    members: tuple[_Member, ...]
+    recovering: bool
+
+
+def refuse_alter_partition(error: KafkaError, request: KafkaMessage) -> KafkaMessage:
     """An answer for the whole request."""
-    return AlterPartitionResponse(throttle_time=NO_THROTTLE, error_code=error, topics=())
+    schema = _RESPONSES[request.__version__]
+    return schema.AlterPartitionResponse(throttle_time=NO_THROTTLE, error_code=error, topics=())
 
 
-async def process_alter_partition(reign: Reign, request: KafkaMessage) -> AlterPartitionResponse:
+async def process_alter_partition(reign: Reign, request: KafkaMessage) -> KafkaMessage:
     """Check the sender, then each partition; write what is accepted, fenced and over the expected version."""
     known_epoch = reign.context.broker_epoch(int(request.broker_id))
-    if known_epoch != int(request.broker_epoch):
+    if known_epoch not in (int(request.broker_epoch), UNKNOWN_BROKER_EPOCH):
         _fenced(reign, request, KafkaError.stale_broker_epoch, int(request.broker_epoch), known_epoch)
-        return refuse_alter_partition(KafkaError.stale_broker_epoch)
+        return refuse_alter_partition(KafkaError.stale_broker_epoch, request)
     results: _Results = {}
     wanted: dict[TopicPartition, LeaderAndIsr] = {}
-    for topic in request.topics:
-        name = reign.context.topic_names.get(topic_id_from_kafka(topic.topic_id) or "")
-        if name is None:
-            continue
-        for data in topic.partitions:
-            partition = TopicPartition(name, int(data.partition_index))
-            verdict = _judge(reign, int(request.broker_id), partition, data)
-            if verdict is KafkaError.fenced_leader_epoch:
-                known_epoch = reign.context.leadership[partition].leader_epoch
-                _fenced(reign, request, verdict, int(data.leader_epoch), known_epoch, partition)
-            if isinstance(verdict, tuple) and verdict != reign.context.leadership[partition]:
-                wanted[partition] = verdict
-            else:
-                results[partition] = verdict
+    for partition, data in _asked(reign, request):
+        verdict = _judge(reign, int(request.broker_id), partition, _wish(request, data), request.__version__)
+        if verdict is KafkaError.fenced_leader_epoch:
+            known_epoch = reign.context.leadership[partition].leader_epoch
+            _fenced(reign, request, verdict, int(data.leader_epoch), known_epoch, partition)
+        if isinstance(verdict, tuple) and verdict != reign.context.leadership[partition]:
+            wanted[partition] = verdict
+        else:
+            results[partition] = verdict
     if wanted:
         await _write(reign, wanted, results)
+    # Also of those that were refused: whoever asked in vain may not know how they stand.
+    asked = sorted({**results, **wanted})
+    reign.send_update_metadata(reign.context.live_or_shutting_down_ids, asked)
     return _response(reign, request, results)
+
+
+async def reassign_after_alter_partition(reign: Reign, request: KafkaMessage, response: KafkaMessage) -> None:
+    """Once a leader has its answer: complete the reassignments that were waiting for these ISRs."""
+    if response.error_code is not KafkaError.none:
+        return
+    changed = [
+        TopicPartition(name, int(row.partition_index))
+        for topic in response.topics
+        if (name := _topic_name(reign, topic, request.__version__)) is not None
+        for row in topic.partitions
+        if row.error_code is KafkaError.none
+    ]
+    await complete_reassignments(reign, changed)
+
+
+def _topic_name(reign: Reign, topic: KafkaMessage, version: int) -> str | None:
+    if version < _TOPIC_IDS_SINCE:
+        return str(topic.topic_name)
+    return reign.context.topic_names.get(topic_id_from_kafka(topic.topic_id) or "")
+
+
+def _asked(reign: Reign, request: KafkaMessage) -> Iterable[tuple[TopicPartition, KafkaMessage]]:
+    for topic in request.topics:
+        name = _topic_name(reign, topic, request.__version__)
+        if name is not None:
+            for data in topic.partitions:
+                yield TopicPartition(name, int(data.partition_index)), data
+
+
+def _wish(request: KafkaMessage, data: KafkaMessage) -> _Wish:
+    version = request.__version__
+    if version < _MEMBER_EPOCHS_SINCE:
+        members = tuple(_Member(int(broker_id), UNKNOWN_BROKER_EPOCH) for broker_id in data.new_isr)
+    else:
+        members = tuple(_Member(int(m.broker_id), int(m.broker_epoch)) for m in data.new_isr_with_epochs)
+    recovering = version >= _RECOVERY_STATE_SINCE and int(data.leader_recovery_state) == 1
+    return _Wish(int(data.leader_epoch), int(data.partition_epoch), members, recovering)
 
 
 def _fenced(
@@ -74,40 +142,52 @@ def _fenced(
     )
 
 
-def _judge(reign: Reign, sender: int, partition: TopicPartition, data: KafkaMessage) -> LeaderAndIsr | KafkaError:
+def _judge(
+    reign: Reign, sender: int, partition: TopicPartition, wish: _Wish, version: int
+) -> LeaderAndIsr | KafkaError:
     """The state to be written; the present one where it is that already (also from an older partition epoch)."""
     current = reign.context.leadership.get(partition)
     if current is None:
         return KafkaError.unknown_topic_or_partition
-    leader_epoch, partition_epoch = int(data.leader_epoch), int(data.partition_epoch)
-    isr = tuple(int(member.broker_id) for member in data.new_isr_with_epochs)
-    recovering = int(data.leader_recovery_state) == 1
-    if partition_epoch > current.partition_epoch or leader_epoch > current.leader_epoch:
+    isr = tuple(member.broker_id for member in wish.members)
+    if wish.partition_epoch > current.partition_epoch or wish.leader_epoch > current.leader_epoch:
         # The sender knows of a later decision than this controller: it is this one that is stale.
         return KafkaError.not_controller
-    if leader_epoch < current.leader_epoch:
+    if wish.leader_epoch < current.leader_epoch:
         return KafkaError.fenced_leader_epoch
-    if (sender, sorted(isr), recovering) == (current.leader, sorted(current.isr), current.recovering):
+    if (sender, sorted(isr), wish.recovering) == (current.leader, sorted(current.isr), current.recovering):
         return current
-    if partition_epoch < current.partition_epoch:
+    if wish.partition_epoch < current.partition_epoch:
         return KafkaError.invalid_update_version
-    if recovering and (len(isr) > 1 or not current.recovering):
+    if wish.recovering and (len(isr) > 1 or not current.recovering):
         return KafkaError.invalid_request
     replicas = reign.context.replicas(partition)
     # Kafka's ZooKeeper mode trusts its leaders here; these are the checks of its KRaft controller.
     if sender != current.leader or sender not in isr or len(set(isr)) < len(isr) or not set(isr) <= set(replicas):
         return KafkaError.invalid_request
-    if not all(_is_eligible(reign, member) for member in data.new_isr_with_epochs):
-        return KafkaError.ineligible_replica
-    return current._replace(isr=isr, recovering=recovering)
+    checks = [check for switch, check in _MEMBER_CHECKS.items() if switch not in reign.config.historical]
+    if not all(check(reign.context, member) for member in wish.members for check in checks):
+        return KafkaError.ineligible_replica if version >= _TOPIC_IDS_SINCE else KafkaError.operation_not_attempted
+    return current._replace(isr=isr, recovering=wish.recovering)
 
 
-def _is_eligible(reign: Reign, member: KafkaMessage) -> bool:
-    """Live, not shutting down, and (KIP-903) the very process that the leader has seen catch up; -1 is any."""
-    broker_id, broker_epoch = int(member.broker_id), int(member.broker_epoch)
-    if not reign.context.is_live(broker_id):
-        return False
-    return broker_epoch in (-1, reign.context.broker_epoch(broker_id))
+def _is_serving(context: ControllerContext, member: _Member) -> bool:
+    """Live, and not shutting down (KIP-841)."""
+    return context.is_live(member.broker_id)
+
+
+def _is_the_one_seen(context: ControllerContext, member: _Member) -> bool:
+    """The very process that the leader has seen catch up (KIP-903)."""
+    return UNKNOWN_BROKER_EPOCH in (member.broker_epoch, context.broker_epoch(member.broker_id)) or (
+        member.broker_epoch == context.broker_epoch(member.broker_id)
+    )
+
+
+_MEMBER_CHECKS: dict[Historical, Callable[[ControllerContext, _Member], bool]] = {
+    Historical.ISR_WITH_LEAVING_BROKER: _is_serving,
+    Historical.NO_MEMBER_EPOCHS: _is_the_one_seen,
+}
+"""What every member of a new ISR must be, under the old behaviour that did not ask for it."""
 
 
 async def _write(reign: Reign, wanted: dict[TopicPartition, LeaderAndIsr], results: _Results) -> None:
@@ -123,16 +203,17 @@ async def _write(reign: Reign, wanted: dict[TopicPartition, LeaderAndIsr], resul
         results[partition] = KafkaError.invalid_update_version
     for partition in updates.failed:
         results[partition] = KafkaError.unknown_server_error
-    if updates.written:
-        reign.send_update_metadata(context.live_or_shutting_down_ids, sorted(updates.written))
 
 
-def _response(reign: Reign, request: KafkaMessage, results: _Results) -> AlterPartitionResponse:
-    topics: list[TopicData] = []
+def _response(reign: Reign, request: KafkaMessage, results: _Results) -> KafkaMessage:
+    version = request.__version__
+    schema = _RESPONSES[version]
+    topics: list[Any] = []
     for topic in request.topics:
-        name = reign.context.topic_names.get(topic_id_from_kafka(topic.topic_id) or "")
+        name = _topic_name(reign, topic, version)
         rows = tuple(
             _row(
+                version,
                 int(data.partition_index),
                 KafkaError.unknown_topic_id
                 if name is None
@@ -140,25 +221,30 @@ def _response(reign: Reign, request: KafkaMessage, results: _Results) -> AlterPa
             )
             for data in topic.partitions
         )
-        topics.append(TopicData(topic_id=topic.topic_id, partitions=rows))
-    return AlterPartitionResponse(throttle_time=NO_THROTTLE, error_code=KafkaError.none, topics=tuple(topics))
+        called = {"topic_name": topic.topic_name} if version < _TOPIC_IDS_SINCE else {"topic_id": topic.topic_id}
+        topics.append(schema.TopicData(**called, partitions=rows))
+    return schema.AlterPartitionResponse(throttle_time=NO_THROTTLE, error_code=KafkaError.none, topics=tuple(topics))
 
 
-def _row(partition_index: int, result: LeaderAndIsr | KafkaError) -> PartitionData:
+def _row(version: int, partition_index: int, result: LeaderAndIsr | KafkaError) -> Any:
+    schema = _RESPONSES[version]
     if isinstance(result, KafkaError):
-        return PartitionData(
+        return schema.PartitionData(
             partition_index=i32(partition_index),
             error_code=result,
             leader_id=BrokerId(0),
             leader_epoch=i32(0),
             partition_epoch=i32(0),
         )
-    return PartitionData(
+    recovery: dict[str, i8] = {}
+    if version >= _RECOVERY_STATE_SINCE:
+        recovery["leader_recovery_state"] = i8(1 if result.recovering else 0)
+    return schema.PartitionData(
         partition_index=i32(partition_index),
         error_code=KafkaError.none,
         leader_id=BrokerId(result.leader),
         leader_epoch=i32(result.leader_epoch),
         isr=tuple(BrokerId(member) for member in result.isr),
-        leader_recovery_state=i8(1 if result.recovering else 0),
         partition_epoch=i32(result.partition_epoch),
+        **recovery,
     )

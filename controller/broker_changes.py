@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from controller import znodes
 from controller.context import PartitionState, Replica, ReplicaState
 from controller.partition_state_machine import Refused
+from controller.reassignments import resume_for_brokers
 from controller.reign import Reign
 from journal.events import BrokerLivenessChanged
 
@@ -69,7 +70,7 @@ async def process_broker_modifications(reign: Reign, argument: str) -> None:
     info = znodes.decode_broker(broker_id, data)
     if info is None:
         reign.report("BrokerModifications", f"{znodes.broker_path(broker_id)} is not readable; left as it was")
-    elif stat.czxid == context.broker_epoch(broker_id) and info != old:
+    elif reign.broker_epoch(stat) == context.broker_epoch(broker_id) and info != old:
         context.update_broker(info)
         reign.channels.update_endpoint(info)
         reign.send_update_metadata(context.live_or_shutting_down_ids, [])
@@ -78,23 +79,25 @@ async def process_broker_modifications(reign: Reign, argument: str) -> None:
 async def _on_startup(reign: Reign, broker_ids: Sequence[int]) -> None:
     """onBrokerStartup: tell everybody, bring their replicas online, and retry what waited for them."""
     context = reign.context
+    context.forget_offline_dirs(broker_ids)
     existing = [b for b in context.live_or_shutting_down_ids if b not in broker_ids]
     reign.send_update_metadata(existing, [])
     reign.send_update_metadata(broker_ids, sorted(context.leadership))
     replicas = context.replicas_on(broker_ids)
     await reign.replicas.handle(replicas, ReplicaState.ONLINE)
     await reign.partitions.trigger_online()
+    await resume_for_brokers(reign, broker_ids)
     topics = dict.fromkeys(replica.partition.topic for replica in replicas)
     await reign.deletion.resume_for(topic for topic in topics if context.is_being_deleted(topic))
 
 
 async def _on_failure(reign: Reign, broker_ids: Sequence[int]) -> None:
     """onBrokerFailure."""
-    reign.context.shutting_down.difference_update(broker_ids)
-    await _on_replicas_offline(reign, reign.context.replicas_on(broker_ids))
+    reign.context.forget_lives(broker_ids)
+    await on_replicas_offline(reign, reign.context.replicas_on(broker_ids))
 
 
-async def _on_replicas_offline(reign: Reign, replicas: Sequence[Replica]) -> None:
+async def on_replicas_offline(reign: Reign, replicas: Sequence[Replica]) -> None:
     """onReplicasBecomeOffline: elect first, and only then take the dead out of the ISRs that still hold them."""
     context = reign.context
     deleting = [r for r in replicas if context.is_being_deleted(r.partition.topic)]

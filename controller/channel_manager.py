@@ -74,6 +74,11 @@ class ControllerChannelManager:
         if queue is not None:
             queue.put(request, on_response)
 
+    @property
+    def total_queue_size(self) -> int:
+        """Requests that wait for any broker."""
+        return sum(len(queue) for queue in self._brokers.values())
+
     def queue_size(self, broker_id: int) -> int:
         """Requests that wait for that broker, the one in flight included."""
         queue = self._brokers.get(broker_id)

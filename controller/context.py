@@ -56,6 +56,10 @@ class ControllerContext:
         self.partition_states: dict[TopicPartition, PartitionState] = {}
         self.replica_states: dict[Replica, ReplicaState] = {}
         self.shutting_down: set[int] = set()
+        self.reassigning: dict[TopicPartition, None] = {}
+        """Partitions whose reassignment is under way (partitionsBeingReassigned)."""
+        self.offline_dirs: dict[int, frozenset[TopicPartition]] = {}
+        """By broker: replicas whose log directory failed (replicasOnOfflineDirs)."""
         self.topics_to_be_deleted: set[str] = set()
         self.topics_with_deletion_started: set[str] = set()
         self.topics_ineligible_for_deletion: set[str] = set()
@@ -78,6 +82,17 @@ class ControllerContext:
         """A broker is registered no longer."""
         self._brokers.pop(broker_id, None)
         self._epochs.pop(broker_id, None)
+
+    def forget_offline_dirs(self, broker_ids: Iterable[int]) -> None:
+        """These brokers begin another life, with all their log directories for what is known."""
+        for broker_id in broker_ids:
+            self.offline_dirs.pop(broker_id, None)
+
+    def forget_lives(self, broker_ids: Iterable[int]) -> None:
+        """These brokers are dead: neither shutting down nor with failed log directories any longer."""
+        listed = list(broker_ids)
+        self.forget_offline_dirs(listed)
+        self.shutting_down.difference_update(listed)
 
     def broker(self, broker_id: int) -> BrokerInfo | None:
         """A live or shutting-down broker."""
@@ -105,9 +120,30 @@ class ControllerContext:
         """Is that broker registered?"""
         return broker_id in self._brokers
 
-    def is_replica_online(self, broker_id: int, *, include_shutting_down: bool = False) -> bool:
-        """Can that broker serve its replicas?"""
-        return self.is_live(broker_id) or (include_shutting_down and broker_id in self._brokers)
+    def is_replica_online(
+        self, broker_id: int, partition: TopicPartition, *, include_shutting_down: bool = False
+    ) -> bool:
+        """Can that broker serve its replica of the partition?  Not where the log directory has failed."""
+        serving = self.is_live(broker_id) or (include_shutting_down and broker_id in self._brokers)
+        return serving and (broker_id not in self.offline_dirs or partition not in self.offline_dirs[broker_id])
+
+    def take_up(self, earlier: ControllerContext) -> None:
+        """Historical.CONTEXT_KEPT: what an earlier reign knew counts on, also of topics that are no more.
+
+        What it had been moving it goes on moving, and what it had been deleting it goes on deleting.
+        """
+        for topic in earlier.topics:
+            known = self.has_topic(topic)
+            self.add_topic(topic, None if known else earlier.topic_ids.get(topic))
+            for partition in earlier.partitions_of(topic):
+                if not known or partition in earlier.reassigning:
+                    self.set_assignment(partition, earlier.assignment(partition))
+                if partition in earlier.leadership:
+                    self.leadership.setdefault(partition, earlier.leadership[partition])
+        self.reassigning.update(earlier.reassigning)
+        self.shutting_down |= earlier.shutting_down
+        self.topics_to_be_deleted |= earlier.topics_to_be_deleted
+        self.topics_ineligible_for_deletion |= earlier.topics_ineligible_for_deletion
 
     # -- topics
 
@@ -132,6 +168,7 @@ class ControllerContext:
         for partition in self.partitions_of(topic):
             self.leadership.pop(partition, None)
             self.partition_states.pop(partition, None)
+            self.reassigning.pop(partition, None)
         for replica in [replica for replica in self.replica_states if replica.partition.topic == topic]:
             del self.replica_states[replica]
         self._assignments.pop(topic, None)
@@ -186,7 +223,8 @@ class ControllerContext:
         return [
             partition
             for partition in sorted(self.leadership)
-            if not self.is_live(self.leadership[partition].leader) and not self.is_being_deleted(partition.topic)
+            if not self.is_replica_online(self.leadership[partition].leader, partition)
+            and not self.is_being_deleted(partition.topic)
         ]
 
     @property
@@ -214,9 +252,7 @@ class ControllerContext:
     def remove_replica(self, replica: Replica) -> None:
         """A replica is no more, nor assigned."""
         partition, broker_id = replica
-        old = self.assignment(partition)
-        rest = tuple(b for b in old.replicas if b != broker_id)
-        self.set_assignment(partition, old._replace(replicas=rest))
+        self.set_assignment(partition, self.assignment(partition).without(broker_id))
         self.replica_states.pop(replica, None)
 
     # -- deletion

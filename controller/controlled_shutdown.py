@@ -1,42 +1,53 @@
-"""ControlledShutdown: a broker that wants to stop hands its leaderships over first (doControlledShutdown)."""
+"""ControlledShutdown: a broker that wants to stop hands its leaderships over first (doControlledShutdown).
+
+Versions 0 and 1 carry no broker epoch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from kio.schema.controlled_shutdown.v3.response import ControlledShutdownResponse, RemainingPartition
+from kio.schema.controlled_shutdown.v0 import response as v0
+from kio.schema.controlled_shutdown.v1 import response as v1
+from kio.schema.controlled_shutdown.v2 import response as v2
+from kio.schema.controlled_shutdown.v3 import response as v3
 from kio.schema.errors import ErrorCode as KafkaError
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
 from controller.context import PartitionState, Replica, ReplicaState
 from controller.election import ElectionStrategy
-from controller.ports import KafkaMessage
+from controller.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
 from controller.reign import Reign
 from journal.events import TopicPartition
 
+_RESPONSES: tuple[Any, ...] = (v0, v1, v2, v3)
+
 
 def controlled_shutdown_response(
-    error: KafkaError, remaining: Iterable[TopicPartition] = ()
-) -> ControlledShutdownResponse:
+    request: KafkaMessage, error: KafkaError, remaining: Iterable[TopicPartition] = ()
+) -> KafkaMessage:
     """The answer, with the partitions that the broker still leads."""
-    return ControlledShutdownResponse(
+    schema = _RESPONSES[request.__version__]
+    return schema.ControlledShutdownResponse(
         error_code=error,
         remaining_partitions=tuple(
-            RemainingPartition(topic_name=TopicName(p.topic), partition_index=i32(p.partition)) for p in remaining
+            schema.RemainingPartition(topic_name=TopicName(p.topic), partition_index=i32(p.partition))
+            for p in remaining
         ),
     )
 
 
-async def process_controlled_shutdown(reign: Reign, request: KafkaMessage) -> ControlledShutdownResponse:
+async def process_controlled_shutdown(reign: Reign, request: KafkaMessage) -> KafkaMessage:
     """Elect others where it leads, take it out of the ISRs where it follows; partitions of one replica are left."""
     context = reign.context
-    broker_id, asked_epoch = int(request.broker_id), int(request.broker_epoch)
+    broker_id, asked_epoch = int(request.broker_id), int(getattr(request, "broker_epoch", UNKNOWN_BROKER_EPOCH))
     known_epoch = context.broker_epoch(broker_id)
     if known_epoch is None:
-        return controlled_shutdown_response(KafkaError.broker_not_available)
-    if asked_epoch != -1 and asked_epoch < known_epoch:
-        return controlled_shutdown_response(KafkaError.stale_broker_epoch)
+        return controlled_shutdown_response(request, KafkaError.broker_not_available)
+    if asked_epoch != UNKNOWN_BROKER_EPOCH and asked_epoch < known_epoch:
+        return controlled_shutdown_response(request, KafkaError.stale_broker_epoch)
     context.shutting_down.add(broker_id)
     concerned = [
         partition
@@ -55,4 +66,4 @@ async def process_controlled_shutdown(reign: Reign, request: KafkaMessage) -> Co
     reign.batch.send()
     await reign.replicas.handle([Replica(p, broker_id) for p in followed], ReplicaState.OFFLINE)
     remaining = [p for p in concerned if context.leadership[p].leader == broker_id]
-    return controlled_shutdown_response(KafkaError.none, remaining)
+    return controlled_shutdown_response(request, KafkaError.none, remaining)

@@ -13,13 +13,18 @@ from typing import Any, TypeVar
 from kio.schema.errors import ErrorCode as KafkaError
 
 from controller import znodes
-from controller.alter_partition import process_alter_partition, refuse_alter_partition
+from controller.alter_partition import (
+    process_alter_partition,
+    reassign_after_alter_partition,
+    refuse_alter_partition,
+)
 from controller.broker_changes import process_broker_change, process_broker_modifications
 from controller.config import EVENTS_QUEUED_MAX, ControllerConfig
 from controller.controlled_shutdown import controlled_shutdown_response, process_controlled_shutdown
 from controller.coordination import ControllerMoved, Zk
 from controller.events import ControllerEvent, EventQueue
 from controller.failover import fail_over
+from controller.historical import Historical
 from controller.isr_notifications import process_isr_notifications
 from controller.leader_elections import (
     elect_preferred_from_znode,
@@ -29,7 +34,18 @@ from controller.leader_elections import (
     process_unclean_default,
     refuse_elect_leaders,
 )
+from controller.legacy import Legacy
+from controller.log_dir_failures import on_leader_and_isr_answered, process_log_dir_events
+from controller.metrics import ControllerStats, mbeans
 from controller.ports import BrokerChannel, BrokerEpoch, BrokerId, ControllerEpoch, Emit, KafkaMessage
+from controller.producer_id_blocks import process_allocate_producer_ids, producer_ids_response
+from controller.reassignment_requests import (
+    process_alter_reassignments,
+    process_list_reassignments,
+    refuse_alter_reassignments,
+    refuse_list_reassignments,
+)
+from controller.reassignments import process_zk_reassignment
 from controller.registration import (
     BrokerIdInUse,
     ControllerSeen,
@@ -38,6 +54,7 @@ from controller.registration import (
     read_controller,
     register_broker,
     register_controller,
+    remove_any_controller,
     remove_controller,
 )
 from controller.reign import Reign
@@ -56,19 +73,25 @@ from journal import events as journal
 
 R = TypeVar("R")
 
-_WHEN_ACTIVE: dict[str, Callable[[Reign, str], Awaitable[None]]] = {
+_WHEN_ACTIVE: dict[str, Callable[[Reign, str], Awaitable[object]]] = {
     "BrokerChange": process_broker_change,
     "BrokerModifications": process_broker_modifications,
     "TopicChange": process_topic_change,
     "PartitionModifications": process_partition_modifications,
     "TopicDeletion": process_topic_deletion,
+    "LogDirEventNotification": process_log_dir_events,
     "IsrChangeNotification": process_isr_notifications,
+    "ZkPartitionReassignment": process_zk_reassignment,
     "ReplicaLeaderElection": elect_preferred_from_znode,
     "AutoPreferredReplicaLeaderElection": process_auto_rebalance,
     "UncleanLeaderElectionEnable": process_unclean_default,
     "TopicUncleanLeaderElectionEnable": process_topic_unclean,
 }
 """Events that only the active controller processes, by Kafka's names."""
+
+_IGNORED = frozenset({("ZkPartitionReassignment", EventType.DATA_CHANGED)})
+"""What a watch may tell and nobody follows up: a list of reassignments is taken up when it is created, not when it
+becomes shorter."""
 
 
 class KafkaController:
@@ -102,6 +125,12 @@ class KafkaController:
         self._watchers: dict[tuple[str, str], Watcher] = {}
         self._own_sessions: dict[SessionId, None] = {}
         self._broker_epoch = BrokerEpoch(-1)
+        old = config.historical
+        self._legacy = Legacy(old)
+        self._stats = ControllerStats()
+        self._remove_controller = remove_any_controller if Historical.UNFENCED_CONTROLLER in old else remove_controller
+        self._replaces_ghosts = Historical.GHOST_CONTROLLER not in old
+        self._waits_for_its_id = Historical.FOREIGN_EPHEMERAL not in old
         self._reign: Reign | None = None
         self._lapsed: tuple[int, int] | None = None
         self._believed = (-1, 0, False)
@@ -134,6 +163,21 @@ class KafkaController:
     def reign(self) -> Reign | None:
         """What the active controller knows, for reports and metrics; None while this broker is not active."""
         return self._reign
+
+    @property
+    def stats(self) -> ControllerStats:
+        """Counts since this process began."""
+        return self._stats
+
+    def metrics(self) -> dict[str, dict[str, int]]:
+        """Kafka's MBeans of the domain kafka.controller, by type and name."""
+        reign = self._reign
+        return mbeans(
+            self._stats,
+            reign.context if reign is not None else None,
+            len(self._events),
+            reign.channels.total_queue_size if reign is not None else 0,
+        )
 
     def controller_seen(self, controller_id: int, controller_epoch: int) -> None:
         """A request that the broker accepted named this controller: keep what the journal says we believe true."""
@@ -182,20 +226,21 @@ class KafkaController:
         self.put("RegisterBrokerAndReelect")
 
     def alter_partition(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """AlterPartition, version 3; NOT_CONTROLLER where this broker is not active."""
+        """AlterPartition, versions 0 to 3; NOT_CONTROLLER where this broker is not active."""
         return self._call(
             "AlterPartition",
             lambda reign: process_alter_partition(reign, request),
-            refuse_alter_partition,
+            lambda error: refuse_alter_partition(error, request),
             KafkaError.not_controller,
+            afterwards=lambda reign, response: reassign_after_alter_partition(reign, request, response),
         )
 
     def controlled_shutdown(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """ControlledShutdown, version 3; STALE_CONTROLLER_EPOCH (Kafka's ControllerMoved) where not active."""
+        """ControlledShutdown, versions 0 to 3; STALE_CONTROLLER_EPOCH (Kafka's ControllerMoved) where not active."""
         return self._call(
             "ControlledShutdown",
             lambda reign: process_controlled_shutdown(reign, request),
-            controlled_shutdown_response,
+            lambda error: controlled_shutdown_response(request, error),
             KafkaError.stale_controller_epoch,
         )
 
@@ -205,6 +250,33 @@ class KafkaController:
             "ReplicaLeaderElection",
             lambda reign: process_elect_leaders(reign, request),
             lambda error: refuse_elect_leaders(error, request),
+            KafkaError.not_controller,
+        )
+
+    def alter_partition_reassignments(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
+        """AlterPartitionReassignments, version 0; NOT_CONTROLLER where this broker is not active."""
+        return self._call(
+            "ApiPartitionReassignment",
+            lambda reign: process_alter_reassignments(reign, request),
+            refuse_alter_reassignments,
+            KafkaError.not_controller,
+        )
+
+    def list_partition_reassignments(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
+        """ListPartitionReassignments, version 0; NOT_CONTROLLER where this broker is not active."""
+        return self._call(
+            "ListPartitionReassignments",
+            lambda reign: process_list_reassignments(reign, request),
+            refuse_list_reassignments,
+            KafkaError.not_controller,
+        )
+
+    def allocate_producer_ids(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
+        """AllocateProducerIds, version 0; NOT_CONTROLLER where this broker is not active."""
+        return self._call(
+            "AllocateProducerIds",
+            lambda reign: process_allocate_producer_ids(reign, request),
+            producer_ids_response,
             KafkaError.not_controller,
         )
 
@@ -224,7 +296,7 @@ class KafkaController:
         if key not in self._watchers:
 
             def fired(seen: WatchEvent) -> None:
-                if seen.type is not EventType.NONE:
+                if seen.type is not EventType.NONE and (event, seen.type) not in _IGNORED:
                     self.put(event, argument)
 
             self._watchers[key] = fired
@@ -272,8 +344,9 @@ class KafkaController:
         process: Callable[[Reign], Awaitable[R]],
         refuse: Callable[[KafkaError], R],
         inactive: KafkaError,
+        afterwards: Callable[[Reign, R], Awaitable[None]] | None = None,
     ) -> Awaitable[R]:
-        """Put a request as an event; its answer is there whatever becomes of the event."""
+        """Put a request as an event; its answer is there whatever becomes of the event, and before `afterwards`."""
         answer = self._runtime.future()
 
         def reply(response: Any) -> None:
@@ -285,7 +358,10 @@ class KafkaController:
                 reply(refuse(inactive))
                 return
             try:
-                reply(await process(self._reign))
+                response = await process(self._reign)
+                reply(response)
+                if afterwards is not None:
+                    await afterwards(self._reign, response)
             except (ControllerMoved, SessionExpired):
                 reply(refuse(inactive))
                 raise
@@ -302,7 +378,14 @@ class KafkaController:
     # -- processing
 
     async def _process(self, event: ControllerEvent) -> None:
-        """Process an event; every way in which that can end keeps the queue going."""
+        """Process an event, and count it."""
+        began_ms = self._runtime.now().mono_ms
+        self._stats.begin(event.name, began_ms - event.put_ms)
+        await self._process_whatever_comes(event)
+        self._stats.end(self._runtime.now().mono_ms - began_ms)
+
+    async def _process_whatever_comes(self, event: ControllerEvent) -> None:
+        """Every way in which an event can end keeps the queue going."""
         try:
             await self._process_or_move(event)
         except SessionExpired:
@@ -342,7 +425,8 @@ class KafkaController:
         except BrokerIdInUse as error:
             # Perhaps our own, from a session whose creation was answered to nobody (KAFKA-14845): it will expire.
             self._report("RegisterBrokerAndReelect", error)
-            self._later("RegisterBrokerAndReelect", self._config.registration_retry_ms)
+            if self._waits_for_its_id:
+                self._later("RegisterBrokerAndReelect", self._config.registration_retry_ms)
             return
         await self._withdraw()
         await self._process_reelect()
@@ -356,7 +440,7 @@ class KafkaController:
         if lapsed is not None:
             epoch, epoch_zk_version = lapsed
             if (
-                not await remove_controller(self._zk, epoch_zk_version)
+                not await self._remove_controller(self._zk, epoch_zk_version)
                 and (await read_controller(self._zk)).epoch > epoch
             ):
                 self._emit(journal.WriteFenced(self._broker_id, epoch, "delete", znodes.CONTROLLER))
@@ -399,7 +483,7 @@ class KafkaController:
 
     def _is_ghost(self, seen: ControllerSeen) -> bool:
         """Does /controller name this very session, though it has resigned?  Nobody would ever decide (KAFKA-13407)."""
-        return self._reign is None and self._is_ours(seen)
+        return self._replaces_ghosts and self._reign is None and self._is_ours(seen)
 
     async def _elect(self, seen: ControllerSeen) -> None:
         now = self._runtime.now()
@@ -418,7 +502,17 @@ class KafkaController:
 
     async def _begin(self, won: Won) -> None:
         self._reign = reign = Reign(
-            self._broker_id, won, self._zk, self._config, self._channel, self._runtime, self._emit, self
+            self._broker_id,
+            won,
+            self._zk,
+            self._config,
+            self._channel,
+            self._runtime,
+            self._emit,
+            self,
+            self._legacy,
+            self._stats,
+            on_leader_and_isr_answered,
         )
         self._emit(journal.ControllerElected(self._broker_id, won.epoch, won.epoch_zk_version, won.zxid))
         self._believe(self._broker_id, won.epoch)
@@ -442,7 +536,7 @@ class KafkaController:
         self._sit_out_until_ms = self._runtime.now().mono_ms + self._config.sit_out_ms
         self._later("Reelect", self._config.sit_out_ms)
         if reign is not None:
-            await remove_controller(self._zk, reign.context.epoch_zk_version)
+            await self._remove_controller(self._zk, reign.context.epoch_zk_version)
 
     def _believe(self, controller_id: int, controller_epoch: int) -> None:
         believed = (controller_id, controller_epoch, self._reign is not None)

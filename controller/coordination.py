@@ -136,7 +136,7 @@ class FencedWriter:
     def __init__(self, zk: Zk, broker_id: int, epoch: int, epoch_zk_version: int, emit: Emit) -> None:
         self.zk = zk
         self.epoch = epoch
-        self.epoch_zk_version = epoch_zk_version
+        self._fence: Sequence[Op] = [Check(CONTROLLER_EPOCH, epoch_zk_version)]
         self._broker_id = broker_id
         self._emit = emit
 
@@ -148,12 +148,12 @@ class FencedWriter:
         """
         requests = [self._request(op) for op in ops]
         try:
-            outcomes = await self.zk.batch(requests, halt=_is_fenced)
+            outcomes = await self.zk.batch(requests, halt=self._is_fenced)
         except SessionExpired:
             for op in ops:
                 self._emit(WriteFenced(self._broker_id, self.epoch, _name(op), op.path, "session_expired"))
             raise
-        fenced = [op for op, outcome in zip(ops, outcomes, strict=False) if _is_fenced(outcome)]
+        fenced = [op for op, outcome in zip(ops, outcomes, strict=False) if self._is_fenced(outcome)]
         for op in fenced:
             self._emit(WriteFenced(self._broker_id, self.epoch, _name(op), op.path))
         if fenced:
@@ -161,20 +161,27 @@ class FencedWriter:
         return [_written(outcome) for outcome in outcomes]
 
     def _request(self, op: Op) -> Request[list[OpResult]]:
-        ops = [Check(CONTROLLER_EPOCH, self.epoch_zk_version), op]
+        ops = [*self._fence, op]
         return lambda: self.zk.service.multi(ops)
 
+    def _is_fenced(self, outcome: Outcome[list[OpResult]]) -> bool:
+        """Did the check itself fail?  Behind a good check the failing op carries the error, and the check OK."""
+        check = outcome.value[0].error if outcome.value and self._fence else ErrorCode.OK
+        return check not in (ErrorCode.OK, ErrorCode.RUNTIME_INCONSISTENCY)
 
-def _is_fenced(outcome: Outcome[list[OpResult]]) -> bool:
-    """Did the check itself fail?  Behind a good check the failing op carries the error, and the check OK."""
-    check = outcome.value[0].error if outcome.value else ErrorCode.OK
-    return check not in (ErrorCode.OK, ErrorCode.RUNTIME_INCONSISTENCY)
+
+class UnfencedWriter(FencedWriter):
+    """Historical.UNFENCED_CONTROLLER: every write goes alone, and takes effect whoever is controller by now."""
+
+    def __init__(self, zk: Zk, broker_id: int, epoch: int, epoch_zk_version: int, emit: Emit) -> None:
+        super().__init__(zk, broker_id, epoch, epoch_zk_version, emit)
+        self._fence = []
 
 
 def _written(outcome: Outcome[list[OpResult]]) -> Written:
     if outcome.value is None:
         return Written(outcome.error, None, outcome.repeated)
-    result = outcome.value[1]
+    result = outcome.value[-1]
     return Written(result.error, result.stat, outcome.repeated)
 
 

@@ -20,6 +20,8 @@ class ElectionStrategy(Enum):
     OFFLINE_UNCLEAN = "offline_unclean"
     """The same, unclean because an administrator asked for it."""
     PREFERRED = "preferred"
+    REASSIGNMENT = "reassignment"
+    """The leader is not among the replicas that stay, or is dead."""
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
 
 

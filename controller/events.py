@@ -17,13 +17,15 @@ Process = Callable[[], Awaitable[None]]
 class ControllerEvent:
     """One thing to be done.  `preempt` is called instead where the queue was cleared before its turn came."""
 
-    __slots__ = ("_waiters", "done", "name", "preempt", "process")
+    __slots__ = ("_waiters", "done", "name", "preempt", "process", "put_ms")
 
     def __init__(self, name: str, process: Process, preempt: Callable[[], None] | None = None) -> None:
         self.name = name
         self.process = process
         self.preempt = preempt
         self.done = False
+        self.put_ms = 0
+        """When it was queued, on the monotonic clock."""
         self._waiters: list[Future[None]] = []
 
     def finished(self) -> None:
@@ -77,6 +79,7 @@ class EventQueue:
 
     def put(self, event: ControllerEvent) -> None:
         """Queue behind all others."""
+        event.put_ms = self._runtime.now().mono_ms
         self._queue.append(event)
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from controller import znodes
 from controller.broker_changes import tell_liveness
+from controller.features import set_up_features
+from controller.historical import Historical
 from controller.isr_notifications import delete_isr_notifications, watch_isr_notifications
 from controller.leader_elections import elect_preferred_from_znode
+from controller.log_dir_failures import delete_log_dir_events, watch_log_dir_events
 from controller.partition_store import WrittenState
+from controller.reassignments import initialize_reassignments
 from controller.reign import Reign
 from controller.topic_changes import add_topics, tell_topic, watch_topic_deletions
 from controller.unseen_bounces import fence_bounced
-from ensemble.client.service import Create
-from ensemble.errors import ErrorCode, error_for
+from ensemble.errors import ErrorCode
 from journal.events import ControllerReady, TopicPartition
 
 
@@ -24,35 +26,35 @@ async def fail_over(reign: Reign) -> None:
     """
     runtime, context = reign.runtime, reign.context
     began_ms = runtime.now().mono_ms
-    await _set_up_features(reign)
+    await set_up_features(reign)
+    await delete_log_dir_events(reign, await watch_log_dir_events(reign))
     notifications = await watch_isr_notifications(reign)
     await delete_isr_notifications(reign, notifications)
     states = await _initialize_context(reign)
     queued = await watch_topic_deletions(reign)
-    reign.deletion.init(topic for topic in queued if context.has_topic(topic))
+    known = [topic for topic in queued if context.has_topic(topic)]
+    if reign.config.delete_topic_enable:
+        reign.deletion.init(known)
     read_ms = runtime.now().mono_ms
-    reign.send_update_metadata(context.live_or_shutting_down_ids, [])
+    reign.legacy.recall(context)
+    introduced_first = Historical.LEADER_AND_ISR_FIRST not in reign.config.historical
+    if introduced_first:
+        reign.send_update_metadata(context.live_or_shutting_down_ids, [])
     await fence_bounced(reign, states)
     await reign.replicas.startup()
     await reign.partitions.startup()
+    if not introduced_first:
+        reign.send_update_metadata(context.live_or_shutting_down_ids, [])
     ready_ms = runtime.now().mono_ms
     reign.emit(ControllerReady(reign.broker_id, context.epoch, read_ms - began_ms, ready_ms - read_ms))
+    await initialize_reassignments(reign)
     await reign.deletion.resume()
-    # Requests to delete what does not exist are removed by the event's own processing.
-    if any(not context.has_topic(topic) for topic in queued):
+    # Requests to delete what does not exist, or may not be deleted, are removed by the event's own processing.
+    if len(known) < len(queued) or not reign.config.delete_topic_enable:
         reign.signals.put("TopicDeletion")
     await elect_preferred_from_znode(reign)
     if reign.config.auto_leader_rebalance_enable:
         reign.schedule_rebalance(reign.config.first_rebalance_check_ms)
-
-
-async def _set_up_features(reign: Reign) -> None:
-    """/feature says that feature versioning is on, with nothing finalized (maybeSetupFeatureVersioning)."""
-    service = reign.zk.service
-    if await reign.zk.call(lambda: service.exists(znodes.FEATURE)) is None:
-        [written] = await reign.writer.write([Create(znodes.FEATURE, znodes.encode_feature())])
-        if written.error not in (ErrorCode.OK, ErrorCode.NODE_EXISTS):
-            raise error_for(written.error, znodes.FEATURE)
 
 
 async def _initialize_context(reign: Reign) -> dict[TopicPartition, WrittenState]:

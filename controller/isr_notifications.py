@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from controller import znodes
+from controller.reassignments import complete_reassignments
 from controller.reign import Reign
 from controller.znodes import LeaderAndIsr
 from ensemble.client.service import Delete
@@ -48,4 +49,5 @@ async def process_isr_notifications(reign: Reign, _: str) -> None:
             reign.report("IsrChangeNotification", f"the state of {partition} is not readable: {state.name}")
     if changed:
         reign.send_update_metadata(context.live_or_shutting_down_ids, list(changed))
+        await complete_reassignments(reign, changed)
     await delete_isr_notifications(reign, names)

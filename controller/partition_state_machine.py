@@ -11,7 +11,9 @@ from controller.election import (
     leader_for_controlled_shutdown,
     leader_for_offline,
     leader_for_preferred,
+    leader_for_reassignment,
 )
+from controller.metrics import ControllerStats
 from controller.partition_store import PartitionStore
 from controller.request_batch import RequestBatch
 from controller.topic_configs import TopicConfigs
@@ -46,11 +48,13 @@ class PartitionStateMachine:
         store: PartitionStore,
         batch: RequestBatch,
         configs: TopicConfigs,
+        stats: ControllerStats,
     ) -> None:
         self._context = context
         self._store = store
         self._batch = batch
         self._configs = configs
+        self._stats = stats
 
     async def startup(self) -> None:
         """Take the states from what was read, then try to bring online what is not."""
@@ -58,7 +62,7 @@ class PartitionStateMachine:
             state = self._context.leadership.get(partition)
             if state is None:
                 found = PartitionState.NEW
-            elif self._context.is_replica_online(state.leader):
+            elif self._context.is_replica_online(state.leader, partition):
                 found = PartitionState.ONLINE
             else:
                 found = PartitionState.OFFLINE
@@ -113,7 +117,7 @@ class PartitionStateMachine:
         results: dict[TopicPartition, Result] = {}
         states: dict[TopicPartition, LeaderAndIsr] = {}
         for partition in partitions:
-            live = [b for b in self._context.replicas(partition) if self._context.is_replica_online(b)]
+            live = [b for b in self._context.replicas(partition) if self._context.is_replica_online(b, partition)]
             if live:
                 states[partition] = LeaderAndIsr(live[0], 0, tuple(live), self._context.epoch)
             else:
@@ -162,6 +166,7 @@ class PartitionStateMachine:
                 results[partition] = Refused(f"no replica can lead ({strategy.value})")
             else:
                 chosen[partition] = elected
+                self._stats.unclean_elections += elected.leader not in state.isr
         if not chosen:
             return []
         updates = await self._store.update(chosen)
@@ -201,7 +206,7 @@ class PartitionStateMachine:
         lost = [
             partition
             for partition, state in current.items()
-            if not any(self._context.is_replica_online(b) for b in state.isr)
+            if not any(self._context.is_replica_online(b, partition) for b in state.isr)
         ]
         enabled = await self._configs.unclean_enabled(list(dict.fromkeys(p.topic for p in lost)))
         allowed: dict[TopicPartition, bool] = {}
@@ -218,11 +223,13 @@ class PartitionStateMachine:
     ) -> LeaderAndIsr | None:
         context = self._context
         replicas = context.replicas(partition)
-        live = [b for b in replicas if context.is_replica_online(b)]
+        live = [b for b in replicas if context.is_replica_online(b, partition)]
         if strategy is ElectionStrategy.PREFERRED:
             return leader_for_preferred(state, replicas, live)
+        if strategy is ElectionStrategy.REASSIGNMENT:
+            return leader_for_reassignment(state, context.assignment(partition).target, live)
         if strategy is ElectionStrategy.CONTROLLED_SHUTDOWN:
-            online = [b for b in replicas if context.is_replica_online(b, include_shutting_down=True)]
+            online = [b for b in replicas if context.is_replica_online(b, partition, include_shutting_down=True)]
             return leader_for_controlled_shutdown(state, replicas, online, context.shutting_down)
         return leader_for_offline(state, replicas, live, unclean=unclean)
 
@@ -237,11 +244,7 @@ class PartitionStateMachine:
         context = self._context
         context.leadership[partition] = new
         context.partition_states[partition] = PartitionState.ONLINE
-        recipients = [
-            b
-            for b in context.replicas(partition)
-            if context.is_replica_online(b, include_shutting_down=strategy is ElectionStrategy.CONTROLLED_SHUTDOWN)
-        ]
+        recipients = self._recipients(partition, strategy)
         self._batch.add_leader_and_isr(recipients, partition, new, is_new=False)
         unclean = new.leader not in old.isr
         if unclean:
@@ -249,3 +252,16 @@ class PartitionStateMachine:
         else:
             cause = "offline" if strategy is ElectionStrategy.OFFLINE_UNCLEAN else strategy.value
         self._store.announce_leader(partition, old, new, zxid, cause, unclean=unclean)
+
+    def _recipients(self, partition: TopicPartition, strategy: ElectionStrategy) -> list[int]:
+        """Who hears of an election (ElectionResult.liveReplicas); of these the batch leaves out the dead."""
+        context = self._context
+        assignment = context.assignment(partition)
+        if strategy is ElectionStrategy.PREFERRED:
+            return list(assignment.replicas)
+        if strategy is ElectionStrategy.REASSIGNMENT:
+            return list(assignment.target)
+        leaving_too = strategy is ElectionStrategy.CONTROLLED_SHUTDOWN
+        return [
+            b for b in assignment.replicas if context.is_replica_online(b, partition, include_shutting_down=leaving_too)
+        ]

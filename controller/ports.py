@@ -16,6 +16,8 @@ PartitionEpoch = NewType("PartitionEpoch", int)
 """The zkVersion of a partition's state znode."""
 
 NO_LEADER = BrokerId(-1)
+UNKNOWN_BROKER_EPOCH = BrokerEpoch(-1)
+"""In requests: any life of that broker.  Of a registered broker: with Historical.NO_BROKER_EPOCH."""
 
 Emit = Callable[[Event], None]
 """Writes an event to this node's journal."""

@@ -87,6 +87,12 @@ async def cluster_id(zk: Zk, random: Random) -> str:
         return found
 
 
+async def next_broker_id(zk: Zk, reserved_max: int) -> int:
+    """An id for a broker that is configured without one: the version of /brokers/seqid, above the reserved ids."""
+    stat = await zk.call(lambda: zk.service.set(znodes.BROKER_SEQUENCE_ID, b""))
+    return reserved_max + stat.version
+
+
 async def register_broker(zk: Zk, info: BrokerInfo, timestamp_ms: int, own_sessions: Container[SessionId]) -> int:
     """Make /brokers/ids/N for this session; its czxid is the broker epoch.
 
@@ -184,6 +190,12 @@ async def _epoch(zk: Zk) -> ControllerSeen:
         again = await zk.call(lambda: zk.service.get(znodes.CONTROLLER_EPOCH))
         if again[1].version == 0:
             return seen
+
+
+async def remove_any_controller(zk: Zk, epoch_zk_version: int) -> bool:
+    """Historical.UNFENCED_CONTROLLER: delete /controller, whosever it is."""
+    removed = await zk.attempt(lambda: zk.service.delete(znodes.CONTROLLER))
+    return removed.error is ErrorCode.OK
 
 
 async def remove_controller(zk: Zk, epoch_zk_version: int) -> bool:

@@ -14,12 +14,15 @@ from controller import znodes
 from controller.channel_manager import ControllerChannelManager
 from controller.config import ControllerConfig
 from controller.context import ControllerContext, Replica
-from controller.coordination import FencedWriter, Zk
+from controller.coordination import FencedWriter, UnfencedWriter, Zk
+from controller.historical import Historical
+from controller.legacy import Legacy, PoisonedReplicaStateMachine
+from controller.metrics import ControllerStats
 from controller.partition_state_machine import PartitionStateMachine
 from controller.partition_store import PartitionStore
-from controller.ports import BrokerChannel, BrokerId, Emit, KafkaMessage
+from controller.ports import UNKNOWN_BROKER_EPOCH, BrokerChannel, BrokerId, Emit, KafkaMessage
 from controller.registration import Won
-from controller.replica_state_machine import ReplicaStateMachine
+from controller.replica_state_machine import ReplicaStateMachine, isr_keeping_the_last, isr_to_the_last
 from controller.request_batch import RequestBatch
 from controller.topic_configs import TopicConfigs
 from controller.topic_deletion import TopicDeletion
@@ -27,6 +30,7 @@ from controller.znodes import BrokerInfo, TopicAssignment
 from ensemble.client.service import Watcher
 from ensemble.errors import ErrorCode, error_for
 from ensemble.ports import Runtime, Timer
+from ensemble.records import Stat
 from journal.events import ControllerEventFailed, TopicPartition
 
 
@@ -63,7 +67,11 @@ class Reign:
         runtime: Runtime,
         emit: Emit,
         signals: Signals,
+        legacy: Legacy,
+        stats: ControllerStats,
+        on_leader_and_isr: Callable[[Reign, int, KafkaMessage], None],
     ) -> None:
+        old = config.historical
         self.broker_id = broker_id
         self.config = config
         self.runtime = runtime
@@ -71,12 +79,24 @@ class Reign:
         self.signals = signals
         self.zk = zk
         self.context = ControllerContext(won.epoch, won.epoch_zk_version)
-        self.writer = FencedWriter(zk, broker_id, won.epoch, won.epoch_zk_version, emit)
+        writer = UnfencedWriter if Historical.UNFENCED_CONTROLLER in old else FencedWriter
+        self.writer = writer(zk, broker_id, won.epoch, won.epoch_zk_version, emit)
         self.channels = ControllerChannelManager(channel, runtime, config)
-        self.batch = RequestBatch(broker_id, self.context, self.channels, self._on_stop_replica)
+        answered = partial(on_leader_and_isr, self)
+        self.batch = RequestBatch(broker_id, self.context, self.channels, self._on_stop_replica, answered)
         self.store = PartitionStore(self.writer, self.context, emit)
-        self.partitions = PartitionStateMachine(self.context, self.store, self.batch, TopicConfigs(zk, config))
-        self.replicas = ReplicaStateMachine(self.context, self.store, self.batch)
+        self.partitions = PartitionStateMachine(self.context, self.store, self.batch, TopicConfigs(zk, config), stats)
+        self.legacy = legacy
+        isr_without = isr_to_the_last if Historical.EMPTY_ISR in old else isr_keeping_the_last
+        if Historical.POISONED_BATCH in old:
+            self.replica_batch = RequestBatch(broker_id, self.context, self.channels, self._on_stop_replica, answered)
+            self.replicas: ReplicaStateMachine = PoisonedReplicaStateMachine(
+                self.context, self.store, self.replica_batch, isr_without
+            )
+        else:
+            self.replica_batch = self.batch
+            self.replicas = ReplicaStateMachine(self.context, self.store, self.batch, isr_without)
+        legacy.fill(self.replica_batch)
         self.deletion = TopicDeletion(
             self.context,
             self.writer,
@@ -86,14 +106,18 @@ class Reign:
             emit,
             lambda topic: signals.forget_watcher("PartitionModifications", topic),
         )
+        self.finalized_features: dict[str, int] = {}
+        """What /feature says: brokers that do not support it are left out."""
         self._rebalance_timer: Timer | None = None
 
     def end(self) -> None:
         """Stop everything at once (onControllerResignation)."""
+        self.legacy.leave(self.context, self.replica_batch)
         if self._rebalance_timer is not None:
             self._rebalance_timer.cancel()
         self.channels.shutdown()
         self.batch.clear()
+        self.replica_batch.clear()
 
     def schedule_rebalance(self, delay_ms: int) -> None:
         """Look for imbalance after that delay."""
@@ -131,9 +155,15 @@ class Reign:
             info = znodes.decode_broker(broker_id, data)
             if info is None:
                 self.report("BrokerChange", f"{znodes.broker_path(broker_id)} is not readable; left out")
+            elif not info.supports(self.finalized_features):
+                self.report("BrokerChange", f"broker {broker_id} does not support the finalized features; left out")
             else:
-                brokers[broker_id] = (info, stat.czxid)
+                brokers[broker_id] = (info, self.broker_epoch(stat))
         return brokers
+
+    def broker_epoch(self, registration: Stat) -> int:
+        """The epoch of the broker that made this znode; with Historical.NO_BROKER_EPOCH one cannot tell."""
+        return UNKNOWN_BROKER_EPOCH if Historical.NO_BROKER_EPOCH in self.config.historical else registration.czxid
 
     async def read_topic_names(self) -> list[str]:
         """Every topic, a watch left on the list."""
@@ -170,8 +200,12 @@ class Reign:
         for row in response.partition_errors:
             if row.error_code != 0:
                 failed[TopicPartition(str(row.topic_name), int(row.partition_index))] = None
-        done = [Replica(partition, broker_id) for partition in deleted if partition not in failed]
-        missed = [Replica(partition, broker_id) for partition in deleted if partition in failed]
+        # Of replicas that a reassignment removed nobody waits to hear.
+        of_topics = [p for p in deleted if p.topic in self.context.topics_with_deletion_started]
+        done = [Replica(partition, broker_id) for partition in of_topics if partition not in failed]
+        missed = [Replica(partition, broker_id) for partition in of_topics if partition in failed]
+        if not of_topics:
+            return
 
         async def process() -> None:
             await self.deletion.fail(missed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from controller.context import ControllerContext, Replica, ReplicaState
 from controller.partition_store import PartitionStore
@@ -34,13 +34,30 @@ VALID_PREVIOUS: Mapping[ReplicaState, tuple[ReplicaState, ...]] = {
 """From where each state may be entered; any other change is refused for that replica."""
 
 
+def isr_keeping_the_last(state: LeaderAndIsr, broker_id: int) -> tuple[int, ...]:
+    """The ISR without that broker, unless it is the last member: an ISR is never empty (KAFKA-5083)."""
+    return state.isr if len(state.isr) == 1 else isr_to_the_last(state, broker_id)
+
+
+def isr_to_the_last(state: LeaderAndIsr, broker_id: int) -> tuple[int, ...]:
+    """Historical.EMPTY_ISR: the ISR without that broker, whatever is left of it."""
+    return tuple(member for member in state.isr if member != broker_id)
+
+
 class ReplicaStateMachine:
     """Moves replicas.  Raises ControllerMoved and SessionExpired, and nothing else."""
 
-    def __init__(self, context: ControllerContext, store: PartitionStore, batch: RequestBatch) -> None:
+    def __init__(
+        self,
+        context: ControllerContext,
+        store: PartitionStore,
+        batch: RequestBatch,
+        isr_without: Callable[[LeaderAndIsr, int], tuple[int, ...]],
+    ) -> None:
         self._context = context
         self._store = store
         self._batch = batch
+        self._isr_without = isr_without
 
     async def startup(self) -> None:
         """Bring every replica online or offline, as its broker is; the dead ones leave the ISRs."""
@@ -48,7 +65,7 @@ class ReplicaStateMachine:
         online: list[Replica] = []
         offline: list[Replica] = []
         for replica in context.replicas_of(context.partitions):
-            if context.is_replica_online(replica.broker_id):
+            if context.is_replica_online(replica.broker_id, replica.partition):
                 context.replica_states[replica] = ReplicaState.ONLINE
                 online.append(replica)
             else:
@@ -144,8 +161,8 @@ class ReplicaStateMachine:
     ) -> dict[TopicPartition, LeaderAndIsr]:
         """Take a broker out of the ISRs that hold it; the states as they are now, of all whose znode could be read.
 
-        Where it led there is no leader then.  The last member stays in the ISR: an ISR is never empty (KAFKA-5083).
-        A partition whose ISR does not hold it is not written, but told again to the others, as Kafka does.
+        Where it led there is no leader then.  A partition whose ISR does not hold it is not written, but told again to
+        the others, as Kafka does.
         """
         results: dict[TopicPartition, LeaderAndIsr] = {}
         remaining = list(partitions)
@@ -173,7 +190,7 @@ class ReplicaStateMachine:
             partition: state._replace(
                 leader=NO_LEADER if state.leader == broker_id else state.leader,
                 leader_epoch=state.leader_epoch + 1,
-                isr=state.isr if len(state.isr) == 1 else tuple(b for b in state.isr if b != broker_id),
+                isr=self._isr_without(state, broker_id),
             )
             for partition, state in current.items()
         }

@@ -7,7 +7,8 @@ live or shutting down.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from kio.schema.leader_and_isr.v7 import request as leader_and_isr
 from kio.schema.stop_replica.v4 import request as stop_replica
@@ -33,10 +34,34 @@ SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL":
 
 OnStopReplica = Callable[[int, list[TopicPartition], KafkaMessage], None]
 """(broker, partitions that were to be deleted, the response)"""
+OnLeaderAndIsr = Callable[[int, KafkaMessage], None]
+"""(broker, the response)"""
 
 
 class IllegalState(Exception):
     """The controller finds itself where it must never be; it gives up its reign."""
+
+
+class _Order(NamedTuple):
+    """What one broker is to be told of a partition."""
+
+    state: LeaderAndIsr
+    is_new: bool
+
+
+class Unsent(NamedTuple):
+    """What a batch had collected when it was cut short."""
+
+    leader_and_isr: dict[int, dict[TopicPartition, _Order]]
+    stop_replica: dict[int, dict[TopicPartition, Any]]
+    update_brokers: dict[int, None]
+    update_partitions: dict[TopicPartition, None]
+
+
+# Rows are built by the ten thousand.  kio's integers are plain ones that are checked whenever one is made; what goes in
+# here was checked when it was read, so these classes are called without their types.
+_LeaderAndIsrRow: Any = leader_and_isr.LeaderAndIsrPartitionState
+_UpdateMetadataRow: Any = update_metadata.UpdateMetadataPartitionState
 
 
 class RequestBatch:
@@ -48,15 +73,17 @@ class RequestBatch:
         context: ControllerContext,
         channels: ControllerChannelManager,
         on_stop_replica: OnStopReplica,
+        on_leader_and_isr: OnLeaderAndIsr,
     ) -> None:
         self._broker_id = broker_id
         self._context = context
         self._channels = channels
         self._on_stop_replica = on_stop_replica
-        self._leader_and_isr: dict[int, dict[TopicPartition, Any]] = {}
+        self._on_leader_and_isr = on_leader_and_isr
+        self._leader_and_isr: dict[int, dict[TopicPartition, _Order]] = {}
         self._stop_replica: dict[int, dict[TopicPartition, Any]] = {}
         self._update_brokers: dict[int, None] = {}
-        self._update_partitions: dict[TopicPartition, Any] = {}
+        self._update_partitions: dict[TopicPartition, None] = {}
 
     def new_batch(self) -> None:
         """Begin.  Raises IllegalState where the previous batch was never sent: state changes would get lost."""
@@ -72,6 +99,22 @@ class RequestBatch:
         if left:
             raise IllegalState(f"a new batch while {', '.join(left)} of the last one is unsent")
 
+    def unsent(self) -> Unsent:
+        """What was collected and not sent."""
+        return Unsent(
+            dict(self._leader_and_isr),
+            dict(self._stop_replica),
+            dict(self._update_brokers),
+            dict(self._update_partitions),
+        )
+
+    def begin_with(self, unsent: Unsent) -> None:
+        """Historical.POISONED_BATCH: take over what an earlier reign left."""
+        self._leader_and_isr.update(unsent.leader_and_isr)
+        self._stop_replica.update(unsent.stop_replica)
+        self._update_brokers.update(unsent.update_brokers)
+        self._update_partitions.update(unsent.update_partitions)
+
     def clear(self) -> None:
         """Drop what was collected."""
         self._leader_and_isr.clear()
@@ -85,25 +128,12 @@ class RequestBatch:
         self, broker_ids: Iterable[int], partition: TopicPartition, state: LeaderAndIsr, *, is_new: bool
     ) -> None:
         """Tell these brokers, which host replicas, a partition's state; and every broker by UpdateMetadata."""
-        assignment = self._context.assignment(partition)
         for broker_id in broker_ids:
             if broker_id < 0:
                 continue
             waiting = self._leader_and_isr.setdefault(broker_id, {})
             already_new = partition in waiting and waiting[partition].is_new
-            waiting[partition] = leader_and_isr.LeaderAndIsrPartitionState(
-                partition_index=i32(partition.partition),
-                controller_epoch=i32(state.controller_epoch),
-                leader=BrokerId(state.leader),
-                leader_epoch=i32(state.leader_epoch),
-                isr=_ids(state.isr),
-                partition_epoch=i32(state.partition_epoch),
-                replicas=_ids(assignment.replicas),
-                adding_replicas=_ids(assignment.adding),
-                removing_replicas=_ids(assignment.removing),
-                is_new=is_new or already_new,
-                leader_recovery_state=i8(1 if state.recovering else 0),
-            )
+            waiting[partition] = _Order(state, is_new or already_new)
         self.add_update_metadata(self._context.live_or_shutting_down_ids, [partition])
 
     def add_stop_replica(self, broker_ids: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
@@ -127,23 +157,7 @@ class RequestBatch:
     def add_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
         """Tell these brokers who is live, and how these partitions stand."""
         self._update_brokers.update((broker_id, None) for broker_id in broker_ids if broker_id >= 0)
-        for partition in partitions:
-            state = self._context.leadership.get(partition)
-            if state is None:
-                continue
-            if self._context.is_being_deleted(partition.topic):
-                state = LeaderAndIsr(LEADER_DURING_DELETE, 0, state.isr, state.controller_epoch)
-            replicas = self._context.replicas(partition)
-            self._update_partitions[partition] = update_metadata.UpdateMetadataPartitionState(
-                partition_index=i32(partition.partition),
-                controller_epoch=i32(state.controller_epoch),
-                leader=BrokerId(state.leader),
-                leader_epoch=i32(state.leader_epoch),
-                isr=_ids(state.isr),
-                zk_version=i32(state.partition_epoch),
-                replicas=_ids(replicas),
-                offline_replicas=_ids(b for b in replicas if not self._context.is_replica_online(b)),
-            )
+        self._update_partitions.update(dict.fromkeys(partitions))
 
     # -- sending
 
@@ -154,11 +168,17 @@ class RequestBatch:
         self._send_stop_replica()
 
     def _send_leader_and_isr(self) -> None:
-        for broker_id, states in sorted(self._leader_and_isr.items()):
+        rows: dict[tuple[TopicPartition, _Order], Any] = {}
+        for broker_id, orders in sorted(self._leader_and_isr.items()):
             epoch = self._context.broker_epoch(broker_id)
             if epoch is None:
                 continue
-            leaders = dict.fromkeys(int(state.leader) for state in states.values())
+            leaders = dict.fromkeys(order.state.leader for order in orders.values())
+            states: dict[TopicPartition, Any] = {}
+            for asked in orders.items():
+                if asked not in rows:
+                    rows[asked] = self._leader_and_isr_row(*asked)
+                states[asked[0]] = rows[asked]
             request = leader_and_isr.LeaderAndIsrRequest(
                 controller_id=BrokerId(self._broker_id),
                 controller_epoch=i32(self._context.epoch),
@@ -174,8 +194,40 @@ class RequestBatch:
                 ),
                 live_leaders=tuple(self._live_leader(b) for b in sorted(leaders) if self._context.broker(b)),
             )
-            self._channels.send(broker_id, request)
+            self._channels.send(broker_id, request, partial(self._on_leader_and_isr, broker_id))
         self._leader_and_isr.clear()
+
+    def _leader_and_isr_row(self, partition: TopicPartition, order: _Order) -> Any:
+        state, assignment = order.state, self._context.assignment(partition)
+        return _LeaderAndIsrRow(
+            partition_index=partition.partition,
+            controller_epoch=state.controller_epoch,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            partition_epoch=state.partition_epoch,
+            replicas=assignment.replicas,
+            adding_replicas=assignment.adding,
+            removing_replicas=assignment.removing,
+            is_new=order.is_new,
+            leader_recovery_state=1 if state.recovering else 0,
+        )
+
+    def _update_metadata_row(self, partition: TopicPartition, state: LeaderAndIsr) -> Any:
+        context = self._context
+        if context.is_being_deleted(partition.topic):
+            state = LeaderAndIsr(LEADER_DURING_DELETE, 0, state.isr, state.controller_epoch)
+        replicas = context.replicas(partition)
+        return _UpdateMetadataRow(
+            partition_index=partition.partition,
+            controller_epoch=state.controller_epoch,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            zk_version=state.partition_epoch,
+            replicas=replicas,
+            offline_replicas=tuple([b for b in replicas if not context.is_replica_online(b, partition)]),
+        )
 
     def _live_leader(self, broker_id: int) -> leader_and_isr.LeaderAndIsrLiveLeader:
         endpoint = self._channels.endpoint(_known(self._context.broker(broker_id)))
@@ -184,13 +236,15 @@ class RequestBatch:
         )
 
     def _send_update_metadata(self) -> None:
+        known = self._context.leadership
+        states = {p: self._update_metadata_row(p, known[p]) for p in self._update_partitions if p in known}
         topic_states = tuple(
             update_metadata.UpdateMetadataTopicState(
                 topic_name=TopicName(topic),
                 topic_id=topic_id_to_kafka(self._context.topic_ids.get(topic)),
                 partition_states=rows,
             )
-            for topic, rows in _by_topic(self._update_partitions)
+            for topic, rows in _by_topic(states)
         )
         live = self._context.live_or_shutting_down_ids if self._update_brokers else []
         live_brokers = tuple(_live_broker(_known(self._context.broker(broker_id))) for broker_id in live)
@@ -240,10 +294,6 @@ def _by_topic(states: dict[TopicPartition, Any]) -> list[tuple[str, tuple[Any, .
     for partition in sorted(states):
         topics.setdefault(partition.topic, []).append(states[partition])
     return [(topic, tuple(rows)) for topic, rows in topics.items()]
-
-
-def _ids(broker_ids: Iterable[int]) -> tuple[BrokerId, ...]:
-    return tuple(BrokerId(broker_id) for broker_id in broker_ids)
 
 
 def _known(info: BrokerInfo | None) -> BrokerInfo:

@@ -54,6 +54,8 @@ async def add_topics(reign: Reign, topics: Sequence[str]) -> dict[str, TopicAssi
         reign.context.add_topic(topic, assignment.topic_id)
         for number, row in assignment.partitions.items():
             reign.context.set_assignment(TopicPartition(topic, number), row)
+            if row.is_being_reassigned:
+                reign.context.reassigning[TopicPartition(topic, number)] = None
     return added
 
 
@@ -106,4 +108,5 @@ async def process_topic_deletion(reign: Reign, _: str) -> None:
     refused = known if not reign.config.delete_topic_enable else []
     await reign.writer.write([Delete(znodes.delete_topic_path(topic)) for topic in [*unknown, *refused]])
     if known and not refused:
-        await reign.deletion.enqueue(known)
+        moving = {partition.topic for partition in context.reassigning}
+        await reign.deletion.enqueue(known, halted=[topic for topic in known if topic in moving])

@@ -41,17 +41,24 @@ class TopicDeletion:
         self._forget_topic = forget_topic
 
     def init(self, queued: Iterable[str]) -> None:
-        """Take over the deletions that were asked for before this reign; those with an offline replica must wait."""
+        """Take over the deletions that were asked for before this reign.
+
+        Those with an offline replica must wait, and those that are being reassigned.
+        """
         context = self._context
+        moving = {partition.topic for partition in context.reassigning}
         for topic in queued:
             context.topics_to_be_deleted.add(topic)
             replicas = context.replicas_of(context.partitions_of(topic))
-            if not all(context.is_replica_online(replica.broker_id) for replica in replicas):
+            if topic in moving:
+                context.topics_ineligible_for_deletion.add(topic)
+            if not all(context.is_replica_online(replica.broker_id, replica.partition) for replica in replicas):
                 context.topics_ineligible_for_deletion.add(topic)
 
-    async def enqueue(self, topics: Iterable[str]) -> None:
-        """These topics are to be deleted."""
+    async def enqueue(self, topics: Iterable[str], halted: Iterable[str]) -> None:
+        """These topics are to be deleted, the halted ones among them once their reassignment is complete."""
         self._context.topics_to_be_deleted.update(topics)
+        self.mark_ineligible(halted)
         await self.resume()
 
     async def resume_for(self, topics: Iterable[str]) -> None:
@@ -66,7 +73,7 @@ class TopicDeletion:
         failed = [replica for replica in replicas if self._context.is_being_deleted(replica.partition.topic)]
         if failed:
             await self._replicas.handle(failed, ReplicaState.DELETION_INELIGIBLE)
-            self._mark_ineligible(replica.partition.topic for replica in failed)
+            self.mark_ineligible(replica.partition.topic for replica in failed)
             await self.resume()
 
     async def complete(self, replicas: Sequence[Replica]) -> None:
@@ -101,7 +108,8 @@ class TopicDeletion:
         replicas = context.replicas_of(context.partitions_of(topic))
         return [context.replica_states.get(replica, ReplicaState.NON_EXISTENT) for replica in replicas]
 
-    def _mark_ineligible(self, topics: Iterable[str]) -> None:
+    def mark_ineligible(self, topics: Iterable[str]) -> None:
+        """Halt the deletion of those of these topics that are queued for it: something else has to end first."""
         self._context.topics_ineligible_for_deletion.update(
             topic for topic in topics if self._context.is_being_deleted(topic)
         )
@@ -119,7 +127,7 @@ class TopicDeletion:
         dead: list[Replica] = []
         alive: list[Replica] = []
         for replica in context.replicas_of(partitions):
-            if not context.is_replica_online(replica.broker_id):
+            if not context.is_replica_online(replica.broker_id, replica.partition):
                 dead.append(replica)
             elif context.replica_states.get(replica) is not ReplicaState.DELETION_SUCCESSFUL:
                 alive.append(replica)
@@ -127,7 +135,7 @@ class TopicDeletion:
         # First let them stop fetching, then delete.
         await self._replicas.handle(alive, ReplicaState.OFFLINE)
         await self._replicas.handle(alive, ReplicaState.DELETION_STARTED)
-        self._mark_ineligible(replica.partition.topic for replica in dead)
+        self.mark_ineligible(replica.partition.topic for replica in dead)
 
     def _tell(self, partitions: Sequence[TopicPartition]) -> None:
         self._batch.new_batch()

@@ -20,6 +20,7 @@ BROKER_TOPICS = "/brokers/topics"
 BROKER_SEQUENCE_ID = "/brokers/seqid"
 DELETE_TOPICS = "/admin/delete_topics"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 ISR_CHANGE_NOTIFICATION = "/isr_change_notification"
 LOG_DIR_EVENT_NOTIFICATION = "/log_dir_event_notification"
 LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
@@ -83,7 +84,8 @@ def encode(value: Mapping[str, object]) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _object(data: bytes | None) -> dict[str, Any] | None:
+def decode(data: bytes | None) -> dict[str, Any] | None:
+    """The JSON object in a znode; None where there is none."""
     try:
         value = json.loads(data) if data else None
     except (ValueError, RecursionError):
@@ -95,10 +97,27 @@ def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+INT32_MAX = 2**31 - 1
+"""Ids, partition numbers and epochs travel as signed 32-bit numbers; what is larger cannot be told to anybody."""
+INT64_MAX = 2**63 - 1
+PORT_MAX = 65_535
+
+
+def _is_int32(value: object, lowest: int, highest: int = INT32_MAX) -> bool:
+    return _is_int(value) and isinstance(value, int) and lowest <= value <= highest
+
+
 def _ids(value: object) -> tuple[int, ...] | None:
-    if not isinstance(value, list) or not all(_is_int(each) for each in value):
+    if not isinstance(value, list) or not all(_is_int32(each, 0) for each in value):
         return None
     return tuple(value)
+
+
+def _number(text: str, highest: int) -> int | None:
+    """Plain decimal digits, up to that number."""
+    if not text.isdecimal() or not text.isascii() or len(text) > len(str(highest)):
+        return None
+    return int(text) if int(text) <= highest else None
 
 
 # ---- /controller, /controller_epoch ---------------------------------------------------------------------------
@@ -111,9 +130,9 @@ def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
 
 def decode_controller(data: bytes | None) -> int | None:
     """The broker id in /controller, of any version."""
-    value = _object(data)
+    value = decode(data)
     broker_id = value.get("brokerid") if value else None
-    return broker_id if _is_int(broker_id) else None
+    return broker_id if _is_int32(broker_id, 0) else None
 
 
 def encode_controller_epoch(epoch: int) -> bytes:
@@ -123,8 +142,7 @@ def encode_controller_epoch(epoch: int) -> bytes:
 
 def decode_controller_epoch(data: bytes | None) -> int | None:
     """The epoch in /controller_epoch."""
-    text = (data or b"").decode("ascii", "replace")
-    return int(text) if text.isdecimal() and text.isascii() and len(text) <= 10 else None
+    return _number((data or b"").decode("ascii", "replace"), INT32_MAX - 1)
 
 
 # ---- /brokers/ids ---------------------------------------------------------------------------------------------
@@ -146,6 +164,17 @@ class BrokerInfo(NamedTuple):
     endpoints: tuple[BrokerEndpoint, ...]
     rack: str | None = None
     jmx_port: int = -1
+    features: tuple[tuple[str, int, int], ...] = ()
+    """The features it supports: name, lowest and highest level."""
+
+    def supports(self, finalized: Mapping[str, int]) -> bool:
+        """Does it know every feature of the cluster at its level?  If not, it cannot take part (KIP-584)."""
+        supported = {name: (low, high) for name, low, high in self.features}
+        for name, level in finalized.items():
+            low, high = supported.get(name, (0, -1))
+            if not low <= level <= high:
+                return False
+        return True
 
 
 def encode_broker(info: BrokerInfo, timestamp_ms: int) -> bytes:
@@ -162,13 +191,13 @@ def encode_broker(info: BrokerInfo, timestamp_ms: int) -> bytes:
     if info.rack is not None:
         value["rack"] = info.rack
     value["listener_security_protocol_map"] = {e.listener: e.security_protocol for e in info.endpoints}
-    value["features"] = {}
+    value["features"] = {n: {"min_version": low, "max_version": high} for n, low, high in info.features}
     return encode(value)
 
 
 def decode_broker(broker_id: int, data: bytes | None) -> BrokerInfo | None:
     """A broker's registration, versions 1 to 5."""
-    value = _object(data)
+    value = decode(data)
     if value is None:
         return None
     protocols = value.get("listener_security_protocol_map")
@@ -181,7 +210,7 @@ def decode_broker(broker_id: int, data: bytes | None) -> BrokerInfo | None:
             if endpoint is None:
                 return None
             endpoints.append(endpoint)
-    elif isinstance(value.get("host"), str) and _is_int(value.get("port")):
+    elif isinstance(value.get("host"), str) and _is_int32(value.get("port"), 0, PORT_MAX):
         endpoints.append(BrokerEndpoint("PLAINTEXT", value["host"], value["port"]))
     else:
         return None
@@ -190,8 +219,19 @@ def decode_broker(broker_id: int, data: bytes | None) -> BrokerInfo | None:
         broker_id,
         tuple(endpoints),
         rack if isinstance(rack, str) else None,
-        jmx_port if isinstance(jmx_port, int) else -1,
+        jmx_port if isinstance(jmx_port, int) and _is_int32(jmx_port, -1, PORT_MAX) else -1,
+        _features(value.get("features")),
     )
+
+
+def _features(value: object) -> tuple[tuple[str, int, int], ...]:
+    """What can be read of a broker's features; a feature that cannot counts as not supported."""
+    found = []
+    for name, row in value.items() if isinstance(value, dict) else ():
+        low, high = (row.get("min_version"), row.get("max_version")) if isinstance(row, dict) else (None, None)
+        if isinstance(low, int) and isinstance(high, int) and _is_int32(low, 0) and _is_int32(high, 0):
+            found.append((str(name), low, high))
+    return tuple(found)
 
 
 def _endpoint(text: object, protocols: Mapping[str, object]) -> BrokerEndpoint | None:
@@ -199,12 +239,13 @@ def _endpoint(text: object, protocols: Mapping[str, object]) -> BrokerEndpoint |
         return None
     listener, found, address = text.partition("://")
     host, colon, port = address.rpartition(":")
-    if not found or not colon or not port.isdecimal():
+    number = _number(port, PORT_MAX)
+    if not found or not colon or number is None or not text.isascii():
         return None
     protocol = protocols.get(listener, listener)
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    return BrokerEndpoint(listener, host, int(port), str(protocol))
+    return BrokerEndpoint(listener, host, number, str(protocol))
 
 
 def _bracketed(host: str) -> str:
@@ -220,6 +261,33 @@ class ReplicaAssignment(NamedTuple):
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """The replicas before the reassignment under way."""
+        return tuple(b for b in self.replicas if b not in self.adding)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas once the reassignment under way is complete."""
+        return tuple(b for b in self.replicas if b not in self.removing)
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        """Is a reassignment under way?"""
+        return bool(self.adding or self.removing)
+
+    def reassign_to(self, target: Iterable[int]) -> ReplicaAssignment:
+        """The assignment while replicas move to the target, which may supersede another one (KIP-455)."""
+        wanted, origin = tuple(target), self.origin
+        full = tuple(dict.fromkeys((*wanted, *origin)))
+        return ReplicaAssignment(
+            full, tuple(b for b in full if b not in origin), tuple(b for b in full if b not in wanted)
+        )
+
+    def without(self, broker_id: int) -> ReplicaAssignment:
+        """The assignment once that replica is no more."""
+        return ReplicaAssignment(*(tuple(b for b in ids if b != broker_id) for ids in self))
 
 
 class TopicAssignment(NamedTuple):
@@ -245,7 +313,7 @@ def encode_topic(topic: TopicAssignment) -> bytes:
 
 def decode_topic(data: bytes | None) -> TopicAssignment | None:
     """A topic's assignment, versions 1 to 3."""
-    value = _object(data)
+    value = decode(data)
     if value is None:
         return None
     replicas = _numbered(value.get("partitions"))
@@ -267,10 +335,10 @@ def _numbered(value: object) -> dict[int, tuple[int, ...]] | None:
         return None
     found: dict[int, tuple[int, ...]] = {}
     for name, listed in value.items():
-        ids = _ids(listed)
-        if ids is None or not name.isdecimal():
+        ids, number = _ids(listed), _number(name, INT32_MAX)
+        if ids is None or number is None:
             return None
-        found[int(name)] = ids
+        found[number] = ids
     return found
 
 
@@ -304,7 +372,7 @@ def encode_partition_state(state: LeaderAndIsr) -> bytes:
 
 def decode_partition_state(data: bytes | None, version: int) -> LeaderAndIsr | None:
     """The state in a znode of that version."""
-    value = _object(data)
+    value = decode(data)
     if value is None:
         return None
     isr = _ids(value.get("isr"))
@@ -313,7 +381,8 @@ def decode_partition_state(data: bytes | None, version: int) -> LeaderAndIsr | N
         value.get("leader_epoch"),
         value.get("controller_epoch"),
     )
-    if isr is None or not (_is_int(leader) and _is_int(leader_epoch) and _is_int(controller_epoch)):
+    in_range = _is_int32(leader, -1) and _is_int32(leader_epoch, 0, INT32_MAX - 1) and _is_int32(controller_epoch, 0)
+    if isr is None or not in_range:
         return None
     assert isinstance(leader, int) and isinstance(leader_epoch, int) and isinstance(controller_epoch, int)
     recovering = value.get("leader_recovery_state", 0) == 1
@@ -331,7 +400,7 @@ def encode_partition_set(partitions: Iterable[TopicPartition]) -> bytes:
 
 def decode_partition_set(data: bytes | None) -> list[TopicPartition] | None:
     """The partitions listed, each once, in order."""
-    value = _object(data)
+    value = decode(data)
     listed = value.get("partitions") if value else None
     if not isinstance(listed, list):
         return None
@@ -340,10 +409,47 @@ def decode_partition_set(data: bytes | None) -> list[TopicPartition] | None:
         if not isinstance(each, dict):
             return None
         topic, partition = each.get("topic"), each.get("partition")
-        if not isinstance(topic, str) or not isinstance(partition, int):
+        if not isinstance(topic, str) or not isinstance(partition, int) or not _is_int32(partition, 0):
             return None
         found[TopicPartition(topic, partition)] = None
     return list(found)
+
+
+def encode_reassignments(targets: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
+    """The content of /admin/reassign_partitions."""
+    rows = [{"topic": p.topic, "partition": p.partition, "replicas": replicas} for p, replicas in targets.items()]
+    return encode({"version": 1, "partitions": rows})
+
+
+def decode_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, ...]] | None:
+    """The target replicas of each partition listed; of one listed twice the last word counts."""
+    value = decode(data)
+    listed = value.get("partitions") if value else None
+    if not isinstance(listed, list):
+        return None
+    found: dict[TopicPartition, tuple[int, ...]] = {}
+    for each in listed:
+        if not isinstance(each, dict):
+            return None
+        topic, partition, replicas = each.get("topic"), each.get("partition"), _ids(each.get("replicas"))
+        if not isinstance(topic, str) or not isinstance(partition, int) or not _is_int32(partition, 0):
+            return None
+        if replicas is None:
+            return None
+        found[TopicPartition(topic, partition)] = replicas
+    return found
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    """The content of a /log_dir_event_notification/log_dir_event_N: a log directory of that broker failed."""
+    return encode({"version": 1, "broker": broker_id, "event": 1})
+
+
+def decode_log_dir_event(data: bytes | None) -> int | None:
+    """The broker whose log directory failed."""
+    value = decode(data)
+    broker_id = value.get("broker") if value else None
+    return broker_id if _is_int32(broker_id, 0) else None
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
@@ -353,7 +459,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 def decode_config(data: bytes | None) -> dict[str, str] | None:
     """The overrides of an entity."""
-    value = _object(data)
+    value = decode(data)
     config = value.get("config") if value else None
     if not isinstance(config, dict) or not all(isinstance(each, str) for each in config.values()):
         return None
@@ -367,7 +473,7 @@ def encode_config_change(entity_path: str) -> bytes:
 
 def decode_config_change(data: bytes | None) -> str | None:
     """The entity path of a config change notification."""
-    value = _object(data)
+    value = decode(data)
     entity_path = value.get("entity_path") if value else None
     return entity_path if isinstance(entity_path, str) else None
 
@@ -379,14 +485,9 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 def decode_cluster_id(data: bytes | None) -> str | None:
     """The cluster's id."""
-    value = _object(data)
+    value = decode(data)
     cluster_id = value.get("id") if value else None
     return cluster_id if isinstance(cluster_id, str) else None
-
-
-def encode_feature() -> bytes:
-    """The content of /feature: feature versioning enabled, no finalized features (FeatureZNode, version 2)."""
-    return encode({"version": 2, "status": 1, "features": {}})
 
 
 def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
@@ -396,8 +497,9 @@ def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
 
 def decode_producer_id_block(data: bytes | None) -> tuple[int, int, int] | None:
     """(broker, first, last) of the latest block."""
-    value = _object(data) or {}
-    broker, first, last = value.get("broker"), str(value.get("block_start")), str(value.get("block_end"))
-    if not isinstance(broker, int) or not first.isdecimal() or not last.isdecimal():
+    value = decode(data) or {}
+    broker = value.get("broker")
+    first, last = (_number(str(value.get(end)), INT64_MAX) for end in ("block_start", "block_end"))
+    if not isinstance(broker, int) or first is None or last is None:
         return None
-    return broker, int(first), int(last)
+    return broker, first, last

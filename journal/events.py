@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from journal.controller_events import AssignmentChanged as AssignmentChanged
 from journal.event import Event as Event
 from journal.event import Level as Level
 from journal.event import TopicPartition as TopicPartition
@@ -408,6 +409,7 @@ class LeadershipTaken(Event):
     leader_epoch: int
     log_end_offset: int
     high_watermark: int
+    log_start_offset: int = 0
 
 
 class FollowershipTaken(Event):
@@ -546,6 +548,19 @@ class WorkloadProgressed(Event):
     acknowledged: int
     failed: int
     lost: int
+
+
+class ConsumerProgressed(Event):
+    """How a consumer of a workload stands; its lag is in records."""
+
+    workload_id: str
+    topic: str
+    group_id: str
+    consumed: int
+    duplicates: int
+    out_of_order: int
+    lag: int
+    partitions: list[int]
 
 
 EVENT_TYPES: tuple[type[Event], ...] = tuple(Event.__subclasses__())

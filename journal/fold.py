@@ -128,6 +128,7 @@ class ClusterState(msgspec.Struct):
     faults: dict[str, FaultView] = {}
     losses: list[Loss] = []
     workloads: dict[str, e.WorkloadProgressed] = {}
+    consumers: dict[str, e.ConsumerProgressed] = {}
 
     def apply(self, entry: Entry) -> None:
         """Take the next entry of the history."""
@@ -344,6 +345,15 @@ def _leader_elected(state: ClusterState, entry: Entry, event: e.LeaderElected) -
     )
 
 
+@_on(e.AssignmentChanged)
+def _assignment_changed(state: ClusterState, entry: Entry, event: e.AssignmentChanged) -> None:
+    partition = state.partition(event.topic, event.partition)
+    partition.replicas = event.replicas
+    for offsets in (partition.high_watermarks, partition.log_end_offsets):
+        for broker_id in [b for b in offsets if b not in event.replicas]:
+            del offsets[broker_id]
+
+
 @_on(e.IsrChanged)
 def _isr_changed(state: ClusterState, entry: Entry, event: e.IsrChanged) -> None:
     partition = state.partition(event.topic, event.partition)
@@ -406,3 +416,8 @@ def _fault_removed(state: ClusterState, entry: Entry, event: e.FaultRemoved) -> 
 @_on(e.WorkloadProgressed)
 def _workload_progressed(state: ClusterState, entry: Entry, event: e.WorkloadProgressed) -> None:
     state.workloads[event.workload_id] = event
+
+
+@_on(e.ConsumerProgressed)
+def _consumer_progressed(state: ClusterState, entry: Entry, event: e.ConsumerProgressed) -> None:
+    state.consumers[event.workload_id] = event

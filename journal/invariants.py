@@ -38,6 +38,7 @@ class OneLeaderPerEpoch:
     """At most one peer is ever established as leader of a ZAB epoch (Leadership1, Zab.tla)."""
 
     name = "one ZAB leader per epoch"
+    watches = (e.LeaderEstablished,)
 
     def __init__(self) -> None:
         self._leaders: dict[int, int] = {}
@@ -55,6 +56,7 @@ class CommittedPrefixesAgree:
     """Every peer that applies a zxid applies the same transaction onto the same tree, in zxid order."""
 
     name = "committed prefixes agree"
+    watches = (e.TxnCommitted, e.NodeStarted, e.LearnerSynced, e.ZxidCheckpoint)
 
     def __init__(self) -> None:
         self._committed: dict[int, tuple[int, int, str, str, int, int]] = {}
@@ -87,6 +89,7 @@ class AcknowledgedWritesSurvive:
     """A write that a client was told of is in the log of every leader established later; no peer truncates it."""
 
     name = "no acknowledged write lost"
+    watches = (e.WriteAcknowledged, e.PeerStateChanged, e.LeaderEstablished, e.TxnLogTruncated)
 
     def __init__(self) -> None:
         self._acknowledged = 0
@@ -116,6 +119,7 @@ class EphemeralsEndWithSessions:
     """When a session's end is applied its ephemerals are gone, and none appears later."""
 
     name = "no ephemeral outlives its session"
+    watches = (e.NodeStarted, e.LearnerSynced, e.EphemeralCreated, e.EphemeralDeleted, e.SessionClosed)
 
     def __init__(self) -> None:
         self._closed: dict[int, int] = {}
@@ -150,6 +154,7 @@ class ControllerEpochsRise:
     """
 
     name = "controller epochs rise and fence"
+    watches = (e.ControllerElected, e.LeaderElected, e.IsrChanged)
 
     def __init__(self) -> None:
         self._elections: list[tuple[int, int, int]] = []  # (zxid, epoch, broker), in the order seen
@@ -178,6 +183,7 @@ class OneLeaderPerLeaderEpoch:
     """At most one broker leads a partition in a leader epoch, and one process of it: a restart begins another epoch."""
 
     name = "one leader per partition and leader epoch"
+    watches = (e.NodeStarted, e.TopicDeleted, e.LeadershipTaken, e.LeaderElected)
 
     def __init__(self) -> None:
         self._leaders: dict[tuple[str, int, int], int] = {}
@@ -217,9 +223,10 @@ class IsrWithinAssignment:
     """An ISR holds assigned replicas only, the leader among them, and partition epochs rise by one write each."""
 
     name = "ISR within the assignment"
+    watches = (e.TopicDeleted, e.LeaderElected, e.IsrChanged, e.AssignmentChanged)
 
     def __init__(self) -> None:
-        self._replicas: dict[TopicPartition, list[int]] = {}
+        self._replicas: dict[TopicPartition, dict[int, None]] = {}
         self._writes: dict[tuple[TopicPartition, int], tuple[int, ...]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
@@ -228,16 +235,22 @@ class IsrWithinAssignment:
         if isinstance(event, e.TopicDeleted):
             for key in [key for key in self._writes if key[0].topic == event.topic]:
                 del self._writes[key]
-        if not isinstance(event, e.LeaderElected | e.IsrChanged):
+            for name in [name for name in self._replicas if name.topic == event.topic]:
+                del self._replicas[name]
             return
+        assert isinstance(event, e.LeaderElected | e.IsrChanged | e.AssignmentChanged)
         name = TopicPartition(event.topic, event.partition)
+        if isinstance(event, e.AssignmentChanged):
+            self._replicas[name] = dict.fromkeys(event.replicas)
+            return
         if isinstance(event, e.LeaderElected):
-            self._replicas[name] = event.replicas
+            # While a reassignment ends, a controller goes by the target already, and the ISR still holds the origin.
+            self._replicas.setdefault(name, {}).update(dict.fromkeys(event.replicas))
         replicas = self._replicas.get(name)
         if replicas is not None:
             strangers = [broker for broker in event.isr if broker not in replicas]
             if strangers:
-                yield f"{name}: {strangers} in the ISR but not among the replicas {replicas}"
+                yield f"{name}: {strangers} in the ISR but not among the replicas {list(replicas)}"
         if event.leader >= 0 and event.leader not in event.isr:
             yield f"{name}: leader {event.leader} is not in the ISR {event.isr}"
         row = (event.leader, event.leader_epoch, *sorted(event.isr))
@@ -250,6 +263,7 @@ class NothingSelfReported:
     """No node has found itself in a state that cannot be (a tree digest that differs from the leader's, say)."""
 
     name = "no node reports a broken invariant"
+    watches = (e.InvariantViolated, e.ControllerEventFailed)
 
     def see(self, entry: Entry) -> Iterator[str]:
         """Pass on what a node says of itself."""
@@ -263,6 +277,7 @@ class NothingSelfReported:
 def default_checkers() -> list[Checker]:
     """Every invariant, fresh."""
     from journal.record_invariants import CommittedRecordsSurvive
+    from journal.replication_invariants import HighWatermarkWithinLog, LogsMatch
 
     return [
         OneLeaderPerEpoch(),
@@ -273,6 +288,8 @@ def default_checkers() -> list[Checker]:
         OneLeaderPerLeaderEpoch(),
         IsrWithinAssignment(),
         CommittedRecordsSurvive(),
+        LogsMatch(),
+        HighWatermarkWithinLog(),
         NothingSelfReported(),
     ]
 

@@ -79,6 +79,22 @@ class CommittedRecordsSurvive:
     """
 
     name = "committed and acks=all records survive"
+    watches = (
+        e.RecordsAppended,
+        e.RecordsReplicated,
+        e.RecordsAcknowledged,
+        e.LogTruncated,
+        e.HighWatermarkMoved,
+        e.LeaderElected,
+        e.IsrChanged,
+        e.LeadershipTaken,
+        e.FollowershipTaken,
+        e.BrokerRegistered,
+        e.SessionClosed,
+        e.FaultInjected,
+        e.ReplicaLoaded,
+        e.TopicDeleted,
+    )
 
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, _Partition] = {}
@@ -188,6 +204,9 @@ class CommittedRecordsSurvive:
         held = {batch.first: batch for batch in partition.logs.get(event.broker_id, [])}
         for first in sorted(partition.promises):
             batch, why, leader_epoch = partition.promises[first]
+            if batch.last < event.log_start_offset:
+                # Retention, or somebody who asked for it, has deleted it.
+                continue
             if leader_epoch > event.leader_epoch or (batch.first < event.log_end_offset and held.get(first) == batch):
                 # Kept; or a leader of old, told late of its election, when there is a later one already.
                 continue

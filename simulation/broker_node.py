@@ -53,6 +53,9 @@ class BrokerNode(Machine["BrokerProcess"]):
                 # Far below Kafka's 30 s, so that requests are given up and arrive late within a run.
                 "replica.socket.timeout.ms": "1500",
                 "controller.socket.timeout.ms": "1500",
+                "offsets.topic.num.partitions": "3",
+                "offsets.topic.replication.factor": str(min(3, len(self.world.brokers))),
+                "group.initial.rebalance.delay.ms": "500",
                 **settings.broker_keys,
             }
         )
@@ -62,6 +65,24 @@ class BrokerNode(Machine["BrokerProcess"]):
         directory = self.log_directory
         files = [directory.open(partition, file) for file in directory.list_files(partition) if file.endswith(".log")]
         return b"".join(file.read(0, file.size()) for file in files)
+
+    def stop(self, back_after_ms: int) -> None:
+        """Let the broker shut down; when it has, its process ends, and another begins after that time (0: never)."""
+        process = self.process
+        if process is None:
+            return
+
+        async def leave() -> None:
+            await process.broker.stop()
+            self.world.scheduler.after(0, gone)
+
+        def gone() -> None:
+            if self.process is process:
+                self.kill()
+                if back_after_ms:
+                    self.world.scheduler.after(back_after_ms * 1000, self.start)
+
+        process.runtime.spawn(leave(), f"stop {self.name}")
 
     def make_process(self, incarnation: int) -> BrokerProcess:
         """A fresh process on this log directory."""

@@ -135,7 +135,7 @@ class Served:
         self._waiting.append(request)
         if not self._busy:
             self._busy = True
-            self._runtime.spawn(self._serve(), "serve")
+            self._runtime.start(self._serve(), "serve")
 
     async def _serve(self) -> None:
         try:

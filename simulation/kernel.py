@@ -7,9 +7,10 @@ due already.  There is no event loop, no thread and no clock but `Scheduler.now_
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from hashlib import sha256
+from heapq import heappop as _pop
+from heapq import heappush as _push
 from random import Random
 from typing import Any
 
@@ -48,17 +49,20 @@ class Scheduler:
         """Call at that moment (now, if it is past)."""
         call = Call(callback)
         self._order += 1
-        heapq.heappush(self._heap, (max(time_us, self.now_us), self._order, call))
+        _push(self._heap, (max(time_us, self.now_us), self._order, call))
         return call
 
     def after(self, delay_us: int, callback: Callable[[], object]) -> Call:
-        """Call after a delay."""
-        return self.at(self.now_us + delay_us, callback)
+        """Call after a delay, which is not negative."""
+        call = Call(callback)
+        self._order += 1
+        _push(self._heap, (self.now_us + delay_us, self._order, call))
+        return call
 
     def step(self) -> bool:
         """Run the next call; False when there is none."""
         while self._heap:
-            time_us, _, call = heapq.heappop(self._heap)
+            time_us, _, call = _pop(self._heap)
             callback = call.callback
             if callback is None:
                 continue
@@ -80,13 +84,20 @@ class Scheduler:
     def next_time_us(self) -> int | None:
         """When the next call is due, None for never."""
         while self._heap and self._heap[0][2].callback is None:
-            heapq.heappop(self._heap)
+            _pop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def run_until(self, time_us: int) -> None:
         """Run everything due up to and including that moment; the clock ends there."""
-        while (due := self.next_time_us()) is not None and due <= time_us:
-            self.step()
+        # As `step`, over and over; simulated years pass through here.
+        heap = self._heap
+        while heap and heap[0][0] <= time_us:
+            self.now_us, _, call = _pop(heap)
+            callback = call.callback
+            if callback is not None:
+                call.callback = None
+                self.steps += 1
+                callback()
         self.now_us = max(self.now_us, time_us)
 
 
@@ -148,7 +159,7 @@ class SimFuture:
 class SimTask:
     """A coroutine on the scheduler; its own result is a future others may await."""
 
-    __slots__ = ("_coroutine", "_ended", "_on_crash", "_running", "future", "name")
+    __slots__ = ("_coroutine", "_due", "_ended", "_on_crash", "_running", "future", "name")
 
     def __init__(
         self,
@@ -163,7 +174,16 @@ class SimTask:
         self._on_crash = on_crash
         self._ended = False
         self._running = False
-        scheduler.after(0, self._step)
+        self._due: Callable[[], object] = self._step
+        """What goes on with it; made once, since a bound method is a new object each time."""
+
+    def begin(self, scheduler: Scheduler) -> None:
+        """Take the first step behind what is due already."""
+        scheduler.after(0, self._due)
+
+    def begin_now(self) -> None:
+        """Take the first step."""
+        self._step()
 
     def _step(self) -> None:
         if self._ended:
@@ -186,7 +206,7 @@ class SimTask:
             self._coroutine.close()
             return
         assert isinstance(awaited, SimFuture), f"{self.name} awaited something that is no port: {awaited!r}"
-        awaited.add_waiter(self._step)
+        awaited.add_waiter(self._due)
 
     def cancel(self) -> bool:
         """End it at its present await, with GeneratorExit inside; at once, unless it is the one running."""
@@ -233,29 +253,24 @@ class SimRuntime:
         self._skew_ms = skew_ms
         self._on_crash = on_crash
         self._tasks: list[SimTask] = []
-        self._stopped = False
-        self._paused = False
+        self.stopped = False
+        """Has the process died?"""
+        self.paused = False
+        """Is the process stopped by a signal?"""
         self._held: list[Callable[[], object]] = []
+        self._now = Instant(-1, -1)
 
     @property
     def random(self) -> Random:
         """This node's stream."""
         return self._random
 
-    @property
-    def stopped(self) -> bool:
-        """Has the process died?"""
-        return self._stopped
-
-    @property
-    def paused(self) -> bool:
-        """Is the process stopped by a signal?"""
-        return self._paused
-
     def now(self) -> Instant:
         """Both clocks of this node."""
         now_ms = self.scheduler.now_us // 1000
-        return Instant(now_ms, self.WALL_START_MS + now_ms + self._skew_ms)
+        if now_ms != self._now.mono_ms:
+            self._now = Instant(now_ms, self.WALL_START_MS + now_ms + self._skew_ms)
+        return self._now
 
     def future(self) -> SimFuture:
         """A fresh future."""
@@ -263,32 +278,37 @@ class SimRuntime:
 
     def run(self, callback: Callable[[], object]) -> None:
         """Run a callback as this node: now, at resume, or never (dead)."""
-        if self._stopped:
+        if self.stopped:
             return
-        if self._paused:
+        if self.paused:
             self._held.append(callback)
         else:
             callback()
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> SimTask:
         """Start a task of this node."""
+        task = self._new_task(coroutine, name)
+        task.begin(self.scheduler)
+        return task
+
+    def start(self, coroutine: Coroutine[Any, Any, Any], name: str) -> SimTask:
+        """Start a task of this node, which runs to its first await before this returns."""
+        task = self._new_task(coroutine, name)
+        task.begin_now()
+        return task
+
+    def _new_task(self, coroutine: Coroutine[Any, Any, Any], name: str) -> SimTask:
         if len(self._tasks) > 64:
             self._tasks = [task for task in self._tasks if not task.done()]
         task = _NodeTask(self, coroutine, name, self._on_crash)
         self._tasks.append(task)
         return task
 
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Call:
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> _NodeTimer:
         """Call back after a delay, as this node.  Cancelling works until the callback has run, also while paused."""
-        call = Call(callback)
-
-        def fire() -> None:
-            due, call.callback = call.callback, None
-            if due is not None:
-                due()
-
-        self.scheduler.after(max(0, delay_ms) * 1000, lambda: self.run(fire))
-        return call
+        timer = _NodeTimer(self, callback)
+        timer.scheduled = self.scheduler.after(max(0, delay_ms) * 1000, timer.due)
+        return timer
 
     def sleep(self, delay_ms: int) -> Awaitable[None]:
         """A future that resolves after a delay."""
@@ -298,22 +318,49 @@ class SimRuntime:
 
     def pause(self) -> None:
         """SIGSTOP."""
-        self._paused = True
+        self.paused = True
 
     def resume(self) -> None:
         """SIGCONT: everything held runs now, in the order it came due."""
-        self._paused = False
+        self.paused = False
         held, self._held = self._held, []
         for callback in held:
             self.scheduler.after(0, lambda due=callback: self.run(due))  # type: ignore[misc]
 
     def stop(self) -> None:
         """The process dies: nothing of it runs again."""
-        self._stopped = True
+        self.stopped = True
         self._held.clear()
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
+
+
+class _NodeTimer(Call):
+    """A timer of a node: what it calls waits while the node is paused."""
+
+    __slots__ = ("_runtime", "scheduled")
+
+    def __init__(self, runtime: SimRuntime, callback: Callable[[], object]) -> None:
+        super().__init__(callback)
+        self._runtime = runtime
+        self.scheduled: Call | None = None
+        """Its place on the heap."""
+
+    def cancel(self) -> None:
+        """Do not call."""
+        self.callback = None
+        if self.scheduled is not None:
+            self.scheduled.callback = None
+
+    def due(self) -> None:
+        """The moment has come."""
+        self._runtime.run(self._fire)
+
+    def _fire(self) -> None:
+        callback, self.callback = self.callback, None
+        if callback is not None:
+            callback()
 
 
 class _NodeTask(SimTask):
@@ -332,7 +379,12 @@ class _NodeTask(SimTask):
         super().__init__(runtime.scheduler, coroutine, name, on_crash)
 
     def _step(self) -> None:
-        self._runtime.run(super()._step)
+        runtime = self._runtime
+        if not runtime.paused:
+            if not runtime.stopped:
+                SimTask._step(self)
+        else:
+            runtime.run(self._due)
 
 
 def run_task(

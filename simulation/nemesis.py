@@ -10,6 +10,8 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
+from simulation.kafka_nemesis import KAFKA_KINDS
+from simulation.kafka_operator import KafkaOperator
 from simulation.operator import Operator
 
 if TYPE_CHECKING:
@@ -34,14 +36,16 @@ class Nemesis:
         self.world = world
         self.random = random
         self.operator = Operator(world)
+        self.kafka = KafkaOperator(world)
         self.active = False
         # With brokers, every second seed leaves out what concerns the ensemble alone, and has more of the rest.
         narrow = bool(world.brokers) and random.random() < 0.5
-        kinds = [kind for kind in _KINDS if not (narrow and kind in _ENSEMBLE_ALONE)]
+        known = {**_KINDS, **KAFKA_KINDS} if world.brokers else _KINDS
+        kinds = [kind for kind in known if not (narrow and kind in _ENSEMBLE_ALONE)]
         chosen = [kind for kind in kinds if random.random() < 0.5] or [kinds[random.randrange(0, len(kinds))]]
-        self._kinds = chosen
+        self._kinds = [known[kind] for kind in chosen]
         self._gap_ms = random.randrange(200, GAP_MS_MAX)
-        self._undo: dict[int, Callable[[], None]] = {}
+        self._undo: dict[int, Callable[[], object]] = {}
         self._fault_number = 0
 
     def start(self) -> None:
@@ -56,8 +60,7 @@ class Nemesis:
     def _strike(self) -> None:
         if not self.active:
             return
-        kind = self._kinds[self.random.randrange(0, len(self._kinds))]
-        _KINDS[kind](self)
+        self._kinds[self.random.randrange(0, len(self._kinds))](self)
         self._schedule()
 
     def heal_all(self) -> None:
@@ -69,7 +72,8 @@ class Nemesis:
 
     # -- one fault ---------------------------------------------------------------------------------------------------
 
-    def _until_healed(self, undo: Callable[[], None], lasts_ms: int = 0) -> None:
+    def until_healed(self, undo: Callable[[], object], lasts_ms: int = 0) -> None:
+        """Undo it after that time, or after one that is drawn; or at the end, if that comes first."""
         self._fault_number += 1
         number = self._fault_number
         self._undo[number] = undo
@@ -81,19 +85,20 @@ class Nemesis:
 
         self.world.scheduler.after(lasts_ms * 1000, end)
 
-    def _pick(self, names: list[str]) -> str:
+    def pick(self, names: list[str]) -> str:
+        """One of them."""
         return names[self.random.randrange(0, len(names))]
 
     def _two(self) -> tuple[str, str]:
         names = self.world.node_names()
-        first = self._pick(names)
-        return first, self._pick([name for name in names if name != first] or list(CLIENTS))
+        first = self.pick(names)
+        return first, self.pick([name for name in names if name != first] or list(CLIENTS))
 
     def _crash(self, names: list[str], power_loss: bool) -> None:
-        name = self._pick(names)
+        name = self.pick(names)
         if self.world.is_running(name):
             self.world.kill(name, power_loss=power_loss)
-            self._until_healed(lambda: self.world.start(name))
+            self.until_healed(lambda: self.world.start(name))
 
     def crash_peer(self) -> None:
         """SIGKILL a peer."""
@@ -112,7 +117,7 @@ class Nemesis:
         for name in self.world.peer_names():
             if self.world.is_running(name):
                 self.world.kill(name, power_loss=True)
-                self._until_healed(lambda name=name: self.world.start(name))  # type: ignore[misc]
+                self.until_healed(lambda name=name: self.world.start(name))  # type: ignore[misc]
 
     def power_loss_broker(self) -> None:
         """Pull the plug of one broker."""
@@ -120,10 +125,10 @@ class Nemesis:
 
     def pause(self) -> None:
         """SIGSTOP a node, SIGCONT it later."""
-        name = self._pick(self.world.node_names())
+        name = self.pick(self.world.node_names())
         if self.world.is_running(name) and not self.world.is_paused(name):
             self.world.pause(name)
-            self._until_healed(lambda: self.world.resume(name))
+            self.until_healed(lambda: self.world.resume(name))
 
     def zombie_controller(self) -> None:
         """SIGSTOP the controller for about as long as its session lasts, with a dead broker waiting for it."""
@@ -136,7 +141,7 @@ class Nemesis:
             self._crash(others, power_loss=False)
             session_ms = self.world.settings.session_timeout_ms
             self.world.pause(name)
-            self._until_healed(lambda: self.world.resume(name), self.random.randrange(session_ms // 2, 2 * session_ms))
+            self.until_healed(lambda: self.world.resume(name), self.random.randrange(session_ms // 2, 2 * session_ms))
 
     def moved_controller(self) -> None:
         """An operator deletes /controller while the controller sees no other broker, and the ensemble only late: it
@@ -147,46 +152,50 @@ class Nemesis:
         name = f"broker-{controller}"
         lasts_ms = 3 * self.world.settings.replica_lag_time_max_ms
         others = [other for other in self.world.broker_names() if other != name]
-        self._until_healed(_all_of([self.world.cut(name, other, both_ways=True) for other in others]), lasts_ms)
+        self.until_healed(_all_of([self.world.cut(name, other, both_ways=True) for other in others]), lasts_ms)
         late_ms = self.random.randrange(1_000, 3_500)
         delays = [self.world.delay(peer, name, late_ms) for peer in self.world.peer_names()]
-        self._until_healed(_all_of(delays), lasts_ms)
+        self.until_healed(_all_of(delays), lasts_ms)
         self.operator.move_controller()
 
     def cut_one_way(self) -> None:
         """One direction between two nodes."""
         source, target = self._two()
-        self._until_healed(self.world.cut(source, target, both_ways=False))
+        self.until_healed(self.world.cut(source, target, both_ways=False))
 
     def cut_both_ways(self) -> None:
         """Both directions between two nodes."""
         source, target = self._two()
-        self._until_healed(self.world.cut(source, target, both_ways=True))
+        self.until_healed(self.world.cut(source, target, both_ways=True))
 
     def isolate(self) -> None:
         """One node from everybody."""
-        name = self._pick(self.world.node_names())
+        name = self.pick(self.world.node_names())
         others = [other for other in self.world.node_names() if other != name]
-        self._until_healed(_all_of([self.world.cut(name, other, both_ways=True) for other in others]))
+        self.until_healed(_all_of([self.world.cut(name, other, both_ways=True) for other in others]))
 
     def split_peers(self) -> None:
         """Two halves of the ensemble that do not see each other."""
         names = self.world.peer_names()
         size = self.random.randrange(1, len(names)) if len(names) > 1 else 1
         left = names[:size]
-        self._until_healed(_all_of([self.world.cut(a, b, both_ways=True) for a in left for b in names[size:]]))
+        self.until_healed(_all_of([self.world.cut(a, b, both_ways=True) for a in left for b in names[size:]]))
 
     def delay(self) -> None:
         """Slow down one direction."""
         source, target = self._two()
         delay_ms = self.random.randrange(5, 600)
-        self._until_healed(self.world.delay(source, target, delay_ms))
+        self.until_healed(self.world.delay(source, target, delay_ms))
 
     def flapping_follower(self) -> None:
         """A follower falls behind and comes back, while its leader's requests to the controller arrive late or in
         another order; in the end the leader may die."""
         state = self.world.record.state
-        led = [p for p in state.partitions.values() if p.leader >= 0 and p.leader != state.controller_id]
+        led = [
+            p
+            for p in state.partitions.values()
+            if p.leader >= 0 and p.leader != state.controller_id and any(r != p.leader for r in p.replicas)
+        ]
         if not led or state.controller_id < 0:
             return
         partition = led[self.random.randrange(0, len(led))]
@@ -195,14 +204,14 @@ class Nemesis:
         follower = f"broker-{followers[self.random.randrange(0, len(followers))]}"
         lag_ms = self.world.settings.replica_lag_time_max_ms
         back_ms = 3 * lag_ms // 2
-        self._until_healed(self.world.cut(follower, leader), back_ms)
+        self.until_healed(self.world.cut(follower, leader), back_ms)
         # What the leader asks for when the follower is back is under way for long, and asked for again meanwhile ...
         late_ms = self.random.randrange(2 * lag_ms, 4 * lag_ms)
         self._later(
-            back_ms - 200, lambda: self._until_healed(self.world.delay(leader, controller, late_ms), LATE_WINDOW_MS)
+            back_ms - 200, lambda: self.until_healed(self.world.delay(leader, controller, late_ms), LATE_WINDOW_MS)
         )
         # ... and arrives when the follower has fallen out once more.
-        self._later(2 * lag_ms, lambda: self._until_healed(self.world.cut(follower, leader), 5 * lag_ms))
+        self._later(2 * lag_ms, lambda: self.until_healed(self.world.cut(follower, leader), 5 * lag_ms))
         if self.random.random() < 0.7:
             dies_ms = 5 * lag_ms + self.random.randrange(0, 2 * lag_ms)
             self._later(dies_ms, lambda: self._crash([leader], power_loss=False))
@@ -217,15 +226,15 @@ class Nemesis:
     def cut_client(self) -> None:
         """A client loses some server, which may still hear late what it was sent."""
         client = CLIENTS[self.random.randrange(0, len(CLIENTS))]
-        name = self._pick(self.world.peer_names())
-        self._until_healed(self.world.cut(client, name, both_ways=self.random.random() < 0.5))
+        name = self.pick(self.world.peer_names())
+        self.until_healed(self.world.cut(client, name, both_ways=self.random.random() < 0.5))
 
     def depose_leader(self) -> None:
         """The ensemble's leader loses every other peer, but not its clients."""
         leader = self.world.zab_leader()
         if leader is not None:
             others = [name for name in self.world.peer_names() if name != leader.name]
-            self._until_healed(_all_of([self.world.cut(leader.name, other) for other in others]))
+            self.until_healed(_all_of([self.world.cut(leader.name, other) for other in others]))
 
     def swizzle_clog(self) -> None:
         """A random part of the links between peers is clogged, one after the other, and unclogged in another order
@@ -237,7 +246,7 @@ class Nemesis:
             ends_ms = lasts_ms + self.random.randrange(0, lasts_ms)
 
             def clog(source: str = source, target: str = target, for_ms: int = ends_ms - begins_ms) -> None:
-                self._until_healed(self.world.cut(source, target, both_ways=False), for_ms)
+                self.until_healed(self.world.cut(source, target, both_ways=False), for_ms)
 
             self._later(begins_ms, clog)
 
@@ -247,13 +256,13 @@ class Nemesis:
         order = self._shuffled(self._links(self.world.peer_names()))
         ranked = {link: PRIORITY_STEP_MS * rank for rank, link in enumerate(order)}
         lasts_ms = self.random.randrange(FAULT_LASTS_MS_MIN, FAULT_LASTS_MS_MAX)
-        self._until_healed(self.world.prioritise(ranked), lasts_ms)
+        self.until_healed(self.world.prioritise(ranked), lasts_ms)
         for _ in range(PRIORITY_CHANGES):
             link = order[self.random.randrange(0, len(order))] if order else None
 
             def demote(link: tuple[str, str] | None = link) -> None:
                 if link is not None:
-                    self._until_healed(self.world.delay(*link, PRIORITY_LOWEST_MS))
+                    self.until_healed(self.world.delay(*link, PRIORITY_LOWEST_MS))
 
             self._later(self.random.randrange(1, lasts_ms + 1), demote)
 
@@ -266,9 +275,9 @@ class Nemesis:
 
     def slow_disk(self) -> None:
         """A peer's disk takes far longer."""
-        name = self._pick(self.world.peer_names())
+        name = self.pick(self.world.peer_names())
         factor = self.random.randrange(10, 400)
-        self._until_healed(self.world.slow_disk(name, factor))
+        self.until_healed(self.world.slow_disk(name, factor))
 
 
 def _all_of(undos: list[Callable[[], None]]) -> Callable[[], None]:

@@ -17,6 +17,7 @@ from simulation.kernel import Scheduler, SimRuntime
 
 LATENCY_US_MIN = 100
 LATENCY_US_MAX = 1_500
+_LATENCY_US_RANGE = LATENCY_US_MAX - LATENCY_US_MIN
 
 
 class _Closed:
@@ -82,9 +83,13 @@ class Endpoint:
             network.wait_for_heal(self)
             return
         inbox = self._inbox
-        while inbox and inbox[0][0] <= network.scheduler.now_us:
+        runtime, now_us = self.runtime, network.scheduler.now_us
+        while inbox and inbox[0][0] <= now_us:
             item = inbox.popleft()[1]
-            self.runtime.run(lambda item=item: self._hand_over(item))  # type: ignore[misc]
+            if runtime.paused:
+                runtime.run(lambda item=item: self._hand_over(item))  # type: ignore[misc]
+            elif not runtime.stopped:
+                self._hand_over(item)
         if inbox:
             network.scheduler.at(inbox[0][0], self.pump)
 
@@ -116,14 +121,15 @@ class Network:
 
     def latency_us(self, source: str, target: str) -> int:
         """Draw one message's time under way."""
-        delay = self._random.randrange(LATENCY_US_MIN, LATENCY_US_MAX) if source != target else 20
-        return delay + self._delays_us.get((source, target), 0)
+        # What randrange does, in a fifth of its time.
+        delay = LATENCY_US_MIN + int(self._random.random() * _LATENCY_US_RANGE) if source != target else 20
+        return delay + self._delays_us.get((source, target), 0) if self._delays_us else delay
 
     # -- faults ----------------------------------------------------------------------------------------------------
 
     def is_cut(self, source: str, target: str) -> bool:
         """Does nothing pass from source to target?"""
-        return (source, target) in self._cuts
+        return bool(self._cuts) and (source, target) in self._cuts
 
     def cut(self, source: str, target: str) -> None:
         """Let nothing pass in that direction; cuts nest."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,7 +25,9 @@ from ensemble.effects import (
     UseMembership,
 )
 from ensemble.ids import ConnectionId, LinkId, PeerId, Zxid
+from ensemble.ports import Instant
 from ensemble.tree.service import Service
+from ensemble.txn import Txn
 from ensemble.zab.application import EnsembleConfig
 from ensemble.zab.peer import Peer
 from journal.events import LearnerSynced, NodeStarted, NodeStopped, TxnCommitted
@@ -73,6 +75,19 @@ class PeerNode(Machine["PeerProcess"]):
         return PeerProcess(self, incarnation)
 
 
+class _WatchedService(Service):
+    """A peer's service, which keeps what it has applied until its journal says that it is committed."""
+
+    def __init__(self, config: EnsembleConfig) -> None:
+        super().__init__(config)
+        self.applied: dict[int, Txn] = {}
+
+    def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
+        """Apply them, and keep them."""
+        self.applied.update({txn.zxid: txn for txn in txns})
+        return super().apply(now, txns)
+
+
 class PeerProcess(Process):
     """One run of a peer's process: carries out the core's effects."""
 
@@ -86,7 +101,8 @@ class PeerProcess(Process):
         self.audit = Audit(self)
         recovered = node.disk.attach(self._durable, self._recovered)
         config = node.config_on_disk()
-        self.peer = Peer(config, Service(config), recovered, self.random)
+        self._service = _WatchedService(config)
+        self.peer = Peer(config, self._service, recovered, self.random)
         self.peer.hand_effects_to(self.do)
 
     def boot(self) -> None:
@@ -229,8 +245,10 @@ class PeerProcess(Process):
     def _emit(self, effect: Emit) -> None:
         event = effect.event
         if isinstance(event, TxnCommitted):
+            txn = self._service.applied.pop(event.zxid)
             if event.zxid > self.world.record.last_committed:
                 self.audit.commits(Zxid(event.zxid))
+                self.world.replication.committed(txn)
         elif isinstance(event, LearnerSynced):
             self.audit.synced(event)
         self.emit(event)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ensemble.ports import Instant
 from journal.events import Entry, Event, TxnCommitted
@@ -23,6 +23,8 @@ class Record:
         self.last_committed = 0
         """The highest zxid that any peer has applied as committed."""
         self.entries: list[Entry] = []
+        self.listeners: list[Callable[[Entry], None]] = []
+        """Hear of every entry, behind the watchdog."""
         self.state = ClusterState()
 
     @property
@@ -41,6 +43,8 @@ class Record:
             self.last_committed = event.zxid
         self.state.apply(entry)
         self._watchdog.see(entry)
+        for listener in self.listeners:
+            listener(entry)
 
     def lines(self) -> Iterator[bytes]:
         """The history as journal lines, in order."""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 
+from broker_sim.history_clients import TopicPlan
+from simulation.consuming import Consuming
 from simulation.kernel import Deadlock, SimRuntime, derive_random
 from simulation.nemesis import Nemesis
 from simulation.producing import Producing
 from simulation.reconfiguring import reconfiguring, shape
 from simulation.scenarios.library import LIBRARY, play, seeded
+from simulation.settled import unsettled
 from simulation.watching import Watching
 from simulation.wire import EncodedWire, TypedWire, Wire
 from simulation.world import World, WorldSettings
@@ -23,6 +27,8 @@ RECOVERY_MS_MAX = 120_000
 TOPIC = "orders"
 PARTITIONS = 2
 WIRE_MODE_EVERY = 10
+GROUP_EVERY = 2
+"""In every so many seeds a consumer group works, too: it costs a fifth of a run."""
 
 
 class Outcome(msgspec.Struct):
@@ -60,6 +66,7 @@ class Run:
         self.writer: Writer | None = None
         self.watching: Watching | None = None
         self.producing: Producing | None = None
+        self.consuming: Consuming | None = None
         self.recovery_ms = 0
         self._failures: list[str] = []
 
@@ -97,6 +104,7 @@ class Run:
         found += [f"linearizable writes: {line}" for line in (self.writer.violations if self.writer else [])]
         found += [f"reads and watches: {line}" for line in (self.watching.violations if self.watching else [])]
         found += [f"records: {line}" for line in (self.producing.violations if self.producing else [])]
+        found += [f"groups: {line}" for line in (self.consuming.violations if self.consuming else [])]
         return found + self._failures
 
     # -- the parts scenarios are made of -----------------------------------------------------------------------------
@@ -114,9 +122,25 @@ class Run:
         )
         world.until(lambda: watching.watches_fired > 0, BOOT_MS_MAX, "the first watch")
         if world.brokers:
-            runtime = SimRuntime(world.scheduler, derive_random(self.seed, "producer"))
-            self.producing = producing = Producing(world, runtime, TOPIC, PARTITIONS)
-            world.until(lambda: producing.acknowledged > 0, BOOT_MS_MAX, "the first acknowledged record")
+            self.producing = producing = Producing(world, self._topics())
+            world.until(producing.every_topic_took_records, BOOT_MS_MAX, "the first acknowledged records")
+            if self.seed % GROUP_EVERY == 0:
+                self.consuming = consuming = Consuming(world, TOPIC, producing.history)
+                world.until(lambda: consuming.consumed > 0, BOOT_MS_MAX, "the first record of a group")
+
+    def _topics(self) -> list[TopicPlan]:
+        """The topic that is always there; and where there is to be chaos, a few more of any shape."""
+        brokers = len(self.world.brokers)
+        topics = [TopicPlan(TOPIC, PARTITIONS, min(3, brokers), {})]
+        if self.scenario != "calm":
+            draw = derive_random(self.seed, "topics")
+            for number in range(draw.randrange(0, 3)):
+                factor = draw.randrange(1, brokers + 1)
+                configs = {"min.insync.replicas": str(draw.randrange(1, factor + 1))}
+                if draw.random() < 0.15:
+                    configs["unclean.leader.election.enable"] = "true"
+                topics.append(TopicPlan(f"drawn-{number}", draw.randrange(1, 4), factor, configs))
+        return topics
 
     def harm(self) -> None:
         """Let the nemesis work, then undo every fault."""
@@ -141,15 +165,34 @@ class Run:
             watching, fired = self.watching, self.watching.watches_fired
             world.until(lambda: watching.watches_fired > fired, RECOVERY_MS_MAX, "a watch that fires")
         if producing is not None:
-            sent = producing.acknowledged
+            self._recover_brokers(producing)
+
+    def _recover_brokers(self, producing: Producing) -> None:
+        world = self.world
+        try:
             self.recovery_ms += world.until(
-                lambda: world.all_in_sync(TOPIC) and producing.acknowledged > sent + 2,
+                lambda: unsettled(world) is None,
                 RECOVERY_MS_MAX,
-                "a controller, a leader and a full ISR for every partition",
+                "brokers that agree, with a leader and a full ISR for every partition",
             )
-            producing.stop()
-            world.until(lambda: producing.verified, RECOVERY_MS_MAX, "reading every record back")
-            world.until(lambda: world.replicas_agree(TOPIC), RECOVERY_MS_MAX, "logs that agree byte for byte")
+        except Deadlock as stuck:
+            raise Deadlock(f"{stuck}: {unsettled(world)}") from None
+        sent = producing.acknowledged
+        self.recovery_ms += world.until(
+            lambda: producing.acknowledged > sent + 2, RECOVERY_MS_MAX, "acknowledged records"
+        )
+        producing.stop()
+        world.until(lambda: producing.verified, RECOVERY_MS_MAX, "reading every record back")
+        consuming = self.consuming
+        if consuming is not None:
+            world.until(
+                lambda: consuming.is_whole and consuming.has_read_to(producing.history.ends),
+                RECOVERY_MS_MAX,
+                "a whole group that has read everything",
+            )
+        for topic in producing.topics:
+            agreed = partial(world.replicas_agree, topic)
+            world.until(agreed, RECOVERY_MS_MAX, "logs that agree byte for byte")
 
     def calm(self) -> None:
         """Nothing goes wrong."""

@@ -19,6 +19,7 @@ from simulation.network import Network
 from simulation.peer_node import CLIENT_SERVICE, PeerNode, peer_name
 from simulation.reconfiguring import with_membership
 from simulation.record import Record
+from simulation.replication_audit import ReplicationAudit
 from simulation.wire import TypedWire, Wire
 
 SKEW_MS_MAX = 500
@@ -73,6 +74,8 @@ class World:
             configs = [with_membership(config, s.members) for config in configs]
         self.peers = {config.my_id: PeerNode(self, config) for config in configs}
         self.brokers = {broker: BrokerNode(self, broker) for broker in range(1, s.brokers + 1)}
+        self.replication = ReplicationAudit(self.scheduler, self.brokers, self._emit)
+        self.record.listeners.append(self.replication.journalled)
         self._nodes: dict[str, PeerNode | BrokerNode] = {
             **{peer_name(peer): node for peer, node in self.peers.items()},
             **{broker_name(broker): node for broker, node in self.brokers.items()},
@@ -149,6 +152,14 @@ class World:
         if self.is_running(name):
             self._announce("power_loss" if power_loss else "crash", name, name)
             self._nodes[name].kill(power_loss)
+
+    def stop_broker(self, name: str, back_after_ms: int = 0) -> None:
+        """SIGTERM a broker: a controlled shutdown.  It comes back that long after its end; with 0 it stays down."""
+        node = self._nodes[name]
+        assert isinstance(node, BrokerNode)
+        if self.is_running(name):
+            self._announce("stop", name, name)
+            node.stop(back_after_ms)
 
     def pause(self, name: str) -> None:
         """SIGSTOP."""

@@ -20,11 +20,14 @@
  *   last_offset: number, count: number, below_high_watermark: number, cause: string}} Loss
  * @typedef {{type: string, workload_id: string, topic: string, sent: number, acknowledged: number, failed: number,
  *   lost: number}} WorkloadView
+ * @typedef {{type: string, workload_id: string, topic: string, group_id: string, consumed: number, duplicates: number,
+ *   out_of_order: number, lag: number, partitions: number[]}} ConsumerView
  * @typedef {{seq: number, at_us: number, peers: Record<string, PeerView>, brokers: Record<string, BrokerView>,
  *   controller_id: number, controller_epoch: number, controller_zk_version: number, reigns: Reign[],
  *   zab_epoch: number, zab_leader_id: number, topics: Record<string, string>,
  *   configs: Record<string, Record<string, string>>, partitions: Record<string, PartitionView>,
- *   faults: Record<string, FaultView>, losses: Loss[], workloads: Record<string, WorkloadView>}} ClusterState
+ *   faults: Record<string, FaultView>, losses: Loss[], workloads: Record<string, WorkloadView>,
+ *   consumers: Record<string, ConsumerView>}} ClusterState
  * @typedef {{seq: number, node: string, node_seq: number, wall_us: number, mono_us: number, type: string,
  *   [field: string]: any}} Entry  A journal line: the envelope, the type and the body's fields, flat.
  */
@@ -37,7 +40,7 @@ export function emptyState() {
   return {
     seq: 0, at_us: 0, peers: {}, brokers: {}, controller_id: -1, controller_epoch: 0, controller_zk_version: 0,
     reigns: [], zab_epoch: 0, zab_leader_id: -1, topics: {}, configs: {}, partitions: {}, faults: {}, losses: [],
-    workloads: {},
+    workloads: {}, consumers: {},
   };
 }
 
@@ -222,6 +225,15 @@ const HANDLERS = {
     const { leader, leader_epoch, isr, replicas, partition_epoch, unclean } = e;
     Object.assign(found, { leader, leader_epoch, isr, replicas, partition_epoch, unclean });
   },
+  assignment_changed(state, e) {
+    const found = partition(state, e.topic, e.partition);
+    found.replicas = e.replicas;
+    for (const offsets of [found.high_watermarks, found.log_end_offsets]) {
+      for (const broker of Object.keys(offsets)) {
+        if (!e.replicas.includes(Number(broker))) delete offsets[broker];
+      }
+    }
+  },
   isr_changed(state, e) {
     const found = partition(state, e.topic, e.partition);
     if (e.partition_epoch < found.partition_epoch) return;
@@ -261,5 +273,11 @@ const HANDLERS = {
   workload_progressed(state, e) {
     const { type, workload_id, topic, sent, acknowledged, failed, lost } = e;
     state.workloads[workload_id] = { type, workload_id, topic, sent, acknowledged, failed, lost };
+  },
+  consumer_progressed(state, e) {
+    const { type, workload_id, topic, group_id, consumed, duplicates, out_of_order, lag, partitions } = e;
+    state.consumers[workload_id] = {
+      type, workload_id, topic, group_id, consumed, duplicates, out_of_order, lag, partitions,
+    };
   },
 };

@@ -247,6 +247,12 @@ function faultsOf(state) {
 /** @param {State} state */
 function workloadsOf(state) {
   return (state.polled?.cluster.workloads ?? []).map((/** @type {any} */ w) => {
+    if (w.kind === "consumer") {
+      const heard = state.cluster.consumers[w.id];
+      if (w.state !== "running" || !heard || heard.consumed <= w.consumed) return w;
+      const { consumed, duplicates, out_of_order, lag, partitions } = heard;
+      return { ...w, consumed, duplicates, out_of_order, lag, partitions };
+    }
     const told = state.cluster.workloads[w.id];
     const { sent, acknowledged, failed, lost } = told && told.sent > w.sent ? told : w;
     return { ...w, sent, acknowledged, failed, lost };

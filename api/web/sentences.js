@@ -46,6 +46,8 @@ const SENTENCES = {
   broker_liveness_changed: (e) => `live brokers: ${e.live.join(", ") || "none"}`,
   leader_elected: (e) => `${tp(e)}: ${e.leader < 0 ? "no leader" : `broker ${e.leader} leads`}, leader epoch ${e.leader_epoch}, `
     + `ISR ${e.isr.join(", ") || "empty"}${e.unclean ? ", UNCLEAN" : ""}`,
+  assignment_changed: (e) => `${tp(e)}: replicas ${e.replicas.join(", ")}${e.adding.length ? `, adding ${e.adding.join(", ")}` : ""}`
+    + `${e.removing.length ? `, removing ${e.removing.join(", ")}` : ""}`,
   isr_changed: (e) => `${tp(e)}: ISR ${e.isr.join(", ") || "empty"} (${words(e.cause)})`,
   leadership_taken: (e) => `leads ${tp(e)} at leader epoch ${e.leader_epoch} from offset ${e.log_end_offset}`,
   followership_taken: (e) => `${tp(e)}: follows ${who(e.leader)} at leader epoch ${e.leader_epoch}`,
@@ -58,6 +60,8 @@ const SENTENCES = {
   topic_deleted: (e) => `topic ${e.topic} is gone`,
   config_changed: (e) => `${e.entity}: ${Object.entries(e.config).map(([k, v]) => `${k}=${v}`).join(", ") || "no overrides"}`,
   workload_progressed: (e) => `${e.workload_id} on ${e.topic}: ${e.acknowledged} of ${e.sent} acknowledged, ${e.failed} failed, ${e.lost} lost`,
+  consumer_progressed: (e) => `${e.workload_id} in group ${e.group_id} on ${e.topic}: ${e.consumed} consumed, `
+    + `${e.duplicates} again, ${e.out_of_order} out of order, ${e.lag} behind`,
 };
 
 /** The sentence of an event; of a type not known here, its fields. @param {Entry} entry */

@@ -26,7 +26,8 @@ const SKEW_MIN_MS = 2500;
 
 /** Types that only say how far something got: by the dozen a second under load, so kept and shown apart. */
 export const CHATTER = new Set([
-  "replica_progressed", "workload_progressed", "high_watermark_moved", "records_appended", "records_replicated",
+  "replica_progressed", "workload_progressed", "consumer_progressed", "high_watermark_moved", "records_appended",
+  "records_replicated",
   "records_acknowledged", "txn_logged", "txn_committed", "write_acknowledged", "zxid_checkpoint",
 ]);
 

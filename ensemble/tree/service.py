@@ -380,11 +380,7 @@ class Service(RequestQueues):
             return
         self._close_others(session_id, effects)
         self._start_attaching(client, session_id)
-        if self._proposer is None:
-            effects.append(AskRevalidate(session_id, client.timeout_ms))
-            return
-        valid = self.revalidate(now, session_id, client.timeout_ms, None)
-        effects.extend(self.revalidated(now, session_id, valid))
+        effects.append(AskRevalidate(session_id, client.timeout_ms))
 
     def _connect_alone(self, now: Instant, client: Connection, request: ConnectRequest, effects: list[Effect]) -> bool:
         """A ConnectRequest that needs no leader; False where it is another one."""
@@ -421,7 +417,7 @@ class Service(RequestQueues):
                 self._close(older, effects)
 
     def revalidated(self, now: Instant, session_id: SessionId, valid: bool) -> list[Effect]:
-        """Learner: the leader's answer to AskRevalidate."""
+        """The leader's answer to AskRevalidate."""
         effects: list[Effect] = []
         connection = self._attaching.pop(session_id, None)
         if connection is not None:

@@ -74,7 +74,9 @@ def complaint(failed: Exception) -> str:
 
 
 class _RollLog(Effect):
-    """The next append begins a new log file."""
+    """The next append begins a new log file; what went before is durable, so the snapshot of that number may count."""
+
+    snapshot: int
 
 
 class StorageListener(Protocol):
@@ -211,9 +213,9 @@ class Storage:
 
     def take_snapshot(self, snapshot: TreeSnapshot) -> None:
         """Write an ordinary snapshot, of a tree that has not changed since, by a child process; unless the one before
-        is still being written.  The log goes on in a new file."""
-        self._put([_RollLog()])
+        is still being written.  The log goes on in a new file, and is durable so far before the snapshot counts."""
         self._snapshots.take(snapshot)
+        self._put([_RollLog(self._snapshots.taken)])
 
     def _read_log(self, effect: ReadLog) -> None:
         try:
@@ -321,6 +323,7 @@ class Storage:
             self._replace_history(effect.snapshot)
         elif isinstance(effect, _RollLog):
             self._log.roll()
+            self._snapshots.publish(effect.snapshot)
         else:
             raise AssertionError(f"{effect!r} is no disk effect")
 

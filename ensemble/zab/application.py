@@ -41,7 +41,7 @@ class SubmitSync(Effect):
 
 
 class AskRevalidate(Effect):
-    """Application to ZAB, on a learner: ask the leader whether a session may go on here."""
+    """Application to ZAB: ask the leader whether a session may go on here."""
 
     session_id: SessionId
     timeout_ms: int
@@ -160,7 +160,7 @@ class Application(Protocol):
         ...
 
     def revalidated(self, now: Instant, session_id: SessionId, valid: bool) -> list[Effect]:
-        """Learner: the leader's answer to AskRevalidate."""
+        """The leader's answer to AskRevalidate."""
         ...
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:

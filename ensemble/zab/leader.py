@@ -205,8 +205,7 @@ class Leader:
         elif isinstance(packet, SyncRequest) and peer.synced:
             self._add_sync(packet, link)
         elif isinstance(packet, Revalidate) and peer.synced:
-            valid = self._core.application.revalidate(self._core.now, packet.session_id, packet.timeout_ms, link)
-            self._core.send(link, Revalidate(packet.session_id, packet.timeout_ms, valid))
+            self._judge_session(packet, link)
         elif isinstance(packet, FollowerInfo) and peer.step is Step.CONNECTED:
             self._on_follower_info(peer, packet)
         elif isinstance(packet, AckEpoch) and peer.step is Step.OFFERED:
@@ -521,7 +520,7 @@ class Leader:
         """A sync of a local client."""
         self._add_sync(request, None)
 
-    def _add_sync(self, request: SyncRequest, origin: LinkId | None) -> None:
+    def _add_sync(self, request: SyncRequest | Revalidate, origin: LinkId | None) -> None:
         if not self.established:
             return
         asker = self._links.get(origin) if origin is not None else None
@@ -532,10 +531,8 @@ class Leader:
 
     def _answered_round(self) -> int:
         """The newest ping round that a quorum, this peer included, has answered."""
-        answered: dict[PeerId, int] = {self._core.my_id: self._syncs.round}
-        for peer in self._links.values():
-            if peer.synced and not peer.observer:
-                answered[peer.peer_id] = peer.answered_round
+        learners = (peer for peer in self._links.values() if peer.synced and not peer.observer)
+        answered = {self._core.my_id: self._syncs.round, **{peer.peer_id: peer.answered_round for peer in learners}}
         return self._core.quorum.reached(answered)
 
     def _answer_syncs(self) -> None:
@@ -546,16 +543,30 @@ class Leader:
         if self._syncs.needs_round(self._answered_round()):
             self._ping()
         for sync in self._syncs.take_done(self._answered_round(), self._last_committed):
-            if sync.origin is not None:
+            if isinstance(sync.request, Revalidate):
+                self._tell_session(sync.request, sync.origin, False)
+            elif sync.origin is not None:
                 core.send(sync.origin, sync.request)
             else:
                 core.perform(core.application.sync_done(core.now, sync.request))
 
     def ask_revalidate(self, session_id: SessionId, timeout_ms: int) -> None:
         """A local client's session: this peer knows."""
+        self._judge_session(Revalidate(session_id, timeout_ms), None)
+
+    def _judge_session(self, asked: Revalidate, origin: LinkId | None) -> None:
+        """That it lives is said at once; that it is over waits for a quorum (see `sync_requests`)."""
+        if self._core.application.revalidate(self._core.now, asked.session_id, asked.timeout_ms, origin):
+            self._tell_session(asked, origin, True)
+        else:
+            self._add_sync(asked, origin)
+
+    def _tell_session(self, asked: Revalidate, origin: LinkId | None, valid: bool) -> None:
         core = self._core
-        valid = core.application.revalidate(core.now, session_id, timeout_ms, None)
-        core.perform(core.application.revalidated(core.now, session_id, valid))
+        if origin is not None:
+            core.send(origin, Revalidate(asked.session_id, asked.timeout_ms, valid))
+        else:
+            core.perform(core.application.revalidated(core.now, asked.session_id, valid))
 
     def _ping(self) -> None:
         self._syncs.round += 1
@@ -604,8 +615,5 @@ class Leader:
             core.set_timer(SILENCE_TIMER, min(ends) - now_ms)
 
     def _synced_voters(self) -> dict[PeerId, None]:
-        voters: dict[PeerId, None] = {self._core.my_id: None}
-        for peer in self._links.values():
-            if peer.synced and not peer.observer:
-                voters[peer.peer_id] = None
-        return voters
+        learners = (peer for peer in self._links.values() if peer.synced and not peer.observer)
+        return {self._core.my_id: None, **{peer.peer_id: None for peer in learners}}

@@ -5,6 +5,9 @@ replaced meanwhile answers too, and the client reads the past (ZOOKEEPER-1675, 2
 makes sure that a quorum still follows it.  Where a follower passes the request on, that says that the follower did so
 after the request came; if the two are a quorum, as in an ensemble of three, nothing more is needed.  Else the leader
 pings, and waits until a quorum has answered a ping sent after the request came.
+
+A client that is to be told that its session is over waits here too.  A leader that was replaced and does not know yet
+may have expired the session alone, or never have heard of it; with a quorum behind it, the closing is committed too.
 """
 
 from __future__ import annotations
@@ -14,13 +17,13 @@ from collections import deque
 import msgspec
 
 from ensemble.ids import LinkId, Zxid
-from ensemble.zab.messages import SyncRequest
+from ensemble.zab.messages import Revalidate, SyncRequest
 
 
 class WaitingSync(msgspec.Struct, frozen=True):
     """A sync, the learner link it came by (None: a local client), and what it waits for."""
 
-    request: SyncRequest
+    request: SyncRequest | Revalidate
     origin: LinkId | None
     round: int
     zxid: Zxid
@@ -43,11 +46,11 @@ class SyncRequests:
     def __len__(self) -> int:
         return len(self._waiting) + len(self._vouched)
 
-    def add(self, request: SyncRequest, origin: LinkId | None, last_proposed: Zxid) -> None:
+    def add(self, request: SyncRequest | Revalidate, origin: LinkId | None, last_proposed: Zxid) -> None:
         """Wait for an answered round that begins after now, and for everything proposed so far."""
         self._waiting.append(WaitingSync(request, origin, self.round + 1, last_proposed))
 
-    def add_vouched(self, request: SyncRequest, origin: LinkId | None, last_proposed: Zxid) -> None:
+    def add_vouched(self, request: SyncRequest | Revalidate, origin: LinkId | None, last_proposed: Zxid) -> None:
         """Wait for everything proposed so far alone: a quorum followed this leader after the request came."""
         self._vouched.append(WaitingSync(request, origin, 0, last_proposed))
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from simulation.scenarios.library import LIBRARY, play
-from simulation.scenarios.scenario import AnyScenario, Verdict, read_scenario
+from simulation.scenarios.scenario import AnyScenario, Verdict, WorldScenario, read_scenario
 
 USAGE = 2
 
@@ -60,10 +60,20 @@ def run(names: list[str], live: bool, out: Path | None) -> int:
         sys.stdout.write(f"{scenario.name}: {'held' if verdict.held else 'VIOLATED'}: {scenario.hypothesis}\n")
         for problem in verdict.problems:
             sys.stdout.write(f"  {problem}  replay: zabka scenarios run {scenario.name}\n")
+        _tell_outage(scenario, verdict)
     if out is not None:
         _write_journal(verdicts, out)
     sys.stdout.write(f"{len(verdicts)} scenarios, {sum(not verdict.held for verdict in verdicts)} with violations\n")
     return 0 if all(verdict.held for verdict in verdicts) else 1
+
+
+def _tell_outage(scenario: AnyScenario, verdict: Verdict) -> None:
+    """What the same script comes to with the bug in."""
+    if verdict.shown is not None and isinstance(scenario, WorldScenario):
+        switched = " ".join(f"{key}={value}" for key, value in scenario.bug.items()) or "what somebody did"
+        sys.stdout.write(f"  with {switched}:\n")
+        for problem in verdict.shown.problems:
+            sys.stdout.write(f"    {problem}\n")
 
 
 def _write_journal(verdicts: list[Verdict], out: Path) -> None:

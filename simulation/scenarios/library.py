@@ -5,12 +5,20 @@ from __future__ import annotations
 import msgspec
 
 from simulation.scenarios import core_player, world_player
+from simulation.scenarios.kafka_controller_outages import CONTROLLER_OUTAGES
+from simulation.scenarios.kafka_replication_outages import REPLICATION_OUTAGES
 from simulation.scenarios.scenario import AnyScenario, CoreScenario, Verdict
 from simulation.scenarios.sessions import SESSIONS
 from simulation.scenarios.zab_broadcast import BROADCAST
 from simulation.scenarios.zab_synchronisation import SYNCHRONISATION
 
-_ALL: tuple[AnyScenario, ...] = (*BROADCAST, *SYNCHRONISATION, *SESSIONS)
+_ALL: tuple[AnyScenario, ...] = (
+    *BROADCAST,
+    *SYNCHRONISATION,
+    *SESSIONS,
+    *CONTROLLER_OUTAGES,
+    *REPLICATION_OUTAGES,
+)
 LIBRARY = {scenario.name: scenario for scenario in _ALL}
 
 

@@ -12,7 +12,9 @@ from journal.events import Entry
 from journal.writer import encode_line
 from simulation.cores import SNAP_COUNT
 from simulation.scenarios.core_steps import CoreSteps
-from simulation.scenarios.world_steps import WorldSteps
+from simulation.scenarios.kafka_steps import KafkaSteps
+from simulation.scenarios.stage import Stage
+from simulation.scenarios.world_steps import WorldStep, WorldSteps
 
 
 class Scenario(msgspec.Struct, frozen=True, tag_field="driver", tag="base"):
@@ -36,18 +38,46 @@ class CoreScenario(Scenario, frozen=True, tag="cores"):
     steps: tuple[CoreSteps, ...] = ()
 
 
+class WithBug(WorldStep, frozen=True):
+    """Steps that belong to the outage alone: what somebody did wrong, and nobody does where the hypothesis holds."""
+
+    steps: tuple[WorldSteps | KafkaSteps, ...]
+
+    def play(self, stage: Stage) -> None:
+        """Play them, where the outage is played."""
+        if stage.with_bug:
+            for step in self.steps:
+                step.play(stage)
+
+
+AnyWorldStep = WorldSteps | KafkaSteps | WithBug
+
+
 class WorldScenario(Scenario, frozen=True, tag="world"):
-    """A script over a whole simulated cluster, with clients."""
+    """A script over a whole simulated cluster, with clients.
+
+    One that shows an outage is played twice: as it is, when its hypothesis must hold, and with `bug`, when something
+    must go wrong and say `shows`.  `bug` are broker keys (`zabka.historical`, `unclean.leader.election.enable`), or
+    `acks` for what the producer asks for.
+    """
 
     peers: int = 3
     brokers: int = 0
     snap_count: int = 400
     seed: int = 1
-    steps: tuple[WorldSteps, ...] = ()
+    keys: dict[str, str] = {}
+    bug: dict[str, str] = {}
+    shows: str = ""
+    provokes: tuple[str, ...] = ()
+    """What nodes rightly report in a script like this, bug or not."""
+    steps: tuple[AnyWorldStep, ...] = ()
 
 
 class Verdict(msgspec.Struct):
-    """What came of one scenario: `problems` is empty when its hypothesis held; `journal` is what happened."""
+    """What came of one scenario: `problems` is empty when all is as expected; `journal` is what happened.
+
+    `shown` is the outage, where the scenario has one: what went wrong with its bug switched on.
+    """
 
     name: str
     problems: list[str]
@@ -55,6 +85,7 @@ class Verdict(msgspec.Struct):
     virtual_ms: int
     faults: int
     journal: list[Entry]
+    shown: Verdict | None = None
 
     def lines(self) -> Iterator[bytes]:
         """The journal as it is written to files."""

@@ -9,10 +9,13 @@ from ensemble.client.client import Client
 from ensemble.client.service import Create, WatchEvent
 from ensemble.errors import ZooKeeperError
 from ensemble.records import ACL, EventType, Stat
+from journal.kafka_analysis import ACKS_ALL
+from simulation.broker_node import broker_name
 from simulation.connector import SimConnector
 from simulation.kernel import Deadlock, SimRuntime, derive_random, run_task
 from simulation.peer_node import CLIENT_SERVICE, peer_name
 from simulation.scenarios.core_steps import StepFailed
+from simulation.scenarios.kafka_clients import KafkaClients
 from simulation.world import World
 
 ANSWER_MS_MAX = 60_000
@@ -22,18 +25,42 @@ READ_ALL = 31
 class Stage:
     """One world under a script."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, with_bug: bool = False, acks: int = ACKS_ALL) -> None:
         self.world = world
-        self.heals: list[Callable[[], None]] = []
+        self.with_bug = with_bug
+        """Is the outage played, rather than its absence?"""
+        self.names: dict[str, str] = {}
+        self.kafka = KafkaClients(world, acks)
+        self.heals: list[tuple[tuple[str, str], Callable[[], None]]] = []
+        """The links that suffer, and how to end that."""
         self.clients: dict[str, Client] = {}
         self.fired: dict[str, int] = {}
         self._runtimes: dict[str, SimRuntime] = {}
 
-    def heal(self) -> None:
-        """Undo every cut."""
-        for heal in self.heals:
-            heal()
-        self.heals.clear()
+    def heal(self, nodes: list[str] | None = None) -> None:
+        """Undo every cut and delay, or those of these nodes alone."""
+        kept = []
+        for link, heal in self.heals:
+            if nodes is None or link[0] in nodes or link[1] in nodes:
+                heal()
+            else:
+                kept.append((link, heal))
+        self.heals = kept
+
+    def node(self, name: str) -> str:
+        """The node meant: one that a step has named so, `controller`, `leader:topic-0`, or a node's own name."""
+        if name in self.names:
+            return self.names[name]
+        if name == "controller":
+            return broker_name(self.world.record.state.controller_id)
+        if name.startswith("leader:"):
+            return broker_name(self.kafka.state(name.removeprefix("leader:")).leader)
+        return name
+
+    def nodes(self, names: tuple[str, ...], but: str = "") -> list[str]:
+        """The nodes meant; `peers` and `brokers` are all of them, but one."""
+        groups = {"peers": self.world.peer_names(), "brokers": self.world.broker_names()}
+        return [node for name in names for node in groups.get(name, [self.node(name)]) if node != but]
 
     def everybody_serves(self) -> bool:
         """Does somebody lead, and does every peer that runs serve and stand where the leader does?"""
@@ -60,7 +87,7 @@ class Stage:
         connector = SimConnector(self.world.network, host)
         client = Client(hosts, connector, runtime, session_timeout_ms=session_timeout_ms, name=name)
         self._runtimes[name] = runtime
-        self._finish(runtime, client.start(), f"{name} to connect")
+        self.finish(runtime, client.start(), f"{name} to connect")
         self.clients[name] = client
 
     def vanish(self, name: str) -> None:
@@ -70,10 +97,12 @@ class Stage:
 
     def end(self) -> None:
         """The curtain: no client goes on."""
-        for runtime in self._runtimes.values():
+        for runtime in [*self._runtimes.values(), self.kafka.runtime]:
             runtime.stop()
 
-    def _finish(self, runtime: SimRuntime, wanted: Awaitable[Any], what: str) -> Any:
+    def finish(self, runtime: SimRuntime, wanted: Awaitable[Any], what: str) -> Any:
+        """Let time pass until it is there.  Raises StepFailed where that takes too long."""
+
         async def finish() -> Any:
             return await wanted
 
@@ -101,7 +130,7 @@ class Stage:
         """Ask, and wait for the answer."""
         if name not in self.clients:
             raise StepFailed(f"there is no client {name!r}")
-        answer = self._finish(
+        answer = self.finish(
             self._runtimes[name], self._answer(name, operation, path, data), f"{name}'s {operation} {path}"
         )
         assert isinstance(answer, str)

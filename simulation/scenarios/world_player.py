@@ -1,22 +1,41 @@
-"""Plays a script over a simulated cluster, then lets everything heal and sees whether the ensemble recovers."""
+"""Plays a script over a simulated cluster, then lets everything heal and sees whether the cluster recovers."""
 
 from __future__ import annotations
 
+from functools import partial
+
+from journal.kafka_analysis import ACKS_ALL
 from simulation.kernel import Deadlock
 from simulation.scenarios.core_steps import StepFailed
+from simulation.scenarios.kafka_steps import asked
 from simulation.scenarios.scenario import Verdict, WorldScenario
 from simulation.scenarios.stage import Stage
 from simulation.scenarios.world_steps import Serving
+from simulation.settled import unsettled
 from simulation.world import World, WorldSettings
 
 RECOVERY_MS_MAX = 60_000
+AGREE_MS_MAX = 10_000
+SHOWN_MAX = 12
 
 
 def play(scenario: WorldScenario) -> Verdict:
-    """Play it to its verdict."""
-    settings = WorldSettings(scenario.peers, scenario.brokers, snap_count=scenario.snap_count)
+    """Play it to its verdict; where it has a bug to show, also with that."""
+    verdict = _play(scenario, with_bug=False)
+    if scenario.shows:
+        verdict.shown = shown = _play(scenario, with_bug=True)
+        if not any(scenario.shows in problem for problem in shown.problems):
+            found = "; ".join(shown.problems) or "nothing"
+            verdict.problems.append(f"the outage should have shown {scenario.shows!r}; it showed {found}")
+    return verdict
+
+
+def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
+    keys = {**scenario.keys, **(scenario.bug if with_bug else {})}
+    acks = int(keys.pop("acks", ACKS_ALL))
+    settings = WorldSettings(scenario.peers, scenario.brokers, snap_count=scenario.snap_count, broker_keys=keys)
     world = World(scenario.seed, settings)
-    stage = Stage(world)
+    stage = Stage(world, with_bug, acks)
     problems: list[str] = []
     world.start()
     for number, step in enumerate((Serving(), *scenario.steps)):
@@ -28,9 +47,16 @@ def play(scenario: WorldScenario) -> Verdict:
         except Exception as crash:  # A node's own mistake, whatever it is.
             problems.append(f"step {number} ({type(step).__name__}): crash: {crash!r}")
             break
-    problems = _violations(world) + problems or _recover(stage)
+    problems += _recover(stage) if with_bug or not problems else []
+    problems = [problem for problem in [*_violations(world), *problems] if not _is_among(problem, scenario.provokes)]
     stage.end()
-    return Verdict(scenario.name, problems, world.scheduler.steps, world.now_ms, world.faults, world.record.entries)
+    return Verdict(
+        scenario.name, problems[:SHOWN_MAX], world.scheduler.steps, world.now_ms, world.faults, world.record.entries
+    )
+
+
+def _is_among(problem: str, provoked: tuple[str, ...]) -> bool:
+    return any(words in problem for words in provoked)
 
 
 def _violations(world: World) -> list[str]:
@@ -38,7 +64,7 @@ def _violations(world: World) -> list[str]:
 
 
 def _recover(stage: Stage) -> list[str]:
-    """With all faults gone the ensemble must serve, and commit, within bounded time."""
+    """With all faults gone the ensemble must serve, and commit, within bounded time; so must the brokers."""
     world = stage.world
     stage.heal()
     for name in world.node_names():
@@ -50,8 +76,27 @@ def _recover(stage: Stage) -> list[str]:
         stage.join("afterwards", tuple(world.peers), 4_000)
         made = stage.ask("afterwards", "create", "/afterwards", "")
         if made != "/afterwards":
-            return [*_violations(world), f"liveness: a write after every fault had ended came to {made}"]
+            return [f"liveness: a write after every fault had ended came to {made}"]
         world.until(stage.everybody_serves, RECOVERY_MS_MAX, "peers that stand where their leader does")
     except (Deadlock, StepFailed) as stuck:
-        return [*_violations(world), f"liveness: {stuck}"]
-    return _violations(world)
+        return [f"liveness: {stuck}"]
+    return _recover_brokers(stage) if world.brokers else []
+
+
+def _recover_brokers(stage: Stage) -> list[str]:
+    """Every partition gets a leader and a full ISR; then what the clients were told is judged."""
+    world, kafka, problems = stage.world, stage.kafka, []
+    try:
+        world.until(lambda: unsettled(world) is None, RECOVERY_MS_MAX, "brokers that agree")
+    except Deadlock:
+        problems.append(f"liveness: {unsettled(world)}, a minute after every fault had ended")
+    try:
+        asked(stage, kafka.read_to_the_end(), "reading to the end")
+    except StepFailed as stuck:
+        problems.append(f"liveness: {stuck}")
+    for topic in () if problems else dict.fromkeys(name.topic for name in world.replication.znodes.states):
+        try:
+            world.until(partial(world.replicas_agree, topic), AGREE_MS_MAX)
+        except Deadlock:
+            problems.append(f"the replicas' logs differ: {topic}")
+    return [*problems, *map(str, kafka.history.violations(acks=(ACKS_ALL, 1)))]

@@ -1,6 +1,7 @@
 """Steps of a script over a whole simulated cluster (`simulation.world`), as values that can be written to a file.
 
-Nodes are named as in the journal (`peer-1`, `broker-2`); a client's machine is `client-` and its name.  A step that
+Nodes are named as in the journal (`peer-1`, `broker-2`), or as `Stage.node` has it; a client's machine is `client-` and
+its name.  A step that
 asks something waits for the answer, in virtual time.
 """
 
@@ -37,7 +38,7 @@ class Kill(WorldStep, frozen=True):
 
     def play(self, stage: Stage) -> None:
         """At the same moment."""
-        for node in self.nodes:
+        for node in stage.nodes(self.nodes):
             stage.world.kill(node, self.power_loss)
 
 
@@ -48,7 +49,7 @@ class Restart(WorldStep, frozen=True):
 
     def play(self, stage: Stage) -> None:
         """Boot them."""
-        for node in self.nodes or stage.world.node_names():
+        for node in stage.nodes(self.nodes) or stage.world.node_names():
             stage.world.start(node)
 
 
@@ -59,7 +60,7 @@ class Pause(WorldStep, frozen=True):
 
     def play(self, stage: Stage) -> None:
         """Freeze it."""
-        stage.world.pause(self.node)
+        stage.world.pause(stage.node(self.node))
 
 
 class Resume(WorldStep, frozen=True):
@@ -69,7 +70,7 @@ class Resume(WorldStep, frozen=True):
 
     def play(self, stage: Stage) -> None:
         """Thaw it."""
-        stage.world.resume(self.node)
+        stage.world.resume(stage.node(self.node))
 
 
 class Cut(WorldStep, frozen=True):
@@ -81,16 +82,19 @@ class Cut(WorldStep, frozen=True):
 
     def play(self, stage: Stage) -> None:
         """Cut every link."""
-        for other in self.others:
-            stage.heals.append(stage.world.cut(self.node, other, self.both_ways))
+        node = stage.node(self.node)
+        for other in stage.nodes(self.others, but=node):
+            stage.heals.append(((node, other), stage.world.cut(node, other, self.both_ways)))
 
 
 class Heal(WorldStep, frozen=True):
-    """Every cut link is whole again; what waited there arrives."""
+    """Every cut or slow link is whole again, or those of these nodes alone; what waited there arrives."""
+
+    nodes: tuple[str, ...] = ()
 
     def play(self, stage: Stage) -> None:
-        """Undo every cut."""
-        stage.heal()
+        """Undo what was done to them."""
+        stage.heal(stage.nodes(self.nodes) or None)
 
 
 class Serving(WorldStep, frozen=True):

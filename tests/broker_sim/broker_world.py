@@ -40,6 +40,8 @@ class Node:
         self.directory = MemoryLogDirectory()
         self.events: list[Event] = []
         self.said: list[str] = []
+        self.more_broker: dict[str, Any] = {}
+        """Further arguments of the next `Broker`."""
         self.runtime: SimRuntime
         self.session: FakeSession
         self.broker: Broker
@@ -68,6 +70,7 @@ class Node:
             self.directory,
             self.events.append,
             self.said.append,
+            **self.more_broker,
         )
         return self.broker
 

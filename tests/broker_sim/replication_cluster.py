@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, ClassVar
@@ -10,7 +10,10 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.kafka_schema import ApiKey, api_key_of, milliseconds, request, respond
+from broker_sim.broker_requests import RequestContext
+from broker_sim.config import parse_config
+from broker_sim.handlers_data import DataHandlers
+from broker_sim.kafka_schema import ApiKey, api_key_of, request, respond
 from broker_sim.memory_log_directory import MemoryLogDirectory
 from broker_sim.partition import Partition
 from broker_sim.ports import FetchedPartition, FetchParams, FetchPartition, ProducedPartition
@@ -27,6 +30,7 @@ TOPIC_ID = UUID(int=7)
 """As messages carry it; within a broker it is the text."""
 LATENCY_MS = 1
 LAG_MS = 1_000
+KAFKA_CONFIG = parse_config("broker.id=1\nzookeeper.connect=sim:2181")
 
 
 def batch(*values: str, **options: Any) -> bytes:
@@ -40,8 +44,17 @@ class Metadata:
     def is_alive(self, broker_id: int) -> bool:
         return broker_id in self._cluster.alive
 
-    def endpoint(self, broker_id: int) -> Endpoint | None:
+    def endpoint(self, broker_id: int, listener: str | None = None) -> Endpoint | None:
         return Endpoint(broker_id, "sim", 9092) if self.is_alive(broker_id) else None
+
+    def rack(self, broker_id: int) -> str | None:
+        return self._cluster.racks.get(broker_id)
+
+    def partition(self, topic_partition: TopicPartition) -> Any:
+        return self._cluster.states.get(topic_partition)
+
+    def topic_of_id(self, topic_id: UUID) -> str | None:
+        return TP.topic if topic_id == TOPIC_ID else None
 
 
 class Channel:
@@ -130,6 +143,8 @@ class Broker:
             lambda: self.epoch,
             lambda topic: cluster.topic_configs.get(topic, {}),
         )
+        metadata: Any = Metadata(cluster)
+        self.handlers = DataHandlers(KAFKA_CONFIG, metadata, self.manager, self.runtime).table()
         self.manager.start()
 
     @property
@@ -149,54 +164,9 @@ class Broker:
 
     async def serve(self, message: Any, answered: Callable[[Any], None]) -> None:
         if api_key_of(message) == ApiKey.FETCH:
-            params = FetchParams(
-                message.replica_id, milliseconds(message.max_wait), message.min_bytes, message.max_bytes
-            )
-            wanted = [
-                FetchPartition(
-                    TopicPartition(topic.topic, row.partition),
-                    row.fetch_offset,
-                    row.current_leader_epoch,
-                    row.last_fetched_epoch,
-                    row.partition_max_bytes,
-                )
-                for topic in message.topics
-                for row in topic.partitions
-            ]
-            answered(_fetch_response(message, await self.manager.fetch(params, wanted)))
-            return
-        rows = []
-        for topic in message.topics:
-            for row in topic.partitions:
-                error, timestamp, offset, epoch = self.manager.list_offset(
-                    TopicPartition(topic.name, row.partition_index), row.timestamp, row.current_leader_epoch, True
-                )
-                rows.append(
-                    {
-                        "partition_index": row.partition_index,
-                        "error_code": error,
-                        "timestamp": timestamp,
-                        "offset": offset,
-                        "leader_epoch": epoch,
-                    }
-                )
-        answered(respond(message, topics=[{"name": message.topics[0].name, "partitions": rows}]))
-
-
-def _fetch_response(message: Any, fetched: Sequence[FetchedPartition]) -> Any:
-    topics: dict[str, list[Mapping[str, Any]]] = {}
-    for row in fetched:
-        values: dict[str, Any] = {
-            "partition_index": row.topic_partition.partition,
-            "error_code": row.error,
-            "high_watermark": row.high_watermark,
-            "log_start_offset": row.log_start_offset,
-            "records": row.records,
-        }
-        if row.diverging is not None:
-            values["diverging_epoch"] = {"epoch": row.diverging[0], "end_offset": row.diverging[1]}
-        topics.setdefault(row.topic_partition.topic, []).append(values)
-    return respond(message, responses=[{"topic": topic, "partitions": rows} for topic, rows in topics.items()])
+            self.cluster.fetches.append(message)
+        handler = self.handlers[ApiKey(api_key_of(message))]
+        answered(await handler(message, RequestContext("", "PLAINTEXT")))
 
 
 class Cluster:
@@ -217,6 +187,9 @@ class Cluster:
         self.alter_delay_ms = LATENCY_MS
         self.controller_epoch = 1
         self.cut: set[tuple[int, int]] = set()
+        self.racks: dict[int, str] = {}
+        self.topic_id: UUID | None = TOPIC_ID
+        self.fetches: list[Any] = []
         self.states: dict[TopicPartition, dict[str, Any]] = {}
         self.alive: set[int] = set(range(1, count + 1))
         self.brokers = {broker_id: Broker(self, broker_id) for broker_id in range(1, count + 1)}
@@ -351,7 +324,7 @@ class Cluster:
     def leader_and_isr(self, topic_partition: TopicPartition = TP, **changes: Any) -> Any:
         """The LeaderAndIsr request for what is decided; `changes` override its parts."""
         version = changes.pop("version", 7)
-        topic_id = changes.pop("topic_id", TOPIC_ID)
+        topic_id = changes.pop("topic_id", self.topic_id)
         outer = {
             "controller_id": changes.pop("controller_id", 9),
             "controller_epoch": changes.pop("controller_epoch", self.controller_epoch),

@@ -8,7 +8,8 @@ from broker_world import Cluster
 from kio.schema.errors import ErrorCode
 
 from broker_sim.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigEntry
-from broker_sim.config_admin import Operation, Source
+from broker_sim.broker_keys import KAFKA_KEYS
+from broker_sim.config_resources import Operation, Source
 from broker_sim.kafka_schema import ApiKey, request
 from controller import znodes
 from journal.events import ConfigChanged
@@ -100,9 +101,16 @@ REFUSALS: list[tuple[int, str, dict[str, str | None], ErrorCode, str]] = [
         "orders",
         {"foo": "1"},
         ErrorCode.invalid_config,
-        "Invalid config value for resource ConfigResource(type=TOPIC, name='orders'): Unknown topic config name: foo",
+        "Unknown topic config name: foo",
     ),
-    (TOPIC_RESOURCE, "orders", {"min.insync.replicas": "x"}, ErrorCode.invalid_config, "Not a number of type INT"),
+    (
+        TOPIC_RESOURCE,
+        "orders",
+        {"min.insync.replicas": "x"},
+        ErrorCode.invalid_config,
+        "Invalid config value for resource ConfigResource(type=TOPIC, name='orders'): "
+        "Invalid value x for configuration min.insync.replicas: Not a number of type INT",
+    ),
     (
         TOPIC_RESOURCE,
         "orders",
@@ -117,16 +125,33 @@ REFUSALS: list[tuple[int, str, dict[str, str | None], ErrorCode, str]] = [
         ErrorCode.unknown_topic_or_partition,
         "The topic 'nothing' does not exist.",
     ),
-    (TOPIC_RESOURCE, "a b", {"retention.ms": "1"}, ErrorCode.invalid_topic_exception, "Topic name is invalid"),
+    (TOPIC_RESOURCE, "", {"retention.ms": "1"}, ErrorCode.invalid_request, "Default topic resources are not allowed."),
     (
         BROKER_RESOURCE,
         "",
         {"listeners": "PLAINTEXT://x:1"},
         ErrorCode.invalid_request,
-        "Cannot update these configs dynamically: listeners",
+        "Cannot update these configs at default cluster level, broker id must be specified: Set(listeners)",
     ),
-    (BROKER_RESOURCE, "", {"min.insync.replicas": "0"}, ErrorCode.invalid_config, "Value must be at least 1"),
-    (8, "1", {"kafka": "INFO"}, ErrorCode.invalid_request, "Unsupported resource type: BROKER_LOGGER"),
+    (
+        BROKER_RESOURCE,
+        "1",
+        {"num.partitions": "5"},
+        ErrorCode.invalid_request,
+        "Cannot update these configs dynamically: Set(num.partitions)",
+    ),
+    (
+        BROKER_RESOURCE,
+        "1",
+        {"num.io.threads": "17"},
+        ErrorCode.invalid_request,
+        "Dynamic thread count update validation failed for num.io.threads=17, "
+        "value should not be greater than double the current value 8",
+    ),
+    (BROKER_RESOURCE, "", {"min.insync.replicas": "0"}, ErrorCode.invalid_request, "Value must be at least 1"),
+    (8, "1", {"kafka": "INFO"}, ErrorCode.invalid_config, "Logger kafka does not exist!"),
+    (16, "m", {"interval.ms": "1"}, ErrorCode.invalid_request, "but resource type is CLIENT_METRICS"),
+    (32, "g", {"a": "1"}, ErrorCode.invalid_request, "Unknown resource type 32"),
 ]
 
 
@@ -179,6 +204,7 @@ def test_validate_only_changes_nothing(cluster: Cluster) -> None:
     assert znodes.decode_config(cluster.ensemble.data("/config/topics/orders")) == {}
 
 
+@pytest.mark.scenario(72)
 def test_without_a_controller_nothing_is_changed(cluster: Cluster) -> None:
     survivor = next(n for n in cluster.nodes.values() if n is not cluster.controller)
     cluster.ensemble.delete("/controller")
@@ -230,10 +256,68 @@ def test_what_somebody_wrote_that_is_no_configuration_is_survived(cluster: Clust
     assert all(p.min_isr == 1 for p in cluster.nodes[1].broker.replicas.partitions.values())
 
 
-@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize("version", range(5))
 def test_every_version_of_describe_configs_is_answered_in_its_shape(cluster: Cluster, version: int) -> None:
     rows = [{"resource_type": 2, "resource_name": "orders", "configuration_keys": ("retention.ms",)}]
     answer = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, version, resources=rows, include_synonyms=True))
     (row,) = answer.results[0].configs
-    assert (row.name, row.value, row.config_source) == ("retention.ms", "604800000", 5)
-    assert row.synonyms[0].name == "log.retention.ms"
+    assert (row.name, row.value) == ("retention.ms", "604800000")
+    if version == 0:
+        assert row.is_default
+    else:
+        # log.retention.ms has no default of its own in Kafka: it follows from log.retention.hours.
+        assert (row.config_source, row.synonyms) == (Source.DEFAULT_CONFIG, ())
+
+
+def test_every_key_of_kafka_is_described_and_says_whether_it_may_change(cluster: Cluster) -> None:
+    entries = {each.name: each for each in cluster.run(cluster.client.describe_configs(BROKER_RESOURCE, "1"))}
+    visible = {name for name, key in KAFKA_KEYS.items() if not key.is_internal}
+    assert visible <= entries.keys() and "unstable.api.versions.enable" not in entries
+    assert not entries["num.io.threads"].read_only and entries["num.partitions"].read_only
+    assert entries["log.retention.ms"].value is None and entries["log.retention.hours"].value == "168"
+    assert entries["ssl.keystore.password"].is_sensitive
+    assert entries["node.id"].value == "1"
+    assert entries["log.cleaner.io.max.bytes.per.second"].value == "1.7976931348623157E308"
+
+
+def test_a_broker_keeps_keys_of_an_operators_own_and_shows_them_to_nobody(cluster: Cluster) -> None:
+    assert alter(cluster, {"no.such": "secret"}, BROKER_RESOURCE, "1") is None
+    described = entry(cluster, "no.such", BROKER_RESOURCE, "1")
+    assert (described.value, described.is_sensitive, described.source) == (None, True, Source.DYNAMIC_BROKER_CONFIG)
+
+
+def test_throttles_of_a_reassignment_are_kept_with_broker_and_topic(cluster: Cluster) -> None:
+    rate, replicas = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
+    assert alter(cluster, {rate: "1000"}, BROKER_RESOURCE, "1") is None
+    assert alter(cluster, {replicas: "0:1,0:2"}) is None
+    assert entry(cluster, rate, BROKER_RESOURCE, "1").value == "1000"
+    assert entry(cluster, replicas).value == "0:1,0:2"
+    assert alter(cluster, {rate: None}, BROKER_RESOURCE, "1") is None
+    assert all(each.name != rate for each in cluster.run(cluster.client.describe_configs(BROKER_RESOURCE, "1")))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error", "says"),
+    [
+        (8, "1", ErrorCode.none, None),
+        (8, "", ErrorCode.invalid_request, "Broker id must not be empty"),
+        (4, "x", ErrorCode.invalid_request, "Broker id must be an integer, but it is: x"),
+        (16, "m", ErrorCode.invalid_request, "Config type client-metrics is only supported on KRaft clusters"),
+        (32, "g", ErrorCode.invalid_request, "Unexpected resource type GROUP for resource g"),
+        (2, "nothing", ErrorCode.unknown_topic_or_partition, ""),
+        (2, "a b", ErrorCode.invalid_topic_exception, "Topic name is invalid"),
+    ],
+)
+def test_what_cannot_be_described_is_refused_in_kafkas_words(
+    cluster: Cluster, kind: int, name: str, error: ErrorCode, says: str | None
+) -> None:
+    rows = [{"resource_type": kind, "resource_name": name, "configuration_keys": None}]
+    answer = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, 4, resources=rows)).results[0]
+    assert answer.error_code is error and not answer.configs
+    assert answer.error_message is None if says is None else says in answer.error_message
+
+
+def test_a_resource_named_twice_is_refused_twice(cluster: Cluster) -> None:
+    rows = [{"resource_type": 2, "resource_name": "orders", "configs": []}] * 2
+    answer = at_one(cluster, request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=rows))
+    assert [row.error_message for row in answer.responses] == ["Each resource must appear at most once."] * 2

@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from broker_sim.api_versions import SUPPORTED
 from broker_sim.broker_requests import RequestRefused
+from broker_sim.consumer_protocol import encode_subscription
 from broker_sim.kafka_schema import ApiKey, request_class, response_class
 from broker_sim.record_batch import Record, build_batch
 
@@ -26,7 +27,7 @@ SMALL = (-128, -1, 0, 1, 2, 4, 127)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    made = Cluster(2).start()
+    made = Cluster(2, offsets_topic_replication_factor="2", offsets_topic_num_partitions="4").start()
     made.run(made.client.create_topic("orders", 2, 2))
     yield made
     made.stop_all()
@@ -56,16 +57,18 @@ def a_scalar(random: Random, kafka_type: str | None, topic_ids: list[Any]) -> An
     if kafka_type == "records":
         batch = build_batch([Record(b"k", b"v", 5)])
         return random.choice((b"", b"junk", batch, batch[:40], batch + batch, batch + b"\x00" * 10, bytes(200)))
+    if kafka_type == "bytes":
+        return random.choice((b"", b"\x00", encode_subscription(["orders"]), bytes(100)))
     if kafka_type in ("int8", "uint8"):
         return random.choice(SMALL)
     if kafka_type == "int16":
         return random.choice((-32768, -1, 0, 1, 2, 32767))
     if kafka_type == "error_code":
         return ErrorCode.none
-    if kafka_type == "timedelta_i32":
+    if kafka_type in ("timedelta_i32", "timedelta_i64"):
         from datetime import timedelta
 
-        return timedelta(milliseconds=random.choice((-5, 0, 1, 20)))
+        return timedelta(milliseconds=random.choice((-5, 0, 1, 20, 8_000)))
     return random.choice(NUMBERS)
 
 

@@ -364,6 +364,7 @@ def test_min_insync_replicas_of_a_topic_holds_from_its_first_record(cluster: Clu
     )
 
 
+@pytest.mark.scenario(45)
 def test_turning_unclean_election_on_for_an_offline_partition_elects_at_once(cluster: Cluster) -> None:
     cluster.start()
     survivor = cluster.controller

@@ -66,7 +66,14 @@ def test_a_bad_value_is_a_clear_error(line: str, says: str) -> None:
 def test_what_is_required_is_named(missing: str) -> None:
     text = "".join(line for line in LEAST.splitlines(keepends=True) if not line.startswith(missing))
     with pytest.raises(ConfigError, match=f'Missing required configuration "{missing}"'):
-        parse_config(text)
+        parse_config(text + "broker.id.generation.enable=false\n")
+
+
+def test_without_an_id_one_is_to_be_generated_and_may_be_above_the_reserved_ones() -> None:
+    config = parse_config("zookeeper.connect=127.0.0.1:2181\n")
+    assert config.broker_id == -1
+    given = config.identified(1001)
+    assert (given.broker_id, given.node_name, given.number("broker.id")) == (1001, "broker-1001", 1001)
 
 
 def test_listeners_with_names_addresses_and_protocols() -> None:
@@ -84,7 +91,7 @@ def test_listeners_with_names_addresses_and_protocols() -> None:
 def test_log_dir_is_taken_where_log_dirs_is_not_given() -> None:
     assert parse_config(LEAST + "log.dir=/a\n").log_dir == "/a"
     config = parse_config(LEAST + "log.dir=/a\nlog.dirs=/b,/c\n")
-    assert config.log_dir == "/b" and "only the first of log.dirs is used: /b" in config.warnings
+    assert (config.log_dir, config.log_dirs) == ("/b", ("/b", "/c"))
 
 
 def test_retention_in_hours_is_retention_in_milliseconds() -> None:

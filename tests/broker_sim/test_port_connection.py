@@ -12,10 +12,11 @@ from kio.schema.errors import ErrorCode
 
 from broker_sim import api_versions
 from broker_sim.broker_requests import RequestRefused
+from broker_sim.frame_reader import FRAME_SIZE
 from broker_sim.kafka_channel import AsyncioChannel
 from broker_sim.kafka_port import KafkaPort
 from broker_sim.kafka_schema import ApiKey, api_key_of, request, respond
-from broker_sim.wire import FRAME_SIZE, decode_response, encode_request
+from broker_sim.wire import decode_response, encode_request
 from controller.ports import ChannelBroken, Endpoint, KafkaMessage
 
 FRAME_BYTES_MAX = 100_000
@@ -31,7 +32,9 @@ class Served:
         self.held: asyncio.Event | None = None
         self.number = 0
 
-    async def handle(self, message: KafkaMessage, client_id: str, listener: str) -> KafkaMessage | None:
+    async def handle(
+        self, message: KafkaMessage, client_id: str, listener: str, client_host: str
+    ) -> KafkaMessage | None:
         self.requests.append((message, client_id, listener))
         if api_key_of(message) == ApiKey.API_VERSIONS:
             return api_versions.answer(message)
@@ -102,6 +105,10 @@ GARBAGE = {
     "an HTTP request": b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n",
     "an unknown API": struct.pack(">ihhih", 10, 5000, 0, 1, -1),
     "an unknown version": struct.pack(">ihhih", 10, ApiKey.PRODUCE, 99, 1, -1),
+    "a list of billions": struct.pack(">ihhih", 36, ApiKey.DELETE_TOPICS, 6, 1, -1)
+    + b"\x00\xff\xff\xff\xff\x7f"
+    + bytes(20),
+    "no list": struct.pack(">ihhih", 15, ApiKey.DESCRIBE_CONFIGS, 4, 1, -1) + bytes(5),
     "a request that is cut short": struct.pack(">ihhihb", 11, ApiKey.METADATA, 5, 1, -1, 7),
 }
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import struct
-from io import BytesIO
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -9,29 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_writer
+from kio_twin import kio_bytes, same
 
 from broker_sim.api_versions import SUPPORTED, answer, answer_unknown_version, is_supported
+from broker_sim.fetch_wire import pack_fetch
+from broker_sim.frame_reader import FRAME_SIZE
 from broker_sim.kafka_schema import ApiKey, fill, request, request_class, respond, response_class
 from broker_sim.wire import (
-    FRAME_SIZE,
     ResponseEncoder,
     UnsupportedVersion,
-    WireError,
     decode_request,
     decode_response,
     encode_request,
-    pack_fetch,
     response_correlation_id,
 )
+from broker_sim.wire_primitives import WireError
 
 SERVED = [(key, version) for key, (low, high) in SUPPORTED.items() for version in range(low, high + 1)]
-
-
-def kio_bytes(payload: Any) -> bytes:
-    buffer = BytesIO()
-    entity_writer(type(payload))(buffer, payload)
-    return buffer.getvalue()
 
 
 def body(frame: bytes) -> bytes:
@@ -44,11 +38,12 @@ def body(frame: bytes) -> bytes:
 def test_every_served_request_and_response_survives_the_wire(key: ApiKey, version: int) -> None:
     sent = fill(request_class(key, version), {})
     got = decode_request(body(encode_request(7, "client", sent)))
-    assert (got.correlation_id, got.client_id, got.payload) == (7, "client", sent)
+    assert (got.correlation_id, got.client_id) == (7, "client")
+    assert same(got.payload, sent)
     response = fill(response_class(key, version), {})
     frame = body(ResponseEncoder().encode(7, response))
     assert response_correlation_id(frame) == 7
-    assert decode_response(frame, sent) == response
+    assert same(decode_response(frame, sent), response)
 
 
 FETCHED = st.fixed_dictionaries(
@@ -128,14 +123,20 @@ def test_random_bytes_after_a_good_header_are_a_wire_error_or_a_request(key: Api
 @pytest.mark.parametrize(("key", "version"), SERVED)
 def test_huge_counts_cost_nothing(key: ApiKey, version: int) -> None:
     for filler in (b"\x7f\xff\xff\xff" * 16, b"\xff\xff\xff\xff\x0f" * 12, b"\xff" * 64):
-        with pytest.raises(WireError):
+        # A few can be read: -1 counts nothing, and what follows is left over.
+        with suppress(WireError):
             decode_request(struct.pack(">hhih", key, version, 1, -1) + filler)
 
 
-def test_bytes_left_over_are_a_wire_error() -> None:
-    good = body(encode_request(1, "c", request(ApiKey.LIST_OFFSETS, 7)))
-    with pytest.raises(WireError, match="left over"):
-        decode_request(good + b"\x00")
+def test_bytes_left_over_are_not_read_as_in_kafka() -> None:
+    asked = request(ApiKey.LIST_OFFSETS, 7)
+    assert decode_request(body(encode_request(1, "c", asked)) + b"\x00").payload == asked
+
+
+def test_librdkafkas_metadata_of_every_topic_is_understood() -> None:
+    """It counts the topics of none with four bytes where version 12 has one."""
+    frame = bytes.fromhex("0003000c00000003000772646b61666b610000000000010000")
+    assert decode_request(frame).payload.topics is None
 
 
 @pytest.mark.parametrize("version", range(5))

@@ -49,6 +49,7 @@ def test_a_present_a_newer_and_no_broker_epoch_pass(cluster: Cluster, broker_epo
     assert cluster[1].partition.leader == 2
 
 
+@pytest.mark.scenario(12)
 def test_a_former_controller_is_refused_and_an_equal_epoch_is_not(cluster: Cluster) -> None:
     manager = cluster[1].manager
     assert manager.become_leader_or_follower(cluster.leader_and_isr(controller_epoch=4, leader_epoch=1)).error_code == 0
@@ -136,7 +137,7 @@ def test_a_follower_of_nobody_alive_creates_its_log_and_waits(cluster: Cluster) 
     assert (partition.leader, partition.leader_epoch) == (None, -1)
     assert "orders-5" in cluster[1].directory.partitions()
     cluster[1].manager.shutdown()
-    assert name in checkpoints.read_high_watermarks(cluster[1].directory), "KAFKA-1647"
+    assert name in checkpoints.read_offsets(cluster[1].directory, checkpoints.REPLICATION_OFFSETS), "KAFKA-1647"
 
 
 def test_becoming_leader_and_follower_is_journalled(cluster: Cluster) -> None:

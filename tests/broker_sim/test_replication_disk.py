@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
-from replication_cluster import TOPIC_ID, TP, Broker, batch
+from replication_cluster import KAFKA_CONFIG, TOPIC_ID, TP, Broker, batch
 
 from broker_sim.file_log_directory import FileLogDirectory
+from broker_sim.handlers_data import DataHandlers
 from broker_sim.kafka_schema import ApiKey, request
 from broker_sim.ports import FetchParams, FetchPartition
 from broker_sim.record_batch import decode_records
@@ -16,13 +18,15 @@ from broker_sim.replica_config import ReplicaConfig
 from broker_sim.replica_manager import ReplicaManager
 from controller.ports import ChannelBroken, Endpoint
 from ensemble.asyncio_runtime import AsyncioRuntime
+from journal.events import TopicPartition
 
 
 class Pair:
     """Two brokers in one event loop; the channel calls the other's replica manager."""
 
     def __init__(self, root: Path) -> None:
-        runtime = AsyncioRuntime(asyncio.get_running_loop(), 1, owns_loop=False)
+        self.fetches: list[Any] = []
+        self.runtime = runtime = AsyncioRuntime(asyncio.get_running_loop(), 1, owns_loop=False)
         config = ReplicaConfig(replica_fetch_wait_max_ms=50, replica_fetch_backoff_ms=50)
         self.managers = {
             broker_id: ReplicaManager(
@@ -46,7 +50,9 @@ class Pair:
             raise ChannelBroken
         answers: list[Any] = []
         server = Broker.__new__(Broker)
-        server.manager = self.managers[to.broker_id]
+        view: Any = self
+        server.cluster = view
+        server.handlers = DataHandlers(KAFKA_CONFIG, view, self.managers[to.broker_id], self.runtime).table()
         await server.serve(message, answers.append)
         return answers[0]
 
@@ -55,6 +61,15 @@ class Pair:
 
     def is_alive(self, broker_id: int) -> bool:
         return True
+
+    def rack(self, broker_id: int) -> None:
+        return None
+
+    def partition(self, topic_partition: TopicPartition) -> str:
+        return "known"
+
+    def topic_of_id(self, topic_id: UUID) -> str:
+        return TP.topic
 
     def endpoint(self, broker_id: int) -> Endpoint:
         return Endpoint(broker_id, "here", 1)

@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from replication_cluster import TP, Cluster, batch
 
-from broker_sim.record_batch import decode_records
+from broker_sim.record_batch import Record, build_batch, decode_records
 from journal import events as e
 
 
@@ -267,3 +267,62 @@ def test_many_partitions_share_one_fetcher_and_all_move() -> None:
     cluster.until(lambda: all(answer.done() for answer in answers))
     assert [answer.result()[0].error for answer in answers] == [0] * 30
     assert cluster.now_ms < 1_100
+
+
+def test_an_idempotent_producer_is_known_after_a_kill_and_after_a_clean_stop(cluster: Cluster) -> None:
+    def send(broker_id: int, sequence: int) -> tuple[int, int]:
+        data = batch("a", producer_id=5, producer_epoch=0, base_sequence=sequence)
+        answer = cluster.produce_later(broker_id, data)
+        cluster.until(answer.done)
+        return answer.result()[0].error, answer.result()[0].base_offset
+
+    for sequence in range(7):
+        assert send(1, sequence) == (0, sequence)
+    cluster.settle()
+    cluster.kill(1)
+    cluster.elect(2, [2, 3])
+    assert send(2, 6) == (0, 6), "sent again, to the next leader"
+    assert send(2, 8)[0] == ErrorCode.out_of_order_sequence_number
+    cluster.restart(1)
+    cluster.until(lambda: 1 in cluster[2].partition.isr_state.isr)
+    cluster.restart(2)
+    cluster.elect(1, [1, 3])
+    assert send(1, 6) == (0, 6)
+    assert send(1, 0)[0] == ErrorCode.out_of_order_sequence_number, "only the last five batches are remembered"
+    assert send(1, 7) == (0, 7)
+
+
+def test_sequence_numbers_wrap_at_the_largest_int(cluster: Cluster) -> None:
+    largest = 2**31 - 1
+
+    def send(*values: str, sequence: int) -> int:
+        data = batch(*values, producer_id=5, producer_epoch=0, base_sequence=sequence)
+        answer = cluster.produce_later(1, data)
+        cluster.until(answer.done)
+        return int(answer.result()[0].error)
+
+    assert send("a", sequence=largest - 1) == 0, "a producer nobody knows may begin anywhere"
+    assert send("b", "c", sequence=largest) == 0
+    assert send("d", sequence=1) == 0
+    assert send("e", sequence=3) == ErrorCode.out_of_order_sequence_number
+
+
+def test_a_topic_may_stamp_records_with_the_time_of_their_append(cluster: Cluster) -> None:
+    cluster.topic_configs["orders"] = {"message.timestamp.type": "LogAppendTime"}
+    cluster[1].manager.topic_config_changed("orders")
+    row = cluster.produce(1, "a", "b")
+    now_ms = cluster[1].runtime.now().wall_ms
+    assert now_ms - 1_000 < row.log_append_time_ms <= now_ms
+    cluster.settle()
+    records = decode_records(cluster.fetch(2, 0, epoch=-1, replica_id=-2).records)
+    assert [r.timestamp_ms for r in records] == [row.log_append_time_ms] * 2, "and the checksum is right"
+    assert cluster[1].manager.list_offset(TP, row.log_append_time_ms, -1, False)[1:3] == (row.log_append_time_ms, 0)
+
+
+def test_a_compacted_topic_takes_no_record_without_a_key(cluster: Cluster) -> None:
+    cluster.topic_configs["orders"] = {"cleanup.policy": "compact"}
+    cluster[1].manager.topic_config_changed("orders")
+    assert cluster.produce(1, "without a key").error == ErrorCode.invalid_record
+    answer = cluster.produce_later(1, build_batch([Record(b"k", b"v", 1_000)]))
+    cluster.until(answer.done)
+    assert answer.result()[0].error == 0

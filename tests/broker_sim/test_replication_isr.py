@@ -25,6 +25,7 @@ def follower(fetch_offset: int, leader_end: int, now_ms: int) -> FollowerState:
 # ---- IsrExpirationTest --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.scenario(52)
 def test_isr_expiration_for_stuck_followers() -> None:
     state = FollowerState(2)
     state.fetched(10, 10, 0)
@@ -33,6 +34,7 @@ def test_isr_expiration_for_stuck_followers() -> None:
     assert not state.is_caught_up(15, 150, LAG)
 
 
+@pytest.mark.scenario(53)
 def test_isr_expiration_if_no_fetch_request_made() -> None:
     state = FollowerState(2)
     state.reset(0, 15, newly_leader=True, in_sync=True)
@@ -40,6 +42,7 @@ def test_isr_expiration_if_no_fetch_request_made() -> None:
     assert not state.is_caught_up(15, 150, LAG)
 
 
+@pytest.mark.scenario(53)
 def test_isr_expiration_for_slow_followers() -> None:
     state = follower(15, 15, 0)
     state.fetched(16, 20, 75)
@@ -50,6 +53,7 @@ def test_isr_expiration_for_slow_followers() -> None:
     assert state.is_caught_up(20, 150, LAG)
 
 
+@pytest.mark.scenario(54)
 def test_isr_expiration_for_caught_up_followers() -> None:
     assert follower(15, 15, 0).is_caught_up(15, 1_000_000, LAG), "an idle follower that has everything never lags"
 
@@ -78,6 +82,7 @@ def catch_up(cluster: Cluster, broker_id: int, offset: int, epoch: int = 0) -> N
     cluster.fetch_later(1, offset, replica_id=broker_id, epoch=epoch, max_wait_ms=0)
 
 
+@pytest.mark.scenario(55)
 def test_should_not_shrink_isr_if_previous_fetch_is_caught_up() -> None:
     cluster = still(2)
     cluster.create([1, 2])
@@ -123,6 +128,7 @@ def test_a_lagging_follower_leaves_between_one_and_one_and_a_half_lag_periods() 
     cluster.until(lambda: cluster[1].partition.isr_state == Committed((1, 3, 2)))
 
 
+@pytest.mark.scenario(56)
 def test_maybe_shrink_isr_moves_the_mark_only_once_the_controller_wrote_it() -> None:
     cluster = still(2)
     cluster.alter_delay_ms = 400
@@ -140,6 +146,7 @@ def test_maybe_shrink_isr_moves_the_mark_only_once_the_controller_wrote_it() -> 
     assert cluster[1].manager.counters.shrinks == 1
 
 
+@pytest.mark.scenario(57)
 def test_high_watermark_advance_should_not_advance_when_under_min_isr() -> None:
     cluster = still(3, min_insync_replicas=2)
     cluster.create([1, 2, 3])
@@ -172,6 +179,7 @@ def test_the_mark_waits_for_a_follower_that_is_about_to_join() -> None:
     assert partition.log.high_watermark == 2
 
 
+@pytest.mark.scenario(58)
 def test_follower_does_not_join_isr_until_caught_up_to_offset_within_current_leader_epoch() -> None:
     cluster = still(3)
     cluster.create([1, 2, 3])
@@ -197,6 +205,7 @@ def test_a_broker_that_is_not_alive_does_not_join() -> None:
     assert cluster[1].partition.isr_state == Committed((1,)) and cluster.alterations == []
 
 
+@pytest.mark.scenario(59)
 @pytest.mark.parametrize(
     "error",
     [
@@ -221,6 +230,7 @@ def test_invalid_alter_partition_requests_are_not_retried(error: ErrorCode) -> N
     assert cluster[1].partition.isr_state == Committed((1,))
 
 
+@pytest.mark.scenario(59)
 @pytest.mark.parametrize("error", [ErrorCode.ineligible_replica, ErrorCode.operation_not_attempted])
 def test_isr_not_expanded_if_replica_is_fenced_or_shutdown(error: ErrorCode) -> None:
     cluster = still(2)
@@ -235,6 +245,7 @@ def test_isr_not_expanded_if_replica_is_fenced_or_shutdown(error: ErrorCode) -> 
     assert cluster[1].partition.isr_state == Committed((1, 2)), "the next fetch may try again"
 
 
+@pytest.mark.scenario(59)
 def test_partition_should_retry_alter_partition_request() -> None:
     cluster = still(2)
     cluster.create([1, 2])
@@ -270,6 +281,7 @@ def test_a_lost_answer_is_no_harm_the_repetition_succeeds() -> None:
     assert len(cluster.alterations) == 2 and cluster[1].partition.partition_epoch == 1
 
 
+@pytest.mark.scenario(60)
 def test_single_in_flight_alter_isr() -> None:
     cluster = still(3)
     cluster.alter_delay_ms = 5_000
@@ -282,6 +294,7 @@ def test_single_in_flight_alter_isr() -> None:
     assert cluster.proposals == [(1, 2)]
 
 
+@pytest.mark.scenario(60)
 def test_alter_isr_leader_and_isr_race() -> None:
     cluster = still(3)
     cluster.alter_delay_ms = 300
@@ -333,3 +346,26 @@ def test_the_leaders_mark_never_goes_back_within_its_reign() -> None:
     marks = [event.high_watermark for event in cluster.events(HighWatermarkMoved, 1)]
     assert marks == sorted(marks) and marks[-1] == 12
     assert cluster.violations() == []
+
+
+def test_the_metrics_are_kafkas() -> None:
+    cluster = still(3, min_insync_replicas=2)
+    cluster.create([1, 2, 3])
+    metrics = cluster[1].manager.metrics
+    assert (metrics()["LeaderCount"], metrics()["UnderReplicatedPartitions"]) == (1, 0)
+    cluster.elect(1, [1, 2])
+    assert (metrics()["UnderReplicatedPartitions"], metrics()["AtMinIsrPartitionCount"]) == (1, 1)
+    cluster.elect(1, [1])
+    assert (metrics()["UnderMinIsrPartitionCount"], metrics()["AtMinIsrPartitionCount"]) == (1, 0)
+    catch_up(cluster, 2, 0, epoch=2)
+    cluster.until(lambda: cluster[1].partition.isr_state == Committed((1, 2)))
+    assert (metrics()["IsrExpands"], metrics()["IsrShrinks"], metrics()["FailedIsrUpdates"]) == (1, 0, 0)
+
+
+def test_a_replica_that_is_being_added_does_not_make_a_partition_under_replicated() -> None:
+    cluster = still(3)
+    cluster.create([1, 2, 3])
+    cluster.elect(1, [1, 2])
+    adding = cluster.leader_and_isr(leader_epoch=2, partition_epoch=2, isr=[1, 2], adding_replicas=[3])
+    cluster[1].manager.become_leader_or_follower(adding)
+    assert not cluster[1].partition.is_under_replicated

@@ -181,15 +181,27 @@ def test_a_flipped_bit_on_disk_is_found_at_open_and_cut(tmp_path: Path) -> None:
     again.close()
 
 
-def test_segments_after_a_hole_are_dropped(directory: LogDirectory) -> None:
+def test_segments_after_a_damaged_one_are_dropped(directory: LogDirectory) -> None:
+    log = open_log(directory, segment_bytes=100)
+    for value in "abcd":
+        append(log, value)
+    log.close()
+    directory.open("orders-0", "00000000000000000001.log").truncate(40)
+    again = open_log(directory, segment_bytes=100)
+    assert read_all(again) == ["a"] and len(again.damage) == 2
+    names = [n for n in directory.list_files("orders-0") if n.endswith(".log")]
+    assert names == ["00000000000000000000.log", "00000000000000000001.log"]
+
+
+def test_a_gap_between_segments_is_read_across_as_compaction_leaves_them(directory: LogDirectory) -> None:
     log = open_log(directory, segment_bytes=100)
     for value in "abcd":
         append(log, value)
     log.close()
     directory.remove("orders-0", "00000000000000000001.log")
     again = open_log(directory, segment_bytes=100)
-    assert read_all(again) == ["a"] and len(again.damage) == 1
-    assert [n for n in directory.list_files("orders-0") if n.endswith(".log")] == ["00000000000000000000.log"]
+    assert read_all(again) == ["a", "c", "d"] and again.damage == []
+    assert again.read(1, 1 << 20, 2, True) == b"", "nothing of what lies at or above the limit"
 
 
 def test_truncation_forgets_epochs_producers_and_committed_offsets(directory: LogDirectory) -> None:
@@ -220,10 +232,14 @@ def test_truncation_inside_a_batch_drops_the_whole_batch(directory: LogDirectory
 
 def test_a_follower_takes_only_what_continues_its_log() -> None:
     log = open_log(MemoryLogDirectory())
-    data = batch("a", base_offset=3, leader_epoch=2)
-    headers = split_batches(data)
-    assert headers and not log.append_as_follower(data, headers)
-    assert log.end_offset == 0
+    ahead = batch("a", base_offset=3, leader_epoch=2)
+    headers = split_batches(ahead)
+    assert headers and log.append_as_follower(ahead, headers), "compaction may have taken what lay before"
+    assert log.end_offset == 4
+    behind = batch("b", base_offset=2, leader_epoch=2)
+    headers = split_batches(behind)
+    assert headers and not log.append_as_follower(behind, headers)
+    assert log.end_offset == 4
 
 
 steps = st.lists(
@@ -315,9 +331,9 @@ def test_epoch_cache_answers_as_section_4_5_says() -> None:
 
 def test_small_files_are_in_kafkas_own_formats(directory: LogDirectory) -> None:
     marks = {TopicPartition("b-c", 1): 7, TopicPartition("a", 0): 0}
-    checkpoints.write_high_watermarks(directory, marks)
+    checkpoints.write_offsets(directory, checkpoints.REPLICATION_OFFSETS, marks)
     assert directory.read_text("", "replication-offset-checkpoint") == "0\n2\na 0 0\nb-c 1 7\n"
-    assert checkpoints.read_high_watermarks(directory) == marks
+    assert checkpoints.read_offsets(directory, checkpoints.REPLICATION_OFFSETS) == marks
     directory.create_partition("t-0")
     checkpoints.write_leader_epochs(directory, "t-0", [(0, 0), (3, 17)])
     assert directory.read_text("t-0", "leader-epoch-checkpoint") == "0\n2\n0 0\n3 17\n"
@@ -333,7 +349,7 @@ def test_small_files_are_in_kafkas_own_formats(directory: LogDirectory) -> None:
 @pytest.mark.parametrize("text", ["", "1\n0\n", "0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na x 1\n", "0\nx\n"])
 def test_a_damaged_checkpoint_is_no_checkpoint(directory: LogDirectory, text: str) -> None:
     directory.write_text("", checkpoints.REPLICATION_OFFSETS, text)
-    assert checkpoints.read_high_watermarks(directory) == {}
+    assert checkpoints.read_offsets(directory, checkpoints.REPLICATION_OFFSETS) == {}
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ def leader_with_epochs(entries: list[tuple[int, int]], end: int, epoch: int) -> 
     return cluster
 
 
+@pytest.mark.scenario(63)
 @pytest.mark.parametrize(
     ("last_epoch", "offset", "diverging"),
     [
@@ -57,6 +58,7 @@ def test_last_fetched_offset_validation(last_epoch: int, offset: int, diverging:
         assert cluster[1].partition.followers[2].end_offset == -1, "no word on where its log ends"
 
 
+@pytest.mark.scenario(63)
 def test_an_epoch_that_the_leader_cannot_place_is_out_of_range() -> None:
     cluster = leader_with_epochs([(0, 0), (3, 2), (4, 8), (7, 13), (9, 14)], 17, 10)
     answer = cluster.fetch(1, 5, replica_id=2, epoch=10, last_epoch=11, max_wait_ms=0)
@@ -72,6 +74,7 @@ def test_end_offsets_of_epochs_are_told_to_who_asks() -> None:
     assert manager.end_offset_for_epoch(TP, 9, 3)[0] == ErrorCode.fenced_leader_epoch
 
 
+@pytest.mark.scenario(64)
 def test_should_not_allow_divergent_logs() -> None:
     """KIP-101's second scenario: both brokers are hard-killed in turn, their tails differ, and the logs still agree."""
     cluster = Cluster(2)
@@ -96,6 +99,7 @@ def test_should_not_allow_divergent_logs() -> None:
     assert [(x.first_offset, x.last_offset, x.count, x.below_high_watermark) for x in lost] == [(2, 2, 1, 0)]
 
 
+@pytest.mark.scenario(65)
 def test_offsets_should_not_go_backwards() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
@@ -112,6 +116,7 @@ def test_offsets_should_not_go_backwards() -> None:
     assert logs_are_identical(cluster, 1, 2) and cluster.violations() == []
 
 
+@pytest.mark.scenario(65)
 def test_should_survive_fast_leader_change() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
@@ -135,6 +140,7 @@ def test_should_survive_fast_leader_change() -> None:
     assert cluster.violations() == []
 
 
+@pytest.mark.scenario(66)
 def test_logs_should_not_diverge_on_unclean_leader_elections() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
@@ -155,6 +161,7 @@ def test_logs_should_not_diverge_on_unclean_leader_elections() -> None:
     assert cluster[1].values[0] == "first"
 
 
+@pytest.mark.scenario(67)
 def test_monotonic_offsets_after_leader_change() -> None:
     cluster = Cluster(3)
     cluster.create([1, 2, 3])
@@ -173,6 +180,7 @@ def test_monotonic_offsets_after_leader_change() -> None:
     assert cluster[2].manager.list_offset(TP, -1, -1, False) == (0, -1, 2, 2)
 
 
+@pytest.mark.scenario(68)
 @pytest.mark.parametrize("leader", [1, 2])
 def test_ignore_partition_state_change_with_older_partition_epoch(leader: int) -> None:
     cluster = Cluster(2)
@@ -270,12 +278,13 @@ def test_a_follower_that_ends_before_the_leaders_log_begins_starts_anew_there() 
 # ---- restarts -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.scenario(62)
 def test_use_checkpoint_to_initialize_high_watermark() -> None:
     cluster = Cluster(1)
     cluster.create([1])
     cluster.produce(1, *"abcdefg", acks=1)
     cluster.kill(1)
-    checkpoints.write_high_watermarks(cluster[1].directory, {TP: 4})
+    checkpoints.write_offsets(cluster[1].directory, checkpoints.REPLICATION_OFFSETS, {TP: 4})
     cluster.alive.add(1)
     cluster[1].boot()
     (loaded,) = cluster.events(e.ReplicaLoaded)
@@ -287,12 +296,12 @@ def test_the_mark_is_checkpointed_every_five_seconds_and_at_a_clean_stop() -> No
     cluster.create([1])
     cluster.produce(1, "a")
     cluster.run(4_000)
-    assert checkpoints.read_high_watermarks(cluster[1].directory) == {}
+    assert checkpoints.read_offsets(cluster[1].directory, checkpoints.REPLICATION_OFFSETS) == {}
     cluster.run(1_500)
-    assert checkpoints.read_high_watermarks(cluster[1].directory) == {TP: 1}
+    assert checkpoints.read_offsets(cluster[1].directory, checkpoints.REPLICATION_OFFSETS) == {TP: 1}
     cluster.produce(1, "b")
     cluster[1].manager.shutdown()
-    assert checkpoints.read_high_watermarks(cluster[1].directory) == {TP: 2}
+    assert checkpoints.read_offsets(cluster[1].directory, checkpoints.REPLICATION_OFFSETS) == {TP: 2}
 
 
 def test_logs_survive_a_kill_and_a_clean_stop() -> None:

@@ -12,7 +12,11 @@ from random import Random
 from typing import Any
 
 from kio.schema.errors import ErrorCode as KafkaError
-from kio.schema.leader_and_isr.v7.response import LeaderAndIsrResponse
+from kio.schema.leader_and_isr.v7.response import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
 from kio.schema.stop_replica.v4.response import StopReplicaPartitionError, StopReplicaResponse
 from kio.schema.update_metadata.v8.response import UpdateMetadataResponse
 
@@ -412,6 +416,8 @@ class World:
         self.journal: list[tuple[int, Event]] = []
         self.unreachable: set[int] = set()
         self.refuse_deletes: set[int] = set()
+        self.offline_replicas: dict[int, set[TopicPartition]] = {}
+        """By broker: replicas whose log directory has failed."""
         self.random = Random(7)
         for path in znodes.PERSISTENT_PATHS:
             self.ensemble.put(path)
@@ -618,10 +624,30 @@ class FakeChannel:
         self.world.scheduler.after(LATENCY_US, arrive)
         return future
 
+    def _obey(self, broker_id: int, request: KafkaMessage) -> LeaderAndIsrResponse:
+        """Only replicas on a failed log directory are refused."""
+        offline = self.world.offline_replicas.get(broker_id, ())
+        topics = tuple(
+            LeaderAndIsrTopicError(
+                topic_id=topic.topic_id,
+                partition_errors=tuple(
+                    LeaderAndIsrPartitionError(
+                        partition_index=row.partition_index,
+                        error_code=KafkaError.kafka_storage_error
+                        if (topic.topic_name, row.partition_index) in offline
+                        else KafkaError.none,
+                    )
+                    for row in topic.partition_states
+                ),
+            )
+            for topic in request.topic_states
+        )
+        return LeaderAndIsrResponse(error_code=KafkaError.none, topics=topics)
+
     def _agree(self, broker_id: int, request: KafkaMessage) -> KafkaMessage:
         name = type(request).__name__
         if name == "LeaderAndIsrRequest":
-            return LeaderAndIsrResponse(error_code=KafkaError.none, topics=())
+            return self._obey(broker_id, request)
         if name == "UpdateMetadataRequest":
             return UpdateMetadataResponse(error_code=KafkaError.none)
         refused = broker_id in self.world.refuse_deletes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -92,6 +93,7 @@ def test_a_shrink_and_an_expansion_raise_the_partition_epoch_alone(world: World)
     assert all(e.zxid and e.controller_epoch == 1 for e in world.events(IsrChanged))
 
 
+@pytest.mark.scenario(61)
 def test_the_table_of_errors(world: World) -> None:
     # testAlterPartitionErrors
     assert alter(world, [2, 3]).error_code is KafkaError.none
@@ -113,6 +115,7 @@ def test_the_table_of_errors(world: World) -> None:
     assert world.state("t") == before
 
 
+@pytest.mark.scenario(61)
 def test_what_is_so_already_succeeds_also_from_an_older_partition_epoch(world: World) -> None:
     # testIdempotentAlterPartition
     assert alter(world, [2, 3]).partition_epoch == 1
@@ -121,6 +124,7 @@ def test_what_is_so_already_succeeds_also_from_an_older_partition_epoch(world: W
     assert world.state("t").partition_epoch == 1
 
 
+@pytest.mark.scenario(61)
 def test_a_replica_that_is_dead_or_shutting_down_is_not_eligible(world: World) -> None:
     # testShutdownBrokerNotAddedToIsr
     shutdown = ControlledShutdownRequest(broker_id=4, broker_epoch=-1)
@@ -155,6 +159,7 @@ def test_only_the_leader_may_ask_and_only_for_replicas_of_the_partition(world: W
     assert world.state("t").partition_epoch == 0
 
 
+@pytest.mark.scenario(46)
 def test_the_isr_stays_at_one_while_recovering_from_an_unclean_election() -> None:
     # testAlterPartitionErrorsAfterUncleanElection
     world = World()
@@ -215,3 +220,59 @@ def test_an_unexpected_failure_answers_and_ends_the_reign(world: World) -> None:
     answer = alter(world, [2, 3])
     assert answer.error_code is KafkaError.unknown_server_error
     assert not world.nodes[1].controller.is_active
+
+
+# ---- versions -------------------------------------------------------------------------------------------------
+
+
+def alter_in(world: World, version: int, isr: list[int], **fields: int) -> Any:
+    """The same in an older version: topics by name in 0 and 1, members without epochs in all of them."""
+    context = world.active().controller.reign.context
+    state = context.leadership[T0]
+    schema = import_module(f"kio.schema.alter_partition.v{version}.request")
+    row = schema.PartitionData(
+        partition_index=0,
+        leader_epoch=state.leader_epoch,
+        new_isr=tuple(isr),
+        partition_epoch=state.partition_epoch,
+        **fields,
+    )
+    called = {"topic_name": "t"} if version < 2 else {"topic_id": topic_id_to_kafka(context.topic_ids["t"])}
+    request = schema.AlterPartitionRequest(
+        broker_id=2, broker_epoch=context.broker_epoch(2), topics=(schema.TopicData(**called, partitions=(row,)),)
+    )
+    answer = world.call(world.active().controller.alter_partition(request))
+    world.settle()
+    assert answer.__version__ == version
+    return answer
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_older_versions_are_answered_in_kind(world: World, version: int) -> None:
+    [topic] = alter_in(world, version, [2, 3]).topics
+    [row] = topic.partitions
+    assert (row.error_code, row.isr, row.partition_epoch) == (KafkaError.none, (2, 3), 1)
+    assert hasattr(topic, "topic_name") == (version < 2)
+    assert hasattr(row, "leader_recovery_state") == (version >= 1)
+    assert world.state("t").isr == (2, 3)
+
+
+@pytest.mark.parametrize(("version", "error"), [(0, "operation_not_attempted"), (2, "ineligible_replica")])
+def test_a_member_that_is_not_live_has_an_error_that_the_version_knows(world: World, version: int, error: str) -> None:
+    world.leave(4)
+    world.settle()
+    [topic] = alter_in(world, version, [2, 3, 4]).topics
+    assert topic.partitions[0].error_code is KafkaError[error]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_stale_sender_is_refused_in_every_version(world: World, version: int) -> None:
+    schema = import_module(f"kio.schema.alter_partition.v{version}.request")
+    request = schema.AlterPartitionRequest(broker_id=2, broker_epoch=1, topics=())
+    answer = world.call(world.active().controller.alter_partition(request))
+    assert (answer.error_code, answer.__version__) == (KafkaError.stale_broker_epoch, version)
+
+
+def test_every_broker_hears_of_the_partitions_also_where_the_change_was_refused(world: World) -> None:
+    assert alter(world, [2, 3], leader_epoch=7).error_code is KafkaError.not_controller
+    assert [row.to for row in world.requests("UpdateMetadata") if T0 in row.partitions()] == [1, 2, 3, 4]

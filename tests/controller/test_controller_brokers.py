@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 from controller_world import FakeEnsemble, FakeSession, World
 from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
@@ -60,6 +62,7 @@ def test_a_registration_whose_answer_was_lost_is_recognised(world: World) -> Non
     assert len(opened.multis) == 2
 
 
+@pytest.mark.scenario(21)
 def test_a_registration_of_our_own_earlier_session_is_replaced(world: World) -> None:
     opened, zk = session(world)
     old = world.ensemble.put("/brokers/ids/5", b"{}", owner=0x4444)
@@ -68,6 +71,7 @@ def test_a_registration_of_our_own_earlier_session_is_replaced(world: World) -> 
     assert world.ensemble.nodes["/brokers/ids/5"].owner == opened.session_id
 
 
+@pytest.mark.scenario(21)
 def test_a_registration_of_a_foreign_session_is_refused(world: World) -> None:
     _opened, zk = session(world)
     world.ensemble.put("/brokers/ids/5", b"{}", owner=0x4444)
@@ -132,6 +136,7 @@ def test_the_cluster_id_is_made_once(world: World) -> None:
 # ---- the control plane ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.scenario(16)
 def test_the_controller_knows_each_broker_by_the_epoch_in_the_ensemble(world: World) -> None:
     world.start(1, 2)
     world.join(3)
@@ -156,6 +161,7 @@ def test_control_requests_carry_the_receivers_broker_epoch(world: World) -> None
         assert not told.request.is_k_raft_controller
 
 
+@pytest.mark.scenario(20)
 def test_a_bounced_broker_is_a_failure_and_then_a_startup(world: World) -> None:
     world.start(1)
     world.join(2, 3)
@@ -187,6 +193,7 @@ def test_a_broker_that_bounces_twice_is_seen_twice(world: World) -> None:
     assert len([e for e in world.events(BrokerLivenessChanged) if e.bounced == [2]]) == 2
 
 
+@pytest.mark.scenario(23)
 def test_brokers_without_replicas_come_and_go_in_everybodys_metadata(world: World) -> None:
     world.start(1)
     world.join(2)
@@ -216,6 +223,7 @@ def test_brokers_without_replicas_come_and_go_in_everybodys_metadata(world: Worl
     assert changes[-2:] == [([1, 2, 3], [3], []), ([1, 2], [], [3])]
 
 
+@pytest.mark.scenario(24)
 def test_metadata_names_dead_replicas_as_offline(world: World) -> None:
     world.start(1)
     world.join(2, 3)
@@ -229,6 +237,7 @@ def test_metadata_names_dead_replicas_as_offline(world: World) -> None:
     assert row.zk_version == world.state("t").partition_epoch == 1
 
 
+@pytest.mark.scenario(25)
 def test_requests_go_to_the_live_and_the_shutting_down_but_not_to_the_dead(world: World) -> None:
     world.start(1)
     world.join(2, 3, 4)
@@ -312,6 +321,7 @@ def shut_down(world: World, broker_id: int, broker_epoch: int = -1):
     return world.call(world.active().controller.controlled_shutdown(request))
 
 
+@pytest.mark.scenario(22)
 def test_controlled_shutdown_with_a_stale_broker_epoch_is_refused(world: World) -> None:
     world.start(1)
     world.join(2, 3)
@@ -325,6 +335,7 @@ def test_controlled_shutdown_with_a_stale_broker_epoch_is_refused(world: World) 
     assert shut_down(world, 9).error_code is KafkaError.broker_not_available
 
 
+@pytest.mark.scenario(37)
 def test_controlled_shutdown_of_one_broker_after_the_other(world: World) -> None:
     # testControlledShutdown
     world.start(9)
@@ -365,6 +376,22 @@ def test_controlled_shutdown_of_a_leader_moves_leadership_by_one_epoch(world: Wo
     world.settle()
     assert world.active().controller.reign.context.shutting_down == set()
     assert world.brief("alone") == (2, (2,), 2)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_controlled_shutdown_is_answered_in_its_version(world: World, version: int) -> None:
+    world.start(9)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]})
+    world.create_topic("u", {0: [2]})
+    world.settle()
+    schema = import_module(f"kio.schema.controlled_shutdown.v{version}.request")
+    epochs = {"broker_epoch": world.active().controller.reign.context.broker_epoch(2)} if version == 2 else {}
+    answer = world.call(
+        world.active().controller.controlled_shutdown(schema.ControlledShutdownRequest(broker_id=2, **epochs))
+    )
+    assert (answer.error_code, answer.__version__) == (KafkaError.none, version)
+    assert world.brief("t") == (3, (3,), 1)
 
 
 # ---- the wire -------------------------------------------------------------------------------------------------

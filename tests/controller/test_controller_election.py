@@ -7,9 +7,11 @@ import json
 import pytest
 from controller_world import Node, World
 from kio.schema.alter_partition.v3.request import AlterPartitionRequest
+from kio.schema.alter_partition_reassignments.v0.request import AlterPartitionReassignmentsRequest
 from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
 from kio.schema.errors import ErrorCode as KafkaError
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 
 from controller import znodes
 from controller.config import ControllerConfig
@@ -51,6 +53,7 @@ def take_over(world: World, broker_id: int = 99) -> None:
     assert results[1].stat is not None
 
 
+@pytest.mark.scenario(1)
 def test_the_first_broker_of_an_empty_cluster_becomes_controller_at_epoch_1(world: World) -> None:
     world.start(1)
     assert world.nodes[1].controller.is_active
@@ -67,6 +70,8 @@ def test_the_first_broker_of_an_empty_cluster_becomes_controller_at_epoch_1(worl
     assert world.ensemble.data(znodes.FEATURE) == b'{"version":2,"status":1,"features":{}}'
 
 
+@pytest.mark.scenario(2)
+@pytest.mark.scenario(3)
 def test_the_controller_epoch_outlives_the_brokers_and_rises_with_the_next_election(world: World) -> None:
     world.start(1)
     world.nodes[1].stop()
@@ -78,6 +83,7 @@ def test_the_controller_epoch_outlives_the_brokers_and_rises_with_the_next_elect
     assert world.nodes[1].controller.controller_epoch == 2
 
 
+@pytest.mark.scenario(4)
 def test_of_many_brokers_that_race_exactly_one_wins_and_the_others_follow(world: World) -> None:
     world.start(1, 2, 3, 4, 5)
     active = [n.broker_id for n in world.nodes.values() if n.controller.is_active]
@@ -96,6 +102,7 @@ def test_of_many_brokers_that_race_exactly_one_wins_and_the_others_follow(world:
     assert [e.controller_epoch for e in world.events(ControllerElected)] == [1, 2]
 
 
+@pytest.mark.scenario(5)
 def test_a_winner_whose_answer_was_lost_recognises_its_own_transaction(world: World) -> None:
     node = world.nodes[1] = Node(world, 1, ControllerConfig())
     lost: list[int] = []
@@ -115,6 +122,7 @@ def test_a_winner_whose_answer_was_lost_recognises_its_own_transaction(world: Wo
     assert [e.zk_version for e in world.events(ControllerElected)] == [1]
 
 
+@pytest.mark.scenario(14)
 def test_a_persistent_controller_znode_of_a_kraft_controller_is_respected(world: World) -> None:
     world.ensemble.put(znodes.CONTROLLER, b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":7}')
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"12")
@@ -124,13 +132,22 @@ def test_a_persistent_controller_znode_of_a_kraft_controller_is_respected(world:
     assert epoch(world)[0] == "12"
 
 
-@pytest.mark.parametrize("work", ["topic_creation", "topic_deletion", "preferred_election", "dead_broker"])
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param("topic_creation", marks=pytest.mark.scenario(6)),
+        pytest.param("topic_deletion", marks=pytest.mark.scenario(7)),
+        pytest.param("preferred_election", marks=pytest.mark.scenario(8)),
+        pytest.param("reassignment", marks=pytest.mark.scenario(9)),
+        "dead_broker",
+    ],
+)
 def test_a_zombie_is_fenced_writes_nothing_and_resigns(world: World, work: str) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("old", {0: [2, 3]})
     world.settle()
-    before = world.state("old")
+    before, assigned = world.state("old"), world.ensemble.data(znodes.topic_path("old"))
     zombie = world.nodes[1]
     zombie.session.hold_watches = True
     take_over(world)
@@ -145,6 +162,9 @@ def test_a_zombie_is_fenced_writes_nothing_and_resigns(world: World, work: str) 
         before = world.state("old")
         zombie.controller.reign.context.leadership[TopicPartition("old", 0)] = before._replace(leader=3)
         world.ensemble.put(znodes.PREFERRED_REPLICA_ELECTION, znodes.encode_partition_set([TopicPartition("old", 0)]))
+    elif work == "reassignment":
+        moves = {TopicPartition("old", 0): (3,)}
+        world.ensemble.put(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(moves))
     else:
         world.leave(2)
     held = zombie.session._held
@@ -157,14 +177,18 @@ def test_a_zombie_is_fenced_writes_nothing_and_resigns(world: World, work: str) 
     assert fenced and all(e.controller_epoch == 1 and e.broker_id == 1 for e in fenced)
     assert zombie.controller.active_controller_id == 99 and zombie.controller.controller_epoch == 2
     assert world.state("old") == before
+    assert world.ensemble.data(znodes.topic_path("old")) == assigned
     assert znodes.partitions_path("new") not in world.ensemble.nodes
     assert not any(row.kind == "LeaderAndIsr" for row in world.told[told:])
     if work == "topic_deletion":
         assert znodes.delete_topic_path("old") in world.ensemble.nodes
     if work == "preferred_election":
         assert znodes.PREFERRED_REPLICA_ELECTION in world.ensemble.nodes
+    if work == "reassignment":
+        assert znodes.REASSIGN_PARTITIONS in world.ensemble.nodes
 
 
+@pytest.mark.scenario(10)
 def test_an_unsent_batch_is_an_illegal_state_and_another_broker_takes_over(world: World) -> None:
     world.start(1, 2)
     world.join(3)
@@ -231,6 +255,7 @@ def test_a_controller_znode_of_our_own_session_without_a_reign_is_replaced(world
     assert sum(n.controller.is_active for n in world.nodes.values()) == 1
 
 
+@pytest.mark.scenario(15)
 def test_expiry_resigns_before_the_new_session_then_registers_and_elects(world: World) -> None:
     world.start(1)
     node = world.nodes[1]
@@ -345,22 +370,27 @@ def test_every_write_of_a_reign_carries_the_check_of_the_controller_epoch(world:
         assert ops[0] == Check(znodes.CONTROLLER_EPOCH, 1) and len(ops) == 2
 
 
+@pytest.mark.scenario(11)
 def test_shutdown_preempts_what_waits_and_every_caller_is_answered(world: World) -> None:
     world.start(1)
     world.join(2)
     world.create_topic("t", {0: [2]})
     world.settle()
     controller = world.nodes[1].controller
-    # An event in hand, and three requests behind it.
+    # An event in hand, and requests of every kind behind it.
     world.create_topic("u", {0: [2]})
     world.run(3)
     alter = controller.alter_partition(AlterPartitionRequest(broker_id=2, broker_epoch=5, topics=()))
     stop = controller.controlled_shutdown(ControlledShutdownRequest(broker_id=2, broker_epoch=-1))
     elect = controller.elect_leaders(ElectLeadersRequest(election_type=0, topic_partitions=None))
+    move = controller.alter_partition_reassignments(AlterPartitionReassignmentsRequest(topics=()))
+    moving = controller.list_partition_reassignments(ListPartitionReassignmentsRequest(topics=None))
     world.call(controller.shutdown())
     assert world.call(alter).error_code is KafkaError.not_controller
     assert world.call(stop).error_code is KafkaError.stale_controller_epoch
     assert world.call(elect).error_code is KafkaError.not_controller
+    assert world.call(move).error_code is KafkaError.not_controller
+    assert world.call(moving).error_code is KafkaError.not_controller
     assert world.brief("u") == (2, (2,), 0)
     assert not controller.is_active
     assert [e.reason for e in world.events(ControllerResigned)] == ["shutdown"]
@@ -422,6 +452,7 @@ def test_an_epoch_moved_in_the_middle_of_the_race_only_delays_it(world: World) -
     assert moved and node.controller.is_active and epoch(world)[0] == "6"
 
 
+@pytest.mark.scenario(34)
 def test_the_failover_adds_two_leader_epochs_where_the_leader_was_controller(world: World) -> None:
     world.start(1, 2, 3)
     leader = world.active().broker_id

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from controller.election import (
     leader_for_controlled_shutdown,
     leader_for_offline,
@@ -21,6 +23,7 @@ def test_offline_takes_the_first_live_isr_member_in_assignment_order() -> None:
     assert leader_for_offline(state(9, 4, 2), [2, 4], {2, 4}, unclean=False) == LeaderAndIsr(2, 8, (4, 2), 3, 11)
 
 
+@pytest.mark.scenario(35)
 def test_offline_without_a_live_isr_member_has_no_leader_unless_unclean() -> None:
     assert leader_for_offline(state(2, 2), [2, 4], {4}, unclean=False) is None
     chosen = leader_for_offline(state(2, 2), [2, 4, 5], {4, 5}, unclean=True)
@@ -51,6 +54,7 @@ def test_preferred_is_the_head_of_the_assignment_or_nobody() -> None:
     assert leader_for_preferred(state(4, 4), [], {4}) is None
 
 
+@pytest.mark.scenario(38)
 def test_controlled_shutdown_moves_away_from_those_that_shut_down() -> None:
     chosen = leader_for_controlled_shutdown(state(2, 2, 4), [2, 4], {2, 4}, {2})
     assert chosen == LeaderAndIsr(4, 8, (4,), 3, 11)

@@ -34,6 +34,7 @@ def causes(world: World) -> list[tuple[int, int, str]]:
 # ---- leader-epoch arithmetic ----------------------------------------------------------------------------------
 
 
+@pytest.mark.scenario(34)
 def test_a_dead_leader_is_followed_by_the_next_in_the_isr_at_one_epoch_more(world: World) -> None:
     world.create_topic("t", {0: [2, 3, 4]})
     world.settle()
@@ -60,6 +61,7 @@ def test_a_dead_follower_leaves_the_isr_at_one_epoch_more(world: World) -> None:
     assert [(e.isr, e.cause) for e in world.events(IsrChanged)] == [([2, 3], "controller")]
 
 
+@pytest.mark.scenario(36)
 def test_when_all_of_the_isr_is_dead_the_last_member_stays_in_it(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
@@ -78,6 +80,21 @@ def test_when_all_of_the_isr_is_dead_the_last_member_stays_in_it(world: World) -
     assert world.brief("t") == (2, (2,), 3)
     assert world.active().controller.reign.context.offline_partition_count == 0
     assert not any(e.unclean for e in world.events(LeaderElected))
+
+
+@pytest.mark.scenario(36)
+def test_where_nobody_lives_an_unclean_election_finds_nobody_either() -> None:
+    world = World()
+    world.start(1, unclean_leader_election_enable=True)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.leave(3)
+    world.settle()
+    world.leave(2)
+    world.settle()
+    assert world.brief("t") == (-1, (2,), 2)
+    assert world.active().controller.metrics()["ControllerStats"]["UncleanLeaderElectionsPerSec_Count"] == 0
 
 
 def test_both_replicas_dead_at_once_leave_the_first_that_was_taken_out(world: World) -> None:
@@ -133,6 +150,7 @@ def lose_all_but(world: World, topic: str, survivor: int, last: int) -> None:
     world.settle()
 
 
+@pytest.mark.scenario(42)
 def test_unclean_by_the_brokers_default() -> None:
     world = World()
     world.start(1, unclean_leader_election_enable=True)
@@ -145,6 +163,7 @@ def test_unclean_by_the_brokers_default() -> None:
     assert b'"leader_recovery_state":1' in world.ensemble.data("/brokers/topics/t/partitions/0/state")
     last = world.events(LeaderElected)[-1]
     assert (last.unclean, last.cause, last.leader) == (True, "unclean", 3)
+    assert world.active().controller.metrics()["ControllerStats"]["UncleanLeaderElectionsPerSec_Count"] == 1
     assert world.requests("LeaderAndIsr", 3)[-1].partitions()[T0].leader_recovery_state == 1
     # The old leader comes back as a follower.
     world.join(2)
@@ -152,6 +171,7 @@ def test_unclean_by_the_brokers_default() -> None:
     assert world.brief("t") == (3, (3,), 3)
 
 
+@pytest.mark.scenario(43)
 def test_clean_by_default_waits_for_the_old_leader(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
@@ -160,8 +180,10 @@ def test_clean_by_default_waits_for_the_old_leader(world: World) -> None:
     world.join(2)
     world.settle()
     assert world.brief("t") == (2, (2,), 3)
+    assert world.active().controller.metrics()["ControllerStats"]["UncleanLeaderElectionsPerSec_Count"] == 0
 
 
+@pytest.mark.scenario(44)
 def test_a_topics_override_allows_what_the_default_forbids(world: World) -> None:
     world.create_topic("t", {0: [2, 3]}, unclean_leader_election_enable="true")
     world.settle()
@@ -169,6 +191,7 @@ def test_a_topics_override_allows_what_the_default_forbids(world: World) -> None
     assert world.brief("t") == (3, (3,), 3) and world.state("t").recovering
 
 
+@pytest.mark.scenario(44)
 def test_a_topics_override_forbids_what_the_default_allows() -> None:
     world = World()
     world.start(1, unclean_leader_election_enable=True)
@@ -191,6 +214,7 @@ def test_an_invalid_override_elects_nobody_and_harms_nothing() -> None:
     assert world.nodes[1].controller.is_active
 
 
+@pytest.mark.scenario(45)
 def test_turning_a_topics_override_on_while_offline_elects_at_once(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.create_topic("u", {0: [2, 3]})
@@ -257,6 +281,7 @@ def test_a_leaders_own_isr_change_is_read_told_and_its_notice_removed(world: Wor
     assert world.events(IsrChanged)[-1].cause == "caught_up"
 
 
+@pytest.mark.scenario(39)
 def test_preferred_election_by_znode_back_to_back(world: World) -> None:
     move_off_the_preferred(world)
     for epoch in (2, 4):
@@ -274,6 +299,7 @@ def test_preferred_election_by_znode_back_to_back(world: World) -> None:
             back_in_isr(world)
 
 
+@pytest.mark.scenario(40)
 def test_preferred_election_of_an_offline_head_changes_nothing_but_is_removed(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
@@ -343,6 +369,7 @@ def test_elections_of_topics_being_deleted_or_of_an_unknown_kind_are_refused(wor
     assert world.call(world.active().controller.elect_leaders(request)).error_code is KafkaError.invalid_request
 
 
+@pytest.mark.scenario(41)
 def test_the_imbalance_check_gives_leadership_back() -> None:
     world = World()
     world.start(1, leader_imbalance_check_interval_seconds=10)
@@ -361,6 +388,26 @@ def test_the_imbalance_check_gives_leadership_back() -> None:
     assert world.brief("t") == (2, (3, 2), 4)
 
 
+@pytest.mark.scenario(41)
+def test_the_imbalance_check_waits_for_a_partition_that_is_being_reassigned() -> None:
+    world = World()
+    world.start(1, leader_imbalance_check_interval_seconds=10)
+    world.join(2, 3, 4)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    moves = {T0: (4, 2)}
+    world.ensemble.put(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(moves))
+    world.run(6_000)
+    # 4 is preferred by now, but not in sync.
+    assert world.brief("t") == (2, (2, 3), 1)
+    world.set_isr("t", 0, [2, 3, 4])
+    world.ensemble.put(f"{znodes.ISR_CHANGE_NOTIFICATION}/isr_change_0000000001", znodes.encode_partition_set([T0]))
+    world.settle()
+    assert world.brief("t") == (2, (2, 4), 3)
+    world.run(11_000)
+    assert world.brief("t") == (4, (2, 4), 4)
+
+
 def test_the_imbalance_check_leaves_a_little_imbalance_alone() -> None:
     world = World()
     world.start(1, leader_imbalance_per_broker_percentage=50)
@@ -376,6 +423,7 @@ def test_the_imbalance_check_leaves_a_little_imbalance_alone() -> None:
 # ---- what happens underneath ----------------------------------------------------------------------------------
 
 
+@pytest.mark.scenario(47)
 def test_a_state_that_changed_underneath_is_read_again(world: World) -> None:
     world.create_topic("t", {0: [2, 3, 4]})
     world.settle()
@@ -400,6 +448,7 @@ def test_a_state_that_changed_underneath_is_read_again(world: World) -> None:
     assert context.leadership[T0] == world.state("t")
 
 
+@pytest.mark.scenario(47)
 def test_a_write_of_a_later_controller_ends_the_election_without_a_write(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()

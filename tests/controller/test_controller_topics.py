@@ -8,7 +8,7 @@ import pytest
 from controller_world import World
 
 from controller import znodes
-from controller.context import PartitionState
+from controller.context import PartitionState, Replica, ReplicaState
 from journal.events import (
     ControllerEventFailed,
     LeaderElected,
@@ -30,6 +30,7 @@ def world() -> World:
     return made
 
 
+@pytest.mark.scenario(26)
 def test_a_new_topic_is_led_by_the_head_of_its_assignment(world: World) -> None:
     world.create_topic("t", {0: [2, 3], 1: [3, 2]})
     world.settle()
@@ -73,6 +74,7 @@ def test_the_replicas_of_a_new_topic_are_told_once_and_everybody_gets_metadata(w
     assert world.requests("UpdateMetadata", 1)[-1].partitions()[T0].leader == 2
 
 
+@pytest.mark.scenario(27)
 def test_a_dead_replica_neither_leads_nor_is_in_sync_in_a_new_topic(world: World) -> None:
     world.leave(2)
     world.create_topic("t", {0: [2, 3]})
@@ -82,6 +84,7 @@ def test_a_dead_replica_neither_leads_nor_is_in_sync_in_a_new_topic(world: World
     assert row.offline_replicas == (2,)
 
 
+@pytest.mark.scenario(29)
 def test_a_partition_without_a_live_replica_stays_new_until_one_starts(world: World) -> None:
     world.create_topic("t", {0: [7, 8]})
     world.settle()
@@ -98,6 +101,7 @@ def test_a_partition_without_a_live_replica_stays_new_until_one_starts(world: Wo
     assert world.requests("LeaderAndIsr", 7)[-1].partitions()[T0].leader == 8
 
 
+@pytest.mark.scenario(28)
 def test_new_partitions_of_a_topic_come_online(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
@@ -112,6 +116,20 @@ def test_new_partitions_of_a_topic_come_online(world: World) -> None:
     assert len(world.events(TopicCreated)) == 1
 
 
+@pytest.mark.scenario(33)
+def test_a_topic_keeps_its_id_over_elections_and_restarts(world: World) -> None:
+    world.create_topic("t", {0: [2]})
+    world.settle()
+    written = world.ensemble.nodes[znodes.topic_path("t")]
+    before, version = world.active().controller.reign.context.topic_ids["t"], written.version
+    for successor in (4, 1):
+        world.kill(world.active().broker_id)
+        world.start(successor)
+        assert world.active().controller.reign.context.topic_ids["t"] == before
+    assert written.version == version, "the id is written once"
+
+
+@pytest.mark.scenario(33)
 def test_a_topic_without_an_id_is_given_one(world: World) -> None:
     world.ensemble.put("/brokers/topics/t", b'{"version":1,"partitions":{"0":[2]}}')
     world.settle()
@@ -155,6 +173,7 @@ def gone(world: World, topic: str) -> bool:
     return not any(path in world.ensemble.nodes for path in paths)
 
 
+@pytest.mark.scenario(30)
 def test_a_topic_is_deleted_replicas_first_and_then_its_znodes(world: World) -> None:
     world.create_topic("t", {0: [2, 3], 1: [3, 2]}, min_insync_replicas="2")
     world.settle()
@@ -196,6 +215,7 @@ def test_a_deleted_topic_can_be_created_again_from_the_start(world: World) -> No
     assert world.brief("t", 1) == (2, (2,), 0)
 
 
+@pytest.mark.scenario(31)
 def test_deletion_waits_for_an_offline_replica_and_resumes_when_it_is_back(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
@@ -211,6 +231,7 @@ def test_deletion_waits_for_an_offline_replica_and_resumes_when_it_is_back(world
     assert [e.topic for e in world.events(TopicDeleted)] == ["t"]
 
 
+@pytest.mark.scenario(32)
 def test_a_broker_that_dies_while_it_deletes_halts_the_deletion(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
@@ -218,9 +239,18 @@ def test_a_broker_that_dies_while_it_deletes_halts_the_deletion(world: World) ->
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.settle()
     assert not gone(world, "t")
+    states = world.active().controller.reign.context.replica_states
+    assert states[Replica(T0, 2)] is ReplicaState.DELETION_SUCCESSFUL
+    assert states[Replica(T0, 3)] is ReplicaState.DELETION_STARTED
     world.leave(3)
     world.settle()
     assert not gone(world, "t")
+    assert states[Replica(T0, 2)] is ReplicaState.DELETION_SUCCESSFUL
+    # Ineligible, and so put back to where it may be tried again.
+    assert states[Replica(T0, 3)] is ReplicaState.OFFLINE
+    metrics = world.active().controller.metrics()["KafkaController"]
+    assert (metrics["TopicsToDeleteCount"], metrics["TopicsIneligibleToDeleteCount"]) == (1, 1)
+    assert metrics["ReplicasToDeleteCount"] == 1
     world.join(3)
     world.settle()
     assert gone(world, "t")
@@ -283,6 +313,12 @@ def test_deletion_that_is_switched_off_only_removes_the_request() -> None:
     world.settle()
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.settle()
+    assert world.brief("t") == (2, (2,), 0)
+    assert znodes.delete_topic_path("t") not in world.ensemble.nodes
+    # Also one that was made while there was no controller.
+    world.kill(1)
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.start(4, delete_topic_enable=False)
     assert world.brief("t") == (2, (2,), 0)
     assert znodes.delete_topic_path("t") not in world.ensemble.nodes
 

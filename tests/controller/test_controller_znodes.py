@@ -84,6 +84,11 @@ def test_the_small_ones() -> None:
     data = znodes.encode_partition_set(partitions)
     assert data == (b'{"version":1,"partitions":[{"topic":"T","partition":0},{"topic":"U","partition":3}]}')
     assert znodes.decode_partition_set(data) == partitions
+    moves = b'{"version":1,"partitions":[{"topic":"T","partition":0,"replicas":[3,4]}]}'
+    assert znodes.encode_reassignments({TopicPartition("T", 0): (3, 4)}) == moves
+    assert znodes.decode_reassignments(moves) == {TopicPartition("T", 0): (3, 4)}
+    assert znodes.encode_log_dir_event(2) == b'{"version":1,"broker":2,"event":1}'
+    assert znodes.decode_log_dir_event(znodes.encode_log_dir_event(2)) == 2
     assert znodes.encode_config({"k": "v"}) == b'{"version":1,"config":{"k":"v"}}'
     assert znodes.decode_config(b'{"version":1,"config":{"k":"v"}}') == {"k": "v"}
     assert znodes.encode_config_change("topics/T") == b'{"version":2,"entity_path":"topics/T"}'
@@ -104,6 +109,8 @@ def test_garbage_is_none(garbage: bytes | None) -> None:
     assert znodes.decode_topic(garbage) is None
     assert znodes.decode_partition_state(garbage, 0) is None
     assert znodes.decode_partition_set(garbage) is None
+    assert znodes.decode_reassignments(garbage) is None
+    assert znodes.decode_log_dir_event(garbage) is None
     assert znodes.decode_config(garbage) is None
     assert znodes.decode_config_change(garbage) is None
     assert znodes.decode_cluster_id(garbage) is None
@@ -123,6 +130,22 @@ def test_garbage_is_none(garbage: bytes | None) -> None:
 )
 def test_assignments_that_make_no_sense_are_none(topic: bytes) -> None:
     assert znodes.decode_topic(topic) is None
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        b"1",
+        b'{"topic":"T","partition":0}',
+        b'{"topic":"T","partition":-1,"replicas":[1]}',
+        b'{"topic":"T","partition":true,"replicas":[1]}',
+        b'{"topic":7,"partition":0,"replicas":[1]}',
+        b'{"topic":"T","partition":0,"replicas":["1"]}',
+        b'{"topic":"T","partition":0,"replicas":[-2]}',
+    ],
+)
+def test_moves_that_make_no_sense_are_none(row: bytes) -> None:
+    assert znodes.decode_reassignments(b'{"version":1,"partitions":[' + row + b"]}") is None
 
 
 @pytest.mark.parametrize("epoch", [b"-1", b"1.5", b"", None, b"x", "²".encode(), b"9" * 30])

@@ -42,6 +42,7 @@ def led_on(before: Sequence[Partition], now: Sequence[Partition], dead: Broker, 
     )
 
 
+@pytest.mark.scenario(34)
 def test_a_killed_controller_is_succeeded_in_time_and_its_partitions_are_led_on(cluster: Cluster) -> None:
     orders = cluster.topics.create("orders", partitions=3)
     controller = controller_of(cluster)
@@ -65,6 +66,8 @@ def test_a_killed_controller_is_succeeded_in_time_and_its_partitions_are_led_on(
     assert cluster.controller != controller
 
 
+@pytest.mark.scenario(34)
+@pytest.mark.scenario(39)
 def test_a_killed_leader_that_is_not_controller_costs_one_leader_epoch(cluster: Cluster) -> None:
     controller = controller_of(cluster)
     epoch = cluster.controller_epoch
@@ -93,6 +96,7 @@ def test_a_killed_leader_that_is_not_controller_costs_one_leader_epoch(cluster: 
     cluster.until(lambda: orders.partitions[0].leader == first.id)
 
 
+@pytest.mark.scenario(37)
 def test_a_broker_that_stops_hands_its_leaderships_over_first(cluster: Cluster) -> None:
     controller = controller_of(cluster)
     leaver = next(broker for broker in cluster.brokers.values() if broker.id != controller.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+import struct
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +23,10 @@ GARBAGE = {
     "an HTTP request": b"GET /api/v1/cluster HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "a TLS greeting": bytes.fromhex("16030100") + b"\xff" * 200,
     "zeros": bytes(8_192),
+    "a Kafka request with billions of members": struct.pack(">ihhih", 36, 20, 6, 1, -1)
+    + b"\x00\xff\xff\xff\xff\x7f"
+    + bytes(20),
+    "a Kafka request without its list": struct.pack(">ihhih", 15, 32, 4, 1, -1) + bytes(5),
 }
 ANSWERS = {"the dashboard's port", "the agent's port"}
 """They speak HTTP."""

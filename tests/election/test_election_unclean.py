@@ -79,6 +79,7 @@ def a_returns_and_the_logs_converge(cluster: Cluster, bereft: Bereft) -> None:
     assert cluster.consume("orders") == ["m1", "m4"]
 
 
+@pytest.mark.scenario(43)
 def test_with_unclean_elections_off_it_waits_for_the_old_leader_and_nothing_is_lost(cluster: Cluster) -> None:
     bereft = bereave(cluster)
 
@@ -98,6 +99,7 @@ def test_with_unclean_elections_off_it_waits_for_the_old_leader_and_nothing_is_l
     assert only(cluster.events("leader_elected", after_us=bereft.since_us), unclean=True) == []
 
 
+@pytest.mark.scenario(45)
 def test_an_override_set_while_it_is_offline_elects_the_other_replica_and_names_what_is_lost(cluster: Cluster) -> None:
     bereft = bereave(cluster)
     assert bereft.orders.partitions[0].offline
@@ -107,12 +109,16 @@ def test_an_override_set_while_it_is_offline_elects_the_other_replica_and_names_
     a_returns_and_the_logs_converge(cluster, bereft)
 
 
+@pytest.mark.scenario(42)
 @pytest.mark.zabka(settings={UNCLEAN: "true"})
 def test_the_brokers_default_elects_it_when_it_returns(zabka_world: SimulatedCluster) -> None:
     bereft = bereave(zabka_world)
     b_leads(zabka_world, bereft)
     a_returns_and_the_logs_converge(zabka_world, bereft)
     assert zabka_world.world.replicas_agree("orders")
+    acting = zabka_world.until(lambda: zabka_world.controller).node.broker
+    assert acting is not None
+    assert acting.controller.metrics()["ControllerStats"]["UncleanLeaderElectionsPerSec_Count"] == 1
 
 
 @pytest.mark.zabka(settings={UNCLEAN: "true"})

@@ -61,6 +61,7 @@ def a_zombie_is_fenced(cluster: Cluster) -> None:
     assert cluster.controller_epoch == epoch + 1
 
 
+@pytest.mark.scenario(6)
 def test_a_zombie_controller_is_fenced_and_nothing_it_tries_takes_effect(cluster: Cluster) -> None:
     a_zombie_is_fenced(cluster)
 

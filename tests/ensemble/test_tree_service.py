@@ -212,6 +212,7 @@ def test_what_an_older_connection_left_under_way_is_not_mistaken_for_the_new_one
     ensemble.send(old, create("/old"), xid=1)
     ensemble.hang_up(old)
     new = ensemble.connect(session=session)
+    ensemble.revalidate()
     ensemble.take(new)
     ensemble.send(new, create("/new"), xid=1)
     ensemble.send(new, exists("/new"), xid=2)

@@ -44,6 +44,7 @@ def test_the_child_writes_the_tree_as_it_was_at_the_fork(tmp_path: Path, suffix:
     before = list(tree.to_snapshot().nodes)
     outcome = Outcome(tmp_path, suffix)
     assert outcome.children.take(tree.to_snapshot())
+    outcome.children.publish(1)
     tree.apply(Txn(SessionId(1), 0, Zxid(301), 0, OpCode.SET_DATA, SetDataTxn("/n1", b"later", 1)))
     written = outcome.get()
     assert isinstance(written, WrittenSnapshot)
@@ -108,11 +109,41 @@ def test_the_child_holds_no_connection_of_its_peer(tmp_path: Path, monkeypatch: 
 
 
 def test_a_child_without_its_peer_gives_up(tmp_path: Path) -> None:
+    hear, say = os.pipe()
+    os.write(say, b"1")
     orphan = os.fork()
     if orphan == 0:
         # The snapshot's parent, as far as it knows, is somebody who is gone.
-        snapshot_child._write_and_exit(some_snapshot(), tmp_path / "snapshot.100000005", peer=1 << 22)
+        snapshot_child._write_and_exit(some_snapshot(), tmp_path / "snapshot.100000005", peer=1 << 22, hear=hear)
     os.waitpid(orphan, 0)
+    assert list_snapshots(tmp_path) == []
+    os.close(hear)
+    os.close(say)
+
+
+def test_a_snapshot_counts_only_when_the_log_is_durable_as_far(tmp_path: Path) -> None:
+    """Or, after a power loss, the log has a hole that only this snapshot covers: seed 11238 of the simulated world."""
+    outcome = Outcome(tmp_path)
+    assert outcome.children.take(some_snapshot())
+    while not [each for each in tmp_path.iterdir() if each.stat().st_size]:
+        pass
+    outcome.children.publish(0)
+    assert list_snapshots(tmp_path) == [] and outcome.done.empty()
+    outcome.children.publish(1)
+    assert isinstance(outcome.get(), WrittenSnapshot)
+    assert len(list_snapshots(tmp_path)) == 1
+
+
+def test_a_peer_that_ends_before_its_log_is_durable_leaves_no_snapshot(tmp_path: Path) -> None:
+    hear, say = os.pipe()
+    peer = os.getpid()
+    child = os.fork()
+    if child == 0:
+        os.close(say)
+        snapshot_child._write_and_exit(some_snapshot(), tmp_path / "snapshot.100000005", peer, hear)
+    os.close(say)
+    os.waitpid(child, 0)
+    os.close(hear)
     assert list_snapshots(tmp_path) == []
 
 

@@ -155,7 +155,7 @@ class Ensemble:
 
     def revalidate(self):
         server, session_id, timeout_ms = self.asked.popleft()
-        valid = self.services[0].revalidate(self.now, session_id, timeout_ms, LinkId(server))
+        valid = self.services[0].revalidate(self.now, session_id, timeout_ms, LinkId(server) if server else None)
         self.run(server, self.services[server].revalidated(self.now, session_id, valid))
 
     def advance(self, ms):

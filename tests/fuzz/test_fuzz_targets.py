@@ -21,10 +21,10 @@ from ensemble.server.quorum_wire import AUTH_ENTRIES_MAX, QuorumCodec
 from ensemble.zab.messages import Proposal, Snap
 
 SEEDS = {name: target.seeds() for name, target in TARGETS.items()}
-MACHINES = {"service", "forwarded", "learner", "leader"}
+MACHINES = {"service", "forwarded", "learner", "leader", "kafka-broker"}
 FROM_THE_WIRE = (
     "request", "client-port", "connect", "sasl", "from-leader", "from-learner", "election", "transaction", "log",
-    "snapshot",
+    "snapshot", "kafka-request", "kafka-records",
 )  # fmt: skip
 SEED_BYTES_MAX = 110
 GROWTH_BYTES = 256 * 1024

@@ -31,6 +31,7 @@ SHELLS = {
     "ensemble/client/asyncio_connector.py",
     "ensemble/client/kazoo.py",
     "broker_sim/file_log_directory.py",
+    "broker_sim/generated_id.py",
     "broker_sim/kafka_port.py",
     "broker_sim/kafka_channel.py",
     "broker_sim/wire.py",

@@ -26,7 +26,7 @@ PROGRAM = "import sys, pathlib, broker_sim.broker_process as b; sys.exit(b.main(
 class BrokerServer:
     """One broker process."""
 
-    def __init__(self, broker_id: int, port: int, home: Path, zookeeper: str) -> None:
+    def __init__(self, broker_id: int, port: int, home: Path, zookeeper: str, **others: object) -> None:
         self.broker_id = broker_id
         self.port = port
         self.home = home
@@ -46,6 +46,7 @@ class BrokerServer:
             "num.partitions": 2,
             "zabka.control.socket": self.control,
             "zabka.journal.dir": self.journal,
+            **{name.replace("_", "."): value for name, value in others.items()},
         }
         self._config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
 
@@ -58,6 +59,11 @@ class BrokerServer:
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
             )
+
+    @property
+    def is_running(self) -> bool:
+        """Is there a process?"""
+        return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -143,13 +149,14 @@ class BrokerCluster:
 
 
 @contextmanager
-def broker_cluster(directory: Path) -> Iterator[BrokerCluster]:
-    """An ensemble of one peer and three brokers."""
+def broker_cluster(directory: Path, **others: object) -> Iterator[BrokerCluster]:
+    """An ensemble of one peer and three brokers, with other settings of theirs (`log_dirs` for log.dirs)."""
     ports = free_ports(BROKERS)
     (directory / "peers").mkdir()
     with running("ours", 1, directory / "peers") as ensemble:
         brokers = [
-            BrokerServer(i + 1, port, directory / f"broker-{i + 1}", ensemble.hosts) for i, port in enumerate(ports)
+            BrokerServer(i + 1, port, directory / f"broker-{i + 1}", ensemble.hosts, **others)
+            for i, port in enumerate(ports)
         ]
         try:
             for broker in brokers:

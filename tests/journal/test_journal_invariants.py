@@ -54,6 +54,10 @@ def replicated(broker: int, first: int, last: int, epoch: int = 0) -> Event:
     return e.RecordsReplicated(broker, "t", 0, epoch, first, last, CHECKSUM)
 
 
+def marked(broker: int, offset: int, *, is_leader: bool = True) -> Event:
+    return e.HighWatermarkMoved(broker, "t", 0, 0, offset, is_leader)
+
+
 def acknowledged(broker: int, first: int, last: int) -> Event:
     return e.RecordsAcknowledged(broker, "t", 0, 0, first, last, -1, CHECKSUM)
 
@@ -169,12 +173,24 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
         "committed and acks=all records survive",
         [("broker-1", appended(1, 0, 0)), ("broker-1", acknowledged(1, 0, 0)), ("broker-2", leads(2, 1, 0))],
     ),
+    "two batches at an offset of a leader epoch": (
+        "epoch and offset name one batch",
+        [("broker-1", appended(1, 3, 3)), ("broker-2", appended(2, 3, 3, checksum=8))],
+    ),
+    "a high watermark beyond the log": (
+        "high watermark within the log",
+        [("broker-2", replicated(2, 0, 0)), ("broker-2", marked(2, 2, is_leader=False))],
+    ),
+    "a leader's high watermark falls": (
+        "high watermark within the log",
+        [("broker-1", appended(1, 0, 4)), ("broker-1", marked(1, 5)), ("broker-1", marked(1, 3))],
+    ),
     "an acks=all record replaced by another": (
         "committed and acks=all records survive",
         [
             ("broker-1", appended(1, 0, 0)),
             ("broker-1", acknowledged(1, 0, 0)),
-            ("broker-2", appended(2, 0, 0, checksum=8)),
+            ("broker-2", appended(2, 0, 0, epoch=1, checksum=8)),
             ("broker-2", leads(2, 1, 1)),
         ],
     ),

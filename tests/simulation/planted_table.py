@@ -1,4 +1,5 @@
-"""Prints the table of planted bugs: for each, the number of seeds it took to find it, and what showed it.
+"""Prints the table of planted bugs and of Kafka's old behaviours: for each, the number of seeds it took to find it, and
+what showed it.
 
 python tests/simulation/planted_table.py [how many seeds to try at most]
 """
@@ -8,14 +9,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import planted
 import planted_ensemble
 
+from controller.historical import Historical
 from simulation.run import run_seed
 from simulation.scenarios.library import LIBRARY, play
+from simulation.scenarios.scenario import WorldScenario
+from simulation.settings import world_settings
+from simulation.world import WorldSettings
 
 SEEDS_MAX = 200
 RARE = {
@@ -42,12 +47,18 @@ def bugs() -> list[tuple[str, str, Plant]]:
     return ensemble + [("chaos", name, plant) for name, plant in planted.PLANTED.items()]
 
 
-def search(scenario: str, plant: Plant, seeds_max: int = SEEDS_MAX, first_seed: int = 0) -> Found:
+def search(
+    scenario: str,
+    plant: Plant,
+    seeds_max: int = SEEDS_MAX,
+    first_seed: int = 0,
+    settings: WorldSettings | None = None,
+) -> Found:
     """Run seeds until one does not hold."""
     begin = time.process_time()
     with plant():
         for seed in range(first_seed, first_seed + seeds_max):
-            problems = run_seed(seed, scenario).problems
+            problems = run_seed(seed, scenario, settings).problems
             if problems:
                 return Found(seed - first_seed + 1, problems[0], time.process_time() - begin)
     return Found(None, "", time.process_time() - begin)
@@ -57,6 +68,29 @@ def shown_by_script(bug: str, plant: Plant) -> bool:
     """Does the outage library show it?"""
     with plant():
         return not play(LIBRARY[RARE[bug]]).held
+
+
+def script_of(switch: Historical) -> WorldScenario:
+    """The first script of the outage library in which that old behaviour is the bug.  Raises StopIteration for none."""
+    return next(
+        scenario
+        for scenario in LIBRARY.values()
+        if isinstance(scenario, WorldScenario) and switch in scenario.bug.get("zabka.historical", "").split(",")
+    )
+
+
+def search_switched(switch: Historical, seeds_max: int) -> Found:
+    """Run seeds with that old behaviour until one does not hold; where none does, its script."""
+    found = search("chaos", nullcontext, seeds_max, settings=world_settings([f"zabka.historical={switch}"]))
+    script = script_of(switch)
+    if found.seeds is None and play(script).held:
+        return Found(None, f"no seed, but the script {script.name}", found.cpu_s)
+    return found
+
+
+def _say(name: str, scenario: str, found: Found) -> None:
+    sys.stdout.write(f"{name:44} {scenario:9} {found.seeds or '-':>5} {found.cpu_s:6.1f}  {found.problem[:110]}\n")
+    sys.stdout.flush()
 
 
 def main() -> int:
@@ -69,8 +103,11 @@ def main() -> int:
         if found.seeds is None and name in RARE and shown_by_script(name, plant):
             found = Found(None, f"no seed, but the script {RARE[name]}", found.cpu_s)
         missed += not found.problem
-        sys.stdout.write(f"{name:44} {scenario:9} {found.seeds or '-':>5} {found.cpu_s:6.1f}  {found.problem[:110]}\n")
-        sys.stdout.flush()
+        _say(name, scenario, found)
+    for switch in Historical:
+        found = search_switched(switch, seeds_max)
+        missed += not found.problem
+        _say(f"zabka.historical={switch}", "chaos", found)
     return 1 if missed else 0
 
 

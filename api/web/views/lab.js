@@ -16,6 +16,7 @@ const SPARK_POINTS = 60;
 
 /** @param {State} state @param {Model} m @param {Actions} actions */
 export function workloads(state, m, actions) {
+  const [producers, consumers] = [m.workloads.filter((w) => w.kind !== "consumer"), m.workloads.filter((w) => w.kind === "consumer")];
   const running = m.workloads.filter((w) => w.state === "running").length;
   const start = submit((fields) => void actions.send(requests.startWorkload({
     topic: fields.topic, acks: fields.acks, records_per_s: Number(fields.records_per_s),
@@ -25,13 +26,44 @@ export function workloads(state, m, actions) {
     ${select("producer", "acks", "acks", ["all", "1", "0"])}
     <label class="field"><span>records/s</span><input name="records_per_s" type="number" min="1" max="100000" value="50" required></label>
     <button class="primary" ?disabled=${m.topics.length === 0}>Start producer</button></form>`;
-  const body = html`${form}${m.workloads.length === 0
+  const body = html`${form}${producers.length === 0
     ? html`<p class="quiet">${m.topics.length ? "A producer writes numbered records and reads them back to find what is lost." : "A producer needs a topic to write to."}</p>`
     : html`<div class="scroll" tabindex="0" role="region" aria-label="Producers, scrollable"><table>
       <thead><tr><th scope="col">producer</th><th scope="col" class="n">sent</th><th scope="col" class="n" title="acknowledged">acked</th>
         <th scope="col" class="n">failed</th><th scope="col" class="n" title="acknowledged, and not to be read any more">lost</th><td></td></tr></thead>
-      <tbody>${m.workloads.map((w) => workload(state, w, actions))}</tbody></table></div>`}`;
+      <tbody>${producers.map((w) => workload(state, w, actions))}</tbody></table></div>`}${groups(m, consumers, actions)}`;
   return panel("workloads", "Producers", html`<span class="sum"><b>${running}</b> running</span>`, body);
+}
+
+/** Members of consumer groups. @param {Model} m @param {any[]} consumers @param {Actions} actions */
+function groups(m, consumers, actions) {
+  const start = submit((fields) => void actions.send(requests.startWorkload({
+    kind: "consumer", topic: fields.topic, group: fields.group, offsets: fields.offsets,
+  })));
+  const form = html`<form class="row" aria-label="Start a consumer" @submit=${start}>
+    ${select("consumer", "topic", "topic", m.topics.map((t) => t.name))}
+    <label class="field"><span>group</span><input name="group" maxlength="249" pattern="[a-zA-Z0-9._\\-]+" value="readers" required></label>
+    ${select("consumer", "offsets", "offsets in", ["kafka", "zookeeper"])}
+    <button ?disabled=${m.topics.length === 0}>Start consumer</button></form>`;
+  if (consumers.length === 0) return form;
+  return html`${form}<div class="scroll" tabindex="0" role="region" aria-label="Consumers, scrollable"><table>
+    <thead><tr><th scope="col">consumer</th><th scope="col" class="n">read</th><th scope="col" class="n" title="read before by its group">again</th>
+      <th scope="col" class="n" title="behind a later record">disorder</th><th scope="col" class="n" title="records still to be read">lag</th><td></td></tr></thead>
+    <tbody>${consumers.map((w) => consumer(w, actions))}</tbody></table></div>`;
+}
+
+/** @param {any} w @param {Actions} actions */
+function consumer(w, actions) {
+  const runs = w.state === "running";
+  const has = w.partitions.length ? `partitions ${w.partitions.join(", ")}` : "no partition";
+  return html`<tr aria-label="Consumer ${w.id}">
+    <th scope="row"><span class="name">${icon(runs ? "running" : "empty")} ${w.topic}</span>
+      <span class="facts" title="consumer ${w.id}">${w.group}, ${runs ? has : w.state}</span></th>
+    <td class="n">${count(w.consumed)}</td><td class="n">${count(w.duplicates)}</td>
+    <td class="n ${w.out_of_order ? "bad" : ""}">${w.out_of_order ? icon("bad") : nothing} ${count(w.out_of_order)}</td>
+    <td class="n">${count(w.lag)}</td>
+    <td class="n">${runs ? send(actions, requests.stopWorkload(w.id), "Stop", { name: `Stop consumer ${w.id}` }) : nothing}</td></tr>
+    ${runs && w.last_error ? html`<tr class="error"><td colspan="6">last error: ${w.last_error}</td></tr>` : nothing}`;
 }
 
 /** @param {State} state @param {any} w @param {Actions} actions */

@@ -1,0 +1,170 @@
+"""Fetch sessions (KIP-227): a fetcher names its partitions once, then only what changed, and hears only what changed.
+
+Kafka's FetchSession, FetchSessionCache and FetchManager.  A broker that has no place for another session answers with
+session id 0, and the fetcher goes on with full fetches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.ports import FetchedPartition, FetchPartition
+from ensemble.ports import Random
+
+NO_SESSION = 0
+FINAL_EPOCH, INITIAL_EPOCH = -1, 0
+"""Session epochs of a full fetch: one that wants no session, and one that wants a new one."""
+_EPOCH_MAX = _SESSION_ID_MAX = 2**31 - 1
+
+FetchKey = tuple[Hashable, int]
+"""A partition as the fetcher names it: the topic's name or its id, and the partition's number."""
+
+Asked = dict[FetchKey, FetchPartition]
+Rows = dict[FetchKey, FetchedPartition]
+
+
+class Request(NamedTuple):
+    """What a fetch says of its session.  `forgotten` are partitions that the fetcher asks for no more."""
+
+    session_id: int
+    session_epoch: int
+    is_follower: bool
+    uses_topic_ids: bool
+    asked: Asked
+    forgotten: Collection[FetchKey]
+
+
+class FetchRefused(NamedTuple):
+    """The session that a fetch continues is not there, or is not where the fetcher thinks it is."""
+
+    error: ErrorCode
+
+
+class _Session:
+    __slots__ = ("created_ms", "epoch", "id", "is_follower", "partitions", "told", "used_ms", "uses_topic_ids")
+
+    def __init__(self, session_id: int, request: Request, rows: Rows, now_ms: int) -> None:
+        self.id = session_id
+        self.is_follower = request.is_follower
+        self.uses_topic_ids = request.uses_topic_ids
+        self.partitions: Asked = {key: request.asked[key] for key in rows}
+        self.told = {key: (row.high_watermark, row.log_start_offset) for key, row in rows.items()}
+        self.created_ms = self.used_ms = now_ms
+        self.epoch = 1
+
+    def update(self, asked: Mapping[FetchKey, FetchPartition], forgotten: Collection[FetchKey]) -> None:
+        self.partitions.update(asked)
+        for key in forgotten:
+            self.partitions.pop(key, None)
+            self.told.pop(key, None)
+
+    def news(self, rows: Rows) -> Rows:
+        """Of these answers, those that tell the fetcher anything; who had records goes behind the others."""
+        news: Rows = {}
+        for key, row in rows.items():
+            told = row.high_watermark, row.log_start_offset
+            known = self.told.get(key)
+            tells = row.records or row.error or row.diverging is not None or row.preferred_read_replica >= 0
+            if tells or told != known:
+                news[key] = row
+                # After an error the next answer without one is news.
+                self.told[key] = (-1, row.log_start_offset) if row.error else told
+            if row.records and key in self.partitions:
+                self.partitions[key] = self.partitions.pop(key)
+        return news
+
+
+class FetchContext:
+    """One fetch: which partitions it is about, and which of the answers go out."""
+
+    __slots__ = ("_epoch", "_now_ms", "_request", "_session", "_sessions", "partitions")
+
+    def __init__(self, request: Request, sessions: FetchSessions, session: _Session | None, now_ms: int) -> None:
+        self._request = request
+        self._sessions = sessions
+        self._session = session
+        self._epoch = NO_SESSION if session is None else session.epoch
+        self._now_ms = now_ms
+        self.partitions: Asked = request.asked if session is None else dict(session.partitions)
+
+    def finish(self, rows: Rows) -> tuple[ErrorCode, int, Rows]:
+        """(error, session id, the rows to send)."""
+        session = self._session
+        if session is None:
+            if self._request.session_epoch == FINAL_EPOCH or self._request.session_id != NO_SESSION:
+                return ErrorCode.none, NO_SESSION, rows
+            return ErrorCode.none, self._sessions.create(self._request, rows, self._now_ms), rows
+        if session.epoch != self._epoch:
+            # The same fetch came twice, and the other one was answered meanwhile.
+            return ErrorCode.invalid_fetch_session_epoch, session.id, {}
+        return ErrorCode.none, session.id, session.news(rows)
+
+
+class FetchSessions:
+    """The sessions of one broker, at most `slots` (max.incremental.fetch.session.cache.slots)."""
+
+    def __init__(self, random: Random, slots: int, eviction_ms: int) -> None:
+        self._random = random
+        self._slots = slots
+        self._eviction_ms = eviction_ms
+        self._sessions: dict[int, _Session] = {}
+        """Those used longest ago come first."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, request: Request, now_ms: int) -> FetchContext | FetchRefused:
+        """Find the session that a fetch continues, if it continues one, and bring it up to date.
+
+        Refused with FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            return FetchContext(request._replace(session_id=NO_SESSION), self, None, now_ms)
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return FetchRefused(ErrorCode.fetch_session_id_not_found)
+        if session.epoch != request.session_epoch:
+            return FetchRefused(ErrorCode.invalid_fetch_session_epoch)
+        if session.uses_topic_ids != request.uses_topic_ids:
+            return FetchRefused(ErrorCode.fetch_session_topic_id_error)
+        session.update(request.asked, request.forgotten)
+        del self._sessions[session.id]
+        if not session.partitions:
+            return FetchContext(request, self, None, now_ms)
+        self._sessions[session.id] = session
+        session.used_ms = now_ms
+        session.epoch = session.epoch + 1 if session.epoch < _EPOCH_MAX else 1
+        return FetchContext(request, self, session, now_ms)
+
+    def create(self, request: Request, rows: Rows, now_ms: int) -> int:
+        """Begin a session with what a full fetch asked for; its id, 0 where there is no place for it."""
+        if len(self._sessions) >= self._slots and not self._evict(request.is_follower, len(rows), now_ms):
+            return NO_SESSION
+        session_id = NO_SESSION
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._random.randrange(1, _SESSION_ID_MAX)
+        self._sessions[session_id] = _Session(session_id, request, rows, now_ms)
+        return session_id
+
+    def _evict(self, is_follower: bool, size: int, now_ms: int) -> bool:
+        """Make room: by a session nobody used for a while, else by one that is smaller, or a consumer's where a
+        follower comes.  A young session stays, but followers push out young ones of consumers."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.used_ms > self._eviction_ms:
+            del self._sessions[oldest.id]
+            return True
+        candidates = [
+            (session.is_follower, len(session.partitions), session.id)
+            for session in self._sessions.values()
+            if now_ms - session.created_ms > self._eviction_ms or (is_follower and not session.is_follower)
+        ]
+        if not candidates or (is_follower, size, 0) < min(candidates):
+            return False
+        del self._sessions[min(candidates)[2]]
+        return True

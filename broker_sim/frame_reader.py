@@ -1,0 +1,59 @@
+"""Frames out of what TCP brings, each copied once, however it was torn."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+FRAME_SIZE = Struct(">i")
+_HEAD = FRAME_SIZE.size
+
+
+class FrameTooLarge(Exception):
+    """A frame announces a size that is not allowed."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"a frame of {size} bytes")
+        self.size = size
+
+
+class FrameReader:
+    """Takes a connection's bytes as they come; gives the frames that are complete, without their sizes."""
+
+    __slots__ = ("_begun", "_bytes_max", "_head", "_missing")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._head = b""
+        """What there is of a frame's size."""
+        self._begun: list[bytes] = []
+        """What there is of a frame whose size is known."""
+        self._missing = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The frames that these bytes complete, in order.  Raises FrameTooLarge; the connection is of no use then."""
+        frames: list[bytes] = []
+        position, end = 0, len(data)
+        if self._missing:
+            position = min(self._missing, end)
+            self._begun.append(data if position == end else data[:position])
+            self._missing -= position
+            if self._missing:
+                return frames
+            frames.append(b"".join(self._begun))
+            self._begun.clear()
+        elif self._head:
+            data = self._head + data
+            end, self._head = len(data), b""
+        while end - position >= _HEAD:
+            (size,) = FRAME_SIZE.unpack_from(data, position)
+            if not 0 < size <= self._bytes_max:
+                raise FrameTooLarge(size)
+            position += _HEAD
+            if end - position < size:
+                self._missing = size - (end - position)
+                self._begun.append(data[position:])
+                return frames
+            frames.append(data[position : position + size])
+            position += size
+        self._head = data[position:]
+        return frames

@@ -1,0 +1,43 @@
+"""The id of a broker that is configured without one: broker.id.generation.enable (shell).
+
+As Kafka does, a broker goes on with the id in its log directory; only a new one asks the ensemble for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from broker_sim.config import KafkaConfig
+from broker_sim.file_log_directory import FileLogDirectory
+from broker_sim.meta_properties import stored_broker_id
+from controller.coordination import Zk
+from controller.registration import create_persistent_paths, next_broker_id
+from ensemble.asyncio_runtime import AsyncioRuntime
+from ensemble.client.asyncio_connector import AsyncioConnector
+from ensemble.client.client import Client
+
+
+async def identified(config: KafkaConfig) -> KafkaConfig:
+    """The configuration with the broker's own id in it.  Raises ZooKeeperError."""
+    broker_id = stored_broker_id(FileLogDirectory(Path(config.log_dir)))
+    return config.identified(await _next_id(config) if broker_id is None else broker_id)
+
+
+async def _next_id(config: KafkaConfig) -> int:
+    runtime = AsyncioRuntime(asyncio.get_running_loop())
+    client = Client(
+        config.zookeeper_connect,
+        AsyncioConnector(),
+        runtime,
+        session_timeout_ms=config.session_timeout_ms,
+        name="a new broker",
+    )
+    try:
+        await client.start()
+        zk = Zk(client, runtime)
+        await create_persistent_paths(zk)
+        return await next_broker_id(zk, config.number("reserved.broker.max.id"))
+    finally:
+        await client.close()
+        await runtime.cancel_all()

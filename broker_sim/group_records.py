@@ -1,0 +1,283 @@
+"""What `__consumer_offsets` holds: keys and values in Kafka's own formats (OffsetCommitKey, OffsetCommitValue,
+GroupMetadataKey, GroupMetadataValue of the group-coordinator module).
+
+Every key and value begins with its version.  Keys 0 and 1 are a committed offset, key 2 a group.  Values are written in
+version 3, the newest one that is not flexible (version 1 where an offset carries a time of its own to expire), and read
+in versions 0 to 4.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from journal.events import TopicPartition
+
+_SHORT, _INT, _LONG = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+_OFFSET_KEY, _GROUP_KEY = 1, 2
+_OFFSET_VALUE, _OFFSET_VALUE_THAT_EXPIRES, _GROUP_VALUE = 3, 1, 3
+_NEWEST = 4
+_FLEXIBLE = 4
+
+NO_LEADER_EPOCH = -1
+NO_TIME = -1
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset.  `leader_epoch` is -1 where the consumer gave none; `expire_timestamp_ms` is None where the
+    broker's offsets.retention.minutes decides, as it does since version 5 of OffsetCommit."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None = None
+
+
+class OffsetKey(NamedTuple):
+    """Whose offset of which partition."""
+
+    group_id: str
+    topic_partition: TopicPartition
+
+
+class GroupKey(NamedTuple):
+    """A group's own record."""
+
+    group_id: str
+
+
+class StoredMember(NamedTuple):
+    """A member as its group's record has it: what it sent for the chosen protocol, and what it was assigned."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+class StoredGroup(NamedTuple):
+    """A group as its record has it; `state_timestamp_ms` is None in records that older brokers wrote."""
+
+    protocol_type: str
+    generation_id: int
+    protocol_name: str | None
+    leader_id: str | None
+    state_timestamp_ms: int | None
+    members: tuple[StoredMember, ...]
+
+
+class UnreadableRecord(Exception):
+    """A key or value that is cut short, or of a version that nobody here knows."""
+
+
+# ---- reading -----------------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Kafka's primitive types, one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+        self.flexible = False
+
+    def _number(self, form: struct.Struct) -> int:
+        if self._at + form.size > len(self._data):
+            raise UnreadableRecord("a record is cut short")
+        (number,) = form.unpack_from(self._data, self._at)
+        self._at += form.size
+        return int(number)
+
+    def int16(self) -> int:
+        return self._number(_SHORT)
+
+    def int32(self) -> int:
+        return self._number(_INT)
+
+    def int64(self) -> int:
+        return self._number(_LONG)
+
+    def _unsigned_varint(self) -> int:
+        value = shift = 0
+        while True:
+            (byte,) = self._take(1)
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > 28:
+                raise UnreadableRecord("a length runs past its end")
+
+    def _take(self, size: int) -> bytes:
+        if size < 0 or self._at + size > len(self._data):
+            raise UnreadableRecord("a record is cut short")
+        taken = self._data[self._at : self._at + size]
+        self._at += size
+        return taken
+
+    def nullable_string(self) -> str | None:
+        size = self._unsigned_varint() - 1 if self.flexible else self.int16()
+        if size < 0:
+            return None
+        try:
+            return self._take(size).decode()
+        except UnicodeDecodeError:
+            raise UnreadableRecord("a text is not UTF-8") from None
+
+    def string(self) -> str:
+        text = self.nullable_string()
+        if text is None:
+            raise UnreadableRecord("a text is missing")
+        return text
+
+    def data(self) -> bytes:
+        return self._take(self._unsigned_varint() - 1 if self.flexible else self.int32())
+
+    def count(self) -> int:
+        count = self._unsigned_varint() - 1 if self.flexible else self.int32()
+        if not 0 <= count <= len(self._data):
+            raise UnreadableRecord(f"{count} members")
+        return count
+
+    def skip_tagged_fields(self) -> None:
+        if self.flexible:
+            for _ in range(self._unsigned_varint()):
+                self._unsigned_varint()
+                self._take(self._unsigned_varint())
+
+
+def read_key(data: bytes) -> OffsetKey | GroupKey | None:
+    """What a record is about; None for kinds of records that newer brokers write.  Raises UnreadableRecord."""
+    reader = _Reader(data)
+    version = reader.int16()
+    if version in (0, _OFFSET_KEY):
+        return OffsetKey(reader.string(), TopicPartition(reader.string(), reader.int32()))
+    if version == _GROUP_KEY:
+        return GroupKey(reader.string())
+    return None
+
+
+def _versioned(data: bytes) -> tuple[_Reader, int]:
+    reader = _Reader(data)
+    version = reader.int16()
+    if not 0 <= version <= _NEWEST:
+        raise UnreadableRecord(f"a value of version {version}")
+    reader.flexible = version >= _FLEXIBLE
+    return reader, version
+
+
+def read_offset(data: bytes) -> OffsetAndMetadata:
+    """A committed offset.  Raises UnreadableRecord."""
+    reader, version = _versioned(data)
+    offset = reader.int64()
+    leader_epoch = reader.int32() if version >= 3 else NO_LEADER_EPOCH
+    metadata = reader.string()
+    committed_ms = reader.int64()
+    expire_ms = reader.int64() if version == _OFFSET_VALUE_THAT_EXPIRES else NO_TIME
+    reader.skip_tagged_fields()
+    return OffsetAndMetadata(offset, leader_epoch, metadata, committed_ms, None if expire_ms == NO_TIME else expire_ms)
+
+
+def read_group(data: bytes) -> StoredGroup:
+    """A group.  Raises UnreadableRecord."""
+    reader, version = _versioned(data)
+    protocol_type = reader.string()
+    generation_id = reader.int32()
+    protocol_name = reader.nullable_string()
+    leader_id = reader.nullable_string()
+    state_ms = reader.int64() if version >= 2 else NO_TIME
+    members = tuple(_read_member(reader, version) for _ in range(reader.count()))
+    reader.skip_tagged_fields()
+    return StoredGroup(
+        protocol_type, generation_id, protocol_name, leader_id, None if state_ms == NO_TIME else state_ms, members
+    )
+
+
+def _read_member(reader: _Reader, version: int) -> StoredMember:
+    member_id = reader.string()
+    instance_id = reader.nullable_string() if version >= 3 else None
+    client_id, client_host = reader.string(), reader.string()
+    rebalance_ms = reader.int32() if version >= 1 else None
+    session_ms = reader.int32()
+    subscription, assignment = reader.data(), reader.data()
+    reader.skip_tagged_fields()
+    return StoredMember(
+        member_id,
+        instance_id,
+        client_id,
+        client_host,
+        session_ms if rebalance_ms is None else rebalance_ms,
+        session_ms,
+        subscription,
+        assignment,
+    )
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------
+
+
+def _string(text: str | None) -> bytes:
+    if text is None:
+        return _SHORT.pack(-1)
+    data = text.encode()
+    return _SHORT.pack(len(data)) + data
+
+
+def _bytes(data: bytes) -> bytes:
+    return _INT.pack(len(data)) + data
+
+
+def offset_key(group_id: str, topic_partition: TopicPartition) -> bytes:
+    """The key of a committed offset."""
+    topic, partition = topic_partition
+    return _SHORT.pack(_OFFSET_KEY) + _string(group_id) + _string(topic) + _INT.pack(partition)
+
+
+def group_key(group_id: str) -> bytes:
+    """The key of a group."""
+    return _SHORT.pack(_GROUP_KEY) + _string(group_id)
+
+
+def offset_value(committed: OffsetAndMetadata) -> bytes:
+    """The value of a committed offset."""
+    metadata = _string(committed.metadata) + _LONG.pack(committed.commit_timestamp_ms)
+    if committed.expire_timestamp_ms is not None:
+        head = _SHORT.pack(_OFFSET_VALUE_THAT_EXPIRES) + _LONG.pack(committed.offset)
+        return head + metadata + _LONG.pack(committed.expire_timestamp_ms)
+    return _SHORT.pack(_OFFSET_VALUE) + _LONG.pack(committed.offset) + _INT.pack(committed.leader_epoch) + metadata
+
+
+def group_value(group: StoredGroup) -> bytes:
+    """The value of a group."""
+    state_ms = NO_TIME if group.state_timestamp_ms is None else group.state_timestamp_ms
+    return b"".join(
+        (
+            _SHORT.pack(_GROUP_VALUE),
+            _string(group.protocol_type),
+            _INT.pack(group.generation_id),
+            _string(group.protocol_name),
+            _string(group.leader_id),
+            _LONG.pack(state_ms),
+            _members(group.members),
+        )
+    )
+
+
+def _members(members: Sequence[StoredMember]) -> bytes:
+    return _INT.pack(len(members)) + b"".join(
+        _string(member.member_id)
+        + _string(member.group_instance_id)
+        + _string(member.client_id)
+        + _string(member.client_host)
+        + _INT.pack(member.rebalance_timeout_ms)
+        + _INT.pack(member.session_timeout_ms)
+        + _bytes(member.subscription)
+        + _bytes(member.assignment)
+        for member in members
+    )

@@ -1,0 +1,64 @@
+"""/feature: which features of the cluster are final, and which brokers can take part (KIP-584).
+
+Sources: KafkaController.enableFeatureVersioning, partitionOnFeatureCompatibility; kafka.zk.FeatureZNode.  A broker here
+supports no feature and so finalizes none; others may have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from controller import znodes
+from controller.reign import Reign
+from ensemble.client.service import Create, Op, SetData
+from ensemble.errors import ErrorCode, error_for
+
+_ENABLED = 1
+
+
+def encode_features(finalized: Mapping[str, int]) -> bytes:
+    """The content of /feature: feature versioning enabled (FeatureZNode, version 2)."""
+    rows = {name: {"max_version_level": level} for name, level in finalized.items()}
+    return znodes.encode({"version": 2, "status": _ENABLED, "features": rows})
+
+
+def decode_features(data: bytes | None) -> dict[str, int] | None:
+    """The finalized level of each feature, of versions 1 and 2; none while feature versioning is disabled."""
+    value = znodes.decode(data)
+    if value is None or value.get("version") not in (1, 2) or value.get("status") not in (0, _ENABLED):
+        return None
+    listed: Any = value.get("features")
+    if value["status"] != _ENABLED:
+        return {}
+    if not isinstance(listed, dict):
+        return None
+    found: dict[str, int] = {}
+    for name, row in listed.items():
+        level = row.get("max_version_level") if isinstance(row, dict) else None
+        if not isinstance(level, int):
+            return None
+        found[name] = level
+    return found
+
+
+async def set_up_features(reign: Reign) -> None:
+    """Make /feature, or enable it and bring it to the present format; what is finalized stays, and is remembered."""
+    service, path = reign.zk.service, znodes.FEATURE
+    outcome = await reign.zk.attempt(lambda: service.get(path))
+    if outcome.value is None:
+        if outcome.error is not ErrorCode.NO_NODE:
+            raise error_for(outcome.error, path)
+        op: Op = Create(path, encode_features({}))
+    else:
+        finalized = decode_features(outcome.value[0])
+        if finalized is None:
+            reign.report("Startup", f"{path} is not readable; left as it was")
+            return
+        reign.finalized_features = finalized
+        if outcome.value[0] == encode_features(finalized):
+            return
+        op = SetData(path, encode_features(finalized))
+    [written] = await reign.writer.write([op])
+    if written.error not in (ErrorCode.OK, ErrorCode.NODE_EXISTS):
+        raise error_for(written.error, path)

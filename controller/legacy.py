@@ -1,0 +1,55 @@
+"""What one reign leaves to the next of the same broker: nothing, unless an old behaviour is switched on.
+
+Kafka's controller is one object for all its reigns.  Ours begins each with empty hands; the switches context-kept and
+poisoned-batch give back what that object kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from controller.context import ControllerContext, Replica, ReplicaState
+from controller.historical import Historical
+from controller.replica_state_machine import ReplicaStateMachine
+from controller.request_batch import IllegalState, RequestBatch, Unsent
+
+
+class Legacy:
+    """Kept by the controller from reign to reign."""
+
+    def __init__(self, historical: Collection[Historical]) -> None:
+        self._keeps_context = Historical.CONTEXT_KEPT in historical
+        self._keeps_batch = Historical.POISONED_BATCH in historical
+        self._context: ControllerContext | None = None
+        self._unsent: Unsent | None = None
+
+    def leave(self, context: ControllerContext, replica_batch: RequestBatch) -> None:
+        """A reign has ended."""
+        if self._keeps_context:
+            self._context = context
+        if self._keeps_batch:
+            self._unsent = replica_batch.unsent()
+
+    def recall(self, context: ControllerContext) -> None:
+        """Add to what a new reign has read what an earlier one knew (KAFKA-5310)."""
+        if self._context is not None:
+            context.take_up(self._context)
+
+    def fill(self, replica_batch: RequestBatch) -> None:
+        """Begin the new reign's batch with what the earlier one had not sent (KAFKA-12315)."""
+        if self._unsent is not None:
+            replica_batch.begin_with(self._unsent)
+
+
+class PoisonedReplicaStateMachine(ReplicaStateMachine):
+    """Historical.POISONED_BATCH: has a batch of its own, and where that is in an illegal state the change is lost.
+
+    As Kafka's, which logs the exception and goes on.
+    """
+
+    async def handle(self, replicas: Sequence[Replica], target: ReplicaState) -> list[Replica]:
+        """Move replicas to a state, or lose the change."""
+        try:
+            return await super().handle(replicas, target)
+        except IllegalState:
+            return list(replicas)

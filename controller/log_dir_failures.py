@@ -1,0 +1,90 @@
+"""Log directories that fail on brokers that go on serving from their others.
+
+A broker leaves a notification; the controller answers with LeaderAndIsr for every replica of that broker, and learns
+from the errors which of them are offline.  Sources: KafkaController.processLogDirEventNotification,
+onBrokerLogDirFailure, processLeaderAndIsrResponseReceived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from kio.schema.errors import ErrorCode as KafkaError
+
+from controller import znodes
+from controller.broker_changes import on_replicas_offline
+from controller.context import Replica, ReplicaState
+from controller.ports import KafkaMessage
+from controller.reign import Reign
+from controller.topic_ids import topic_id_from_kafka
+from ensemble.client.service import Delete
+from journal.events import TopicPartition
+
+
+async def watch_log_dir_events(reign: Reign) -> list[str]:
+    """The notifications' names, a watch left on the list."""
+    service = reign.zk.service
+    watcher = reign.signals.watcher("LogDirEventNotification")
+    return await reign.zk.call(lambda: service.get_children(znodes.LOG_DIR_EVENT_NOTIFICATION, watcher))
+
+
+async def delete_log_dir_events(reign: Reign, names: Sequence[str]) -> None:
+    """They have been seen to."""
+    await reign.writer.write([Delete(f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/{name}") for name in names])
+
+
+async def process_log_dir_events(reign: Reign, _: str) -> None:
+    """Ask the brokers that are named how their replicas stand, by telling them again what they host."""
+    service = reign.zk.service
+    names = await watch_log_dir_events(reign)
+    paths = [f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/{name}" for name in names]
+    brokers: dict[int, None] = {}
+    for path, outcome in zip(paths, await reign.zk.batch([partial(service.get, path) for path in paths]), strict=True):
+        if outcome.value is None:
+            continue
+        broker_id = znodes.decode_log_dir_event(outcome.value[0])
+        if broker_id is None:
+            reign.report("LogDirEventNotification", f"{path} is not readable")
+        else:
+            brokers[broker_id] = None
+    await reign.replicas.handle(reign.context.replicas_on(brokers), ReplicaState.ONLINE)
+    await delete_log_dir_events(reign, names)
+
+
+def on_leader_and_isr_answered(reign: Reign, broker_id: int, response: KafkaMessage) -> None:
+    """Queue what a broker answered, where it says anything new of its log directories."""
+    if response.error_code is not KafkaError.none:
+        # Fenced; the broker has journalled it.
+        return
+    failed, served = _outcomes(reign, response)
+    if failed or broker_id in reign.context.offline_dirs:
+        reign.signals.put_for(
+            reign, "LeaderAndIsrResponseReceived", lambda: _take_note(reign, broker_id, failed, served)
+        )
+
+
+def _outcomes(reign: Reign, response: KafkaMessage) -> tuple[list[TopicPartition], list[TopicPartition]]:
+    failed: list[TopicPartition] = []
+    served: list[TopicPartition] = []
+    for topic in response.topics:
+        name = reign.context.topic_names.get(topic_id_from_kafka(topic.topic_id) or "")
+        if name is None:
+            continue
+        for row in topic.partition_errors:
+            if row.error_code is KafkaError.kafka_storage_error:
+                failed.append(TopicPartition(name, int(row.partition_index)))
+            elif row.error_code is KafkaError.none:
+                served.append(TopicPartition(name, int(row.partition_index)))
+    return failed, served
+
+
+async def _take_note(
+    reign: Reign, broker_id: int, failed: Sequence[TopicPartition], served: Sequence[TopicPartition]
+) -> None:
+    context = reign.context
+    before = context.offline_dirs.get(broker_id, frozenset())
+    context.offline_dirs[broker_id] = (before - frozenset(served)) | frozenset(failed)
+    fresh = [partition for partition in failed if partition not in before]
+    if fresh:
+        await on_replicas_offline(reign, [Replica(partition, broker_id) for partition in fresh])

@@ -1,0 +1,85 @@
+"""Producer ids, taken from /latest_producer_id_block a thousand at a time, and given to brokers that ask (KIP-730).
+
+Source: kafka.coordinator.transaction.ZkProducerIdManager, KafkaController.processAllocateProducerIds.  Brokers of Kafka
+3.0 and newer ask the controller; older ones, and ours, take their blocks themselves, by the same compare-and-set.
+"""
+
+from __future__ import annotations
+
+from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResponse
+from kio.schema.errors import ErrorCode as KafkaError
+from kio.schema.types import ProducerId
+from kio.static.primitive import i32
+
+from controller import znodes
+from controller.coordination import Zk
+from controller.leader_elections import NO_THROTTLE
+from controller.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
+from controller.reign import Reign
+from ensemble.errors import BadVersion
+
+BLOCK_SIZE = 1000
+_ID_MAX = 2**63 - 1
+
+
+class ProducerIdsUnavailable(Exception):
+    """/latest_producer_id_block does not say which ids are free: unreadable, or at its end.
+
+    An id given twice would let one producer's records pass for another's repetitions.
+    """
+
+
+async def claim_block(zk: Zk, broker_id: int) -> tuple[int, int]:
+    """Take the next block for a broker: its first id, and the one after its last.
+
+    Raises ZooKeeperError and ProducerIdsUnavailable.
+    """
+    service = zk.service
+    while True:
+        data, stat = await zk.call(lambda: service.get(znodes.LATEST_PRODUCER_ID_BLOCK))
+        first = _first_free(data)
+        block = znodes.encode_producer_id_block(broker_id, first, first + BLOCK_SIZE - 1)
+        version = stat.version
+        try:
+            await zk.call(lambda: service.set(znodes.LATEST_PRODUCER_ID_BLOCK, block, version))  # noqa: B023
+        except BadVersion:
+            # Another broker was faster, or a first sending of ours went through: the next block is free.
+            continue
+        return first, first + BLOCK_SIZE
+
+
+def _first_free(data: bytes | None) -> int:
+    if not data:
+        return 0
+    latest = znodes.decode_producer_id_block(data)
+    if latest is None:
+        raise ProducerIdsUnavailable(f"{znodes.LATEST_PRODUCER_ID_BLOCK} is not readable; delete or mend it")
+    first = latest[2] + 1
+    if first > _ID_MAX - BLOCK_SIZE:
+        raise ProducerIdsUnavailable(f"{znodes.LATEST_PRODUCER_ID_BLOCK} says that every producer id is used up")
+    return first
+
+
+def producer_ids_response(error: KafkaError, first: int = 0, count: int = 0) -> KafkaMessage:
+    """The answer to AllocateProducerIds."""
+    return AllocateProducerIdsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=error,
+        producer_id_start=ProducerId(first),
+        producer_id_len=i32(count),
+    )
+
+
+async def process_allocate_producer_ids(reign: Reign, request: KafkaMessage) -> KafkaMessage:
+    """Take a block for the broker that asks, if it is the one that is registered."""
+    epoch = reign.context.broker_epoch(request.broker_id)
+    if epoch is None:
+        return producer_ids_response(KafkaError.broker_id_not_registered)
+    if epoch not in (request.broker_epoch, UNKNOWN_BROKER_EPOCH):
+        return producer_ids_response(KafkaError.stale_broker_epoch)
+    try:
+        first, end = await claim_block(reign.zk, request.broker_id)
+    except ProducerIdsUnavailable as unavailable:
+        reign.report("AllocateProducerIds", str(unavailable))
+        return producer_ids_response(KafkaError.unknown_server_error)
+    return producer_ids_response(KafkaError.none, first, end - first)

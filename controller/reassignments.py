@@ -1,0 +1,266 @@
+"""Reassignment: a partition's replicas move to other brokers, while it serves (KIP-455).
+
+Source: KafkaController.onPartitionReassignment and what it calls.  The whole state is the topic's znode: the replicas
+listed are target and origin together, beside which of them are added and removed, so that any later controller can go
+on.  The target is written last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kio.schema.errors import ErrorCode as KafkaError
+
+from controller import znodes
+from controller.context import PartitionState, Replica, ReplicaState
+from controller.election import ElectionStrategy
+from controller.reign import Reign
+from controller.znodes import LeaderAndIsr, ReplicaAssignment, TopicAssignment
+from ensemble.client.service import Create, Delete, Op, SetData
+from ensemble.errors import ErrorCode, NoNode, error_for
+from journal.events import AssignmentChanged, TopicPartition
+
+Outcomes = dict[TopicPartition, KafkaError]
+"""For each partition what became of the request; NONE for one that was begun, or is complete already."""
+
+
+class ReassignmentFailed(Exception):
+    """A step of a reassignment could not be taken.  What was written stays, and is taken up again later."""
+
+
+# ---- beginning, resuming, completing --------------------------------------------------------------------------
+
+
+def plan(reign: Reign, partition: TopicPartition, target: Sequence[int] | None) -> ReplicaAssignment | None:
+    """The assignment that leads to the target; None as target cancels.  None where there is nothing to cancel."""
+    current = reign.context.assignment(partition)
+    if target is not None:
+        return current.reassign_to(target)
+    return current.reassign_to(current.origin) if current.is_being_reassigned else None
+
+
+async def trigger(reign: Reign, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> Outcomes:
+    """Begin these reassignments, or let them supersede those under way; one error, or none, for each."""
+    outcomes: Outcomes = {}
+    for partition, assignment in assignments.items():
+        if reign.context.is_being_deleted(partition.topic) or not reign.context.replicas(partition):
+            outcomes[partition] = KafkaError.unknown_topic_or_partition
+            continue
+        done = await _attempt(reign, partition, assignment)
+        outcomes[partition] = KafkaError.none if done else KafkaError.unknown_server_error
+    return outcomes
+
+
+async def resume_for_brokers(reign: Reign, broker_ids: Sequence[int]) -> None:
+    """These brokers are back: go on with what moves to them."""
+    for partition in sorted(reign.context.reassigning):
+        assignment = reign.context.assignment(partition)
+        if any(broker_id in assignment.target for broker_id in broker_ids):
+            await _attempt(reign, partition, assignment)
+
+
+async def complete_reassignments(reign: Reign, partitions: Iterable[TopicPartition]) -> None:
+    """The ISRs of these partitions have changed: what was waiting for that is completed."""
+    for partition in partitions:
+        if partition in reign.context.reassigning:
+            assignment = reign.context.assignment(partition)
+            if await _is_complete(reign, partition, assignment):
+                await _attempt(reign, partition, assignment)
+
+
+async def initialize_reassignments(reign: Reign) -> None:
+    """At failover: what was asked for by znode, which supersedes, then what was under way besides."""
+    by_znode = await process_zk_reassignment(reign)
+    for partition in sorted(reign.context.reassigning):
+        if partition not in by_znode:
+            await _attempt(reign, partition, reign.context.assignment(partition))
+
+
+# ---- /admin/reassign_partitions -------------------------------------------------------------------------------
+
+
+async def process_zk_reassignment(reign: Reign, _: str = "") -> list[TopicPartition]:
+    """Begin what /admin/reassign_partitions lists, the watch left before it is read; those that were begun.
+
+    What cannot be begun is taken off the list at once; the rest leaves it when it is complete.
+    """
+    targets = await _listed(reign, watched=True)
+    planned: dict[TopicPartition, ReplicaAssignment] = {}
+    for partition, target in targets.items():
+        assignment = plan(reign, partition, target)
+        assert assignment is not None, "a target was given"
+        planned[partition] = assignment
+    outcomes = await trigger(reign, planned)
+    failed = [partition for partition, error in outcomes.items() if error is not KafkaError.none]
+    if failed:
+        reign.report("ZkPartitionReassignment", f"not reassigned: {', '.join(f'{t}-{n}' for t, n in failed)}")
+        await take_off_list(reign, failed)
+    return [partition for partition in outcomes if partition not in failed]
+
+
+async def take_off_list(reign: Reign, partitions: Sequence[TopicPartition]) -> None:
+    """These partitions are not to be reassigned by znode; the znode goes with the last one."""
+    listed = await _listed(reign)
+    rest = {partition: target for partition, target in listed.items() if partition not in partitions}
+    if len(rest) < len(listed):
+        await _write_list(reign, rest)
+
+
+async def _listed(reign: Reign, *, watched: bool = False) -> dict[TopicPartition, tuple[int, ...]]:
+    service, path = reign.zk.service, znodes.REASSIGN_PARTITIONS
+    watcher = reign.signals.watcher("ZkPartitionReassignment") if watched else None
+    if await reign.zk.call(lambda: service.exists(path, watcher)) is None:
+        return {}
+    try:
+        data, _stat = await reign.zk.call(lambda: service.get(path))
+    except NoNode:
+        return {}
+    targets = znodes.decode_reassignments(data)
+    if targets is None or not all(targets.values()):
+        reign.report("ZkPartitionReassignment", f"{path} is not readable; removed")
+        await _write_list(reign, {})
+        return {}
+    return targets
+
+
+async def _write_list(reign: Reign, targets: Mapping[TopicPartition, tuple[int, ...]]) -> None:
+    path = znodes.REASSIGN_PARTITIONS
+    op: Op = SetData(path, znodes.encode_reassignments(targets)) if targets else Delete(path)
+    [written] = await reign.writer.write([op])
+    if written.error is ErrorCode.NO_NODE and targets:
+        [written] = await reign.writer.write([Create(path, znodes.encode_reassignments(targets))])
+    if written.error not in (ErrorCode.OK, ErrorCode.NO_NODE):
+        raise error_for(written.error, path)
+    if not targets:
+        # Its processing leaves the watch that notices the next list.
+        reign.signals.put("ZkPartitionReassignment")
+
+
+# ---- one partition --------------------------------------------------------------------------------------------
+
+
+async def _attempt(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
+    try:
+        await _reassign(reign, partition, assignment)
+    except ReassignmentFailed as error:
+        reign.report("PartitionReassignment", f"{partition.topic}-{partition.partition}: {error}")
+        return False
+    return True
+
+
+async def _reassign(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+    """Write what is to be (U); then wait for the added replicas (A), or complete it where the target is in sync (B)."""
+    context = reign.context
+    reign.deletion.mark_ineligible([partition.topic])
+    await _take_on(reign, partition, assignment)
+    if not await _is_complete(reign, partition, assignment):
+        await _tell_everyone_involved(reign, partition, assignment)
+        for broker_id in assignment.adding:
+            await reign.replicas.handle([Replica(partition, broker_id)], ReplicaState.NEW)
+        return
+    await reign.replicas.handle([Replica(partition, b) for b in assignment.adding], ReplicaState.ONLINE)
+    completed = ReplicaAssignment(assignment.target)
+    context.set_assignment(partition, completed)
+    await _move_leader(reign, partition, completed)
+    await _remove_replicas(reign, partition, assignment.removing)
+    # Only now: the znode is the only place that says what there is left to do.
+    await _write_assignment(reign, partition, completed)
+    await _take_off_list_if_done(reign, partition, completed)
+    context.reassigning.pop(partition, None)
+    reign.send_update_metadata(context.live_or_shutting_down_ids, [partition])
+    await reign.deletion.resume_for([partition.topic])
+
+
+async def _take_on(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+    context = reign.context
+    current = context.assignment(partition)
+    if current != assignment:
+        await _write_assignment(reign, partition, assignment)
+        context.set_assignment(partition, assignment)
+        # Replicas that a superseded reassignment had begun to add.
+        unneeded = [broker_id for broker_id in current.replicas if broker_id not in assignment.replicas]
+        await _remove_replicas(reign, partition, unneeded)
+    context.reassigning[partition] = None
+
+
+async def _is_complete(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
+    if not assignment.is_being_reassigned:
+        return True
+    state = (await reign.store.read([partition]))[partition]
+    return isinstance(state, LeaderAndIsr) and all(broker_id in state.isr for broker_id in assignment.target)
+
+
+async def _tell_everyone_involved(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+    """Raise the leader epoch, so that the replicas take the new list; only for added ones the partition is new."""
+    state = await _raise_leader_epoch(reign, partition)
+    reign.batch.new_batch()
+    reign.batch.add_leader_and_isr(assignment.origin, partition, state, is_new=False)
+    reign.batch.add_leader_and_isr(assignment.adding, partition, state, is_new=True)
+    reign.batch.send()
+
+
+async def _raise_leader_epoch(reign: Reign, partition: TopicPartition) -> LeaderAndIsr:
+    """Write the state with the next leader epoch and nothing else changed (updateLeaderEpoch)."""
+    while True:
+        state = (await reign.store.read([partition]))[partition]
+        if not isinstance(state, LeaderAndIsr):
+            raise ReassignmentFailed(f"its state could not be read: {state.name}")
+        if state.controller_epoch > reign.context.epoch:
+            raise ReassignmentFailed(f"controller epoch {state.controller_epoch} wrote its state")
+        updates = await reign.store.update({partition: state._replace(leader_epoch=state.leader_epoch + 1)})
+        if partition in updates.failed:
+            raise ReassignmentFailed(f"its state could not be written: {updates.failed[partition].name}")
+        if partition in updates.written:
+            written = reign.context.leadership[partition] = updates.written[partition]
+            reign.store.announce_leader(partition, state, written, updates.zxids[partition], "reassignment")
+            return written
+
+
+async def _move_leader(reign: Reign, partition: TopicPartition, completed: ReplicaAssignment) -> None:
+    state = reign.context.leadership.get(partition)
+    if state is None:
+        raise ReassignmentFailed("it has no state")
+    if state.leader in completed.replicas and reign.context.is_replica_online(state.leader, partition):
+        await _tell_everyone_involved(reign, partition, completed)
+    else:
+        await reign.partitions.handle([partition], PartitionState.ONLINE, ElectionStrategy.REASSIGNMENT)
+
+
+async def _remove_replicas(reign: Reign, partition: TopicPartition, broker_ids: Sequence[int]) -> None:
+    """Out of the ISR, stopped and deleted; whether the broker managed to delete it is not waited for."""
+    replicas = [Replica(partition, broker_id) for broker_id in broker_ids]
+    for state in (
+        ReplicaState.OFFLINE,
+        ReplicaState.DELETION_STARTED,
+        ReplicaState.DELETION_SUCCESSFUL,
+        ReplicaState.NON_EXISTENT,
+    ):
+        await reign.replicas.handle(replicas, state)
+
+
+async def _write_assignment(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+    topic = partition.topic
+    rows = {**reign.context.topic_assignment(topic), partition.partition: assignment}
+    content = znodes.encode_topic(TopicAssignment(reign.context.topic_ids.get(topic), rows))
+    [written] = await reign.writer.write([SetData(znodes.topic_path(topic), content)])
+    if written.error is ErrorCode.NO_NODE:
+        raise ReassignmentFailed("the topic has no znode")
+    if written.error is not ErrorCode.OK or written.stat is None:
+        raise error_for(written.error, znodes.topic_path(topic))
+    reign.emit(
+        AssignmentChanged(
+            topic=topic,
+            partition=partition.partition,
+            replicas=list(assignment.replicas),
+            adding=list(assignment.adding),
+            removing=list(assignment.removing),
+            controller_epoch=reign.context.epoch,
+            zxid=written.stat.mzxid,
+        )
+    )
+
+
+async def _take_off_list_if_done(reign: Reign, partition: TopicPartition, completed: ReplicaAssignment) -> None:
+    """Unless the list asks for another target by now."""
+    if (await _listed(reign)).get(partition) == completed.replicas:
+        await take_off_list(reign, [partition])

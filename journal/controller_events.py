@@ -1,0 +1,20 @@
+"""What a controller writes besides leaders and ISRs."""
+
+from __future__ import annotations
+
+from journal.event import Event
+
+
+class AssignmentChanged(Event):
+    """The controller wrote a partition's replicas; `adding` and `removing` are empty unless it is being reassigned.
+
+    While it is, `replicas` holds the target and the origin together.
+    """
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+    controller_epoch: int
+    zxid: int

@@ -1,0 +1,69 @@
+"""What the replicas' log files hold, batch by batch, read from the simulated disks themselves as they change."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker_sim.memory_log_directory import MemoryLogDirectory, MemoryLogFile
+from broker_sim.record_batch import read_header
+from broker_sim.segment import SUFFIX
+
+
+class Stored(NamedTuple):
+    """One batch as it lies in a log."""
+
+    first: int
+    last: int
+    leader_epoch: int
+    checksum: int
+
+
+class ReplicaLog:
+    """One replica's batches by first offset.  `read` takes in what was appended; after a truncation comes `again`."""
+
+    __slots__ = ("_directory", "_last", "_name", "_read", "batches", "end", "epochs_rise", "start")
+
+    def __init__(self, directory: MemoryLogDirectory, name: str) -> None:
+        self._directory = directory
+        self._name = name
+        self.again()
+
+    def again(self) -> None:
+        """Forget everything: the files were cut, removed or made anew."""
+        self._read: dict[str, tuple[MemoryLogFile, int]] = {}
+        self._last: Stored | None = None
+        self.batches: dict[int, Stored] = {}
+        self.start = -1
+        self.end = 0
+        self.epochs_rise = True
+
+    def read(self) -> None:
+        """Take in what was appended since."""
+        files = self._directory.files(self._name)
+        unchanged = len(files) == len(self._read)
+        for name, (file, size) in self._read.items():
+            size_now = file.size()
+            if files.get(name) is not file or size_now < size:
+                self.again()
+                unchanged = False
+                break
+            unchanged = unchanged and size_now == size
+        if unchanged:
+            return
+        for name in sorted(files):
+            if self.start < 0:
+                self.start = self.end = int(name.removesuffix(SUFFIX))
+            file = files[name]
+            position = self._read[name][1] if name in self._read else 0
+            if file.size() > position:
+                self._take(file.read(position, file.size() - position))
+            self._read[name] = file, file.size()
+
+    def _take(self, data: bytes) -> None:
+        at = 0
+        while (header := read_header(data, at)) is not None:
+            stored = Stored(header.base_offset, header.last_offset, header.leader_epoch, header.crc)
+            self.epochs_rise &= self._last is None or self._last.leader_epoch <= stored.leader_epoch
+            self.batches[stored.first] = self._last = stored
+            self.end = header.next_offset
+            at += header.size

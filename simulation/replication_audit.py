@@ -1,0 +1,320 @@
+"""The invariants of kafka-specification, on what the simulated brokers' disks and memories and the quorum really hold.
+
+Stated as in its KafkaReplication.tla and AsyncIsr.tla, partition by partition, and checked at the end of every moment
+in which something of the partition changed:
+
+TypeOk               a state's members are replicas, epochs rise, 0 <= start <= high watermark <= log end, and a log's
+                     leader epochs never fall; nobody leads in an epoch that the quorum has not written
+LeaderInIsr          whoever the quorum has as leader is in its ISR; the ISR is never empty
+WeakIsr              what is below a presumed leader's high watermark is in the logs of all whom it takes to be in sync
+StrongIsr            ... and of all whom the quorum has in sync: so whoever is elected next has it
+ValidHighWatermark   the same for the leader that the quorum knows: no replica in sync ends below its high watermark
+
+Two more are Kafka's own rules, which the model leaves out:
+
+NothingCommittedUnderMinIsr   a leader's high watermark does not move while fewer are in sync than min.insync.replicas
+OnlyTheLivingJoin             who joins an ISR is alive, as far as the controller that writes it has seen
+
+The model knows neither unclean elections nor disks that forget.  A presumed leader of an epoch before an unclean
+election, or before the election of a replica that lost its power while it was in sync, is judged no more; and such a
+replica is not judged as a member until it has been out of the ISR.  `journal.record_invariants` says what may be lost.
+What does not hold goes to the journal as `invariant_violated`, where the watchdog finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from broker_sim.partition import Partition
+from controller.znodes import LeaderAndIsr
+from ensemble.txn import Txn
+from journal import events as e
+from journal.events import Entry, InvariantViolated, TopicPartition
+from simulation.kafka_znodes import KafkaZnodes, StateWritten, TopicGone
+from simulation.replica_logs import ReplicaLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from simulation.broker_node import BrokerNode
+    from simulation.kernel import Scheduler
+
+_PARTITION_EVENTS = (
+    e.RecordsAppended,
+    e.RecordsReplicated,
+    e.HighWatermarkMoved,
+    e.LeadershipTaken,
+    e.FollowershipTaken,
+    e.LogTruncated,
+    e.ReplicaLoaded,
+)
+_CUTS = (e.LogTruncated, e.ReplicaLoaded)
+
+
+class _Audited:
+    """One partition: its replicas' logs, how far pairs of them are known to agree, and what is forgiven."""
+
+    __slots__ = ("agreed", "forgiven_epoch", "logs", "lost_in_epoch", "lost_power")
+
+    def __init__(self) -> None:
+        self.logs: dict[int, ReplicaLog] = {}
+        self.agreed: dict[tuple[int, int], int] = {}
+        self.forgiven_epoch = 0
+        """Leaders of a lower epoch are not judged any more."""
+        self.lost_power: dict[int, None] = {}
+        """Members that lost power and have not left the ISR since."""
+        self.lost_in_epoch: dict[int, int] = {}
+        """Brokers that lost power, and the epoch of the leader that may still take them to be in sync."""
+
+
+class ReplicationAudit:
+    """Watches all partitions of one world."""
+
+    def __init__(
+        self, scheduler: Scheduler, nodes: dict[int, BrokerNode], emit: Callable[[InvariantViolated], None]
+    ) -> None:
+        self.znodes = KafkaZnodes()
+        self._scheduler = scheduler
+        self._nodes = nodes
+        self._emit = emit
+        self._partitions: dict[TopicPartition, _Audited] = {}
+        self._changed: dict[TopicPartition, None] = {}
+        self._live: dict[int, list[int]] = {}
+        """Whom each controller epoch takes to be alive."""
+        self._said: dict[tuple[str, TopicPartition], None] = {}
+
+    # -- what others ask --------------------------------------------------------------------------------------------
+
+    def forgiven(self) -> dict[str, None]:
+        """Partitions that lost records in a way that Kafka allows: an unclean election, or a disk that forgot."""
+        return {str(name): None for name, audited in self._partitions.items() if audited.forgiven_epoch}
+
+    def leader_log_end(self, name: TopicPartition) -> int | None:
+        """Where the log ends of the leader that the quorum has; None while it does not lead."""
+        state = self.znodes.states.get(name)
+        for broker, replica in self._hosted(name):
+            if state is not None and broker == state.leader and replica.is_leader:
+                return replica.log.end_offset
+        return None
+
+    # -- what happens ------------------------------------------------------------------------------------------------
+
+    def committed(self, txn: Txn) -> None:
+        """A transaction that nobody had applied as committed was applied."""
+        for change in self.znodes.committed(txn):
+            if isinstance(change, TopicGone):
+                for name in [name for name in self._partitions if name.topic == change.topic]:
+                    del self._partitions[name]
+                    self._changed.pop(name, None)
+                continue
+            name = change.partition
+            self._note(name)
+            for invariant, detail in judge_write(change, self._replicas(name)):
+                self._violated(invariant, name, detail)
+            self._judge_joining(change)
+            self._forgive(change)
+
+    def journalled(self, entry: Entry) -> None:
+        """A node's line in the journal: is it about a replica?"""
+        event = entry.event
+        if isinstance(event, _PARTITION_EVENTS):
+            name = TopicPartition(event.topic, event.partition)
+            if isinstance(event, _CUTS):
+                self._cut(name, event.broker_id)
+            self._note(name)
+            if isinstance(event, e.HighWatermarkMoved) and event.is_leader:
+                self._judge_mark(name, event)
+        elif isinstance(event, e.BrokerLivenessChanged):
+            self._live[event.controller_epoch] = event.live
+        elif isinstance(event, e.FaultInjected) and event.kind == "power_loss":
+            for broker, node in self._nodes.items():
+                if node.name == event.target:
+                    self._lost_power(broker)
+
+    def _note(self, name: TopicPartition) -> None:
+        if not self._changed:
+            # Behind whatever else happens at this moment: in the middle of a turn nothing need hold.
+            self._scheduler.after(0, self._check_changed)
+        self._changed[name] = None
+
+    def _cut(self, name: TopicPartition, broker: int) -> None:
+        audited = self._of(name)
+        self._log(audited, name, broker).again()
+        for pair in audited.agreed:
+            if broker in pair:
+                audited.agreed[pair] = 0
+
+    def _lost_power(self, broker: int) -> None:
+        for name, state in self.znodes.states.items():
+            audited = self._of(name)
+            audited.lost_in_epoch[broker] = state.leader_epoch
+            if broker in state.isr:
+                audited.lost_power[broker] = None
+            self._cut(name, broker)
+
+    def _forgive(self, write: StateWritten) -> None:
+        audited, before, after = self._of(write.partition), write.before, write.after
+        if before is not None and after.leader >= 0 and after.leader != before.leader:
+            if after.leader not in before.isr:
+                audited.forgiven_epoch = after.leader_epoch
+            elif after.leader in audited.lost_power:
+                audited.forgiven_epoch = after.leader_epoch
+                audited.lost_power.update(dict.fromkeys(after.isr))
+        elif before is not None and after.leader in audited.lost_power and after.leader_epoch > before.leader_epoch:
+            audited.forgiven_epoch = after.leader_epoch
+        for broker in [broker for broker in audited.lost_power if broker not in after.isr]:
+            del audited.lost_power[broker]
+            audited.lost_in_epoch[broker] = after.leader_epoch
+
+    def _judge_joining(self, write: StateWritten) -> None:
+        """Who joins an ISR lives, as far as the controller that writes it knows (KIP-841)."""
+        before, after = write.before, write.after
+        live = self._live.get(after.controller_epoch)
+        if before is None or live is None:
+            return
+        for broker in after.isr:
+            if broker not in before.isr and broker not in live:
+                self._violated("OnlyTheLivingJoin", write.partition, f"broker {broker} is gone, and joins the ISR")
+
+    # -- what must hold ----------------------------------------------------------------------------------------------
+
+    def _check_changed(self) -> None:
+        changed, self._changed = self._changed, {}
+        for name in changed:
+            for invariant, detail in self._judge(name):
+                self._violated(invariant, name, detail)
+
+    def _judge(self, name: TopicPartition) -> Iterator[tuple[str, str]]:
+        state = self.znodes.states.get(name)
+        if state is None or name.topic in self.znodes.deleting:
+            return
+        audited = self._of(name)
+        topic_id = self.znodes.topics[name.topic].topic_id if name.topic in self.znodes.topics else None
+        for broker, replica in self._hosted(name):
+            log = self._log(audited, name, broker)
+            log.read()
+            yield from _judge_replica(broker, replica, log)
+            if not replica.is_leader or replica.topic_id not in (None, topic_id):
+                continue
+            if replica.leader_epoch > state.leader_epoch:
+                yield (
+                    "TypeOk",
+                    f"broker {broker} leads in epoch {replica.leader_epoch}, written is {state.leader_epoch}",
+                )
+            if replica.leader_epoch >= audited.forgiven_epoch:
+                yield from self._judge_leader(name, audited, broker, replica, state)
+
+    def _judge_leader(
+        self, name: TopicPartition, audited: _Audited, leader: int, replica: Partition, state: LeaderAndIsr
+    ) -> Iterator[tuple[str, str]]:
+        mark = replica.log.high_watermark
+        views = (
+            ("WeakIsr", "the leader", replica.isr_state.isr),
+            ("StrongIsr", "the quorum", state.isr),
+        )
+        for invariant, whose, members in views:
+            for member in members:
+                if member == leader or member in audited.lost_power or leader in audited.lost_power:
+                    continue
+                if invariant == "WeakIsr" and replica.leader_epoch <= audited.lost_in_epoch.get(member, -1):
+                    continue
+                at = self._parts(name, audited, leader, member, mark)
+                if at is not None:
+                    yield (
+                        invariant,
+                        (
+                            f"broker {leader} leads epoch {replica.leader_epoch} with the high watermark {mark}; "
+                            f"broker {member} is in sync for {whose} and lacks what is at {at}"
+                        ),
+                    )
+                    if leader == state.leader and self._log(audited, name, member).end < mark:
+                        yield "ValidHighWatermark", f"broker {member} is in sync and ends below {mark}"
+
+    def _parts(self, name: TopicPartition, audited: _Audited, leader: int, member: int, mark: int) -> int | None:
+        """The first offset below `mark` at which two logs differ; None where they agree."""
+        at = audited.agreed.get((leader, member), 0)
+        if at >= mark:
+            return None
+        one, other = self._log(audited, name, leader), self._log(audited, name, member)
+        one.read()
+        other.read()
+        at = max(at, one.start)
+        while at < mark:
+            batch = one.batches.get(at)
+            if batch is None or (at >= other.start and other.batches.get(at) != batch):
+                return at
+            at = audited.agreed[leader, member] = batch.last + 1
+        return None
+
+    def _judge_mark(self, name: TopicPartition, event: e.HighWatermarkMoved) -> None:
+        """A leader has moved its high watermark: are enough in sync (KAFKA-15583)?"""
+        running = self._nodes[event.broker_id].broker
+        replica = None if running is None else running.replicas.partitions.get(name)
+        if replica is not None and replica.is_leader:
+            wanted = min(replica.settings.min_insync_replicas, max(1, len(replica.replicas)))
+            if len(replica.isr_state.isr) < wanted:
+                self._violated(
+                    "NothingCommittedUnderMinIsr",
+                    name,
+                    f"broker {event.broker_id} takes what is below {event.high_watermark} to be committed with "
+                    f"{list(replica.isr_state.isr)} in sync; min.insync.replicas is {wanted}",
+                )
+
+    # -- where things are --------------------------------------------------------------------------------------------
+
+    def _of(self, name: TopicPartition) -> _Audited:
+        found = self._partitions.get(name)
+        if found is None:
+            found = self._partitions[name] = _Audited()
+        return found
+
+    def _log(self, audited: _Audited, name: TopicPartition, broker: int) -> ReplicaLog:
+        found = audited.logs.get(broker)
+        if found is None:
+            found = audited.logs[broker] = ReplicaLog(self._nodes[broker].log_directory, str(name))
+        return found
+
+    def _hosted(self, name: TopicPartition) -> Iterator[tuple[int, Partition]]:
+        for broker, node in self._nodes.items():
+            running = node.broker
+            replica = None if running is None else running.replicas.partitions.get(name)
+            if replica is not None:
+                yield broker, replica
+
+    def _replicas(self, name: TopicPartition) -> tuple[int, ...] | None:
+        topic = self.znodes.topics.get(name.topic)
+        assignment = None if topic is None else topic.partitions.get(name.partition)
+        return None if assignment is None else assignment.replicas
+
+    def _violated(self, invariant: str, name: TopicPartition, detail: str) -> None:
+        if (invariant, name) not in self._said:
+            self._said[invariant, name] = None
+            self._emit(InvariantViolated(invariant, f"{name}: {detail}"))
+
+
+def judge_write(write: StateWritten, replicas: tuple[int, ...] | None) -> Iterator[tuple[str, str]]:
+    """What is wrong with a partition's state that was written, by itself and behind the one before."""
+    before, after = write.before, write.after
+    if not after.isr:
+        yield "LeaderInIsr", "the ISR is empty"
+    elif after.leader >= 0 and after.leader not in after.isr:
+        yield "LeaderInIsr", f"leader {after.leader} is not in the ISR {list(after.isr)}"
+    strangers = [broker for broker in after.isr if replicas is not None and broker not in replicas]
+    if strangers:
+        yield "TypeOk", f"{strangers} are in the ISR and no replicas; those are {replicas}"
+    if before is not None:
+        if after.leader_epoch < before.leader_epoch:
+            yield "TypeOk", f"the leader epoch fell from {before.leader_epoch} to {after.leader_epoch}"
+        elif after.leader != before.leader and after.leader_epoch == before.leader_epoch:
+            yield "TypeOk", f"{before.leader} and {after.leader} lead in epoch {after.leader_epoch}"
+
+
+def _judge_replica(broker: int, replica: Partition, log: ReplicaLog) -> Iterator[tuple[str, str]]:
+    start, mark, end = replica.log.start_offset, replica.log.high_watermark, replica.log.end_offset
+    if not 0 <= start <= mark <= end:
+        yield "TypeOk", f"broker {broker}: start {start}, high watermark {mark}, log end {end}"
+    if log.end != end:
+        yield "TypeOk", f"broker {broker} takes its log to end at {end}; on disk it ends at {log.end}"
+    if not log.epochs_rise:
+        yield "TypeOk", f"broker {broker}: leader epochs fall along its log"

@@ -1,0 +1,33 @@
+"""Consumers of both kinds as workloads of a live cluster."""
+
+from __future__ import annotations
+
+from compose.live import LiveCluster
+
+
+def test_consumers_of_both_kinds_read_everything_once_and_in_order(zabka_cluster: LiveCluster) -> None:
+    cluster = zabka_cluster
+    cluster.topics.create("orders", partitions=2)
+    members = [cluster.consumer("orders", "readers") for _ in range(2)]
+    old = cluster.consumer("orders", "old-readers", offsets="zookeeper")
+    producer = cluster.workload("orders", records_per_s=200)
+    cluster.until(
+        lambda: sorted(p for each in members for p in each.counts["partitions"]) == [0, 1], 30, "a share each"
+    )
+    cluster.until(lambda: old.counts["partitions"] == [0, 1], 30, "the old one owns both")
+    cluster.until(lambda: all(each.counts["consumed"] > 50 for each in (*members, old)), 30, "records")
+    # A clean hand-over: what the one had read is committed before the other goes on.
+    left = members[0].stop()
+    cluster.until(lambda: members[1].counts["partitions"] == [0, 1], 30, "the other takes over")
+    done = producer.stop()
+    assert done.verified and done.lost == 0
+
+    def all_read() -> bool:
+        return left["consumed"] + members[1].counts["consumed"] == old.counts["consumed"] == done.acknowledged
+
+    cluster.until(all_read, 30, "everything read")
+    counts = [left, members[1].stop(), old.stop()]
+    assert [(each["duplicates"], each["out_of_order"]) for each in counts] == [(0, 0)] * 3
+    assert counts[1]["lag"] == counts[2]["lag"] == 0
+    offset = int(cluster.get("/api/v1/znodes/consumers/old-readers/offsets/orders/0")["data"])
+    cluster.until(lambda: cluster.topics["orders"].partitions[0].high_watermark == offset, 5, "the offset of the last")

@@ -1,0 +1,70 @@
+"""Requests that brokers and administrators send to the active controller of a `World`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from controller_world import World
+from kio.schema.alter_partition.v3.request import AlterPartitionRequest, BrokerState, PartitionData, TopicData
+from kio.schema.alter_partition_reassignments.v0.request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
+from kio.schema.errors import ErrorCode as KafkaError
+
+from controller.topic_ids import topic_id_to_kafka
+from journal.events import TopicPartition
+
+
+def ask_for_isr(
+    world: World,
+    isr: Sequence[int],
+    topic: str = "orders",
+    partition: int = 0,
+    member_epochs: Mapping[int, int] | None = None,
+) -> Any:
+    """AlterPartition, version 3, as the partition's leader would ask; the error.  Members not named: of any epoch."""
+    epochs = member_epochs or {}
+    context = world.active().controller.reign.context
+    state = context.leadership[TopicPartition(topic, partition)]
+    row = PartitionData(
+        partition_index=partition,
+        leader_epoch=state.leader_epoch,
+        new_isr_with_epochs=tuple(BrokerState(broker_id=b, broker_epoch=epochs.get(b, -1)) for b in isr),
+        leader_recovery_state=0,
+        partition_epoch=state.partition_epoch,
+    )
+    request = AlterPartitionRequest(
+        broker_id=state.leader,
+        broker_epoch=context.broker_epoch(state.leader),
+        topics=(TopicData(topic_id=topic_id_to_kafka(context.topic_ids[topic]), partitions=(row,)),),
+    )
+    answer = world.call(world.active().controller.alter_partition(request))
+    return answer.topics[0].partitions[0].error_code if answer.topics else answer.error_code
+
+
+def shut_down(world: World, broker_id: int, broker_epoch: int = -1) -> tuple[Any, list[TopicPartition]]:
+    """ControlledShutdown, version 3: the error, and the partitions that the broker still leads."""
+    request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+    answer = world.call(world.active().controller.controlled_shutdown(request))
+    world.settle()
+    remaining = [TopicPartition(str(p.topic_name), int(p.partition_index)) for p in answer.remaining_partitions]
+    return answer.error_code, remaining
+
+
+def reassign(world: World, partition: TopicPartition, target: Sequence[int] | None) -> Any:
+    """AlterPartitionReassignments for one partition (None cancels): its error."""
+    return reassignment_answer(world, partition, target).error_code
+
+
+def reassignment_answer(world: World, partition: TopicPartition, target: Sequence[int] | None) -> Any:
+    """The same: the partition's row of the answer."""
+    row = ReassignablePartition(partition_index=partition.partition, replicas=None if target is None else tuple(target))
+    request = AlterPartitionReassignmentsRequest(topics=(ReassignableTopic(name=partition.topic, partitions=(row,)),))
+    response = world.call(world.active().controller.alter_partition_reassignments(request))
+    assert response.error_code is KafkaError.none
+    world.settle()
+    return response.responses[0].partitions[0]

@@ -1,0 +1,266 @@
+"""What strangers say on the Kafka port, what brokers answer, what stands in logs, znodes and server.properties."""
+
+from __future__ import annotations
+
+import sys
+import typing
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from choices import Choices, Target, spoil
+from kio.serial import entity_writer
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "broker_sim"))
+
+from broker_world import Cluster
+
+from broker_sim.api_versions import SUPPORTED
+from broker_sim.broker_requests import RequestRefused
+from broker_sim.config import config_from, parse_config
+from broker_sim.config_def import ConfigError
+from broker_sim.kafka_schema import ApiKey, api_key_of, fill, request_class, response_class, version_of
+from broker_sim.record_batch import (
+    BatchUnreadable,
+    Record,
+    build_batch,
+    check_produced,
+    decode_records,
+    split_batches,
+)
+from broker_sim.replica_config import ReplicaConfig, partition_config
+from broker_sim.topic_config import TOPIC_KEYS
+from broker_sim.wire import UnsupportedVersion, WireError, decode_request, decode_response, encode_request
+from controller import znodes
+from controller.features import decode_features
+from journal.events import TopicPartition
+
+WITNESS = TopicPartition("witness", 0)
+MESSAGE_BYTES_MAX = 1_048_588
+CLUSTER_RUNS_MAX = 300
+_CONTROL = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN)
+"""Only a controller sends these: what they say goes, in Kafka as here, so a stranger's would end the witness."""
+
+
+# ---- frames ---------------------------------------------------------------------------------------------------
+
+
+def _versions(key: ApiKey) -> list[int]:
+    lowest, highest = SUPPORTED[key]
+    return sorted({lowest, (lowest + highest) // 2, highest})
+
+
+def filled(schema: Any) -> Any:
+    """A message of that class with one member in every list."""
+    return fill(schema, _one_of_each(schema))
+
+
+def _one_of_each(schema: Any) -> dict[str, Any]:
+    members = ((field.name, _member_class(schema, field.name)) for field in fields(schema))
+    return {name: (_one_of_each(member),) for name, member in members if member is not None}
+
+
+def _member_class(schema: Any, name: str) -> Any:
+    hint = typing.get_type_hints(schema)[name]
+    for candidate in (hint, *typing.get_args(hint)):
+        members = typing.get_args(candidate)
+        if typing.get_origin(candidate) is tuple and is_dataclass(members[0]):
+            return members[0]
+    return None
+
+
+@cache
+def request_frames() -> list[bytes]:
+    """Every request served, without its size, in its lowest, middle and highest version."""
+    frames = []
+    for key in SUPPORTED:
+        for version in _versions(key):
+            for message in (fill(request_class(key, version), {}), filled(request_class(key, version))):
+                frames.append(encode_request(7, "fuzz", message)[4:])
+    return frames
+
+
+@cache
+def _responses() -> list[tuple[Any, bytes]]:
+    """Requests with the frames that answer them."""
+    pairs = []
+    for key in SUPPORTED:
+        for version in _versions(key):
+            answer = filled(response_class(key, version))
+            buffer = BytesIO(b"\x00\x00\x00\x07" + (b"\x00" if answer.__header_schema__.__version__ == 1 else b""))
+            buffer.seek(0, 2)
+            entity_writer(type(answer))(buffer, answer)
+            pairs.append((fill(request_class(key, version), {}), buffer.getvalue()))
+    return pairs
+
+
+def kafka_request(data: bytes) -> None:
+    """A request, a version not served, or no request."""
+    with suppress(UnsupportedVersion, WireError):
+        decode_request(data)
+
+
+def kafka_response(data: bytes) -> None:
+    """The answer to what was asked, or none."""
+    choices = Choices(data)
+    asked, _ = choices.one(_responses())
+    with suppress(WireError):
+        decode_response(data[len(data) - choices.left :], asked)
+
+
+def _response_seeds() -> list[bytes]:
+    found = []
+    for index, (_, frame) in enumerate(_responses()):
+        size = 1 if len(_responses()) <= 256 else 2
+        found.append(index.to_bytes(size, "big") + frame)
+    return found
+
+
+# ---- records --------------------------------------------------------------------------------------------------
+
+
+def _batches() -> list[bytes]:
+    records = [Record(b"k", b"v", 5), Record(None, b"", 6), Record(b"", None, 7)]
+    one = build_batch(records)
+    return [one, build_batch(records[:1]), one + one]
+
+
+def record_batches(data: bytes) -> None:
+    """Batches that may be appended and read, or none of the two."""
+    check_produced(data, MESSAGE_BYTES_MAX)
+    for checked in (True, False):
+        split_batches(data, checked)
+    with suppress(BatchUnreadable):
+        decode_records(data)
+
+
+# ---- texts ----------------------------------------------------------------------------------------------------
+
+
+def kafka_znode(data: bytes) -> None:
+    """What any znode holds is read, or None."""
+    znodes.decode_controller(data)
+    znodes.decode_controller_epoch(data)
+    znodes.decode_partition_set(data)
+    znodes.decode_reassignments(data)
+    znodes.decode_log_dir_event(data)
+    decode_features(data)
+    znodes.decode_config(data)
+    znodes.decode_config_change(data)
+    znodes.decode_cluster_id(data)
+    znodes.decode_producer_id_block(data)
+    for info in (znodes.decode_broker(1, data),):
+        if info is not None:
+            znodes.encode_broker(info, 0)
+    topic = znodes.decode_topic(data)
+    if topic is not None:
+        assert znodes.decode_topic(znodes.encode_topic(topic)) == topic
+    state = znodes.decode_partition_state(data, 3)
+    if state is not None:
+        assert znodes.decode_partition_state(znodes.encode_partition_state(state), 3) == state
+
+
+def _znode_seeds() -> list[bytes]:
+    endpoint = znodes.BrokerEndpoint("PLAINTEXT", "h", 9092)
+    assigned = znodes.TopicAssignment("GAcujDW_SS2J6cYWYS52lg", {0: znodes.ReplicaAssignment((1, 2), (2,), (1,))})
+    return [
+        znodes.encode_controller(1, 5),
+        znodes.encode_controller_epoch(5),
+        znodes.encode_broker(znodes.BrokerInfo(1, (endpoint,), "rack"), 5),
+        znodes.encode_topic(assigned),
+        znodes.encode_partition_state(znodes.LeaderAndIsr(1, 2, (1, 2), 3, 4, recovering=True)),
+        znodes.encode_partition_set([WITNESS]),
+        znodes.encode_config({"retention.ms": "5"}),
+        znodes.encode_config_change("topics/orders"),
+        znodes.encode_cluster_id("x"),
+        znodes.encode_producer_id_block(1, 0, 999),
+    ]
+
+
+def server_properties(data: bytes) -> None:
+    """A configuration, or one line that says why not; a topic's overrides never fail."""
+    text = data.decode("utf-8", "replace")
+    with suppress(ConfigError):
+        parse_config(text)
+    with suppress(ConfigError):
+        config_from({"broker.id": "1", "zookeeper.connect": "h:1", "listeners": text})
+    for key in TOPIC_KEYS.values():
+        with suppress(ConfigError):
+            key.parse(text)
+    partition_config(ReplicaConfig(), dict.fromkeys(TOPIC_KEYS, text))
+
+
+# ---- a broker -------------------------------------------------------------------------------------------------
+
+
+class _Attacked:
+    """One broker, a witness that must be served all the while, and a stranger."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster(1).start()
+        self.cluster.run(self.cluster.client.create_topic(WITNESS.topic, 1, 1))
+        self.runs = 0
+
+    def say(self, frame: bytes) -> None:
+        try:
+            message = decode_request(frame).payload
+        except (UnsupportedVersion, WireError):
+            return
+        key = ApiKey(api_key_of(message))
+        if key in _CONTROL or key is ApiKey.DELETE_TOPICS:
+            return
+        broker = self.cluster.nodes[1].broker
+
+        async def handle() -> None:
+            with suppress(RequestRefused):
+                answer = await broker.handle(message, "fuzz", "PLAINTEXT")
+                assert answer is None or (api_key_of(answer), version_of(answer)) == (key, version_of(message)), key
+
+        self.cluster.nodes[1].runtime.spawn(handle(), "stranger")
+        self.cluster.wait(2)
+
+    def check(self) -> None:
+        self.cluster.run(self.cluster.client.produce(WITNESS, [Record(None, b"x")]))
+
+
+_attacked: list[_Attacked] = []
+
+
+def kafka_broker(data: bytes) -> None:
+    """Spoiled and real requests in any order; a witness produces all the while."""
+    if not _attacked or _attacked[0].runs >= CLUSTER_RUNS_MAX:
+        for old in _attacked:
+            old.cluster.stop_all()
+        _attacked[:] = [_Attacked()]
+    attacked = _attacked[0]
+    attacked.runs += 1
+    choices = Choices(data)
+    while choices.left > 2:
+        frame = choices.one(request_frames())
+        attacked.say(spoil(frame, choices, 2) if choices.below(3) else frame)
+    attacked.check()
+
+
+def _noise() -> list[bytes]:
+    random = Random(5)
+    return [random.randbytes(60) for _ in range(8)]
+
+
+KAFKA_TARGETS = {
+    "kafka-request": Target(kafka_request, request_frames),
+    "kafka-response": Target(kafka_response, _response_seeds),
+    "kafka-records": Target(record_batches, _batches),
+    "kafka-znode": Target(kafka_znode, _znode_seeds),
+    "server.properties": Target(
+        server_properties,
+        lambda: [
+            b"broker.id=1\nlisteners=PLAINTEXT://h:9092\nzookeeper.connect=h:2181/x\nlog.dirs=/a,/b\n",
+            b"1:2,3:4",
+        ],
+    ),
+    "kafka-broker": Target(kafka_broker, _noise),
+}

@@ -1,0 +1,62 @@
+"""Apache Kafka's jars out of Maven's repository, by the coordinates in pom.xml, kept inside the virtual environment."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+KAFKA_VERSION = "3.9.1"
+POM = Path(__file__).with_name("pom.xml")
+KEPT = Path(sys.prefix) / "kafka-jars" / KAFKA_VERSION
+FETCH_S = 600
+COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+
+
+@functools.cache
+def classpath() -> str:
+    """The class path that runs Kafka and its tools: `java -cp <this> kafka.Kafka server.properties`.
+
+    Fetches the jars the first time.  Skips the test, saying why, where java, mvn or the network is missing.
+    """
+    if shutil.which("java") is None:
+        pytest.skip("java is not installed: Apache Kafka cannot be run")
+    if not (KEPT / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
+        _fetch()
+    return f"{KEPT}{os.sep}*"
+
+
+def _fetch() -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        pytest.skip("mvn is not installed: Apache Kafka's jars cannot be fetched")
+    KEPT.parent.mkdir(parents=True, exist_ok=True)
+    # A directory of its own, renamed when whole: a fetch that was cut short must not pass for a class path.
+    with tempfile.TemporaryDirectory(dir=KEPT.parent) as directory:
+        whole = Path(directory) / "jars"
+        command = [
+            maven,
+            "-B",
+            "-q",
+            "--color=never",
+            "-f",
+            str(POM),
+            COPY,
+            f"-DoutputDirectory={whole}",
+            "-DincludeScope=runtime",
+        ]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S, check=False)
+        except subprocess.TimeoutExpired:
+            pytest.skip(f"Apache Kafka's jars were not there after {FETCH_S} s")
+        if done.returncode:
+            said = (done.stdout + done.stderr).strip().splitlines()
+            pytest.skip(f"Apache Kafka's jars cannot be fetched: {said[0] if said else done.returncode}")
+        if not KEPT.exists():
+            whole.rename(KEPT)

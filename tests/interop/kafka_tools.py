@@ -1,0 +1,174 @@
+"""Kafka's own command line tools, run against two clusters at once to compare what they say."""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import re
+import selectors
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from interop_brokers import BrokerCluster, broker_cluster
+from interop_servers import running
+from kafka_jars import classpath
+from real_kafka import KafkaServer
+
+SERVER = Path(__file__).parent / "kafka_jars" / "ToolServer.java"
+ANSWER_S = 90.0
+STARTS_S = 60.0
+TOOLS = {
+    "acls": "kafka.admin.AclCommand",
+    "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+    "cluster": "org.apache.kafka.tools.ClusterTool",
+    "configs": "kafka.admin.ConfigCommand",
+    "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "console-producer": "kafka.tools.ConsoleProducer",
+    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
+    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "features": "org.apache.kafka.tools.FeatureCommand",
+    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "topics": "org.apache.kafka.tools.TopicCommand",
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
+}
+# Their own options for the brokers come last.
+_BOOTSTRAP_LAST = ("cluster",)
+
+
+class Said(NamedTuple):
+    """What a tool said."""
+
+    code: int
+    out: str
+    err: str
+
+
+class ToolServer:
+    """A JVM that runs tools."""
+
+    def __init__(self, directory: Path) -> None:
+        logging = directory / "tools-log4j.properties"
+        logging.write_text("log4j.rootLogger=ERROR, err\nlog4j.appender.err=org.apache.log4j.varia.NullAppender\n")
+        self._process = subprocess.Popen(
+            ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+             f"-Dlog4j.configuration=file:{logging}", "-cp", classpath(), str(SERVER)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def run(self, tool: str, *arguments: str, stdin: str = "") -> Said:
+        """Run one tool."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        call = "\1".join((base64.b64encode(stdin.encode()).decode(), TOOLS[tool], *arguments))
+        self._process.stdin.write(call.encode() + b"\n")
+        self._process.stdin.flush()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            assert selector.select(ANSWER_S), f"{tool} {' '.join(arguments)}: no answer within {ANSWER_S} s"
+        code, out, err = self._process.stdout.readline().decode().rstrip("\n").split(" ")
+        return Said(int(code), base64.b64decode(out).decode(), base64.b64decode(err).decode())
+
+    def close(self) -> None:
+        with self._process:
+            self._process.kill()
+
+
+_MASKS: tuple[tuple[str, str], ...] = (
+    (r"TopicId: \S+", "TopicId: ID"),
+    (r"/?127\.0\.0\.1:\d+( +\(\d\))?", "HOST"),
+    (r"Cluster ID: \S+", "Cluster ID: ID"),
+    (r'"logDir":"[^"]*"', '"logDir":"DIR"'),
+    (r"console-consumer-[0-9a-f-]+", "MEMBER"),
+    (r"/127\.0\.0\.1", "IP"),
+    (r" +", " "),
+    # A stack's frames are the JVM's.
+    (r"(?m)^(\tat |\t\.\.\. ).*\n", ""),
+    (r"\[20\d\d-\S+ \S+\]", "[TIME]"),
+)
+
+
+def masked(text: str) -> str:
+    """A tool's words without what differs from cluster to cluster."""
+    for pattern, instead in _MASKS:
+        text = re.sub(pattern, instead, text)
+    # Which in-sync replica comes first depends on who caught up first.
+    return re.sub(r"Isr: ([\d,]+)", lambda found: f"Isr: {','.join(sorted(found[1].split(',')))}", text)
+
+
+def in_any_order(text: str) -> str:
+    """The lines of a text whose order nobody promises, and the words of lines that come out of Java's hash maps."""
+    return "\n".join(sorted(", ".join(sorted(re.split(r", | are ", line))) for line in text.splitlines()))
+
+
+class TwoClusters:
+    """Apache Kafka's cluster and ours."""
+
+    def __init__(self, kafka: str, ours: BrokerCluster, tools: ToolServer, directory: Path) -> None:
+        self.kafka = kafka
+        self.ours = ours
+        self.tools = tools
+        self.directory = directory
+
+    def file(self, name: str, text: str) -> str:
+        """A file for a tool to read."""
+        path = self.directory / name
+        path.write_text(text)
+        return str(path)
+
+    def run(self, tool: str, *arguments: str, stdin: str = "") -> tuple[Said, Said]:
+        """Run a tool on both; Kafka's words first."""
+        said = []
+        for bootstrap in (self.kafka, self.ours.bootstrap):
+            brokers = ("--bootstrap-server", bootstrap)
+            all_arguments = (*arguments, *brokers) if tool in _BOOTSTRAP_LAST else (*brokers, *arguments)
+            said.append(self.tools.run(tool, *all_arguments, stdin=stdin))
+        return said[0], said[1]
+
+    def same(self, tool: str, *arguments: str, stdin: str = "", mask: Callable[[str], str] = lambda text: text) -> str:
+        """Run a tool on both, and hold it to the same words and exit code; what it said, masked."""
+        kafka, ours = self.run(tool, *arguments, stdin=stdin)
+        words = [mask(masked(f"{said.out}\n--- errors\n{said.err}\n--- exit {said.code}")) for said in (kafka, ours)]
+        difference = "\n".join(difflib.unified_diff(words[0].split("\n"), words[1].split("\n"), "kafka", "ours", n=0))
+        assert not difference, f"{tool} {' '.join(arguments)}\n{difference}"
+        return words[1]
+
+
+@contextmanager
+def two_clusters(directory: Path) -> Iterator[TwoClusters]:
+    """Three Apache Kafka brokers and three of ours, each on an ensemble of one of our peers."""
+    classpath()
+    (directory / "kafka-peers").mkdir()
+    (directory / "ours").mkdir()
+    settings = {
+        "default_replication_factor": 1, "offsets_topic_num_partitions": 5, "auto_leader_rebalance_enable": "false",
+        "group_initial_rebalance_delay_ms": 0, "num_io_threads": 4,
+    }  # fmt: skip
+    with (
+        running("ours", 1, directory / "kafka-peers") as ensemble,
+        broker_cluster(directory / "ours", **settings) as ours,
+    ):
+        servers = [
+            KafkaServer(number, directory / f"kafka-{number}", ensemble.hosts, **settings) for number in (1, 2, 3)
+        ]
+        tools = ToolServer(directory)
+        try:
+            for server in servers:
+                server.start()
+            both = TwoClusters(",".join(server.address for server in servers), ours, tools, directory)
+            ours.until(lambda: _answers(tools, both.kafka), STARTS_S)
+            yield both
+        finally:
+            tools.close()
+            for server in servers:
+                server.kill()
+
+
+def _answers(tools: ToolServer, bootstrap: str) -> bool:
+    said = tools.run("broker-api-versions", "--bootstrap-server", bootstrap)
+    return said.out.count("(id: ") == 3

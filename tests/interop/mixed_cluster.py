@@ -1,0 +1,264 @@
+"""Two brokers of ours and Apache Kafka brokers, one cluster on an ensemble of ours."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ClusterMetadata
+from interop_brokers import BrokerServer
+from interop_servers import free_ports, running
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from real_kafka import KafkaServer
+
+with warnings.catch_warnings():
+    # kafka-python reads its schemas with a function of importlib.resources that Python 3.11 deprecates.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka.admin import KafkaAdminClient, NewTopic
+
+WITHIN_S = 60.0
+OURS = (1, 2)
+KAFKA = 101
+SETTINGS = {"offsets_topic_num_partitions": 3, "offsets_topic_replication_factor": 3, "default_replication_factor": 3}
+SESSION_MS = 6000
+SEGMENT = "00000000000000000000.log"
+SOCKETS_ARE_LEFT = (
+    pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+)
+"""kafka-python leaves sockets open where a broker dies."""
+
+
+def until(condition: Callable[[], object], what: str, within_s: float = WITHIN_S) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def write(producer: KafkaProducer, topic: str, values: Sequence[str], partition: int = 0) -> None:
+    """Write these; returns once all are acknowledged."""
+    sent = [producer.send(topic, value.encode(), partition=partition) for value in values]
+    producer.flush(WITHIN_S)
+    for future in sent:
+        future.get(1)
+
+
+class MixedCluster:
+    """Broker processes by id: ours have small ids, Apache Kafka's from 101."""
+
+    def __init__(self, zk: KazooClient, nodes: dict[int, BrokerServer | KafkaServer]) -> None:
+        self.zk = zk
+        self.nodes = nodes
+        self._paused: set[int] = set()
+
+    # ---- processes ----------------------------------------------------------------------------------------
+
+    @property
+    def registered(self) -> list[int]:
+        return sorted(int(name) for name in self.zk.get_children("/brokers/ids"))
+
+    @property
+    def bootstrap(self) -> list[str]:
+        """Where those listen that answer."""
+        return [f"127.0.0.1:{self.nodes[b].port}" for b in self.registered if b not in self._paused]
+
+    def start(self, *broker_ids: int) -> None:
+        """Start these brokers; returns once they are registered and serve."""
+        for broker_id in broker_ids:
+            self.nodes[broker_id].start()
+        for broker_id in broker_ids:
+            until(lambda b=broker_id: self.serves(b), f"broker {broker_id} does not come")  # type: ignore[misc]
+
+    def serves(self, broker_id: int) -> bool:
+        """Is it registered, and does it know of everybody?"""
+        if broker_id not in self.registered:
+            return False
+        return sorted(self._metadata(broker_id).brokers) == self.registered
+
+    def _metadata(self, broker_id: int) -> ClusterMetadata:
+        """A broker's own metadata; empty where it does not answer."""
+        client = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.nodes[broker_id].port}", "log_level": 0})
+        try:
+            return client.list_topics(timeout=2)
+        except KafkaException:
+            return ClusterMetadata()
+
+    def start_the_dead(self) -> None:
+        """Start whoever has no process."""
+        self.start(*(broker_id for broker_id, node in self.nodes.items() if not node.is_running))
+
+    def kill(self, broker_id: int) -> None:
+        """SIGKILL, and wait until its session is over."""
+        self.nodes[broker_id].kill()
+        self.until_gone(broker_id)
+
+    def until_gone(self, broker_id: int) -> None:
+        until(lambda: broker_id not in self.registered, f"broker {broker_id} is still registered")
+
+    @contextmanager
+    def paused(self, *broker_ids: int) -> Iterator[None]:
+        """Let these processes stand still."""
+        for broker_id in broker_ids:
+            self.nodes[broker_id].send(signal.SIGSTOP)
+        self._paused |= set(broker_ids)
+        try:
+            yield
+        finally:
+            self._paused -= set(broker_ids)
+            for broker_id in broker_ids:
+                self.nodes[broker_id].send(signal.SIGCONT)
+
+    # ---- the controller -----------------------------------------------------------------------------------
+
+    @property
+    def controller(self) -> int:
+        """The broker in /controller; -1 for none."""
+        try:
+            return int(json.loads(self.zk.get("/controller")[0])["brokerid"])
+        except NoNodeError:
+            return -1
+
+    @property
+    def controller_epoch(self) -> int:
+        return int(self.zk.get("/controller_epoch")[0])
+
+    def make_controller(self, *wanted: int) -> None:
+        """Take /controller from whoever has it while all but the wanted candidates stand still."""
+        if self.controller in wanted:
+            return
+        with self.paused(*(broker_id for broker_id in self.registered if broker_id not in wanted)):
+            self.zk.delete("/controller")
+            until(lambda: self.controller in wanted, f"{wanted} was not elected", SESSION_MS / 2000)
+        until(lambda: all(self._believed(b) in wanted for b in self.registered), "not everybody knows the controller")
+
+    def _believed(self, broker_id: int) -> int:
+        return int(self._metadata(broker_id).controller_id)
+
+    # ---- topics -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def admin(self) -> Iterator[KafkaAdminClient]:
+        """kafka-python's admin client."""
+        client = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def create(self, topic: str, *assigned: Sequence[int], **configs: str) -> None:
+        """A topic, a list of replicas for each partition; returns once every replica is in sync."""
+        rows = {number: list(replicas) for number, replicas in enumerate(assigned)}
+        with self.admin() as admin:
+            settings = {name.replace("_", "."): value for name, value in configs.items()}
+            admin.create_topics([NewTopic(topic, -1, -1, replica_assignments=rows, topic_configs=settings)])
+        self.until_in_sync(topic, *assigned)
+
+    def state(self, topic: str, partition: int = 0) -> dict[str, Any]:
+        """A partition's state znode; empty while there is none."""
+        try:
+            data, _ = self.zk.get(f"/brokers/topics/{topic}/partitions/{partition}/state")
+        except NoNodeError:
+            return {}
+        state: dict[str, Any] = json.loads(data)
+        return state
+
+    def until_in_sync(self, topic: str, *isrs: Sequence[int]) -> None:
+        """Wait until partitions 0, 1, ... have a leader and these in-sync replicas, in any order."""
+        for number, isr in enumerate(isrs):
+            until(
+                lambda n=number, isr=isr: (  # type: ignore[misc]
+                    sorted(self.state(topic, n).get("isr", ())) == sorted(isr) and self.state(topic, n)["leader"] >= 0
+                ),
+                f"{topic}-{number} is not in sync on {isr}",
+            )
+
+    def until_led(self, leader: int, topic: str, partition: int = 0) -> None:
+        until(
+            lambda: self.state(topic, partition).get("leader") == leader,
+            f"{topic}-{partition} is not led by {leader}",
+        )
+
+    def log(self, broker_id: int, topic: str, partition: int = 0) -> bytes:
+        """The bytes of a replica's first segment."""
+        return (self.nodes[broker_id].home / "logs" / f"{topic}-{partition}" / SEGMENT).read_bytes()
+
+    def until_logs_equal(self, topic: str, replicas: Sequence[int], partition: int = 0) -> None:
+        """Wait until these replicas hold the same bytes."""
+        until(
+            lambda: len({self.log(broker_id, topic, partition).rstrip(b"\0") for broker_id in replicas}) == 1,
+            f"the replicas of {topic}-{partition} differ",
+        )
+
+    # ---- records ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def producer(self) -> Iterator[KafkaProducer]:
+        """An idempotent producer with acks=all."""
+        producer = KafkaProducer(bootstrap_servers=self.bootstrap, acks="all")
+        try:
+            yield producer
+        finally:
+            producer.close(1)
+
+    def produce(self, topic: str, values: Sequence[str], partition: int = 0) -> None:
+        """Write these with acks=all; returns once all are acknowledged."""
+        with self.producer() as producer:
+            write(producer, topic, values, partition)
+
+    def consume(self, topic: str, count: int, partition: int = 0) -> list[str]:
+        """The first records of a partition, in order."""
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.bootstrap, group_id=None, auto_offset_reset="earliest", consumer_timeout_ms=20_000
+        )
+        consumer.assign([TopicPartition(topic, partition)])
+        try:
+            return [record.value.decode() for _, record in zip(range(count), consumer, strict=False)]
+        finally:
+            consumer.close()
+
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, group_id=None)
+        try:
+            ends = consumer.end_offsets([TopicPartition(topic, partition)])
+            return int(ends[TopicPartition(topic, partition)])
+        finally:
+            consumer.close()
+
+
+@contextmanager
+def mixed_cluster(
+    directory: Path, ours: Sequence[int] = OURS, kafka: Sequence[int] = (KAFKA,)
+) -> Iterator[MixedCluster]:
+    """A cluster of such brokers, all of them up."""
+    (directory / "peers").mkdir(parents=True)
+    settings: dict[str, object] = {**SETTINGS, "zookeeper_session_timeout_ms": SESSION_MS}
+    with ExitStack() as stack:
+        ensemble = stack.enter_context(running("ours", 1, directory / "peers"))
+        zk = KazooClient(ensemble.hosts)
+        zk.start()
+        stack.callback(zk.stop)
+        nodes: dict[int, BrokerServer | KafkaServer] = {}
+        for broker_id, port in zip(ours, free_ports(len(ours)), strict=True):
+            nodes[broker_id] = BrokerServer(broker_id, port, directory / str(broker_id), ensemble.hosts, **settings)
+        for broker_id in kafka:
+            nodes[broker_id] = KafkaServer(broker_id, directory / str(broker_id), ensemble.hosts, **settings)
+        for node in nodes.values():
+            stack.callback(node.kill)
+        cluster = MixedCluster(zk, nodes)
+        for node in nodes.values():
+            node.start()
+        until(lambda: zk.exists("/brokers/ids") and cluster.registered == sorted(nodes), "not everybody came")
+        until(lambda: all(cluster.serves(b) for b in nodes), "not everybody knows everybody")
+        yield cluster

@@ -1,0 +1,124 @@
+"""Apache Kafka 3.9 brokers in ZooKeeper mode, as members of a test cluster beside ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from interop_servers import free_ports
+from kafka_jars import classpath
+
+HEAP = "-Xmx512m"
+STOPS_WITHIN_S = 60.0
+
+LOGGING = """log4j.rootLogger=INFO, file
+log4j.appender.file=org.apache.log4j.FileAppender
+log4j.appender.file.File={file}
+log4j.appender.file.layout=org.apache.log4j.PatternLayout
+log4j.appender.file.layout.ConversionPattern=%d{{ISO8601}} %p %c %m%n
+log4j.logger.state.change.logger=TRACE
+log4j.logger.kafka.request.logger=WARN
+"""
+EXPECTED_WARNINGS = re.compile(
+    r"ZooKeeper mode has been deprecated|No meta.properties file|Session 0x\S+ for s\S+ .*(Closing socket|EndOfStream)"
+)
+
+
+class KafkaServer:
+    """One Apache Kafka broker in a process of its own; the same verbs as `BrokerServer`."""
+
+    def __init__(self, broker_id: int, home: Path, zookeeper: str, **settings: object) -> None:
+        home.mkdir(parents=True)
+        self.broker_id = broker_id
+        self.home = home
+        (self.port,) = free_ports(1)
+        self.log = home / "server.log"
+        self._config = home / "server.properties"
+        self._process: subprocess.Popen[bytes] | None = None
+        (home / "log4j.properties").write_text(LOGGING.format(file=self.log))
+        keys: dict[str, object] = {
+            "broker.id": broker_id,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "zookeeper.connect": zookeeper,
+            "zookeeper.session.timeout.ms": 3000,
+            "log.dirs": home / "logs",
+            "replica.lag.time.max.ms": 3000,
+            "num.partitions": 2,
+            "offsets.topic.num.partitions": 5,
+            "group.initial.rebalance.delay.ms": 0,
+            "num.network.threads": 2,
+            "num.io.threads": 4,
+            "log.cleaner.dedupe.buffer.size": 4 << 20,
+        }
+        keys.update({name.replace("_", "."): value for name, value in settings.items()})
+        self._config.write_text("".join(f"{name}={value}\n" for name, value in keys.items()))
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        with (self.home / "out.log").open("ab") as out:
+            self._process = subprocess.Popen(
+                [
+                    "java", HEAP, f"-Dlog4j.configuration=file:{self.home / 'log4j.properties'}",
+                    "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+                    "-cp", classpath(), "kafka.Kafka", str(self._config),
+                ],
+                stdout=out, stderr=out, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+
+    @property
+    def is_running(self) -> bool:
+        """Is there a process?"""
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int | None:
+        """SIGTERM: a controlled shutdown; the exit code."""
+        return self._end(signal.SIGTERM)
+
+    def send(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def _end(self, number: signal.Signals) -> int | None:
+        if self._process is None:
+            return None
+        self._process.send_signal(number)
+        code = self._process.wait(STOPS_WITHIN_S)
+        self._process = None
+        return code
+
+    def output(self) -> str:
+        """Its log, and what it wrote before there was one."""
+        parts = [self.home / "out.log", self.log]
+        return "".join(part.read_text(errors="replace") for part in parts if part.exists())
+
+    def complaints(self, expected: re.Pattern[str] = EXPECTED_WARNINGS) -> list[str]:
+        """The WARN, ERROR and FATAL lines of its log that `expected` does not explain."""
+        lines = self.output().splitlines()
+        return [line for line in lines if re.search(r" (WARN|ERROR|FATAL) ", line) and not expected.search(line)]
+
+
+def kafka_tool(main_class: str, *arguments: str, stdin: str = "", within_s: float = 90) -> str:
+    """Run one of Kafka's own command line tools; what it printed, errors included."""
+    done = subprocess.run(
+        ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath(), main_class, *arguments],
+        input=stdin.encode(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=within_s, check=False,
+        env={**os.environ},
+    )  # fmt: skip
+    return done.stdout.decode(errors="replace")
+
+
+def parsed(lines: Sequence[str]) -> list[dict[str, object]]:
+    """The JSON lines of Kafka's verifiable clients."""
+    return [json.loads(line) for line in lines if line.startswith("{")]

@@ -1,0 +1,465 @@
+"""Kafka 3.9's command line tools say about our brokers what they say about Kafka's: the same words, the same exit code.
+
+Each test runs commands against a cluster of Apache Kafka and against ours, and compares.  What Kafka leaves open is
+masked: ids, addresses, times, which in-sync replica is named first, and the order of what comes out of hash maps.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+
+import pytest
+from kafka_tools import TwoClusters, in_any_order, two_clusters
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoClusters]:
+    with two_clusters(tmp_path_factory.mktemp("tools")) as clusters:
+        yield clusters
+
+
+def play(both: TwoClusters, tool: str, script: str) -> None:
+    """Run a tool once for each line."""
+    for line in filter(None, map(str.strip, script.splitlines())):
+        both.same(tool, *shlex.split(line))
+
+
+# ---- kafka-topics ---------------------------------------------------------------------------------------------
+
+
+def test_topics_are_created_or_refused(both: TwoClusters) -> None:
+    play(
+        both,
+        "topics",
+        f"""
+        --create --topic t --replica-assignment 1:2:3,2:3:1
+        --create --topic t --partitions 1
+        --create --topic t --partitions 1 --if-not-exists
+        --create --topic t.factor --partitions 2 --replication-factor 5
+        --create --topic none --partitions 0 --replication-factor 1
+        --create --topic t/x
+        --create --topic ..
+        --create --topic {"x" * 250}
+        --create --topic t-config --replica-assignment 1:2,2:3 --config min.insync.replicas=2 --config retention.ms=7
+        --create --topic bad --config retention.ms=abc
+        --create --topic bad --config no.such=1
+        --create --topic bad --config cleanup.policy=foo
+        --create --topic bad --config min.insync.replicas=0
+        --create --topic bad --config segment.bytes=99999999999
+        --create --topic bad --config compression.type=foo
+        --create --topic bad --config unclean.leader.election.enable=maybe
+        --create --topic bad --config min.compaction.lag.ms=10 --config max.compaction.lag.ms=5
+        --create --topic bad --config leader.replication.throttled.replicas=foo
+        --create --topic bad --replica-assignment 1:2,2
+        --create --topic bad --replica-assignment 1:1
+        --create --topic bad --replica-assignment 1:2 --partitions 3
+        --create --topic t_a.b --replica-assignment 1
+        --create --topic t.a.b --replica-assignment 1
+        --create
+        --create --delete --topic x
+        --create --topic x --bogus
+        """,
+    )
+
+
+def test_topics_are_described_under_every_filter(both: TwoClusters) -> None:
+    play(
+        both,
+        "topics",
+        """
+        --describe --topic t
+        --describe --topic t-config
+        --describe --topic t.*
+        --describe --topic nothing
+        --describe --topic nothing --if-exists
+        --describe --topics-with-overrides
+        --describe --under-replicated-partitions --topic t
+        --describe --unavailable-partitions
+        --describe --under-min-isr-partitions
+        --describe --at-min-isr-partitions --topic t-config
+        --describe --exclude-internal
+        --describe --topic-id AAAAAAAAAAAAAAAAAAAAAA
+        --list
+        --list --exclude-internal
+        """,
+    )
+
+
+def test_topics_grow_and_go(both: TwoClusters) -> None:
+    play(
+        both,
+        "topics",
+        """
+        --create --topic grows --replica-assignment 1:2
+        --alter --topic grows --partitions 2 --replica-assignment 1:2,2:3
+        --alter --topic grows --partitions 2
+        --alter --topic grows --partitions 1
+        --alter --topic grows --partitions 3 --replica-assignment 1:2,2:3,3:9
+        --alter --topic grows --partitions 3 --replica-assignment 1:2,2:3,3
+        --alter --topic nothing --partitions 2
+        --alter --topic nothing --partitions 2 --if-exists
+        --describe --topic grows
+        --delete --topic grows
+        --delete --topic nothing
+        --delete --topic nothing --if-exists
+        --list
+        """,
+    )
+
+
+# ---- kafka-leader-election ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["preferred", "unclean"])
+def test_elections_are_held_or_not_needed(both: TwoClusters, kind: str) -> None:
+    both.run("topics", "--create", "--topic", "t", "--replica-assignment", "1:2:3,2:3:1", "--if-not-exists")
+    row = {"topic": "t", "partition": 0}
+    good = both.file("good.json", json.dumps({"partitions": [row, {**row, "partition": 1}]}))
+    missing = both.file("missing.json", json.dumps({"partitions": [row, {"topic": "nothing", "partition": 1}]}))
+    twice = both.file("twice.json", json.dumps({"partitions": [row, row]}))
+    torn = both.file("torn.json", "{")
+    play(
+        both,
+        "leader-election",
+        f"""
+        --election-type {kind} --topic t --partition 0
+        --election-type {kind} --topic nothing --partition 0
+        --election-type {kind} --all-topic-partitions
+        --election-type {kind} --path-to-json-file {good}
+        --election-type {kind} --path-to-json-file {missing}
+        --election-type {kind} --path-to-json-file {twice}
+        --election-type {kind} --path-to-json-file {torn}
+        --election-type {kind} --topic t
+        --election-type {kind}
+        --all-topic-partitions
+        """,
+    )
+
+
+# ---- kafka-configs --------------------------------------------------------------------------------------------
+
+
+def test_topic_configurations_are_set_shown_and_removed(both: TwoClusters) -> None:
+    both.run("topics", "--create", "--topic", "c", "--replica-assignment", "1:2", "--config", "min.insync.replicas=1")
+    topic = "--entity-type topics --entity-name c"
+    play(
+        both,
+        "configs",
+        f"""
+        --describe {topic}
+        --describe --topic c --all
+        --describe --entity-type topics --entity-name nothing
+        --alter {topic} --add-config unclean.leader.election.enable=true,retention.bytes=100,retention.ms=5
+        --describe {topic}
+        --alter {topic} --add-config cleanup.policy=[compact,delete]
+        --describe {topic}
+        --alter {topic} --delete-config cleanup.policy,retention.bytes
+        --alter {topic} --delete-config no.such
+        --alter {topic} --add-config no.such=1
+        --alter {topic} --add-config retention.ms=x
+        --alter {topic} --add-config cleanup.policy=x
+        --alter {topic} --add-config leader.replication.throttled.replicas=foo
+        --alter --entity-type topics --entity-name nothing --add-config retention.ms=1
+        --alter {topic}
+        --alter {topic} --add-config a
+        --describe {topic}
+        """,
+    )
+
+
+def test_broker_configurations_are_set_for_one_or_for_all(both: TwoClusters) -> None:
+    one, every = "--entity-type brokers --entity-name 1", "--entity-type brokers --entity-default"
+    play(
+        both,
+        "configs",
+        f"""
+        --describe {one}
+        --describe {every}
+        --describe --entity-type brokers
+        --alter {one} --add-config log.cleaner.threads=2
+        --alter {one} --add-config leader.replication.throttled.rate=100,follower.replication.throttled.rate=100
+        --describe {one}
+        --alter {every} --add-config unclean.leader.election.enable=true,min.insync.replicas=1
+        --describe {every}
+        --describe --entity-type brokers --entity-name 2
+        --alter {every} --delete-config unclean.leader.election.enable,min.insync.replicas
+        --alter {one} --delete-config leader.replication.throttled.rate,follower.replication.throttled.rate
+        --alter {one} --add-config num.partitions=5
+        --alter {one} --add-config num.io.threads=100
+        --alter {one} --add-config log.cleaner.threads=x
+        --alter {every} --add-config num.io.threads=x
+        --alter {every} --add-config listeners=PLAINTEXT://:9092
+        --describe --entity-type brokers --entity-name x
+        --alter {one} --delete-config log.cleaner.threads
+        --alter --entity-type broker-loggers --entity-name 1 --add-config no.such.logger=DEBUG
+        --describe --entity-type client-metrics
+        --alter --entity-type client-metrics --entity-name m1 --add-config interval.ms=1000
+        --describe --entity-type foo
+        --describe
+        --alter --add-config a=b
+        """,
+    )
+
+
+def test_every_broker_key_is_described(both: TwoClusters) -> None:
+    kafka, ours = both.run("configs", "--describe", "--entity-type", "brokers", "--entity-name", "1", "--all")
+    assert (kafka.code, ours.code) == (0, 0)
+    lines = [{line.split("=")[0].strip(): line for line in said.out.splitlines()} for said in (kafka, ours)]
+    # What the two were configured with differs, and only ours has keys of its own.
+    configured = {
+        key
+        for side in lines
+        for key, line in side.items()
+        if "STATIC_BROKER_CONFIG" in line or key.startswith("zabka.") or key == "advertised.listeners"
+    }
+    assert {k: v for k, v in lines[0].items() if k not in configured} == {
+        k: v for k, v in lines[1].items() if k not in configured
+    }
+    assert lines[0].keys() == {key for key in lines[1] if not key.startswith("zabka.")}
+
+
+def test_quotas_and_credentials_of_users(both: TwoClusters) -> None:
+    commands = """
+        --alter --entity-type users --entity-name u1 --add-config producer_byte_rate=1000
+        --alter --entity-type users --entity-default --add-config consumer_byte_rate=1000
+        --alter --entity-type clients --entity-name c1 --add-config producer_byte_rate=1000,request_percentage=50
+        --alter --user u1 --client c1 --add-config producer_byte_rate=5
+        --alter --user u1 --client-defaults --add-config producer_byte_rate=1
+        --alter --entity-type ips --entity-name 127.0.0.1 --add-config connection_creation_rate=100
+        --alter --entity-type clients --entity-name c1 --add-config no_such=100
+        --alter --entity-type clients --entity-name c1 --add-config producer_byte_rate=x
+        --alter --entity-type clients --entity-name c1 --add-config producer_byte_rate=1.5
+        --describe --entity-type users
+        --describe --entity-type clients
+        --describe --entity-type clients --entity-name c1
+        --describe --entity-type users --entity-name u1
+        --describe --entity-type users --entity-name u1 --entity-type clients
+        --describe --entity-type users --entity-type clients
+        --describe --entity-type users --entity-default
+        --describe --entity-type ips
+        --alter --entity-type users --entity-name u1 --delete-config producer_byte_rate
+        --alter --entity-type users --entity-name u1 --delete-config producer_byte_rate
+        --describe --entity-type users
+        --alter --entity-type users --entity-name u2 --add-config SCRAM-SHA-256=[iterations=8192,password=pw]
+        --describe --entity-type users --entity-name u2
+        --alter --entity-type users --entity-name u2 --add-config SCRAM-SHA-256=[iterations=1,password=pw]
+        --alter --entity-type users --entity-name u2 --delete-config SCRAM-SHA-256
+        --describe --entity-type users --entity-name u2
+        """
+    for line in filter(None, map(str.strip, commands.splitlines())):
+        both.same("configs", *shlex.split(line), mask=in_any_order)
+
+
+# ---- kafka-reassign-partitions --------------------------------------------------------------------------------
+
+
+def test_a_reassignment_is_proposed_carried_out_throttled_and_verified(both: TwoClusters) -> None:
+    both.run("topics", "--create", "--topic", "r", "--replica-assignment", "1:2,2:3")
+    both.run("console-producer", "--topic", "r", stdin="line\n" * 100)
+    moving = both.file("topics.json", json.dumps({"topics": [{"topic": "r"}], "version": 1}))
+    nothing = both.file("nothing.json", json.dumps({"topics": [{"topic": "nothing"}], "version": 1}))
+    plan = both.file("plan.json", _plan(("r", 0, [3, 1]), ("r", 1, [1, 2, 3])))
+
+    def without_replicas(text: str) -> str:
+        # A proposal is drawn at random.
+        return re.sub(r'"(replicas|log_dirs)":\[[^]]*\]', "", text)
+
+    both.same(
+        "reassign-partitions", "--topics-to-move-json-file", moving, "--broker-list", "1,2,3", "--generate",
+        mask=without_replicas,
+    )  # fmt: skip
+    play(
+        both,
+        "reassign-partitions",
+        f"""
+        --list
+        --topics-to-move-json-file {moving} --broker-list 1 --generate
+        --topics-to-move-json-file {moving} --broker-list 1,1 --generate
+        --topics-to-move-json-file {nothing} --broker-list 1,2 --generate
+        --reassignment-json-file {plan} --verify
+        --reassignment-json-file {plan} --execute --throttle 100000000
+        """,
+    )
+    both.ours.until(lambda: all("completed" in said.out for said in _verify(both, plan)), 60)
+    play(both, "configs", "--describe --entity-type brokers --entity-name 1\n--describe --topic r")
+    play(both, "reassign-partitions", f"--list\n--reassignment-json-file {plan} --verify")
+    play(both, "configs", "--describe --entity-type brokers --entity-name 1\n--describe --topic r")
+    play(both, "topics", "--describe --topic r")
+
+
+def _plan(*rows: tuple[str, int, list[int]]) -> str:
+    return json.dumps(
+        {"version": 1, "partitions": [{"topic": t, "partition": p, "replicas": replicas} for t, p, replicas in rows]}
+    )
+
+
+def _verify(both: TwoClusters, plan: str) -> list[object]:
+    return list(both.run("reassign-partitions", "--reassignment-json-file", plan, "--verify", "--preserve-throttles"))
+
+
+def test_a_reassignment_that_cannot_be_is_refused_and_none_is_cancelled(both: TwoClusters) -> None:
+    both.run("topics", "--create", "--topic", "r", "--replica-assignment", "1:2,2:3", "--if-not-exists")
+    plans = {
+        "missing-topic": _plan(("nothing", 0, [3, 1])),
+        "missing-partition": _plan(("r", 9, [3, 1])),
+        "missing-broker": _plan(("r", 0, [3, 9])),
+        "twice": _plan(("r", 0, [3, 3])),
+        "empty": _plan(("r", 0, [])),
+        "no-partitions": _plan(),
+        "same-partition": _plan(("r", 0, [1]), ("r", 0, [2])),
+        "torn": "{",
+        "directory": _plan(("r", 0, [1, 2])).replace("[1, 2]", '[1, 2], "log_dirs": ["any", "/nowhere"]'),
+    }
+    for name, plan in plans.items():
+        file = both.file(f"{name}.json", plan)
+        both.same("reassign-partitions", "--reassignment-json-file", file, "--execute")
+    present = both.file("present.json", _plan(("r", 0, [1, 2])))
+    play(
+        both,
+        "reassign-partitions",
+        f"""
+        --reassignment-json-file {present} --cancel
+        --reassignment-json-file {present}
+        --execute
+        --verify
+        """,
+    )
+
+
+# ---- records and offsets --------------------------------------------------------------------------------------
+
+
+def test_what_is_produced_is_consumed_and_its_offsets_are_told(both: TwoClusters) -> None:
+    both.run("topics", "--create", "--topic", "o", "--replica-assignment", "1:2,2:3")
+    keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
+    lines = "".join(f"k{n}:v{n}\n" for n in range(20))
+    both.same("console-producer", "--topic", "o", *keyed, stdin=lines)
+    everything = both.same(
+        "console-consumer", "--topic", "o", "--from-beginning", "--timeout-ms", "5000", mask=in_any_order
+    )
+    assert all(f"v{n}" in everything.split() for n in range(20))
+    both.same(
+        "console-consumer", "--topic", "o", "--partition", "0", "--offset", "1", "--max-messages", "2",
+        "--timeout-ms", "5000", "--property", "print.offset=true", "--property", "print.key=true",
+    )  # fmt: skip
+    deletion = both.file("delete.json", json.dumps({"partitions": [{"topic": "o", "partition": 0, "offset": 2}]}))
+    both.same("delete-records", "--offset-json-file", deletion)
+    play(
+        both,
+        "get-offsets",
+        """
+        --topic o
+        --topic o --time earliest
+        --topic o --time -2
+        --topic o --time 12345
+        --topic o --time earliest-local
+        --topic o --time latest-tiered
+        --topic-partitions o:0,t.*:1-2
+        --topic nothing
+        --topic o --partitions 1
+        --topic o --time never
+        """,
+    )
+
+
+# ---- kafka-consumer-groups ------------------------------------------------------------------------------------
+
+
+def test_groups_are_listed_described_reset_and_deleted(both: TwoClusters) -> None:
+    both.run("topics", "--create", "--topic", "g", "--replica-assignment", "1:2,2:3")
+    keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
+    both.run("console-producer", "--topic", "g", *keyed, stdin="".join(f"k{n}:v{n}\n" for n in range(20)))
+    both.same("consumer-groups", "--describe", "--group", "nothing")
+    consuming = ("--topic", "g", "--group", "readers", "--from-beginning", "--timeout-ms", "8000")
+    both.same("console-consumer", *consuming, mask=in_any_order)
+    script = """
+        --list
+        --list --state
+        --list --state Empty
+        --list --state Stable
+        --list --type
+        --list --type consumer
+        --describe --group readers
+        --describe --group readers --members
+        --describe --group readers --members --verbose
+        --describe --group readers --state
+        --describe --group readers --offsets --verbose
+        --describe --all-groups
+        --describe --group nothing --state
+    """
+    ways = (
+        "--to-earliest", "--to-latest", "--to-offset 3", "--to-offset 99", "--shift-by 2", "--shift-by -1",
+        "--to-current", "--to-datetime 2020-01-01T00:00:00.000", "--by-duration PT1H",
+    )  # fmt: skip
+    script += "".join(
+        f"--reset-offsets --group readers --topic g {way} {run}\n" for way in ways for run in ("--dry-run", "--execute")
+    )
+    script += """
+        --describe --group readers
+        --reset-offsets --group readers --topic g:0 --to-offset 3 --export
+        --reset-offsets --group fresh --topic g --to-earliest --execute
+        --describe --group fresh
+        --reset-offsets --group readers --topic nothing --to-earliest --execute
+        --reset-offsets --group readers --topic g
+        --reset-offsets --group readers --to-earliest
+        --delete-offsets --group fresh --topic g:0
+        --delete-offsets --group nothing --topic g:0
+        --describe --group fresh
+        --delete --group fresh
+        --delete --group nothing
+        --delete --all-groups
+        --list
+        --delete
+    """
+    for line in filter(None, map(str.strip, script.splitlines())):
+        both.same("consumer-groups", *shlex.split(line), mask=in_any_order)
+
+
+# ---- the others -----------------------------------------------------------------------------------------------
+
+
+def test_what_kafka_without_an_authorizer_tokens_or_transactions_says(both: TwoClusters) -> None:
+    both.run("topics", "--create", "--topic", "t", "--replica-assignment", "1:2:3,2:3:1", "--if-not-exists")
+    both.same("acls", "--list")
+    both.same("acls", "--add", "--allow-principal", "User:a", "--operation", "read", "--topic", "t")
+    both.same("cluster", "cluster-id")
+    both.same("cluster", "unregister", "--id", "1")
+    both.same("features", "describe")
+    both.same("features", "upgrade", "--metadata", "3.9")
+    both.same("transactions", "list")
+    both.same("transactions", "describe-producers", "--topic", "t", "--partition", "0")
+    both.same("transactions", "find-hanging", "--broker-id", "1")
+    for action in (["--create", "--max-life-time-period", "-1"], ["--describe"]):
+        both.same("delegation-tokens", *action, "--command-config", "/dev/null")
+
+
+def test_log_directories_hold_the_same_replicas(both: TwoClusters) -> None:
+    both.run("topics", "--create", "--topic", "d", "--replica-assignment", "1:2,2:3")
+    both.same("log-dirs", "--describe", "--broker-list", "1,2", "--topic-list", "d", mask=_in_order)
+    both.same("log-dirs", "--describe", "--broker-list", "1,9")
+
+
+def _in_order(text: str) -> str:
+    return re.sub(r'\{"partition":[^}]*\}', "ROW", text)
+
+
+NOT_SERVED = {
+    "SaslHandshake", "SaslAuthenticate", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers",
+    "TxnOffsetCommit", "Envelope", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
+}  # fmt: skip
+"""No listener asks for passwords, there are no transactions, nothing is forwarded (KIP-590), and the new group
+protocol (KIP-848) is off in Kafka itself while it runs in ZooKeeper mode."""
+
+
+def test_the_newest_version_of_every_request_served_is_kafkas(both: TwoClusters) -> None:
+    kafka, ours = (_newest(said.out) for said in both.run("broker-api-versions"))
+    assert {name: version for name, version in kafka.items() if name not in NOT_SERVED} == ours
+
+
+def _newest(text: str) -> dict[str, int]:
+    return {name: int(version) for name, version in re.findall(r"(\w+)\(\d+\): [\d to]*?(\d+) \[usable", text)}

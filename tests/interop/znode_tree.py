@@ -1,0 +1,68 @@
+"""The znodes of a Kafka cluster, so that two clusters which went through the same can be compared path by path."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+VARYING = frozenset({"timestamp", "topic_id", "id", "port", "host", "endpoints", "broker"})
+"""Fields whose values differ from one cluster to the next: their types are compared, and nothing else."""
+NOT_KAFKAS = "/zookeeper"
+
+
+class Znode(NamedTuple):
+    """What a znode is, but for the values that no two clusters share."""
+
+    content: Any
+    ephemeral: bool
+    writes: int
+    """Its version: how often it was written after it was made."""
+    acl: tuple[tuple[str, str, int], ...]
+
+
+def read_tree(zk: KazooClient) -> dict[str, Znode]:
+    """Every znode under the root but ZooKeeper's own, by path."""
+    found: dict[str, Znode] = {}
+    left = ["/"]
+    while left:
+        path = left.pop()
+        try:
+            data, stat = zk.get(path)
+            acl = tuple((each.id.scheme, each.id.id, each.perms) for each in zk.get_acls(path)[0])
+            children = zk.get_children(path)
+        except NoNodeError:
+            continue
+        found[path] = Znode(content_of(data), stat.ephemeralOwner != 0, stat.version, acl)
+        left += [f"{path.rstrip('/')}/{child}" for child in children if f"/{child}" != NOT_KAFKAS]
+    return dict(sorted(found.items()))
+
+
+def content_of(data: bytes | None) -> Any:
+    """A znode's data: parsed where it is JSON, its varying values by their types' names."""
+    if data is None:
+        return None
+    try:
+        return _settled(json.loads(data))
+    except ValueError:
+        return data.decode()
+
+
+def _settled(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: _settled(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_settled(each, name) for each in value]
+    return type(value).__name__ if name in VARYING else value
+
+
+def differences(ours: dict[str, Znode], theirs: dict[str, Znode]) -> list[str]:
+    """Where the two trees differ, a line each."""
+    lines = [f"only ours has {path}: {ours[path]}" for path in ours if path not in theirs]
+    lines += [f"only Kafka has {path}: {theirs[path]}" for path in theirs if path not in ours]
+    for path in ours.keys() & theirs.keys():
+        if ours[path] != theirs[path]:
+            lines.append(f"{path}\n  ours  {ours[path]}\n  Kafka {theirs[path]}")
+    return sorted(lines)
