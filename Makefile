@@ -7,7 +7,7 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up test lint sweep planted-bugs bench histories kafka-histories crowd failover test-interop test-kazoo fuzz clean
+.PHONY: setup up test lint sweep planted-bugs bench bench-kafka histories kafka-histories crowd failover test-interop test-kazoo fuzz clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh compose/setup.sh
@@ -23,6 +23,9 @@ lint: setup
 
 bench: setup
 	@$(BIN)/python -m bench.compare $(ARGS)
+
+bench-kafka: setup
+	@$(BIN)/python -m bench.kafka_throughput $(ARGS) && $(BIN)/python -m bench.kafka_failover $(ARGS)
 
 histories: setup
 	@$(BIN)/python -m bench.histories $(ARGS)

@@ -1,8 +1,8 @@
-"""`make kafka-histories`: producers and consumers work while brokers and peers are killed, frozen and cut off; then judge.
+"""`make kafka-histories`: producers and consumers work while brokers and peers are killed, frozen, cut off; then judge.
 
 Real processes.  What the clients were told is judged as Jepsen's kafka workload does (`journal.kafka_analysis`): lost
-writes, inconsistent offsets, duplicates, polls and sends that go back, polls that skip.  The cluster's journal is judged
-by the invariants beside it.  Exit code 0 where all held, 1 with a line for everything that did not.
+writes, inconsistent offsets, duplicates, polls and sends that go back, polls that skip.  The cluster's journal is
+judged by the invariants beside it.  Exit code 0 where all held, 1 with a line for everything that did not.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ from journal.kafka_analysis import KafkaHistory
 
 PARTITIONS = 3
 PAUSE_MS = 20
+FULL_JOURNAL = {"zabka.journal.level": "full"}
+"""With every batch in the journal, the invariants follow the records through every replica's log."""
 LAST_WORDS_S = 120.0
 SETTLED_S = 3.0
-"""After the last record and with every replica in sync, this long passes before a partition's end is taken for its end."""
+"""After the last record, with every replica in sync, this long passes before a partition's end is taken for its end."""
 
 
 class Judgement(NamedTuple):
@@ -180,7 +182,7 @@ def main(
     """Record what real clients see of real brokers under faults, and judge it."""
     with tempfile.TemporaryDirectory(prefix="zabka-kafka-histories-") as directory:
         typer.echo(f"3 peers, 3 brokers, {topics} topics, {seconds:.0f} s of trouble, seed {seed}", err=True)
-        cluster = live.start(Path(directory), peers=3, brokers=3)
+        cluster = live.start(Path(directory), peers=3, brokers=3, settings=FULL_JOURNAL)
         try:
             judgement, troubles = record(cluster, seconds, topics, seed)
         finally:

@@ -18,6 +18,8 @@ from journal.events import TopicPartition
 
 RETRY_BACKOFF_MS = 50
 VERSION = 3
+VERSION_BY_NAME = 1
+"""The last version that names topics; asked with where one of them has no id."""
 
 
 class AlterPartitionManager:
@@ -42,9 +44,8 @@ class AlterPartitionManager:
         self._closed = False
 
     def submit(self, proposal: IsrProposal) -> bool:
-        """Send the proposal with the next request.  False where that partition has one on its way already, or where
-        it cannot be sent because the topic has no id."""
-        if self._closed or proposal.topic_id is None or proposal.topic_partition in self._unsent:
+        """Send the proposal with the next request.  False where that partition has one on its way already."""
+        if self._closed or proposal.topic_partition in self._unsent:
             return False
         self._unsent[proposal.topic_partition] = proposal
         self._send()
@@ -87,12 +88,14 @@ class AlterPartitionManager:
 
     def _request(self, proposals: list[IsrProposal]) -> KafkaMessage:
         epoch = self._broker_epoch()
-        topics: dict[str | None, list[dict[str, object]]] = {}
+        by_id = all(proposal.topic_id is not None for proposal in proposals)
+        topics: dict[tuple[str, str | None], list[dict[str, object]]] = {}
         for proposal in proposals:
-            topics.setdefault(proposal.topic_id, []).append(
+            topics.setdefault((proposal.topic_partition.topic, proposal.topic_id), []).append(
                 {
                     "partition_index": proposal.topic_partition.partition,
                     "leader_epoch": proposal.leader_epoch,
+                    "new_isr": proposal.isr,
                     "new_isr_with_epochs": [
                         {
                             "broker_id": broker,
@@ -104,22 +107,29 @@ class AlterPartitionManager:
                     "partition_epoch": proposal.partition_epoch,
                 }
             )
-        rows = [{"topic_id": topic_id_to_kafka(topic_id), "partitions": parts} for topic_id, parts in topics.items()]
-        return request(ApiKey.ALTER_PARTITION, VERSION, broker_id=self._broker_id, broker_epoch=epoch, topics=rows)
+        rows = [
+            {"topic_name": name, "topic_id": topic_id_to_kafka(topic_id), "partitions": parts}
+            for (name, topic_id), parts in topics.items()
+        ]
+        version = VERSION if by_id else VERSION_BY_NAME
+        return request(ApiKey.ALTER_PARTITION, version, broker_id=self._broker_id, broker_epoch=epoch, topics=rows)
 
     def _take(self, response: KafkaMessage, proposals: list[IsrProposal]) -> bool:
         """Hand out the answers; False where something must go again, which then waits a moment."""
         if response.error_code:
             return False
-        answers: dict[tuple[str | None, int], IsrAnswer] = {}
+        names = {proposal.topic_id: proposal.topic_partition.topic for proposal in proposals}
+        answers: dict[TopicPartition, IsrAnswer] = {}
         for topic in response.topics:
+            by_name = getattr(topic, "topic_name", None)
+            name = str(by_name) if by_name is not None else names.get(topic_id_from_kafka(topic.topic_id), "")
             for row in topic.partitions:
-                answers[topic_id_from_kafka(topic.topic_id), row.partition_index] = IsrAnswer(
+                answers[TopicPartition(name, row.partition_index)] = IsrAnswer(
                     int(row.error_code), row.leader_epoch, tuple(int(b) for b in row.isr), row.partition_epoch
                 )
         settled = True
         for proposal in proposals:
-            answer = answers.get((proposal.topic_id, proposal.topic_partition.partition))
+            answer = answers.get(proposal.topic_partition)
             if answer is None or self._unsent.get(proposal.topic_partition) is not proposal:
                 settled = False
                 continue

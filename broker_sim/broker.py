@@ -189,7 +189,7 @@ class Broker:
             more_log_directories,
             self._log_dir_failed,
         )
-        self.groups = GroupCoordinator(group_config(config), self.replicas, runtime)
+        self.groups = GroupCoordinator(group_config(config), self.replicas, runtime, emit)
         self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata)
         self._handlers = self._routes()
 

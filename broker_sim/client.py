@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
 from broker_sim.kafka_schema import ApiKey, request
-from broker_sim.record_batch import Record, build_batch, decode_records
+from broker_sim.record_batch import Record, build_batch, decode_records, offset_after
 from controller.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
 from controller.topic_ids import topic_id_from_kafka
 from ensemble.ports import Future, Runtime
@@ -82,6 +82,8 @@ class Fetched(NamedTuple):
     records: list[Record]
     high_watermark: int
     log_start_offset: int
+    next_offset: int = -1
+    """Where to go on reading; beyond the last record where compaction took what came after it."""
 
 
 class KafkaClient:
@@ -103,11 +105,12 @@ class KafkaClient:
     # ---- metadata ---------------------------------------------------------------------------------------------
 
     async def metadata(
-        self, topics: Sequence[str] | None = None, *, timeout_ms: int = REQUEST_TIMEOUT_MS
+        self, topics: Sequence[str] | None = None, *, timeout_ms: int = REQUEST_TIMEOUT_MS, create: bool = False
     ) -> ClusterInfo:
-        """The cluster with these topics, or all, from any broker that answers."""
+        """The cluster with these topics, or all, from any broker that answers; with `create` brokers may make those
+        that are missing (auto.create.topics.enable)."""
         rows = None if topics is None else [{"name": topic} for topic in topics]
-        asked = request(ApiKey.METADATA, 12, topics=rows, allow_auto_topic_creation=False)
+        asked = request(ApiKey.METADATA, 12, topics=rows, allow_auto_topic_creation=create)
         response = await self.any_broker(asked, timeout_ms)
         found = _cluster(response)
         known = {} if self.cluster is None or topics is None else dict(self.cluster.topics)
@@ -284,8 +287,9 @@ class KafkaClient:
             got = response.responses[0].partitions[0]
             if got.error_code != ErrorCode.none:
                 return ErrorCode(got.error_code), Fetched([], -1, -1)
-            records = decode_records(bytes(got.records or b""), offset)
-            return ErrorCode.none, Fetched(records, int(got.high_watermark), int(got.log_start_offset))
+            data = bytes(got.records or b"")
+            marks = int(got.high_watermark), int(got.log_start_offset)
+            return ErrorCode.none, Fetched(decode_records(data, offset), *marks, offset_after(data, offset))
 
         return await self.at_leader(topic_partition, message, read, timeout_ms)
 

@@ -7,16 +7,15 @@ alike: a field that a version lacks has its default here.  Records are parts of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any, ClassVar
-from uuid import UUID
 
 import msgspec
 from kio.schema.errors import ErrorCode
 
+from broker_sim.kafka_schema import NO_TIME, KafkaUuid
+
 FETCH_FLEXIBLE_FROM = 12
 PRODUCE_FLEXIBLE_FROM = 9
-_NO_TIME = timedelta(0)
 
 _ERROR_CODES = {int(code.value): code for code in ErrorCode}
 
@@ -54,7 +53,7 @@ class FetchTopic(msgspec.Struct, frozen=True):
 
     partitions: Sequence[FetchPartition]
     topic: str = ""
-    topic_id: UUID | None = None
+    topic_id: KafkaUuid | None = None
 
 
 class ForgottenTopic(msgspec.Struct, frozen=True):
@@ -62,14 +61,14 @@ class ForgottenTopic(msgspec.Struct, frozen=True):
 
     partitions: Sequence[int]
     topic: str = ""
-    topic_id: UUID | None = None
+    topic_id: KafkaUuid | None = None
 
 
 class FetchRequest(msgspec.Struct, frozen=True):
     """A Fetch request, versions 4 to 17.  `replica_id` and `replica_state` say the same in every version."""
 
     version: int
-    max_wait: timedelta
+    max_wait: Any
     min_bytes: int
     topics: Sequence[FetchTopic]
     replica_state: ReplicaState = _CONSUMER
@@ -141,7 +140,7 @@ class FetchableTopicResponse(msgspec.Struct, frozen=True):
 
     partitions: Sequence[PartitionData]
     topic: str = ""
-    topic_id: UUID | None = None
+    topic_id: KafkaUuid | None = None
 
 
 class NodeEndpoint(msgspec.Struct, frozen=True):
@@ -160,7 +159,7 @@ class FetchResponse(msgspec.Struct, frozen=True):
     responses: Sequence[FetchableTopicResponse]
     error_code: ErrorCode = ErrorCode.none
     session_id: int = 0
-    throttle_time: timedelta = _NO_TIME
+    throttle_time: Any = NO_TIME
     node_endpoints: Sequence[NodeEndpoint] = ()
     __api_key__: ClassVar[int] = 1
 
@@ -192,7 +191,7 @@ class ProduceRequest(msgspec.Struct, frozen=True):
 
     version: int
     acks: int
-    timeout: timedelta
+    timeout: Any
     topic_data: Sequence[TopicProduceData]
     transactional_id: str | None = None
     __api_key__: ClassVar[int] = 0
@@ -238,7 +237,7 @@ class ProduceResponse(msgspec.Struct, frozen=True):
 
     version: int
     responses: Sequence[TopicProduceResponse]
-    throttle_time: timedelta = _NO_TIME
+    throttle_time: Any = NO_TIME
     node_endpoints: Sequence[NodeEndpoint] = ()
     __api_key__: ClassVar[int] = 0
 

@@ -5,7 +5,6 @@ Records are passed on as they are: a part of the frame that came in, a piece of 
 
 from __future__ import annotations
 
-from datetime import timedelta
 from struct import Struct
 from typing import Any
 
@@ -27,7 +26,7 @@ from broker_sim.data_messages import (
     ReplicaState,
     error_code,
 )
-from broker_sim.kafka_schema import milliseconds, version_of
+from broker_sim.kafka_schema import as_time, milliseconds, version_of
 from broker_sim.wire_primitives import (
     EMPTY_TAGS,
     length,
@@ -110,7 +109,7 @@ def read_fetch_request(data: bytes, offset: int, version: int) -> tuple[FetchReq
                 state = ReplicaState(*_REPLICA_STATE.unpack_from(data, begin)[:2])
     asked = FetchRequest(
         version,
-        timedelta(milliseconds=wait_ms),
+        as_time(wait_ms),
         min_bytes,
         topics,
         state,
@@ -350,9 +349,7 @@ def read_fetch_response(data: bytes, offset: int, version: int) -> tuple[FetchRe
     endpoints: list[NodeEndpoint] = []
     if flexible:
         endpoints, offset = read_endpoints(data, offset, wanted=version >= _ENDPOINTS_FROM)
-    return FetchResponse(
-        version, topics, error_code(error), session_id, timedelta(milliseconds=throttle_ms), endpoints
-    ), offset
+    return FetchResponse(version, topics, error_code(error), session_id, as_time(throttle_ms), endpoints), offset
 
 
 def _read_partition(view: memoryview, data: bytes, offset: int, version: int) -> tuple[PartitionData, int]:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from broker_sim.data_messages import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from broker_sim.fetch_questions import FetchQuestions
+from broker_sim.following import append_fetched, restart_at, truncate, truncate_to_divergence
 from broker_sim.guarded_directory import LogDirFailed
-from broker_sim.kafka_schema import FETCH_BY_TOPIC_ID, ApiKey, request
+from broker_sim.kafka_schema import FETCH_BY_TOPIC_ID, ApiKey, as_time, request
 from broker_sim.partition import Partition
 from broker_sim.ports import MetadataView
 from broker_sim.replica_config import ReplicaConfig
@@ -117,7 +117,7 @@ class ReplicaFetcher:
         self._wakeup: Future[None] | None = None
         self._task: Task | None = None
         self._truncation: Truncation = truncation(host.config.historical)
-        self._max_wait = timedelta(milliseconds=host.config.replica_fetch_wait_max_ms)
+        self._max_wait = as_time(host.config.replica_fetch_wait_max_ms)
         self._questions = FetchQuestions()
         self._names: dict[Any, str] = {}
         """Topics by their ids."""
@@ -259,10 +259,10 @@ class ReplicaFetcher:
         if diverging.epoch >= 0:
             if diverging.end_offset < 0:
                 return False
-            one.partition.truncate_to_divergence(diverging.epoch, diverging.end_offset)
+            truncate_to_divergence(one.partition, diverging.epoch, diverging.end_offset)
             return True
         records = row.records or b""
-        if not one.partition.append_fetched(records, row.high_watermark, row.log_start_offset):
+        if not append_fetched(one.partition, records, row.high_watermark, row.log_start_offset):
             return False
         if records:
             # Behind the others, so that a busy partition does not fill every answer.
@@ -319,9 +319,9 @@ class ReplicaFetcher:
         if self._fetching.get(topic_partition) is not one or not one.is_current:
             return
         if latest is not None and latest < one.asked_offset:
-            one.partition.truncate(latest, "offset_out_of_range")
+            truncate(one.partition, latest, "offset_out_of_range")
         elif found is not None and found > one.asked_offset:
-            one.partition.truncate(found, "offset_out_of_range", restart=True)
+            restart_at(one.partition, found)
         else:
             one.ready_at_ms = self._now_ms() + self._host.config.replica_fetch_backoff_ms
 

@@ -136,6 +136,13 @@ class FileLogDirectory:
         except (FileNotFoundError, UnicodeDecodeError):
             return None
 
+    def exchange_text(self, name: str, file: str, text: str) -> None:
+        """Replace a small file atomically, and leave it to the system when it reaches the disk."""
+        path = self._path(name, file)
+        aside = path.with_name(path.name + ".tmp")
+        aside.write_text(text, encoding="utf-8", newline="\n")
+        aside.replace(path)
+
     def write_text(self, name: str, file: str, text: str) -> None:
         """Replace a small file atomically: written aside, fsynced, renamed."""
         path = self._path(name, file)

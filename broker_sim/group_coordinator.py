@@ -14,8 +14,9 @@ from broker_sim.group_metadata import NO_MEMBER, Group, GroupState, JoinResult, 
 from broker_sim.group_records import NO_LEADER_EPOCH, OffsetAndMetadata
 from broker_sim.group_store import GroupStore
 from broker_sim.replica_manager import ReplicaManager
+from controller.ports import Emit
 from ensemble.ports import Future, Runtime, Timer
-from journal.events import TopicPartition
+from journal.events import GroupChanged, TopicPartition
 
 T = TypeVar("T")
 
@@ -57,11 +58,15 @@ class GroupCoordinator:
     `start()` before the broker registers, `roles_changed()` after every change of what it leads, `close()` at the end.
     """
 
-    def __init__(self, config: GroupConfig, replicas: ReplicaManager, runtime: Runtime) -> None:
+    def __init__(self, config: GroupConfig, replicas: ReplicaManager, runtime: Runtime, emit: Emit) -> None:
         self.config = config
         self._runtime = runtime
-        self._membership = GroupMembership(config, lambda: self.store, runtime)
-        self.store = GroupStore(config, replicas, runtime, self._membership.loaded, self._membership.unloaded)
+        self._broker_id = replicas.broker_id
+        self._emit = emit
+        self._membership = GroupMembership(config, lambda: self.store, runtime, self._tell)
+        self.store = GroupStore(
+            config, replicas, runtime, emit, self._tell, self._membership.loaded, self._membership.unloaded
+        )
         self._is_active = False
         self._expiry: Timer | None = None
 
@@ -87,6 +92,13 @@ class GroupCoordinator:
     def _expire(self) -> None:
         self._expiry = self._runtime.call_later(self.config.offsets_retention_check_interval_ms, self._expire)
         self.store.expire()
+
+    def _tell(self, group: Group) -> None:
+        members = list(group.members)
+        leader_id = group.leader_id or ""
+        self._emit(
+            GroupChanged(self._broker_id, group.group_id, str(group.state), group.generation_id, leader_id, members)
+        )
 
     def roles_changed(self) -> None:
         """Partitions of `__consumer_offsets` may have come or gone."""

@@ -86,10 +86,14 @@ def current_member_error(group: Group, member_id: str, group_instance_id: str | 
 class GroupMembership:
     """Moves the groups of a store along.  Requests that wait are answered through the callbacks they come with."""
 
-    def __init__(self, config: GroupConfig, store: Callable[[], GroupStore], runtime: Runtime) -> None:
+    def __init__(
+        self, config: GroupConfig, store: Callable[[], GroupStore], runtime: Runtime, changed: Callable[[Group], None]
+    ) -> None:
+        """`changed` is told of every step that a group makes."""
         self._config = config
         self._store = store
         self._runtime = runtime
+        self._changed = changed
 
     def _now_ms(self) -> int:
         return self._runtime.now().wall_ms
@@ -282,6 +286,7 @@ class GroupMembership:
         else:
             delayed = DelayedJoin(False, group.rebalance_timeout_ms)
         group.transition_to(_PREPARING, self._now_ms())
+        self._changed(group)
         self._await_joins(group, delayed)
 
     def _await_joins(self, group: Group, delayed: DelayedJoin) -> None:
@@ -321,6 +326,7 @@ class GroupMembership:
             self._await_joins(group, DelayedJoin(False, group.rebalance_timeout_ms))
             return
         group.next_generation(self._now_ms())
+        self._changed(group)
         if group.state is _EMPTY:
             # Where this is not stored, the generation before may come back for a while, with nobody in it.
             self._runtime.spawn(_ignored(self._store().store_group(group, {})), f"store group {group.group_id}")
@@ -390,6 +396,7 @@ class GroupMembership:
                 member.assignment = assignment[member.member_id]
             self._propagate(group, ErrorCode.none)
             group.transition_to(_STABLE, self._now_ms())
+            self._changed(group)
 
         self._runtime.spawn(finish(), f"store group {group.group_id}")
 
@@ -505,6 +512,7 @@ class GroupMembership:
 
     def loaded(self, group: Group) -> None:
         """A group was read from the log: its members have a session each to show that they live."""
+        self._changed(group)
         if len(group.members) > self._config.group_max_size:
             self._prepare(group)
         for member in list(group.members.values()):

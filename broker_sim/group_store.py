@@ -18,8 +18,9 @@ from broker_sim.group_records import OffsetAndMetadata, group_key, group_value, 
 from broker_sim.ports import ProducedPartition
 from broker_sim.record_batch import Record, build_batch
 from broker_sim.replica_manager import ReplicaManager
+from controller.ports import Emit
 from ensemble.ports import Runtime, Task
-from journal.events import TopicPartition
+from journal.events import LogDamageFound, TopicPartition
 
 _NOT_AVAILABLE = (
     ErrorCode.unknown_topic_or_partition,
@@ -38,7 +39,8 @@ def java_hash(text: str) -> int:
     units = text.encode("utf-16-be", errors="surrogatepass")
     for at in range(0, len(units), 2):
         code = (31 * code + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    return code & 0x7FFFFFFF
+    # Utils.abs: the absolute value of a signed number, which is not the number without its sign bit.
+    return 0 if code == 1 << 31 else min(code, (1 << 32) - code)
 
 
 def group_error(error: int) -> ErrorCode:
@@ -68,7 +70,8 @@ def commit_error(error: int) -> ErrorCode:
 class GroupStore:
     """Groups by id, of the partitions owned here.
 
-    `loaded` is told of every group read from a log that was taken over, `unloaded` of every one whose partition went.
+    `loaded` is told of every group read from a log that was taken over, `unloaded` of every one whose partition went,
+    `changed` of every one that is removed for good.
     """
 
     def __init__(
@@ -76,16 +79,19 @@ class GroupStore:
         config: GroupConfig,
         replicas: ReplicaManager,
         runtime: Runtime,
+        emit: Emit,
+        changed: Callable[[Group], None],
         loaded: Callable[[Group], None],
         unloaded: Callable[[Group], None],
     ) -> None:
         self.groups: dict[str, Group] = {}
         self.partition_count = config.offsets_topic_num_partitions
         """How many partitions `__consumer_offsets` has; read from ZooKeeper when the broker starts."""
-        self.unreadable_records = 0
         self._config = config
         self._replicas = replicas
         self._runtime = runtime
+        self._emit = emit
+        self._changed = changed
         self._loaded = loaded
         self._unloaded = unloaded
         self._owned: dict[int, None] = {}
@@ -142,7 +148,11 @@ class GroupStore:
         read = await read_group_log(partition.log, size, self._runtime, lambda: number in self._loading)
         if read is None:
             return
-        self.unreadable_records += read.unreadable
+        if read.unreadable:
+            name = str(partition.topic_partition)
+            self._emit(
+                LogDamageFound(name, 0, f"{read.unreadable} records are neither groups nor offsets", "passed over")
+            )
         for group in read.groups(self._runtime.now().wall_ms):
             if group.group_id not in self.groups:
                 self.groups[group.group_id] = group
@@ -250,6 +260,7 @@ class GroupStore:
             ]
             if group.state is GroupState.DEAD and self.groups.get(group.group_id) is group:
                 del self.groups[group.group_id]
+                self._changed(group)
                 # A group in generation 0 only stored offsets: it has no record of its own.
                 if group.generation_id > 0:
                     tombstones.append((group_key(group.group_id), None))

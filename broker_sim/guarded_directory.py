@@ -7,7 +7,7 @@ broker goes on with its other directories.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from broker_sim.ports import LogDirectory, LogFile
 
@@ -33,9 +33,14 @@ class GuardedDirectory:
         try:
             return action()
         except OSError as failure:
+            self.give_up(failure)
+
+    def give_up(self, failure: OSError) -> NoReturn:
+        """The directory has failed just now."""
+        if self.is_online:
             self.is_online = False
             self._failed(self, failure)
-            raise LogDirFailed from failure
+        raise LogDirFailed from failure
 
     def partitions(self) -> list[str]:
         """Names of the replica directories, sorted."""
@@ -69,6 +74,10 @@ class GuardedDirectory:
         """A small file's content; None where it does not exist."""
         return self.attempt(lambda: self._inner.read_text(name, file))
 
+    def exchange_text(self, name: str, file: str, text: str) -> None:
+        """Replace a small file atomically, durable some time later."""
+        self.attempt(lambda: self._inner.exchange_text(name, file, text))
+
     def write_text(self, name: str, file: str, text: str) -> None:
         """Replace a small file atomically."""
         self.attempt(lambda: self._inner.write_text(name, file, text))
@@ -77,19 +86,32 @@ class GuardedDirectory:
 class _GuardedFile:
     """One file of a guarded directory."""
 
-    __slots__ = ("_attempt", "_file")
+    __slots__ = ("_append", "_directory", "_file", "_read")
 
     def __init__(self, directory: GuardedDirectory, file: LogFile) -> None:
-        self._attempt = directory.attempt
+        self._directory = directory
         self._file = file
+        # Every record passes through these two.
+        self._append = file.append
+        self._read = file.read
 
     def append(self, data: bytes) -> int:
         """Append; returns the position the data starts at."""
-        return self._attempt(lambda: self._file.append(data))
+        if not self._directory.is_online:
+            raise LogDirFailed
+        try:
+            return self._append(data)
+        except OSError as failure:
+            self._directory.give_up(failure)
 
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`."""
-        return self._attempt(lambda: self._file.read(position, size))
+        if not self._directory.is_online:
+            raise LogDirFailed
+        try:
+            return self._read(position, size)
+        except OSError as failure:
+            self._directory.give_up(failure)
 
     def size(self) -> int:
         """Bytes written."""
@@ -97,11 +119,11 @@ class _GuardedFile:
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
-        self._attempt(lambda: self._file.truncate(size))
+        self._directory.attempt(lambda: self._file.truncate(size))
 
     def flush(self) -> None:
         """What was written so far survives a power loss."""
-        self._attempt(self._file.flush)
+        self._directory.attempt(self._file.flush)
 
     def close(self) -> None:
         """Give the file back, failed or not."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
-from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -27,7 +25,16 @@ from broker_sim.data_messages import (
     error_code,
 )
 from broker_sim.fetch_session import FetchKey, FetchRefused, FetchSessions, Request, Rows
-from broker_sim.kafka_schema import FETCH_BY_TOPIC_ID, ApiKey, milliseconds, respond, version_of
+from broker_sim.kafka_schema import (
+    FETCH_BY_TOPIC_ID,
+    ApiKey,
+    KafkaUuid,
+    Uuid,
+    milliseconds,
+    respond,
+    version_of,
+    wall_time,
+)
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.ports import (
     Deleted,
@@ -38,12 +45,15 @@ from broker_sim.ports import (
     Reader,
     ReplicaService,
 )
+from broker_sim.topic_names import INTERNAL_TOPICS
 from controller.ports import KafkaMessage
 from controller.topic_ids import topic_id_from_kafka
 from ensemble.ports import Runtime
 from journal.events import TopicPartition
 
 _ACKS = (-1, 0, 1)
+ADMIN_CLIENT_ID = "__admin_client"
+"""AdminUtils.ADMIN_CLIENT_ID."""
 FETCH_SESSION_EVICTION_MS = 120_000
 """A fetch session unused that long may be dropped for another (min.incremental.fetch.session.eviction.ms)."""
 _CONSUMER, _DEBUGGING = -1, -2
@@ -56,9 +66,6 @@ _FETCH_KNOWS_STORAGE_ERROR = 6
 _OFFSETS_KNOW_NOT_AVAILABLE = 5
 _TIMESTAMPS_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9}
 """Timestamps that stand for something, by the first ListOffsets version that may name them."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 
 _topic_id_text = lru_cache(4_096)(topic_id_from_kafka)
 
@@ -120,6 +127,8 @@ class DataHandlers:
             for partition in topic.partition_data:
                 topic_partition = TopicPartition(str(topic.name), int(partition.index))
                 error = self._produce_error(request, acks, topic_partition, partition.records)
+                if error is ErrorCode.none and topic_partition.topic in INTERNAL_TOPICS:
+                    error = _internal_topic_error(context)
                 if error is not ErrorCode.none:
                     rows[topic_partition] = ProducedPartition(topic_partition, error, -1, -1, -1)
                 else:
@@ -161,7 +170,7 @@ class DataHandlers:
                 index=partition,
                 error_code=error_code(row.error),
                 base_offset=row.base_offset,
-                log_append_time=None if row.log_append_time_ms < 0 else _EPOCH + row.log_append_time_ms * _MILLISECOND,
+                log_append_time=None if row.log_append_time_ms < 0 else wall_time(row.log_append_time_ms),
                 log_start_offset=row.log_start_offset,
                 current_leader=word,
             )
@@ -207,15 +216,14 @@ class DataHandlers:
         return self._fetch_answer(request, context, error, session_id, news)
 
     def _topic_of(self, key: Any) -> str:
-        return self._metadata.topic_of_id(UUID(int=key)) or "" if key else ""
+        return self._metadata.topic_of_id(_id_of(key)) or "" if key else ""
 
     def _asked(self, request: KafkaMessage, version: int) -> dict[FetchKey, FetchPartition]:
         """The request's partitions; where an id is unknown the topic's name is empty."""
         asked: dict[FetchKey, FetchPartition] = {}
         for topic in request.topics:
             if version >= FETCH_BY_TOPIC_ID:
-                # A UUID computes its hash anew each time, in Python.
-                key = 0 if topic.topic_id is None else topic.topic_id.int
+                key = _id_key(topic.topic_id)
                 name, topic_id = self._topic_of(key), _topic_id_text(topic.topic_id)
             else:
                 key, name, topic_id = topic.topic, str(topic.topic), None
@@ -263,7 +271,7 @@ class DataHandlers:
                 leaders.append(word.leader_id)
             topics.setdefault(key[0], []).append(_fetched_row(row, version, word))
         if version >= FETCH_BY_TOPIC_ID:
-            responses = [FetchableTopicResponse(answers, topic_id=UUID(int=key)) for key, answers in topics.items()]
+            responses = [FetchableTopicResponse(answers, "", _id_of(key)) for key, answers in topics.items()]
         else:
             responses = [FetchableTopicResponse(answers, topic) for topic, answers in topics.items()]
         nodes = self._node_endpoints(leaders, context.listener) if leaders else ()
@@ -361,14 +369,28 @@ def _fetching_replica(request: KafkaMessage, version: int) -> tuple[int, int]:
 
 def _forgotten(request: KafkaMessage, version: int) -> list[FetchKey]:
     return [
-        (topic.topic_id.int if version >= FETCH_BY_TOPIC_ID else topic.topic, partition)
+        (_id_key(topic.topic_id) if version >= FETCH_BY_TOPIC_ID else topic.topic, partition)
         for topic in getattr(request, "forgotten_topics_data", ())
         for partition in topic.partitions
     ]
 
 
+def _id_of(key: int) -> KafkaUuid | None:
+    return Uuid(int=key) if key else None
+
+
+def _id_key(topic_id: KafkaUuid | None) -> int:
+    """A topic id as part of a key, for a UUID computes its hash anew each time, in Python; 0 for none."""
+    return 0 if topic_id is None else int(topic_id.int)
+
+
 def _refused(topic_partition: TopicPartition, error: ErrorCode) -> FetchedPartition:
     return FetchedPartition(topic_partition, error, -1, -1, b"")
+
+
+def _internal_topic_error(context: RequestContext) -> ErrorCode:
+    """Kafka's own topics are written by coordinators alone, and by its own tools' admin client."""
+    return ErrorCode.none if context.client_id == ADMIN_CLIENT_ID else ErrorCode.invalid_topic_exception
 
 
 def _fetched_row(row: FetchedPartition, version: int, leader: LeaderIdAndEpoch) -> PartitionData:

@@ -26,6 +26,11 @@ from ensemble.errors import ZooKeeperError
 
 ANSWERS_REMEMBERED_MAX = 64
 
+NOT_ASKED = -(2**31)
+"""Instead of the operations that are allowed, where nobody asked for them."""
+EVERYTHING_ON_THE_CLUSTER = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+"""One bit for each of AclOperation's codes that a cluster knows: without an authorizer everyone may do everything."""
+
 CreateMissing = Callable[[str], ErrorCode]
 """Begin to create a topic that a client asked for; the error to answer meanwhile."""
 
@@ -192,6 +197,9 @@ class MetadataHandlers:
             )
         return respond(
             request,
+            cluster_authorized_operations=(
+                EVERYTHING_ON_THE_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED
+            ),
             cluster_id=self._cluster_id(),
             controller_id=self._metadata.live_controller(),
             brokers=self._brokers("broker_id", context.listener),

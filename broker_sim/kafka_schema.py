@@ -11,7 +11,6 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from datetime import UTC, datetime
 from enum import IntEnum
 from functools import cache
 from pkgutil import resolve_name
@@ -19,13 +18,17 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
-from kio.static.constants import EntityType
-from kio.static.primitive import i32_timedelta_max
+from kio.static.constants import EntityType, uuid_zero
+from kio.static.primitive import TZAware, i32_timedelta_max
 
 from controller.ports import KafkaMessage
 
 _Timedelta = type(i32_timedelta_max)
+Uuid: Any = type(uuid_zero)
+"""What topic ids are made of (uuid.UUID)."""
+NO_TIME = _Timedelta(0)
 _MILLISECOND = _Timedelta(milliseconds=1)
+_EPOCH: Any = TZAware.__bound__.fromisoformat("1970-01-01T00:00:00+00:00")  # type: ignore[misc]
 
 KafkaUuid = Any
 """A topic id as messages carry it (uuid.UUID)."""
@@ -156,7 +159,7 @@ _ZERO: Mapping[str, Any] = {
     "error_code": ErrorCode.none,
     "timedelta_i32": _Timedelta(0),
     "timedelta_i64": _Timedelta(0),
-    "datetime_i64": datetime(1970, 1, 1, tzinfo=UTC),
+    "datetime_i64": _EPOCH,
     "uuid": None,
 }
 
@@ -229,3 +232,13 @@ def respond(to: KafkaMessage, **values: Any) -> KafkaMessage:
 def milliseconds(delta: Any) -> int:
     """A kio duration as whole milliseconds."""
     return int(delta // _MILLISECOND)
+
+
+def wall_time(wall_ms: int) -> Any:
+    """A moment as messages carry it."""
+    return _EPOCH + wall_ms * _MILLISECOND
+
+
+def as_time(duration_ms: int) -> Any:
+    """A duration as messages carry it."""
+    return _Timedelta(milliseconds=duration_ms)

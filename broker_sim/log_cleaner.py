@@ -69,13 +69,15 @@ async def compact(log: PartitionLog, settings: CompactionSettings, runtime: Runt
     section = _section(log, settings, wall_ms)
     latest: dict[bytes, int] = {}
     for segment in section.dirty:
+        if log.is_closed:
+            return
         _note_keys(segment, latest)
         await runtime.sleep(0)
     last_batches = log.producers.last_offsets()
     dirty_from = log.first_dirty_offset
     for segment in section.segments:
-        if segment not in log.segments:
-            # Retention or a truncation was faster.
+        if log.is_closed or segment not in log.segments:
+            # Retention, a truncation or the topic's deletion was faster.
             return
         # A tombstone stays at least until its segment has been compacted once, and then for its time.
         tombstones_until_ms = -1 if segment.end_offset > dirty_from else wall_ms - settings.tombstone_ms

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from broker_sim import retention
@@ -10,7 +10,7 @@ from broker_sim.guarded_directory import LogDirFailed
 from broker_sim.log_cleaner import compact, is_filthy
 from broker_sim.log_manager import LogManager
 from broker_sim.partition_log import PartitionLog
-from broker_sim.replica_config import ReplicaConfig
+from broker_sim.replica_config import PartitionConfig, ReplicaConfig
 from ensemble.ports import Runtime, Task
 from journal.events import TopicPartition
 
@@ -47,15 +47,23 @@ class LogHousekeeping:
 
     def drop_old_records(self) -> None:
         """Drop the segments that no topic wants to keep."""
-        for topic_partition, log in self._logs.all():
+        for topic_partition, log, settings in self._each():
             before = log.start_offset
             with suppress(LogDirFailed):
-                self._drop_segments(topic_partition, log)
+                self._drop_segments(log, settings)
             if log.start_offset != before:
                 self._start_moved(topic_partition)
 
-    def _drop_segments(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
-        settings = self._logs.settings(topic_partition.topic)
+    def _each(self) -> Iterator[tuple[TopicPartition, PartitionLog, PartitionConfig]]:
+        """Every log with its topic's settings, which are laid together once a topic."""
+        known: dict[str, PartitionConfig] = {}
+        for topic_partition, log in self._logs.all():
+            settings = known.get(topic_partition.topic)
+            if settings is None:
+                settings = known[topic_partition.topic] = self._logs.settings(topic_partition.topic)
+            yield topic_partition, log, settings
+
+    def _drop_segments(self, log: PartitionLog, settings: PartitionConfig) -> None:
         retention.drop_below_start(log)
         if settings.deletes:
             retention.drop_older(log, settings.retention_ms, self._runtime.now().wall_ms)
@@ -69,16 +77,14 @@ class LogHousekeeping:
     def _compact_later(self) -> None:
         if self._compaction is None:
             wall_ms = self._runtime.now().wall_ms
-            for topic_partition, log in self._logs.all():
-                settings = self._logs.settings(topic_partition.topic)
+            for _, log, settings in self._each():
                 if settings.compacts and is_filthy(log, settings.compaction, wall_ms):
                     self._compaction = self._runtime.spawn(self._compact_all(), "compaction")
                     return
 
     async def _compact_all(self) -> None:
         try:
-            for topic_partition, log in self._logs.all():
-                settings = self._logs.settings(topic_partition.topic)
+            for _, log, settings in self._each():
                 wall_ms = self._runtime.now().wall_ms
                 if settings.compacts and is_filthy(log, settings.compaction, wall_ms):
                     with suppress(LogDirFailed):

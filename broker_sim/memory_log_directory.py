@@ -104,6 +104,10 @@ class MemoryLogDirectory:
         """A small file's content; None where it does not exist."""
         return self._texts.get(name, {}).get(file)
 
+    def exchange_text(self, name: str, file: str, text: str) -> None:
+        """Replace a small file; here it is durable at once."""
+        self.write_text(name, file, text)
+
     def write_text(self, name: str, file: str, text: str) -> None:
         """Replace a small file, durably."""
         self._texts.setdefault(name, {})[file] = text

@@ -7,15 +7,13 @@ all: a row remembers its bytes, and whoever asks next gets the other rows as the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from struct import Struct
-from typing import ClassVar
-from uuid import UUID
+from typing import Any, ClassVar
 
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from broker_sim.kafka_schema import milliseconds
+from broker_sim.kafka_schema import NO_TIME, KafkaUuid, milliseconds
 from broker_sim.wire_primitives import EMPTY_TAGS, length, nullable_string, string, uuid
 
 FLEXIBLE_FROM = 9
@@ -37,7 +35,6 @@ _I16 = Struct(">h")
 _I32 = Struct(">i")
 _ROW_V0 = Struct(">hii")
 _ROW_V7 = Struct(">hiii")
-_NO_TIME = timedelta(0)
 
 
 class MetadataResponsePartition(msgspec.Struct):
@@ -66,7 +63,7 @@ class MetadataResponseTopic(msgspec.Struct, frozen=True):
 
     error_code: ErrorCode
     name: str | None
-    topic_id: UUID | None = None
+    topic_id: KafkaUuid | None = None
     is_internal: bool = False
     partitions: Sequence[MetadataResponsePartition] = ()
     topic_authorized_operations: int = NO_WORD
@@ -89,7 +86,7 @@ class MetadataResponse(msgspec.Struct, frozen=True):
     cluster_id: str | None
     controller_id: int
     topics: Sequence[MetadataResponseTopic]
-    throttle_time: timedelta = _NO_TIME
+    throttle_time: Any = NO_TIME
     cluster_authorized_operations: int = NO_WORD
     __api_key__: ClassVar[int] = 3
 

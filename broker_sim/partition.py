@@ -9,7 +9,7 @@ from broker_sim.partition_host import NO_EPOCH, Appended, IsrAnswer, IsrProposal
 from broker_sim.partition_log import PartitionLog
 from broker_sim.ports import FetchedPartition, FetchParams, FetchPartition
 from broker_sim.producer_state import ProducerBatch
-from broker_sim.record_batch import BatchHeader, check_produced, split_batches
+from broker_sim.record_batch import BatchHeader, check_produced
 from broker_sim.replica import FollowerState
 from broker_sim.replica_config import PartitionConfig
 from broker_sim.replica_selector import ReplicaView
@@ -18,10 +18,7 @@ from journal.events import (
     FollowershipTaken,
     HighWatermarkMoved,
     LeadershipTaken,
-    LogTruncated,
     RecordsAppended,
-    RecordsLost,
-    RecordsReplicated,
     TopicPartition,
 )
 
@@ -43,10 +40,10 @@ class Partition:
     """A hosted partition.  The methods do nothing that needs waiting: what waits is told through the host."""
 
     __slots__ = (
-        "_host",
         "adding_replicas",
         "controller_epoch",
         "followers",
+        "host",
         "isr_state",
         "leader",
         "leader_epoch",
@@ -76,12 +73,12 @@ class Partition:
         self.adding_replicas: tuple[int, ...] = ()
         self.followers: dict[int, FollowerState] = {}
         self.isr_state: IsrState = Committed(())
-        self._host = host
+        self.host = host
 
     @property
     def is_leader(self) -> bool:
         """Does this broker lead?"""
-        return self.leader == self._host.broker_id
+        return self.leader == self.host.broker_id
 
     @property
     def min_isr(self) -> int:
@@ -108,7 +105,7 @@ class Partition:
     @property
     def low_watermark(self) -> int:
         """The lowest start of the live replicas' logs, as their fetches show them."""
-        alive = self._host.metadata.is_alive
+        alive = self.host.metadata.is_alive
         starts = [follower.start_offset for follower in self.followers.values() if alive(follower.broker_id)]
         return min([self.log.start_offset, *starts])
 
@@ -130,7 +127,7 @@ class Partition:
         self.replicas = state.replicas
         self.adding_replicas = state.adding_replicas
         known = self.followers
-        others = [broker for broker in state.replicas if broker != self._host.broker_id]
+        others = [broker for broker in state.replicas if broker != self.host.broker_id]
         self.followers = {broker: known.get(broker) or FollowerState(broker) for broker in others}
         if new_epoch:
             now_ms = self._now_ms()
@@ -141,10 +138,10 @@ class Partition:
         self.controller_epoch = state.controller_epoch
         self.partition_epoch = state.partition_epoch
         self.leader_epoch = state.leader_epoch
-        self.leader = self._host.broker_id
-        self._host.emit(
+        self.leader = self.host.broker_id
+        self.host.emit(
             LeadershipTaken(
-                broker_id=self._host.broker_id,
+                broker_id=self.host.broker_id,
                 topic=self.topic_partition.topic,
                 partition=self.topic_partition.partition,
                 leader_epoch=self.leader_epoch,
@@ -153,7 +150,7 @@ class Partition:
                 log_start_offset=self.log.start_offset,
             )
         )
-        self._host.moved(self)
+        self.host.moved(self)
         self.maybe_advance_high_watermark()
         return True
 
@@ -172,9 +169,9 @@ class Partition:
         self.leader_epoch = state.leader_epoch
         self.leader = state.leader
         if changed:
-            self._host.emit(
+            self.host.emit(
                 FollowershipTaken(
-                    broker_id=self._host.broker_id,
+                    broker_id=self.host.broker_id,
                     topic=self.topic_partition.topic,
                     partition=self.topic_partition.partition,
                     leader=state.leader,
@@ -182,11 +179,11 @@ class Partition:
                     log_end_offset=self.log.end_offset,
                 )
             )
-            self._host.moved(self)
+            self.host.moved(self)
         return changed
 
     def _now_ms(self) -> int:
-        return self._host.runtime.now().mono_ms
+        return self.host.runtime.now().mono_ms
 
     # ---- leader: records ---------------------------------------------------------------------------------------
 
@@ -212,14 +209,14 @@ class Partition:
         if self.settings.compacts and has_record_without_key(data, headers):
             return Appended(ErrorCode.invalid_record)
         if self.settings.stamps:
-            append_time_ms = self._host.runtime.now().wall_ms
+            append_time_ms = self.host.runtime.now().wall_ms
             data, headers = stamp(data, headers, append_time_ms)
         patched = self.log.append_as_leader(data, headers, self.leader_epoch)
         topic, partition = self.topic_partition
         for header in patched:
-            self._host.emit(
+            self.host.emit(
                 RecordsAppended(
-                    broker_id=self._host.broker_id,
+                    broker_id=self.host.broker_id,
                     topic=topic,
                     partition=partition,
                     leader_epoch=self.leader_epoch,
@@ -228,9 +225,9 @@ class Partition:
                     checksum=header.crc,
                 )
             )
-        self._host.moved(self)
+        self.host.moved(self)
         if not self.maybe_advance_high_watermark():
-            self._host.wake(self.topic_partition)
+            self.host.wake(self.topic_partition)
         last_offset = patched[-1].last_offset
         stored = tuple(patched)
         return Appended(0, patched[0].base_offset, last_offset, last_offset + 1, stored, False, append_time_ms)
@@ -262,7 +259,7 @@ class Partition:
     def check_epoch(self, current_leader_epoch: int, leader_only: bool = True) -> int:
         """Is the caller of this leader epoch (KIP-320)?  Refused with FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH;
         NOT_LEADER_OR_FOLLOWER where this broker does not lead, unless a follower serves as well."""
-        error = self._host.rules.fetch_epoch_error(current_leader_epoch, self.leader_epoch)
+        error = self.host.rules.fetch_epoch_error(current_leader_epoch, self.leader_epoch)
         if error:
             return error
         return 0 if self.is_leader or not leader_only else ErrorCode.not_leader_or_follower
@@ -341,11 +338,13 @@ class Partition:
             or log.end_offset != wanted.fetch_offset
             or told.log_start_offset != log.start_offset
             or params.replica_epoch != follower.broker_epoch
-            or self.leader != self._host.broker_id
+            or self.leader != self.host.broker_id
         ):
             return None
         if note_fetch:
-            self._follower_fetched(follower, wanted, params.replica_epoch)
+            follower.still_level(self._now_ms())
+            if follower.broker_id not in self.isr_state.isr:
+                self._maybe_expand_isr(follower)
         return told
 
     def _refused(self, error: int) -> FetchedPartition:
@@ -363,10 +362,10 @@ class Partition:
 
     def _preferred_replica(self, wanted: FetchPartition, params: FetchParams) -> int | None:
         """Another replica that this consumer had better read from; only a leader says so."""
-        selector = self._host.selector
+        selector = self.host.selector
         if selector is None or params.reader is None or params.replica_id >= 0 or not self.is_leader:
             return None
-        metadata, now_ms = self._host.metadata, self._now_ms()
+        metadata, now_ms = self.host.metadata, self._now_ms()
         views = [
             ReplicaView(
                 follower.broker_id,
@@ -379,7 +378,7 @@ class Partition:
             and follower.start_offset <= wanted.fetch_offset <= follower.end_offset
             and metadata.is_alive(follower.broker_id)
         ]
-        own = self._host.broker_id
+        own = self.host.broker_id
         leader = ReplicaView(own, metadata.rack(own), self.log.end_offset, 0)
         chosen = selector(params.reader.rack, [*views, leader], leader)
         return None if chosen == own else chosen
@@ -389,7 +388,7 @@ class Partition:
         follower.fetched(wanted.fetch_offset, self.log.end_offset, self._now_ms())
         if follower.start_offset != wanted.log_start_offset:
             follower.start_offset = wanted.log_start_offset
-            self._host.wake(self.topic_partition)
+            self.host.wake(self.topic_partition)
         follower.broker_epoch = replica_epoch
         self._maybe_expand_isr(follower)
         if follower.end_offset != before:
@@ -410,32 +409,33 @@ class Partition:
 
         It does not move under min.insync.replicas (KAFKA-15583).
         """
-        if not self.is_leader or not self._host.rules.may_commit(len(self.isr_state.isr), self.min_isr):
+        if not self.is_leader or not self.host.rules.may_commit(len(self.isr_state.isr), self.min_isr):
             return False
         now_ms = self._now_ms()
         end_offset = mark = self.log.end_offset
         maximal_isr = self.isr_state.maximal_isr
-        lag_max_ms = self._host.config.replica_lag_time_max_ms
+        lag_max_ms = self.host.config.replica_lag_time_max_ms
         for follower in self.followers.values():
             if follower.end_offset < mark and (
                 follower.broker_id in maximal_isr
                 or (
                     follower.is_caught_up(end_offset, now_ms, lag_max_ms)
-                    and self._host.metadata.is_alive(follower.broker_id)
+                    and self.host.metadata.is_alive(follower.broker_id)
                 )
             ):
                 mark = follower.end_offset
         if mark <= self.log.high_watermark:
             return False
-        self._set_high_watermark(mark)
-        self._host.wake(self.topic_partition)
+        self.set_high_watermark(mark)
+        self.host.wake(self.topic_partition)
         return True
 
-    def _set_high_watermark(self, offset: int) -> None:
+    def set_high_watermark(self, offset: int) -> None:
+        """The mark is there now; journal it."""
         self.log.high_watermark = offset
-        self._host.emit(
+        self.host.emit(
             HighWatermarkMoved(
-                broker_id=self._host.broker_id,
+                broker_id=self.host.broker_id,
                 topic=self.topic_partition.topic,
                 partition=self.topic_partition.partition,
                 leader_epoch=self.leader_epoch,
@@ -443,15 +443,15 @@ class Partition:
                 is_leader=self.is_leader,
             )
         )
-        self._host.moved(self)
+        self.host.moved(self)
 
     def _maybe_expand_isr(self, follower: FollowerState) -> None:
         """Propose a follower that has reached the high watermark and this leader's epoch (KAFKA-7128)."""
         state = self.isr_state
         if not isinstance(state, Committed) or follower.broker_id in state.isr or self.leader_epoch_start is None:
             return
-        reached = self._host.rules.isr_entry_offset(self.log.high_watermark, self.leader_epoch_start)
-        if follower.end_offset >= reached and self._host.metadata.is_alive(follower.broker_id):
+        reached = self.host.rules.isr_entry_offset(self.log.high_watermark, self.leader_epoch_start)
+        if follower.end_offset >= reached and self.host.metadata.is_alive(follower.broker_id):
             self._propose(PendingExpand(follower.broker_id, state))
 
     def maybe_shrink_isr(self) -> None:
@@ -461,11 +461,11 @@ class Partition:
             return
         now_ms = self._now_ms()
         end_offset = self.log.end_offset
-        lag_max_ms = self._host.config.replica_lag_time_max_ms
+        lag_max_ms = self.host.config.replica_lag_time_max_ms
         lagging = tuple(
             broker
             for broker in state.isr
-            if broker != self._host.broker_id
+            if broker != self.host.broker_id
             and not (broker in self.followers and self.followers[broker].is_caught_up(end_offset, now_ms, lag_max_ms))
         )
         if lagging:
@@ -485,111 +485,31 @@ class Partition:
             self.controller_epoch,
             lambda answer: self._isr_answered(pending, answer),
         )
-        if not self._host.propose_isr(proposal):
+        if not self.host.propose_isr(proposal):
             self.isr_state = pending.last_committed
 
     def _member_epoch(self, broker_id: int) -> int:
         follower = self.followers.get(broker_id)
-        return NO_EPOCH if follower is None else self._host.rules.member_epoch(follower.broker_epoch)
+        return NO_EPOCH if follower is None else self.host.rules.member_epoch(follower.broker_epoch)
 
     def _isr_answered(self, pending: Pending, answer: IsrAnswer) -> None:
         if self.isr_state is not pending or not self.is_leader:
             return
         if answer.error:
-            self._host.counters.failed_updates += 1
+            self.host.counters.failed_updates += 1
             if answer.error in _REVERT:
                 self.isr_state = pending.last_committed
             elif answer.error not in _WAIT:
                 self._propose(pending)
             return
         if answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
-            self._host.counters.failed_updates += 1
+            self.host.counters.failed_updates += 1
             return
         if isinstance(pending, PendingExpand):
-            self._host.counters.expands += 1
+            self.host.counters.expands += 1
         else:
-            self._host.counters.shrinks += 1
+            self.host.counters.shrinks += 1
         self.isr_state = Committed(answer.isr)
         self.partition_epoch = answer.partition_epoch
         if not self.maybe_advance_high_watermark():
-            self._host.wake(self.topic_partition)
-
-    # ---- follower ----------------------------------------------------------------------------------------------
-
-    def append_fetched(self, data: bytes, leader_high_watermark: int, leader_start_offset: int) -> bool:
-        """Take over what the leader sent, then its high watermark as far as this log reaches, and where it starts.
-
-        False where the records are damaged or do not continue this log; nothing is written then.
-        """
-        assert not self.is_leader
-        if data:
-            headers = split_batches(data)
-            if headers is None or (headers and not self.log.append_as_follower(data, headers)):
-                return False
-            topic, partition = self.topic_partition
-            for header in headers:
-                self._host.emit(
-                    RecordsReplicated(
-                        broker_id=self._host.broker_id,
-                        topic=topic,
-                        partition=partition,
-                        leader_epoch=header.leader_epoch,
-                        first_offset=header.base_offset,
-                        last_offset=header.last_offset,
-                        checksum=header.crc,
-                    )
-                )
-            self._host.moved(self)
-        mark = max(self.log.start_offset, min(leader_high_watermark, self.log.end_offset))
-        if mark != self.log.high_watermark:
-            self._set_high_watermark(mark)
-            # Consumers may be reading here (KIP-392).
-            self._host.wake(self.topic_partition)
-        if leader_start_offset > self.log.start_offset:
-            self.log.advance_start(min(leader_start_offset, self.log.high_watermark))
-        return True
-
-    def truncate_to_divergence(self, leader_epoch: int, leader_end_offset: int) -> None:
-        """The leader's log and this one part ways at or before that epoch's end: drop what lies after.
-
-        Where this log lacks the epoch it is cut after the largest lower one, and the next fetch asks again (KIP-279).
-        """
-        epoch, end_offset = self.log.epochs.end_offset_for(leader_epoch, self.log.end_offset)
-        if epoch == NO_EPOCH:
-            target = leader_end_offset
-        elif epoch != leader_epoch:
-            target = end_offset
-        else:
-            target = min(end_offset, leader_end_offset)
-        self.truncate(min(target, self.log.end_offset), "diverging_epoch")
-
-    def truncate(self, offset: int, cause: str, restart: bool = False) -> None:
-        """Drop everything from `offset` on, or with `restart` everything, to begin again there; journal what went."""
-        before, mark = self.log.end_offset, self.log.high_watermark
-        if restart:
-            first = self.log.start_offset
-            self.log.truncate_fully_and_start_at(offset)
-        else:
-            first = self.log.truncate_to(offset)
-        if first < before:
-            self._journal_truncation(first, before, mark, cause)
-        if self.log.high_watermark != mark:
-            self._set_high_watermark(self.log.high_watermark)
-        self._host.moved(self)
-
-    def _journal_truncation(self, first: int, before: int, mark: int, cause: str) -> None:
-        broker_id = self._host.broker_id
-        topic, partition = self.topic_partition
-        self._host.emit(LogTruncated(broker_id, topic, partition, before, first, self.leader_epoch))
-        self._host.emit(
-            RecordsLost(
-                broker_id=broker_id,
-                topic=topic,
-                partition=partition,
-                first_offset=first,
-                last_offset=before - 1,
-                count=before - first,
-                below_high_watermark=max(0, min(mark, before) - first),
-                cause=cause,
-            )
-        )
+            self.host.wake(self.topic_partition)

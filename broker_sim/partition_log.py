@@ -43,6 +43,7 @@ class PartitionLog:
         "epochs",
         "first_dirty_offset",
         "high_watermark",
+        "is_closed",
         "name",
         "producers",
         "segment_bytes",
@@ -73,6 +74,7 @@ class PartitionLog:
         """Compaction has seen what lies before."""
         self.producers = ProducerStates()
         self.damage: list[LogDamage] = []
+        self.is_closed = False
         self._directory = directory
         self._index_interval_bytes = index_interval_bytes
         self._segments: list[Segment] = []
@@ -174,7 +176,7 @@ class PartitionLog:
         active = self._segments[-1]
         if active.size and (
             active.size + len(data) > self.segment_bytes
-            or headers[-1].max_timestamp - active.first_timestamp > self.segment_ms
+            or (0 <= active.first_timestamp < headers[-1].max_timestamp - self.segment_ms)
         ):
             active = self.roll()
         active.append(data, headers)
@@ -237,8 +239,12 @@ class PartitionLog:
             if segment.max_timestamp < timestamp_ms:
                 continue
             for position, header in segment.headers():
-                if header.max_timestamp >= timestamp_ms:
-                    return _first_not_older(segment, position, header, timestamp_ms)
+                # What lies below the start was deleted, and is only not gone yet.
+                last_offset = header.base_offset + header.last_offset_delta
+                if header.max_timestamp >= timestamp_ms and last_offset >= self.start_offset:
+                    found = _first_not_older(segment, position, header, timestamp_ms, self.start_offset)
+                    if found is not None:
+                        return found
         return None
 
     def latest_timestamp(self) -> tuple[int, int] | None:
@@ -346,6 +352,7 @@ class PartitionLog:
 
     def close(self) -> None:
         """Close the files; flush first where the end of the log matters."""
+        self.is_closed = True
         for segment in self._segments:
             segment.file.close()
 
@@ -355,13 +362,16 @@ class PartitionLog:
         self._directory.delete_partition(self.name)
 
 
-def _first_not_older(segment: Segment, position: int, header: BatchHeader, timestamp_ms: int) -> tuple[int, int]:
+def _first_not_older(
+    segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
+) -> tuple[int, int] | None:
+    """(timestamp, offset) of a batch's first record that is not older, from `start_offset` on; None for none."""
     data = segment.file.read(position, header.size)
     try:
         records = decode_batch(data, 0, header)
     except BatchUnreadable:
-        return header.max_timestamp, header.base_offset
+        return header.max_timestamp, max(header.base_offset, start_offset)
     for record in records:
-        if record.timestamp_ms >= timestamp_ms:
+        if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
             return record.timestamp_ms, record.offset
-    return header.max_timestamp, header.base_offset
+    return None

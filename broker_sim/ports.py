@@ -53,6 +53,10 @@ class LogDirectory(Protocol):
         """A small file's content; None where it does not exist.  `name` "" is the log directory itself."""
         ...
 
+    def exchange_text(self, name: str, file: str, text: str) -> None:
+        """Replace a small file atomically; a killed process keeps it, a power loss may bring the old one back."""
+        ...
+
     def write_text(self, name: str, file: str, text: str) -> None:
         """Replace a small file atomically (written aside, fsynced, renamed), as Kafka's checkpoint files."""
         ...

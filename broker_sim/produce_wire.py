@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from struct import Struct
 from typing import Any
 
@@ -20,7 +19,7 @@ from broker_sim.data_messages import (
     error_code,
 )
 from broker_sim.fetch_wire import endpoint_tags, read_endpoints
-from broker_sim.kafka_schema import milliseconds, version_of
+from broker_sim.kafka_schema import as_time, milliseconds, version_of, wall_time
 from broker_sim.wire_primitives import (
     EMPTY_TAGS,
     length,
@@ -45,8 +44,7 @@ _HEAD = Struct(">hi")
 _ROW_V3 = Struct(">ihqq")
 _ROW_V5 = Struct(">ihqqq")
 _LEADER = Struct(">iib")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
+_EPOCH = wall_time(0)
 
 
 def read_produce_request(data: bytes, offset: int, version: int) -> tuple[ProduceRequest, int]:
@@ -75,7 +73,7 @@ def read_produce_request(data: bytes, offset: int, version: int) -> tuple[Produc
         topics.append(TopicProduceData(name, rows))
     if flexible:
         offset = skip_tags(data, offset)
-    return ProduceRequest(version, acks, timedelta(milliseconds=timeout_ms), topics, transactional_id), offset
+    return ProduceRequest(version, acks, as_time(timeout_ms), topics, transactional_id), offset
 
 
 def pack_produce_request(asked: KafkaMessage) -> list[bytes]:
@@ -122,7 +120,7 @@ def pack_produce(payload: KafkaMessage) -> list[bytes]:
 def _pack_row(out: list[bytes], row: Any, version: int) -> None:
     flexible = version >= PRODUCE_FLEXIBLE_FROM
     time = row.log_append_time
-    time_ms = -1 if time is None else (time - _EPOCH) // _MILLISECOND
+    time_ms = -1 if time is None else milliseconds(time - _EPOCH)
     if version >= _START_OFFSET_FROM:
         out.append(_ROW_V5.pack(row.index, row.error_code, row.base_offset, time_ms, row.log_start_offset))
     else:
@@ -160,7 +158,7 @@ def read_produce_response(data: bytes, offset: int, version: int) -> tuple[Produ
         if flexible:
             offset = skip_tags(data, offset)
         topics.append(TopicProduceResponse(name, rows))
-    throttle = timedelta(milliseconds=_I32.unpack_from(data, offset)[0])
+    throttle = as_time(_I32.unpack_from(data, offset)[0])
     offset += 4
     if not flexible:
         return ProduceResponse(version, topics, throttle), offset
@@ -194,5 +192,5 @@ def _read_row(data: bytes, offset: int, version: int) -> tuple[PartitionProduceR
         for tag, begin, _ in tags:
             if tag == 0 and version >= _LEADERS_FROM:
                 leader = LeaderIdAndEpoch(*_LEADER.unpack_from(data, begin)[:2])
-    time = None if time_ms < 0 else _EPOCH + timedelta(milliseconds=time_ms)
+    time = None if time_ms < 0 else wall_time(time_ms)
     return PartitionProduceResponse(index, error_code(error), base, time, start, wrong, message, leader), offset

@@ -382,6 +382,12 @@ def decode_batch(data: bytes, position: int, header: BatchHeader) -> list[Record
     return records
 
 
+def offset_after(data: bytes, from_offset: int) -> int:
+    """Where to go on after a fetch's answer: behind its last whole batch, whose end compaction may have emptied."""
+    headers = split_batches(data, checked=False)
+    return max(from_offset, headers[-1].next_offset) if headers else from_offset
+
+
 def decode_records(data: bytes, from_offset: int = 0) -> list[Record]:
     """The data records of a fetch's answer from `from_offset` on: a batch that only ends there begins earlier, a part
     of a batch at the end is left out, and so are control batches.  Raises BatchUnreadable."""

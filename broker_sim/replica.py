@@ -58,6 +58,10 @@ class FollowerState:
         self.last_fetch_leader_end_offset = max(leader_end_offset, self.last_fetch_leader_end_offset)
         self.last_fetch_ms = now_ms
 
+    def still_level(self, now_ms: int) -> None:
+        """The follower asked again for what comes behind the leader's last record, as it did the time before."""
+        self.last_caught_up_ms = self.last_fetch_ms = now_ms
+
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
         """Level now, or level within the last `lag_max_ms`: an idle follower that has everything never lags."""
         return self.end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from broker_sim.epoch_cache import UNDEFINED_EPOCH, UNDEFINED_OFFSET
+from broker_sim.following import truncate
 from broker_sim.partition import Partition
 from controller.historical import Historical
 
@@ -58,7 +59,7 @@ class TruncateToHighWatermark:
 
     def begin(self, partition: Partition) -> bool:
         """Drop what is not known to be committed."""
-        partition.truncate(partition.log.high_watermark, "high_watermark")
+        truncate(partition, partition.log.high_watermark, "high_watermark")
         return False
 
     def cut(self, partition: Partition, answer: EpochEnd) -> None:
@@ -76,16 +77,16 @@ class TruncateToEpochEnd:
     def begin(self, partition: Partition) -> bool:
         """Ask where the log's last epoch ends; a log without epochs goes by its high watermark."""
         if partition.log.epochs.latest == UNDEFINED_EPOCH:
-            partition.truncate(partition.log.high_watermark, "high_watermark")
+            truncate(partition, partition.log.high_watermark, "high_watermark")
             return False
         return True
 
     def cut(self, partition: Partition, answer: EpochEnd) -> None:
         """Cut where the leader says, without a look at which epoch it is speaking of."""
         if answer.end_offset == UNDEFINED_OFFSET:
-            partition.truncate(partition.log.high_watermark, "high_watermark")
+            truncate(partition, partition.log.high_watermark, "high_watermark")
         elif answer.end_offset < partition.log.end_offset:
-            partition.truncate(answer.end_offset, "leader_epoch")
+            truncate(partition, answer.end_offset, "leader_epoch")
 
     def last_fetched_epoch(self, partition: Partition) -> int:
         """Fetches said nothing then."""

@@ -16,6 +16,12 @@ from typing import Any, NamedTuple
 from kio.serial import entity_reader, entity_writer
 
 from broker_sim.api_versions import is_supported
+from broker_sim.control_wire import (
+    LEADER_AND_ISR_VERSION,
+    UPDATE_METADATA_VERSION,
+    pack_leader_and_isr,
+    pack_update_metadata,
+)
 from broker_sim.data_messages import FETCH_FLEXIBLE_FROM, PRODUCE_FLEXIBLE_FROM
 from broker_sim.fetch_wire import pack_fetch, pack_fetch_request, read_fetch_request, read_fetch_response
 from broker_sim.frame_reader import FRAME_SIZE
@@ -40,15 +46,23 @@ _READ_RESPONSE: dict[int, Callable[[bytes, int, int], tuple[Any, int]]] = {
     ApiKey.PRODUCE: read_produce_response,
     ApiKey.FETCH: read_fetch_response,
 }
-_PACK_REQUEST: dict[int, Callable[[KafkaMessage], list[bytes]]] = {
-    ApiKey.PRODUCE: pack_produce_request,
-    ApiKey.FETCH: pack_fetch_request,
-}
 _PACK_RESPONSE: dict[int, Callable[[KafkaMessage], list[bytes]]] = {
     ApiKey.PRODUCE: pack_produce,
     ApiKey.FETCH: pack_fetch,
 }
 """What is read and written by hand; all else is kio's."""
+
+
+def _request_packer(api_key: int, version: int) -> Callable[[KafkaMessage], list[bytes]] | None:
+    if api_key == ApiKey.FETCH:
+        return pack_fetch_request
+    if api_key == ApiKey.PRODUCE:
+        return pack_produce_request
+    if (api_key, version) == (ApiKey.LEADER_AND_ISR, LEADER_AND_ISR_VERSION):
+        return pack_leader_and_isr
+    if (api_key, version) == (ApiKey.UPDATE_METADATA, UPDATE_METADATA_VERSION):
+        return pack_update_metadata
+    return None
 
 
 class UnsupportedVersion(Exception):
@@ -114,7 +128,7 @@ def encode_request(correlation_id: int, client_id: str, payload: KafkaMessage) -
     client = client_id.encode()
     head = _REQUEST_START.pack(api_key_of(payload), version_of(payload), correlation_id)
     tags = b"\x00" if payload.__flexible__ else b""
-    by_hand = _PACK_REQUEST.get(api_key_of(payload))
+    by_hand = _request_packer(api_key_of(payload), version_of(payload))
     chunks = [_body(payload)] if by_hand is None else by_hand(payload)
     size = len(head) + 2 + len(client) + len(tags) + sum(map(len, chunks))
     return b"".join((FRAME_SIZE.pack(size), head, _I16.pack(len(client)), client, tags, *chunks))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from struct import Struct
-from uuid import UUID
+
+from broker_sim.kafka_schema import KafkaUuid, Uuid
 
 _I16 = Struct(">h")
 _I32 = Struct(">i")
@@ -56,9 +57,9 @@ def nullable_string(text: str | None, flexible: bool) -> bytes:
     return b"\x00" if flexible else b"\xff\xff"
 
 
-def uuid(value: UUID | None) -> bytes:
+def uuid(value: KafkaUuid | None) -> bytes:
     """A topic id; null is all zeros."""
-    return _NO_UUID if value is None else value.bytes
+    return _NO_UUID if value is None else bytes(value.bytes)
 
 
 # ---- reading --------------------------------------------------------------------------------------------------
@@ -135,13 +136,13 @@ def read_records(view: memoryview, data: bytes, offset: int, flexible: bool) -> 
     return view[offset:end], end
 
 
-def read_uuid(data: bytes, offset: int) -> tuple[UUID | None, int]:
+def read_uuid(data: bytes, offset: int) -> tuple[KafkaUuid | None, int]:
     """(a topic id, None where it is all zeros; offset behind it).  Raises WireError."""
     end = offset + _UUID_SIZE
     if end > len(data):
         raise WireError("a UUID that ends early")
     found = data[offset:end]
-    return (None if found == _NO_UUID else UUID(bytes=found)), end
+    return (None if found == _NO_UUID else Uuid(bytes=found)), end
 
 
 def read_tags(data: bytes, offset: int) -> tuple[list[tuple[int, int, int]], int]:

@@ -16,7 +16,7 @@ from broker_sim.client import FETCH_BYTES_MAX
 from broker_sim.consumer_protocol import assign_ranges
 from broker_sim.consumer_status import ConsumerStatus, TakeRecords
 from broker_sim.kafka_schema import ApiKey, request
-from broker_sim.record_batch import BatchUnreadable, decode_records
+from broker_sim.record_batch import BatchUnreadable, decode_records, offset_after
 from controller import znodes
 from controller.coordination import Zk
 from controller.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
@@ -307,11 +307,14 @@ class ZookeeperConsumer:
         if got.error_code:
             raise _NotThere(got.error_code.name.upper())
         self._ends[topic_partition] = int(got.high_watermark)
-        records = decode_records(bytes(got.records or b""), position)
-        if not records:
+        data = bytes(got.records or b"")
+        following = offset_after(data, position)
+        if following == position:
             return False
-        self._take(topic_partition, records)
-        self._positions[topic_partition] = records[-1].offset + 1
+        records = decode_records(data, position)
+        if records:
+            self._take(topic_partition, records)
+        self._positions[topic_partition] = following
         return True
 
     async def _offset_at(self, topic_partition: TopicPartition, leader: Endpoint, timestamp: int) -> int:

@@ -169,6 +169,78 @@ def configs(context: typer.Context) -> None:
     raise typer.Exit(run(context.args))
 
 
+@app.command(context_settings=_PASS_ON, help="Move partitions between brokers, as kafka-reassign-partitions.sh does.")
+def reassign(context: typer.Context) -> None:
+    """Pass on to the tool that reads Kafka's own options."""
+    from compose.kafka_reassign import main as run
+
+    raise typer.Exit(run(context.args))
+
+
+@app.command(
+    "consumer-groups",
+    context_settings=_PASS_ON,
+    help="List, describe, reset or delete consumer groups, as kafka-consumer-groups.sh does.",
+)
+def consumer_groups(context: typer.Context) -> None:
+    """Pass on to the tool that reads Kafka's own options."""
+    from compose.kafka_groups import main as run
+
+    raise typer.Exit(run(context.args))
+
+
+@app.command("get-offsets", context_settings=_PASS_ON, help="Print offsets, as kafka-get-offsets.sh does.")
+def get_offsets(context: typer.Context) -> None:
+    """Pass on to the tool that reads Kafka's own options."""
+    from compose.kafka_offsets import main as run
+
+    raise typer.Exit(run(context.args))
+
+
+@app.command("delete-records", context_settings=_PASS_ON, help="Delete records, as kafka-delete-records.sh does.")
+def delete_records(context: typer.Context) -> None:
+    """Pass on to the tool that reads Kafka's own options."""
+    from compose.kafka_offsets import delete_main as run
+
+    raise typer.Exit(run(context.args))
+
+
+@app.command(context_settings=_PASS_ON, help="Produce lines of standard input, as kafka-console-producer.sh does.")
+def produce(context: typer.Context) -> None:
+    """Pass on to the tool that reads Kafka's own options."""
+    from compose.kafka_console import produce_main as run
+
+    raise typer.Exit(run(context.args))
+
+
+@app.command(context_settings=_PASS_ON, help="Print the records of a topic, as kafka-console-consumer.sh does.")
+def consume(context: typer.Context) -> None:
+    """Pass on to the tool that reads Kafka's own options."""
+    from compose.kafka_console import consume_main as run
+
+    raise typer.Exit(run(context.args))
+
+
+@app.command(
+    "broker-api-versions",
+    context_settings=_PASS_ON,
+    help="Print the requests that brokers serve, as kafka-broker-api-versions.sh does.",
+)
+def broker_api_versions(context: typer.Context) -> None:
+    """Pass on to the tool that reads Kafka's own options."""
+    from compose.kafka_brokers import api_versions_main as run
+
+    raise typer.Exit(run(context.args))
+
+
+@app.command("log-dirs", context_settings=_PASS_ON, help="Print log directories, as kafka-log-dirs.sh does.")
+def log_dirs(context: typer.Context) -> None:
+    """Pass on to the tool that reads Kafka's own options."""
+    from compose.kafka_brokers import log_dirs_main as run
+
+    raise typer.Exit(run(context.args))
+
+
 Scenario = Annotated[str, typer.Option(envvar="ZABKA_SCENARIO", help="What happens to the simulated cluster")]
 
 
@@ -235,12 +307,18 @@ def list_scenarios(
 def run_scenarios(
     names: Annotated[list[str] | None, typer.Argument(help="Names, or a scenario's JSON file; none for all")] = None,
     live: Annotated[bool, typer.Option("--live/--simulated", envvar="ZABKA_LIVE", help="On real processes")] = False,
-    out: Annotated[Path | None, typer.Option(envvar="ZABKA_OUT", help="The journal goes there")] = None,
+    out: Annotated[
+        Path | None, typer.Option(envvar="ZABKA_OUT", help="The journal goes there, of the outage if there is one")
+    ] = None,
 ) -> None:
     """Play scenarios; exit code 0 when each verdict is the expected one."""
     from simulation.scenarios.cli import run
 
-    raise typer.Exit(run(names or [], live, out))
+    if not live:
+        raise typer.Exit(run(names or [], None, out))
+    from compose.live_scenarios import LivePlayer
+
+    raise typer.Exit(run(names or [], LivePlayer(), out))
 
 
 @app.command(context_settings=_PASS_ON, help="The Spark jobs: tables made of the journals.")

@@ -71,6 +71,17 @@ class WorkloadCounts(msgspec.Struct, frozen=True):
     verified: bool
 
 
+class ConsumerCounts(msgspec.Struct, frozen=True):
+    """How a consumer stands: records new to its group, records that the group had read before, records that came behind
+    a later one, how far it is behind, and its partitions now."""
+
+    consumed: int
+    duplicates: int
+    out_of_order: int
+    lag: int
+    partitions: list[int]
+
+
 class Node(Protocol):
     """One peer or broker: its process, and what can be done to it."""
 
@@ -237,6 +248,19 @@ class Workload(Protocol):
         ...
 
 
+class Consumer(Protocol):
+    """A member of a consumer group."""
+
+    @property
+    def counts(self) -> ConsumerCounts:
+        """How it stands."""
+        ...
+
+    def stop(self) -> ConsumerCounts:
+        """Let it commit and leave its group; its last word."""
+        ...
+
+
 class Cluster(Protocol):
     """A cluster of peers and brokers."""
 
@@ -312,6 +336,10 @@ class Cluster(Protocol):
         """Start a workload on all partitions of a topic."""
         ...
 
+    def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> Consumer:
+        """Start a member of a consumer group; with `offsets="zookeeper"` one of the kind before Kafka 0.9."""
+        ...
+
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
         """Ask until the condition gives something true, and return that.  Raises ClusterFailed after `timeout_s`."""
         ...
@@ -333,8 +361,7 @@ async def read_all(client: KafkaClient, name: TopicPartition, timeout_s: float) 
     while True:
         fetched = await client.fetch(name, offset, max_wait_ms=_FETCH_WAIT_MS, timeout_ms=timeout_ms)
         values += [(record.value or b"").decode() for record in fetched.records]
-        if fetched.records:
-            offset = fetched.records[-1].offset + 1
+        offset = fetched.next_offset
         if offset >= fetched.high_watermark:
             return values
 

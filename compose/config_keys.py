@@ -11,6 +11,8 @@ import difflib
 import re
 from typing import NamedTuple
 
+from controller.historical import Historical
+
 
 def _words(text: str) -> list[str]:
     return text.split()
@@ -136,6 +138,8 @@ delegation.token.master.key early.start.listeners
 """)
 
 _ZABKA_BOTH = {"zabka.journal.level": ("normal", "full")}
+_HISTORICAL = "zabka.historical"
+"""Old behaviours of Kafka's, a list of their names (`controller.historical`)."""
 _MANAGED = {
     *("dataDir", "clientPort", "myid", "broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir"),
     *("zookeeper.connect", "zabka.node.name", "zabka.journal.dir", "zabka.control.socket", "node.id", "process.roles"),
@@ -145,7 +149,7 @@ _SHAPES = {
     **dict.fromkeys((*_ZOOKEEPER_BOOL, *_KAFKA_BOOL), "bool"),
 }
 _ZOOKEEPER = frozenset((*_ZOOKEEPER_INT, *_ZOOKEEPER_BOOL, *_ZOOKEEPER_TEXT))
-_KAFKA = frozenset((*_KAFKA_INT, *_KAFKA_BOOL, *_KAFKA_TEXT))
+_KAFKA = frozenset((*_KAFKA_INT, *_KAFKA_BOOL, *_KAFKA_TEXT, _HISTORICAL))
 _SERVER_KEY = re.compile(r"^(server|group|weight)\.\d+$")
 _AUTH_PROVIDER = re.compile(r"^authProvider\.\w+$")
 _POSITIVE = {"tickTime", "initLimit", "syncLimit", "zookeeper.session.timeout.ms", "replica.lag.time.max.ms",
@@ -202,6 +206,9 @@ def _check_value(key: str, value: str) -> None:
     allowed = _ZABKA_BOTH.get(key)
     if allowed and value not in allowed:
         raise BadSetting(f"{key} is one of {', '.join(allowed)}, not {value!r}")
+    unknown = [name for name in value.split(",") if name.strip() not in set(Historical)] if key == _HISTORICAL else []
+    if unknown:
+        raise BadSetting(f"{key} knows no {unknown[0]!r}; there are {', '.join(Historical)}")
     shape = _SHAPES.get(key)
     if shape == "bool" and value.lower() not in ("true", "false", "yes", "no"):
         raise BadSetting(f"{key} is true or false, not {value!r}")

@@ -52,7 +52,7 @@ def _served(key: int, lowest: int, highest: int) -> str:
 
 def api_name(key: int) -> str:
     """Kafka's name of a request: ListOffsets."""
-    known: Mapping[int, str] = api_key_map  # type: ignore[assignment]
+    known: Mapping[int, str] = api_key_map
     return "".join(word.capitalize() for word in known[key].split("_")) if key in known else "UNKNOWN"
 
 

@@ -14,6 +14,7 @@ from api.kafka import make_client
 from broker_sim.admin_client import AdminClient
 from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
 from compose.topology import BadTopology, load
+from ensemble.asyncio_runtime import AsyncioRuntime
 
 API_TIMEOUT_MS = 30_000
 
@@ -48,6 +49,15 @@ def bootstrap(options: argparse.Namespace) -> str:
     if topology is None:
         raise CommandFailed(f"there is no cluster in {options.data}; name its brokers with --bootstrap-server")
     return topology.bootstrap
+
+
+def asyncio_runtime() -> AsyncioRuntime:
+    """The running loop as a runtime."""
+
+    def failed(task: str, failure: BaseException) -> None:
+        print(f"{task}: {failure!r}", file=sys.stderr)  # noqa: T201
+
+    return AsyncioRuntime(asyncio.get_running_loop(), on_failure=failed)
 
 
 Tell = Callable[[Exception], None]

@@ -90,6 +90,8 @@ async def _describe(client: AdminClient, options: argparse.Namespace) -> None:
     if options.entity_name is None and not options.entity_default:
         found = await client.metadata()
         names = sorted(found.topics) if options.entity_type == "topics" else [str(b) for b in sorted(found.brokers)]
+        if options.entity_type == "brokers":
+            names.insert(0, "")
     for name in names:
         options.entity_name = name
         kind, resource, title = _entity(options)
@@ -101,11 +103,21 @@ async def _describe(client: AdminClient, options: argparse.Namespace) -> None:
 def describe(entries: list[ConfigEntry], kind: int, title: str, everything: bool) -> list[str]:
     """The lines of --describe for one entity."""
     chosen = [e for e in entries if everything or e.source in _DYNAMIC[kind]]
-    head = f"All configs for {title} are:" if everything else f"Dynamic configs for {title} are:"
+    if title.startswith("default "):
+        head = f"Default configs for {title.removeprefix('default ')} are:"
+    else:
+        head = f"{'All' if everything else 'Dynamic'} configs for {title} are:"
     return [head, *(_line(entry) for entry in sorted(chosen, key=lambda e: e.name))]
 
 
 def _line(entry: ConfigEntry) -> str:
-    synonyms = ", ".join(f"{SOURCES.get(source, 'UNKNOWN')}:{name}={value}" for name, value, source in entry.synonyms)
+    synonyms = ", ".join(
+        f"{SOURCES.get(source, 'UNKNOWN')}:{name}={_text(value)}" for name, value, source in entry.synonyms
+    )
     sensitive = str(entry.is_sensitive).lower()
-    return f"  {entry.name}={entry.value} sensitive={sensitive} synonyms={{{synonyms}}}"
+    return f"  {entry.name}={_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+
+
+def _text(value: str | None) -> str:
+    """A value as Java prints it."""
+    return "null" if value is None else value

@@ -9,13 +9,13 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
-from zlib import crc32
 
 from kio.schema.errors import ErrorCode
 
 from broker_sim.admin_client import AdminClient
 from broker_sim.client_errors import KafkaRequestFailed
 from broker_sim.group_admin import GroupAdmin
+from broker_sim.partitioner import partition_for
 from broker_sim.record_batch import Record
 from compose.kafka_command import API_TIMEOUT_MS, CommandFailed, asyncio_runtime, parser, run
 from journal.events import TopicPartition
@@ -61,8 +61,7 @@ async def _produce(client: AdminClient, options: argparse.Namespace) -> None:
         shares: dict[int, list[Record]] = {}
         for line in batch:
             record = parse_line(line.rstrip(b"\n"), separator if keyed else None)
-            number = turn % len(numbers) if not record.key else crc32(record.key) % len(numbers)
-            shares.setdefault(numbers[number], []).append(record)
+            shares.setdefault(partition_for(record.key, len(numbers), turn), []).append(record)
         turn += 1
         for number, records in shares.items():
             partition = TopicPartition(options.topic, number)
@@ -73,7 +72,7 @@ def parse_line(line: bytes, separator: bytes | None) -> Record:
     """A line as a record, with a key before `separator`.  Raises CommandFailed where there is none."""
     now_ms = time.time_ns() // 1_000_000
     if separator is None:
-        return Record(b"", line, now_ms)
+        return Record(None, line, now_ms)
     key, found, value = line.partition(separator)
     if not found:
         raise CommandFailed(f"No key separator found on line number: '{line.decode(errors='replace')}'")
@@ -114,9 +113,9 @@ class _Shown(NamedTuple):
         if self.offset:
             parts.append(b"Offset:%d" % record.offset)
         if self.key:
-            parts.append(record.key or b"null")
+            parts.append(b"null" if record.key is None else record.key)
         if self.value:
-            parts.append(record.value)
+            parts.append(b"null" if record.value is None else record.value)
         return self.key_separator.join(parts) + self.line_separator
 
 

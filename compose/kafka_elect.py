@@ -70,6 +70,6 @@ def report(kind: str, results: dict[TopicPartition, tuple[ErrorCode, str | None]
         if error not in (ErrorCode.none, ErrorCode.election_not_needed):
             failed += 1
             name = "".join(part.title() for part in error.name.split("_")) + "Exception"
-            text = f"{name}: {message}" if message else name
+            text = f"org.apache.kafka.common.errors.{name}{f': {message}' if message else ''}"
             say(f"Error completing leader election ({kind}) for partition: {partition}: {text}")
     return failed

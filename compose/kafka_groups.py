@@ -230,6 +230,7 @@ async def _reset(asked: _Asked) -> None:
         for group_id, plan in plans.items():
             for partition, offset in plan.items():
                 say(f"{f'{group_id},' if several else ''}{partition.topic},{partition.partition},{offset}")
+        say("")
         return
     _show_plans(plans)
 
@@ -273,7 +274,9 @@ async def _target(asked: _Asked, partition: TopicPartition, committed: Mapping[T
         wanted = int(options.to_offset)
     elif options.shift_by is not None:
         if partition not in committed:
-            raise CommandFailed(f"Cannot shift offset for partition {partition} since there is no current committed offset")
+            raise CommandFailed(
+                f"Cannot shift offset for partition {partition} since there is no current committed offset"
+            )
         wanted = committed[partition] + int(options.shift_by)
     elif options.to_current:
         wanted = committed.get(partition, end)
@@ -282,12 +285,19 @@ async def _target(asked: _Asked, partition: TopicPartition, committed: Mapping[T
         wanted = await client.list_offset(partition, moment)
         return wanted if wanted >= 0 else end
     if wanted > end:
-        say(f"[WARN] New offset ({wanted}) is higher than latest offset for topic partition {partition}. Value will be set to {end}")  # noqa: E501
-        return end
+        return _moved(partition, wanted, "higher than latest", end)
     if wanted < first:
-        say(f"[WARN] New offset ({wanted}) is lower than earliest offset for topic partition {partition}. Value will be set to {first}")  # noqa: E501
-        return first
+        return _moved(partition, wanted, "lower than earliest", first)
     return wanted
+
+
+def _moved(partition: TopicPartition, wanted: int, how: str, bound: int) -> int:
+    """Say on standard error that an offset cannot be; the one that is taken instead."""
+    print(  # noqa: T201
+        f"New offset ({wanted}) is {how} offset for topic partition {partition}. Value will be set to {bound}",
+        file=sys.stderr,
+    )
+    return bound
 
 
 def at(text: str) -> int:

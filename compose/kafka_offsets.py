@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _tell(reason: Exception) -> None:
-    say(f"Error occurred: {reason}")
+    print(f"Error occurred: {reason}", file=sys.stderr)  # noqa: T201
 
 
 async def _offsets(client: AdminClient, options: argparse.Namespace) -> None:

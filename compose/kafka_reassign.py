@@ -27,7 +27,9 @@ EXISTING = (
     "a new partition assignment in addition to the existing one. The --additional flag can also be used to change the "
     "throttle by resubmitting the current reassignment."
 )
-VERIFY = "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
+VERIFY = (
+    "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
+)
 
 Assignment = dict[TopicPartition, list[int]]
 
@@ -171,16 +173,16 @@ async def _generate(client: AdminClient, options: argparse.Namespace) -> None:
         raise CommandFailed(f"Broker list contains duplicate entries: [{', '.join(map(str, _duplicates(brokers)))}]")
     topics = [str(row["topic"]) for row in _read(options.topics_to_move_json_file).get("topics", [])]
     if _duplicates(topics):
-        raise CommandFailed(f"List of topics to reassign contains duplicate entries: [{', '.join(_duplicates(topics))}]")
+        raise CommandFailed(
+            f"List of topics to reassign contains duplicate entries: [{', '.join(_duplicates(topics))}]"
+        )
     _, current = await _current(client, topics)
     proposed: Assignment = {}
     for topic in dict.fromkeys(partition.topic for partition in current):
         numbers = [partition.partition for partition in current if partition.topic == topic]
         factor = len(current[TopicPartition(topic, numbers[0])])
         if factor > len(brokers):
-            raise CommandFailed(
-                f"Replication factor: {factor} larger than available brokers: {len(brokers)}."
-            )
+            raise CommandFailed(f"Replication factor: {factor} larger than available brokers: {len(brokers)}.")
         spread = assign_replicas(sorted(brokers), len(numbers), factor, SystemRandom())
         proposed |= {TopicPartition(topic, number): list(spread[number]) for number in numbers}
     say(f"Current partition replica assignment\n{as_json(current)}\n")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from broker_sim.admin_client import TOPIC_RESOURCE, AdminClient, ConfigEntry
 from broker_sim.client import PartitionInfo, TopicInfo
 from broker_sim.client_errors import KafkaRequestFailed
+from broker_sim.reassignment_client import Ongoing, list_reassignments
 from compose.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, run, say
+from journal.events import TopicPartition
 
 DYNAMIC_TOPIC_CONFIG = 1
 
@@ -157,31 +161,65 @@ async def _show(client: AdminClient, options: argparse.Namespace) -> None:
             say(name)
         return
     found = await client.metadata(names) if names else None
+    ongoing = await list_reassignments(client) if names else {}
     for name in names:
         info = found.topics.get(name) if found is not None else None
         if info is not None and info.partitions:
             overrides, min_isr = _configured(await client.describe_configs(TOPIC_RESOURCE, name))
             alive = set(found.brokers) if found is not None else set()
-            for line in describe(info, overrides, min_isr, alive, options):
+            for line in describe(_Topic(info, overrides, min_isr, ongoing), alive, options):
                 say(line)
 
 
 def _configured(entries: list[ConfigEntry]) -> tuple[dict[str, str], int]:
     values = {e.name: e.value or "" for e in entries}
-    overrides = {e.name: e.value or "" for e in entries if e.source == DYNAMIC_TOPIC_CONFIG}
+    overrides = {e.name: e.value or "" for e in in_hash_order(entries) if e.source == DYNAMIC_TOPIC_CONFIG}
     return overrides, int(values.get("min.insync.replicas", "1"))
 
 
-def describe(
-    info: TopicInfo, overrides: dict[str, str], min_isr: int, alive: set[int], options: argparse.Namespace
-) -> list[str]:
+def in_hash_order(entries: list[ConfigEntry]) -> list[ConfigEntry]:
+    """Entries in the order in which Kafka's tool prints them: that of a java.util.HashMap with all of them."""
+    buckets = 16
+    while len(entries) > buckets * 3 // 4:
+        buckets *= 2
+
+    def bucket(entry: ConfigEntry) -> int:
+        spread = 0
+        for character in entry.name:
+            spread = (31 * spread + ord(character)) & 0xFFFFFFFF
+        return (spread ^ spread >> 16) & (buckets - 1)
+
+    return sorted(entries, key=bucket)
+
+
+class _Topic(NamedTuple):
+    """What --describe tells of."""
+
+    info: TopicInfo
+    overrides: dict[str, str]
+    min_isr: int
+    ongoing: Mapping[TopicPartition, Ongoing]
+
+    def reassignment(self, partition: PartitionInfo) -> Ongoing | None:
+        return self.ongoing.get(TopicPartition(self.info.name, partition.partition))
+
+    def factor(self, partition: PartitionInfo) -> int:
+        """The replication factor; replicas that are only being added do not count."""
+        reassignment = self.reassignment(partition)
+        if reassignment is None:
+            return len(partition.replicas)
+        return len(reassignment.replicas) - len(reassignment.adding)
+
+
+def describe(topic: _Topic, alive: set[int], options: argparse.Namespace) -> list[str]:
     """The lines of --describe for one topic, under the filters asked for."""
+    info, overrides = topic.info, topic.overrides
     filters = (
         options.under_replicated_partitions, options.unavailable_partitions, options.under_min_isr_partitions,
         options.at_min_isr_partitions,
     )  # fmt: skip
     configs = ",".join(f"{k}={v}" for k, v in overrides.items())
-    replication = len(info.partitions[0].replicas)
+    replication = topic.factor(info.partitions[0])
     lines = []
     if options.topics_with_overrides and not overrides:
         return []
@@ -192,25 +230,28 @@ def describe(
         )
     if options.topics_with_overrides:
         return lines
-    return lines + [
-        _line(info.name, p) for p in info.partitions if not any(filters) or _selected(p, min_isr, alive, options)
-    ]
+    return lines + [_line(topic, p) for p in info.partitions if not any(filters) or _selected(topic, p, alive, options)]
 
 
-def _selected(partition: PartitionInfo, min_isr: int, alive: set[int], options: argparse.Namespace) -> bool:
+def _selected(topic: _Topic, partition: PartitionInfo, alive: set[int], options: argparse.Namespace) -> bool:
     isr = len(partition.isr)
     return bool(
-        (options.under_replicated_partitions and isr < len(partition.replicas))
+        (options.under_replicated_partitions and isr < topic.factor(partition))
         or (options.unavailable_partitions and partition.leader not in alive)
-        or (options.under_min_isr_partitions and isr < min_isr)
-        or (options.at_min_isr_partitions and isr == min_isr)
+        or (options.under_min_isr_partitions and (partition.leader < 0 or isr < topic.min_isr))
+        or (options.at_min_isr_partitions and isr == topic.min_isr)
     )
 
 
-def _line(topic: str, partition: PartitionInfo) -> str:
+def _line(topic: _Topic, partition: PartitionInfo) -> str:
     leader = partition.leader if partition.leader >= 0 else "none"
     replicas, isr = ",".join(map(str, partition.replicas)), ",".join(map(str, partition.isr))
+    moving = ""
+    reassignment = topic.reassignment(partition)
+    if reassignment is not None:
+        adding, removing = (",".join(map(str, each)) for each in (reassignment.adding, reassignment.removing))
+        moving = f"\tAdding Replicas: {adding}\tRemoving Replicas: {removing}"
     return (
-        f"\tTopic: {topic}\tPartition: {partition.partition}\tLeader: {leader}\tReplicas: {replicas}\tIsr: {isr}"
-        "\tElr: N/A\tLastKnownElr: N/A"
+        f"\tTopic: {topic.info.name}\tPartition: {partition.partition}\tLeader: {leader}\tReplicas: {replicas}"
+        f"\tIsr: {isr}{moving}\tElr: N/A\tLastKnownElr: N/A"
     )

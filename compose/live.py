@@ -29,6 +29,7 @@ from compose.cluster import (
     READY_TIMEOUT_S,
     Believes,
     ClusterFailed,
+    ConsumerCounts,
     Happening,
     Partition,
     WorkloadCounts,
@@ -280,15 +281,19 @@ class Consumer:
         self._path = f"/api/v1/workloads/{workload_id}"
 
     @property
-    def counts(self) -> dict[str, Any]:
-        """How it stands: consumed, duplicates, out_of_order, lag, partitions."""
-        found: dict[str, Any] = self._cluster.get(self._path)
-        return found
+    def counts(self) -> ConsumerCounts:
+        """How it stands."""
+        return _consumer_counts(self._cluster.get(self._path))
 
-    def stop(self) -> dict[str, Any]:
-        """Let it commit and leave; its last word."""
-        found: dict[str, Any] = self._cluster.request("DELETE", self._path)
-        return found
+    def stop(self) -> ConsumerCounts:
+        """Let it commit and leave its group; its last word."""
+        return _consumer_counts(self._cluster.request("DELETE", self._path))
+
+
+def _consumer_counts(said: Mapping[str, Any]) -> ConsumerCounts:
+    return ConsumerCounts(
+        said["consumed"], said["duplicates"], said["out_of_order"], said["lag"], list(said["partitions"])
+    )
 
 
 def _counts(said: Mapping[str, Any]) -> WorkloadCounts:
@@ -428,8 +433,8 @@ class LiveCluster:
         body = {"topic": topic, "acks": acks, "records_per_s": records_per_s}
         return Workload(self, str(self.post("/api/v1/workloads", body)["id"]))
 
-    def consumer(self, topic: str, group: str, *, offsets: str = "kafka") -> Consumer:
-        """Start a member of a consumer group; with `offsets="zookeeper"` one of the old kind."""
+    def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> Consumer:
+        """Start a member of a consumer group; with `offsets="zookeeper"` one of the kind before Kafka 0.9."""
         body = {"kind": "consumer", "topic": topic, "group": group, "offsets": offsets}
         return Consumer(self, str(self.post("/api/v1/workloads", body)["id"]))
 

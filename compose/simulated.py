@@ -11,21 +11,30 @@ from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from broker_sim.admin_client import PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
+from broker_sim.client import KafkaClient
 from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
+from broker_sim.consumer_status import TakeRecords
+from broker_sim.consumer_workload import ConsumerWorkload, GroupProgress
+from broker_sim.group_client import GroupSettings
+from broker_sim.group_consumer import GroupConsumer
 from broker_sim.record_batch import Record
 from broker_sim.workload import Workload
+from broker_sim.zookeeper_consumer import ZookeeperConsumer
 from compose.cluster import (
     READY_TIMEOUT_S,
     Believes,
     ClusterFailed,
+    ConsumerCounts,
     Happening,
     Partition,
     WorkloadCounts,
     read_all,
 )
+from ensemble.client.client import Client
 from journal.events import NodeStopped, TopicPartition
 from simulation.broker_node import BrokerNode
 from simulation.channel import KAFKA_SERVICE, SimChannel
+from simulation.connector import SimConnector
 from simulation.kernel import Deadlock, SimRuntime, derive_random, run_task
 from simulation.peer_node import PeerNode
 from simulation.settings import world_settings
@@ -314,6 +323,53 @@ class SimWorkload:
         return self.counts
 
 
+class SimConsumer:
+    """A member of a consumer group, on a host of its own."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, number: int, topic: str, group: str, offsets: Literal["kafka", "zookeeper"]
+    ) -> None:
+        world = cluster.world
+        self._cluster = cluster
+        self._runtime = runtime = SimRuntime(world.scheduler, derive_random(world.seed, f"consumer-{number}"))
+        host = world.network.boot(f"consumer-{number}", runtime)
+        channel = SimChannel(world.network, host, runtime)
+
+        def make(take: TakeRecords) -> GroupConsumer | ZookeeperConsumer:
+            if offsets == "kafka":
+                client = KafkaClient(channel, runtime, cluster.bootstrap)
+                return GroupConsumer(client, runtime, GroupSettings(group, (topic,)), take)
+            session = Client(
+                world.zookeeper_connect,
+                SimConnector(world.network, host),
+                runtime,
+                session_timeout_ms=world.settings.session_timeout_ms,
+                name=host.name,
+            )
+            return ZookeeperConsumer(session, channel, runtime, group, host.name, [topic], take)
+
+        emit = world.record.emitter(host.name, runtime)
+        progress = cluster.progress.setdefault((group, offsets), GroupProgress())
+        self._workload = ConsumerWorkload(runtime, emit, f"c{number}", topic, group, progress, make)
+        self._workload.start()
+
+    @property
+    def counts(self) -> ConsumerCounts:
+        """How it stands."""
+        said = self._workload.counts()
+        return ConsumerCounts(said.consumed, said.duplicates, said.out_of_order, said.lag, list(said.partitions))
+
+    def close(self) -> None:
+        """Its process dies."""
+        self._runtime.stop()
+
+    def stop(self) -> ConsumerCounts:
+        """Let it commit and leave its group; its last word."""
+        self._cluster.ask(self._workload.stop(), self._runtime)
+        self._workload.close()
+        return self.counts
+
+
 class SimulatedCluster:
     """A world with a test in it."""
 
@@ -327,7 +383,9 @@ class SimulatedCluster:
         self._runtime = SimRuntime(world.scheduler, derive_random(world.seed, HOST))
         host = world.network.boot(HOST, self._runtime)
         self.admin = AdminClient(SimChannel(world.network, host, self._runtime), self._runtime, self.bootstrap)
+        self.progress: dict[tuple[str, str], GroupProgress] = {}
         self._workloads: list[SimWorkload] = []
+        self._consumers: list[SimConsumer] = []
 
     # ---- asking -----------------------------------------------------------------------------------------------------
 
@@ -426,6 +484,12 @@ class SimulatedCluster:
         self._workloads.append(workload)
         return workload
 
+    def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> SimConsumer:
+        """Start a member of a consumer group; with `offsets="zookeeper"` one of the kind before Kafka 0.9."""
+        consumer = SimConsumer(self, len(self._consumers) + 1, topic, group, offsets)
+        self._consumers.append(consumer)
+        return consumer
+
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
         """Let time pass until the condition gives something true, and return that."""
         scheduler = self.world.scheduler
@@ -471,6 +535,8 @@ class SimulatedCluster:
             broker.kill()
         for workload in self._workloads:
             workload.close()
+        for consumer in self._consumers:
+            consumer.close()
         self._runtime.stop()
 
 

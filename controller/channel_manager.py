@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from controller.config import REQUESTS_QUEUED_MAX, ControllerConfig
@@ -53,6 +54,7 @@ class ControllerChannelManager:
         if queue is not None:
             queue.stop()
             self._channel.forget(broker_id)
+            queue.pass_marks()
 
     def update_endpoint(self, info: BrokerInfo) -> None:
         """A broker listens elsewhere now; what waits for it goes there."""
@@ -74,6 +76,21 @@ class ControllerChannelManager:
         if queue is not None:
             queue.put(request, on_response)
 
+    def once_answered(self, done: Callable[[], None]) -> None:
+        """Call once every request queued by now is answered, or its broker gone; never where the reign ends first."""
+        waiting = {broker_id: None for broker_id, queue in self._brokers.items() if len(queue)}
+
+        def answered(broker_id: int) -> None:
+            if broker_id in waiting:
+                del waiting[broker_id]
+                if not waiting:
+                    done()
+
+        for broker_id in list(waiting):
+            self._brokers[broker_id].mark(partial(answered, broker_id))
+        if not waiting:
+            done()
+
     @property
     def total_queue_size(self) -> int:
         """Requests that wait for any broker."""
@@ -86,7 +103,7 @@ class ControllerChannelManager:
 
 
 class _BrokerQueue:
-    __slots__ = ("_channel", "_config", "_queue", "_runtime", "_task", "_wake", "endpoint")
+    __slots__ = ("_channel", "_config", "_marks", "_queue", "_runtime", "_task", "_wake", "endpoint")
 
     def __init__(self, channel: BrokerChannel, runtime: Runtime, config: ControllerConfig, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -94,6 +111,8 @@ class _BrokerQueue:
         self._runtime = runtime
         self._config = config
         self._queue: deque[tuple[KafkaMessage, OnResponse | None]] = deque()
+        self._marks: deque[tuple[int, Callable[[], None]]] = deque()
+        """Behind how many more answers whom to call."""
         self._wake: Future[Any] | None = None
         self._task: Task = runtime.spawn(self._run(), f"controller-to-broker-{endpoint.broker_id}")
 
@@ -110,6 +129,21 @@ class _BrokerQueue:
     def stop(self) -> None:
         self._task.cancel()
 
+    def mark(self, passed: Callable[[], None]) -> None:
+        """Call once everything that waits now is answered."""
+        self._marks.append((len(self._queue), passed))
+
+    def pass_marks(self) -> None:
+        """Nothing more will be answered."""
+        marks, self._marks = self._marks, deque()
+        for _, passed in marks:
+            passed()
+
+    def _answered(self) -> None:
+        self._marks = deque((left - 1, passed) for left, passed in self._marks)
+        while self._marks and not self._marks[0][0]:
+            self._marks.popleft()[1]()
+
     async def _run(self) -> None:
         while True:
             while not self._queue:
@@ -120,6 +154,8 @@ class _BrokerQueue:
             self._queue.popleft()
             if on_response is not None:
                 on_response(response)
+            if self._marks:
+                self._answered()
 
     async def _deliver(self, request: KafkaMessage) -> KafkaMessage:
         while True:

@@ -22,6 +22,10 @@ LOSS_BACKOFF_MS = 20
 """Before a request that met a lost connection is sent again; the service itself waits for the reconnect."""
 
 
+TOGETHER_MAX = 50
+"""Writes that share a transaction at most: some ten kilobytes, far below jute.maxbuffer."""
+
+
 class ControllerMoved(Exception):
     """This broker's reign is over: /controller_epoch has moved on, and what it tried to write was refused."""
 
@@ -146,22 +150,46 @@ class FencedWriter:
         Raises ControllerMoved once one of them was fenced (each that was is journalled), and SessionExpired, which
         refuses the whole batch: what of it had been carried out before is not known here.
         """
-        requests = [self._request(op) for op in ops]
+        outcomes = await self._carry_out([[op] for op in ops])
+        return [_written(outcome) for outcome in outcomes]
+
+    async def write_together(self, ops: Sequence[Op]) -> list[Written]:
+        """The same for ops that hardly ever fail and need not be transactions of their own: many share one.
+
+        A transaction is refused as a whole.  What was in a refused one goes again, alone, so that every op has its own
+        outcome here too.
+        """
+        groups = [ops[first : first + TOGETHER_MAX] for first in range(0, len(ops), TOGETHER_MAX)]
+        outcomes = await self._carry_out(groups)
+        written: list[Written] = []
+        for group, outcome in zip(groups, outcomes, strict=True):
+            results = None if outcome.value is None else outcome.value[len(self._fence) :]
+            if results is not None and all(result.error is ErrorCode.OK for result in results):
+                written += [Written(ErrorCode.OK, result.stat, outcome.repeated) for result in results]
+            else:
+                # What meets its own first sending must say that it may be that.
+                alone = await self.write(group)
+                written += [each._replace(repeated=each.repeated or outcome.repeated) for each in alone]
+        return written
+
+    async def _carry_out(self, groups: Sequence[Sequence[Op]]) -> list[Outcome[list[OpResult]]]:
+        """Each group a transaction of its own; their outcomes in order.  Raises ControllerMoved and SessionExpired."""
+        requests = [self._request(group) for group in groups]
         try:
             outcomes = await self.zk.batch(requests, halt=self._is_fenced)
         except SessionExpired:
-            for op in ops:
+            for op in (op for group in groups for op in group):
                 self._emit(WriteFenced(self._broker_id, self.epoch, _name(op), op.path, "session_expired"))
             raise
-        fenced = [op for op, outcome in zip(ops, outcomes, strict=False) if self._is_fenced(outcome)]
-        for op in fenced:
+        fenced = [group for group, outcome in zip(groups, outcomes, strict=False) if self._is_fenced(outcome)]
+        for op in (op for group in fenced for op in group):
             self._emit(WriteFenced(self._broker_id, self.epoch, _name(op), op.path))
         if fenced:
             raise ControllerMoved(f"controller epoch {self.epoch} is over")
-        return [_written(outcome) for outcome in outcomes]
+        return outcomes
 
-    def _request(self, op: Op) -> Request[list[OpResult]]:
-        ops = [*self._fence, op]
+    def _request(self, group: Sequence[Op]) -> Request[list[OpResult]]:
+        ops = [*self._fence, *group]
         return lambda: self.zk.service.multi(ops)
 
     def _is_fenced(self, outcome: Outcome[list[OpResult]]) -> bool:
@@ -176,6 +204,10 @@ class UnfencedWriter(FencedWriter):
     def __init__(self, zk: Zk, broker_id: int, epoch: int, epoch_zk_version: int, emit: Emit) -> None:
         super().__init__(zk, broker_id, epoch, epoch_zk_version, emit)
         self._fence = []
+
+    async def write_together(self, ops: Sequence[Op]) -> list[Written]:
+        """Nothing goes together."""
+        return await self.write(ops)
 
 
 def _written(outcome: Outcome[list[OpResult]]) -> Written:

@@ -14,7 +14,7 @@ from controller.reign import Reign
 from controller.topic_changes import add_topics, tell_topic, watch_topic_deletions
 from controller.unseen_bounces import fence_bounced
 from ensemble.errors import ErrorCode
-from journal.events import ControllerReady, TopicPartition
+from journal.events import ControllerPropagated, ControllerReady, TopicPartition
 
 
 async def fail_over(reign: Reign) -> None:
@@ -47,6 +47,7 @@ async def fail_over(reign: Reign) -> None:
         reign.send_update_metadata(context.live_or_shutting_down_ids, [])
     ready_ms = runtime.now().mono_ms
     reign.emit(ControllerReady(reign.broker_id, context.epoch, read_ms - began_ms, ready_ms - read_ms))
+    _tell_when_propagated(reign, ready_ms)
     await initialize_reassignments(reign)
     await reign.deletion.resume()
     # Requests to delete what does not exist, or may not be deleted, are removed by the event's own processing.
@@ -55,6 +56,16 @@ async def fail_over(reign: Reign) -> None:
     await elect_preferred_from_znode(reign)
     if reign.config.auto_leader_rebalance_enable:
         reign.schedule_rebalance(reign.config.first_rebalance_check_ms)
+
+
+def _tell_when_propagated(reign: Reign, ready_ms: int) -> None:
+    brokers = len(reign.context.live_or_shutting_down_ids)
+
+    def propagated() -> None:
+        took_ms = reign.runtime.now().mono_ms - ready_ms
+        reign.emit(ControllerPropagated(reign.broker_id, reign.context.epoch, brokers, took_ms))
+
+    reign.channels.once_answered(propagated)
 
 
 async def _initialize_context(reign: Reign) -> dict[TopicPartition, WrittenState]:

@@ -34,8 +34,6 @@ NO_THROTTLE = i32Timedelta.parse(i64_timedelta_max - i64_timedelta_max)
 _MESSAGES = {
     KafkaError.none: None,
     KafkaError.election_not_needed: "Leader election not needed for topic partition.",
-    KafkaError.preferred_leader_not_available: "The preferred leader was not available.",
-    KafkaError.eligible_leaders_not_available: "Eligible topic partition leaders are not available.",
     KafkaError.not_controller: "This is not the correct controller for this cluster.",
     KafkaError.unknown_topic_or_partition: "The partition does not exist.",
     KafkaError.invalid_topic_exception: "The topic is being deleted",
@@ -123,6 +121,19 @@ def requested_partitions(request: KafkaMessage) -> list[TopicPartition] | None:
     return [TopicPartition(str(t.topic), int(n)) for t in request.topic_partitions for n in t.partitions]
 
 
+_STRATEGIES = {
+    KafkaError.preferred_leader_not_available: "PreferredReplicaPartitionLeaderElectionStrategy",
+    KafkaError.eligible_leaders_not_available: "OfflinePartitionLeaderElectionStrategy(true)",
+}
+"""Kafka's names of the strategies that found nobody, which its tools print."""
+
+
+def _message(error: KafkaError, partition: TopicPartition) -> str | None:
+    if error in _STRATEGIES:
+        return f"Failed to elect leader for partition {partition} under strategy {_STRATEGIES[error]}"
+    return _MESSAGES.get(error, error.name)
+
+
 def elect_leaders_response(error: KafkaError, results: dict[TopicPartition, KafkaError]) -> ElectLeadersResponse:
     """The answer to ElectLeaders, version 2."""
     topics: dict[str, list[PartitionResult]] = {}
@@ -130,7 +141,7 @@ def elect_leaders_response(error: KafkaError, results: dict[TopicPartition, Kafk
         row = results[partition]
         topics.setdefault(partition.topic, []).append(
             PartitionResult(
-                partition_id=i32(partition.partition), error_code=row, error_message=_MESSAGES.get(row, row.name)
+                partition_id=i32(partition.partition), error_code=row, error_message=_message(row, partition)
             )
         )
     return ElectLeadersResponse(

@@ -85,7 +85,7 @@ class PartitionStore:
             SetData(partition_state_path(p), encode_partition_state(state), state.partition_epoch)
             for p, state in ours.items()
         ]
-        written = await self._writer.write(ops)
+        written = await self._writer.write_together(ops)
         return await self._settle(ours, written, ErrorCode.BAD_VERSION)
 
     async def create(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> Updates:
@@ -93,10 +93,10 @@ class PartitionStore:
         topics = dict.fromkeys(partition.topic for partition in states)
         parents = [Create(partitions_path(topic), None) for topic in topics]
         await self._writer.write(parents)
-        await self._writer.write([Create(partition_path(partition), None) for partition in states])
+        await self._writer.write_together([Create(partition_path(partition), None) for partition in states])
         ours = {p: state._replace(controller_epoch=self._writer.epoch) for p, state in states.items()}
         ops = [Create(partition_state_path(p), encode_partition_state(state)) for p, state in ours.items()]
-        written = await self._writer.write(ops)
+        written = await self._writer.write_together(ops)
         # A created znode has version 0, one less than the comparison below expects of an update.
         return await self._settle(
             {p: state._replace(partition_epoch=-1) for p, state in ours.items()}, written, ErrorCode.NODE_EXISTS

@@ -193,19 +193,18 @@ class Reign:
     # -- what brokers answered
 
     def _on_stop_replica(self, broker_id: int, deleted: list[TopicPartition], response: KafkaMessage) -> None:
-        """A broker answered a StopReplica that was to delete replicas."""
+        """A broker answered a StopReplica that was to delete replicas; of those that moved nobody waits to hear."""
+        ended = [p for p in deleted if p.topic in self.context.topics_with_deletion_started]
+        if not ended:
+            return
         failed: dict[TopicPartition, None] = {}
         if response.error_code != 0:
             failed = dict.fromkeys(deleted)
         for row in response.partition_errors:
             if row.error_code != 0:
                 failed[TopicPartition(str(row.topic_name), int(row.partition_index))] = None
-        # Of replicas that a reassignment removed nobody waits to hear.
-        of_topics = [p for p in deleted if p.topic in self.context.topics_with_deletion_started]
-        done = [Replica(partition, broker_id) for partition in of_topics if partition not in failed]
-        missed = [Replica(partition, broker_id) for partition in of_topics if partition in failed]
-        if not of_topics:
-            return
+        done = [Replica(partition, broker_id) for partition in ended if partition not in failed]
+        missed = [Replica(partition, broker_id) for partition in ended if partition in failed]
 
         async def process() -> None:
             await self.deletion.fail(missed)

@@ -42,19 +42,25 @@ class _Direction:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.cut = False
         self.delay_s = 0.0
+        self.clear = True
+        """Whether an item may pass right now."""
         self.held_bytes = 0
         self._loop = loop
         self._items: deque[tuple[float, _Item]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
-    @property
-    def clear(self) -> bool:
-        """Whether an item may pass right now."""
-        return not self._items and not self.cut and not self.delay_s
+    def set(self, *, cut: bool, delay_s: float) -> None:
+        """From now on items are held back so."""
+        self.cut, self.delay_s = cut, delay_s
+        self._see_if_clear()
+
+    def _see_if_clear(self) -> None:
+        self.clear = not self._items and not self.cut and not self.delay_s
 
     def put(self, item: _Item) -> None:
         """Hold an item back."""
         self._items.append((self._loop.time() + self.delay_s, item))
+        self.clear = False
         self.held_bytes += len(item) if isinstance(item, bytes) else 0
 
     def due(self) -> list[_Item]:
@@ -65,12 +71,14 @@ class _Direction:
             item = self._items.popleft()[1]
             self.held_bytes -= len(item) if isinstance(item, bytes) else 0
             out.append(item)
+        self._see_if_clear()
         return out
 
     def drop(self) -> None:
         """Forget what is held."""
         self._items.clear()
         self.held_bytes = 0
+        self._see_if_clear()
 
     def wake_at_next(self, callback: Any) -> None:
         """Call back when the next item is due."""
@@ -193,8 +201,8 @@ class FaultyLink(asyncio.Protocol):
         self._deliver()
 
     def _set(self, state: State) -> None:
-        self._out.cut, self._out.delay_s = state.out_cut, state.out_delay_ms / 1000
-        self._in.cut, self._in.delay_s = state.in_cut, state.in_delay_ms / 1000
+        self._out.set(cut=state.out_cut, delay_s=state.out_delay_ms / 1000)
+        self._in.set(cut=state.in_cut, delay_s=state.in_delay_ms / 1000)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,10 @@ and every follower get the same bytes and nobody encodes twice.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar
+from zlib import crc32
 
 import msgspec
 
@@ -223,25 +225,32 @@ _DIGEST = struct.Struct(">iQ")
 _HEADER_AND_SIZE = struct.Struct(">qiqqii")
 _SET_DATA_END = struct.Struct(">iiQ")
 _CREATE_END_AND_DIGEST = struct.Struct(">?iiQ")
-_plain_head_at = _HEADER_AND_SIZE.unpack_from
+_CREATE_END_WITH_ACL = struct.Struct(f">{len(OPEN_ACL_BYTES)}s?iiQ")
 _set_data_end_at = _SET_DATA_END.unpack_from
-_create_end_at = _CREATE_END_AND_DIGEST.unpack_from
+_create_end_at = _CREATE_END_WITH_ACL.unpack_from
 _SET_DATA, _CREATE = int(OpCode.SET_DATA), int(OpCode.CREATE)
-_OPEN_ACL_SIZE = len(OPEN_ACL_BYTES)
-_CREATE_END_SIZE = _OPEN_ACL_SIZE + _CREATE_END_AND_DIGEST.size
 _PLAIN_ENDS: dict[int, int] = {
     _SET_DATA: _SET_DATA_END.size,
-    OpCode.CREATE: _CREATE_END_SIZE,
-    OpCode.CREATE2: _CREATE_END_SIZE,
+    OpCode.CREATE: _CREATE_END_WITH_ACL.size,
+    OpCode.CREATE2: _CREATE_END_WITH_ACL.size,
 }
 """How long these transactions are behind their data, digest included."""
-_int_at = struct.Struct(">i").unpack_from
+_PATH_SIZE_AT, _PATH_AT = 35, 36
+"""Where the last byte of the path's length is, and the path."""
+_SYSTEM = b"/zookeeper/"
 DIGEST_VERSION = 2
+
+
+@lru_cache(maxsize=256)
+def _plain_beginning(path_size: int) -> Callable[[bytes], tuple[Any, ...]]:
+    """Reads header, path, and how long the data is."""
+    return struct.Struct(f">qiqqii{path_size}si").unpack_from
 
 
 class Txn(msgspec.Struct, eq=False, gc=False):
     """One transaction with its header; `digest` is the tree's 64-bit digest after it, or None when not carried.
-    `raw` is what `encoded` makes, once it is known."""
+    `raw` is what `encoded` makes, once it is known; `seed` is what `digest_seed` makes of the node's path and data,
+    where somebody who had just these bytes at hand has worked it out."""
 
     session_id: SessionId
     cxid: int
@@ -251,6 +260,7 @@ class Txn(msgspec.Struct, eq=False, gc=False):
     body: Record
     digest: int | None = None
     raw: bytes | None = None
+    seed: int | None = None
 
     def encoded(self) -> bytes:
         """TxnHeader, body and digest, as in a log record and in a PROPOSAL's data."""
@@ -327,21 +337,25 @@ def decode_plain(data: bytes) -> Txn | None:
     """What nearly every transaction is, read in one step: a setData or a create with the open list, and a digest; None
     where it is anything else, or anything is odd about it."""
     try:
-        session_id, cxid, zxid, time_ms, kind, size = _plain_head_at(data)
-        middle = 36 + size
-        start, stop = middle + 4, len(data) - _PLAIN_ENDS[kind]
-        if size < 0 or start > stop or _int_at(data, middle)[0] != stop - start:
+        path_size = data[_PATH_SIZE_AT]
+        begun = _plain_beginning(path_size)(data)
+        session_id, cxid, zxid, time_ms, kind, size, encoded_path, length = begun
+        start, stop = _PATH_AT + 4 + size, len(data) - _PLAIN_ENDS[kind]
+        if size != path_size or length != stop - start or length < 0:
             return None
-        path = data[36:middle].decode()
+        path, node_data = encoded_path.decode(), data[start:stop]
         body: Record
         if kind == _SET_DATA:
             version, _, digest = _set_data_end_at(data, stop)
-            body = SetDataTxn(path, data[start:stop], version)
-        elif data.startswith(OPEN_ACL_BYTES, stop):
-            ephemeral, cversion, _, digest = _create_end_at(data, stop + _OPEN_ACL_SIZE)
-            body = CreateTxn(path, data[start:stop], OPEN_ACL, ephemeral, cversion)
+            body = SetDataTxn(path, node_data, version)
         else:
-            return None
-    except (struct.error, KeyError, UnicodeDecodeError):
+            acl, ephemeral, cversion, _, digest = _create_end_at(data, stop)
+            if acl != OPEN_ACL_BYTES:
+                return None
+            body = CreateTxn(path, node_data, OPEN_ACL, ephemeral, cversion)
+    except (struct.error, IndexError, KeyError, UnicodeDecodeError):
         return None
-    return Txn(session_id, cxid, zxid, time_ms, kind, body, digest, data)
+    # Where it is applied path and data may be far from the processor.
+    plain = size > 1 and encoded_path[:11] != _SYSTEM
+    seed = crc32(node_data, crc32(encoded_path)) if plain else None
+    return Txn(session_id, cxid, zxid, time_ms, kind, body, digest, data, seed)

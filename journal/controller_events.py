@@ -18,3 +18,16 @@ class AssignmentChanged(Event):
     removing: list[int]
     controller_epoch: int
     zxid: int
+
+
+class ControllerPropagated(Event):
+    """Every broker has answered what a new controller told it while it took over.
+
+    The last stage of a failover.  The others are in the journal too: detection ends with `session_expired`, election
+    with `controller_elected`; `controller_ready` says how long reading and deciding took.
+    """
+
+    broker_id: int
+    controller_epoch: int
+    brokers: int
+    propagate_ms: int

@@ -16,10 +16,13 @@ from typing import Any, ClassVar
 import msgspec
 
 from journal.controller_events import AssignmentChanged as AssignmentChanged
+from journal.controller_events import ControllerPropagated as ControllerPropagated
 from journal.event import Event as Event
 from journal.event import Level as Level
 from journal.event import TopicPartition as TopicPartition
 from journal.event import snake
+from journal.group_events import ConsumerProgressed as ConsumerProgressed
+from journal.group_events import GroupChanged as GroupChanged
 
 SCHEMA_VERSION = 1
 
@@ -548,19 +551,6 @@ class WorkloadProgressed(Event):
     acknowledged: int
     failed: int
     lost: int
-
-
-class ConsumerProgressed(Event):
-    """How a consumer of a workload stands; its lag is in records."""
-
-    workload_id: str
-    topic: str
-    group_id: str
-    consumed: int
-    duplicates: int
-    out_of_order: int
-    lag: int
-    partitions: list[int]
 
 
 EVENT_TYPES: tuple[type[Event], ...] = tuple(Event.__subclasses__())

@@ -129,6 +129,7 @@ class ClusterState(msgspec.Struct):
     losses: list[Loss] = []
     workloads: dict[str, e.WorkloadProgressed] = {}
     consumers: dict[str, e.ConsumerProgressed] = {}
+    groups: dict[str, e.GroupChanged] = {}
 
     def apply(self, entry: Entry) -> None:
         """Take the next entry of the history."""
@@ -421,3 +422,11 @@ def _workload_progressed(state: ClusterState, entry: Entry, event: e.WorkloadPro
 @_on(e.ConsumerProgressed)
 def _consumer_progressed(state: ClusterState, entry: Entry, event: e.ConsumerProgressed) -> None:
     state.consumers[event.workload_id] = event
+
+
+@_on(e.GroupChanged)
+def _group_changed(state: ClusterState, entry: Entry, event: e.GroupChanged) -> None:
+    if event.state == "Dead":
+        state.groups.pop(event.group_id, None)
+    else:
+        state.groups[event.group_id] = event

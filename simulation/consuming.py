@@ -1,8 +1,9 @@
 """A consumer group in the simulated world: members that join, are rebalanced and commit while the cluster is harmed.
 
 The members work from machines that no fault touches; what they poll goes into the producers' history, so that it is
-judged with it: nothing acknowledged is missed, nothing comes out of order.  Beside that, no partition may be read by two
-members of one generation.
+judged with it: nothing comes out of order, no offset shows two values.  Beside that the group as a whole passes nothing
+over that was acknowledged, whoever reads on where another stopped; and no partition is read by two members of one
+generation.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class Consuming:
 
     def __init__(self, world: World, topic: str, history: KafkaHistory, members: int = MEMBERS) -> None:
         self.topic = topic
+        self._world = world
         self._history = history
+        self._seen: dict[str, dict[int, None]] = {}
         self._readers: dict[tuple[int, TopicPartition], str] = {}
         self._overlaps: dict[str, None] = {}
         self.read_to: dict[TopicPartition, int] = {}
@@ -63,6 +66,7 @@ class Consuming:
         """A member was given records."""
         values = tuple((record.offset, (record.value or b"").decode()) for record in records)
         self._history.polled.append(Polled(member, assignment, str(name), values))
+        self._seen.setdefault(str(name), {}).update(dict.fromkeys(record.offset for record in records))
         self.read_to[name] = max(self.read_to.get(name, 0), records[-1].offset + 1)
         reader = self._readers.setdefault((generation_id, name), member)
         if reader != member:
@@ -70,8 +74,20 @@ class Consuming:
 
     @property
     def violations(self) -> list[str]:
-        """What the group itself did wrong; what it was shown is in the history."""
-        return list(self._overlaps)
+        """What the group itself did wrong; what it was shown is in the history.
+
+        Where a log was cut and written anew, records may have been passed over: there the invariants judge.
+        """
+        forgiven = self._world.replication.forgiven()
+        passed_over = [
+            f"{sent.partition} offset {sent.offset} was acknowledged, and passed over by the group"
+            for sent in self._history.sent
+            if sent.offset is not None
+            and sent.partition not in forgiven
+            and sent.offset < self.read_to.get(_partition(sent.partition), 0)
+            and sent.offset not in self._seen[sent.partition]
+        ]
+        return [*self._overlaps, *passed_over]
 
 
 class _Member:

@@ -6,7 +6,8 @@ itself after a while; `heal_all` ends what is left, and the world must then reco
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -36,17 +37,24 @@ class Nemesis:
         self.world = world
         self.random = random
         self.operator = Operator(world)
-        self.kafka = KafkaOperator(world)
         self.active = False
-        # With brokers, every second seed leaves out what concerns the ensemble alone, and has more of the rest.
-        narrow = bool(world.brokers) and random.random() < 0.5
         known = {**_KINDS, **KAFKA_KINDS} if world.brokers else _KINDS
-        kinds = [kind for kind in known if not (narrow and kind in _ENSEMBLE_ALONE)]
+        kinds = list(known)
+        if world.brokers:
+            # Some seeds leave out what concerns the ensemble alone, some what concerns brokers alone: more of the rest.
+            part = random.random()
+            left_out: Iterable[str] = _ENSEMBLE_ALONE if part < 0.4 else KAFKA_KINDS if part > 0.7 else ()
+            kinds = [kind for kind in known if kind not in left_out]
         chosen = [kind for kind in kinds if random.random() < 0.5] or [kinds[random.randrange(0, len(kinds))]]
         self._kinds = [known[kind] for kind in chosen]
         self._gap_ms = random.randrange(200, GAP_MS_MAX)
         self._undo: dict[int, Callable[[], object]] = {}
         self._fault_number = 0
+
+    @cached_property
+    def kafka(self) -> KafkaOperator:
+        """What an administrator of brokers does; for worlds that have some."""
+        return KafkaOperator(self.world)
 
     def start(self) -> None:
         """Begin to do harm."""

@@ -10,10 +10,11 @@ WeakIsr              what is below a presumed leader's high watermark is in the 
 StrongIsr            ... and of all whom the quorum has in sync: so whoever is elected next has it
 ValidHighWatermark   the same for the leader that the quorum knows: no replica in sync ends below its high watermark
 
-Two more are Kafka's own rules, which the model leaves out:
+Three more are Kafka's own rules, which the model leaves out:
 
 NothingCommittedUnderMinIsr   a leader's high watermark does not move while fewer are in sync than min.insync.replicas
 OnlyTheLivingJoin             who joins an ISR is alive, as far as the controller that writes it has seen
+LeavingBrokersStayOut         who was taken out of the ISR in its controlled shutdown is not taken back in that life
 
 The model knows neither unclean elections nor disks that forget.  A presumed leader of an epoch before an unclean
 election, or before the election of a replica that lost its power while it was in sync, is judged no more; and such a
@@ -55,7 +56,7 @@ _CUTS = (e.LogTruncated, e.ReplicaLoaded)
 class _Audited:
     """One partition: its replicas' logs, how far pairs of them are known to agree, and what is forgiven."""
 
-    __slots__ = ("agreed", "forgiven_epoch", "logs", "lost_in_epoch", "lost_power")
+    __slots__ = ("agreed", "forgiven_epoch", "left", "logs", "lost_in_epoch", "lost_power")
 
     def __init__(self) -> None:
         self.logs: dict[int, ReplicaLog] = {}
@@ -64,6 +65,8 @@ class _Audited:
         """Leaders of a lower epoch are not judged any more."""
         self.lost_power: dict[int, None] = {}
         """Members that lost power and have not left the ISR since."""
+        self.left: dict[int, int] = {}
+        """Brokers that were taken out while they were shutting down, and the life (broker epoch) in which they were."""
         self.lost_in_epoch: dict[int, int] = {}
         """Brokers that lost power, and the epoch of the leader that may still take them to be in sync."""
 
@@ -168,14 +171,23 @@ class ReplicationAudit:
             audited.lost_in_epoch[broker] = after.leader_epoch
 
     def _judge_joining(self, write: StateWritten) -> None:
-        """Who joins an ISR lives, as far as the controller that writes it knows (KIP-841)."""
-        before, after = write.before, write.after
-        live = self._live.get(after.controller_epoch)
-        if before is None or live is None:
+        """Who joins an ISR lives, as far as the controller that writes it knows, and is not leaving (KIP-841)."""
+        left, before, after = self._of(write.partition).left, write.before, write.after
+        if before is None:
             return
+        live = self._live.get(after.controller_epoch)
         for broker in after.isr:
-            if broker not in before.isr and broker not in live:
+            if broker in before.isr:
+                continue
+            life = left.pop(broker, None)
+            if live is not None and broker not in live:
                 self._violated("OnlyTheLivingJoin", write.partition, f"broker {broker} is gone, and joins the ISR")
+            if life is not None and life == self.znodes.brokers.get(broker):
+                self._violated("LeavingBrokersStayOut", write.partition, f"broker {broker} is leaving, and in the ISR")
+        for broker in before.isr:
+            running = self._nodes[broker].broker
+            if broker not in after.isr and running is not None and running.state == "shutting_down":
+                left[broker] = self.znodes.brokers.get(broker, -1)
 
     # -- what must hold ----------------------------------------------------------------------------------------------
 

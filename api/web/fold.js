@@ -22,12 +22,14 @@
  *   lost: number}} WorkloadView
  * @typedef {{type: string, workload_id: string, topic: string, group_id: string, consumed: number, duplicates: number,
  *   out_of_order: number, lag: number, partitions: number[]}} ConsumerView
+ * @typedef {{type: string, broker_id: number, group_id: string, state: string, generation_id: number,
+ *   leader_id: string, members: string[]}} GroupView
  * @typedef {{seq: number, at_us: number, peers: Record<string, PeerView>, brokers: Record<string, BrokerView>,
  *   controller_id: number, controller_epoch: number, controller_zk_version: number, reigns: Reign[],
  *   zab_epoch: number, zab_leader_id: number, topics: Record<string, string>,
  *   configs: Record<string, Record<string, string>>, partitions: Record<string, PartitionView>,
  *   faults: Record<string, FaultView>, losses: Loss[], workloads: Record<string, WorkloadView>,
- *   consumers: Record<string, ConsumerView>}} ClusterState
+ *   consumers: Record<string, ConsumerView>, groups: Record<string, GroupView>}} ClusterState
  * @typedef {{seq: number, node: string, node_seq: number, wall_us: number, mono_us: number, type: string,
  *   [field: string]: any}} Entry  A journal line: the envelope, the type and the body's fields, flat.
  */
@@ -40,7 +42,7 @@ export function emptyState() {
   return {
     seq: 0, at_us: 0, peers: {}, brokers: {}, controller_id: -1, controller_epoch: 0, controller_zk_version: 0,
     reigns: [], zab_epoch: 0, zab_leader_id: -1, topics: {}, configs: {}, partitions: {}, faults: {}, losses: [],
-    workloads: {}, consumers: {},
+    workloads: {}, consumers: {}, groups: {},
   };
 }
 
@@ -279,5 +281,10 @@ const HANDLERS = {
     state.consumers[workload_id] = {
       type, workload_id, topic, group_id, consumed, duplicates, out_of_order, lag, partitions,
     };
+  },
+  group_changed(state, e) {
+    const { type, broker_id, group_id, state: stands, generation_id, leader_id, members } = e;
+    if (stands === "Dead") delete state.groups[group_id];
+    else state.groups[group_id] = { type, broker_id, group_id, state: stands, generation_id, leader_id, members };
   },
 };

@@ -39,6 +39,7 @@ const SENTENCES = {
   controller_believed: (e) => `believes in ${e.is_controller ? "itself" : who(e.controller_id)} at epoch ${e.controller_epoch}`,
   controller_elected: (e) => `is controller, epoch ${e.controller_epoch}`,
   controller_ready: (e) => `ready as controller: read in ${e.read_ms} ms, decided in ${e.decide_ms} ms`,
+  controller_propagated: (e) => `${e.brokers} brokers know what it decided, ${e.propagate_ms} ms later`,
   controller_resigned: (e) => `resigns at epoch ${e.controller_epoch}: ${words(e.reason)}`,
   controller_event_failed: (e) => `${e.event} at epoch ${e.controller_epoch}: ${e.problem}`,
   write_fenced: (e) => `${e.operation} ${e.path} at epoch ${e.controller_epoch} refused: ${words(e.reason)}`,
@@ -62,6 +63,7 @@ const SENTENCES = {
   workload_progressed: (e) => `${e.workload_id} on ${e.topic}: ${e.acknowledged} of ${e.sent} acknowledged, ${e.failed} failed, ${e.lost} lost`,
   consumer_progressed: (e) => `${e.workload_id} in group ${e.group_id} on ${e.topic}: ${e.consumed} consumed, `
     + `${e.duplicates} again, ${e.out_of_order} out of order, ${e.lag} behind`,
+  group_changed: (e) => `group ${e.group_id}: ${e.state} in generation ${e.generation_id}, ${plural(e.members.length, "member")}`,
 };
 
 /** The sentence of an event; of a type not known here, its fields. @param {Entry} entry */

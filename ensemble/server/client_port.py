@@ -368,6 +368,9 @@ class ClientConnection(asyncio.Protocol):
         """A client with very much under way is not read from for a while."""
         if self._transport is None or self._id is None or self._transport.is_closing():
             return
+        quiet = not (self._noted or self._large_bytes or self._port.gate)
+        if quiet and not self._port.listener.outstanding(self._id):
+            return
         outstanding = self.note()
         if not self._throttled and (outstanding > OUTSTANDING_HIGH or self._must_wait(outstanding)):
             self._throttled = True
@@ -392,7 +395,7 @@ class ClientConnection(asyncio.Protocol):
     def _must_wait(self, outstanding: int) -> bool:
         gate = self._port.gate
         held = gate is not None and self._id is not None and gate.is_holding(self._id)
-        return held or self._port.admission.overloaded(outstanding)
+        return held or (outstanding > 0 and self._port.admission.overloaded(outstanding))
 
     def pause_writing(self) -> None:
         """The client does not read its replies: stop reading its requests."""

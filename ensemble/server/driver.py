@@ -60,6 +60,9 @@ from ensemble.zab.peer import Peer
 from journal.events import Event, NodeStopped, PeerProtocolBroken, PeerStateChanged, SnapshotTaken
 from journal.writer import JournalWriter
 
+ROUND_PACKETS_MAX = 2
+"""So few packets of another server are a round by themselves, where nothing else has come: to go round the event loop
+once more would take as long as the turn does."""
 BROKEN_EVENTS_MAX = 20
 """peer_protocol_broken events a minute; beyond that they are dropped (a port scanner must not fill the journal)."""
 _DISK_EFFECTS = (
@@ -155,6 +158,15 @@ class PeerDriver:
         if effects:
             self._flush_soon()
 
+    def _call_and_flush(self, handler: Callable[..., list[Effect]], *args: object) -> None:
+        """The same as a round of its own, unless one is under way already."""
+        if self._flush_due:
+            self._call(handler, *args)
+        else:
+            self._flush_due = True
+            self._call(handler, *args)
+            self._flush()
+
     def _flush_soon(self) -> None:
         if not self._flush_due:
             self._flush_due = True
@@ -168,13 +180,13 @@ class PeerDriver:
     def _carry_out_early(self, effects: list[Effect]) -> None:
         """In the midst of a turn: the other servers can begin with it, and the disk's thread where that is to do it."""
         self._carry_out(effects)
-        if self._disk_is_quick():
+        if self._disk and self._disk_is_quick():
             self._send_to_others()
         else:
             self._send()
 
     def _disk_is_quick(self) -> bool:
-        return bool(self._disk) and self.storage is not None and self.storage.is_quick(self._disk)
+        return self.storage is not None and self.storage.is_quick(self._disk)
 
     def _send(self) -> None:
         """Give to the network and the disk what they have to do; the network first, since that is quickly done."""
@@ -195,8 +207,9 @@ class PeerDriver:
 
     def _flush(self) -> None:
         """End the round."""
-        self._take_from_clients()
-        while self._disk_is_quick():
+        if self._from_clients:
+            self._take_from_clients()
+        while self._disk and self._disk_is_quick():
             assert self.storage is not None
             self._send_to_others()
             disk = self._disk.copy()
@@ -345,14 +358,18 @@ class PeerDriver:
     def on_packets(self, link: LinkId, packets: list[Packet]) -> None:
         """Packets came on a link; after one that closes it the rest is void."""
         assert self.quorum is not None
-        if self.quorum.is_open(link):
+        if not self.quorum.is_open(link):
+            return
+        if len(packets) <= ROUND_PACKETS_MAX:
+            self._call_and_flush(self._peer.on_packets, link, packets)
+        else:
             self._call(self._peer.on_packets, link, packets)
 
     # -- what happens: disk ------------------------------------------------------------------------------------------
 
     def on_durable(self, tokens: list[int]) -> None:
         """Barriers are done; the newest covers the older."""
-        self._call(self._peer.on_durable, tokens[-1])
+        self._call_and_flush(self._peer.on_durable, tokens[-1])
 
     def on_truncated(self, recovery: Recovery) -> None:
         """The log is cut."""

@@ -57,6 +57,7 @@ class QuorumPort:
         self._server: Listening | None = None
         self._links: dict[LinkId, QuorumLink] = {}
         self._unflushed: dict[LinkId, QuorumLink] = {}
+        self._heard = LinkId(0)
         self._next_link = 0
         self._proposal: Proposal | None = None
         self._proposal_bytes = b""
@@ -139,8 +140,7 @@ class QuorumPort:
         """Queue packets; everything of a turn leaves in one write.  Nothing happens where the link is gone."""
         link = self._links.get(link_id)
         if link is not None:
-            for packet in packets:
-                link.send(packet)
+            link.send(packets)
             self._unflushed[link_id] = link
 
     def encode_proposal(self, proposal: Proposal) -> bytes:
@@ -156,11 +156,19 @@ class QuorumPort:
             link.close()
 
     def flush(self) -> None:
-        """Write what was queued in this turn."""
+        """Write what was queued in this turn; first where something was heard from last, since there somebody waits."""
         if self._unflushed:
             links, self._unflushed = self._unflushed, {}
+            waiting = links.pop(self._heard, None)
+            if waiting is not None:
+                waiting.flush()
             for link in links.values():
                 link.flush()
+
+    def receive(self, link_id: LinkId, packets: list[Packet]) -> None:
+        """Packets came on a link."""
+        self._heard = link_id
+        self.listener.on_packets(link_id, packets)
 
     def lost(self, link_id: LinkId) -> None:
         """A link broke."""
@@ -232,17 +240,19 @@ class QuorumLink(asyncio.Protocol):
             if self._deadline is not None:
                 self._deadline.cancel()
             self._port.listener.on_link_accepted(self._link_id)
-        self._port.listener.on_packets(self._link_id, packets)
+        self._port.receive(self._link_id, packets)
 
-    def send(self, packet: Packet) -> None:
-        """Queue a packet; behind a snapshot that is still being streamed it waits."""
-        if isinstance(packet, Proposal):
-            self._out.append(self._port.encode_proposal(packet))
-            return
-        self._out.append(self._codec.encode(packet))
-        if isinstance(packet, Snap):
-            self.flush()
-            self._stream = self._codec.encode_stream(packet)
+    def send(self, packets: Sequence[Packet]) -> None:
+        """Queue packets; behind a snapshot that is still being streamed they wait."""
+        out, encode = self._out, self._codec.encode
+        for packet in packets:
+            if isinstance(packet, Proposal):
+                out.append(self._port.encode_proposal(packet))
+                continue
+            out.append(encode(packet))
+            if isinstance(packet, Snap):
+                self.flush()
+                self._stream = self._codec.encode_stream(packet)
 
     def flush(self) -> None:
         """Write what is queued, or go on streaming."""

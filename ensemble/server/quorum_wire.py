@@ -71,6 +71,8 @@ OFFERED = b"\x01"
 NO_ZXID = -1
 NO_AUTH = b"\0\0\0\0"
 NULL_AUTH = b"\xff\xff\xff\xff"
+_OFFERED_ALONE = OFFERED + NULL_AUTH
+"""What is behind the head of a cumulative ACK or COMMIT."""
 _HEAD = struct.Struct(">iqi")
 _head_at = _HEAD.unpack_from
 _EMPTY = struct.Struct(">iqii")
@@ -200,8 +202,8 @@ class QuorumCodec:
         return out
 
     def _feed_common(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
-        """Read what nearly all packets are, as long as that is what comes: a leader's transactions, a learner's
-        requests.  Where that ends; anything else, odd or not complete is left to `feed`."""
+        """Read what nearly all packets are, as long as that is what comes: a leader's transactions and commits, a
+        learner's requests and acks.  Where that ends; anything else, odd or not complete is left to `feed`."""
         last = len(buffer) - _EMPTY.size
         if self._learner:
             txns: list[Txn] = []
@@ -209,6 +211,13 @@ class QuorumCodec:
                 kind, zxid, size = _head_at(buffer, pos)
                 start = pos + 16
                 end = start + size
+                if kind == COMMIT and size == 1 and buffer.startswith(_OFFERED_ALONE, start):
+                    if txns:
+                        out.append(Proposal(txns))
+                        txns = []
+                    out.append(Commit(Zxid(zxid), cumulative=True))
+                    pos = end + 4
+                    continue
                 if kind != PROPOSAL or not buffer.startswith(NULL_AUTH, end) or size < 0:
                     break
                 data = buffer[start:end]
@@ -221,9 +230,13 @@ class QuorumCodec:
                 out.append(Proposal(txns))
             return pos
         while pos <= last:
-            kind, _, size = _head_at(buffer, pos)
+            kind, zxid, size = _head_at(buffer, pos)
             start = pos + _HEAD.size
             end = start + size
+            if kind == ACK and size == 1 and buffer.startswith(_OFFERED_ALONE, start):
+                out.append(Ack(Zxid(zxid), cumulative=True))
+                pos = end + 4
+                continue
             if kind != REQUEST or size < _REQUEST.size or not buffer.startswith(self._auth_bytes, end):
                 break
             session_id, cxid, op = _request_at(buffer, start)
@@ -419,8 +432,8 @@ def _encode_snap(packet: Snap) -> bytes:
 
 _ENCODERS: dict[type, Callable[..., bytes]] = {
     Proposal: encode_proposal,
-    Ack: lambda p: _packet(ACK, p.zxid, OFFERED if p.cumulative else None),
-    Commit: lambda p: _packet(COMMIT, p.zxid, OFFERED if p.cumulative else None),
+    Ack: lambda p: _HEAD.pack(ACK, p.zxid, 1) + _OFFERED_ALONE if p.cumulative else _packet(ACK, p.zxid),
+    Commit: lambda p: _HEAD.pack(COMMIT, p.zxid, 1) + _OFFERED_ALONE if p.cumulative else _packet(COMMIT, p.zxid),
     Inform: lambda p: _packet(INFORM, p.txn.zxid, p.txn.encoded()),
     Ping: _encode_ping,
     ForwardedRequest: _encode_request,

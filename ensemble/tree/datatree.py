@@ -334,13 +334,12 @@ class DataTree:
         if parent.children is None:
             parent.children = {}
         parent.children[name] = None
-        node = Znode(data, self._generation)
         if foreseen is not None:
-            node.born(zxid, txn.time_ms, owner, acl, foreseen[0])
-            self.digest_sum += node.take_digest(foreseen[1])
+            seed, digest, _ = foreseen
         else:
-            self.digest_sum += node.appear(zxid, txn.time_ms, owner, acl, digest_seed(path, data))
-        nodes[path] = node
+            seed, digest = txn.seed if txn.seed is not None else digest_seed(path, data), None
+        nodes[path] = node = Znode.leaf(data, self._generation, zxid, txn.time_ms, owner, acl, seed, digest)
+        self.digest_sum += node.digest
         self.data_size_bytes += len(path) + (len(data) if data else 0)
         if owner:
             self._owned(path, owner)
@@ -426,7 +425,8 @@ class DataTree:
             node.seed = foreseen[0]
             self.digest_sum += node.take_digest(foreseen[1])
         else:
-            self.digest_sum += node.written(body.version, txn.zxid, txn.time_ms, digest_seed(path, data))
+            seed = txn.seed if txn.seed is not None else digest_seed(path, data)
+            self.digest_sum += node.written(body.version, txn.zxid, txn.time_ms, seed)
         return node
 
     def _set_acl(self, txn: Txn, kind: int, body: SetACLTxn, with_stats: bool) -> Applied:

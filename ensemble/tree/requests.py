@@ -144,7 +144,7 @@ class RequestQueues(LocalRequests):
         at_once = not client.barred
         position = 0
         while position < len(frames) and client.stage is _ATTACHED:
-            if at_once and not queue:
+            if at_once and not queue and _REQUEST_HEADER.unpack_from(frames[position])[1] in PLAIN_READS:
                 position = self._answer_at_once(now, client, frames, position, effects)
                 if position == len(frames):
                     return

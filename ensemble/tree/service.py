@@ -120,7 +120,8 @@ class Service(RequestQueues):
                 self._answer_run(now, run, effects)
                 self._commit(now, session, txn, Applied(txn.type, 0, getattr(txn.body, "path", ""), node), effects)
                 run.rewatch = True
-        self._answer_run(now, run, effects)
+        if run.answered:
+            self._answer_run(now, run, effects)
         if self._proposer is not None:
             self._proposer.applied(txns[-1].zxid)
         if self._serving:
@@ -319,10 +320,10 @@ class Service(RequestQueues):
         client.received += 1
         if not self._serving:
             self._close(client, effects)
-        elif isinstance(message, ConnectRequest):
-            self._connect(now, client, message, effects)
         elif isinstance(message, Frames):
             self._take_frames(now, client, message.frames, effects)
+        elif isinstance(message, ConnectRequest):
+            self._connect(now, client, message, effects)
         elif client.stage is Stage.ATTACHED:
             self._request(now, client, message, effects)
         elif client.stage is Stage.ATTACHING and len(client.held) < OUTSTANDING_MAX:

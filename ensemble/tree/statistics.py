@@ -135,7 +135,11 @@ class ServiceViews:
 
     def _count_writes(self, now: Instant, client: Connection, answered: Sequence[Waiting], zxid: int) -> None:
         """The same where all of them are writes."""
-        now_ms, count, last = now.mono_ms, len(answered), answered[-1]
+        count, last = len(answered), answered[-1]
+        if count == 1:
+            self._count_answers(now, client, answered, zxid)
+            return
+        now_ms = now.mono_ms
         latencies_ms = [now_ms - waiting.since_ms for waiting in answered]
         low, high, total = min(latencies_ms), max(latencies_ms), sum(latencies_ms)
         self.packets_sent += count

@@ -19,6 +19,7 @@ TTL_MAX_MS = (1 << 40) - 1
 """12,725 days: a time to live shares the ephemeralOwner with the mark that tells what it is."""
 _NOT_IN_DIGEST = -1
 _pack_digested = Struct(">qqqqqiiiq").pack
+_new = object.__new__
 
 
 def ttl_owner(ttl_ms: int) -> int:
@@ -168,6 +169,28 @@ class Znode(NodeState):
         self.children = None
         self.generation = generation
         self.digest = 0
+
+    @staticmethod
+    def leaf(
+        data: bytes | None, generation: int, zxid: int, time_ms: int, owner: int, acl: Sequence[ACL], seed: int,
+        digest: int | None,
+    ) -> Znode:  # fmt: skip
+        """A node that was just created, in one step: the constructor, `born`, and its digest where nobody knows it."""
+        node: Znode = _new(Znode)
+        node.data = data
+        node.children = None
+        node.generation = generation
+        node.czxid = node.mzxid = node.pzxid = zxid
+        node.ctime = node.mtime = time_ms
+        node.version = node.cversion = node.aversion = 0
+        node.ephemeral_owner = owner
+        node.acl = acl
+        node.seed = seed
+        if digest is None:
+            packed = _pack_digested(zxid, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner)
+            digest = crc32(packed, seed) if seed >= 0 else 0
+        node.digest = digest
+        return node
 
     def take_digest(self, digest: int) -> int:
         """Take over the digest of this very state, and say by how much it differs from before."""

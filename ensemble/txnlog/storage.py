@@ -181,14 +181,15 @@ class Storage:
 
     def is_quick(self, effects: Sequence[Effect]) -> bool:
         """Whether these should be carried out in the event loop: nothing is before them, and they are quickly done."""
-        return (
-            self._submitted == self._finished
-            and not self._owed
-            and not self._failed
-            and all(isinstance(effect, Append | Barrier) for effect in effects)
-            and sum(len(effect.txns) for effect in effects if isinstance(effect, Append)) <= WAIT_TXNS_MAX
-            and self._pace.is_quick(self._clock_ns())
-        )
+        if self._submitted != self._finished or self._owed or self._failed:
+            return False
+        count = 0
+        for effect in effects:
+            if isinstance(effect, Append):
+                count += len(effect.txns)
+            elif not isinstance(effect, Barrier):
+                return False
+        return count <= WAIT_TXNS_MAX and self._pace.is_quick(self._clock_ns())
 
     def carry_out(self, effects: Sequence[Effect]) -> None:
         """Do at once what `is_quick` allows; the listener hears of barriers, and of a failure, before this returns.

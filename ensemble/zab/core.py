@@ -53,6 +53,8 @@ _NO_LIMIT_BYTES = 1 << 62
 STRETCH_TXNS = 128
 """How many transactions are prepared or applied before others get what has come of it."""
 _RECONFIG = int(OpCode.RECONFIG)
+_ASKING = (SubmitSync, AskRevalidate)
+"""By itself: a union would be made anew at each look."""
 
 
 class Phase(StrEnum):
@@ -224,7 +226,7 @@ class Core:
         for effect in effects:
             if isinstance(effect, Submit):
                 requests.append(effect.request)
-            elif isinstance(effect, SubmitSync | AskRevalidate):
+            elif isinstance(effect, _ASKING):
                 self._submit(requests)
                 requests = []
                 self._ask(effect)
@@ -257,7 +259,8 @@ class Core:
         self._token += 1
         self._barriers.append((self._token, self.last_logged, then, self.role))
         self._barrier_due = False
-        self.to_disk(Barrier(self._token))
+        self._appending = None
+        self.out.append(Barrier(self._token))
 
     def end_turn(self) -> None:
         """One barrier for all that this turn appended; what comes next is another turn's."""
@@ -371,7 +374,11 @@ class Core:
                 txns.append(pending.popleft())
         while txns:
             room = min(STRETCH_TXNS, CHECKPOINT_INTERVAL_TXNS - self._applied % CHECKPOINT_INTERVAL_TXNS)
-            self.hand_over()
+            if self.out:
+                self.hand_over()
+            if len(txns) <= room:
+                self._apply_committed(txns)
+                return
             self._apply_committed(txns[:room])
             del txns[:room]
 

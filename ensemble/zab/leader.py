@@ -189,12 +189,14 @@ class Leader:
             if isinstance(packet, ForwardedRequest) and peer.step is synced:
                 requests.append(packet)
                 continue
-            self._propose(requests, link)
-            requests = []
+            if requests:
+                self._propose(requests, link)
+                requests = []
             self._on_packet(peer, packet)
             if self._core.leaving is not None or link not in self._links:
                 return
-        self._propose(requests, link)
+        if requests:
+            self._propose(requests, link)
 
     def _on_packet(self, peer: LearnerLink, packet: Packet) -> None:
         link = peer.link
@@ -385,10 +387,10 @@ class Leader:
 
     def _propose(self, requests: Sequence[ForwardedRequest], origin: LinkId | None) -> None:
         core = self._core
-        if not requests or not self.established or core.leaving is not None:
+        if not self.established or core.leaving is not None:
             return
         left = COUNTER_MAX - 1 - counter_of(self._last_proposed)
-        if any(request.op == _RECONFIG for request in requests):
+        if _RECONFIG in [request.op for request in requests]:
             for request in requests[:left]:
                 self._propose_stretch((request,), origin)
         else:
@@ -466,10 +468,8 @@ class Leader:
 
     def _advance(self) -> None:
         """Commit, strictly in order, what a quorum has logged."""
-        core = self._core
-        reached = core.quorum.reached(self._logged)
-        pending = core.pending
-        if self._advancing or not pending or pending[0].zxid > reached:
+        core, pending = self._core, self._core.pending
+        if self._advancing or not pending or pending[0].zxid > (reached := core.quorum.reached(self._logged)):
             return
         self._advancing = True
         while pending and pending[0].zxid <= reached and core.leaving is None and self._handover.successor is None:
@@ -495,10 +495,10 @@ class Leader:
         if core.reconfiguration.enabled:
             txns = list(takewhile(lambda txn: txn.type != _RECONFIG, txns))
         assert txns[-1].zxid == self._last_committed + len(txns), "all of this epoch's proposals are pending, in order"
-        for peer in self._links.values():
+        for peer in [each for each in self._links.values() if each.observer or not each.cumulative]:
             if peer.forwarding and peer.observer:
                 core.send_all(peer.link, [Inform(txn) for txn in txns])
-            elif peer.forwarding and not peer.cumulative:
+            elif peer.forwarding:
                 core.send_all(peer.link, [Commit(txn.zxid) for txn in txns])
         self._last_committed = txns[-1].zxid
         self._tell_committed()
@@ -511,7 +511,7 @@ class Leader:
         self._last_told = self._last_committed
         commit = Commit(self._last_committed, cumulative=True)
         for peer in self._links.values():
-            if peer.forwarding and peer.cumulative and not peer.observer:
+            if peer.cumulative and not peer.observer and peer.forwarding:
                 self._core.send(peer.link, commit)
 
     # -- sync, sessions --------------------------------------------------------------------------------------------

@@ -84,6 +84,8 @@ class Learner:
         self._observer = core.reconfiguration.observes
         self.state = PeerState.OBSERVING if self._observer else PeerState.FOLLOWING
         self._step = LearnerStep.CONNECTING
+        self.phase = _PHASES[self._step]
+        """Discovery, synchronisation or broadcast: as `_step` is; looked at in every turn."""
         self._link: LinkId | None = None
         self._started_ms = self._heard_ms = core.now.mono_ms
         self._retry_ms = RETRY_MIN_MS
@@ -103,10 +105,8 @@ class Learner:
         self._unacked: deque[Sequence[Txn]] = deque()
         self._syncs: deque[SyncRequest] = deque()
 
-    @property
-    def phase(self) -> Phase:
-        """Discovery, synchronisation or broadcast."""
-        return _PHASES.get(self._step, Phase.SYNCHRONIZATION)
+    def _go(self, step: LearnerStep) -> None:
+        self._step, self.phase = step, _PHASES.get(step, Phase.SYNCHRONIZATION)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class Learner:
             return
         self._link = link
         self._heard_ms = core.now.mono_ms
-        self._step = LearnerStep.INTRODUCED
+        self._go(LearnerStep.INTRODUCED)
         core.send(
             link,
             FollowerInfo(
@@ -166,7 +166,7 @@ class Learner:
             self._link = None
             if self._handed_over and self._step is LearnerStep.INTRODUCED:
                 # A new membership made it leader, which it may not have heard yet.
-                self._step = LearnerStep.CONNECTING
+                self._go(LearnerStep.CONNECTING)
                 self.on_link_failed(self.leader_id)
                 return
             self._core.leave(f"lost the link to leader {self.leader_id}")
@@ -253,7 +253,7 @@ class Learner:
             self._broken(f"leader {self.leader_id} offers epoch {info.epoch}, far beyond {core.accepted_epoch}")
             return
         self._epoch = info.epoch
-        self._step = LearnerStep.PROMISING
+        self._go(LearnerStep.PROMISING)
         if info.epoch > core.accepted_epoch:
             current_epoch = -1 if core.incomplete else core.current_epoch
             core.save_accepted_epoch(info.epoch, lambda: self._promise(core.last_logged, current_epoch))
@@ -269,13 +269,13 @@ class Learner:
     def _promise(self, last_zxid: Zxid, current_epoch: int) -> None:
         """The accepted epoch is durable, and everything logged before it (rule 1; ZOOKEEPER-2845)."""
         assert self._link is not None and self._core.accepted_epoch == self._epoch
-        self._step = LearnerStep.PROMISED
+        self._go(LearnerStep.PROMISED)
         self._core.send(self._link, AckEpoch(last_zxid, current_epoch))
 
     def _begin_sync(self, first: Diff | Trunc | Snap) -> None:
         core = self._core
         self._from_zxid = core.last_logged
-        self._step = LearnerStep.RECEIVING
+        self._go(LearnerStep.RECEIVING)
         if isinstance(first, Snap):
             self._mode = SyncMode.SNAP
             self._snapshot = first.snapshot
@@ -302,7 +302,7 @@ class Learner:
             core.needs_snapshot = True
             core.leave(f"the log cannot be cut back to 0x{zxid:x}: a snapshot is needed")
         else:
-            self._step = LearnerStep.TRUNCATING
+            self._go(LearnerStep.TRUNCATING)
             self._last_queued = zxid
             core.truncate(zxid)
 
@@ -313,7 +313,7 @@ class Learner:
         if core.last_logged != self._last_queued:
             core.leave(f"the log ends at 0x{core.last_logged:x} after TRUNC to 0x{self._last_queued:x}")
             return
-        self._step = LearnerStep.RECEIVING
+        self._go(LearnerStep.RECEIVING)
         held_back, self._held_back = self._held_back, []
         if self._link is not None:
             self.on_packets(self._link, held_back)
@@ -362,7 +362,7 @@ class Learner:
         if packet.zxid != make_zxid(self._epoch, 0):
             self._broken(f"NEWLEADER 0x{packet.zxid:x} in epoch {self._epoch}")
             return
-        self._step = LearnerStep.ADOPTING
+        self._go(LearnerStep.ADOPTING)
         # On disk before the history that may hold it.
         core.reconfiguration.see_text(packet.config)
         self._announced = bool(packet.config)
@@ -388,7 +388,7 @@ class Learner:
         """History, then epoch are durable: acknowledge NEWLEADER (rule 2; ZOOKEEPER-3911, 4643, 4646)."""
         core = self._core
         assert self._link is not None and self._epoch is not None and self._step is LearnerStep.ADOPTING
-        self._step = LearnerStep.ADOPTED
+        self._go(LearnerStep.ADOPTED)
         core.send(self._link, Ack(make_zxid(self._epoch, 0)))
         core.emit(
             LearnerSynced(
@@ -409,7 +409,7 @@ class Learner:
         if self._announced and core.reconfiguration.activate(core.reconfiguration.last_seen, None):
             core.leave("the leader's membership asks for it")
             return
-        self._step = LearnerStep.ACTIVE
+        self._go(LearnerStep.ACTIVE)
         core.start_serving(leading=False)
         queued, self._queued = self._queued, deque()
         if queued:

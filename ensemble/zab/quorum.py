@@ -54,7 +54,7 @@ class Quorum:
 
     def reached(self, marks: Mapping[PeerId, int]) -> int:
         """The highest value that a majority of voters has reached; a voter without a mark stands at -1."""
-        return sorted((marks.get(voter, -1) for voter in self.voters), reverse=True)[self.majority - 1]
+        return sorted([marks.get(voter, -1) for voter in self.voters], reverse=True)[self.majority - 1]
 
 
 class HierarchicalQuorum:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 from rich.console import Console
@@ -46,21 +47,47 @@ def _found(name: str) -> AnyScenario:
     )
 
 
-def run(names: list[str], live: bool, out: Path | None) -> int:
-    """Play scenarios; 0 when each verdict is the expected one, 1 otherwise, 2 for what makes no sense."""
-    if live:
-        return _refuse("these scenarios choose when a disk or a link answers, which real processes do not let one do; "
-                       "run them --simulated")  # fmt: skip
+class Player(Protocol):
+    """Plays scenarios somewhere else than in the simulated world."""
+
+    def unplayable(self, scenario: AnyScenario) -> str | None:
+        """Why it cannot be played there; None where it can."""
+        ...
+
+    def play(self, scenario: AnyScenario) -> Verdict:
+        """Play it to its verdict."""
+        ...
+
+
+class _Simulated:
+    def unplayable(self, scenario: AnyScenario) -> str | None:
+        return None
+
+    def play(self, scenario: AnyScenario) -> Verdict:
+        return play(scenario)
+
+
+def run(names: list[str], player: Player | None, out: Path | None) -> int:
+    """Play scenarios, in the simulated world unless another player is given; 0 when each verdict is the expected one, 1
+    otherwise, 2 for what makes no sense."""
+    there = player or _Simulated()
     try:
-        scenarios = [_found(name) for name in names or list(LIBRARY)]
+        scenarios = [_found(name) for name in names] or [s for s in LIBRARY.values() if not there.unplayable(s)]
     except ValueError as reason:
         return _refuse(str(reason))
-    verdicts = [play(scenario) for scenario in scenarios]
-    for scenario, verdict in zip(scenarios, verdicts, strict=True):
+    for scenario in scenarios:
+        obstacle = there.unplayable(scenario)
+        if obstacle is not None:
+            return _refuse(f"{scenario.name}: {obstacle}; run it --simulated")
+    verdicts = []
+    for scenario in scenarios:
+        verdict = there.play(scenario)
+        verdicts.append(verdict)
         sys.stdout.write(f"{scenario.name}: {'held' if verdict.held else 'VIOLATED'}: {scenario.hypothesis}\n")
         for problem in verdict.problems:
             sys.stdout.write(f"  {problem}  replay: zabka scenarios run {scenario.name}\n")
         _tell_outage(scenario, verdict)
+        sys.stdout.flush()
     if out is not None:
         _write_journal(verdicts, out)
     sys.stdout.write(f"{len(verdicts)} scenarios, {sum(not verdict.held for verdict in verdicts)} with violations\n")
@@ -80,4 +107,5 @@ def _write_journal(verdicts: list[Verdict], out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("wb") as file:
         for verdict in verdicts:
-            file.writelines(verdict.lines())
+            # Where there is an outage to see, it is that.
+            file.writelines((verdict.shown or verdict).lines())

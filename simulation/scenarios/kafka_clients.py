@@ -1,6 +1,12 @@
-"""The Kafka clients of a script: a producer, a consumer and an operator, whose history is judged when it is over."""
+"""The Kafka clients of a script: a producer, a consumer and an operator, whose history is judged when it is over.
+
+They work over any runtime, so that a script is judged alike in the simulated world and over real processes.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -8,16 +14,11 @@ from broker_sim.admin_client import AdminClient
 from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
 from broker_sim.kafka_schema import ApiKey, request
 from broker_sim.record_batch import Record, build_batch, decode_records
-from controller.ports import ChannelBroken, Endpoint
-from controller.znodes import LeaderAndIsr
+from controller.ports import BrokerChannel, ChannelBroken, Endpoint
+from ensemble.ports import Runtime
 from journal.events import TopicPartition
 from journal.kafka_analysis import ACKS_ALL, KafkaHistory, Polled, Sent
-from simulation.channel import KAFKA_SERVICE, SimChannel
-from simulation.kernel import SimRuntime, derive_random
-from simulation.scenarios.core_steps import StepFailed
-from simulation.world import World
 
-MACHINE = "client-kafka"
 PATIENCE_MS = 8_000
 """How long a client tries; by then a script has had its answer."""
 COMMITTED_POLL_MS = 100
@@ -32,32 +33,32 @@ def partition_of(name: str) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
-class KafkaClients:
-    """Works on a machine of its own, `client-kafka`.  `acks` is what its producer asks for."""
+class Surroundings(NamedTuple):
+    """Where the clients work: how brokers are reached, and where the leaders' logs end, as far as that can be known."""
 
-    def __init__(self, world: World, acks: int = ACKS_ALL) -> None:
+    runtime: Runtime
+    channel: BrokerChannel
+    admin: AdminClient
+    endpoint_of: Callable[[str], Endpoint]
+    log_end: Callable[[TopicPartition], int | None]
+
+
+class KafkaClients:
+    """A producer and a consumer.  `acks` is what the producer asks for."""
+
+    def __init__(self, around: Surroundings, acks: int = ACKS_ALL) -> None:
         self.history = KafkaHistory()
         self.acks = acks
-        self.runtime = SimRuntime(world.scheduler, derive_random(world.seed, MACHINE))
-        self._world = world
+        self.admin = around.admin
+        self._around = around
+        self._runtime = around.runtime
         self._positions: dict[TopicPartition, int] = {}
         self._assignments: dict[TopicPartition, int] = {}
         self._identity: tuple[int, int] | None = None
         self._sequences: dict[TopicPartition, int] = {}
-        host = world.network.boot(MACHINE, self.runtime)
-        self._channel = SimChannel(world.network, host, self.runtime)
-        bootstrap = [(name, int(KAFKA_SERVICE)) for name in world.broker_names()] or [("nobody", 0)]
-        self.admin = AdminClient(self._channel, self.runtime, bootstrap)
-
-    def state(self, name: str) -> LeaderAndIsr:
-        """What the quorum says of a partition.  Raises StepFailed where it says nothing."""
-        found = self._world.replication.znodes.states.get(partition_of(name))
-        if found is None:
-            raise StepFailed(f"{name} has no state")
-        return found
 
     def _now_us(self) -> int:
-        return self.runtime.now().mono_ms * 1000
+        return self._runtime.now().mono_ms * 1000
 
     async def produce(self, name: TopicPartition, broker: str) -> str:
         """Send the next record, to the leader, or to a broker whoever leads; how that ended."""
@@ -65,7 +66,7 @@ class KafkaClients:
         began_us = self._now_us()
         offset: int | None = None
         answer = OK
-        record = Record(key=None, value=value.encode(), timestamp_ms=self.runtime.now().wall_ms)
+        record = Record(key=None, value=value.encode(), timestamp_ms=self._runtime.now().wall_ms)
         try:
             offset = await (self._produce_at(name, record, broker) if broker else self._produce(name, record))
         except KafkaRequestFailed as refused:
@@ -95,14 +96,11 @@ class KafkaClients:
         asked = request(
             ApiKey.PRODUCE, 9, acks=self.acks, timeout=PATIENCE_MS // 2, topic_data=rows, transactional_id=None
         )
-        answer = await self._channel.call(self._at(broker), asked, PATIENCE_MS)
+        answer = await self._around.channel.call(self._around.endpoint_of(broker), asked, PATIENCE_MS)
         row = answer.responses[0].partition_responses[0]
         if row.error_code != ErrorCode.none:
             raise KafkaRequestFailed(ErrorCode(row.error_code))
         return int(row.base_offset)
-
-    def _at(self, broker: str) -> Endpoint:
-        return Endpoint(int(broker.rpartition("-")[2]), broker, int(KAFKA_SERVICE))
 
     async def poll(self, name: TopicPartition, broker: str = "") -> int:
         """Read all there is from where the last poll ended, at the leader or at a broker; the high watermark then."""
@@ -141,7 +139,7 @@ class KafkaClients:
         }
         topics = [{"topic": name.topic, "partitions": [row]}]
         asked = request(ApiKey.FETCH, 12, replica_id=-1, max_wait=1, min_bytes=1, max_bytes=1 << 20, topics=topics)
-        answer = await self._channel.call(self._at(broker), asked, PATIENCE_MS)
+        answer = await self._around.channel.call(self._around.endpoint_of(broker), asked, PATIENCE_MS)
         got = answer.responses[0].partitions[0]
         if got.error_code != ErrorCode.none:
             raise KafkaRequestFailed(ErrorCode(got.error_code))
@@ -151,8 +149,8 @@ class KafkaClients:
         """Read every partition that was written to until all of it is committed and read, and note its end."""
         for name in dict.fromkeys(sent.partition for sent in self.history.sent):
             partition = partition_of(name)
-            while (end := await self.poll(partition)) != self._world.replication.leader_log_end(partition):
-                await self.runtime.sleep(COMMITTED_POLL_MS)
+            while (end := await self.poll(partition)) != self._around.log_end(partition):
+                await self._runtime.sleep(COMMITTED_POLL_MS)
             self.history.ends[name] = end
 
     async def reassign(self, name: TopicPartition, replicas: tuple[int, ...]) -> None:

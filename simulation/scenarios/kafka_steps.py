@@ -43,7 +43,7 @@ def asked(stage: Stage, coroutine: Any, what: str) -> Any:
         except (KafkaRequestFailed, KafkaUnavailable, ChannelBroken) as refused:
             return StepFailed(f"{what}: {refused}")
 
-    found = stage.finish(stage.kafka.runtime, answer(), what)
+    found = stage.finish(stage.kafka_runtime, answer(), what)
     if isinstance(found, StepFailed):
         raise found
     return found
@@ -97,7 +97,7 @@ class Produce(WorldStep, frozen=True):
         broker = stage.node(self.at) if self.at else ""
         for _ in range(self.count):
             sending = stage.kafka.produce(partition_of(self.partition), broker)
-            answer = stage.finish(stage.kafka.runtime, sending, f"a record to {self.partition}")
+            answer = stage.finish(stage.kafka_runtime, sending, f"a record to {self.partition}")
             if self.expect and answer not in self.expect:
                 raise StepFailed(f"a record to {self.partition} came to {answer}, not {self.expect}")
 
@@ -111,7 +111,7 @@ class Send(WorldStep, frozen=True):
     def play(self, stage: Stage) -> None:
         """Nobody waits for the answer, but it counts."""
         broker = stage.node(self.at) if self.at else ""
-        stage.kafka.runtime.spawn(stage.kafka.produce(partition_of(self.partition), broker), "send")
+        stage.kafka_runtime.spawn(stage.kafka.produce(partition_of(self.partition), broker), "send")
 
 
 class Poll(WorldStep, frozen=True):
@@ -237,7 +237,7 @@ class State(WorldStep, frozen=True):
         isr = sorted(_broker_id(stage, name) for name in self.isr)
 
         def holds() -> bool:
-            state = stage.kafka.state(self.partition)
+            state = stage.partition_state(self.partition)
             return leader in (None, state.leader) and (not isr or sorted(state.isr) == isr)
 
         _until(
@@ -245,7 +245,7 @@ class State(WorldStep, frozen=True):
             holds,
             self.within_ms,
             lambda: (
-                f"{self.partition} is {stage.kafka.state(self.partition)}, not led by {self.leader} with {self.isr}"
+                f"{self.partition} is {stage.partition_state(self.partition)}, not led by {self.leader} with {self.isr}"
             ),
         )
 
@@ -267,6 +267,17 @@ class Reigns(WorldStep, frozen=True):
             lambda: f"no broker but {old} became controller",
         )
         stage.names[self.name] = stage.node("controller")
+        stage.controller_epoch = stage.world.record.state.controller_epoch
+
+
+class Undisturbed(WorldStep, frozen=True):
+    """No controller was elected since the last `Reigns`."""
+
+    def play(self, stage: Stage) -> None:
+        """Compare."""
+        found = stage.world.record.state.controller_epoch
+        if found != stage.controller_epoch:
+            raise StepFailed(f"controller epoch {found} has begun behind {stage.controller_epoch}")
 
 
 class Settled(WorldStep, frozen=True):
@@ -294,5 +305,6 @@ KafkaSteps = (
     | Edit
     | State
     | Reigns
+    | Undisturbed
     | Settled
 )

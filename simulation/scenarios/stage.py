@@ -5,21 +5,37 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from broker_sim.admin_client import AdminClient
+from controller.ports import Endpoint
+from controller.znodes import LeaderAndIsr
 from ensemble.client.client import Client
 from ensemble.client.service import Create, WatchEvent
 from ensemble.errors import ZooKeeperError
 from ensemble.records import ACL, EventType, Stat
 from journal.kafka_analysis import ACKS_ALL
 from simulation.broker_node import broker_name
+from simulation.channel import KAFKA_SERVICE, SimChannel
 from simulation.connector import SimConnector
 from simulation.kernel import Deadlock, SimRuntime, derive_random, run_task
 from simulation.peer_node import CLIENT_SERVICE, peer_name
 from simulation.scenarios.core_steps import StepFailed
-from simulation.scenarios.kafka_clients import KafkaClients
+from simulation.scenarios.kafka_clients import KafkaClients, Surroundings, partition_of
 from simulation.world import World
 
 ANSWER_MS_MAX = 60_000
+KAFKA_MACHINE = "client-kafka"
 READ_ALL = 31
+
+
+def _surroundings(world: World, runtime: SimRuntime) -> Surroundings:
+    channel = SimChannel(world.network, world.network.boot(KAFKA_MACHINE, runtime), runtime)
+    bootstrap = [(name, int(KAFKA_SERVICE)) for name in world.broker_names()] or [("nobody", 0)]
+
+    def endpoint_of(broker: str) -> Endpoint:
+        return Endpoint(int(broker.rpartition("-")[2]), broker, int(KAFKA_SERVICE))
+
+    admin = AdminClient(channel, runtime, bootstrap)
+    return Surroundings(runtime, channel, admin, endpoint_of, world.replication.leader_log_end)
 
 
 class Stage:
@@ -30,7 +46,10 @@ class Stage:
         self.with_bug = with_bug
         """Is the outage played, rather than its absence?"""
         self.names: dict[str, str] = {}
-        self.kafka = KafkaClients(world, acks)
+        self.controller_epoch = 0
+        """As it was when a script last waited for a controller."""
+        self.kafka_runtime = SimRuntime(world.scheduler, derive_random(world.seed, KAFKA_MACHINE))
+        self.kafka = KafkaClients(_surroundings(world, self.kafka_runtime), acks)
         self.heals: list[tuple[tuple[str, str], Callable[[], None]]] = []
         """The links that suffer, and how to end that."""
         self.clients: dict[str, Client] = {}
@@ -54,8 +73,15 @@ class Stage:
         if name == "controller":
             return broker_name(self.world.record.state.controller_id)
         if name.startswith("leader:"):
-            return broker_name(self.kafka.state(name.removeprefix("leader:")).leader)
+            return broker_name(self.partition_state(name.removeprefix("leader:")).leader)
         return name
+
+    def partition_state(self, name: str) -> LeaderAndIsr:
+        """What the quorum says of a partition.  Raises StepFailed where it says nothing."""
+        found = self.world.replication.znodes.states.get(partition_of(name))
+        if found is None:
+            raise StepFailed(f"{name} has no state")
+        return found
 
     def nodes(self, names: tuple[str, ...], but: str = "") -> list[str]:
         """The nodes meant; `peers` and `brokers` are all of them, but one."""
@@ -97,7 +123,7 @@ class Stage:
 
     def end(self) -> None:
         """The curtain: no client goes on."""
-        for runtime in [*self._runtimes.values(), self.kafka.runtime]:
+        for runtime in [*self._runtimes.values(), self.kafka_runtime]:
             runtime.stop()
 
     def finish(self, runtime: SimRuntime, wanted: Awaitable[Any], what: str) -> Any:

@@ -37,6 +37,12 @@ def batch(*values: str, **options: Any) -> bytes:
     return build_batch([Record(None, value.encode(), 1_000 + i) for i, value in enumerate(values)], **options)
 
 
+def proposed_isr(row: Any) -> tuple[int, ...]:
+    """The members that a row of an AlterPartition names, whatever its version."""
+    members = getattr(row, "new_isr_with_epochs", None)
+    return tuple(row.new_isr) if members is None else tuple(int(member.broker_id) for member in members)
+
+
 class Metadata:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -350,12 +356,13 @@ class Cluster:
         topics = []
         for topic in message.topics:
             rows = [self._alter_one(message.broker_id, row) for row in topic.partitions]
-            topics.append({"topic_id": topic.topic_id, "partitions": rows})
+            named = {"topic_id": getattr(topic, "topic_id", None), "topic_name": getattr(topic, "topic_name", "")}
+            topics.append({**named, "partitions": rows})
         return respond(message, topics=topics)
 
     def _alter_one(self, broker_id: int, row: Any) -> dict[str, Any]:
         state = self.states[TopicPartition(TP.topic, row.partition_index)]
-        isr = [int(member.broker_id) for member in row.new_isr_with_epochs]
+        isr = list(proposed_isr(row))
         error = ErrorCode.none
         if row.leader_epoch < state["leader_epoch"]:
             error = ErrorCode.fenced_leader_epoch
@@ -381,10 +388,7 @@ class Cluster:
     def proposals(self) -> list[tuple[int, ...]]:
         """The ISRs that were proposed so far, request by request."""
         return [
-            tuple(int(member.broker_id) for member in row.new_isr_with_epochs)
-            for message in self.alterations
-            for topic in message.topics
-            for row in topic.partitions
+            proposed_isr(row) for message in self.alterations for topic in message.topics for row in topic.partitions
         ]
 
     def refuse(self, error: ErrorCode) -> Callable[[Any], Any]:

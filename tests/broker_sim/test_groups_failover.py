@@ -10,8 +10,11 @@ from group_driver import INITIAL_DELAY_MS, OFFSETS_PARTITIONS, P0, Members, a_cl
 from kio.schema.errors import ErrorCode
 
 from broker_sim.consumer_protocol import decode_assignment
+from broker_sim.group_records import group_key
 from broker_sim.group_store import java_hash
-from journal.events import TopicPartition
+from broker_sim.kafka_schema import ApiKey, request
+from broker_sim.record_batch import Record, build_batch
+from journal.events import LogDamageFound, TopicPartition
 
 NONE = ErrorCode.none
 SESSION_EXPIRY_MS = 8_000
@@ -160,4 +163,42 @@ def test_an_assignment_that_cannot_be_stored_is_given_to_nobody() -> None:
     cluster.wait(6_000)
     assert sync.error is ErrorCode.coordinator_not_available
     assert members.state() == "PreparingRebalance"
+    cluster.stop_all()
+
+
+def test_records_that_nobody_understands_are_passed_over_and_said(members: Members) -> None:
+    members.commit(8)
+    cluster, node = members.cluster, members.coordinator
+    number = java_hash(members.group_id) % OFFSETS_PARTITIONS
+    keys = [b"\x00\x09newer", b"\x00\x02\x00\x63cut", b"", group_key("other")]
+    batch = build_batch([Record(key, b"\x00\x63", 0) for key in keys])
+    rows = [{"name": "__consumer_offsets", "partition_data": [{"index": number, "records": batch}]}]
+    message = request(ApiKey.PRODUCE, 9, acks=-1, timeout=5_000, topic_data=rows, transactional_id=None)
+    answer = cluster.on(node, node.broker.handle(message, "__admin_client", "PLAINTEXT"))
+    assert answer.responses[0].partition_responses[0].error_code == NONE
+    after = fail_over(members)
+    assert members.committed().committed_offset == 8
+    assert [(event.file, event.reason) for event in after.of(LogDamageFound)] == [
+        (f"__consumer_offsets-{number}", "4 records are neither groups nor offsets")
+    ]
+
+
+def test_what_compaction_has_left_of_the_log_is_enough() -> None:
+    keys = {"offsets_topic_segment_bytes": "2000", "log_cleaner_min_cleanable_ratio": "0.01"}
+    cluster = a_cluster(log_cleaner_backoff_ms="1000", **keys)
+    members = Members(cluster)
+    (member,), generation = members.stable()
+    for offset in range(150):
+        members.commit(offset, member, generation)
+        if offset % 20 == 0:
+            cluster.wait(1_000)
+    number = java_hash(members.group_id) % OFFSETS_PARTITIONS
+    name = TopicPartition("__consumer_offsets", number)
+    cluster.wait(5_000)
+    assert members.heartbeat(member, generation) is NONE
+    sizes = [node.broker.replicas.partitions[name].log.size_bytes for node in cluster.nodes.values()]
+    assert max(sizes) < 150 * 60, sizes
+    fail_over(members)
+    assert members.committed().committed_offset == 149
+    assert members.heartbeat(member, generation) is NONE
     cluster.stop_all()

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from broker_sim.consumer_protocol import decode_assignment, encode_subscription
 from broker_sim.kafka_schema import ApiKey
-from journal.events import TopicPartition
+from journal.events import GroupChanged, TopicPartition
 
 NONE = ErrorCode.none
 
@@ -383,3 +383,18 @@ def test_only_empty_groups_can_be_deleted(members: Members) -> None:
     assert delete() is NONE
     assert delete() is ErrorCode.group_id_not_found
     assert members.state() == "Dead"
+
+
+def test_the_journal_tells_every_step_of_a_group(members: Members) -> None:
+    (member,), _ = members.stable()
+    members.leave((member, None))
+    members.ask(ApiKey.DELETE_GROUPS, 2, groups_names=[members.group_id])
+    told = [event for event in members.coordinator.of(GroupChanged) if event.group_id == members.group_id]
+    assert [(event.state, event.generation_id, event.members) for event in told] == [
+        ("PreparingRebalance", 0, [member]),
+        ("CompletingRebalance", 1, [member]),
+        ("Stable", 1, [member]),
+        ("PreparingRebalance", 1, []),
+        ("Empty", 2, []),
+        ("Dead", 2, []),
+    ]

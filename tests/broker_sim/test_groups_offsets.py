@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from broker_sim.group_store import java_hash
 from broker_sim.kafka_schema import ApiKey, request
+from broker_sim.record_batch import Record, build_batch
 from journal.events import TopicPartition
 
 NONE = ErrorCode.none
@@ -275,3 +276,18 @@ def test_the_offsets_topic_is_made_when_a_group_is_looked_for_and_not_with_too_f
         "segment.bytes": "104857600",
     }
     cluster.stop_all()
+
+
+def test_nobody_but_coordinators_and_the_admin_client_writes_to_the_offsets_topic(members: Members) -> None:
+    node = members.coordinator
+    number = java_hash(members.group_id) % 4
+    records = build_batch([Record(b"k", b"v", 0)])
+    rows = [{"name": "__consumer_offsets", "partition_data": [{"index": number, "records": records}]}]
+    message = request(ApiKey.PRODUCE, 9, acks=1, timeout=1_000, topic_data=rows, transactional_id=None)
+
+    def produce(client_id: str) -> ErrorCode:
+        answer = members.cluster.on(node, node.broker.handle(message, client_id, "PLAINTEXT"))
+        return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+    assert produce("anybody") is ErrorCode.invalid_topic_exception
+    assert produce("__admin_client") is NONE

@@ -9,6 +9,12 @@ from kio.schema.errors import ErrorCode
 from kio_twin import drawn, kio_bytes, kio_read, same
 
 from broker_sim.api_versions import SUPPORTED
+from broker_sim.control_wire import (
+    LEADER_AND_ISR_VERSION,
+    UPDATE_METADATA_VERSION,
+    pack_leader_and_isr,
+    pack_update_metadata,
+)
 from broker_sim.fetch_wire import pack_fetch, pack_fetch_request, read_fetch_request, read_fetch_response
 from broker_sim.frame_reader import FRAME_SIZE, FrameReader, FrameTooLarge
 from broker_sim.kafka_schema import ApiKey, request, request_class, respond, response_class
@@ -160,3 +166,25 @@ def test_a_partitions_row_is_packed_once_for_many_answers() -> None:
     row = MetadataResponsePartition(ErrorCode.none, 0, 1, 2, (1, 2), (1, 2), ())
     assert row.bytes_of(12) is row.bytes_of(9)
     assert row.bytes_of(1) != row.bytes_of(12)
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "pack"),
+    [
+        (ApiKey.LEADER_AND_ISR, LEADER_AND_ISR_VERSION, pack_leader_and_isr),
+        (ApiKey.UPDATE_METADATA, UPDATE_METADATA_VERSION, pack_update_metadata),
+    ],
+)
+def test_a_hand_packed_control_request_is_what_kio_writes(key: ApiKey, version: int, pack: Any) -> None:
+    random = Random(version)
+    for _ in range(3 * DRAWS):
+        message = drawn(request_class(key, version), random)
+        assert b"".join(pack(message)) == kio_bytes(message)
+
+
+def test_a_large_metadata_answer_is_packed_in_slices_so_that_others_have_their_turns() -> None:
+    rows = [MetadataResponsePartition(ErrorCode.none, number, 1, 2, (1, 2), (1, 2), ()) for number in range(10_000)]
+    answer = MetadataResponse(12, (), "c", 1, [MetadataResponseTopic(ErrorCode.none, "t", partitions=rows)])
+    assert sum(1 for _ in pack_rows_in_slices(answer)) == 10
+    assert sum(1 for _ in pack_rows_in_slices(answer)) == 0
+    assert b"".join(row.bytes_of(12) for row in rows) in pack_metadata(answer)

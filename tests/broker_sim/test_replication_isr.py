@@ -369,3 +369,13 @@ def test_a_replica_that_is_being_added_does_not_make_a_partition_under_replicate
     adding = cluster.leader_and_isr(leader_epoch=2, partition_epoch=2, isr=[1, 2], adding_replicas=[3])
     cluster[1].manager.become_leader_or_follower(adding)
     assert not cluster[1].partition.is_under_replicated
+
+
+def test_the_isr_of_a_topic_without_id_is_proposed_by_name() -> None:
+    cluster = Cluster(2)
+    cluster.topic_id = None
+    cluster.create([1, 2])
+    cluster.elect(1, [1])
+    cluster.until(lambda: cluster[1].partition.isr_state == Committed((1, 2)))
+    (message,) = cluster.alterations
+    assert (message.__version__, message.topics[0].topic_name) == (1, "orders")

@@ -16,8 +16,9 @@ from broker_sim.log_cleaner import compact, is_filthy
 from broker_sim.memory_log_directory import MemoryLogDirectory
 from broker_sim.partition_log import PartitionLog
 from broker_sim.ports import LogDirectory
-from broker_sim.record_batch import Record, build_batch, check_produced, decode_records, split_batches
+from broker_sim.record_batch import Record, build_batch, check_produced, decode_records, offset_after, split_batches
 from broker_sim.replica_config import CompactionSettings
+from journal import events as e
 from simulation.kernel import Scheduler, SimRuntime, run_task
 
 NO_LAG = CompactionSettings(dirty_ratio_min=0.0, lag_min_ms=0, lag_max_ms=1 << 60, tombstone_ms=1_000)
@@ -196,6 +197,7 @@ def test_a_follower_that_ends_below_the_leaders_start_begins_anew_there_and_lose
     cluster.restart(3)
     cluster.until(lambda: 3 in cluster[1].partition.isr_state.isr)
     assert (cluster[3].partition.log.start_offset, cluster[3].values) == (8, ["i"])
+    assert cluster.events(e.RecordsLost) == []
     cluster.elect(3, [3])
     assert cluster.violations() == []
 
@@ -242,6 +244,19 @@ def test_a_reader_in_a_gap_goes_on_behind_it() -> None:
     run_compaction(log)
     assert read_all(log) == [(3, "a", "4"), (4, "b", "1")]
     assert decode_records(log.read(1, 1 << 20, 5, True), 1)[0].offset == 3
+
+
+def test_a_reader_goes_on_behind_a_batch_whose_end_was_compacted_away() -> None:
+    log = a_log(170)
+    append(log, ("a", "1"), ("b", "1"), ("a", "2"))
+    append(log, ("a", "3"))
+    append(log, ("c", "1"))
+    run_compaction(log)
+    data = log.read(0, 1 << 20, log.end_offset, True)
+    assert decode_records(data)[0].offset == 1
+    whole = log.read(2, 1 << 20, 3, True)
+    assert decode_records(whole, 2) == [] and offset_after(whole, 2) == 3
+    assert offset_after(b"", 7) == 7
 
 
 def test_a_follower_takes_a_compacted_log_with_its_gaps() -> None:
@@ -348,3 +363,18 @@ def test_a_producer_that_was_silent_too_long_is_forgotten() -> None:
 def test_an_idempotent_batch_without_sequence_is_invalid() -> None:
     data = batch("x", producer_id=7, producer_epoch=0, base_sequence=-1)
     assert check_produced(data, 1 << 20).error == ErrorCode.invalid_record
+
+
+def test_a_topic_deleted_while_it_is_compacted_harms_nothing(tmp_path: Path) -> None:
+    log = a_log(100, FileLogDirectory(tmp_path))
+    for value in "1234":
+        append(log, ("a", value))
+    scheduler = Scheduler()
+    runtime = SimRuntime(scheduler, Random(1))
+    task = runtime.spawn(compact(log, NO_LAG, runtime), "compact")
+    scheduler.step()
+    assert not task.done()
+    log.delete()
+    scheduler.run_until(1_000_000)
+    assert task.done() and list(tmp_path.iterdir()) == []
+    runtime.stop()

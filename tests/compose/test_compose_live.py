@@ -197,7 +197,7 @@ def test_topics_are_told_as_kafkas_tool_tells_them(zabka_cluster: LiveCluster) -
     zabka(data, "topics", "--alter", "--topic", "t", "--partitions", "3")
     assert len(zabka_cluster.topics["t"].partitions) == 3
     refusal = zabka(data, "topics", "--create", "--topic", "t", code=1)
-    assert refusal == "Error while executing command : Topic 't' already exists.\n"
+    assert refusal == "Error while executing topic command : Topic 't' already exists.\n"
     zabka(data, "topics", "--delete", "--topic", "t")
     zabka_cluster.until(lambda: zabka_cluster.topics.names() == [])
 

@@ -101,6 +101,11 @@ def test_settings_go_to_the_system_they_belong_to() -> None:
     assert found.kafka == {"replica.lag.time.max.ms": "1000", "zookeeper.session.timeout.ms": "4000"}
 
 
+def test_old_behaviours_are_the_brokers() -> None:
+    found = split_settings(["zabka.historical=empty-isr,ghost-controller"])
+    assert found == Overrides({}, {"zabka.historical": "empty-isr,ghost-controller"})
+
+
 def test_the_journal_level_is_for_every_node() -> None:
     assert split_settings(["zabka.journal.level=full"]) == Overrides(
         {"zabka.journal.level": "full"}, {"zabka.journal.level": "full"}
@@ -120,6 +125,7 @@ def test_the_journal_level_is_for_every_node() -> None:
         ("server.1=a:1:2", "laid out by `zabka up` itself"),
         ("dataDir=/x", "laid out by `zabka up` itself"),
         ("zabka.journal.level=loud", "one of normal, full"),
+        ("zabka.historical=unfenced", "knows no 'unfenced'; there are unfenced-controller"),
         ("dataLogDir=/a\nserver.9=evil:1:2", "one line"),
     ],
 )

@@ -15,8 +15,33 @@ from kio.schema.alter_partition_reassignments.v0.request import (
 from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
 from kio.schema.errors import ErrorCode as KafkaError
 
+from controller.context import ControllerContext
 from controller.topic_ids import topic_id_to_kafka
 from journal.events import TopicPartition
+
+
+def isr_request(
+    context: ControllerContext,
+    partition: TopicPartition,
+    isr: Sequence[int],
+    member_epochs: Mapping[int, int] | None = None,
+) -> AlterPartitionRequest:
+    """AlterPartition, version 3, as the leader would ask that the controller knows."""
+    state = context.leadership[partition]
+    epochs = member_epochs or {}
+    row = PartitionData(
+        partition_index=partition.partition,
+        leader_epoch=state.leader_epoch,
+        new_isr_with_epochs=tuple(BrokerState(broker_id=b, broker_epoch=epochs.get(b, -1)) for b in isr),
+        leader_recovery_state=0,
+        partition_epoch=state.partition_epoch,
+    )
+    topic_id = topic_id_to_kafka(context.topic_ids[partition.topic])
+    return AlterPartitionRequest(
+        broker_id=state.leader,
+        broker_epoch=context.broker_epoch(state.leader),
+        topics=(TopicData(topic_id=topic_id, partitions=(row,)),),
+    )
 
 
 def ask_for_isr(
@@ -27,21 +52,8 @@ def ask_for_isr(
     member_epochs: Mapping[int, int] | None = None,
 ) -> Any:
     """AlterPartition, version 3, as the partition's leader would ask; the error.  Members not named: of any epoch."""
-    epochs = member_epochs or {}
     context = world.active().controller.reign.context
-    state = context.leadership[TopicPartition(topic, partition)]
-    row = PartitionData(
-        partition_index=partition,
-        leader_epoch=state.leader_epoch,
-        new_isr_with_epochs=tuple(BrokerState(broker_id=b, broker_epoch=epochs.get(b, -1)) for b in isr),
-        leader_recovery_state=0,
-        partition_epoch=state.partition_epoch,
-    )
-    request = AlterPartitionRequest(
-        broker_id=state.leader,
-        broker_epoch=context.broker_epoch(state.leader),
-        topics=(TopicData(topic_id=topic_id_to_kafka(context.topic_ids[topic]), partitions=(row,)),),
-    )
+    request = isr_request(context, TopicPartition(topic, partition), isr, member_epochs)
     answer = world.call(world.active().controller.alter_partition(request))
     return answer.topics[0].partitions[0].error_code if answer.topics else answer.error_code
 
@@ -55,6 +67,12 @@ def shut_down(world: World, broker_id: int, broker_epoch: int = -1) -> tuple[Any
     return answer.error_code, remaining
 
 
+def reassignment_request(partition: TopicPartition, target: Sequence[int] | None) -> AlterPartitionReassignmentsRequest:
+    """AlterPartitionReassignments for one partition; None cancels."""
+    row = ReassignablePartition(partition_index=partition.partition, replicas=None if target is None else tuple(target))
+    return AlterPartitionReassignmentsRequest(topics=(ReassignableTopic(name=partition.topic, partitions=(row,)),))
+
+
 def reassign(world: World, partition: TopicPartition, target: Sequence[int] | None) -> Any:
     """AlterPartitionReassignments for one partition (None cancels): its error."""
     return reassignment_answer(world, partition, target).error_code
@@ -62,8 +80,7 @@ def reassign(world: World, partition: TopicPartition, target: Sequence[int] | No
 
 def reassignment_answer(world: World, partition: TopicPartition, target: Sequence[int] | None) -> Any:
     """The same: the partition's row of the answer."""
-    row = ReassignablePartition(partition_index=partition.partition, replicas=None if target is None else tuple(target))
-    request = AlterPartitionReassignmentsRequest(topics=(ReassignableTopic(name=partition.topic, partitions=(row,)),))
+    request = reassignment_request(partition, target)
     response = world.call(world.active().controller.alter_partition_reassignments(request))
     assert response.error_code is KafkaError.none
     world.settle()

@@ -16,7 +16,7 @@ from controller.events import ControllerEvent, EventQueue
 from controller.znodes import BrokerEndpoint, BrokerInfo
 from ensemble.client.service import Create, Delete, SessionState, SetData
 from ensemble.errors import ErrorCode, NoNode, SessionExpired
-from journal.events import Event, WriteFenced
+from journal.events import ControllerPropagated, ControllerReady, Event, WriteFenced
 from simulation.kernel import SimRuntime
 
 
@@ -176,3 +176,45 @@ def test_control_requests_go_to_the_inter_broker_listener(world: World) -> None:
     info = BrokerInfo(7, (BrokerEndpoint("OUT", "o", 1), BrokerEndpoint("IN", "i", 2)))
     assert channels.endpoint(info)[1:] == ("i", 2)
     assert channels.endpoint(info._replace(endpoints=info.endpoints[:1]))[1:] == ("o", 1)
+
+
+def test_writes_that_go_together_share_a_transaction_and_its_fence(world: World, zk: Zk, session: FakeSession) -> None:
+    names = paths(world, 120)
+    events: list[Event] = []
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
+    writer = FencedWriter(zk, 1, 1, 0, events.append)
+    written = world.call(writer.write_together([SetData(name, b"new", 0) for name in names]))
+    assert [each.error for each in written] == [ErrorCode.OK] * 120
+    assert [len(ops) for ops in session.multis] == [51, 51, 21]
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"2")
+    with pytest.raises(ControllerMoved):
+        world.call(writer.write_together([SetData(name, b"newer", 1) for name in names[:2]]))
+    assert [event.path for event in events if isinstance(event, WriteFenced)] == names[:2]
+
+
+def test_one_conflict_among_writes_that_go_together_is_its_own(world: World, zk: Zk) -> None:
+    names = paths(world, 5)
+    world.ensemble.put(names[2], b"changed meanwhile")
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
+    writer = FencedWriter(zk, 1, 1, 0, lambda event: None)
+    written = world.call(writer.write_together([SetData(name, b"new", 0) for name in names]))
+    assert [each.error for each in written] == [ErrorCode.OK] * 2 + [ErrorCode.BAD_VERSION] + [ErrorCode.OK] * 2
+
+
+def test_a_lost_answer_to_writes_that_went_together_says_that_they_may_have_been_carried_out(
+    world: World, session: FakeSession, zk: Zk
+) -> None:
+    names = paths(world, 3)
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
+    writer = FencedWriter(zk, 1, 1, 0, lambda event: None)
+    session.lose_replies = 1
+    written = world.call(writer.write_together([SetData(name, b"new", 0) for name in names]))
+    assert all(each.error is ErrorCode.BAD_VERSION and each.repeated for each in written)
+
+
+def test_a_failover_has_propagated_once_every_broker_has_answered(world: World) -> None:
+    world.start(1, 2, 3)
+    world.create_topic("t", {0: [2, 3], 1: [3, 2]})
+    world.settle()
+    assert [event.controller_epoch for event in world.events(ControllerReady)] == [1]
+    assert [event.controller_epoch for event in world.events(ControllerPropagated)] == [1]

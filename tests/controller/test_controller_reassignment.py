@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from controller_requests import ask_for_isr, reassignment_answer
 from controller_world import World
+from hypothesis import given
+from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KafkaError
 from kio.schema.list_partition_reassignments.v0 import request as listing
 from kio.schema.types import TopicName
@@ -108,6 +110,19 @@ def test_the_replicas_while_moving_are_target_and_origin_and_cancelling_goes_bac
 def test_a_later_target_supersedes_and_keeps_the_first_origin() -> None:
     moving = ReplicaAssignment((1, 2)).reassign_to((2, 3)).reassign_to((4, 2))
     assert moving == ReplicaAssignment((4, 2, 1), (4,), (1,))
+
+
+@given(st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True), min_size=2, max_size=6))
+def test_whatever_supersedes_what_the_origin_is_kept_and_nobody_is_listed_twice(targets: list[list[int]]) -> None:
+    start = ReplicaAssignment(tuple(targets[0]))
+    moving = start
+    for target in targets[1:]:
+        moving = moving.reassign_to(target)
+        assert moving.target == tuple(target)
+        assert sorted(moving.origin) == sorted(start.replicas)
+        assert len(set(moving.replicas)) == len(moving.replicas)
+        assert set(moving.adding).isdisjoint(moving.removing)
+        assert moving.without(target[0]).replicas == tuple(b for b in moving.replicas if b != target[0])
 
 
 # ---- step by step ---------------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from compose import live
 from compose.live import LiveCluster
 from compose.topology import load
@@ -64,6 +66,8 @@ def end(cluster: LiveCluster, how: signal.Signals) -> None:
     assert listening(cluster.data) == []
 
 
+@pytest.mark.scenario(3)
+@pytest.mark.scenario(33)
 def test_a_second_up_finds_topics_and_records_and_a_signal_leaves_no_process_and_no_port(tmp_path: Path) -> None:
     first = live.start(tmp_path)
     try:

@@ -16,6 +16,7 @@ def test_a_test_begins_with_a_cluster_that_is_whole_and_empty(cluster: Cluster) 
     assert cluster.topics.names() == []
 
 
+@pytest.mark.scenario(30)
 def test_what_is_produced_can_be_consumed(cluster: Cluster) -> None:
     cluster.topics.create("orders", partitions=2, config={"min.insync.replicas": "2"})
 

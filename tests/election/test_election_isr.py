@@ -69,6 +69,7 @@ def returns(cluster: Cluster, roles: Roles, since_us: int) -> None:
     assert (counts.failed, counts.lost, counts.verified) == (0, 0, True)
 
 
+@pytest.mark.scenario(53)
 def test_a_paused_follower_under_load_leaves_the_isr_by_lag_and_returns(cluster: Cluster) -> None:
     roles = under_load(cluster)
 
@@ -100,6 +101,7 @@ def test_a_follower_whose_link_to_the_leader_is_cut_leaves_the_isr_by_lag_and_re
     returns(cluster, roles, healed_us)
 
 
+@pytest.mark.scenario(54)
 def test_an_idle_follower_that_is_caught_up_is_never_evicted(cluster: Cluster) -> None:
     orders = cluster.topics.create("orders", partitions=2)
     for partition in (0, 1):

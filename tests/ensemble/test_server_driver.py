@@ -35,6 +35,10 @@ class FakePeer:
         self.said.append("applied")
         return REST
 
+    def on_packets(self, now: object, link: LinkId, packets: list[Commit]) -> list[Effect]:
+        self.said.append([packet.zxid for packet in packets])
+        return [SendPackets(link, [Commit(Zxid(7))])]
+
     def on_durable(self, now: object, token: int) -> list[Effect]:
         self.said.append(f"durable {token}")
         return [SendPackets(LinkId(1), [Commit(Zxid(6))])]
@@ -55,6 +59,9 @@ class FakePorts:
 
     def send(self, link: LinkId, packets: list[Any]) -> None:
         self.queued.append("commit")
+
+    def is_open(self, link: LinkId) -> bool:
+        return True
 
     def answer(self, connection: ConnectionId, message: object) -> None:
         self.queued.append("answer")
@@ -153,3 +160,50 @@ def test_a_peer_that_stops_leaves_the_rest_to_the_disks_thread_and_hears_nothing
 
     said = asyncio.run(run())
     assert said[-1] == ["Append", "Barrier"]
+
+
+def commits(*numbers: int) -> list[Any]:
+    return [Commit(Zxid(number)) for number in numbers]
+
+
+def test_a_few_packets_of_another_server_are_a_round_of_their_own() -> None:
+    async def run() -> list[Any]:
+        driver, said = await driver_and_notes()
+        driver.on_packets(LinkId(1), commits(1, 2))
+        return list(said)
+
+    assert asyncio.run(run()) == [[1, 2], "commit"]
+
+
+def test_what_the_storage_thread_has_synced_is_told_at_once() -> None:
+    async def run() -> list[Any]:
+        driver, said = await driver_and_notes()
+        driver.on_durable([1, 2])
+        return list(said)
+
+    assert asyncio.run(run()) == ["durable 2", "commit"]
+
+
+def test_many_packets_wait_for_what_else_comes_in_their_round() -> None:
+    async def run() -> list[Any]:
+        driver, said = await driver_and_notes()
+        driver.on_packets(LinkId(1), commits(1, 2, 3))
+        driver.on_packets(LinkId(2), commits(4))
+        assert said == [[1, 2, 3], [4]]
+        await asyncio.sleep(0)
+        return said
+
+    assert asyncio.run(run()) == [[1, 2, 3], [4], "commit", "commit"]
+
+
+def test_packets_behind_a_clients_frames_leave_with_what_those_ask_for() -> None:
+    async def run() -> list[Any]:
+        driver, said = await driver_and_notes()
+        driver.on_client_messages(ONE, [a_request(1)])
+        driver.on_packets(LinkId(1), commits(1))
+        assert said == [[1]]
+        await asyncio.sleep(0)
+        return said
+
+    said = asyncio.run(run())
+    assert said == [[1], [(ONE, 1)], "commit", "commit", ["Append", "Barrier"], "applied", "answer"]

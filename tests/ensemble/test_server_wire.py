@@ -123,6 +123,21 @@ def test_proposals_read_at_once_are_one_packet_and_one_each_on_the_wire() -> Non
     assert learner.feed(raw[cut:]) == [Proposal(txns[2:])]
 
 
+@pytest.mark.parametrize("step", [1, 20, 21, 1_000_000])
+def test_cumulative_acks_and_commits_come_back_between_what_they_travel_with(step: int) -> None:
+    leader, learner = QuorumCodec(learner=False), QuorumCodec(learner=True)
+    txn = a_txn(Zxid(ZXID + 1))
+    commit, ack = Commit(ZXID, cumulative=True), Ack(ZXID, cumulative=True)
+    request = ForwardedRequest(SessionId(5), 1, OpCode.DELETE, b"x")
+    for sender, receiver, packets in (
+        (leader, learner, [commit, Proposal([txn]), commit, commit, Commit(ZXID), commit, UpToDate()]),
+        (learner, leader, [ack, request, ack, Ack(ZXID), ack, request]),
+    ):
+        raw = to_bytes(sender, packets)
+        got = [packet for start in range(0, len(raw), step) for packet in receiver.feed(raw[start : start + step])]
+        assert got == packets
+
+
 @pytest.mark.parametrize("step", [1, 13, 1_000_000])
 def test_requests_carry_the_identities_they_came_with_however_they_are_read(step: int) -> None:
     """Those of one connection come together with the same ones; the next connection's are others, or none."""

@@ -14,7 +14,8 @@ from ensemble.tree.datatree import DataTree
 from ensemble.tree.paths import QUOTA
 from ensemble.tree.proposer import Proposer
 from ensemble.tree.sessions import SessionTracker
-from ensemble.txn import CreateSessionTxn, Txn, decode_plain
+from ensemble.tree.znode import digest_seed
+from ensemble.txn import CreateSessionTxn, CreateTxn, SetDataTxn, Txn, decode_plain
 from ensemble.zab.messages import ForwardedRequest
 
 READABLE = (ACL(1, "world", "anyone"), ACL(30, "digest", "u:x"))
@@ -122,6 +123,21 @@ def test_a_plain_transaction_carries_the_bytes_that_its_parts_make() -> None:
         assert decode_plain(txn.encoded()) == txn
     side.apply(2)
     assert side.learner.digest == side.leader.digest
+
+
+@given(
+    path=st.sampled_from(["/", "/a", "/zookeeper", "/zookeeper/a", "/zookeepers/a", "/ä/日本", "/" + "x" * 300, ""]),
+    data=st.sampled_from([b"", b"1", b"x" * 100]),
+    creates=st.booleans(),
+)
+def test_a_transaction_that_was_read_knows_no_other_seed_than_its_path_and_data_make(
+    path: str, data: bytes, creates: bool
+) -> None:
+    body = CreateTxn(path, data, OPEN_ACL, False, 1) if creates else SetDataTxn(path, data, 1)
+    txn = Txn(SessionId(1), 1, Zxid(1), 1, OpCode.CREATE if creates else OpCode.SET_DATA, body, digest=5)
+    read = Txn.decode(txn.encoded())
+    assert read == txn and read.body == body
+    assert read.seed in (None, digest_seed(path, data))
 
 
 def test_a_tree_with_quotas_goes_the_general_way() -> None:

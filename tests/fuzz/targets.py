@@ -6,6 +6,7 @@ from choices import Target
 from client_port_target import PORT_TARGETS
 from client_targets import CLIENT_TARGETS
 from file_targets import FILE_TARGETS
+from group_targets import GROUP_TARGETS
 from kafka_targets import KAFKA_TARGETS
 from peer_machine import MACHINE_TARGETS
 from peer_targets import PEER_TARGETS
@@ -19,4 +20,5 @@ TARGETS: dict[str, Target] = {
     **SERVICE_TARGETS,
     **MACHINE_TARGETS,
     **KAFKA_TARGETS,
+    **GROUP_TARGETS,
 }

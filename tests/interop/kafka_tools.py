@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import difflib
+import io
+import json
 import re
 import selectors
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +22,7 @@ from real_kafka import KafkaServer
 SERVER = Path(__file__).parent / "kafka_jars" / "ToolServer.java"
 ANSWER_S = 90.0
 STARTS_S = 60.0
+SETTLES_S = 60.0
 TOOLS = {
     "acls": "kafka.admin.AclCommand",
     "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
@@ -79,6 +82,31 @@ class ToolServer:
             self._process.kill()
 
 
+def alone(main_class: str, *arguments: str) -> str:
+    """Run a tool in a JVM of its own, as its script does; what it printed."""
+    done = subprocess.run(
+        ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath(), main_class, *arguments],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=ANSWER_S, check=False,
+    )  # fmt: skip
+    return done.stdout.decode(errors="replace")
+
+
+def rows(text: str) -> list[dict[str, object]]:
+    """The JSON lines that Kafka's verifiable clients print."""
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def called(main: Callable[[list[str]], int], *arguments: str) -> Said:
+    """Call one of our own tools."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            code = main(list(arguments))
+        except SystemExit as left:
+            code = int(left.code or 0)
+    return Said(code, out.getvalue(), err.getvalue())
+
+
 _MASKS: tuple[tuple[str, str], ...] = (
     (r"TopicId: \S+", "TopicId: ID"),
     (r"/?127\.0\.0\.1:\d+( +\(\d\))?", "HOST"),
@@ -109,8 +137,9 @@ def in_any_order(text: str) -> str:
 class TwoClusters:
     """Apache Kafka's cluster and ours."""
 
-    def __init__(self, kafka: str, ours: BrokerCluster, tools: ToolServer, directory: Path) -> None:
-        self.kafka = kafka
+    def __init__(self, servers: list[KafkaServer], ours: BrokerCluster, tools: ToolServer, directory: Path) -> None:
+        self.servers = servers
+        self.kafka = ",".join(server.address for server in servers)
         self.ours = ours
         self.tools = tools
         self.directory = directory
@@ -129,6 +158,10 @@ class TwoClusters:
             all_arguments = (*arguments, *brokers) if tool in _BOOTSTRAP_LAST else (*brokers, *arguments)
             said.append(self.tools.run(tool, *all_arguments, stdin=stdin))
         return said[0], said[1]
+
+    def until(self, says: Callable[[str], bool], tool: str, *arguments: str) -> None:
+        """Wait until a tool says something of both."""
+        self.ours.until(lambda: all(says(said.out) for said in self.run(tool, *arguments)), SETTLES_S)
 
     def same(self, tool: str, *arguments: str, stdin: str = "", mask: Callable[[str], str] = lambda text: text) -> str:
         """Run a tool on both, and hold it to the same words and exit code; what it said, masked."""
@@ -160,7 +193,7 @@ def two_clusters(directory: Path) -> Iterator[TwoClusters]:
         try:
             for server in servers:
                 server.start()
-            both = TwoClusters(",".join(server.address for server in servers), ours, tools, directory)
+            both = TwoClusters(servers, ours, tools, directory)
             ours.until(lambda: _answers(tools, both.kafka), STARTS_S)
             yield both
         finally:

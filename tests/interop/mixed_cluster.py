@@ -29,8 +29,13 @@ with warnings.catch_warnings():
 WITHIN_S = 60.0
 OURS = (1, 2)
 KAFKA = 101
-SETTINGS = {"offsets_topic_num_partitions": 3, "offsets_topic_replication_factor": 3, "default_replication_factor": 3}
-SESSION_MS = 6000
+OFFSETS_PARTITIONS = 3
+SETTINGS = {
+    "offsets_topic_num_partitions": OFFSETS_PARTITIONS,
+    "offsets_topic_replication_factor": 3,
+    "default_replication_factor": 3,
+}
+SESSION_MS = 8000
 SEGMENT = "00000000000000000000.log"
 SOCKETS_ARE_LEFT = (
     pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning"),
@@ -191,8 +196,9 @@ class MixedCluster:
         )
 
     def log(self, broker_id: int, topic: str, partition: int = 0) -> bytes:
-        """The bytes of a replica's first segment."""
-        return (self.nodes[broker_id].home / "logs" / f"{topic}-{partition}" / SEGMENT).read_bytes()
+        """The bytes of a replica's first segment; who it is where there is none yet."""
+        segment = self.nodes[broker_id].home / "logs" / f"{topic}-{partition}" / SEGMENT
+        return segment.read_bytes() if segment.exists() else b"none at %d" % broker_id
 
     def until_logs_equal(self, topic: str, replicas: Sequence[int], partition: int = 0) -> None:
         """Wait until these replicas hold the same bytes."""
@@ -248,6 +254,8 @@ def mixed_cluster(
         ensemble = stack.enter_context(running("ours", 1, directory / "peers"))
         zk = KazooClient(ensemble.hosts)
         zk.start()
+        # What kazoo leaves open is a pair of sockets.
+        stack.callback(zk.close)
         stack.callback(zk.stop)
         nodes: dict[int, BrokerServer | KafkaServer] = {}
         for broker_id, port in zip(ours, free_ports(len(ours)), strict=True):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
-from collections.abc import Sequence
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from interop_servers import free_ports
@@ -109,16 +112,56 @@ class KafkaServer:
         return [line for line in lines if re.search(r" (WARN|ERROR|FATAL) ", line) and not expected.search(line)]
 
 
-def kafka_tool(main_class: str, *arguments: str, stdin: str = "", within_s: float = 90) -> str:
-    """Run one of Kafka's own command line tools; what it printed, errors included."""
-    done = subprocess.run(
-        ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath(), main_class, *arguments],
-        input=stdin.encode(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=within_s, check=False,
-        env={**os.environ},
-    )  # fmt: skip
-    return done.stdout.decode(errors="replace")
+class VerifiableProducer:
+    """Kafka's VerifiableProducer with acks=all: what it was told is stored, as it is told."""
+
+    def __init__(self, bootstrap: Sequence[str], topic: str, records_per_s: int) -> None:
+        self.acknowledged: dict[int, dict[int, str]] = defaultdict(dict)
+        """By partition and offset, the value."""
+        self._process = subprocess.Popen(
+            [
+                "java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath(),
+                "org.apache.kafka.tools.VerifiableProducer", "--bootstrap-server", ",".join(bootstrap),
+                "--topic", topic, "--throughput", str(records_per_s), "--acks", "-1",
+            ],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def acknowledged_count(self) -> int:
+        return sum(len(values) for values in self.acknowledged.values())
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(b"{"):
+                event = json.loads(line)
+                if event["name"] == "producer_send_success":
+                    self.acknowledged[event["partition"]][event["offset"]] = event["value"]
+
+    def until_acknowledged(self, count: int, within_s: float = 90) -> None:
+        """Wait until that many records are stored."""
+        deadline = time.monotonic() + within_s
+        while self.acknowledged_count < count:
+            assert time.monotonic() < deadline, f"{self.acknowledged_count} of {count} records are acknowledged"
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """SIGTERM: it flushes, then ends."""
+        self._process.terminate()
+        self._process.wait(STOPS_WITHIN_S)
+        self._reader.join(STOPS_WITHIN_S)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
 
-def parsed(lines: Sequence[str]) -> list[dict[str, object]]:
-    """The JSON lines of Kafka's verifiable clients."""
-    return [json.loads(line) for line in lines if line.startswith("{")]
+@contextmanager
+def verifiable_producer(bootstrap: Sequence[str], topic: str, records_per_s: int) -> Iterator[VerifiableProducer]:
+    """Kafka's VerifiableProducer, for as long as the block lasts."""
+    producer = VerifiableProducer(bootstrap, topic, records_per_s)
+    try:
+        yield producer
+    finally:
+        producer.stop()

@@ -10,16 +10,16 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
-from mixed_cluster import KAFKA, OURS, SOCKETS_ARE_LEFT, MixedCluster, mixed_cluster, until, write
-from real_kafka import KafkaServer
+from mixed_cluster import KAFKA, OFFSETS_PARTITIONS, OURS, SOCKETS_ARE_LEFT, MixedCluster, mixed_cluster, until, write
+from real_kafka import KafkaServer, verifiable_producer
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas with a function of importlib.resources that Python 3.11 deprecates.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import TopicPartition
+    from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
     from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions
 
-pytestmark = [pytest.mark.long, *SOCKETS_ARE_LEFT]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600), *SOCKETS_ARE_LEFT]
 
 EVERYBODY = (*OURS, KAFKA)
 THREE_WAYS = ((1, 101, 2), (101, 1, 2), (2, 101, 1))
@@ -214,3 +214,81 @@ def test_an_unclean_election_truncates_the_other_side(cluster: MixedCluster, las
     assert "leader_recovery_state" not in cluster.state(topic)
     assert cluster.consume(topic, 20) == numbered(20)
     cluster.until_logs_equal(topic, (last, behind))
+
+
+@pytest.mark.parametrize(("first", "second"), [(KAFKA, 1), (1, KAFKA)])
+def test_a_group_goes_on_where_the_other_coordinator_left_it(cluster: MixedCluster, first: int, second: int) -> None:
+    """The coordinator is the leader of one partition of __consumer_offsets, and each reads what the other wrote."""
+    topic, group = f"grouped-{first}", f"readers-{first}"
+    cluster.create(topic, EVERYBODY)
+    cluster.produce(topic, numbered(100))
+    assert read_in_group(cluster, topic, group, 40) == numbered(40)
+    partition = group_partition(group)
+    cluster.until_in_sync("__consumer_offsets", *[EVERYBODY] * OFFSETS_PARTITIONS)
+    lead_offsets(cluster, partition, first)
+    assert read_in_group(cluster, topic, group, 30) == numbered(30, 40)
+    lead_offsets(cluster, partition, second)
+    assert read_in_group(cluster, topic, group, 30) == numbered(30, 70)
+    lead_offsets(cluster, partition, first)
+    with cluster.admin() as admin:
+        committed = admin.list_group_offsets(group)
+    offsets = committed.get(group, committed)
+    assert [int(each.offset) for each in offsets.values()] == [100]
+
+
+def group_partition(group: str) -> int:
+    """Where a group's records are kept: Java's hash of its name (GroupMetadataManager.partitionFor)."""
+    code = 0
+    for letter in group:
+        code = (31 * code + ord(letter)) & 0xFFFFFFFF
+    return min(code, (1 << 32) - code) % OFFSETS_PARTITIONS
+
+
+def lead_offsets(cluster: MixedCluster, partition: int, leader: int) -> None:
+    """Make a broker the coordinator of a partition's groups: move it first in the assignment, and elect it."""
+    topic = "__consumer_offsets"
+    with cluster.admin() as admin:
+        others = [broker_id for broker_id in EVERYBODY if broker_id != leader]
+        admin.alter_partition_reassignments({TopicPartition(topic, partition): [leader, *others]})
+        until(lambda: not moving(cluster, topic), f"{topic} is still moving")
+        admin.elect_leaders(0, {topic: [partition]})
+    cluster.until_led(leader, topic, partition)
+
+
+def read_in_group(cluster: MixedCluster, topic: str, group: str, count: int) -> list[str]:
+    """The next records of the group, committed one by one."""
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=cluster.bootstrap, group_id=group, auto_offset_reset="earliest",
+        enable_auto_commit=False, consumer_timeout_ms=30_000, max_poll_records=10,
+    )  # fmt: skip
+    found = []
+    try:
+        for record in consumer:
+            found.append(record.value.decode())
+            if len(found) == count:
+                place = TopicPartition(record.topic, record.partition)
+                consumer.commit({place: OffsetAndMetadata(record.offset + 1, "", -1)})
+                break
+    finally:
+        consumer.close()
+    return found
+
+
+def test_what_is_acknowledged_outlives_every_broker_in_turn(cluster: MixedCluster) -> None:
+    """Kafka's own VerifiableProducer goes on while each of the three is killed and comes back."""
+    topic = "outlives"
+    cluster.create(topic, *THREE_WAYS, min_insync_replicas="2")
+    with verifiable_producer(cluster.bootstrap, topic, records_per_s=200) as producer:
+        for broker_id in EVERYBODY:
+            producer.until_acknowledged(producer.acknowledged_count + 200)
+            cluster.nodes[broker_id].kill()
+            producer.until_acknowledged(producer.acknowledged_count + 200)
+            cluster.until_gone(broker_id)
+            cluster.start(broker_id)
+            cluster.until_in_sync(topic, *[EVERYBODY] * 3)
+    acknowledged = producer.acknowledged
+    for partition in range(3):
+        cluster.until_logs_equal(topic, EVERYBODY, partition)
+        kept = cluster.consume(topic, cluster.end_offset(topic, partition), partition)
+        for offset, value in acknowledged[partition].items():
+            assert kept[offset] == value

@@ -1,4 +1,5 @@
 """Kafka 3.9's command line tools say about our brokers what they say about Kafka's: the same words, the same exit code.
+And our own tools say what Kafka's say.
 
 Each test runs commands against a cluster of Apache Kafka and against ours, and compares.  What Kafka leaves open is
 masked: ids, addresses, times, which in-sync replica is named first, and the order of what comes out of hash maps.
@@ -9,10 +10,20 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
-from kafka_tools import TwoClusters, in_any_order, two_clusters
+from kafka_tools import TwoClusters, alone, called, in_any_order, masked, rows, two_clusters
+
+from compose import (
+    kafka_brokers,
+    kafka_configs,
+    kafka_elect,
+    kafka_groups,
+    kafka_offsets,
+    kafka_reassign,
+    kafka_topics,
+)
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -285,7 +296,7 @@ def test_a_reassignment_is_proposed_carried_out_throttled_and_verified(both: Two
         --reassignment-json-file {plan} --execute --throttle 100000000
         """,
     )
-    both.ours.until(lambda: all("completed" in said.out for said in _verify(both, plan)), 60)
+    both.until(lambda said: "No partition" in said, "reassign-partitions", "--list")
     play(both, "configs", "--describe --entity-type brokers --entity-name 1\n--describe --topic r")
     play(both, "reassign-partitions", f"--list\n--reassignment-json-file {plan} --verify")
     play(both, "configs", "--describe --entity-type brokers --entity-name 1\n--describe --topic r")
@@ -296,10 +307,6 @@ def _plan(*rows: tuple[str, int, list[int]]) -> str:
     return json.dumps(
         {"version": 1, "partitions": [{"topic": t, "partition": p, "replicas": replicas} for t, p, replicas in rows]}
     )
-
-
-def _verify(both: TwoClusters, plan: str) -> list[object]:
-    return list(both.run("reassign-partitions", "--reassignment-json-file", plan, "--verify", "--preserve-throttles"))
 
 
 def test_a_reassignment_that_cannot_be_is_refused_and_none_is_cancelled(both: TwoClusters) -> None:
@@ -318,6 +325,8 @@ def test_a_reassignment_that_cannot_be_is_refused_and_none_is_cancelled(both: Tw
     for name, plan in plans.items():
         file = both.file(f"{name}.json", plan)
         both.same("reassign-partitions", "--reassignment-json-file", file, "--execute")
+    # The one whose log directory is nowhere had begun before that was found.
+    both.until(lambda said: "No partition" in said, "reassign-partitions", "--list")
     present = both.file("present.json", _plan(("r", 0, [1, 2])))
     play(
         both,
@@ -412,7 +421,7 @@ def test_groups_are_listed_described_reset_and_deleted(both: TwoClusters) -> Non
         --describe --group fresh
         --delete --group fresh
         --delete --group nothing
-        --delete --all-groups
+        --delete --group readers
         --list
         --delete
     """
@@ -463,3 +472,149 @@ def test_the_newest_version_of_every_request_served_is_kafkas(both: TwoClusters)
 
 def _newest(text: str) -> dict[str, int]:
     return {name: int(version) for name, version in re.findall(r"(\w+)\(\d+\): [\d to]*?(\d+) \[usable", text)}
+
+
+# ---- the tools that load a cluster, each in a process of its own ------------------------------------------------
+
+
+def test_verifiable_and_performance_clients_run_against_our_brokers(both: TwoClusters) -> None:
+    both.tools.run("topics", "--bootstrap-server", both.ours.bootstrap, "--create", "--topic", "v", "--partitions", "2")
+    brokers = ("--bootstrap-server", both.ours.bootstrap, "--topic", "v")
+    tools = "org.apache.kafka.tools"
+    produced = rows(alone(f"{tools}.VerifiableProducer", *brokers, "--max-messages", "50"))
+    assert produced[-1]["sent"] == produced[-1]["acked"] == 50
+    verified = ("--group-id", "v", "--max-messages", "50", "--reset-policy", "earliest")
+    consumed = rows(alone(f"{tools}.VerifiableConsumer", *brokers, *verified))
+    assert sum(int(str(row["count"])) for row in consumed if row["name"] == "records_consumed") == 50
+    rate = ("--num-records", "500", "--record-size", "100", "--throughput", "-1")
+    acks = ("--producer-props", f"bootstrap.servers={both.ours.bootstrap}", "acks=all")
+    assert "500 records sent" in alone(f"{tools}.ProducerPerformance", "--topic", "v", *rate, *acks)
+    read = alone(f"{tools}.ConsumerPerformance", *brokers, "--messages", "500", "--timeout", "20000")
+    assert float(read.strip().splitlines()[-1].split(", ")[4]) >= 500
+
+
+def test_kafka_reads_our_segments(both: TwoClusters) -> None:
+    create = ("--create", "--topic", "s", "--replica-assignment", "1")
+    both.tools.run("topics", "--bootstrap-server", both.ours.bootstrap, *create)
+    both.tools.run("console-producer", "--bootstrap-server", both.ours.bootstrap, "--topic", "s", stdin="one\ntwo\n")
+    (segment,) = (both.ours.brokers[1].home / "logs" / "s-0").glob("*.log")
+    dumped = alone("kafka.tools.DumpLogSegments", "--files", str(segment), "--print-data-log")
+    assert re.findall(r"payload: (\w+)", dumped) == ["one", "two"]
+    assert "isvalid: true" in dumped
+
+
+# ---- our own tools --------------------------------------------------------------------------------------------
+
+OWN_TOOLS: dict[str, Callable[[list[str]], int]] = {
+    "broker-api-versions": kafka_brokers.api_versions_main,
+    "configs": kafka_configs.main,
+    "consumer-groups": kafka_groups.main,
+    "delete-records": kafka_offsets.delete_main,
+    "get-offsets": kafka_offsets.main,
+    "leader-election": kafka_elect.main,
+    "log-dirs": kafka_brokers.log_dirs_main,
+    "reassign-partitions": kafka_reassign.main,
+    "topics": kafka_topics.main,
+}
+
+
+def test_our_own_tools_say_what_kafkas_say(both: TwoClusters) -> None:
+    both.run("topics", "--create", "--topic", "own", "--replica-assignment", "1:2,2:3", "--config", "retention.ms=9")
+    both.run("console-producer", "--topic", "own", stdin="line\n" * 10)
+    both.run("console-consumer", "--topic", "own", "--group", "owners", "--from-beginning", "--timeout-ms", "8000")
+    both.run("leader-election", "--election-type", "preferred", "--all-topic-partitions")
+    move = both.file("own.json", _plan(("own", 0, [1, 2]), ("own", 1, [3, 1])))
+    elect = both.file("elect.json", json.dumps({"partitions": [{"topic": "own", "partition": 0}]}))
+    topics = both.file("own-topics.json", json.dumps({"topics": [{"topic": "own"}], "version": 1}))
+    script = f"""
+        topics --list
+        topics --describe --topic own
+        topics --describe --topics-with-overrides
+        topics --describe --at-min-isr-partitions
+        topics --describe --unavailable-partitions
+        topics --describe --topic nothing
+        topics --create --topic own --partitions 1
+        topics --create --topic own --partitions 1 --if-not-exists
+        topics --create --topic wrong --partitions 1 --replication-factor 9
+        topics --alter --topic own --partitions 1
+        topics --alter --topic nothing --partitions 1
+        topics --delete --topic nothing
+        leader-election --election-type preferred --topic own --partition 0
+        leader-election --election-type preferred --all-topic-partitions
+        leader-election --election-type unclean --path-to-json-file {elect}
+        leader-election --election-type preferred --topic nothing --partition 0
+        configs --describe --entity-type topics --entity-name own
+        configs --describe --topic own --all
+        configs --describe --entity-type brokers --entity-name 1
+        configs --describe --entity-type brokers --entity-name 1 --all
+        configs --describe --entity-type brokers --entity-default
+        configs --describe --entity-type brokers
+        configs --describe --entity-type topics
+        configs --alter --topic own --add-config cleanup.policy=[compact,delete],retention.bytes=5
+        configs --alter --topic own --delete-config cleanup.policy,retention.bytes
+        get-offsets --topic own
+        get-offsets --topic own --time earliest
+        get-offsets --topic-partitions own:1-
+        get-offsets --topic nothing
+        get-offsets --topic own --time never
+        consumer-groups --list
+        consumer-groups --list --state --type
+        consumer-groups --describe --group owners
+        consumer-groups --describe --group owners --state
+        consumer-groups --describe --group owners --members --verbose
+        consumer-groups --describe --group nothing
+        consumer-groups --reset-offsets --group owners --topic own --shift-by -2 --dry-run
+        consumer-groups --reset-offsets --group owners --topic own:0 --to-earliest --export
+        consumer-groups --delete --group nothing
+        reassign-partitions --list
+        reassign-partitions --reassignment-json-file {move} --verify
+        reassign-partitions --topics-to-move-json-file {topics} --broker-list 1 --generate
+        reassign-partitions --reassignment-json-file {move} --cancel
+        log-dirs --describe --topic-list nothing
+        log-dirs --describe --broker-list 9
+    """
+    differences = []
+    for line in filter(None, map(str.strip, script.splitlines())):
+        tool, *arguments = shlex.split(line)
+        brokers = ["--bootstrap-server", both.ours.bootstrap]
+        kafka = both.tools.run(tool, *brokers, *arguments)
+        ours = called(OWN_TOOLS[tool], *brokers, *arguments)
+        wanted, got = ((said.code, _plain(said.out)) for said in (kafka, ours))
+        if wanted != got:
+            differences.append(f"{line}\nkafka {wanted}\nours  {got} {ours.err}")
+    assert not differences, "\n\n".join(differences)
+
+
+def _plain(text: str) -> str:
+    """What a tool said without what ours leave out: stack traces, the Optional around a name, and that a plan for
+    resetting offsets is one long line."""
+    text = re.sub(r"(?m)^(org\.apache\.|Caused by|\tSuppressed).*\n?", "", text.replace("Optional[nothing]", "nothing"))
+    if "NEW-OFFSET" in text:
+        text = re.sub(r"\s+", " ", text)
+    return in_any_order(masked(text)).strip()
+
+
+# ---- an outage ------------------------------------------------------------------------------------------------
+
+
+def test_an_offline_partition_gets_a_leader_when_unclean_elections_are_switched_on(both: TwoClusters) -> None:
+    both.run("topics", "--create", "--topic", "u", "--replica-assignment", "1:2")
+    describe = ("topics", "--describe", "--topic", "u")
+    both.until(lambda said: re.search(r"Isr: 1,2\b", said) is not None, *describe)
+
+    def kill(number: int) -> None:
+        both.servers[number - 1].kill()
+        both.ours.brokers[number].kill()
+
+    kill(2)
+    both.until(lambda said: re.search(r"Isr: 1\b(?!,)", said) is not None, *describe)
+    kill(1)
+    both.servers[1].start()
+    both.ours.brokers[2].start()
+    both.until(lambda said: "Leader: none" in said, *describe)
+    both.until(lambda said: "(id: 2 " in said, "broker-api-versions")
+    play(both, "topics", "--describe --topic u --unavailable-partitions\n--describe --topic u")
+    play(both, "leader-election", "--election-type preferred --topic u --partition 0")
+    play(both, "configs", "--alter --topic u --add-config unclean.leader.election.enable=true")
+    both.until(lambda said: "Leader: 2" in said, *describe)
+    play(both, "topics", "--describe --topic u --under-replicated-partitions\n--describe --topic u")

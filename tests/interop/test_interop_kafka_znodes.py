@@ -14,6 +14,7 @@ import pytest
 from interop_brokers import BrokerServer
 from interop_servers import free_ports, running
 from kazoo.client import KazooClient
+from mixed_cluster import SOCKETS_ARE_LEFT
 from real_kafka import KafkaServer
 from znode_tree import Znode, differences, read_tree
 
@@ -23,7 +24,7 @@ with warnings.catch_warnings():
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewPartitions, NewTopic
 
-pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900), *SOCKETS_ARE_LEFT]
 
 WITHIN_S = 60.0
 SETTINGS = {
@@ -186,6 +187,8 @@ def cluster(directory: Path, make: Callable[[Path, str], list[Node]]) -> Iterato
         ensemble = stack.enter_context(running("ours", 1, directory / "peers"))
         zk = KazooClient(ensemble.hosts)
         zk.start()
+        # What kazoo leaves open is a pair of sockets.
+        stack.callback(zk.close)
         stack.callback(zk.stop)
         brokers = make(directory, ensemble.hosts)
         for broker in brokers:

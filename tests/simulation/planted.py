@@ -62,9 +62,9 @@ def no_truncation_on_sync() -> Iterator[None]:
 def unfenced_controller_writes() -> Iterator[None]:
     """The controller writes without checking /controller_epoch."""
 
-    def request(self: coordination.FencedWriter, op: Any) -> Any:
+    def request(self: coordination.FencedWriter, group: Any) -> Any:
         async def unchecked() -> Any:
-            results = await self.zk.service.multi([op])
+            results = await self.zk.service.multi(list(group))
             return [coordination.OpResult(coordination.ErrorCode.OK), *results]
 
         return unchecked

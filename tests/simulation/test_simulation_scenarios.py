@@ -8,6 +8,7 @@ import planted
 import planted_ensemble
 import pytest
 
+from compose.live_scenarios import LivePlayer
 from simulation.scenarios import cli
 from simulation.scenarios.core_steps import Expect, Start
 from simulation.scenarios.library import LIBRARY, play
@@ -73,7 +74,7 @@ def test_the_library_is_listed_and_played(capsys: pytest.CaptureFixture[str], tm
     assert cli.list_all(as_json=True) == 0
     assert '"zookeeper-1549"' in capsys.readouterr().out
     out = tmp_path / "journal.jsonl"
-    assert cli.run(["zookeeper-1549", "keeper-116690"], False, out) == 0
+    assert cli.run(["zookeeper-1549", "keeper-116690"], None, out) == 0
     assert "2 scenarios, 0 with violations" in capsys.readouterr().out
     assert out.read_bytes().count(b"\n") > 50
 
@@ -83,7 +84,7 @@ def test_what_does_not_hold_exits_with_one_and_says_how_to_see_it_again(
 ) -> None:
     path = tmp_path / "wrong.json"
     write_scenario(CoreScenario("wrong", "", "Nobody holds anything.", steps=(Start(), Expect("log", 1, "1.1"))), path)
-    assert cli.run([str(path)], False, None) == 1
+    assert cli.run([str(path)], None, None) == 1
     said = capsys.readouterr().out
     assert "log of 1 is '', the script expects '1.1'" in said and "replay: zabka scenarios run" in said
 
@@ -93,10 +94,10 @@ def test_what_does_not_hold_exits_with_one_and_says_how_to_see_it_again(
     [
         ("no-such", False, "no scenario"),
         ("gone.json", False, "holds no scenario"),
-        ("zookeeper-1549", True, "--simulated"),
+        ("zookeeper-1549", True, "run it --simulated"),
     ],
 )
 def test_bad_arguments_get_one_clear_line(name: str, live: bool, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run([name], live, None) == 2
+    assert cli.run([name], LivePlayer() if live else None, None) == 2
     error = capsys.readouterr().err
     assert said in error and len(error.splitlines()) == 1

@@ -15,6 +15,9 @@ import pytest
 KAFKA_VERSION = "3.9.1"
 POM = Path(__file__).with_name("pom.xml")
 KEPT = Path(sys.prefix) / "kafka-jars" / KAFKA_VERSION
+SPARK_VERSION = "4.0.0"
+SPARK_POM = POM.with_name("spark.xml")
+SPARK_KEPT = KEPT.with_name(f"spark-{SPARK_VERSION}")
 FETCH_S = 600
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
@@ -28,17 +31,27 @@ def classpath() -> str:
     if shutil.which("java") is None:
         pytest.skip("java is not installed: Apache Kafka cannot be run")
     if not (KEPT / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
-        _fetch()
+        _fetch(POM, KEPT)
     return f"{KEPT}{os.sep}*"
 
 
-def _fetch() -> None:
+@functools.cache
+def spark_classpath() -> str:
+    """The class path of Spark with its Kafka source, fetched the first time; skips as `classpath` does."""
+    if shutil.which("java") is None:
+        pytest.skip("java is not installed: Spark cannot be run")
+    if not (SPARK_KEPT / f"spark-sql_2.13-{SPARK_VERSION}.jar").exists():
+        _fetch(SPARK_POM, SPARK_KEPT)
+    return f"{SPARK_KEPT}{os.sep}*"
+
+
+def _fetch(pom: Path, kept: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         pytest.skip("mvn is not installed: Apache Kafka's jars cannot be fetched")
-    KEPT.parent.mkdir(parents=True, exist_ok=True)
+    kept.parent.mkdir(parents=True, exist_ok=True)
     # A directory of its own, renamed when whole: a fetch that was cut short must not pass for a class path.
-    with tempfile.TemporaryDirectory(dir=KEPT.parent) as directory:
+    with tempfile.TemporaryDirectory(dir=kept.parent) as directory:
         whole = Path(directory) / "jars"
         command = [
             maven,
@@ -46,7 +59,7 @@ def _fetch() -> None:
             "-q",
             "--color=never",
             "-f",
-            str(POM),
+            str(pom),
             COPY,
             f"-DoutputDirectory={whole}",
             "-DincludeScope=runtime",
@@ -58,5 +71,5 @@ def _fetch() -> None:
         if done.returncode:
             said = (done.stdout + done.stderr).strip().splitlines()
             pytest.skip(f"Apache Kafka's jars cannot be fetched: {said[0] if said else done.returncode}")
-        if not KEPT.exists():
-            whole.rename(KEPT)
+        if not kept.exists():
+            whole.rename(kept)

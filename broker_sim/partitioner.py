@@ -1,0 +1,26 @@
+"""Which partition a record goes to, as Kafka's own producer decides (BuiltInPartitioner)."""
+
+from __future__ import annotations
+
+_MASK = 0xFFFFFFFF
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+
+
+def partition_for(key: bytes | None, partitions: int, turn: int) -> int:
+    """By the key's hash, so that a key's records stay in order; without a key, `turn` about."""
+    return turn % partitions if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def murmur2(data: bytes) -> int:
+    """MurmurHash2, 32 bits, with the seed that every Kafka client uses (org.apache.kafka.common.utils.Utils)."""
+    digest = _SEED ^ len(data)
+    whole = len(data) & ~3
+    for start in range(0, whole, 4):
+        word = int.from_bytes(data[start : start + 4], "little") * _M & _MASK
+        word = (word ^ word >> 24) * _M & _MASK
+        digest = (digest * _M & _MASK) ^ word
+    if whole < len(data):
+        digest = (digest ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    digest = (digest ^ digest >> 13) * _M & _MASK
+    return digest ^ digest >> 15

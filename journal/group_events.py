@@ -1,0 +1,29 @@
+"""What coordinators of consumer groups, and consumers, write."""
+
+from __future__ import annotations
+
+from journal.event import Event
+
+
+class GroupChanged(Event):
+    """Where a consumer group stands, by its coordinator's word: `state` as Kafka's tools name it."""
+
+    broker_id: int
+    group_id: str
+    state: str
+    generation_id: int
+    leader_id: str
+    members: list[str]
+
+
+class ConsumerProgressed(Event):
+    """How a consumer of a workload stands; its lag is in records."""
+
+    workload_id: str
+    topic: str
+    group_id: str
+    consumed: int
+    duplicates: int
+    out_of_order: int
+    lag: int
+    partitions: list[int]

@@ -1,0 +1,44 @@
+"""Scripts of the outage library, and recorded histories of Kafka's clients, over real processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.kafka_histories import record
+from compose.live import LiveCluster
+from compose.live_scenarios import LivePlayer, LiveStage, play_script
+from journal.kafka_analysis import ACKS_ALL
+from simulation.scenarios.library import LIBRARY
+from simulation.scenarios.scenario import WorldScenario
+
+LIVE = [
+    "controller-killed", "leader-killed", "isolated-leader", "jepsen-2013", "zombie-controller", "kafka-14190",
+    "acks-1-planned-move",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIVE)
+def test_these_can_be_played_live(name: str) -> None:
+    assert LivePlayer().unplayable(LIBRARY[name]) is None
+
+
+def test_what_needs_a_disk_that_is_lost_is_refused() -> None:
+    assert LivePlayer().unplayable(LIBRARY["kafka-14617"]) == "there is no LoseDisk among real processes"
+
+
+def test_a_script_plays_over_real_processes_as_in_the_simulated_world(zabka_cluster: LiveCluster) -> None:
+    scenario = LIBRARY["leader-killed"]
+    assert isinstance(scenario, WorldScenario)
+    stage = LiveStage(zabka_cluster, False, ACKS_ALL)
+    try:
+        assert play_script(stage, scenario, False) == []
+    finally:
+        stage.end()
+    assert stage.kafka.history.acknowledged == 10
+
+
+def test_what_clients_see_under_troubles_is_recorded_and_holds(zabka_cluster: LiveCluster) -> None:
+    judgement, troubles = record(zabka_cluster, seconds=1, topics=1, seed=4)
+    assert judgement.wrong == []
+    assert judgement.acknowledged > 0
+    assert troubles.total() >= 1

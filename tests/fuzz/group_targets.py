@@ -1,0 +1,80 @@
+"""What stands in `__consumer_offsets`, what group members say to each other, and what old consumers keep."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from choices import Target
+
+from broker_sim.consumer_protocol import (
+    BadConsumerProtocol,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from broker_sim.consumer_znodes import decode_member, decode_offset, encode_member
+from broker_sim.group_log import GroupLog
+from broker_sim.group_records import (
+    OffsetAndMetadata,
+    StoredGroup,
+    StoredMember,
+    UnreadableRecord,
+    group_key,
+    group_value,
+    offset_key,
+    offset_value,
+    read_group,
+    read_key,
+    read_offset,
+)
+from broker_sim.record_batch import Record, build_batch
+from journal.events import TopicPartition
+
+_PARTITION = TopicPartition("orders", 3)
+_OFFSET = OffsetAndMetadata(7, 2, "note", 1_000)
+_MEMBER = StoredMember("m-1", "i", "c", "/h", 8, 9, encode_subscription(["orders"]), encode_assignment([_PARTITION]))
+_GROUP = StoredGroup("consumer", 4, "range", "m-1", 1_234, (_MEMBER,))
+
+
+def group_records(data: bytes) -> None:
+    """Keys and values, alone and in the batches that a coordinator loads."""
+    for read in (read_key, read_offset, read_group):
+        with suppress(UnreadableRecord):
+            read(data)
+    records = [(data, data), (group_key("g"), data), (offset_key("g", _PARTITION), data), (data, None)]
+    log = GroupLog()
+    log.take(build_batch([Record(key, value) for key, value in records]))
+    for group in log.groups(1):
+        assert group.group_id is not None
+
+
+def consumer_protocol(data: bytes) -> None:
+    """Subscriptions and assignments, as members hand them to the coordinator unread."""
+    for decode in (decode_subscription, decode_assignment):
+        with suppress(BadConsumerProtocol):
+            decode(data)
+
+
+def consumer_znodes(data: bytes) -> None:
+    """Members and offsets of consumers of the old kind."""
+    decode_member(data)
+    decode_offset(data)
+
+
+GROUP_TARGETS = {
+    "group-records": Target(
+        group_records,
+        lambda: [
+            offset_key("g", _PARTITION),
+            group_key("g"),
+            offset_value(_OFFSET),
+            offset_value(_OFFSET._replace(expire_timestamp_ms=2_000)),
+            group_value(_GROUP),
+        ],
+    ),
+    "consumer-protocol": Target(
+        consumer_protocol, lambda: [encode_subscription(["orders", "more"]), encode_assignment([_PARTITION])]
+    ),
+    "consumer-znodes": Target(consumer_znodes, lambda: [encode_member({"orders": 1}, 5), b"12"]),
+}
