@@ -127,7 +127,8 @@ def fail_over(cluster: KafkaCluster, hosts: str) -> Failover:
     at = (
         journal_moments(cluster.home(successor), detected) if cluster.side == "ours" else log_moments(cluster, detected)
     )
-    stages = [killed, detected, at.elected, at.read, at.decided, max(whole, at.decided)]
+    # The ensemble was asked every few milliseconds, and may have been quicker.
+    stages = [killed, min(detected, at.elected), at.elected, at.read, at.decided, max(whole, at.decided)]
     return Failover(*((after - before) * 1000 for before, after in pairwise(stages)))
 
 

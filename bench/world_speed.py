@@ -19,6 +19,7 @@ from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
 from broker_sim.record_batch import Record
 from journal.events import TopicPartition
 from simulation.channel import KAFKA_SERVICE, SimChannel
+from simulation.cli import seldom_collected
 from simulation.kernel import SimRuntime, derive_random
 from simulation.wire import EncodedWire, TypedWire, Wire
 from simulation.world import World, WorldSettings
@@ -121,7 +122,8 @@ def main(
     table = Table("links", "x real time", "CPU s", "steps/s", "µs a step", "events/s", title=title)
     wires: tuple[tuple[str, type[TypedWire] | type[EncodedWire]], ...] = (("typed", TypedWire), ("wire", EncodedWire))
     for name, wire in wires:
-        found = measure(wire(derive_random(1, "wire")), settings, partitions, records, seconds)
+        with seldom_collected():
+            found = measure(wire(derive_random(1, "wire")), settings, partitions, records, seconds)
         table.add_row(
             name,
             f"{found.times_real:.0f}",

@@ -10,7 +10,16 @@ from broker_sim.admin import Refused
 from broker_sim.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS
 from broker_sim.config import KafkaConfig
 from broker_sim.config_def import ConfigError, ConfigKey, ConfigType, render, split_list
-from broker_sim.config_resources import BROKER, BROKER_LOGGER, TOPIC, Alteration, ConfigResult, Operation, Resource
+from broker_sim.config_resources import (
+    BROKER,
+    BROKER_LOGGER,
+    TOPIC,
+    Alteration,
+    ConfigResult,
+    Operation,
+    Resource,
+    whole_number,
+)
 from broker_sim.entity_configs import DEFAULT_ENTITY
 from broker_sim.entity_znodes import EntityZnodes
 from broker_sim.metadata_cache import MetadataCache
@@ -95,7 +104,7 @@ class ConfigAdmin:
             if not resource.name:
                 return f"brokers/{DEFAULT_ENTITY}", _BROKER_KEYS
             self._check_broker(resource.name)
-            return f"brokers/{resource.name}", _BROKER_KEYS
+            return f"brokers/{self._config.broker_id}", _BROKER_KEYS
         if resource.kind == "CLIENT_METRICS":
             raise Refused(
                 KafkaError.invalid_request,
@@ -104,9 +113,10 @@ class ConfigAdmin:
         raise Refused(KafkaError.invalid_request, f"Unknown resource type {resource.type}")
 
     def _check_broker(self, name: str) -> None:
-        if not name.lstrip("-").isdigit():
+        number = whole_number(name)
+        if number is None:
             raise Refused(KafkaError.invalid_request, f"Node id must be an integer, but it is: {name}")
-        if int(name) != self._config.broker_id:
+        if number != self._config.broker_id:
             raise Refused(
                 KafkaError.invalid_request,
                 f"Unexpected broker id, expected {self._config.broker_id}, but received {name}",

@@ -21,6 +21,7 @@ from broker_sim.config_resources import (
     Resource,
     Source,
     Synonym,
+    whole_number,
 )
 from broker_sim.entity_configs import DEFAULT_ENTITY
 from broker_sim.metadata_cache import MetadataCache
@@ -28,7 +29,10 @@ from broker_sim.topic_config import TOPIC_KEYS
 from broker_sim.topic_names import invalid_name
 from controller import znodes
 from controller.coordination import Zk
-from ensemble.errors import NoNode, ZooKeeperError
+from ensemble.errors import ErrorCode, ZooKeeperError, error_for
+
+_Found = Mapping[str, Mapping[str, str]]
+"""Overrides by entity: "topics/T", "brokers/N", "brokers/<default>"."""
 
 
 class _Places(NamedTuple):
@@ -80,27 +84,35 @@ class ConfigDescriber:
         self._zk = zk
         self._config = config
         self._metadata = metadata
+        self._own = f"brokers/{config.broker_id}"
+        self._shared = f"brokers/{DEFAULT_ENTITY}"
 
-    async def describe(self, resource: Resource, names: Sequence[str] | None) -> ConfigResult:
-        """A resource's keys, all or those named."""
+    async def describe(self, asked: Sequence[tuple[Resource, Sequence[str] | None]]) -> list[ConfigResult]:
+        """Each resource's keys, all or those named."""
+        topics = [resource.name for resource, _ in asked if resource.type == TOPIC and resource.name in self._metadata]
         try:
-            described = await self._describe(resource)
+            found = await self._read([self._own, self._shared, *(f"topics/{topic}" for topic in dict.fromkeys(topics))])
+        except ZooKeeperError as failure:
+            return [ConfigResult(resource, KafkaError.unknown_server_error, str(failure)) for resource, _ in asked]
+        return [self._result(resource, names, found) for resource, names in asked]
+
+    def _result(self, resource: Resource, names: Sequence[str] | None, found: _Found) -> ConfigResult:
+        try:
+            described = self._describe(resource, found)
         except Refused as refused:
             return ConfigResult(resource, refused.error, refused.message)
-        except ZooKeeperError as failure:
-            return ConfigResult(resource, KafkaError.unknown_server_error, str(failure))
         if names:
             described = [each for each in described if each.name in names]
         return ConfigResult(resource, configs=tuple(described))
 
-    async def _describe(self, resource: Resource) -> list[Described]:
+    def _describe(self, resource: Resource, found: _Found) -> list[Described]:
         if resource.type == TOPIC:
-            return await self._topic(resource.name)
+            return self._topic(resource.name, found)
         if resource.type == BROKER:
             if resource.name:
                 self._check_broker(resource.name, " or empty string,")
-                return await self._broker()
-            return await self._all_brokers()
+                return self._broker(found)
+            return self._all_brokers(found)
         if resource.type == BROKER_LOGGER:
             if not resource.name:
                 raise Refused(KafkaError.invalid_request, "Broker id must not be empty")
@@ -113,9 +125,10 @@ class ConfigDescriber:
         )
 
     def _check_broker(self, name: str, otherwise: str) -> None:
-        if not name.lstrip("-").isdigit():
+        number = whole_number(name)
+        if number is None:
             raise Refused(KafkaError.invalid_request, f"Broker id must be an integer, but it is: {name}")
-        if int(name) != self._config.broker_id:
+        if number != self._config.broker_id:
             raise Refused(
                 KafkaError.invalid_request,
                 f"Unexpected broker id, expected {self._config.broker_id}{otherwise} but received {name}",
@@ -123,14 +136,13 @@ class ConfigDescriber:
 
     # ---- topics -----------------------------------------------------------------------------------------------
 
-    async def _topic(self, topic: str) -> list[Described]:
+    def _topic(self, topic: str, found: _Found) -> list[Described]:
         wrong = invalid_name(topic)
         if wrong is not None:
             raise Refused(KafkaError.invalid_topic_exception, wrong)
         if topic not in self._metadata:
             raise Refused(KafkaError.unknown_topic_or_partition, "")
-        overrides = await self._overrides(f"topics/{topic}")
-        places = await self._places()
+        overrides, places = found[f"topics/{topic}"], self._places(found)
         return [self._topic_key(key, overrides, places) for key in TOPIC_KEYS.values()]
 
     def _topic_key(self, key: ConfigKey, overrides: Mapping[str, str], places: _Places) -> Described:
@@ -147,31 +159,38 @@ class ConfigDescriber:
 
     # ---- brokers ----------------------------------------------------------------------------------------------
 
-    async def _broker(self) -> list[Described]:
-        places = await self._places()
+    def _broker(self, found: _Found) -> list[Described]:
+        places = self._places(found)
         # What is internal is told where somebody has set it, and so is what nobody knows.
         names = {name: None for name, key in KAFKA_KEYS.items() if not key.is_internal}
         names.update(dict.fromkeys((*places.file, *places.shared, *places.own)))
         return [_describe_broker_key(name, places) for name in sorted(names)]
 
-    async def _all_brokers(self) -> list[Described]:
-        shared = await self._overrides(f"brokers/{DEFAULT_ENTITY}")
+    def _all_brokers(self, found: _Found) -> list[Described]:
+        shared = found[self._shared]
         places = _Places({}, shared, {})
         described = [_describe_broker_key(name, places) for name in sorted(shared)]
         return [each._replace(synonyms=each.synonyms[:1]) for each in described]
 
-    async def _places(self) -> _Places:
-        own = await self._overrides(f"brokers/{self._config.broker_id}")
-        shared = await self._overrides(f"brokers/{DEFAULT_ENTITY}")
+    def _places(self, found: _Found) -> _Places:
         # Kafka takes broker.id for node.id as well.
-        return _Places(own, shared, {"node.id": str(self._config.broker_id), **self._config.originals})
+        file = {"node.id": str(self._config.broker_id), **self._config.originals}
+        return _Places(found[self._own], found[self._shared], file)
 
-    async def _overrides(self, entity: str) -> dict[str, str]:
-        try:
-            data, _ = await self._zk.call(lambda: self._zk.service.get(f"/config/{entity}"))
-        except NoNode:
-            return {}
-        return znodes.decode_config(data) or {}
+    # ---- reading ----------------------------------------------------------------------------------------------
+
+    async def _read(self, entities: Sequence[str]) -> _Found:
+        """The overrides of these, all asked for at once.  Raises ZooKeeperError."""
+        service = self._zk.service
+        outcomes = await self._zk.batch(
+            [lambda entity=entity: service.get(f"/config/{entity}") for entity in entities]  # type: ignore[misc]
+        )
+        found = {}
+        for entity, outcome in zip(entities, outcomes, strict=True):
+            if outcome.error not in (ErrorCode.OK, ErrorCode.NO_NODE):
+                raise error_for(outcome.error, f"/config/{entity}")
+            found[entity] = {} if outcome.value is None else znodes.decode_config(outcome.value[0]) or {}
+        return found
 
 
 def _definition(name: str) -> ConfigKey | None:

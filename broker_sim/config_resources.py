@@ -22,6 +22,12 @@ _KINDS = {
 }
 
 
+def whole_number(text: str) -> int | None:
+    """The number that a resource's name is; None where it is none."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 10 else None
+
+
 class Source(IntEnum):
     """Where a value comes from (DescribeConfigsResponse.ConfigSource)."""
 

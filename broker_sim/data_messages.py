@@ -27,7 +27,7 @@ def error_code(code: int) -> ErrorCode:
     return _ERROR_CODES.get(code) or ErrorCode(code)
 
 
-class ReplicaState(msgspec.Struct, frozen=True):
+class ReplicaState(msgspec.Struct, frozen=True, gc=False):
     """Which follower fetches, and its broker epoch (KIP-903)."""
 
     replica_id: int = -1
@@ -48,7 +48,7 @@ class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     log_start_offset: int = -1
 
 
-class FetchTopic(msgspec.Struct, frozen=True):
+class FetchTopic(msgspec.Struct, frozen=True, gc=False):
     """A topic of a Fetch request: by name to version 12, by id from 13 on."""
 
     partitions: Sequence[FetchPartition]
@@ -56,7 +56,7 @@ class FetchTopic(msgspec.Struct, frozen=True):
     topic_id: KafkaUuid | None = None
 
 
-class ForgottenTopic(msgspec.Struct, frozen=True):
+class ForgottenTopic(msgspec.Struct, frozen=True, gc=False):
     """Partitions that a fetch session is to drop."""
 
     partitions: Sequence[int]
@@ -64,7 +64,7 @@ class ForgottenTopic(msgspec.Struct, frozen=True):
     topic_id: KafkaUuid | None = None
 
 
-class FetchRequest(msgspec.Struct, frozen=True):
+class FetchRequest(msgspec.Struct, frozen=True, gc=False):
     """A Fetch request, versions 4 to 17.  `replica_id` and `replica_state` say the same in every version."""
 
     version: int
@@ -120,7 +120,7 @@ class AbortedTransaction(msgspec.Struct, frozen=True, gc=False):
     first_offset: int
 
 
-class PartitionData(msgspec.Struct, frozen=True):
+class PartitionData(msgspec.Struct, frozen=True, gc=False):
     """A row of a Fetch response."""
 
     partition_index: int
@@ -135,7 +135,7 @@ class PartitionData(msgspec.Struct, frozen=True):
     preferred_read_replica: int = -1
 
 
-class FetchableTopicResponse(msgspec.Struct, frozen=True):
+class FetchableTopicResponse(msgspec.Struct, frozen=True, gc=False):
     """A topic of a Fetch response."""
 
     partitions: Sequence[PartitionData]
@@ -143,7 +143,7 @@ class FetchableTopicResponse(msgspec.Struct, frozen=True):
     topic_id: KafkaUuid | None = None
 
 
-class NodeEndpoint(msgspec.Struct, frozen=True):
+class NodeEndpoint(msgspec.Struct, frozen=True, gc=False):
     """Where a leader named in an answer listens (KIP-951)."""
 
     node_id: int
@@ -152,7 +152,7 @@ class NodeEndpoint(msgspec.Struct, frozen=True):
     rack: str | None = None
 
 
-class FetchResponse(msgspec.Struct, frozen=True):
+class FetchResponse(msgspec.Struct, frozen=True, gc=False):
     """A Fetch response, versions 4 to 17."""
 
     version: int
@@ -172,21 +172,21 @@ class FetchResponse(msgspec.Struct, frozen=True):
         return self.version >= FETCH_FLEXIBLE_FROM
 
 
-class PartitionProduceData(msgspec.Struct, frozen=True):
+class PartitionProduceData(msgspec.Struct, frozen=True, gc=False):
     """A row of a Produce request."""
 
     index: int
     records: Records
 
 
-class TopicProduceData(msgspec.Struct, frozen=True):
+class TopicProduceData(msgspec.Struct, frozen=True, gc=False):
     """A topic of a Produce request."""
 
     name: str
     partition_data: Sequence[PartitionProduceData]
 
 
-class ProduceRequest(msgspec.Struct, frozen=True):
+class ProduceRequest(msgspec.Struct, frozen=True, gc=False):
     """A Produce request, versions 3 to 11."""
 
     version: int
@@ -205,14 +205,14 @@ class ProduceRequest(msgspec.Struct, frozen=True):
         return self.version >= PRODUCE_FLEXIBLE_FROM
 
 
-class BatchIndexAndErrorMessage(msgspec.Struct, frozen=True):
+class BatchIndexAndErrorMessage(msgspec.Struct, frozen=True, gc=False):
     """A record that made a broker refuse its batch (KIP-467)."""
 
     batch_index: int
     batch_index_error_message: str | None = None
 
 
-class PartitionProduceResponse(msgspec.Struct, frozen=True):
+class PartitionProduceResponse(msgspec.Struct, frozen=True, gc=False):
     """A row of a Produce response."""
 
     index: int
@@ -225,14 +225,14 @@ class PartitionProduceResponse(msgspec.Struct, frozen=True):
     current_leader: LeaderIdAndEpoch = NO_WORD_OF_LEADER
 
 
-class TopicProduceResponse(msgspec.Struct, frozen=True):
+class TopicProduceResponse(msgspec.Struct, frozen=True, gc=False):
     """A topic of a Produce response."""
 
     name: str
     partition_responses: Sequence[PartitionProduceResponse]
 
 
-class ProduceResponse(msgspec.Struct, frozen=True):
+class ProduceResponse(msgspec.Struct, frozen=True, gc=False):
     """A Produce response, versions 3 to 11."""
 
     version: int

@@ -118,12 +118,14 @@ class AdminHandlers:
     async def describe_configs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer DescribeConfigs."""
         synonyms = bool(getattr(request, "include_synonyms", False))
-        results = []
-        for asked in request.resources:
-            resource = Resource(int(asked.resource_type), str(asked.resource_name))
-            result = await self._describer.describe(resource, asked.configuration_keys)
-            configs = [_described(config, synonyms) for config in result.configs]
-            results.append({**_config_row(result), "configs": configs})
+        asked = [
+            (Resource(int(each.resource_type), str(each.resource_name)), each.configuration_keys)
+            for each in request.resources
+        ]
+        results = [
+            {**_config_row(result), "configs": [_described(config, synonyms) for config in result.configs]}
+            for result in await self._describer.describe(asked)
+        ]
         return respond(request, results=results)
 
     async def alter_configs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:

@@ -37,7 +37,7 @@ _ROW_V0 = Struct(">hii")
 _ROW_V7 = Struct(">hiii")
 
 
-class MetadataResponsePartition(msgspec.Struct):
+class MetadataResponsePartition(msgspec.Struct, gc=False):
     """A partition's row.  `packed` are its bytes in the layout that was asked for last."""
 
     error_code: ErrorCode
@@ -58,7 +58,7 @@ class MetadataResponsePartition(msgspec.Struct):
         return self.packed
 
 
-class MetadataResponseTopic(msgspec.Struct, frozen=True):
+class MetadataResponseTopic(msgspec.Struct, frozen=True, gc=False):
     """A topic's row."""
 
     error_code: ErrorCode
@@ -69,7 +69,7 @@ class MetadataResponseTopic(msgspec.Struct, frozen=True):
     topic_authorized_operations: int = NO_WORD
 
 
-class MetadataResponseBroker(msgspec.Struct, frozen=True):
+class MetadataResponseBroker(msgspec.Struct, frozen=True, gc=False):
     """A broker's row."""
 
     node_id: int
@@ -78,7 +78,7 @@ class MetadataResponseBroker(msgspec.Struct, frozen=True):
     rack: str | None = None
 
 
-class MetadataResponse(msgspec.Struct, frozen=True):
+class MetadataResponse(msgspec.Struct, frozen=True, gc=False):
     """A Metadata answer."""
 
     version: int

@@ -11,7 +11,7 @@ from broker_sim.kafka_schema import ApiKey, api_key_of
 from controller.ports import KafkaMessage
 
 _FETCHES, _CONTROL, _PRODUCES, _GROUPS, _OTHER = range(5)
-_LANES = {
+_LANES: dict[int, int] = {
     ApiKey.FETCH: _FETCHES,
     ApiKey.LEADER_AND_ISR: _CONTROL,
     ApiKey.STOP_REPLICA: _CONTROL,
@@ -24,4 +24,4 @@ _LANES = {
 
 def lane_of(request: KafkaMessage) -> int:
     """The number of the connection, among those to one broker, that this request takes."""
-    return _LANES.get(ApiKey(api_key_of(request)), _OTHER)
+    return _LANES.get(api_key_of(request), _OTHER)

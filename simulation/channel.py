@@ -18,7 +18,7 @@ KAFKA_SERVICE = "9092"
 
 def wants_no_answer(request: KafkaMessage) -> bool:
     """Produce with acks=0."""
-    return ApiKey(api_key_of(request)) is ApiKey.PRODUCE and request.acks == 0
+    return api_key_of(request) == ApiKey.PRODUCE and request.acks == 0
 
 
 class SimChannel:

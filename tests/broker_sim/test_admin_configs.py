@@ -302,6 +302,7 @@ def test_throttles_of_a_reassignment_are_kept_with_broker_and_topic(cluster: Clu
         (8, "1", ErrorCode.none, None),
         (8, "", ErrorCode.invalid_request, "Broker id must not be empty"),
         (4, "x", ErrorCode.invalid_request, "Broker id must be an integer, but it is: x"),
+        (4, "--1", ErrorCode.invalid_request, "Broker id must be an integer, but it is: --1"),
         (16, "m", ErrorCode.invalid_request, "Config type client-metrics is only supported on KRaft clusters"),
         (32, "g", ErrorCode.invalid_request, "Unexpected resource type GROUP for resource g"),
         (2, "nothing", ErrorCode.unknown_topic_or_partition, ""),

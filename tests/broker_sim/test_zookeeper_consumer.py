@@ -27,9 +27,7 @@ class Reader:
         self.runtime = SimRuntime(cluster.scheduler, cluster.runtime.random)
         self.session = FakeSession(cluster.ensemble, self.runtime)
         channel = Channel(cluster, self.runtime)
-        self.consumer = ZookeeperConsumer(
-            self.session, channel, self.runtime, "readers", name, ["orders"], self._take
-        )
+        self.consumer = ZookeeperConsumer(self.session, channel, self.runtime, "readers", name, ["orders"], self._take)
         self.consumer.start()
 
     def _take(self, topic_partition: TopicPartition, records: Sequence[Record]) -> None:

@@ -29,7 +29,9 @@ log4j.logger.kafka.request.logger=WARN
 """
 EXPECTED_WARNINGS = re.compile(
     r"ZooKeeper mode has been deprecated|No meta.properties file|Session 0x\S+ for s\S+ .*(Closing socket|EndOfStream)"
+    r"|Connection to node \d+ .* could not be established|connection to broker .* was unsuccessful"
 )
+"""The second line: Kafka registers, and may be elected and command itself, before it opens its port."""
 
 
 class KafkaServer:

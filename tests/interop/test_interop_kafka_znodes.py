@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 import warnings
@@ -196,10 +197,19 @@ def cluster(directory: Path, make: Callable[[Path, str], list[Node]]) -> Iterato
         yield Actions(zk, brokers)
 
 
+def of_zookeeper(node: Node) -> list[str]:
+    """What a Kafka broker complained of about our ensemble."""
+    assert isinstance(node, KafkaServer)
+    return [line for line in node.complaints() if re.search(r"zookeeper|kafka\.zk", line)]
+
+
 def test_after_the_same_actions_our_znodes_are_kafkas(tmp_path: Path) -> None:
     trees = []
     for name, make in (("ours", our_brokers), ("kafka", kafka_brokers)):
         with cluster(tmp_path / name, make) as actions:
             trees.append(actions.run())
+            if name == "kafka":
+                assert [line for node in actions.brokers for line in of_zookeeper(node)] == []
+                assert not re.search(r"\[(warning|error)", (tmp_path / name / "peers" / "1" / "out.log").read_text())
     ours, theirs = trees
     assert {when: differences(ours[when], theirs[when]) for when in theirs} == {when: [] for when in theirs}

@@ -78,11 +78,11 @@ def isr_change_without_version_check() -> Iterator[None]:
     """AlterPartition is accepted whatever partition epoch the leader knew, and written over any version."""
     judge = alter_partition._judge
 
-    def trusting(reign: Any, sender: int, partition: Any, data: Any) -> Any:
+    def trusting(reign: Any, sender: int, partition: Any, wish: Any, version: int) -> Any:
         current = reign.context.leadership.get(partition)
-        if current is not None and int(data.partition_epoch) < current.partition_epoch:
-            data = _With(data, partition_epoch=current.partition_epoch)
-        return judge(reign, sender, partition, data)
+        if current is not None and wish.partition_epoch < current.partition_epoch:
+            wish = _With(wish, partition_epoch=current.partition_epoch)
+        return judge(reign, sender, partition, wish, version)
 
     set_data = partition_store.SetData
 
@@ -111,8 +111,8 @@ def high_watermark_is_the_leaders_log_end() -> Iterator[None]:
     def advance(self: Partition) -> bool:
         if not self.is_leader or self.log.end_offset <= self.log.high_watermark:
             return False
-        self._set_high_watermark(self.log.end_offset)
-        self._host.wake(self.topic_partition)
+        self.set_high_watermark(self.log.end_offset)
+        self.host.wake(self.topic_partition)
         return True
 
     with patch.object(Partition, "maybe_advance_high_watermark", advance):

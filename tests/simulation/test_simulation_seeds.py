@@ -17,8 +17,6 @@ from simulation.world import WorldSettings
 SEEDS_IN_THE_SUITE = 60
 SEEDS_OF_THE_ENSEMBLE_IN_THE_SUITE = 20
 SEEDS_TO_FIND_A_BUG = 200
-FIRST_SEED = {"ISR change without the version check": 60}
-"""Where to begin with a bug that shows late; it need not be exact."""
 
 
 def fingerprint(run: Run) -> str:
@@ -88,5 +86,5 @@ def test_a_planted_bug_is_found(scenario: str, bug: str, plant: planted_table.Pl
     if bug in planted_table.RARE:
         assert planted_table.shown_by_script(bug, plant)
         return
-    found = planted_table.search(scenario, plant, SEEDS_TO_FIND_A_BUG, FIRST_SEED.get(bug, 0))
+    found = planted_table.search(scenario, plant, SEEDS_TO_FIND_A_BUG)
     assert found.seeds is not None, f"{bug}: not found in {SEEDS_TO_FIND_A_BUG} seeds"
