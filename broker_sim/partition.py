@@ -335,7 +335,7 @@ class Partition:
         if (
             told is None
             or told.high_watermark != log.high_watermark
-            or log.end_offset != wanted.fetch_offset
+            or not log.end_offset == follower.end_offset == wanted.fetch_offset
             or told.log_start_offset != log.start_offset
             or params.replica_epoch != follower.broker_epoch
             or self.leader != self.host.broker_id
