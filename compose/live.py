@@ -217,8 +217,9 @@ class Topics:
         )
 
     def names(self) -> list[str]:
-        """All names."""
-        return [topic["name"] for topic in self._cluster.get("/api/v1/topics")]
+        """All names, in order; Kafka's internal topics are left out."""
+        names = (topic["name"] for topic in self._cluster.get("/api/v1/topics"))
+        return [name for name in names if name not in INTERNAL_TOPICS]
 
 
 class Fault:
@@ -477,13 +478,10 @@ class LiveCluster:
     def begin(self) -> None:
         """A test begins: everything whole, no topic but Kafka's own, and `events` tells what happens from now on."""
         self.heal()
-        for name in self._users_topics():
+        for name in self.topics.names():
             self.topics[name].delete()
-        self.until(lambda: not self._users_topics(), HEAL_TIMEOUT_S, "the deletion of every topic")
+        self.until(lambda: not self.topics.names(), HEAL_TIMEOUT_S, "the deletion of every topic")
         self.begin_here()
-
-    def _users_topics(self) -> list[str]:
-        return [name for name in self.topics.names() if name not in INTERNAL_TOPICS]
 
     def begin_here(self) -> None:
         """`events` tells what happens from now on."""

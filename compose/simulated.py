@@ -18,6 +18,7 @@ from broker_sim.consumer_workload import ConsumerWorkload, GroupProgress
 from broker_sim.group_client import GroupSettings
 from broker_sim.group_consumer import GroupConsumer
 from broker_sim.record_batch import Record
+from broker_sim.topic_names import INTERNAL_TOPICS
 from broker_sim.workload import Workload
 from broker_sim.zookeeper_consumer import ZookeeperConsumer
 from compose.cluster import (
@@ -229,8 +230,8 @@ class SimTopics:
         self._cluster.begin_to_ask(self._cluster.admin.create_topic(name, partitions, len(self._cluster.brokers)))
 
     def names(self) -> list[str]:
-        """All names."""
-        return sorted(self._cluster.world.record.state.topics)
+        """All names, in order; Kafka's internal topics are left out."""
+        return [name for name in sorted(self._cluster.world.record.state.topics) if name not in INTERNAL_TOPICS]
 
 
 class SimFault:

@@ -192,7 +192,7 @@ def test_topics_are_told_as_kafkas_tool_tells_them(zabka_cluster: LiveCluster) -
         "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2,3\tElr: N/A\tLastKnownElr: N/A",
         "\tTopic: t\tPartition: 1\tLeader: 2\tReplicas: 2,3,1\tIsr: 2,3,1\tElr: N/A\tLastKnownElr: N/A",
     ]
-    assert zabka(data, "topics", "--list") == "t\n"
+    assert zabka(data, "topics", "--list", "--exclude-internal") == "t\n"
     assert zabka(data, "topics", "--describe", "--under-replicated-partitions") == ""
     zabka(data, "topics", "--alter", "--topic", "t", "--partitions", "3")
     assert len(zabka_cluster.topics["t"].partitions) == 3

@@ -80,7 +80,8 @@ def kill_and_restart(cluster: LiveCluster, victim: Node, down_s: float) -> None:
 
 
 def all_in_sync(cluster: LiveCluster) -> bool:
-    return all(p.in_sync for name in cluster.topics.names() for p in cluster.topics[name].partitions)
+    names = (*cluster.topics.names(), "__consumer_offsets")
+    return all(p.in_sync for name in names for p in cluster.topics[name].partitions)
 
 
 def all_go_on(cluster: LiveCluster, sessions: Sequence[Session]) -> Callable[[], bool]:
