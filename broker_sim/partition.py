@@ -127,8 +127,8 @@ class Partition:
         self.replicas = state.replicas
         self.adding_replicas = state.adding_replicas
         known = self.followers
-        # At a reassignment's end the ISR still names replicas that are not assigned any more.  They count until they are
-        # out of it: a controller that begins now reads the old assignment, and may elect them (KAFKA-9672).
+        # At a reassignment's end the ISR names replicas that are no longer assigned.  They count until they are out of
+        # it: a controller that begins now reads the old assignment, and may elect them (KAFKA-9672).
         others = [broker for broker in dict.fromkeys((*state.replicas, *state.isr)) if broker != self.host.broker_id]
         self.followers = {broker: known.get(broker) or FollowerState(broker) for broker in others}
         if new_epoch:

@@ -179,6 +179,19 @@ def test_the_mark_waits_for_a_follower_that_is_about_to_join() -> None:
     assert partition.log.high_watermark == 2
 
 
+def test_at_the_end_of_a_reassignment_whoever_the_isr_still_names_counts() -> None:
+    """A controller that begins before it is out reads the old assignment, and may elect it: seed 100187."""
+    cluster = still(2)
+    cluster.create([1, 2])
+    partition = cluster[1].partition
+    cluster.produce_later(1, batch("a"), acks=1)
+    cluster.states[TP]["replicas"] = [1]
+    cluster.elect(1, [1, 2])
+    assert partition.log.high_watermark == 0
+    cluster.elect(1, [1])
+    assert partition.log.high_watermark == 1
+
+
 @pytest.mark.scenario(58)
 def test_follower_does_not_join_isr_until_caught_up_to_offset_within_current_leader_epoch() -> None:
     cluster = still(3)
