@@ -45,12 +45,26 @@ class _Loss:
 class _Partition:
     """One partition: its replicas' logs, what was promised of it, and how its state was written."""
 
-    __slots__ = ("elected", "isr", "logs", "losses", "marks", "partition_epoch", "promises", "unloaded", "zxid")
+    __slots__ = (
+        "elected",
+        "isr",
+        "logs",
+        "losses",
+        "marks",
+        "partition_epoch",
+        "promises",
+        "unclean",
+        "unloaded",
+        "zxid",
+    )
 
     def __init__(self) -> None:
         self.logs: dict[int, list[_Batch]] = {}
         self.marks: dict[int, int] = {}
         self.promises: dict[int, _Promise] = {}
+        self.unclean = -1
+        """The epoch of the last unclean election.  What a leader of before it, who does not know, still promises was
+        taken by that election."""
         self.isr: tuple[int, ...] = ()
         self.zxid = 0
         self.partition_epoch = -1
@@ -121,11 +135,10 @@ class CommittedRecordsSurvive:
             if event.is_leader:
                 self._promise_committed(event)
         elif isinstance(event, e.RecordsAcknowledged):
-            if event.acks == -1:
+            partition = self._of(event.topic, event.partition)
+            if event.acks == -1 and event.leader_epoch >= partition.unclean:
                 batch = _Batch(event.first_offset, event.last_offset, event.checksum)
-                self._of(event.topic, event.partition).promises[batch.first] = _Promise(
-                    batch, "acknowledged (acks=all)", event.leader_epoch
-                )
+                partition.promises[batch.first] = _Promise(batch, "acknowledged (acks=all)", event.leader_epoch)
         elif isinstance(event, e.LeaderElected | e.IsrChanged):
             self._write(event)
         elif isinstance(event, e.LeadershipTaken):
@@ -167,6 +180,7 @@ class CommittedRecordsSurvive:
             partition.elected.setdefault(event.leader_epoch, event.zxid)
             if event.unclean:
                 partition.promises.clear()
+                partition.unclean = max(partition.unclean, event.leader_epoch)
         if event.partition_epoch <= partition.partition_epoch:
             # The second telling of a write, or one that was told late.
             return
@@ -191,7 +205,7 @@ class CommittedRecordsSurvive:
         partition = self._of(event.topic, event.partition)
         before = partition.marks.get(event.broker_id, 0)
         partition.marks[event.broker_id] = event.high_watermark
-        if event.high_watermark <= before:
+        if event.high_watermark <= before or event.leader_epoch < partition.unclean:
             return
         for batch in reversed(partition.logs.get(event.broker_id, [])):
             if batch.last < before:

@@ -84,6 +84,8 @@ class ReplicationAudit:
         self._partitions: dict[TopicPartition, _Audited] = {}
         self._changed: dict[TopicPartition, None] = {}
         self._live: dict[int, list[int]] = {}
+        self._powerless: dict[int, int] = {}
+        """The life, by its broker epoch, in which each broker last lost its power."""
         """Whom each controller epoch takes to be alive."""
         self._said: dict[tuple[str, TopicPartition], None] = {}
 
@@ -149,6 +151,7 @@ class ReplicationAudit:
                 audited.agreed[pair] = 0
 
     def _lost_power(self, broker: int) -> None:
+        self._powerless[broker] = self.znodes.brokers.get(broker, -1)
         for name, state in self.znodes.states.items():
             audited = self._of(name)
             audited.lost_in_epoch[broker] = state.leader_epoch
@@ -179,6 +182,9 @@ class ReplicationAudit:
         for broker in after.isr:
             if broker in before.isr:
                 continue
+            if self._powerless.get(broker) == self.znodes.brokers.get(broker, -1):
+                # The word that it is in sync was under way when its power went; to the ensemble it is still that life.
+                self._of(write.partition).lost_power[broker] = None
             life = left.pop(broker, None)
             if live is not None and broker not in live:
                 self._violated("OnlyTheLivingJoin", write.partition, f"broker {broker} is gone, and joins the ISR")
