@@ -191,9 +191,17 @@ class ReplicationAudit:
             if life is not None and life == self.znodes.brokers.get(broker):
                 self._violated("LeavingBrokersStayOut", write.partition, f"broker {broker} is leaving, and in the ISR")
         for broker in before.isr:
-            running = self._nodes[broker].broker
-            if broker not in after.isr and running is not None and running.state == "shutting_down":
+            if broker not in after.isr and self._was_heard_leaving(broker):
                 left[broker] = self.znodes.brokers.get(broker, -1)
+
+    def _was_heard_leaving(self, broker: int) -> bool:
+        """Is it stopping, and has a controller taken note of it?"""
+        running = self._nodes[broker].broker
+        if running is None or running.state != "shutting_down":
+            return False
+        brokers = [node.broker for node in self._nodes.values() if node.broker is not None]
+        reigns = [each.controller.reign for each in brokers if each.controller.reign is not None]
+        return any(broker in reign.context.shutting_down for reign in reigns)
 
     # -- what must hold ----------------------------------------------------------------------------------------------
 
