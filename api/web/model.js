@@ -156,6 +156,11 @@ export function judge(word, process, ensemble) {
   return { verdict: "stale", text: `stale: says ${says}, ensemble says ${is}` };
 }
 
+const INTERNAL = new Set(["__consumer_offsets", "__transaction_state"]);
+
+/** @param {Topic[]} topics @returns {string[]} Whose records are their users' own. */
+export const usersTopics = (topics) => topics.map((t) => t.name).filter((name) => !INTERNAL.has(name));
+
 /** @param {State} state @param {Map<number, string>} processes @returns {Topic[]} */
 function topicsOf(state, processes) {
   /** @type {Map<string, any>} */
@@ -167,7 +172,9 @@ function topicsOf(state, processes) {
     if (rows) rows.push(p);
     else told.set(p.topic, [p]);
   }
-  const names = [...new Set([...read.keys(), ...told.keys()])].sort();
+  const names = [...new Set([...read.keys(), ...told.keys()])];
+  // Kafka's own topics, with their fifty partitions, stand behind everybody else's.
+  names.sort((a, b) => Number(INTERNAL.has(a)) - Number(INTERNAL.has(b)) || (a < b ? -1 : 1));
   const losses = lossesByPartition(state);
   const found = [];
   for (const name of names) {

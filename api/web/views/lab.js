@@ -4,6 +4,7 @@ import { html, nothing } from "lit-html";
 
 import { requests } from "../actions.js";
 import { count, plural } from "../format.js";
+import { usersTopics } from "../model.js";
 import { badge, icon, panel, select, send, submit } from "./parts.js";
 
 /**
@@ -22,12 +23,12 @@ export function workloads(state, m, actions) {
     topic: fields.topic, acks: fields.acks, records_per_s: Number(fields.records_per_s),
   })));
   const form = html`<form class="row" aria-label="Start a producer" @submit=${start}>
-    ${select("producer", "topic", "topic", m.topics.map((t) => t.name))}
+    ${select("producer", "topic", "topic", usersTopics(m.topics))}
     ${select("producer", "acks", "acks", ["all", "1", "0"])}
     <label class="field"><span>records/s</span><input name="records_per_s" type="number" min="1" max="100000" value="50" required></label>
-    <button class="primary" ?disabled=${m.topics.length === 0}>Start producer</button></form>`;
+    <button class="primary" ?disabled=${usersTopics(m.topics).length === 0}>Start producer</button></form>`;
   const body = html`${form}${producers.length === 0
-    ? html`<p class="quiet">${m.topics.length ? "A producer writes numbered records and reads them back to find what is lost." : "A producer needs a topic to write to."}</p>`
+    ? html`<p class="quiet">${usersTopics(m.topics).length ? "A producer writes numbered records and reads them back to find what is lost." : "A producer needs a topic to write to."}</p>`
     : html`<div class="scroll" tabindex="0" role="region" aria-label="Producers, scrollable"><table>
       <thead><tr><th scope="col">producer</th><th scope="col" class="n">sent</th><th scope="col" class="n" title="acknowledged">acked</th>
         <th scope="col" class="n">failed</th><th scope="col" class="n" title="acknowledged, and not to be read any more">lost</th><td></td></tr></thead>
@@ -41,10 +42,10 @@ function groups(m, consumers, actions) {
     kind: "consumer", topic: fields.topic, group: fields.group, offsets: fields.offsets,
   })));
   const form = html`<form class="row" aria-label="Start a consumer" @submit=${start}>
-    ${select("consumer", "topic", "topic", m.topics.map((t) => t.name))}
+    ${select("consumer", "topic", "topic", usersTopics(m.topics))}
     <label class="field"><span>group</span><input name="group" maxlength="249" pattern="[a-zA-Z0-9._\\-]+" value="readers" required></label>
     ${select("consumer", "offsets", "offsets in", ["kafka", "zookeeper"])}
-    <button ?disabled=${m.topics.length === 0}>Start consumer</button></form>`;
+    <button ?disabled=${usersTopics(m.topics).length === 0}>Start consumer</button></form>`;
   if (consumers.length === 0) return form;
   return html`${form}<div class="scroll" tabindex="0" role="region" aria-label="Consumers, scrollable"><table>
     <thead><tr><th scope="col">consumer</th><th scope="col" class="n">read</th><th scope="col" class="n" title="read before by its group">again</th>
