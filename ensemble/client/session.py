@@ -173,10 +173,10 @@ class Session:
 
     async def connected(self) -> None:
         """Wait until CONNECTED.  Raises SessionExpired (AuthFailed) when the session ends instead."""
+        if self._over() or self._closing:
+            raise self._ended("")
         if self._connected:
             return
-        if self._over():
-            raise self._ended("")
         waiter = self._runtime.future()
         self._waiters.append(waiter)
         await waiter
