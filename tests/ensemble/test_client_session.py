@@ -344,6 +344,18 @@ def test_close_in_a_gap_still_ends_the_session_when_the_next_server_answers() ->
     assert [request.op for request in world.last.requests()] == [OpCode.CLOSE_SESSION]
 
 
+def test_a_session_that_is_closing_cannot_be_renewed() -> None:
+    """Or whoever renews at each SessionExpired goes round for ever, without ever waiting: seed 300074."""
+    world = FakeEnsemble()
+    client, _ = world.started()
+    closing = world.runtime.spawn(client.close(), "close")
+    world.advance(0)
+    assert not closing.done()
+    assert world.run(outcome(client.renew())) is SessionExpired
+    world.advance(10)
+    assert closing.done()
+
+
 def test_two_closes_end_together() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
