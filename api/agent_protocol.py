@@ -22,13 +22,6 @@ class ProcessInfo(msgspec.Struct, frozen=True):
     starts: int
 
 
-class ProcessTable(msgspec.Struct, frozen=True):
-    """An agent's processes, by node name."""
-
-    host: str
-    processes: list[ProcessInfo]
-
-
 class NodeStatus(msgspec.Struct, frozen=True):
     """A node's last word through its control socket, and how old that is."""
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, NamedTuple, Protocol
+from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 
@@ -18,13 +18,6 @@ from api.models import ElectionResult, NewTopic, NewWorkload, Workload
 from api.settings import Settings
 from api.views import Views
 from journal.events import TopicPartition
-
-
-class AdminError(NamedTuple):
-    """Kafka's answer to what it refused."""
-
-    name: str
-    message: str
 
 
 class Admin(Protocol):

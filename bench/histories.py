@@ -20,6 +20,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from bench.verdict import counted, end_with
 from compose import live
 from ensemble.asyncio_runtime import AsyncioRuntime
 from ensemble.client.asyncio_connector import AsyncioConnector
@@ -343,15 +344,11 @@ def main(
             judgement, troubles = record(cluster, seconds, clients, seed)
         finally:
             live.stop(cluster)
-    done = ", ".join(f"{count} x {kind}" for kind, count in sorted(troubles.items()))
     typer.echo(
         f"{judgement.operations} writes and quorum reads on {judgement.keys} znodes, {judgement.seen} ordered answers, "
-        f"{judgement.sessions_expired} sessions expired; {done}"
+        f"{judgement.sessions_expired} sessions expired; {counted(troubles)}"
     )
-    for line in judgement.wrong:
-        typer.echo(line)
-    typer.echo("all of it holds" if not judgement.wrong else f"{len(judgement.wrong)} violations")
-    raise typer.Exit(1 if judgement.wrong else 0)
+    end_with(judgement.wrong)
 
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

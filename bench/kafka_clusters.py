@@ -8,13 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+import typer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from rich.console import Console
 
 from bench.ensembles import READY_S, ROOT, free_ports, running
 from bench.interrupts import held
@@ -35,6 +37,17 @@ log4j.appender.file.File={file}
 log4j.appender.file.layout=org.apache.log4j.PatternLayout
 log4j.appender.file.layout.ConversionPattern=%d{{ISO8601}} %p %c %m%n
 """
+
+
+def sides_to_measure(names: Sequence[str], console: Console) -> list[KafkaSide]:
+    """Those of that name; without Kafka, and that is said, where its jars cannot be had.  Raises typer.BadParameter."""
+    unknown = [name for name in names if name not in TITLES]
+    if unknown:
+        raise typer.BadParameter(f"{', '.join(unknown)}: the sides are {', '.join(TITLES)}")
+    if "kafka" not in names or kafka_classpath() is not None:
+        return [side for side in TITLES if side in names]
+    console.print("Apache Kafka's jars cannot be had (java, mvn or the network is missing): measuring zabka alone")
+    return ["ours"]
 
 
 def kafka_classpath() -> str | None:
@@ -137,7 +150,8 @@ class KafkaCluster:
                 if len(admin.list_topics(timeout=2).brokers) == len(self._ports):
                     return
             except Exception:  # librdkafka has one exception for "not yet" and for all else.
-                time.sleep(0.2)
+                pass
+            time.sleep(0.2)
         raise CannotMeasure(f"{TITLES[self.side]}: not every broker came up within {READY_S:.0f} s:\n{self._tail(1)}")
 
     def create_topic(self, name: str, assignment: list[list[int]], timeout_s: float = 60.0) -> None:

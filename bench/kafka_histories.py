@@ -19,6 +19,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from api.kafka import make_client
+from bench.verdict import counted, end_with
 from broker_sim.history_clients import HistoryConsumer, HistoryProducer, TopicPlan
 from compose import live
 from ensemble.asyncio_runtime import AsyncioRuntime
@@ -187,15 +188,11 @@ def main(
             judgement, troubles = record(cluster, seconds, topics, seed)
         finally:
             live.stop(cluster)
-    done = ", ".join(f"{count} x {kind}" for kind, count in sorted(troubles.items()))
     typer.echo(
         f"{judgement.acknowledged} of {judgement.sent} records acknowledged, {judgement.polls} polls, "
-        f"{judgement.events} events; {done}"
+        f"{judgement.events} events; {counted(troubles)}"
     )
-    for line in judgement.wrong:
-        typer.echo(line)
-    typer.echo("all of it holds" if not judgement.wrong else f"{len(judgement.wrong)} violations")
-    raise typer.Exit(1 if judgement.wrong else 0)
+    end_with(judgement.wrong)
 
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from bench.ensembles import ROOT
 from bench.interrupts import interruptible
-from bench.kafka_clusters import TITLES, KafkaCluster, KafkaSide, kafka_classpath, running_kafka
+from bench.kafka_clusters import TITLES, KafkaCluster, KafkaSide, running_kafka, sides_to_measure
 from bench.load import CannotMeasure
 
 PARTITIONS = 3
@@ -96,10 +96,7 @@ def main(
 ) -> None:
     """Print records/s, MB/s, CPU a record of all brokers together, and latency."""
     console = Console()
-    wanted: list[KafkaSide] = [side for side in TITLES if side in sides.split(",")]
-    if "kafka" in wanted and kafka_classpath() is None:
-        console.print("Apache Kafka's jars cannot be had (java, mvn or the network is missing): measuring zabka alone")
-        wanted.remove("kafka")
+    wanted = sides_to_measure(sides.split(","), console)
     found: dict[tuple[KafkaSide, int], list[dict[str, Figure]]] = {}
     with interruptible(), tempfile.TemporaryDirectory() as directory:
         for number in range(rounds):

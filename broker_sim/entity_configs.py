@@ -67,10 +67,6 @@ class EntityConfigs:
                     return BROKER_KEYS[key].parse(text)
         return self._config.values[key]
 
-    def broker_values(self) -> dict[str, Value]:
-        """Every dynamic broker key's value now."""
-        return {key: self.broker_value(key) for key in DYNAMIC_KEYS}
-
     # ---- reading ----------------------------------------------------------------------------------------------
 
     async def load(self) -> None:

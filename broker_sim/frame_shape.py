@@ -18,18 +18,15 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Any, NamedTuple
 
+from broker_sim.wire_primitives import WireError, read_varint
+
 _I16 = Struct(">h")
 _I32 = Struct(">i")
-_VARINT_BYTES_MAX = 5
 
 _WIDTHS: Mapping[str, int] = {
     **{"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "error_code": 2, "int32": 4, "uint32": 4},
     **{"timedelta_i32": 4, "int64": 8, "timedelta_i64": 8, "datetime_i64": 8, "float64": 8, "uuid": 16},
 }
-
-
-class ShapeError(Exception):
-    """A length that announces more than there is, or nothing where there must be something."""
 
 
 class _Kind(IntEnum):
@@ -124,13 +121,13 @@ def _steps(schema: Any) -> tuple[_Step, ...]:
 
 
 def check_shape(schema: type[Any], data: bytes, at: int) -> int:
-    """Walk through a message of that class, which begins at `at`; where it ends.  Raises ShapeError."""
+    """Walk through a message of that class, which begins at `at`; where it ends.  Raises WireError."""
     try:
         end = _walk(_steps_of(schema), data, at, len(data))
     except (struct_error, IndexError):
-        raise ShapeError("it ends early") from None
+        raise WireError("it ends early") from None
     if end > len(data):
-        raise ShapeError("it ends early")
+        raise WireError("it ends early")
     return end
 
 
@@ -140,14 +137,14 @@ def _walk(steps: tuple[_Step, ...], data: bytes, at: int, end: int) -> int:
         if kind is _Kind.FIXED:
             at += step.width
         elif kind is _Kind.COMPACT:
-            size, at = _varint(data, at)
+            size, at = read_varint(data, at)
             at += _length(size - 1, step)
         elif kind is _Kind.TEXT:
             at += 2 + _length(_I16.unpack_from(data, at)[0], step)
         elif kind is _Kind.BYTES:
             at += 4 + _length(_I32.unpack_from(data, at)[0], step)
         elif kind is _Kind.COMPACT_ARRAY:
-            count, at = _varint(data, at)
+            count, at = read_varint(data, at)
             at = _members(_length(count - 1, step), step.inside, data, at, end)
         elif kind is _Kind.ARRAY:
             count = _length(_I32.unpack_from(data, at)[0], step)
@@ -157,7 +154,7 @@ def _walk(steps: tuple[_Step, ...], data: bytes, at: int, end: int) -> int:
         else:
             at = at + 1 if data[at] & 0x80 else _walk(step.inside, data, at + 1, end)
         if at > end:
-            raise ShapeError("a length reaches beyond its end")
+            raise WireError("a length reaches beyond its end")
     return at
 
 
@@ -165,13 +162,13 @@ def _length(announced: int, step: _Step) -> int:
     if announced >= 0:
         return announced
     if announced < -1 or not step.nullable:
-        raise ShapeError("null where there must be a value")
+        raise WireError("null where there must be a value")
     return 0
 
 
 def _members(count: int, steps: tuple[_Step, ...], data: bytes, at: int, end: int) -> int:
     if count > end - at:
-        raise ShapeError(f"an array announces {count} members in {end - at} bytes")
+        raise WireError(f"an array announces {count} members in {end - at} bytes")
     if len(steps) == 1 and steps[0].kind is _Kind.FIXED:
         return at + count * steps[0].width
     for _ in range(count):
@@ -180,29 +177,15 @@ def _members(count: int, steps: tuple[_Step, ...], data: bytes, at: int, end: in
 
 
 def _tagged(tags: Mapping[int, tuple[_Step, ...]], data: bytes, at: int, end: int) -> int:
-    count, at = _varint(data, at)
+    count, at = read_varint(data, at)
     if count > end - at:
-        raise ShapeError(f"{count} tagged fields in {end - at} bytes")
+        raise WireError(f"{count} tagged fields in {end - at} bytes")
     for _ in range(count):
-        tag, at = _varint(data, at)
-        size, at = _varint(data, at)
+        tag, at = read_varint(data, at)
+        size, at = read_varint(data, at)
         if size > end - at:
-            raise ShapeError("a tagged field reaches beyond its end")
+            raise WireError("a tagged field reaches beyond its end")
         if tag in tags and _walk(tags[tag], data, at, at + size) != at + size:
-            raise ShapeError("a tagged field's length is not its content's")
+            raise WireError("a tagged field's length is not its content's")
         at += size
     return at
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    byte = data[at]
-    if byte < 0x80:
-        return byte, at + 1
-    value, shift = byte & 0x7F, 7
-    for place in range(at + 1, at + _VARINT_BYTES_MAX):
-        byte = data[place]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, place + 1
-        shift += 7
-    raise ShapeError("a varint of more than five bytes")

@@ -99,12 +99,6 @@ class MetadataCache:
         """The topic of that id."""
         return self._names.get(topic_id)
 
-    def all_partitions(self) -> Iterator[tuple[TopicPartition, PartitionMetadata]]:
-        """Every partition known, in order."""
-        for topic in self.topics():
-            for metadata in self.partitions(topic):
-                yield TopicPartition(topic, metadata.partition), metadata
-
     # ---- change ---------------------------------------------------------------------------------------------
 
     def apply(self, request: KafkaMessage) -> list[TopicPartition]:

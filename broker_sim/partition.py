@@ -232,7 +232,7 @@ class Partition:
             self.host.wake(self.topic_partition)
         last_offset = patched[-1].last_offset
         stored = tuple(patched)
-        return Appended(0, patched[0].base_offset, last_offset, last_offset + 1, stored, False, append_time_ms)
+        return Appended(0, patched[0].base_offset, last_offset, last_offset + 1, stored, append_time_ms)
 
     def _check_producer(self, headers: list[BatchHeader]) -> Appended | None:
         idempotent = any(header.producer_id >= 0 for header in headers)
@@ -243,7 +243,7 @@ class Partition:
         known = self.log.producers.check(headers[0])
         if isinstance(known, ProducerBatch):
             header = headers[0]._replace(base_offset=known.base_offset, crc=known.crc)
-            return Appended(0, known.base_offset, known.last_offset, known.last_offset + 1, (header,), True)
+            return Appended(0, known.base_offset, known.last_offset, known.last_offset + 1, (header,))
         return Appended(known) if known else None
 
     def acks_all_state(self, required_offset: int) -> int | None:

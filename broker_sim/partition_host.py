@@ -80,7 +80,6 @@ class Appended(NamedTuple):
     last_offset: int = -1
     required_offset: int = -1
     headers: tuple[BatchHeader, ...] = ()
-    is_duplicate: bool = False
     log_append_time_ms: int = -1
 
 

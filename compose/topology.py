@@ -111,13 +111,6 @@ class Topology(msgspec.Struct, frozen=True):
         """Where a browser on this machine finds the page."""
         return f"http://{bracketed(reachable(self.api_bind))}:{self.api_port}"
 
-    def host_of(self, node: str) -> HostSpec:
-        """The agent that owns a node.  Raises KeyError for an unknown node."""
-        for host in self.hosts:
-            if node in host.nodes:
-                return host
-        raise KeyError(node)
-
     def nodes(self) -> Iterator[PeerSpec | BrokerSpec]:
         """Peers, then brokers."""
         yield from self.peers

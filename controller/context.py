@@ -116,10 +116,6 @@ class ControllerContext:
         """Is that broker registered, and not shutting down?"""
         return broker_id in self._brokers and broker_id not in self.shutting_down
 
-    def is_live_or_shutting_down(self, broker_id: int) -> bool:
-        """Is that broker registered?"""
-        return broker_id in self._brokers
-
     def is_replica_online(
         self, broker_id: int, partition: TopicPartition, *, include_shutting_down: bool = False
     ) -> bool:

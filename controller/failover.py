@@ -5,9 +5,8 @@ from __future__ import annotations
 from controller.broker_changes import tell_liveness
 from controller.features import set_up_features
 from controller.historical import Historical
-from controller.isr_notifications import delete_isr_notifications, watch_isr_notifications
 from controller.leader_elections import elect_preferred_from_znode
-from controller.log_dir_failures import delete_log_dir_events, watch_log_dir_events
+from controller.notifications import ISR_CHANGES, LOG_DIR_EVENTS, delete_notifications, watch_notifications
 from controller.partition_store import WrittenState
 from controller.reassignments import initialize_reassignments
 from controller.reign import Reign
@@ -27,9 +26,8 @@ async def fail_over(reign: Reign) -> None:
     runtime, context = reign.runtime, reign.context
     began_ms = runtime.now().mono_ms
     await set_up_features(reign)
-    await delete_log_dir_events(reign, await watch_log_dir_events(reign))
-    notifications = await watch_isr_notifications(reign)
-    await delete_isr_notifications(reign, notifications)
+    for each in (LOG_DIR_EVENTS, ISR_CHANGES):
+        await delete_notifications(reign, await watch_notifications(reign, each))
     states = await _initialize_context(reign)
     queued = await watch_topic_deletions(reign)
     known = [topic for topic in queued if context.has_topic(topic)]

@@ -15,41 +15,28 @@ from kio.schema.errors import ErrorCode as KafkaError
 from controller import znodes
 from controller.broker_changes import on_replicas_offline
 from controller.context import Replica, ReplicaState
+from controller.notifications import LOG_DIR_EVENTS, delete_notifications, watch_notifications
 from controller.ports import KafkaMessage
 from controller.reign import Reign
 from controller.topic_ids import topic_id_from_kafka
-from ensemble.client.service import Delete
 from journal.events import TopicPartition
-
-
-async def watch_log_dir_events(reign: Reign) -> list[str]:
-    """The notifications' names, a watch left on the list."""
-    service = reign.zk.service
-    watcher = reign.signals.watcher("LogDirEventNotification")
-    return await reign.zk.call(lambda: service.get_children(znodes.LOG_DIR_EVENT_NOTIFICATION, watcher))
-
-
-async def delete_log_dir_events(reign: Reign, names: Sequence[str]) -> None:
-    """They have been seen to."""
-    await reign.writer.write([Delete(f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/{name}") for name in names])
 
 
 async def process_log_dir_events(reign: Reign, _: str) -> None:
     """Ask the brokers that are named how their replicas stand, by telling them again what they host."""
     service = reign.zk.service
-    names = await watch_log_dir_events(reign)
-    paths = [f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/{name}" for name in names]
+    paths = await watch_notifications(reign, LOG_DIR_EVENTS)
     brokers: dict[int, None] = {}
     for path, outcome in zip(paths, await reign.zk.batch([partial(service.get, path) for path in paths]), strict=True):
         if outcome.value is None:
             continue
         broker_id = znodes.decode_log_dir_event(outcome.value[0])
         if broker_id is None:
-            reign.report("LogDirEventNotification", f"{path} is not readable")
+            reign.report(LOG_DIR_EVENTS.event, f"{path} is not readable")
         else:
             brokers[broker_id] = None
     await reign.replicas.handle(reign.context.replicas_on(brokers), ReplicaState.ONLINE)
-    await delete_log_dir_events(reign, names)
+    await delete_notifications(reign, paths)
 
 
 def on_leader_and_isr_answered(reign: Reign, broker_id: int, response: KafkaMessage) -> None:

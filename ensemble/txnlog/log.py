@@ -16,7 +16,6 @@ from ensemble.txnlog.files import LOG_PREFIX, by_zxid, read_used, remove_all, sy
 from ensemble.txnlog.records import END_OF_RECORD, HEADER, LOG_HEADER, LOG_MAGIC, Damage, ScannedLog, frame_record, scan
 
 PREALLOCATE_BYTES = 64 * 1024 * 1024
-SNAP_SIZE_LIMIT_BYTES = 4 * 1024 * 1024 * 1024
 
 
 def list_logs(directory: Path) -> list[tuple[int, Path]]:

@@ -124,16 +124,6 @@ def read_line(key: str, value: str) -> ServerLine:
         raise BadMembership(f"{key}={value}: {bad}") from None
 
 
-def check_addresses(lines: Mapping[PeerId, ServerLine]) -> None:
-    """No two servers share an address, no server uses one for two things.  Raises BadMembership."""
-    seen: dict[tuple[str, int], int] = {}
-    for number, line in lines.items():
-        for port in (line.quorum_port, line.election_port):
-            other = seen.setdefault((line.host, port), number)
-            if other != number or line.quorum_port == line.election_port:
-                raise BadMembership(f"server.{number} uses {line.host}:{port} twice, or shares it with server.{other}")
-
-
 def _check_groups(membership: Membership) -> None:
     if not membership.groups and not membership.weights:
         return
