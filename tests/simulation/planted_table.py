@@ -29,6 +29,7 @@ RARE = {
     "session owner not checked": "zookeeper-710",
     "ephemerals forgotten in snapshots": "zookeeper-3144",
     "ISR change without the version check": "late-isr-change",
+    "unclean elections called clean": "jepsen-2013",
 }
 """Bugs that few seeds meet, and the script of the outage library that shows each at once."""
 Plant = Callable[[], AbstractContextManager[None]]
