@@ -22,7 +22,7 @@ from ensemble.zab.messages import Notification, Packet
 from journal.events import Event
 
 
-class Effect(msgspec.Struct):
+class Effect(msgspec.Struct, gc=False):
     """Base of all effects."""
 
 

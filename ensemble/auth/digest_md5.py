@@ -10,10 +10,20 @@ import re
 from collections.abc import Mapping
 from hashlib import md5
 from hmac import compare_digest
+from typing import NamedTuple
 
-SERVICE = "zookeeper"
-SERVER_NAME = "zk-sasl-md5"
-"""ZooKeeperSaslServer: clients must use it as realm and as host."""
+
+class SaslService(NamedTuple):
+    """What is logged in to; `server_name` is realm and host in one."""
+
+    protocol: str
+    server_name: str
+
+
+CLIENTS = SaslService("zookeeper", "zk-sasl-md5")
+"""What clients log in to (ZooKeeperSaslServer)."""
+QUORUM = SaslService("zookeeper-quorum", "zk-quorum-sasl-md5")
+"""What servers of one ensemble log in to (QuorumAuth)."""
 RESPONSE_BYTES_MAX = 4096
 NONCE_COUNT = "00000001"
 _DIRECTIVE = re.compile(r'[\s,]*([^\s=,]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))\s*(?=,|$)', re.DOTALL)
@@ -25,18 +35,28 @@ class SaslError(Exception):
 
 
 class DigestMd5Server:
-    """One negotiation.  `users`: password by name."""
+    """One negotiation.  `users`: password by name.  Who asks to act for somebody else is refused unless
+    `acts_for_others`, and then acts as oneself all the same (ZooKeeper's AuthorizeCallbacks)."""
 
-    __slots__ = ("_done", "_nonce", "_users")
+    __slots__ = ("_acts_for_others", "_done", "_nonce", "_service", "_users")
 
-    def __init__(self, users: Mapping[str, str], nonce: str) -> None:
+    def __init__(
+        self,
+        users: Mapping[str, str],
+        nonce: str,
+        service: SaslService = CLIENTS,
+        *,
+        acts_for_others: bool = True,
+    ) -> None:
         self._users = users
         self._nonce = nonce
+        self._service = service
+        self._acts_for_others = acts_for_others
         self._done = False
 
     def challenge(self) -> bytes:
         """What the client must answer (digest-challenge)."""
-        return f'realm="{SERVER_NAME}",nonce="{self._nonce}",charset=utf-8,algorithm=md5-sess'.encode()
+        return f'realm="{self._service.server_name}",nonce="{self._nonce}",charset=utf-8,algorithm=md5-sess'.encode()
 
     def verify(self, response: bytes) -> tuple[str, bytes]:
         """The user that a digest-response proves, and the answer that proves this server knew the password
@@ -56,12 +76,13 @@ class DigestMd5Server:
         expected = proof(secret, self._nonce, given["cnonce"], f"AUTHENTICATE:{digest_uri}")
         if not compare_digest(expected, _required(given, "response").encode()):
             raise SaslError("a wrong password")
-        # Whatever it asked to act as: ZooKeeper lets everybody act as oneself alone.
+        if not self._acts_for_others and given.get("authzid", user) != user:
+            raise SaslError("it asks to act for somebody else")
         return user, b"rspauth=" + proof(secret, self._nonce, given["cnonce"], f":{digest_uri}")
 
     def _check(self, given: Mapping[str, str]) -> str:
         """Everything but user and response; the digest-uri."""
-        expected = {"charset": "utf-8", "realm": SERVER_NAME, "nonce": self._nonce, "qop": "auth"}
+        expected = {"charset": "utf-8", "realm": self._service.server_name, "nonce": self._nonce, "qop": "auth"}
         defaults = {"charset": "utf-8", "qop": "auth"}
         for name, value in expected.items():
             if given.get(name, defaults.get(name)) != value:
@@ -69,7 +90,7 @@ class DigestMd5Server:
         if given.get("nc", NONCE_COUNT).lstrip("0") != "1":
             raise SaslError("nc is not 1")
         digest_uri = given.get("digest-uri", "")
-        if digest_uri.lower() != f"{SERVICE}/{SERVER_NAME}":
+        if digest_uri.lower() != "/".join(self._service):
             raise SaslError("digest-uri names another service")
         return digest_uri
 

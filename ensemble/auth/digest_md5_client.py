@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hmac import compare_digest
 
-from ensemble.auth.digest_md5 import NONCE_COUNT, SERVER_NAME, SERVICE, SaslError, directives, proof, secret_of
+from ensemble.auth.digest_md5 import CLIENTS, NONCE_COUNT, SaslError, SaslService, directives, proof, secret_of
 
 MAX_BUFFER = 65536
 
@@ -15,23 +15,24 @@ class DigestMd5Client:
     `cnonce` must be unpredictable.
     """
 
-    __slots__ = ("_cnonce", "_expected", "_password", "_user")
+    __slots__ = ("_cnonce", "_expected", "_password", "_service", "_user")
 
-    def __init__(self, user: str, password: str, cnonce: str) -> None:
+    def __init__(self, user: str, password: str, cnonce: str, service: SaslService = CLIENTS) -> None:
         self._user = user
         self._password = password
         self._cnonce = cnonce
+        self._service = service
         self._expected = b""
 
     def respond(self, challenge: bytes) -> bytes:
         """The digest-response.  Raises SaslError where the server wants something that we do not speak."""
         given = directives(challenge)
-        nonce, realm = given.get("nonce"), given.get("realm", SERVER_NAME)
+        nonce, realm = given.get("nonce"), given.get("realm", self._service.server_name)
         if nonce is None or given.get("algorithm") != "md5-sess":
             raise SaslError("no DIGEST-MD5 challenge")
         if "auth" not in given.get("qop", "auth").replace(" ", "").split(","):
             raise SaslError("the server demands more than authentication")
-        digest_uri = f"{SERVICE}/{SERVER_NAME}"
+        digest_uri = "/".join(self._service)
         secret = secret_of(self._user, realm, self._password, nonce, self._cnonce, None)
         response = proof(secret, nonce, self._cnonce, f"AUTHENTICATE:{digest_uri}").decode()
         self._expected = b"rspauth=" + proof(secret, nonce, self._cnonce, f":{digest_uri}")

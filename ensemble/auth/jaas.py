@@ -33,6 +33,22 @@ def digest_users(text: str, section: str) -> dict[str, str] | None:
     return users
 
 
+def digest_login(text: str, section: str) -> tuple[str, str] | None:
+    """(user, password) with which a section logs in; None where there is no such section.
+
+    Raises ValueError where the text is malformed, or the section says nothing of the sort.
+    """
+    entries = _sections(_tokens(text)).get(section)
+    if entries is None:
+        return None
+    for module, options in entries:
+        if module != DIGEST_MODULE:
+            raise ValueError(f"section {section} uses {module}; only {DIGEST_MODULE} is supported")
+        if "username" in options and "password" in options:
+            return options["username"], options["password"]
+    raise ValueError(f"section {section} has no username and password")
+
+
 def _tokens(text: str) -> list[str]:
     out: list[str] = []
     pos = 0

@@ -125,9 +125,12 @@ _VALUE = re.compile(
 
 
 def is_distinguished_name(text: str) -> bool:
-    """Whether X500Principal takes it for a name: `KEYWORD=value` parts joined by `,`, `;` or `+`."""
+    """Whether X500Principal takes it for a name: `KEYWORD=value` parts joined by `,`, `;` or `+`,
+    or nothing at all."""
     if len(text) > NAME_MAX:
         return False
+    if not text:
+        return True
     pos = 0
     while True:
         equals = text.find("=", pos, pos + _KEYWORD_MAX)

@@ -1,12 +1,12 @@
 """What a server demands and believes: the keys of zoo.cfg that are about authentication, and the checks they decide.
 
-Sources: ProviderRegistry, DigestAuthenticationProvider, X509AuthenticationProvider, AuthenticationHelper,
-ZooKeeperServer.processSasl.
+Sources: ProviderRegistry, DigestAuthenticationProvider, X509AuthenticationProvider, SASLAuthenticationProvider,
+EnsembleAuthenticationProvider, AuthenticationHelper, ZooKeeperServer.processSasl.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hmac import compare_digest
 
 import msgspec
@@ -19,6 +19,8 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     `schemes`: those that ACLs may use.  `sasl_users`: password by user, None where SASL is not set up at all.
     `required_schemes`: a client without an identity in one of these gets no service (`enforce.auth.schemes`).
+    `any_sasl_user`: an ACL's `sasl` entry for this name means whoever came by SASL (`letAnySaslUserDoX`).
+    `ensemble_names`: where the `ensemble` scheme is on, clients that look for another ensemble are turned away.
     """
 
     schemes: frozenset[str] = DEFAULT_SCHEMES
@@ -30,6 +32,8 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
     sasl_failure_tolerated: bool = False
     required_schemes: tuple[str, ...] = ()
     skip_acl: bool = False
+    any_sasl_user: str = ""
+    ensemble_names: frozenset[str] | None = None
 
     def __repr__(self) -> str:
         """Without its secrets: this may end in a log."""
@@ -43,8 +47,7 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
     def identities_of(self, address: str, subject: str | None) -> tuple[AuthId, ...]:
         """What a connection proves by itself: its address, and its certificate's subject where it showed one that was
         verified."""
-        found: list[AuthId] = [SUPER_USER] if self.skip_acl else []
-        found.append((IP, address))
+        found: list[AuthId] = [(IP, address)]
         if subject is not None:
             if self.x509_super_user and compare_digest(subject.encode(), self.x509_super_user.encode()):
                 found.append((SUPER, subject))
@@ -72,6 +75,19 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
     def sasl_identities(self, user: str) -> tuple[AuthId, ...]:
         """What a finished SASL negotiation proves."""
         return ((SASL, user), SUPER_USER) if user in self.sasl_super_users else ((SASL, user),)
+
+    def rights_of(self, auth: Sequence[AuthId]) -> Sequence[AuthId]:
+        """The identities that count where an ACL is asked: those that were proved, and what this server gives to
+        whoever has them."""
+        if self.skip_acl:
+            return (SUPER_USER, *auth)
+        if self.any_sasl_user and any(scheme == SASL for scheme, _ in auth):
+            return (*auth, (SASL, self.any_sasl_user))
+        return auth
+
+    def knows_ensemble(self, name: bytes | None) -> bool:
+        """Whether a client that names that ensemble is right here; one that names none always is."""
+        return not name or self.ensemble_names is None or name.decode("utf-8", "replace") in self.ensemble_names
 
     def lets_in(self, auth: Iterable[AuthId]) -> bool:
         """Whether somebody with these identities is served at all."""

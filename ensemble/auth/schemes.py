@@ -14,14 +14,17 @@ AuthId = tuple[str, str]
 """(scheme, id): one identity that a connection has proved."""
 
 DIGEST, IP, X509, SASL, SUPER = "digest", "ip", "x509", "sasl", "super"
+ENSEMBLE, KEY = "ensemble", "key"
 SUPER_USER: AuthId = (SUPER, "")
 """Whoever has this identity may do everything.  No client can ask for it: see `AuthPolicy`."""
 DEFAULT_SCHEMES = frozenset({DIGEST, IP})
-PROVING = frozenset({DIGEST, X509, SASL})
+PROVING = frozenset({DIGEST, X509, SASL, KEY})
 """Schemes that say who somebody is (isAuthenticated): an `auth` entry stands for their ids.  An address does not."""
 _SASL_SUPER = "super"
 _PRINCIPAL = re.compile(r"[^/@]*(?:/[^/@]*)?@[^/@]*|[^@]*")
 """KerberosName: service/host@REALM, or anything without an @."""
+_INT = re.compile(r"[+-]?[0-9]{1,4000}", re.ASCII)
+_INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
 
 def _is_digest(identity: str) -> bool:
@@ -34,13 +37,14 @@ _VALID: dict[str, Callable[[str], bool]] = {
     IP: lambda identity: parse_network(identity) is not None,
     X509: is_distinguished_name,
     SASL: lambda identity: _PRINCIPAL.fullmatch(identity) is not None,
+    KEY: lambda identity: True,
 }
 
 
 def is_valid(scheme: str, identity: str) -> bool:
-    """Whether an ACL may name that id in that scheme.  No scheme has an empty one."""
+    """Whether an ACL may name that id in that scheme.  In most, an empty one is none."""
     valid = _VALID.get(scheme)
-    return bool(identity) and valid is not None and valid(identity)
+    return valid is not None and valid(identity)
 
 
 def matches(scheme: str, proved: str, wanted: str) -> bool:
@@ -50,6 +54,24 @@ def matches(scheme: str, proved: str, wanted: str) -> bool:
     if scheme == IP:
         return within(proved, wanted)
     return scheme == SASL and proved == _SASL_SUPER
+
+
+def opens(key: bytes, credentials: bytes) -> bool:
+    """Whether credentials fit the key in /key: both are numbers, and one is a multiple of the other
+    (KeyAuthenticationProvider, which is there as an example)."""
+    lock, given = _int(key), _int(credentials)
+    return lock is not None and given is not None and (lock == 0 or given % lock == 0)
+
+
+def _int(text: bytes) -> int | None:
+    """A Java int (Integer.parseInt)."""
+    try:
+        decoded = text.decode()
+    except UnicodeDecodeError:
+        return None
+    if _INT.fullmatch(decoded) is None or not _INT_MIN <= (number := int(decoded)) <= _INT_MAX:
+        return None
+    return number
 
 
 def digest_of(credentials: str, algorithm: str = "sha1") -> str:

@@ -10,22 +10,29 @@ import structlog
 from ensemble.server.admin_commands import AdminCommands
 from ensemble.server.exposition import CONTENT_TYPE, prometheus_text
 from ensemble.server.http_port import Failure, HttpPort, HttpRequest, HttpResponse
+from ensemble.server.https import Https
 from ensemble.server.metrics import Metrics
 from ensemble.server.operator_cfg import AdminSettings, MetricsSettings
 from ensemble.server.sockets import PortError
+from ensemble.server.tls import TlsStore
 
 
 async def open_admin_port(
     settings: AdminSettings, commands: AdminCommands, log: structlog.BoundLogger, on_failure: Failure
 ) -> HttpPort | None:
-    """Open the admin server's port; as in ZooKeeper a peer whose port is taken goes on without, and says so."""
-    port = HttpPort(_Pages(settings.command_url, commands).answer, on_failure)
+    """Open the admin server's port; as in ZooKeeper a peer whose port is taken goes on without, and says so.
+
+    Raises ConfigError where it is to speak TLS and a store cannot be used.
+    """
+    https = Https(TlsStore(settings.tls, log.warning), forced=settings.https_only) if settings.tls is not None else None
+    port = HttpPort(_Pages(settings.command_url, commands).answer, on_failure, https)
     try:
         number = await port.listen(settings.address, settings.port, "the admin server")
     except PortError as taken:
         log.warning(f"{taken}; this peer goes on without it")
         return None
-    log.info("admin server", url=f"http://{settings.address}:{number}{settings.command_url}")
+    scheme = "http" if https is None else "https"
+    log.info("admin server", url=f"{scheme}://{settings.address}:{number}{settings.command_url}")
     return port
 
 
@@ -64,7 +71,7 @@ class _Pages:
         answer = await self._commands.run(name, request)
         if answer.file is not None:
             return HttpResponse(b"", answer.status, "application/octet-stream", answer.headers, answer.file)
-        return HttpResponse(_printed(answer.body), answer.status, headers=answer.headers)
+        return HttpResponse(_printed(answer.body), answer.status, headers=answer.headers, then=answer.then)
 
 
 def _printed(body: Mapping[str, object]) -> bytes:

@@ -15,7 +15,8 @@ from ensemble.server.client_port import ClientPort
 from ensemble.server.exposition import monitor_rows
 from ensemble.server.http_port import HttpRequest
 from ensemble.server.metrics import Metrics
-from ensemble.server.on_demand_snapshots import OnDemandSnapshots
+from ensemble.server.on_demand_snapshots import OnDemandSnapshots, Refusal
+from ensemble.server.restores import Restores
 from ensemble.server.words import NOT_SERVING, TraceMask
 from ensemble.server.zoo_cfg import ZooConfig
 from ensemble.tree.connections import ConnectionInfo
@@ -33,16 +34,16 @@ _ALIASES = {
     "srvr": "server_stats", "stat": "stats", "stmk": "set_trace_mask", "sysp": "system_properties",
     "wchc": "watches", "wchp": "watches_by_path", "wchs": "watch_summary",
 }  # fmt: skip
-_NO_RESTORE = "restoring is not done over HTTP: stop the server, put the snapshot into its dataDir, start it"
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a command says: an object, or a file."""
+    """What a command says: an object, or a file; `then` is done when it has been said."""
 
     body: Fields
     status: int = 200
     headers: Mapping[str, str] = {}
     file: Path | None = None
+    then: Callable[[], None] | None = None
 
 
 class AdminCommands:
@@ -57,7 +58,10 @@ class AdminCommands:
         metrics: Metrics,
         trace_mask: TraceMask,
         snapshots: OnDemandSnapshots,
+        restores: Restores,
+        begin_anew: Callable[[], None],
     ) -> None:
+        """`begin_anew` lets the server start again from a snapshot that was restored."""
         self._config = config
         self._peer = peer
         self._service = service
@@ -65,6 +69,8 @@ class AdminCommands:
         self._metrics = metrics
         self._trace_mask = trace_mask
         self._snapshots = snapshots
+        self._restores = restores
+        self._begin_anew = begin_anew
         self._always: dict[str, Callable[[HttpRequest], Fields]] = {
             "environment": lambda _: dict(server_facts.environment()),
             "get_trace_mask": lambda _: {"tracemask": trace_mask.value},
@@ -313,7 +319,12 @@ class AdminCommands:
     async def _restore(self, request: HttpRequest) -> Answer:
         if (refusal := self._snapshots.unproved(request)) is not None:
             return _failed("restore", refusal.reason, refusal.status)
-        return _failed("restore", _NO_RESTORE, 501)
+        if request.method != "POST":
+            return _failed("restore", "restore takes a snapshot by POST", 405)
+        received = await self._restores.receive(request.body)
+        if isinstance(received, Refusal):
+            return _failed("restore", received.reason, received.status)
+        return Answer({"last_zxid": received, "command": "restore", "error": None}, then=self._begin_anew)
 
 
 def _failed(name: str, error: str, status: int = 200) -> Answer:

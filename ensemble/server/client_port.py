@@ -269,7 +269,7 @@ class ClientConnection(asyncio.Protocol):
         if self._fresh and len(buffer) >= 4 and self._is_word(buffer):
             return
         try:
-            messages = self._parse(buffer)
+            messages = self._one_frame(buffer) or self._parse(buffer)
         except MalformedRecord as bad:
             self._hand_over([])
             self._port.listener.on_client_refused(self.remote, str(bad))
@@ -288,6 +288,18 @@ class ClientConnection(asyncio.Protocol):
         self._transport.write(answer.encode())
         self.close()
         return True
+
+    def _one_frame(self, buffer: bytes) -> list[ClientMessage] | None:
+        """What comes from a client that waits for each answer: one frame, whole, and no large one.  None for all else,
+        which `_parse` judges."""
+        size = len(buffer) - 4
+        if self._fresh or size < REQUEST_HEADER_SIZE or _SIZE.unpack_from(buffer)[0] != size:
+            return None
+        limits = self._port.admission.limits
+        if size > limits.frame_bytes or 0 <= limits.large_request_threshold < size:
+            return None
+        self._buffer = b""
+        return [Frames([buffer[4:]])]
 
     def _parse(self, buffer: bytes) -> list[ClientMessage]:
         """The complete frames of what came: a ConnectRequest comes first, all that follow are handed over together."""
@@ -381,10 +393,10 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is None:
             return
         if self.out:
-            data = b"".join(self.out)
+            out, self.out = self.out, []
+            data = out[0] if len(out) == 1 else b"".join(out)
             self._port.bytes_sent += len(data)
             self._transport.write(data)
-            self.out.clear()
         outstanding = self.note() if self._noted else 0
         if not self._throttled or self._paused or self._transport.is_closing():
             return

@@ -55,7 +55,7 @@ from ensemble.txn import Txn
 from ensemble.txnlog.recovery import Recovery
 from ensemble.txnlog.snapshots import WrittenSnapshot
 from ensemble.txnlog.storage import Storage
-from ensemble.zab.messages import Notification, Packet
+from ensemble.zab.messages import Notification, Packet, PeerState
 from ensemble.zab.peer import Peer
 from journal.events import Event, NodeStopped, PeerProtocolBroken, PeerStateChanged, SnapshotTaken
 from journal.writer import JournalWriter
@@ -151,21 +151,14 @@ class PeerDriver:
             return
         try:
             effects = handler(instant_now(), *args)
-            self._carry_out(effects)
+            actions = self._actions
+            for effect in effects:
+                actions[type(effect)](effect)
         except Exception as failure:
             self.fail("peer", failure)
             return
-        if effects:
+        if effects and not self._flush_due:
             self._flush_soon()
-
-    def _call_and_flush(self, handler: Callable[..., list[Effect]], *args: object) -> None:
-        """The same as a round of its own, unless one is under way already."""
-        if self._flush_due:
-            self._call(handler, *args)
-        else:
-            self._flush_due = True
-            self._call(handler, *args)
-            self._flush()
 
     def _flush_soon(self) -> None:
         if not self._flush_due:
@@ -209,14 +202,24 @@ class PeerDriver:
         """End the round."""
         if self._from_clients:
             self._take_from_clients()
-        while self._disk and self._disk_is_quick():
-            assert self.storage is not None
-            self._send_to_others()
-            disk = self._disk.copy()
-            self._disk.clear()
-            self.storage.carry_out(disk)
+        if self.quorum is not None:
+            self.quorum.flush()
+        disk, storage = self._disk, self.storage
+        while disk and storage is not None and storage.is_quick(disk):
+            if self.clients is not None:
+                self.clients.flush()
+            effects = disk.copy()
+            disk.clear()
+            storage.carry_out(effects)
         self._flush_due = False
-        self._send()
+        if disk and storage is not None:
+            storage.submit(disk)
+            disk.clear()
+        if self.clients is not None:
+            self.clients.flush()
+        if self._from_clients:
+            # Let go by the gate (requests in process are limited) while this round was under way.
+            self._flush_soon()
         self._flush_journal()
 
     def _flush_journal(self) -> None:
@@ -339,6 +342,10 @@ class PeerDriver:
             self._log.warning("dropped a connection", remote=remote, reason=reason)
             self._call(lambda now: [])
 
+    def takes_observers(self) -> bool:
+        """A follower does; a leader is to be spared."""
+        return self._peer.state is PeerState.FOLLOWING
+
     def on_link_up(self, link: LinkId, to: PeerId) -> None:
         """A link that was asked for stands."""
         self._call(self._peer.on_link_up, link, to)
@@ -360,16 +367,24 @@ class PeerDriver:
         assert self.quorum is not None
         if not self.quorum.is_open(link):
             return
-        if len(packets) <= ROUND_PACKETS_MAX:
-            self._call_and_flush(self._peer.on_packets, link, packets)
-        else:
+        if self._flush_due or len(packets) > ROUND_PACKETS_MAX:
             self._call(self._peer.on_packets, link, packets)
+        else:
+            self._flush_due = True
+            self._call(self._peer.on_packets, link, packets)
+            self._flush()
 
     # -- what happens: disk ------------------------------------------------------------------------------------------
 
     def on_durable(self, tokens: list[int]) -> None:
-        """Barriers are done; the newest covers the older."""
-        self._call_and_flush(self._peer.on_durable, tokens[-1])
+        """Barriers are done; the newest covers the older.  Who waits for that is told before anything else is done."""
+        if self._flush_due:
+            self._call(self._peer.on_durable, tokens[-1])
+            self._send_to_others()
+        else:
+            self._flush_due = True
+            self._call(self._peer.on_durable, tokens[-1])
+            self._flush()
 
     def on_truncated(self, recovery: Recovery) -> None:
         """The log is cut."""
@@ -408,8 +423,10 @@ class PeerDriver:
 
     def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None:
         """Frames of a client; what all clients have sent by the end of the loop's round is one turn."""
-        self._from_clients += [(connection, message) for message in messages]
-        self._flush_soon()
+        for message in messages:
+            self._from_clients.append((connection, message))
+        if not self._flush_due:
+            self._flush_soon()
 
     def _take_from_clients(self) -> None:
         if self._from_clients:

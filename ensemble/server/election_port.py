@@ -25,6 +25,7 @@ from ensemble.server.election_wire import (
     encode_opening,
 )
 from ensemble.server.peer_security import Listening, PeerSecurity, open_port, tls_problem
+from ensemble.server.quorum_auth import QuorumAuth, Side, step_of
 from ensemble.server.sockets import keep_alive, remote_name
 from ensemble.zab.messages import Notification
 from ensemble.zab.server_line import ServerLine, bracketed
@@ -65,9 +66,11 @@ class ElectionPort:
         *,
         admits_strangers: bool = False,
         security: PeerSecurity | None = None,
+        auth: QuorumAuth | None = None,
     ) -> None:
         self.my_id = my_id
         self.listener = listener
+        self.auth = auth
         self.unidentified = 0
         self._servers = servers
         self._mine = servers[my_id]
@@ -182,12 +185,15 @@ class ElectionPort:
         context = self._security.context if self._security is not None else None
         opening = self._faults.open_connection(lambda: ElectionConnection(self, to), *address, ssl=context)
         try:
-            _, connection = await asyncio.wait_for(opening, CONNECT_TIMEOUT_S)
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                _, connection = await opening
+                assert isinstance(connection, ElectionConnection)
+                if connection.proved is not None:
+                    await connection.proved
         except (OSError, TimeoutError) as failed:
             if (problem := tls_problem(failed)) is not None:
                 self.listener.on_peer_broken(f"{address[0]}:{address[1]}", f"election port: {problem}")
             return False
-        assert isinstance(connection, ElectionConnection)
         return not connection.refused
 
     def refusal(self, transport: asyncio.BaseTransport, dialled: PeerId | None) -> str | None:
@@ -322,6 +328,10 @@ class ElectionConnection(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self.remote = "unknown"
         self.refused = False
+        self.proved: asyncio.Future[None] | None = None
+        """Where a connection that was opened here has to prove itself: done when it has, or cannot."""
+        self._side: Side | None = None
+        self._opened: Opening | None = None
 
     @property
     def ready(self) -> bool:
@@ -347,9 +357,19 @@ class ElectionConnection(asyncio.Protocol):
                 self._give_up()
             return
         transport.write(self._port.opening())
-        if self._port.my_id > self._dialled:
-            self._peer_id = self._dialled
-            self._port.established(self, self._dialled)
+        auth = self._port.auth
+        side = auth.learner_side() if auth is not None else None
+        if side is not None:
+            self._side, self.proved = side, asyncio.get_running_loop().create_future()
+            transport.write(side.begin())
+        else:
+            self._called(transport, self._dialled)
+
+    def _called(self, transport: asyncio.Transport, dialled: PeerId) -> None:
+        """Everything has been said that has to be said before the first notification."""
+        if self._port.my_id > dialled:
+            self._peer_id = dialled
+            self._port.established(self, dialled)
         else:
             # The other side closes this connection and opens one of its own.
             transport.close()
@@ -358,7 +378,7 @@ class ElectionConnection(asyncio.Protocol):
         """The opening message, then notifications."""
         try:
             if self._peer_id is None:
-                data = self._read_opening(data)
+                data = self._prove(data) if self._side is not None else self._read_opening(data)
             if self._peer_id is None:
                 return
             for frame in self._frames.feed(data):
@@ -374,12 +394,52 @@ class ElectionConnection(asyncio.Protocol):
             if len(self._opening) > 2 * ADDRESS_BYTES_MAX:
                 raise MalformedRecord("an endless opening message")
             return b""
+        rest = self._opening[opening.size :]
+        if self._port.auth is None:
+            return self._admit(opening, rest)
+        self._opened, self._side = opening, self._port.auth.server_side()
+        return self._prove(rest) if rest else b""
+
+    def _prove(self, data: bytes | None) -> bytes:
+        """Go on with SASL (None: the other side has nothing more to say); what came behind it."""
+        transport, side, auth = self._transport, self._side, self._port.auth
+        if transport is None or side is None or auth is None or transport.is_closing():
+            return b""
+        step, refused = step_of(side, data)
+        if step.send:
+            transport.write(step.send)
+        if refused is not None:
+            self.refused = True
+            auth.tell(self._port.listener.on_peer_broken, self.remote, "election port", refused)
+            self._close()
+        elif step.done:
+            self._side = None
+            if self._opened is not None:
+                return self._admit(self._opened, step.rest)
+            assert self._dialled is not None
+            self._called(transport, self._dialled)
+            self._settle()
+            return step.rest
+        return b""
+
+    def _admit(self, opening: Opening, rest: bytes) -> bytes:
+        """Who that is is known for good."""
         self._identify()
         if not self._port.identified(self, opening):
             self._close()
             return b""
         self._peer_id = opening.peer_id
-        return self._opening[opening.size :]
+        return rest
+
+    def _settle(self) -> None:
+        if self.proved is not None and not self.proved.done():
+            self.proved.set_result(None)
+
+    def eof_received(self) -> bool:
+        """The other side says no more: one that need not prove itself may have said all it wants."""
+        if self._side is not None:
+            self._prove(None)
+        return False
 
     def write(self, frame: bytes) -> None:
         """Send a notification's frame."""
@@ -419,5 +479,6 @@ class ElectionConnection(asyncio.Protocol):
         """Gone."""
         self._transport = None
         self._identify()
+        self._settle()
         if self._peer_id is not None:
             self._port.lost(self, self._peer_id)

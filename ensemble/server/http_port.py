@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server for what operators ask a peer: one small request a connection, limits on everything.
+"""A small HTTP/1.1 server for what operators ask a peer: one request a connection, limits on everything.
 
 A page of somebody else's cannot use a visitor's browser to reach it: requests for another host's name, or sent by
 another site's page, are refused.
@@ -17,8 +17,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
+from ensemble.server.http_body import Body
+from ensemble.server.https import Https
 from ensemble.server.port_owner import port_trouble
-from ensemble.server.sockets import PortError
+from ensemble.server.sockets import PortError, remote_name
+from ensemble.server.tls import certificate_of
+from ensemble.server.tls_listener import TlsListener
 
 HEAD_BYTES_MAX = 16 * 1024
 REQUEST_TIMEOUT_S = 10.0
@@ -37,22 +41,27 @@ class BadRequest(Exception):
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
-    """A request without its body; header names are in lower case."""
+    """A request; header names are in lower case.  `remote` is the address that it comes from, `certificate` (DER) the
+    one that was shown there."""
 
     method: str
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
+    body: Body | None = None
+    remote: str = ""
+    certificate: bytes | None = None
 
 
 class HttpResponse(msgspec.Struct, frozen=True):
-    """What is answered; where there is a `file`, its content."""
+    """What is answered; where there is a `file`, its content.  `then` is called when it has left."""
 
     body: bytes
     status: int = 200
     content_type: str = _JSON
     headers: Mapping[str, str] = {}
     file: Path | None = None
+    then: Callable[[], None] | None = None
 
 
 Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
@@ -62,10 +71,11 @@ Failure = Callable[[str, BaseException], None]
 class HttpPort:
     """One listening port.  `handler` answers what is not refused before it."""
 
-    def __init__(self, handler: Handler, on_failure: Failure) -> None:
+    def __init__(self, handler: Handler, on_failure: Failure, https: Https | None = None) -> None:
         self._handler = handler
         self._on_failure = on_failure
-        self._server: asyncio.AbstractServer | None = None
+        self._https = https
+        self._server: asyncio.AbstractServer | TlsListener | None = None
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._names: frozenset[str] = frozenset()
 
@@ -73,6 +83,10 @@ class HttpPort:
         """Open the port; its number, where 0 asked for a free one.  Raises PortError."""
         own_names = ("localhost", host, socket.gethostname(), socket.getfqdn() if host not in _LOOPBACKS else host)
         self._names = frozenset(name.lower() for name in own_names)
+        if self._https is not None:
+            listener = await self._https.listen(self._serve, host, port, purpose, HEAD_BYTES_MAX)
+            self._server = listener
+            return listener.port
         try:
             self._server = await asyncio.start_server(self._serve, host or None, port, limit=HEAD_BYTES_MAX)
         except OSError as bad:
@@ -93,8 +107,14 @@ class HttpPort:
             return
         self._writers[id(writer)] = writer
         try:
-            response, head_only = await self._answer(reader)
-            await _write(writer, response, head_only)
+            response, request = await self._answer(reader, writer)
+            try:
+                await _write(writer, response, request is not None and request.method == "HEAD")
+                if request is not None and request.body is not None:
+                    await request.body.discard()
+            finally:
+                if response.then is not None:
+                    response.then()
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             # The other side went away, or takes its time.
             return
@@ -104,17 +124,25 @@ class HttpPort:
             del self._writers[id(writer)]
             writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader) -> tuple[HttpResponse, bool]:
+    async def _answer(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> tuple[HttpResponse, HttpRequest | None]:
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
             request = parse_head(head)
             self._check_origin(request)
+            request = msgspec.structs.replace(
+                request,
+                body=_body(request.headers, reader, writer),
+                remote=remote_name(writer.transport).rpartition(":")[0],
+                certificate=certificate_of(writer.transport),
+            )
         except asyncio.LimitOverrunError:
-            return _refusal(431, f"a request's head may have {HEAD_BYTES_MAX} bytes"), False
+            return _refusal(431, f"a request's head may have {HEAD_BYTES_MAX} bytes"), None
         except BadRequest as bad:
-            return _refusal(bad.status, str(bad)), False
-        return await self._handler(request), request.method == "HEAD"
+            return _refusal(bad.status, str(bad)), None
+        return await self._handler(request), request
 
     def _check_origin(self, request: HttpRequest) -> None:
         host = request.headers.get("host", "")
@@ -160,6 +188,16 @@ def parse_head(head: bytes) -> HttpRequest:
     except ValueError:
         raise BadRequest(400, "the request's target is malformed") from None
     return HttpRequest(method, url.path, dict(parse_qsl(url.query, keep_blank_values=True)), headers)
+
+
+def _body(headers: Mapping[str, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Body | None:
+    length = headers.get("content-length", "0")
+    if "transfer-encoding" in headers:
+        raise BadRequest(411, "a body needs a Content-Length here")
+    if not (length.isascii() and length.isdigit() and len(length) < 16):
+        raise BadRequest(400, "the Content-Length is malformed")
+    waits = headers.get("expect", "").lower() == "100-continue"
+    return Body(reader, writer, int(length), waits=waits) if int(length) else None
 
 
 def _name_of(url: str) -> str:

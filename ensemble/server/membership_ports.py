@@ -55,7 +55,8 @@ class MembershipPorts:
             await earlier
         host = "" if self._listens_on_all or after.others else after.host
         moved = before.host != after.host
-        if moved or before.quorum_port != after.quorum_port:
+        # Only a voter takes observers, at a port of its own.
+        if moved or before.quorum_port != after.quorum_port or before.observer != after.observer:
             await self._reopen(lambda: self._quorum.listen(host))
         if moved or before.election_port != after.election_port:
             await self._reopen(lambda: self._elections.listen(host))

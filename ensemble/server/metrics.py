@@ -17,6 +17,7 @@ from ensemble.server.client_port import ClientPort
 from ensemble.server.zoo_cfg import ZooConfig
 from ensemble.summary import Summary
 from ensemble.tree.service import Service
+from ensemble.tree.statistics import FIRED_AS
 from ensemble.txnlog.storage import Storage
 from ensemble.zab.messages import PeerState
 from ensemble.zab.peer import Peer, PeerStatus
@@ -55,6 +56,11 @@ class PeerHistory:
         self.unavailable_time_ms = Summary()
         self.leader_unavailable_time_ms = Summary()
         self.snapshot_time_ms = Summary()
+        self.follower_sync_time_ms = Summary()
+        self.observer_sync_time_ms = Summary()
+        self.load_time_ms = Summary()
+        self.txns_loaded = Summary()
+        self._synchronising_since_ms: int | None = None
         self._looking_since_ms: int | None = None
         self._unavailable_since_ms: int | None = None
 
@@ -84,10 +90,31 @@ class PeerHistory:
             if leading:
                 self.leader_unavailable_time_ms.add(taken_ms)
             self._unavailable_since_ms = None
+        self._on_learner_state(event, now_ms)
         if not leading:
             self.leading_since_ms = None
         elif self.leading_since_ms is None and event.phase == "BROADCAST":
             self.leading_since_ms = now_ms
+
+    def _on_learner_state(self, event: PeerStateChanged, now_ms: int) -> None:
+        """A learner's synchronisation lasts until it serves (Follower.followLeader)."""
+        times = {"FOLLOWING": self.follower_sync_time_ms, "OBSERVING": self.observer_sync_time_ms}.get(event.state)
+        if times is None:
+            self._synchronising_since_ms = None
+        elif event.phase == "SYNCHRONIZATION":
+            self._synchronising_since_ms = self._synchronising_since_ms or now_ms
+        elif event.phase == "BROADCAST" and self._synchronising_since_ms is not None:
+            times.add(now_ms - self._synchronising_since_ms)
+            self._synchronising_since_ms = None
+
+
+class OnDemandCounts(msgspec.Struct):
+    """Snapshots and restores that were asked for over HTTP and did not come about, under ZooKeeper's names."""
+
+    snapshot_error_count: int = 0
+    snapshot_rate_limited_count: int = 0
+    restore_error_count: int = 0
+    restore_rate_limited_count: int = 0
 
 
 class Readings(NamedTuple):
@@ -116,6 +143,7 @@ class Metrics:
         version: str,
     ) -> None:
         self.history = PeerHistory()
+        self.on_demand = OnDemandCounts()
         self._config = config
         self._peer = peer
         self._service = service
@@ -180,13 +208,19 @@ class Metrics:
             gauges["quorum_size"] = len(self._peer.membership.voters)
         if status.state is PeerState.LEADING and self._config.distributed:
             gauges |= self._gauges_of_leader(status)
+        elif status.state is PeerState.FOLLOWING and self._config.observer_master_port:
+            gauges["synced_observers"] = sum(learner.synced for learner in status.learners)
         return gauges
 
     def _gauges_of_leader(self, status: PeerStatus) -> dict[str, float]:
         voters = set(self._peer.membership.voters)
         followers = [learner for learner in status.learners if not learner.observer and learner.synced]
         since_ms = self.history.leading_since_ms
+        last, largest, smallest = self._peer.proposal_sizes()
         return {
+            "last_proposal_size": last,
+            "max_proposal_size": largest,
+            "min_proposal_size": smallest,
             "leader_uptime": 0 if since_ms is None else _now_ms() - since_ms,
             "learners": len(status.learners),
             "synced_followers": sum(learner.peer_id in voters for learner in followers),
@@ -215,17 +249,27 @@ class Metrics:
         limits: dict[str, int] = msgspec.structs.asdict(self._clients.admission.counts)
         leading = status.state is PeerState.LEADING
         self._roles.settle(self._storage.txns_logged, self._service.txns_applied, leading)
-        return {name: count for name, count in limits.items() if name not in _GAUGES_OF_LIMITS} | {
-            "bytes_received_count": self._clients.bytes_received,
-            "response_bytes": self._clients.bytes_sent,
-            "proposal_count": self._roles.proposals[True],
-            "commit_count": self._roles.commits[True],
-            "learner_proposal_received_count": self._roles.proposals[False],
-            "learner_commit_received_count": self._roles.commits[False],
-            "looking_count": self.history.looking_count,
-            "stale_sessions_expired": self.history.sessions_expired,
-            "digest_mismatches_count": self._service.digest_mismatches,
-        }
+        snaps, diffs = self._peer.syncs_sent
+        asked: dict[str, int] = msgspec.structs.asdict(self.on_demand)
+        named: dict[str, int] = msgspec.structs.asdict(self._service.ensemble_auth)
+        return (
+            {name: count for name, count in limits.items() if name not in _GAUGES_OF_LIMITS}
+            | asked
+            | named
+            | {
+                "snap_count": snaps,
+                "diff_count": diffs,
+                "bytes_received_count": self._clients.bytes_received,
+                "response_bytes": self._clients.bytes_sent,
+                "proposal_count": self._roles.proposals[True],
+                "commit_count": self._roles.commits[True],
+                "learner_proposal_received_count": self._roles.proposals[False],
+                "learner_commit_received_count": self._roles.commits[False],
+                "looking_count": self.history.looking_count,
+                "stale_sessions_expired": self.history.sessions_expired,
+                "digest_mismatches_count": self._service.digest_mismatches,
+            }
+        )
 
     def _summaries(self) -> dict[str, Summary]:
         history = self.history
@@ -235,6 +279,11 @@ class Metrics:
             "leader_unavailable_time": history.leader_unavailable_time_ms,
             "fsynctime": self._storage.fsync_time_ms,
             "snapshottime": history.snapshot_time_ms,
+            "follower_sync_time": history.follower_sync_time_ms,
+            "observer_sync_time": history.observer_sync_time_ms,
+            "dbinittime": history.load_time_ms,
+            "startup_txns_loaded": history.txns_loaded,
+            **{FIRED_AS[event]: summary for event, summary in self._service.watches_fired.items()},
             "sync_processor_batch_size": self._storage.batch_sizes,
         }
 

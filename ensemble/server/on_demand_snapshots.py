@@ -7,8 +7,12 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from ensemble.auth.addresses import canonical_address
+from ensemble.auth.names import subject_of
+from ensemble.jute import MalformedRecord
 from ensemble.records import Permission
 from ensemble.server.http_port import HttpRequest
+from ensemble.server.metrics import OnDemandCounts
 from ensemble.server.zoo_cfg import ZooConfig
 from ensemble.tree.acl import allows
 from ensemble.tree.service import Service
@@ -38,12 +42,14 @@ class OnDemandSnapshots:
         storage: Storage,
         wanted: list[asyncio.Future[SnapshotTaken]],
         interval_ms: int | None,
+        counts: OnDemandCounts,
     ) -> None:
         self._config = config
         self._service = service
         self._storage = storage
         self._wanted = wanted
         self._interval_ms = interval_ms
+        self._counts = counts
         self._directory = config.data_dir / VERSION_DIRECTORY
         self._last_ms: int | None = None
 
@@ -60,12 +66,19 @@ class OnDemandSnapshots:
         scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
         if not scheme:
             return Refusal(401, "Auth info is missing for the command")
-        identities = self._config.auth.authenticate(scheme, credentials.encode(), ()) if credentials else ()
+        policy = self._config.auth
+        try:
+            subject = subject_of(request.certificate) if request.certificate is not None else None
+        except MalformedRecord:
+            subject = None
+        # An address and a certificate are proved by the connection, not by what is written in the header.
+        present = policy.identities_of(canonical_address(request.remote), subject)
+        identities = policy.authenticate(scheme, credentials.encode() if credentials else None, present)
         if not identities:
             return Refusal(401, "Not authenticated")
         root = self._service.tree.nodes["/"]
         # Everything is in a snapshot, so every permission is asked for; in ZooKeeper any one is enough.
-        allowed = all(allows(root.acl, bit, identities) for bit in _PERMISSIONS)
+        allowed = all(allows(root.acl, bit, self._config.auth.rights_of(identities)) for bit in _PERMISSIONS)
         return None if allowed else Refusal(403, "Not authorized")
 
     def refusal(self, request: HttpRequest) -> Refusal | None:
@@ -75,6 +88,7 @@ class OnDemandSnapshots:
         if (unproved := self.unproved(request)) is not None:
             return unproved
         if self._last_ms is not None and _now_ms() - self._last_ms < self._interval_ms:
+            self._counts.snapshot_rate_limited_count += 1
             return Refusal(429, "Snapshot request was rate limited; see admin.rateLimiterIntervalInMS")
         return None
 

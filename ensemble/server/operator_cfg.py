@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from ensemble.server.config_values import ConfigError, Values
+from ensemble.server.security_cfg import read_admin_tls
+from ensemble.server.tls import ClientAuth, TlsSettings
 
 LOOPBACK = "127.0.0.1"
 _PROMETHEUS = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
@@ -17,12 +19,16 @@ _PROVIDERS = {
 
 class AdminSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The admin server.  `port` 0 picks a free one.  `snapshots_interval_ms` is the least time between two snapshots
-    that are asked for over HTTP; None where none may be."""
+    that are asked for over HTTP, `restores_interval_ms` between two that are sent; None where none may be.  `tls`: the
+    port speaks TLS, and nothing else where `https_only`."""
 
     address: str
     port: int
     command_url: str
     snapshots_interval_ms: int | None
+    restores_interval_ms: int | None = None
+    tls: TlsSettings | None = None
+    https_only: bool = False
 
 
 class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,14 +46,18 @@ def read_admin(values: Values) -> AdminSettings | None:
     listens on loopback unless told otherwise.  Raises ConfigError.
     """
     enabled = values.flag("admin.enableServer", False)
+    interval_ms = values.number("admin.rateLimiterIntervalInMS", 300_000, 0)
+    unified, forced = values.flag("admin.portUnification", False), values.flag("admin.forceHttps", False)
+    client_auth: ClientAuth = "need" if values.flag("admin.needClientAuth", False) else "none"
     settings = AdminSettings(
         address=values.text("admin.serverAddress", LOOPBACK),
         port=values.number("admin.serverPort", 8080, 0, 65535),
         command_url=values.get("admin.commandURL", "/commands", _path, "a path such as /commands"),
-        snapshots_interval_ms=values.number("admin.rateLimiterIntervalInMS", 300_000, 0),
+        snapshots_interval_ms=interval_ms if values.flag("admin.snapshot.enabled", False) else None,
+        restores_interval_ms=interval_ms if values.flag("admin.restore.enabled", False) else None,
+        tls=read_admin_tls(values, wanted=enabled and (unified or forced), client_auth=client_auth),
+        https_only=forced,
     )
-    if not values.flag("admin.snapshot.enabled", False):
-        settings = msgspec.structs.replace(settings, snapshots_interval_ms=None)
     return settings if enabled else None
 
 

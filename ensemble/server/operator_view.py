@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
 from ensemble.asyncio_runtime import instant_now
+from ensemble.ids import Epoch
 from ensemble.ports import Instant
 from ensemble.server import server_facts
 from ensemble.server.client_port import ClientPort
@@ -15,6 +17,7 @@ from ensemble.server.metrics import Metrics
 from ensemble.server.words import TraceMask, Words
 from ensemble.server.zoo_cfg import ZooConfig
 from ensemble.tree.service import Service
+from ensemble.txnlog.directory import VERSION_DIRECTORY
 from ensemble.txnlog.storage import Storage
 from ensemble.zab.peer import Peer
 from journal.events import Event, SnapshotTaken
@@ -54,7 +57,9 @@ class OperatorView:
         storage: Storage,
         log: structlog.BoundLogger,
         on_failure: Failure,
+        begin_anew: Callable[[], None],
     ) -> None:
+        """`begin_anew` lets the peer start again, from a snapshot that was restored."""
         trace_mask = TraceMask()
         self.metrics = Metrics(
             config, peer, service, clients, storage, lambda: server_facts.mode_of(config, peer),
@@ -65,10 +70,16 @@ class OperatorView:
         self._storage = storage
         self._log = log
         self._on_failure = on_failure
+        self._begin_anew = begin_anew
         self._ports: list[HttpPort] = []
         self._clock = ClockWatch(instant_now())
         self._clock_check: asyncio.TimerHandle | None = None
         self._snapshots_wanted: list[asyncio.Future[SnapshotTaken]] = []
+
+    def on_loaded(self, took_ms: int, txns: int) -> None:
+        """What this peer had on its disk was loaded before it began: how long that took, and how many transactions."""
+        self.metrics.history.load_time_ms.add(took_ms)
+        self.metrics.history.txns_loaded.add(txns)
 
     async def open(self) -> None:
         """Open the ports that are configured; what they need is imported only then.  Raises PortError."""
@@ -77,11 +88,21 @@ class OperatorView:
             from ensemble.server.admin import open_admin_port
             from ensemble.server.admin_commands import AdminCommands
             from ensemble.server.on_demand_snapshots import OnDemandSnapshots
+            from ensemble.server.restores import Restores
 
             snapshots = OnDemandSnapshots(
-                config, service, self._storage, self._snapshots_wanted, config.admin.snapshots_interval_ms
+                config,
+                service,
+                self._storage,
+                self._snapshots_wanted,
+                config.admin.snapshots_interval_ms,
+                self.metrics.on_demand,
             )
-            commands = AdminCommands(*self._parts, snapshots)
+            directory = config.data_dir / VERSION_DIRECTORY
+            restores = Restores(
+                directory, self._accepted_epoch, config.admin.restores_interval_ms, self.metrics.on_demand
+            )
+            commands = AdminCommands(*self._parts, snapshots, restores, self._begin_anew)
             if (port := await open_admin_port(config.admin, commands, self._log, self._on_failure)) is not None:
                 self._ports.append(port)
         if config.metrics is not None:
@@ -89,6 +110,10 @@ class OperatorView:
 
             self._ports.append(await open_metrics_port(config.metrics, self.metrics, self._log, self._on_failure))
         self._check_clock()
+
+    def _accepted_epoch(self) -> Epoch | None:
+        config, peer, *_ = self._parts
+        return peer.status().accepted_epoch if config.distributed else None
 
     async def close(self) -> None:
         """Close them."""

@@ -8,15 +8,16 @@ import random
 import secrets
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
 
 from ensemble.asyncio_runtime import AsyncioRuntime
-from ensemble.ids import PeerId
+from ensemble.ids import PeerId, Zxid, zxid_text
 from ensemble.links import ControlSocket, LinkFaults
 from ensemble.node_process import new_event_loop, node_logger
 from ensemble.server.admission import Admission
@@ -28,6 +29,7 @@ from ensemble.server.membership_ports import MembershipPorts
 from ensemble.server.operator_view import OperatorView
 from ensemble.server.ownership import claim
 from ensemble.server.peer_security import PeerSecurity
+from ensemble.server.quorum_auth import QuorumAuth
 from ensemble.server.quorum_port import QuorumPort
 from ensemble.server.sockets import PortError
 from ensemble.server.tls import TlsStore
@@ -36,11 +38,12 @@ from ensemble.tree.service import Service
 from ensemble.txnlog.directory import open_directories
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.recovery import Directories, Recovery, RecoveryPolicy, purge, recover
+from ensemble.txnlog.restoring import take_received
 from ensemble.txnlog.snapshots import write_snapshot
 from ensemble.txnlog.storage import Storage
 from ensemble.zab.application import EnsembleConfig
 from ensemble.zab.peer import Peer
-from journal.events import NodeStarted
+from journal.events import HistoryReplaced, NodeStarted
 from journal.writer import JournalWriter
 
 GC_THRESHOLDS = (50_000, 20, 50)
@@ -53,15 +56,16 @@ SWITCH_INTERVAL_S = 0.0005
 def main(config_path: Path) -> int:
     """Run a peer until it is told to stop; the process's exit code.  Troubles are one line on standard error."""
     try:
-        run_peer(config_path)
+        while run_peer(config_path):
+            pass
     except (ConfigError, DataDirectoryError, PortError, Stopped, OSError) as trouble:
         sys.stderr.write(f"zabka peer: {trouble}\n")
         return 1
     return 0
 
 
-def run_peer(config_path: Path) -> None:
-    """Run a peer until SIGTERM or SIGINT.
+def run_peer(config_path: Path) -> bool:
+    """Run a peer until SIGTERM or SIGINT, or until a snapshot was restored: whether it is to begin anew, from that.
 
     Raises ConfigError, DataDirectoryError, PortError, OSError where it cannot start, Stopped where it cannot go on.
     """
@@ -76,7 +80,12 @@ def run_peer(config_path: Path) -> None:
         claim(config)
         # What is loaded now stays: collecting over a growing million objects would find nothing.
         gc.disable()
+        began_ms = now_ms()
+        restored = take_received(directories)
+        if restored is not None:
+            log.warning("the history is that of a restored snapshot", zxid=zxid_text(restored))
         recovery = recover(directories, recovery_policy(config))
+        loaded = _Loaded(recovery, restored, now_ms() - began_ms)
         for damage in recovery.damages:
             log.warning("damage found", file=damage.file, reason=damage.reason, action=damage.action)
         if not recovery.recovered.complete:
@@ -86,7 +95,7 @@ def run_peer(config_path: Path) -> None:
         gc.set_threshold(*GC_THRESHOLDS)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(_serve(config, directories, recovery, journal, log))
+            return runner.run(_serve(config, directories, loaded, journal, log))
 
 
 def ensemble_config(config: ZooConfig) -> EnsembleConfig:
@@ -114,6 +123,8 @@ def ensemble_config(config: ZooConfig) -> EnsembleConfig:
         reconfig_enabled=config.reconfig_enabled,
         standalone_enabled=config.standalone_enabled,
         auth=config.auth,
+        observes_followers=bool(config.observer_master_port),
+        serves_observers=bool(config.observer_master_port),
     )
 
 
@@ -133,13 +144,23 @@ def peer_names(config: ZooConfig) -> dict[str, str]:
     return names
 
 
+class _Loaded(NamedTuple):
+    """What was on the disk, the zxid of a snapshot that was restored before, and how long it took."""
+
+    recovery: Recovery
+    restored: Zxid | None
+    took_ms: int
+
+
 async def _serve(
     config: ZooConfig,
     directories: Directories,
-    recovery: Recovery,
+    loaded: _Loaded,
     journal: JournalWriter,
     log: structlog.BoundLogger,
-) -> None:
+) -> bool:
+    """Whether the peer ended to begin anew."""
+    recovery, restored = loaded.recovery, loaded.restored
     loop = asyncio.get_running_loop()
     settings = ensemble_config(config)
     service = Service(settings, lambda: secrets.token_urlsafe(NONCE_BYTES))
@@ -165,11 +186,16 @@ async def _serve(
     )
     for event in (NodeStarted("peer", config.my_id, config.values), *recovery.damages):
         driver.emit(event)
+    if restored is not None and config.journal_full:
+        driver.emit(HistoryReplaced(restored))
     control: ControlSocket | None = None
+    ending = _Ending(driver)
     try:
-        control = await _open_ports(config, driver, peer, service)
+        control = await _open_ports(config, driver, peer, service, ending.begin_anew)
+        if driver.operator is not None:
+            driver.operator.on_loaded(loaded.took_ms, len(recovery.recovered.txns))
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, driver.stop)
+            loop.add_signal_handler(number, ending.stop)
         driver.start()
         gc.freeze()
         gc.enable()
@@ -177,17 +203,38 @@ async def _serve(
     finally:
         await _close(driver, control)
         storage.close()
+    return ending.anew
 
 
-async def _open_ports(config: ZooConfig, driver: PeerDriver, peer: Peer, service: Service) -> ControlSocket | None:
+class _Ending:
+    """Why a peer ends: it was told to, which counts in any case, or it is to begin anew."""
+
+    def __init__(self, driver: PeerDriver) -> None:
+        self.anew = False
+        self._driver = driver
+
+    def begin_anew(self) -> None:
+        """A snapshot was restored."""
+        self.anew = True
+        self._driver.stop("a snapshot was restored")
+
+    def stop(self) -> None:
+        """SIGTERM or SIGINT."""
+        self.anew = False
+        self._driver.stop()
+
+
+async def _open_ports(
+    config: ZooConfig, driver: PeerDriver, peer: Peer, service: Service, begin_anew: Callable[[], None]
+) -> ControlSocket | None:
     faults = LinkFaults(peer_names(config))
     clients = ClientPort(driver, Admission(config.limits, random.random, now_ms()), config.auth)
     driver.clients = clients
     assert driver.storage is not None
     driver.operator = OperatorView(
-        config, peer, service, clients, driver.storage, node_logger(config.node), driver.fail
+        config, peer, service, clients, driver.storage, node_logger(config.node), driver.fail, begin_anew
     )
-    security = peer_security(config)
+    security, auth = peer_security(config), quorum_auth(config)
     my_id = PeerId(config.my_id)
     mine = config.servers.get(config.my_id)
     if mine is not None and config.distributed:
@@ -195,9 +242,10 @@ async def _open_ports(config: ZooConfig, driver: PeerDriver, peer: Peer, service
         servers = {PeerId(i): line for i, line in config.servers.items()}
         init_limit_s = config.init_limit * config.tick_time / 1000
         driver.elections = elections = ElectionPort(
-            my_id, servers, faults, driver, admits_strangers=config.reconfig_enabled, security=security
+            my_id, servers, faults, driver, admits_strangers=config.reconfig_enabled, security=security, auth=auth
         )
-        driver.quorum = quorum = QuorumPort(my_id, servers, faults, driver, init_limit_s, security=security)
+        driver.quorum = quorum = QuorumPort(my_id, servers, faults, driver, init_limit_s, security=security, auth=auth)
+        quorum.observer_master_port = config.observer_master_port
         ports = (elections, quorum, clients)
         driver.membership = MembershipPorts(
             my_id, mine, ports, node_logger(config.node), listens_on_all=config.listen_on_all
@@ -230,6 +278,12 @@ def peer_security(config: ZooConfig) -> PeerSecurity | None:
         return None
     store = TlsStore(config.quorum_tls, node_logger(config.node).warning)
     return PeerSecurity(store, dials=config.ssl_quorum, accepts_plain=config.port_unification)
+
+
+def quorum_auth(config: ZooConfig) -> QuorumAuth | None:
+    """How this peer and others prove to each other that they belong together; None where they need not."""
+    sasl = config.quorum_sasl
+    return QuorumAuth(sasl, lambda: secrets.token_urlsafe(NONCE_BYTES)) if sasl is not None else None
 
 
 def report(peer: Peer) -> dict[str, Any]:

@@ -6,13 +6,16 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, cast
 
+from ensemble.auth.digest_md5 import SaslError
+from ensemble.auth.quorum_sasl import LearnerSide, ServerSide
 from ensemble.ids import LinkId, PeerId
 from ensemble.jute import MalformedRecord
 from ensemble.links import LinkFaults
 from ensemble.server.peer_security import Listening, PeerSecurity, open_port, tls_problem
-from ensemble.server.quorum_wire import QuorumCodec, encode_proposal
+from ensemble.server.quorum_auth import QuorumAuth, SaslDoor
+from ensemble.server.quorum_wire import QuorumCodec, encode_shared
 from ensemble.server.sockets import keep_alive, remote_name
-from ensemble.zab.messages import Packet, Proposal, Snap
+from ensemble.zab.messages import Commit, Packet, Proposal, Snap
 from ensemble.zab.server_line import ServerLine
 
 ACCEPTED_MAX = 1024
@@ -20,6 +23,7 @@ CHUNKS_A_TURN = 4
 """Chunks of a snapshot (64 KiB each) that are encoded before the loop gets to other work."""
 CONNECT_TRIES = 5
 CONNECT_RETRY_S = 0.1
+_SHARED = (Proposal, Commit)
 
 
 class QuorumListener(Protocol):
@@ -31,6 +35,17 @@ class QuorumListener(Protocol):
     def on_link_down(self, link: LinkId) -> None: ...
     def on_packets(self, link: LinkId, packets: list[Packet]) -> None: ...
     def on_peer_broken(self, remote: str, reason: str) -> None: ...
+    def takes_observers(self) -> bool:
+        """Is this peer one that observers are to learn from now?  A leader is to be spared."""
+        ...
+
+
+class _Unwelcome(asyncio.Protocol):
+    """A connection that is ended at once."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Not here."""
+        cast(asyncio.Transport, transport).abort()
 
 
 class QuorumPort:
@@ -45,22 +60,27 @@ class QuorumPort:
         init_limit_s: float,
         *,
         security: PeerSecurity | None = None,
+        auth: QuorumAuth | None = None,
     ) -> None:
         self.listener = listener
         self.init_limit_s = init_limit_s
+        self.observer_master_port = 0
+        """Where followers take observers; this peer calls there while it is one, unless that is 0."""
         self.accepted = 0
         self._my_id = my_id
         self._servers = servers
         self._mine = servers[my_id]
         self._faults = faults
         self._security = security
+        self._auth = auth
         self._server: Listening | None = None
+        self._master_server: Listening | None = None
         self._links: dict[LinkId, QuorumLink] = {}
         self._unflushed: dict[LinkId, QuorumLink] = {}
         self._heard = LinkId(0)
         self._next_link = 0
-        self._proposal: Proposal | None = None
-        self._proposal_bytes = b""
+        self._shared: Packet | None = None
+        self._shared_bytes = b""
         self._opening: dict[PeerId, asyncio.Task[None]] = {}
 
     async def listen(self, host: str) -> None:
@@ -69,8 +89,28 @@ class QuorumPort:
             self._server.close()
         port = self._mine.quorum_port
         self._server = await open_port(
-            self._security, lambda: QuorumLink(self, None), host, port, "the quorum port", self.listener.on_peer_broken
+            self._security, self._accepted, host, port, "the quorum port", self.listener.on_peer_broken
         )
+        if self._master_server is not None:
+            self._master_server.close()
+        if self.observer_master_port and not self._mine.observer:
+            self._master_server = await open_port(
+                self._security, self._observer_accepted, host, self.observer_master_port,
+                "the observer master port", self.listener.on_peer_broken,
+            )  # fmt: skip
+
+    def _accepted(self) -> asyncio.Protocol:
+        link = QuorumLink(self, None)
+        return link if self._auth is None else self._door(self._auth, link, self._auth.server_side())
+
+    def _observer_accepted(self) -> asyncio.Protocol:
+        return self._accepted() if self.listener.takes_observers() else _Unwelcome()
+
+    def _door(self, auth: QuorumAuth, link: QuorumLink, side: ServerSide | LearnerSide) -> SaslDoor:
+        def refused(remote: str, reason: SaslError) -> None:
+            auth.tell(self.listener.on_peer_broken, remote, "quorum port", reason)
+
+        return SaslDoor(auth, side, link, link.is_welcome, refused, self.init_limit_s)
 
     def use(self, servers: Mapping[PeerId, ServerLine]) -> None:
         """The ensemble's servers are these now; links that stand are the core's to close."""
@@ -79,8 +119,9 @@ class QuorumPort:
 
     async def close(self) -> None:
         """Stop listening and drop every link."""
-        if self._server is not None:
-            self._server.close()
+        for server in (self._server, self._master_server):
+            if server is not None:
+                server.close()
         for task in self._opening.values():
             task.cancel()
         for link in list(self._links.values()):
@@ -102,24 +143,34 @@ class QuorumPort:
         deadline = asyncio.get_running_loop().time() + self.init_limit_s
         for attempt in range(CONNECT_TRIES):
             host, port, _ = line.addresses[attempt % len(line.addresses)]
+            if self.observer_master_port and self._mine.observer:
+                port = self.observer_master_port
             if attempt:
                 # Learner.connectToLeader: a leader that was elected just now may not listen yet.
                 await asyncio.sleep(CONNECT_RETRY_S)
+            link = QuorumLink(self, to)
             try:
                 async with asyncio.timeout_at(deadline):
-                    context = self._security.context if self._security is not None else None
-                    _, link = await self._faults.open_connection(lambda: QuorumLink(self, to), host, port, ssl=context)
+                    if not await self._reach(link, host, port):
+                        break
             except (OSError, TimeoutError) as failed:
                 if (problem := tls_problem(failed)) is not None:
                     self.listener.on_peer_broken(f"{host}:{port}", f"quorum port: {problem}")
                 continue
-            assert isinstance(link, QuorumLink)
             if link.refused:
                 continue
             self._opening.pop(to, None)
             return
         self._opening.pop(to, None)
         self.listener.on_link_failed(to)
+
+    async def _reach(self, link: QuorumLink, host: str, port: int) -> bool:
+        """Connect; whether it is worth another try where that fails.  Raises OSError."""
+        side = self._auth.learner_side() if self._auth is not None else None
+        door = self._door(self._auth, link, side) if self._auth is not None and side is not None else None
+        context = self._security.context if self._security is not None else None
+        await self._faults.open_connection(lambda: door or link, host, port, ssl=context)
+        return door is None or await door.passed or link.refused
 
     def refusal(self, transport: asyncio.BaseTransport, leader: PeerId | None) -> str | None:
         """Why the other side of a link is not to be talked to, by its certificate; None where it is."""
@@ -143,11 +194,11 @@ class QuorumPort:
             link.send(packets)
             self._unflushed[link_id] = link
 
-    def encode_proposal(self, proposal: Proposal) -> bytes:
+    def encode_shared(self, packet: Proposal | Commit) -> bytes:
         """Its bytes, worked out once for all the learners that get the same."""
-        if proposal is not self._proposal:
-            self._proposal, self._proposal_bytes = proposal, encode_proposal(proposal)
-        return self._proposal_bytes
+        if packet is not self._shared:
+            self._shared, self._shared_bytes = packet, encode_shared(packet)
+        return self._shared_bytes
 
     def close_link(self, link_id: LinkId) -> None:
         """Close a link after what is queued on it."""
@@ -206,10 +257,7 @@ class QuorumLink(asyncio.Protocol):
             transport.set_write_buffer_limits(high=0)
         if self._leader is None:
             self._port.accepted += 1
-        reason = self._port.refusal(transport, self._leader)
-        if reason is not None:
-            self.refused = True
-            self._port.listener.on_peer_broken(remote_name(transport), f"quorum port: {reason}")
+        if not self.is_welcome(transport):
             self._break()
             return
         if self._leader is not None:
@@ -221,6 +269,15 @@ class QuorumLink(asyncio.Protocol):
         else:
             loop = asyncio.get_running_loop()
             self._deadline = loop.call_later(self._port.init_limit_s, self.close)
+
+    def is_welcome(self, transport: asyncio.BaseTransport) -> bool:
+        """Whether the other side's certificate, if any is asked for, lets it in."""
+        reason = self._port.refusal(transport, self._leader)
+        if reason is None:
+            return True
+        self.refused = True
+        self._port.listener.on_peer_broken(remote_name(transport), f"quorum port: {reason}")
+        return False
 
     def data_received(self, data: bytes) -> None:
         """Hand over every complete packet."""
@@ -246,12 +303,13 @@ class QuorumLink(asyncio.Protocol):
         """Queue packets; behind a snapshot that is still being streamed they wait."""
         out, encode = self._out, self._codec.encode
         for packet in packets:
-            if isinstance(packet, Proposal):
-                out.append(self._port.encode_proposal(packet))
+            if isinstance(packet, _SHARED):
+                out.append(self._port.encode_shared(packet))
                 continue
             out.append(encode(packet))
             if isinstance(packet, Snap):
                 self.flush()
+                out = self._out
                 self._stream = self._codec.encode_stream(packet)
 
     def flush(self) -> None:
@@ -261,8 +319,8 @@ class QuorumLink(asyncio.Protocol):
         if self._stream is not None:
             self._pump()
         elif self._out:
-            self._transport.write(b"".join(self._out))
-            self._out.clear()
+            out, self._out = self._out, []
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
     def _pump(self) -> None:
         """Write a few chunks of the snapshot, then let others run."""

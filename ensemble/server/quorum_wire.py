@@ -167,7 +167,10 @@ class QuorumCodec:
             data, self._late = b"".join(self._late), []
         out: list[Packet] = []
         buffer = self._buffer + data if self._buffer else data
-        pos = 0
+        pos = self._feed_common(buffer, 0, out) if self._tree is None else 0
+        if pos == len(buffer):
+            self._buffer = b""
+            return out
         while True:
             if self._tree is None:
                 pos = self._feed_common(buffer, pos, out)
@@ -404,13 +407,18 @@ def _encode_leader_info(packet: LeaderInfo) -> bytes:
     return _packet(LEADERINFO, packet.epoch << 32, data + OFFERED if packet.cumulative else data)
 
 
-def encode_proposal(packet: Proposal) -> bytes:
-    """One PROPOSAL a transaction; the same for every learner."""
+def _encode_proposal(packet: Proposal) -> bytes:
+    """One PROPOSAL a transaction."""
     parts: list[bytes] = []
     for txn in packet.txns:
         data = txn.raw or txn.encoded()
         parts += (_HEAD.pack(PROPOSAL, txn.zxid, len(data)), data, NULL_AUTH)
     return b"".join(parts)
+
+
+def encode_shared(packet: Proposal | Commit) -> bytes:
+    """What a leader sends to several learners, each the same."""
+    return _ENCODERS[type(packet)](packet)
 
 
 def _encode_request(packet: ForwardedRequest) -> bytes:
@@ -431,7 +439,7 @@ def _encode_snap(packet: Snap) -> bytes:
 
 
 _ENCODERS: dict[type, Callable[..., bytes]] = {
-    Proposal: encode_proposal,
+    Proposal: _encode_proposal,
     Ack: lambda p: _HEAD.pack(ACK, p.zxid, 1) + _OFFERED_ALONE if p.cumulative else _packet(ACK, p.zxid),
     Commit: lambda p: _HEAD.pack(COMMIT, p.zxid, 1) + _OFFERED_ALONE if p.cumulative else _packet(COMMIT, p.zxid),
     Inform: lambda p: _packet(INFORM, p.txn.zxid, p.txn.encoded()),

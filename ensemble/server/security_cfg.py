@@ -9,18 +9,24 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from ensemble.auth.jaas import digest_users
 from ensemble.auth.policy import AuthPolicy
-from ensemble.auth.schemes import DIGEST, IP, SASL, X509
+from ensemble.auth.schemes import DIGEST, ENSEMBLE, IP, KEY, SASL, X509
 from ensemble.server.config_values import ConfigError, Values
+from ensemble.server.jaas_file import read_section
 from ensemble.server.limits import HANDSHAKES_MAX, Limits, ThrottleSettings
 from ensemble.server.tls import VERSIONS, ClientAuth, TlsSettings
+from ensemble.server.tls_stores import StoreType, kind_of
 
 _PROVIDERS = {
     "org.apache.zookeeper.server.auth.DigestAuthenticationProvider": DIGEST,
     "org.apache.zookeeper.server.auth.IPAuthenticationProvider": IP,
     "org.apache.zookeeper.server.auth.X509AuthenticationProvider": X509,
     "org.apache.zookeeper.server.auth.SASLAuthenticationProvider": SASL,
+    "org.apache.zookeeper.server.auth.EnsembleAuthenticationProvider": ENSEMBLE,
+    "org.apache.zookeeper.server.auth.KeyAuthenticationProvider": KEY,
 }
 _AUTH_PROVIDER = "authProvider."
 _SUPER_USER = "superUser"
@@ -77,7 +83,13 @@ def read_auth(raw: Mapping[str, str], values: Values, *, tls: bool) -> AuthPolic
         sasl_failure_tolerated=values.flag("allowSaslFailedClients", False),
         required_schemes=_required_schemes(values, schemes),
         skip_acl=values.text("skipACL", "no") == "yes",
+        any_sasl_user=values.text("letAnySaslUserDoX", ""),
+        ensemble_names=values.get("ensembleAuthName", None, _names, "a list of names"),
     )
+
+
+def _names(text: str) -> frozenset[str] | None:
+    return frozenset(name.strip() for name in text.split(","))
 
 
 def _algorithm(text: str) -> str:
@@ -88,18 +100,9 @@ def _algorithm(text: str) -> str:
 
 
 def _sasl_users(values: Values) -> dict[str, str] | None:
-    path = values.text("java.security.auth.login.config", "")
     section = values.text("sasl.serverconfig", "Server")
     super_password = values.text("SASLAuthenticationProvider.superPassword", "")
-    if not path:
-        return None
-    try:
-        users = digest_users(Path(path).read_text(), section)
-    except (OSError, UnicodeDecodeError) as bad:
-        reason = getattr(bad, "strerror", None) or "it is no text"
-        raise ConfigError(f"java.security.auth.login.config={path} cannot be read: {reason}") from None
-    except ValueError as bad:
-        raise ConfigError(f"java.security.auth.login.config={path}: {bad}") from None
+    users = read_section(values, section, digest_users)
     if users is not None and super_password and "super" in users:
         users["super"] = super_password
     return users
@@ -144,11 +147,17 @@ def read_quorum_tls(values: Values) -> TlsSettings | None:
     return _tls(values, "ssl.quorum.", "sslQuorumReloadCertFiles", wanted, verify_client_name=True)
 
 
+def read_admin_tls(values: Values, *, wanted: bool, client_auth: ClientAuth) -> TlsSettings | None:
+    """TLS of the admin server, with the stores that servers talk with (JettyAdminServer).  Raises ConfigError."""
+    settings = _tls(values, "ssl.quorum.", "sslQuorumReloadCertFiles", wanted, verify_client_name=True)
+    return settings and msgspec.structs.replace(settings, client_auth=client_auth)
+
+
 def _tls(values: Values, prefix: str, reload: str, wanted: bool, *, verify_client_name: bool) -> TlsSettings | None:
     key_store = _store(values, f"{prefix}keyStore")
     key_password = _password(values, f"{prefix}keyStore")
     trust_store = _store(values, f"{prefix}trustStore")
-    _password(values, f"{prefix}trustStore")
+    trust_password = _password(values, f"{prefix}trustStore")
     needed: ClientAuth = "need"
     client_auth = values.get(f"{prefix}clientAuth", needed, _client_auth, "need, want or none")
     verify_server = values.flag(f"{prefix}hostnameVerification", True)
@@ -157,9 +166,7 @@ def _tls(values: Values, prefix: str, reload: str, wanted: bool, *, verify_clien
     ciphers = values.text(f"{prefix}ciphersuites", "")
     handshake_ms = values.number(f"{prefix}handshakeDetectionTimeoutMillis", 5000, 1)
     reloads = values.flag(reload, False)
-    for unsupported in ("crl", "ocsp"):
-        if values.flag(f"{prefix}{unsupported}", False):
-            raise ConfigError(f"{prefix}{unsupported}=true: revocation is not checked here")
+    revoked = _revoked(values, prefix)
     if not wanted:
         return None
     if key_store is None:
@@ -168,9 +175,13 @@ def _tls(values: Values, prefix: str, reload: str, wanted: bool, *, verify_clien
         raise ConfigError(f"{prefix}trustStore.location is not set: no certificate could be verified")
     return TlsSettings(
         prefix=prefix,
-        key_store=key_store,
+        key_store=key_store[0],
+        key_type=key_store[1],
         key_password=key_password,
-        trust_store=trust_store,
+        trust_store=trust_store[0] if trust_store is not None else None,
+        trust_type=trust_store[1] if trust_store is not None else "PEM",
+        trust_password=trust_password,
+        revoked=revoked,
         client_auth=client_auth,
         verify_server_name=verify_server,
         verify_client_name=verify_client,
@@ -181,14 +192,28 @@ def _tls(values: Values, prefix: str, reload: str, wanted: bool, *, verify_clien
     )
 
 
-def _store(values: Values, key: str) -> Path | None:
-    location = values.text(f"{key}.location", "")
-    kind = values.text(f"{key}.type", "") or Path(location).suffix.removeprefix(".")
+def _store(values: Values, key: str) -> tuple[Path, StoreType] | None:
+    location, kind = values.text(f"{key}.location", ""), values.text(f"{key}.type", "")
     if not location:
         return None
-    if kind.lower() != "pem":
-        raise ConfigError(f"{key}.location={location}: only PEM stores are supported; say {key}.type=PEM")
-    return Path(location)
+    try:
+        return Path(location), kind_of(kind, Path(location))
+    except ValueError as bad:
+        raise ConfigError(f"{key}.location={location}: {bad}") from None
+
+
+def _revoked(values: Values, prefix: str) -> Path | None:
+    """The file with the authorities' lists.  Java fetches them from where each certificate says (CRLDP); here somebody
+    else does, and puts them into a file."""
+    checked, location = values.flag(f"{prefix}crl", False), values.text(f"zabka.{prefix}crl.location", "")
+    if values.flag(f"{prefix}ocsp", False):
+        raise ConfigError(f"{prefix}ocsp=true: no responder is asked here; {prefix}crl=true looks into a list")
+    if checked and not location:
+        raise ConfigError(
+            f"{prefix}crl=true needs zabka.{prefix}crl.location, a PEM file with the list of each authority: none is "
+            "fetched from the network here"
+        )
+    return Path(location) if checked else None
 
 
 def _password(values: Values, key: str) -> str:

@@ -8,7 +8,7 @@ from ensemble.server.config_values import Values
 from ensemble.txnlog.storage import QUICK_SYNC_US
 from ensemble.zab.sync import COMMITTED_LOG_LENGTH, SNAPSHOT_SIZE_FACTOR
 
-_COMPRESSIONS = {"": "", "checked": "", "gz": ".gz"}
+_COMPRESSIONS = {"": "", "checked": "", "gz": ".gz", "snappy": ".snappy"}
 
 
 class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ def read_storage_settings(values: Values) -> StorageSettings:
         snap_size_limit_bytes=values.number("snapSizeLimitInKb", 4 << 20, 0, 2**40) * 1024,
         preallocate_bytes=values.number("preAllocSize", 65536, 1, 2**21) * 1024,
         retain_snapshots=retain if interval else 0,
-        snapshot_suffix=values.get("snapshot.compression.method", "", _suffix, "gz or empty"),
+        snapshot_suffix=values.get("snapshot.compression.method", "", _suffix, "gz, snappy or empty"),
         trusts_empty=values.flag("snapshot.trust.empty", False),
         fsync_warning_ms=values.number("fsync.warningthresholdms", 1000, 0),
         quick_sync_us=values.number("zabka.fsync.inlinethresholdus", QUICK_SYNC_US, 0),

@@ -1,4 +1,4 @@
-"""TLS on a server's ports: contexts out of PEM stores, and whether a certificate names whom we talk to.
+"""TLS on a server's ports: contexts out of stores, and whether a certificate names whom we talk to.
 
 Sources: org.apache.zookeeper.common.X509Util, ClientX509Util, QuorumX509Util, ZKHostnameVerifier.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal
@@ -15,16 +15,20 @@ from typing import Any, Literal
 import msgspec
 
 from ensemble.server.config_values import ConfigError
+from ensemble.server.tls_stores import BadStore, Store, StoreType, load_key, load_revoked, load_trust
 
 ClientAuth = Literal["need", "want", "none"]
 _VERIFY = {"need": ssl.CERT_REQUIRED, "want": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 """Older ones are not offered."""
+TLS13_OFFERED = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"})
+TLS13_SUITES = TLS13_OFFERED | {"TLS_AES_128_CCM_SHA256", "TLS_AES_128_CCM_8_SHA256"}
+"""RFC 8446, appendix B.4; OpenSSL does not offer the last two by itself."""
 
 
 class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of port's keys of zoo.cfg (`ssl.…` or `ssl.quorum.…`).  Stores are PEM files; `key_store` holds the
-    private key and the chain, own certificate first."""
+    """One kind of port's keys of zoo.cfg (`ssl.…` or `ssl.quorum.…`).  `key_store` holds the private key and the chain,
+    own certificate first; `revoked` the authorities' lists, where certificates are looked up in them."""
 
     prefix: str
     key_store: Path
@@ -37,6 +41,10 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     ciphers: tuple[str, ...] = ()
     handshake_timeout_ms: int = 10_000
     reloads: bool = False
+    key_type: StoreType = "PEM"
+    trust_type: StoreType = "PEM"
+    trust_password: str = ""
+    revoked: Path | None = None
 
     def __repr__(self) -> str:
         """Without the password."""
@@ -44,7 +52,8 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TlsStore:
-    """Contexts for one kind of port, made again when their files change where `reloads` asks for that.
+    """Contexts for one kind of port, made again when their files change where `reloads` asks for that.  A new
+    revocation list is always taken: it is outdated soon.
 
     `report` hears of a changed store that cannot be used; the old one goes on.
     """
@@ -55,6 +64,8 @@ class TlsStore:
         self._report = report
         self._stamp = self._files()
         self._server, self._client = self._made()
+        if (unchosen := unchosen_suites(settings.ciphers)) is not None:
+            report(f"{settings.prefix}ciphersuites: {unchosen}")
 
     def server_context(self) -> ssl.SSLContext:
         """For connections that are accepted."""
@@ -76,7 +87,8 @@ class TlsStore:
 
     def _refresh(self) -> None:
         """A store that is just being replaced may be half there."""
-        if not self.settings.reloads or (stamp := self._files()) == self._stamp:
+        watched = self.settings.reloads or self.settings.revoked is not None
+        if not watched or (stamp := self._files()) == self._stamp:
             return
         self._stamp = stamp
         try:
@@ -86,7 +98,9 @@ class TlsStore:
 
     def _files(self) -> tuple[tuple[int, int, int], ...]:
         stamps: list[tuple[int, int, int]] = []
-        for path in (self.settings.key_store, self.settings.trust_store):
+        settings = self.settings
+        stores = (settings.key_store, settings.trust_store) if settings.reloads else ()
+        for path in (*stores, settings.revoked):
             try:
                 stat = path.stat() if path is not None else None
             except OSError:
@@ -97,11 +111,13 @@ class TlsStore:
     def _context(self, protocol: Any) -> ssl.SSLContext:
         settings = self.settings
         context = ssl.SSLContext(protocol)
-        versions = [VERSIONS[name] for name in settings.versions]
+        versions = [VERSIONS[name] for name in offered_versions(settings.versions, settings.ciphers)]
+        if not versions:
+            raise ConfigError(f"{settings.prefix}ciphersuites names none for {', '.join(settings.versions)}")
         context.minimum_version, context.maximum_version = min(versions), max(versions)
-        if settings.ciphers:
+        if older := [openssl_name(name) for name in settings.ciphers if name not in TLS13_SUITES]:
             try:
-                context.set_ciphers(":".join(map(openssl_name, settings.ciphers)))
+                context.set_ciphers(":".join(older))
             except ssl.SSLError:
                 raise ConfigError(f"{settings.prefix}ciphersuites names no cipher that is known here") from None
         self._load(context)
@@ -111,27 +127,34 @@ class TlsStore:
 
     def _load(self, context: ssl.SSLContext) -> None:
         settings = self.settings
+        key = f"{settings.prefix}keyStore.location={settings.key_store}"
         try:
-            # A password is given in any case: OpenSSL would ask for it on the terminal.
-            context.load_cert_chain(settings.key_store, password=lambda: settings.key_password)
-        except (OSError, ValueError) as bad:
-            raise ConfigError(
-                f"{settings.prefix}keyStore.location={settings.key_store} cannot be used: {_why(bad)}"
-            ) from None
-        if settings.trust_store is None:
-            return
-        try:
-            context.load_verify_locations(settings.trust_store)
-        except (OSError, ValueError) as bad:
-            raise ConfigError(
-                f"{settings.prefix}trustStore.location={settings.trust_store} cannot be used: {_why(bad)}"
-            ) from None
+            load_key(context, Store(settings.key_store, settings.key_type, settings.key_password))
+            if settings.trust_store is not None:
+                key = f"{settings.prefix}trustStore.location={settings.trust_store}"
+                load_trust(context, Store(settings.trust_store, settings.trust_type, settings.trust_password))
+            if settings.revoked is not None:
+                key = f"zabka.{settings.prefix}crl.location={settings.revoked}"
+                load_revoked(context, settings.revoked)
+        except BadStore as bad:
+            raise ConfigError(f"{key} cannot be used: {bad}") from None
 
 
-def _why(bad: Exception) -> str:
-    if isinstance(bad, ssl.SSLError):
-        return f"no PEM with what is needed, or a wrong password ({bad.reason or 'unreadable'})"
-    return getattr(bad, "strerror", None) or str(bad)
+def offered_versions(versions: Sequence[str], ciphers: Sequence[str]) -> list[str]:
+    """The protocols for which there is a cipher to offer: TLS 1.3 has its own, and is not spoken without one."""
+    if not ciphers:
+        return list(versions)
+    modern = any(name in TLS13_SUITES for name in ciphers)
+    older = any(name not in TLS13_SUITES for name in ciphers)
+    return [name for name in versions if (modern if name == "TLSv1.3" else older)]
+
+
+def unchosen_suites(ciphers: Sequence[str]) -> str | None:
+    """What to say where some suites of TLS 1.3 are named and others not: the ssl module offers all of them or none."""
+    named = TLS13_SUITES.intersection(ciphers)
+    if not named or named >= TLS13_OFFERED:
+        return None
+    return f"Python offers all of TLS 1.3's or none; {', '.join(sorted(TLS13_OFFERED - named))} cannot be left out"
 
 
 def openssl_name(name: str) -> str:

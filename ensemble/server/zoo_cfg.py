@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ensemble.auth.policy import AuthPolicy
+from ensemble.auth.quorum_sasl import QuorumSasl
 from ensemble.properties import read_properties as read_properties
 from ensemble.server.config_values import ConfigError as ConfigError
 from ensemble.server.config_values import Values
@@ -24,6 +25,7 @@ from ensemble.server.dynamic_config import (
 )
 from ensemble.server.limits import Limits
 from ensemble.server.operator_cfg import AdminSettings, MetricsSettings, read_admin, read_metrics
+from ensemble.server.quorum_sasl_cfg import read_quorum_sasl
 from ensemble.server.security_cfg import (
     read_auth,
     read_client_tls,
@@ -68,6 +70,8 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
     quorum_tls: TlsSettings | None
     ssl_quorum: bool
     port_unification: bool
+    quorum_sasl: QuorumSasl | None
+    observer_master_port: int
     auth: AuthPolicy
     limits: Limits
     listen_on_all: bool
@@ -178,6 +182,8 @@ def parse(text: str, path: Path | None = None) -> ZooConfig:
         quorum_tls=read_quorum_tls(values),
         ssl_quorum=values.flag("sslQuorum", False),
         port_unification=values.flag("portUnification", False),
+        quorum_sasl=read_quorum_sasl(values),
+        observer_master_port=values.number("observerMasterPort", 0, 0, 65535),
         auth=read_auth(raw, values, tls=client_tls is not None),
         limits=read_limits(values),
         listen_on_all=values.flag("quorumListenOnAllIPs", False),
@@ -196,9 +202,18 @@ def parse(text: str, path: Path | None = None) -> ZooConfig:
         warnings=(),
     )
     _check_sessions(config)
+    _refuse_oracle(values)
     unknown = [key for key in raw if key not in values.used]
-    warnings = (*(_unknown(key, values.used) for key in unknown), *peer_type_warnings(raw, membership, my_id))
+    warnings = (
+        *(_unknown(key, values.used) for key in unknown),
+        *peer_type_warnings(raw, membership, my_id),
+    )
     return msgspec.structs.replace(config, warnings=warnings)
+
+
+def _refuse_oracle(values: Values) -> None:
+    if values.text("oraclePath", ""):
+        raise ConfigError("oraclePath: quorums with an oracle are not supported; a third voter does the same")
 
 
 def _unknown(key: str, known: Iterable[str]) -> str:

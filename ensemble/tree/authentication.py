@@ -1,6 +1,7 @@
 """Client connections prove who they are: auth packets, SASL, and what is demanded of everybody.
 
-Sources: ZooKeeperServer.processPacket and processSasl, AuthenticationHelper.  Each is answered at once, not in its turn
+Sources: ZooKeeperServer.processPacket and processSasl, AuthenticationHelper, EnsembleAuthenticationProvider,
+KeyAuthenticationProvider.  Each is answered at once, not in its turn
 among the session's requests, as ZooKeeper does; refused credentials end the connection.
 """
 
@@ -9,13 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+import msgspec
+
 from ensemble.auth.digest_md5 import DigestMd5Server, SaslError
 from ensemble.auth.policy import AuthPolicy
-from ensemble.auth.schemes import AuthId
+from ensemble.auth.schemes import ENSEMBLE, KEY, AuthId, opens
 from ensemble.errors import ErrorCode
 from ensemble.records import AuthPacket, Reply, Request, SaslRequest, SaslResponse
 from ensemble.tree.connections import Connection
+from ensemble.tree.znode import Znode
 
+KEY_PATH = "/key"
+"""The znode whose data the credentials of the `key` scheme must fit; without it, or without data, they all do."""
+KEY_USER: AuthId = (KEY, "")
+"""What the `key` scheme proves.  (KeyAuthenticationProvider means to name the key, but leaves it empty.)"""
 IDENTITIES_MAX = 1000
 IDENTITIES_CHARS_MAX = 64 * 1024
 """Identities of one connection, and their length.  They go with each of its writes to the leader, and into each ACL
@@ -29,19 +37,35 @@ class Verdict(NamedTuple):
     closes: bool
 
 
-_UNREADABLE = Verdict(None, True)
+_UNREADABLE = _TURNED_AWAY = Verdict(None, True)
+
+
+class EnsembleCounts(msgspec.Struct):
+    """Clients that named the ensemble they look for: the right one, another, or nobody asked (ServerMetrics)."""
+
+    ensemble_auth_success: int = 0
+    ensemble_auth_fail: int = 0
+    ensemble_auth_skip: int = 0
 
 
 class Authentication:
-    """How one server's clients prove who they are.  `new_nonce` must be unpredictable; only SASL needs it."""
+    """How one server's clients prove who they are.  `new_nonce` must be unpredictable; only SASL needs it.
+    `key_node` finds the znode at KEY_PATH."""
 
-    __slots__ = ("_new_nonce", "failures", "policy")
+    __slots__ = ("_key_node", "_new_nonce", "failures", "of_ensemble", "policy")
 
-    def __init__(self, policy: AuthPolicy, new_nonce: Callable[[], str] | None) -> None:
+    def __init__(
+        self,
+        policy: AuthPolicy,
+        new_nonce: Callable[[], str] | None,
+        key_node: Callable[[], Znode | None] = lambda: None,
+    ) -> None:
         assert policy.sasl_users is None or new_nonce is not None, "SASL without randomness"
         self.policy = policy
         self.failures = 0
+        self.of_ensemble = EnsembleCounts()
         self._new_nonce = new_nonce
+        self._key_node = key_node
 
     def welcome(self, client: Connection, identities: tuple[AuthId, ...]) -> None:
         """A new connection, with what it proves by itself."""
@@ -52,11 +76,35 @@ class Authentication:
         packet = request.body
         if not isinstance(packet, AuthPacket):
             return _UNREADABLE
-        proved = self.policy.authenticate(packet.scheme, packet.auth, client.auth)
+        if packet.scheme == ENSEMBLE and ENSEMBLE in self.policy.schemes:
+            return self._on_ensemble(request.xid, packet.auth)
+        if packet.scheme == KEY and KEY in self.policy.schemes:
+            proved = self._by_key(packet.auth)
+        else:
+            proved = self.policy.authenticate(packet.scheme, packet.auth, client.auth)
         if not proved or not _bearable((*client.auth, *proved)):
             return self._refused(request.xid, ErrorCode.AUTH_FAILED)
         self._add(client, proved)
         return Verdict(Reply(request.xid, 0, 0), False)
+
+    def _on_ensemble(self, xid: int, name: bytes | None) -> Verdict:
+        """Somebody who looks for another ensemble gets no answer: a client takes AuthFailed for final, but after a
+        closed connection tries another server."""
+        counts = self.of_ensemble
+        if not self.policy.knows_ensemble(name):
+            counts.ensemble_auth_fail += 1
+            return _TURNED_AWAY
+        if name and self.policy.ensemble_names is not None:
+            counts.ensemble_auth_success += 1
+        else:
+            counts.ensemble_auth_skip += 1
+        return Verdict(Reply(xid, 0, 0), False)
+
+    def _by_key(self, credentials: bytes | None) -> tuple[AuthId, ...]:
+        node = self._key_node()
+        if credentials is None or (node is not None and node.data is not None and not opens(node.data, credentials)):
+            return ()
+        return (KEY_USER,)
 
     def on_sasl(self, client: Connection, request: Request) -> Verdict:
         """A client's SASL token: an empty one first (what it holds is ignored), then the digest-response."""
@@ -96,6 +144,7 @@ class Authentication:
 
     def _add(self, client: Connection, identities: tuple[AuthId, ...]) -> None:
         client.auth = tuple(dict.fromkeys((*client.auth, *identities)))
+        client.rights = self.policy.rights_of(client.auth)
         client.barred = not self.policy.lets_in(client.auth)
 
 

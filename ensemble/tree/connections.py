@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from enum import Enum
 
 import msgspec
@@ -31,7 +32,7 @@ class Connection:
     __slots__ = (
         "alone", "auth", "barred", "creates", "held", "id", "knows_read_only", "last_cxid", "last_latency_ms",
         "last_op", "last_response_ms", "last_zxid", "latency_max_ms", "latency_min_ms", "latency_total_ms",
-        "opened_ms", "outstanding", "received", "sasl", "sent", "session_id", "stage", "timeout_ms",
+        "opened_ms", "outstanding", "received", "rights", "sasl", "sent", "session_id", "stage", "timeout_ms",
     )  # fmt: skip
 
     def __init__(self, connection: ConnectionId, now_ms: int) -> None:
@@ -44,6 +45,8 @@ class Connection:
         self.alone = False
         """Whether no leader knows of its session: a local one, or one on a read-only server."""
         self.auth: tuple[AuthId, ...] = ()
+        self.rights: Sequence[AuthId] = ()
+        """What counts where an ACL is asked: see `AuthPolicy.rights_of`."""
         self.barred = False
         """Whether it has still to prove what this server demands."""
         self.sasl: DigestMd5Server | None = None

@@ -87,7 +87,7 @@ def _get_all_children_number(tree: DataTree, watches: Watches, client: Connectio
     node = tree.nodes.get(body.path)
     if node is None:
         return _NO_NODE, None
-    if not allows(node.acl, _READ, client.auth):
+    if not allows(node.acl, _READ, client.rights):
         return _NO_AUTH, None
     return _OK, GetAllChildrenNumberResponse(subtree_size(tree, body.path) - 1)
 

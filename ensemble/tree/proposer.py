@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ensemble.auth.policy import OPEN_POLICY, AuthPolicy
-from ensemble.auth.schemes import SUPER_USER, AuthId
+from ensemble.auth.schemes import AuthId
 from ensemble.errors import ErrorCode
 from ensemble.ids import LinkId, SessionId, Zxid
 from ensemble.jute import MalformedRecord, Reader, Record
@@ -77,8 +77,8 @@ class Proposer:
     """A leader's maker of transactions.  Requests must be prepared in the order of their zxids."""
 
     __slots__ = (
-        "_auth", "_by_op", "_ensemble", "_now", "_owner", "_plain", "_policy", "_quotas", "_rules", "_session_id",
-        "_zxid", "local", "outstanding", "tracker",
+        "_auth", "_by_op", "_ensemble", "_now", "_owner", "_plain", "_policy", "_quotas", "_rights", "_rules",
+        "_session_id", "_zxid", "local", "outstanding", "tracker",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +101,7 @@ class Proposer:
         self._session_id = SessionId(0)
         self._owner: Owner = 0
         self._auth: Sequence[AuthId] = ()
+        self._rights: Sequence[AuthId] = ()
         self._by_op: dict[int, tuple[type[Record], Callable[[Any], Prepared]]] = {
             OpCode.CREATE: (CreateRequest, self._create),
             OpCode.CREATE2: (CreateRequest, self._create),
@@ -138,7 +139,8 @@ class Proposer:
         self._zxid = zxid
         self._session_id = request.session_id
         self._owner = LOCAL if origin is None else origin
-        self._auth = (SUPER_USER, *request.auth) if self._policy.skip_acl else request.auth
+        self._auth = request.auth
+        self._rights = self._policy.rights_of(request.auth)
         op = request.op
         try:
             prepared = self._multi(request.body) if op == _MULTI else self._single(op, request.body)
@@ -223,7 +225,7 @@ class Proposer:
         parent = outstanding.find(parent_path)
         if parent is None:
             return ErrorCode.NO_NODE
-        if not allows(parent.acl, _CREATE, self._auth):
+        if not allows(parent.acl, _CREATE, self._rights):
             return ErrorCode.NO_AUTH
         if flags in _SEQUENTIAL:
             path = f"{path}{parent.cversion:010d}"
@@ -259,7 +261,7 @@ class Proposer:
         parent = outstanding.find(parent_path)
         if parent is None:
             return ErrorCode.NO_NODE
-        if not allows(parent.acl, _DELETE, self._auth):
+        if not allows(parent.acl, _DELETE, self._rights):
             return ErrorCode.NO_AUTH
         node = outstanding.find(path)
         if node is None:
@@ -282,7 +284,7 @@ class Proposer:
         parent, node = self.outstanding.find(parent_path), self.outstanding.find(path)
         if parent is None:
             return ErrorCode.NO_NODE
-        if self._session_id and not allows(parent.acl, _DELETE, self._auth):
+        if self._session_id and not allows(parent.acl, _DELETE, self._rights):
             return ErrorCode.NO_AUTH
         if node is None:
             return ErrorCode.NO_NODE
@@ -312,7 +314,7 @@ class Proposer:
         if node is None:
             # A node that there is has a valid path: only here it has to be looked at.
             return ErrorCode.NO_NODE if is_valid_path(path) else ErrorCode.BAD_ARGUMENTS
-        if not allows(node.acl, _WRITE, self._auth):
+        if not allows(node.acl, _WRITE, self._rights):
             return ErrorCode.NO_AUTH
         if request.version != -1 and request.version != node.version:
             return ErrorCode.BAD_VERSION
@@ -336,7 +338,7 @@ class Proposer:
         node = self.outstanding.find(path)
         if node is None:
             return ErrorCode.NO_NODE
-        if not allows(node.acl, _ADMIN, self._auth):
+        if not allows(node.acl, _ADMIN, self._rights):
             return ErrorCode.NO_AUTH
         if request.version != -1 and request.version != node.aversion:
             return ErrorCode.BAD_VERSION
@@ -354,7 +356,7 @@ class Proposer:
         node = self.outstanding.find(path)
         if node is None:
             return ErrorCode.NO_NODE
-        if not allows(node.acl, _READ, self._auth):
+        if not allows(node.acl, _READ, self._rights):
             return ErrorCode.NO_AUTH
         if request.version != -1 and request.version != node.version:
             return ErrorCode.BAD_VERSION
@@ -375,7 +377,7 @@ class Proposer:
             return membership
         node = self.outstanding.find(CONFIG)
         assert node is not None, "every tree shows its membership"
-        if not allows(node.acl, _WRITE, self._auth):
+        if not allows(node.acl, _WRITE, self._rights):
             return ErrorCode.NO_AUTH
         record = self.outstanding.change(CONFIG, node, self._zxid)
         record.version, record.mzxid, record.mtime = -1, self._zxid, self._now.wall_ms

@@ -39,14 +39,14 @@ _DONE: Outcome = (_OK, None)
 def answer_read(tree: DataTree, watches: Watches, connection: Connection, op: int, body: AnyBody) -> Outcome:
     """Work out exists, getData, getChildren, getChildren2 or getACL; a refused read leaves no watch, but for exists."""
     if op == OpCode.GET_ACL:
-        return _get_acl(tree.nodes.get(cast(PathRequest, body).path), connection.auth)
+        return _get_acl(tree.nodes.get(cast(PathRequest, body).path), connection.rights)
     request = cast(PathWatchRequest, body)
     path = request.path
     if op == OpCode.EXISTS:
         if "\0" in path:
             return int(ErrorCode.BAD_ARGUMENTS), None
         node = tree.nodes.get(path)
-        if node is not None and not allows(node.acl, _READ, connection.auth):
+        if node is not None and not allows(node.acl, _READ, connection.rights):
             return _NO_AUTH
         if request.watch:
             watches.add_data(path, connection.id)
@@ -54,7 +54,7 @@ def answer_read(tree: DataTree, watches: Watches, connection: Connection, op: in
     node = tree.nodes.get(path)
     if node is None:
         return _NO_NODE
-    if not allows(node.acl, _READ, connection.auth):
+    if not allows(node.acl, _READ, connection.rights):
         return _NO_AUTH
     if op == OpCode.GET_DATA:
         if request.watch:
@@ -69,10 +69,10 @@ def answer_read(tree: DataTree, watches: Watches, connection: Connection, op: in
     return _OK, GetChildrenResponse(children)
 
 
-def _get_acl(node: Znode | None, auth: Sequence[AuthId]) -> Outcome:
+def _get_acl(node: Znode | None, rights: Sequence[AuthId]) -> Outcome:
     if node is None:
         return _NO_NODE
-    if not allows(node.acl, _READ | _ADMIN, auth):
+    if not allows(node.acl, _READ | _ADMIN, rights):
         return _NO_AUTH
-    acl = node.acl if allows(node.acl, _ADMIN, auth) else masked(node.acl)
+    acl = node.acl if allows(node.acl, _ADMIN, rights) else masked(node.acl)
     return _OK, GetACLResponse(acl, node.stat())

@@ -142,15 +142,15 @@ class RequestQueues(LocalRequests):
             return
         queue = self._sessions[client.session_id].queue
         at_once = not client.barred
-        position = 0
-        while position < len(frames) and client.stage is _ATTACHED:
+        position, count = 0, len(frames)
+        while position < count and client.stage is _ATTACHED:
             if at_once and not queue and _REQUEST_HEADER.unpack_from(frames[position])[1] in PLAIN_READS:
                 position = self._answer_at_once(now, client, frames, position, effects)
-                if position == len(frames):
+                if position == count:
                     return
             if at_once and not client.alone:
                 position = self._submit_plain_writes(now, client, frames, position, queue, effects)
-                if position == len(frames):
+                if position == count:
                     return
             frame = frames[position]
             position += 1
@@ -295,12 +295,16 @@ class RequestQueues(LocalRequests):
         """Send the answers that have gathered."""
         answered = run.answered
         if answered:
-            client = answered[0].connection
+            client, answers = answered[0].connection, run.answers
             client.outstanding -= len(answered)
-            self._count_writes(now, client, answered, run.zxid)
-            effects.append(Answer(client.id, b"".join(run.answers)))
+            if len(answered) == 1:
+                self._count_write(now.mono_ms, client, answered[0], run.zxid)
+                effects.append(Answer(client.id, answers[0]))
+            else:
+                self._count_writes(now, client, answered, run.zxid)
+                effects.append(Answer(client.id, b"".join(answers)))
             answered.clear()
-            run.answers.clear()
+            answers.clear()
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
         """Every transaction that SubmitSync waited for has been applied here."""

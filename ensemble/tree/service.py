@@ -27,7 +27,7 @@ from ensemble.records import (
     WatcherEvent,
 )
 from ensemble.tree.acl import allows
-from ensemble.tree.authentication import Authentication
+from ensemble.tree.authentication import KEY_PATH, Authentication, EnsembleCounts
 from ensemble.tree.connections import Connection, OpenSession, Stage
 from ensemble.tree.containers import ContainerCheck
 from ensemble.tree.datatree import DIGEST_MASK, Applied, DataTree
@@ -48,6 +48,8 @@ _MIN_TIMEOUT_TICKS = 2
 _MAX_TIMEOUT_TICKS = 20
 _READ = int(Permission.READ)
 _SYNC_CONNECTED = int(KeeperState.SYNC_CONNECTED)
+_ATTACHED = Stage.ATTACHED
+"""By itself: to look up a member of an enumeration costs as much as a call."""
 
 
 class Service(RequestQueues):
@@ -55,7 +57,7 @@ class Service(RequestQueues):
 
     def __init__(self, config: EnsembleConfig, new_nonce: Callable[[], str] | None = None) -> None:
         self._config = config
-        self._authentication = Authentication(config.auth, new_nonce)
+        self._authentication = Authentication(config.auth, new_nonce, lambda: self._tree.nodes.get(KEY_PATH))
         tick_ms = config.tick_time_ms
         minimum, maximum = config.min_session_timeout_ms, config.max_session_timeout_ms
         self._timeout_min_ms = minimum if minimum != -1 else _MIN_TIMEOUT_TICKS * tick_ms
@@ -76,6 +78,11 @@ class Service(RequestQueues):
             my_id = PeerId(config.my_id)
             self._local = LocalSessions(my_id, tick_ms, upgrading=config.local_sessions_upgrading)
         self._reset_counters()
+
+    @property
+    def ensemble_auth(self) -> EnsembleCounts:
+        """Clients that named the ensemble they look for."""
+        return self._authentication.of_ensemble
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -169,10 +176,11 @@ class Service(RequestQueues):
             for fired in self._watches.fire(change):
                 acl = change.parent_acl if fired.of_parent else change.acl
                 event = WatcherEvent(int(fired.event), _SYNC_CONNECTED, fired.path)
+                self.watches_fired[fired.event].add(len(fired.connections))
                 reply = Reply(NOTIFICATION_XID, zxid, 0, event)
                 for watcher in fired.connections:
                     connection = self._connections[watcher]
-                    if allows(acl or (), _READ, connection.auth):
+                    if allows(acl or (), _READ, connection.rights):
                         self.packets_sent += 1
                         effects.append(Answer(watcher, reply))
 
@@ -333,9 +341,11 @@ class Service(RequestQueues):
         return effects
 
     def _take_frames(self, now: Instant, client: Connection, frames: list[bytes], effects: list[Effect]) -> None:
-        self.packets_received += len(frames) - 1
-        client.received += len(frames) - 1
-        if client.stage is Stage.ATTACHED:
+        more = len(frames) - 1
+        if more:
+            self.packets_received += more
+            client.received += more
+        if client.stage is _ATTACHED:
             self._frames(now, client, frames, effects)
         elif client.stage is Stage.ATTACHING and len(client.held) + len(frames) <= OUTSTANDING_MAX:
             client.held.extend(map(Request.decode, frames))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ensemble.ids import ConnectionId, SessionId, Zxid
+from ensemble.op_codes import EventType
 from ensemble.ports import Instant
 from ensemble.records import ACL, WRITES, Stat
 from ensemble.summary import Summary
@@ -19,6 +20,13 @@ from ensemble.tree.watches import WatchCounts, Watches
 from ensemble.txn import Txn
 from journal.events import ZxidCheckpoint
 
+FIRED_AS = {
+    EventType.CREATED: "node_created_watch_count",
+    EventType.DELETED: "node_deleted_watch_count",
+    EventType.DATA_CHANGED: "node_changed_watch_count",
+    EventType.CHILDREN_CHANGED: "node_children_watch_count",
+}
+"""Under which names it is counted how many connections hear of a change."""
 DIGESTS_EVERY = 128
 DIGESTS_KEPT = 1024
 """DataTree.DIGEST_LOG_INTERVAL and DIGEST_LOG_LIMIT."""
@@ -84,6 +92,7 @@ class ServiceViews:
         self.read_latency_ms = Summary()
         self.update_latency_ms = Summary()
         self.propagation_latency_ms = Summary()
+        self.watches_fired = {event: Summary() for event in FIRED_AS}
         self.reset_statistics()
 
     def reset_statistics(self) -> None:
@@ -94,7 +103,8 @@ class ServiceViews:
         self._latency_min_ms = -1
         self._latency_max_ms = 0
         self._latency_total_ms = 0
-        for summary in (self.read_latency_ms, self.update_latency_ms, self.propagation_latency_ms):
+        latencies = (self.read_latency_ms, self.update_latency_ms, self.propagation_latency_ms)
+        for summary in (*latencies, *self.watches_fired.values()):
             summary.reset()
 
     def reset_connection_statistics(self) -> None:
@@ -105,7 +115,8 @@ class ServiceViews:
     def _count_applied(self, now: Instant, txns: Sequence[Txn]) -> None:
         """A batch of transactions was applied while clients are served; its last one tells how long it took here."""
         self.txns_applied += len(txns)
-        self.propagation_latency_ms.add(max(now.wall_ms - txns[-1].time_ms, 0), len(txns))
+        took_ms = now.wall_ms - txns[-1].time_ms
+        self.propagation_latency_ms.add(took_ms if took_ms > 0 else 0, len(txns))
 
     def _count_answers_at_once(
         self, now: Instant, count: int, client: Connection, xid: int, zxid: int, op: int
@@ -133,13 +144,22 @@ class ServiceViews:
             (self.update_latency_ms if waiting.op in WRITES else self.read_latency_ms).add(latency_ms)
             client.answered(now_ms, latency_ms, waiting.cxid, zxid, waiting.op)
 
+    def _count_write(self, now_ms: int, client: Connection, written: Waiting, zxid: int) -> None:
+        """A write of a connection that is answered by itself."""
+        latency_ms = now_ms - written.since_ms
+        self.packets_sent += 1
+        self._answers += 1
+        self._latency_total_ms += latency_ms
+        if latency_ms > self._latency_max_ms:
+            self._latency_max_ms = latency_ms
+        if latency_ms < self._latency_min_ms or self._latency_min_ms < 0:
+            self._latency_min_ms = latency_ms
+        self.update_latency_ms.add(latency_ms)
+        client.answered(now_ms, latency_ms, written.cxid, zxid, written.op)
+
     def _count_writes(self, now: Instant, client: Connection, answered: Sequence[Waiting], zxid: int) -> None:
-        """The same where all of them are writes."""
-        count, last = len(answered), answered[-1]
-        if count == 1:
-            self._count_answers(now, client, answered, zxid)
-            return
-        now_ms = now.mono_ms
+        """The same where all of them are writes, several."""
+        count, last, now_ms = len(answered), answered[-1], now.mono_ms
         latencies_ms = [now_ms - waiting.since_ms for waiting in answered]
         low, high, total = min(latencies_ms), max(latencies_ms), sum(latencies_ms)
         self.packets_sent += count

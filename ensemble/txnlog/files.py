@@ -8,6 +8,8 @@ from pathlib import Path
 
 LOG_PREFIX = "log"
 SNAPSHOT_PREFIX = "snapshot"
+GZIP_SUFFIX, SNAPPY_SUFFIX = ".gz", ".snappy"
+COMPRESSED_SUFFIXES = (GZIP_SUFFIX, SNAPPY_SUFFIX)
 
 
 def sync_directory(directory: Path) -> None:
@@ -40,8 +42,8 @@ def replace_file(path: Path, data: bytes, temporary: str) -> None:
 
 
 def zxid_of(path: Path, prefix: str) -> int | None:
-    """The zxid in a name such as log.1a, snapshot.1a or snapshot.1a.gz, or None where it is no such name."""
-    head, dot, tail = path.name.removesuffix(".gz").partition(".")
+    """The zxid in a name such as log.1a, snapshot.1a, snapshot.1a.gz or snapshot.1a.snappy; None where it is none."""
+    head, dot, tail = path.name.removesuffix(GZIP_SUFFIX).removesuffix(SNAPPY_SUFFIX).partition(".")
     if head != prefix or not dot:
         return None
     try:

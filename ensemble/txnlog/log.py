@@ -16,6 +16,12 @@ from ensemble.txnlog.files import LOG_PREFIX, by_zxid, read_used, remove_all, sy
 from ensemble.txnlog.records import END_OF_RECORD, HEADER, LOG_HEADER, LOG_MAGIC, Damage, ScannedLog, frame_record, scan
 
 PREALLOCATE_BYTES = 64 * 1024 * 1024
+ZEROS_AHEAD_BYTES = 256 * 1024
+"""So far ahead of the records the file has blocks: zeros are written there.  A sync that finds its blocks in place has
+only data to write; one that must give the file new blocks waits for the file system's journal as well."""
+ZEROS_AT_ONCE_BYTES = 16 * 1024
+"""In pieces: Linux keeps what is written at once as one large page, and a sync looks through the whole of it."""
+_ZEROS = bytes(ZEROS_AT_ONCE_BYTES)
 
 
 def list_logs(directory: Path) -> list[tuple[int, Path]]:
@@ -44,23 +50,33 @@ class LogWriter:
         self._preallocate_bytes = preallocate_bytes
         self._descriptor = -1
         self._pos = 0
+        self._zeroed = 0
+        """Where the blocks end that the file has."""
         self._allocated = 0
 
     def append(self, txns: Sequence[Txn]) -> None:
         """Write transactions in one go; durable only after `sync`.  Raises OSError, DataDirectoryError."""
         if self._descriptor < 0:
             self._open(txns[0].zxid)
-        data = b"".join([frame_record(txn) for txn in txns])
+        data = frame_record(txns[0]) if len(txns) == 1 else b"".join([frame_record(txn) for txn in txns])
         end = self._pos + len(data)
+        if end > self._zeroed:
+            self._make_room(end)
+        while data:
+            written = os.pwrite(self._descriptor, data, self._pos)
+            self._pos += written
+            data = data[written:]
+
+    def _make_room(self, end: int) -> None:
+        """Write zeros behind `end`: appending then rarely changes the file's size, or where on the disk it is."""
         if end > self._allocated:
-            # A whole number of blocks ahead, as zeros: appending then rarely changes the file's size.
             self._allocated = end + self._preallocate_bytes
             os.ftruncate(self._descriptor, self._allocated)
-        view = memoryview(data)
-        while view:
-            written = os.pwrite(self._descriptor, view, self._pos)
-            self._pos += written
-            view = view[written:]
+        self._zeroed = min(end + ZEROS_AHEAD_BYTES, self._allocated)
+        pos = end
+        while pos < self._zeroed:
+            room = min(ZEROS_AT_ONCE_BYTES - pos % ZEROS_AT_ONCE_BYTES, self._zeroed - pos)
+            pos += os.pwrite(self._descriptor, _ZEROS[:room], pos)
 
     def sync(self) -> None:
         """Make everything appended durable (one fdatasync)."""
@@ -80,7 +96,7 @@ class LogWriter:
             raise DataDirectoryError(f"{path} exists already, and transaction {zxid_text(first_zxid)} comes again")
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         os.pwrite(self._descriptor, LOG_HEADER, 0)
-        self._pos = len(LOG_HEADER)
+        self._pos = self._zeroed = len(LOG_HEADER)
         self._allocated = self._pos + self._preallocate_bytes
         os.ftruncate(self._descriptor, self._allocated)
         sync_directory(self._directory)

@@ -16,7 +16,7 @@ from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.txnlog.epochs import load_epochs
 from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import SNAPSHOT_PREFIX, remove_all, replace_file, sync_directory, sync_file, zxid_of
+from ensemble.txnlog.files import remove_all, replace_file, sync_directory, sync_file
 from ensemble.txnlog.log import close_record, cut_file, list_logs, read_log, truncate_logs
 from ensemble.txnlog.losses import Loss, Losses, set_aside
 from ensemble.txnlog.records import HEADER, Damage, ScannedLog, is_torn_tail, whole_record_after
@@ -30,7 +30,6 @@ from ensemble.txnlog.snapshots import (
 )
 from journal.events import LogDamageFound
 
-SNAPPY_SUFFIX = ".snappy"
 REPLACING_NAME = ".replacing"
 """Present while a SNAP sync's snapshot takes the place of all earlier history; holds its zxid."""
 REPLACEMENT_NAME = ".snapshot.replacement"
@@ -72,7 +71,6 @@ def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery
     losses = Losses(directories.data, directories.log, damages, policy.other_voters > 0)
     snapshot, damaged = _newest_snapshot(directories.data, damages)
     floor = snapshot.zxid if snapshot is not None else 0
-    _refuse_unreadable(directories.data, floor)
     txns = _read_logs(directories.log, floor, damages, losses)
     if snapshot is None and txns and not policy.trusts_empty:
         losses.lose_all_logs(
@@ -92,17 +90,6 @@ def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery
             "remove it to go on without them"
         )
     return Recovery(Recovered(accepted, current, snapshot, txns, complete), damages)
-
-
-def _refuse_unreadable(directory: Path, floor: int) -> None:
-    """ZooKeeper may have compressed its newest snapshot in a way that cannot be read here: that is no damage."""
-    for path in directory.glob(f"{SNAPSHOT_PREFIX}.*{SNAPPY_SUFFIX}"):
-        zxid = zxid_of(path.with_suffix(""), SNAPSHOT_PREFIX)
-        if zxid is not None and zxid > floor:
-            raise DataDirectoryError(
-                f"{path} is compressed with snappy, which cannot be read here; "
-                "let ZooKeeper write one more snapshot with snapshot.compression.method=gz, or none, and start again"
-            )
 
 
 def _newest_snapshot(

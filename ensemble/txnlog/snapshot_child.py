@@ -25,8 +25,9 @@ from typing import NoReturn
 
 from ensemble.tree.shared_nodes import SharedNodes
 from ensemble.tree.snapshot import TreeSnapshot
-from ensemble.txnlog.files import sync_directory
-from ensemble.txnlog.snapshots import GZIP_SUFFIX, STAGING_NAME, WrittenSnapshot, snapshot_path, stage_snapshot
+from ensemble.txnlog.files import COMPRESSED_SUFFIXES, SNAPPY_SUFFIX, sync_directory
+from ensemble.txnlog.snappy_stream import codec
+from ensemble.txnlog.snapshots import STAGING_NAME, WrittenSnapshot, snapshot_path, stage_snapshot
 
 NICENESS = 10
 """Serving clients comes first."""
@@ -48,6 +49,9 @@ class SnapshotChildren:
     ) -> None:
         self._directory = directory
         self._suffix = suffix
+        if suffix == SNAPPY_SUFFIX:
+            # The import takes seconds, which a child would spend each time.
+            codec()
         self._done = done
         self._failed = failed
         self._child = 0
@@ -156,7 +160,7 @@ def _write_and_exit(snapshot: TreeSnapshot, path: Path, peer: int, hear: int) ->
         if isinstance(snapshot.nodes, SharedNodes):
             snapshot.nodes.claim()
         staged = _staging(path, os.getpid())
-        stage_snapshot(staged, snapshot, path.suffix if path.suffix == GZIP_SUFFIX else "", check_peer)
+        stage_snapshot(staged, snapshot, path.suffix if path.suffix in COMPRESSED_SUFFIXES else "", check_peer)
         if not os.read(_GATE, 1):
             raise _Orphaned
         check_peer()

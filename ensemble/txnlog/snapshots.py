@@ -19,8 +19,9 @@ from zlib import adler32
 
 from ensemble.jute import MalformedRecord
 from ensemble.tree.snapshot import TreeSnapshot
-from ensemble.txnlog.files import SNAPSHOT_PREFIX, by_zxid, sync_directory, zxid_of
+from ensemble.txnlog.files import GZIP_SUFFIX, SNAPPY_SUFFIX, SNAPSHOT_PREFIX, by_zxid, sync_directory, zxid_of
 from ensemble.txnlog.records import HEADER
+from ensemble.txnlog.snappy_stream import SnappyDamaged, SnappyReader, SnappyWriter
 from ensemble.txnlog.snapshot_format import DIGEST, ROOT_END, TreeDecoder, encode_digest, encode_tree, seal
 
 SNAPSHOT_MAGIC = 0x5A4B534E
@@ -31,7 +32,6 @@ STAGING_NAME = ".snapshot.tmp"
 _LONG = struct.Struct(">q")
 SEAL_BYTES = _LONG.size + len(ROOT_END)
 PIECE_BYTES = 1 << 20
-GZIP_SUFFIX = ".gz"
 GZIP_LEVEL = 1
 SYNC_BYTES = 8 << 20
 _BREATHE_S = 0.0005
@@ -75,6 +75,8 @@ def stage_snapshot(staged: Path, snapshot: TreeSnapshot, suffix: str = "", pace:
         file: IO[bytes] = raw
         if suffix == GZIP_SUFFIX:
             file = cast(IO[bytes], gzip.GzipFile("", "wb", GZIP_LEVEL, raw))
+        elif suffix == SNAPPY_SUFFIX:
+            file = cast(IO[bytes], SnappyWriter(raw))
         file.write(SNAPSHOT_HEADER)
         checksum = adler32(SNAPSHOT_HEADER)
         unsynced = 0
@@ -156,30 +158,40 @@ def read_snapshot(path: Path) -> TreeSnapshot:
     The zxid is that of the file's name: ZooKeeper's snapshots are fuzzy and may hold parts of later transactions, so
     the log is replayed from there (FileSnap.deserialize).  The digest is 0 where the file carries none for that zxid.
     """
-    zxid = zxid_of(path, SNAPSHOT_PREFIX) or 0
-    with open_snapshot(path) as file:
-        try:
-            return _read_checked(file, zxid)
-        except (zlib.error, EOFError, gzip.BadGzipFile) as bad:
-            raise SnapshotDamaged(0, f"damaged compression ({bad})") from None
+    try:
+        file = open_snapshot(path)
+    except SnappyDamaged as bad:
+        raise SnapshotDamaged(0, f"damaged compression ({bad})") from None
+    with file:
+        return read_stream(file, zxid_of(path, SNAPSHOT_PREFIX) or 0)
 
 
-def _read_checked(file: IO[bytes], zxid: int) -> TreeSnapshot:
+def read_stream(file: IO[bytes], zxid: int | None = None) -> TreeSnapshot:
+    """Read and check a snapshot; where no zxid is given it is the one at its end.  Raises SnapshotDamaged, OSError."""
+    try:
+        return _read_checked(file, zxid)
+    except (zlib.error, EOFError, gzip.BadGzipFile, SnappyDamaged) as bad:
+        raise SnapshotDamaged(0, f"damaged compression ({bad})") from None
+
+
+def _read_checked(file: IO[bytes], zxid: int | None) -> TreeSnapshot:
     header = file.read(HEADER.size)
     if len(header) < HEADER.size or HEADER.unpack(header)[0] != SNAPSHOT_MAGIC:
         raise SnapshotDamaged(0, "not a ZooKeeper snapshot")
     decoder, checksum, offset = _read_tree(file, adler32(header))
     parts = _Parts(decoder.rest + file.read(), offset, checksum)
     parts.check_seal()
-    digest = 0
+    digest_zxid, digest = -1, 0
     if parts.left:
-        digest_zxid, _, found = DIGEST.unpack(parts.take(DIGEST.size))
+        digest_zxid, _, digest = DIGEST.unpack(parts.take(DIGEST.size))
         parts.check_seal()
-        digest = found & _DIGEST_MASK if digest_zxid == zxid else 0
     if parts.left:
-        parts.take(_LONG.size)
+        last: int = _LONG.unpack(parts.take(_LONG.size))[0]
         parts.check_seal()
-    return decoder.snapshot(zxid, digest)
+        zxid = last if zxid is None else zxid
+    if zxid is None:
+        raise SnapshotDamaged(offset, "a snapshot of an old ZooKeeper, which does not say its zxid")
+    return decoder.snapshot(zxid, digest & _DIGEST_MASK if digest_zxid == zxid else 0)
 
 
 def _read_tree(file: IO[bytes], checksum: int) -> tuple[TreeDecoder, int, int]:
@@ -202,5 +214,7 @@ def _read_tree(file: IO[bytes], checksum: int) -> tuple[TreeDecoder, int, int]:
 
 
 def open_snapshot(path: Path) -> IO[bytes]:
-    """A snapshot file, decompressed where its name says so (SnapStream).  Raises OSError."""
+    """A snapshot file, decompressed where its name says so (SnapStream).  Raises OSError, SnappyDamaged."""
+    if path.suffix == SNAPPY_SUFFIX:
+        return cast(IO[bytes], SnappyReader(path.open("rb")))
     return cast(IO[bytes], gzip.open(path)) if path.suffix == GZIP_SUFFIX else path.open("rb")

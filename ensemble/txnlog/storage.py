@@ -279,20 +279,22 @@ class Storage:
         """Write what is collected; where somebody waits for it, sync it and say so."""
         if txns:
             self._log.append(txns)
+        if tokens:
+            began_ns = self._clock_ns()
+            self._log.sync()
+            ended_ns = self._clock_ns()
+            # Who waits for it hears of it first.
+            tell(tokens.copy())
+            tokens.clear()
+            self._note_sync(ended_ns, ended_ns - began_ns)
+        if txns:
             self.txns_logged += len(txns)
             self.batch_sizes.add(len(txns))
             txns.clear()
-        if tokens:
-            self._sync_log()
-            tell(tokens.copy())
-            tokens.clear()
 
-    def _sync_log(self) -> None:
-        began_ns = self._clock_ns()
-        self._log.sync()
-        ended_ns = self._clock_ns()
-        self._pace.note(ended_ns, ended_ns - began_ns)
-        took_ms = (ended_ns - began_ns) // NANOS_PER_MS
+    def _note_sync(self, ended_ns: int, took_ns: int) -> None:
+        self._pace.note(ended_ns, took_ns)
+        took_ms = took_ns // NANOS_PER_MS
         self.fsync_time_ms.add(took_ms)
         if took_ms > self._fsync_warning_ms:
             line = f"syncing the transaction log took {took_ms} ms; every write waits for it: is the disk overloaded?"

@@ -196,4 +196,8 @@ class EnsembleConfig(msgspec.Struct, frozen=True):
     local_sessions: bool = False
     local_sessions_upgrading: bool = False
     tree: TreeRules = DEFAULT_RULES
+    observes_followers: bool = False
+    """Whether an observer learns from a follower rather than from the leader (observerMasterPort)."""
+    serves_observers: bool = False
+    """Whether a follower lets observers learn from it."""
     standalone_enabled: bool = True

@@ -36,7 +36,7 @@ from ensemble.zab.application import Application, AskRevalidate, EnsembleConfig,
 from ensemble.zab.messages import ForwardedRequest, Packet, PeerState, SyncRequest
 from ensemble.zab.quorum import QuorumSystem
 from ensemble.zab.reconfiguration import Reconfiguration
-from ensemble.zab.sync import follows
+from ensemble.zab.sync import SyncMode, follows
 from journal.events import (
     EpochAccepted,
     EpochAdopted,
@@ -66,6 +66,10 @@ class Phase(StrEnum):
     BROADCAST = "BROADCAST"
 
 
+_LOOKING = (PeerState.LOOKING, Phase.ELECTION, PeerId(-1))
+"""A peer without a role."""
+
+
 class Role(Protocol):
     """A leader or a learner, from the election's end until it gives up."""
 
@@ -85,6 +89,7 @@ class Role(Protocol):
     def on_packets(self, link: LinkId, packets: Sequence[Packet]) -> None: ...
     def on_timer(self, name: str) -> None: ...
     def on_logged(self, zxid: Zxid) -> None: ...
+    def on_log_read(self, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> None: ...
     def on_recovered(self) -> None: ...
     def on_looking(self, src: PeerId, round: int) -> None: ...
     def end_turn(self) -> None: ...
@@ -125,6 +130,8 @@ class Core:
         self.base = Zxid(0)
         self.pending: deque[Txn] = deque()
         self.committed_log: deque[Txn] = deque(maxlen=config.committed_log_length)
+        self.snaps_sent = self.diffs_sent = 0
+        """Learners that were given a snapshot, and those that were given transactions."""
         self.awaiting_recovery = False
         self.needs_snapshot = False
         """A leader asked for a TRUNC to before the log's beginning: only a SNAP can bring this peer in sync."""
@@ -199,11 +206,12 @@ class Core:
         """The other side broke the protocol; the caller drops it."""
         self.emit(PeerProtocolBroken(f"peer-{peer_id}", reason))
 
-    def report_state(self) -> None:
+    def _report_state(self) -> None:
         """Emit peer_state_changed where role, phase, leader or epochs are not what was last said."""
         role = self.role
-        state, phase, leader_id = PeerState.LOOKING, Phase.ELECTION, PeerId(-1)
-        if role is not None:
+        if role is None:
+            state, phase, leader_id = _LOOKING
+        else:
             state, phase, leader_id = role.state, role.phase, role.leader_id
         report = (state, phase, leader_id, self.round, self.accepted_epoch, self.current_epoch)
         if report != self._reported:
@@ -232,7 +240,8 @@ class Core:
                 self._ask(effect)
             else:
                 self.out.append(effect)
-        self._submit(requests)
+        if requests:
+            self._submit(requests)
 
     def _submit(self, requests: list[ForwardedRequest]) -> None:
         # Without a role their clients' connections are being closed.
@@ -262,11 +271,15 @@ class Core:
         self._appending = None
         self.out.append(Barrier(self._token))
 
-    def end_turn(self) -> None:
-        """One barrier for all that this turn appended; what comes next is another turn's."""
+    def end_turn(self, round: int) -> list[Effect]:
+        """One barrier for all that this turn appended; what comes next is another turn's.  All that it asks for."""
         self._close_batches()
         if self._since_snapshot >= self._snapshot_at or self._bytes_since_snapshot >= self._snapshot_at_bytes:
             self._take_snapshot()
+        self.round = round
+        self._report_state()
+        out, self.out = self.out, []
+        return out
 
     def _close_batches(self) -> None:
         if self._barrier_due:
@@ -384,11 +397,13 @@ class Core:
 
     def _apply_committed(self, txns: list[Txn]) -> None:
         self.perform(self._apply(txns))
-        self._applied += len(txns)
+        count = len(txns)
+        self._applied += count
         if self._applied % CHECKPOINT_INTERVAL_TXNS == 0:
             self.emit(self.application.checkpoint())
-        self._since_snapshot += len(txns)
-        self._bytes_since_snapshot += sum([len(txn.raw or txn.encoded()) for txn in txns])
+        self._since_snapshot += count
+        for txn in txns:
+            self._bytes_since_snapshot += len(txn.raw or txn.encoded())
 
     def _take_snapshot(self) -> None:
         """At the end of a turn, so that a driver which acts on it at once finds just this state.  Only committed
@@ -454,6 +469,13 @@ class Core:
         elif not self.config.full_journal:
             self._held.clear()
         self.awaiting_recovery = self.needs_snapshot = False
+
+    def count_sync(self, mode: SyncMode) -> None:
+        """A learner is being synchronised."""
+        if mode is SyncMode.SNAP:
+            self.snaps_sent += 1
+        else:
+            self.diffs_sent += 1
 
     def truncate(self, zxid: Zxid) -> None:
         """Cut the log back to `zxid`; `load` follows once the disk has done it."""

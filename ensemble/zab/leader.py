@@ -52,6 +52,10 @@ INIT_TIMER = "leader.init"
 SILENCE_TIMER = "leader.silence"
 UNKNOWN_LINKS_MAX = 64
 _RECONFIG = int(OpCode.RECONFIG)
+_SYNCING, _SYNCED, _BROADCAST = Step.SYNCING, Step.SYNCED, Phase.BROADCAST
+"""By themselves: to look up a member of an enumeration costs as much as a call."""
+_COUNTER_BITS = COUNTER_MAX
+"""Scenarios let zxids' counters end elsewhere, with the same bits."""
 LOOKING_GRACE_MS = 400
 """How long after the election a voter may still be about to decide for this leader (two finalize waits)."""
 
@@ -91,7 +95,7 @@ class Leader:
     @property
     def established(self) -> bool:
         """Has a quorum taken over this reign's initial history?"""
-        return self.phase is Phase.BROADCAST
+        return self.phase is _BROADCAST
 
     @property
     def pending_syncs(self) -> int:
@@ -184,9 +188,8 @@ class Leader:
             return
         peer.heard_ms = self._core.now.mono_ms
         requests: list[ForwardedRequest] = []
-        synced = Step.SYNCED
         for packet in packets:
-            if isinstance(packet, ForwardedRequest) and peer.step is synced:
+            if isinstance(packet, ForwardedRequest) and peer.step is _SYNCED:
                 requests.append(packet)
                 continue
             if requests:
@@ -200,7 +203,7 @@ class Leader:
 
     def _on_packet(self, peer: LearnerLink, packet: Packet) -> None:
         link = peer.link
-        if isinstance(packet, Ack) and peer.step >= Step.SYNCING:
+        if isinstance(packet, Ack) and peer.step >= _SYNCING:
             self._on_ack(peer, packet.zxid)
         elif isinstance(packet, Ping) and peer.synced:
             self._on_pong(peer, packet)
@@ -390,12 +393,9 @@ class Leader:
         if not self.established or core.leaving is not None:
             return
         left = COUNTER_MAX - 1 - counter_of(self._last_proposed)
-        if _RECONFIG in [request.op for request in requests]:
-            for request in requests[:left]:
-                self._propose_stretch((request,), origin)
-        else:
-            for start in range(0, min(len(requests), left), STRETCH_TXNS):
-                self._propose_stretch(requests[start : min(start + STRETCH_TXNS, left)], origin)
+        together = 1 if len(requests) == 1 or _RECONFIG in [request.op for request in requests] else STRETCH_TXNS
+        for start in range(0, min(len(requests), left), together):
+            self._propose_stretch(requests[start : min(start + together, left)], origin)
         if len(requests) > left:
             # The counter must not run over into the epoch: a new epoch starts it again (ZOOKEEPER-1277).
             core.leave("the zxid's counter is used up")
@@ -432,9 +432,9 @@ class Leader:
         self._proposing = []
         proposal = Proposal(self._proposing)
         for peer in self._links.values():
-            if peer.step >= Step.SYNCING and not peer.observer:
+            if peer.step >= _SYNCING and not peer.observer:
                 core.send(peer.link, proposal)
-                if peer.synced:
+                if peer.step is _SYNCED:
                     peer.note_proposed(first, core.now.mono_ms)
 
     def end_turn(self) -> None:
@@ -448,12 +448,12 @@ class Leader:
             self._advance()
 
     def _on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
-        if counter_of(zxid) == 0:
+        if not zxid & _COUNTER_BITS:
             # Answers NEWLEADER, then UPTODATE; of another epoch it counts for nothing.
             if peer.step is Step.SYNCING and zxid == self._newleader_zxid:
                 self._on_newleader_ack(peer)
             return
-        if peer.step < Step.SYNCED or peer.observer:
+        if peer.step is not _SYNCED or peer.observer:
             self._drop(peer, "it acknowledged a proposal before NEWLEADER", broken=True)
             return
         if zxid > self._last_proposed:
@@ -511,7 +511,7 @@ class Leader:
         self._last_told = self._last_committed
         commit = Commit(self._last_committed, cumulative=True)
         for peer in self._links.values():
-            if peer.cumulative and not peer.observer and peer.forwarding:
+            if peer.cumulative and not peer.observer and peer.step >= _SYNCING:
                 self._core.send(peer.link, commit)
 
     # -- sync, sessions --------------------------------------------------------------------------------------------

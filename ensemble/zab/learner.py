@@ -17,6 +17,7 @@ from ensemble.records import OpCode
 from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.zab.core import Core, Phase
+from ensemble.zab.learner_link import LearnerLink
 from ensemble.zab.messages import (
     Ack,
     AckEpoch,
@@ -39,6 +40,7 @@ from ensemble.zab.messages import (
     Trunc,
     UpToDate,
 )
+from ensemble.zab.observer_master import MASTER_TIMER, ObserverMaster
 from ensemble.zab.sync import SyncMode, follows
 from journal.events import LearnerSynced
 
@@ -65,6 +67,8 @@ class LearnerStep(IntEnum):
     ACTIVE = 8
 
 
+_ACTIVE, _TRUNCATING = LearnerStep.ACTIVE, LearnerStep.TRUNCATING
+"""By themselves: to look up a member of an enumeration costs as much as a call."""
 _PHASES = {
     LearnerStep.CONNECTING: Phase.DISCOVERY,
     LearnerStep.INTRODUCED: Phase.DISCOVERY,
@@ -77,8 +81,20 @@ _PHASES = {
 class Learner:
     """One connection to one leader."""
 
-    def __init__(self, core: Core, leader_id: PeerId, *, handed_over: bool = False) -> None:
+    def __init__(
+        self,
+        core: Core,
+        leader_id: PeerId,
+        source_id: PeerId,
+        *,
+        handed_over: bool = False,
+        leads_until: Epoch | None = None,
+    ) -> None:
+        """`source_id`: whom to learn from, the leader itself or, for an observer, a follower of its.  One that is in an
+        epoch beyond `leads_until` follows somebody else already."""
         self._core = core
+        self.source_id = source_id
+        self._leads_until = leads_until
         self._handed_over = handed_over
         self.leader_id = leader_id
         self._observer = core.reconfiguration.observes
@@ -103,7 +119,15 @@ class Learner:
         self._announced = False
         # Broadcast.
         self._unacked: deque[Sequence[Txn]] = deque()
-        self._syncs: deque[SyncRequest] = deque()
+        self._syncs: deque[tuple[SyncRequest, LinkId | None]] = deque()
+        self._revalidations: deque[tuple[SessionId, LinkId | None]] = deque()
+        self._master: ObserverMaster | None = None
+        """Where this follower serves observers: who they are, and what they are told."""
+
+    @property
+    def observers(self) -> list[LearnerLink]:
+        """Those that learn from this follower."""
+        return [] if self._master is None else self._master.known_learners()
 
     def _go(self, step: LearnerStep) -> None:
         self._step, self.phase = step, _PHASES.get(step, Phase.SYNCHRONIZATION)
@@ -113,25 +137,30 @@ class Learner:
     def start(self) -> None:
         """Connect to the leader."""
         core = self._core
-        core.out.append(OpenLink(self.leader_id))
+        core.out.append(OpenLink(self.source_id))
         core.set_timer(LIVENESS_TIMER, self._limit_ms())
 
     def stop(self, reason: str) -> None:
         """Let the leader go."""
         self._core.cancel_timer(CONNECT_TIMER)
         self._core.cancel_timer(LIVENESS_TIMER)
+        if self._master is not None:
+            self._master.stop(reason)
         if self._link is not None:
             self._core.close(self._link, reason)
             self._link = None
 
     def on_link_accepted(self, link: LinkId) -> None:
-        """Somebody takes this peer for the leader."""
-        self._core.close(link, "this peer does not lead")
+        """Somebody takes this peer for the leader, or for an observer's master."""
+        if self._master is not None:
+            self._master.on_link_accepted(link)
+        else:
+            self._core.close(link, "this peer does not lead")
 
     def on_link_up(self, link: LinkId, to: PeerId) -> None:
         """Connected: introduce yourself."""
         core = self._core
-        if to != self.leader_id or self._step is not LearnerStep.CONNECTING:
+        if to != self.source_id or self._step is not LearnerStep.CONNECTING:
             core.close(link, "no longer wanted")
             return
         self._link = link
@@ -151,11 +180,11 @@ class Learner:
     def on_link_failed(self, to: PeerId) -> None:
         """The leader may not listen yet: try again soon, but not for ever."""
         core = self._core
-        if to != self.leader_id or self._step is not LearnerStep.CONNECTING:
+        if to != self.source_id or self._step is not LearnerStep.CONNECTING:
             return
         budget_ms = min(CONNECT_BUDGET_MS, core.ticks_ms(core.config.init_limit))
         if core.now.mono_ms - self._started_ms >= budget_ms:
-            core.leave(f"leader {self.leader_id} cannot be reached")
+            core.leave(f"{self._source} cannot be reached")
             return
         core.set_timer(CONNECT_TIMER, self._retry_ms)
         self._retry_ms = min(self._retry_ms * 2, RETRY_MAX_MS)
@@ -167,27 +196,41 @@ class Learner:
             if self._handed_over and self._step is LearnerStep.INTRODUCED:
                 # A new membership made it leader, which it may not have heard yet.
                 self._go(LearnerStep.CONNECTING)
-                self.on_link_failed(self.leader_id)
+                self.on_link_failed(self.source_id)
                 return
-            self._core.leave(f"lost the link to leader {self.leader_id}")
+            self._core.leave(f"lost the link to {self._source}")
+        elif self._master is not None:
+            self._master.on_link_down(link)
 
     def on_looking(self, src: PeerId, round: int) -> None:
         """The leader itself is looking for a leader."""
-        if src == self.leader_id and round > self._core.round:
-            self._core.leave(f"leader {src} has given up")
+        if src in (self.leader_id, self.source_id) and round > self._core.round:
+            self._core.leave(f"leader {src} has given up" if src == self.leader_id else f"{self._source} has given up")
 
     def on_timer(self, name: str) -> None:
         """Try to connect again, or see whether the leader is still there."""
         core = self._core
         if name == CONNECT_TIMER:
             if self._step is LearnerStep.CONNECTING:
-                core.out.append(OpenLink(self.leader_id))
+                core.out.append(OpenLink(self.source_id))
         elif name == LIVENESS_TIMER:
             left_ms = self._heard_ms + self._limit_ms() - core.now.mono_ms
             if left_ms <= 0:
-                core.leave(f"leader {self.leader_id} was not heard from in time")
+                core.leave(f"{self._source} was not heard from in time")
             else:
                 core.set_timer(LIVENESS_TIMER, left_ms)
+        elif name == MASTER_TIMER and self._master is not None:
+            self._master.on_timer()
+
+    def on_log_read(self, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> None:
+        """The disk has read the transactions behind `after` for an observer."""
+        if self._master is not None:
+            self._master.on_log_read(link, after, txns)
+
+    @property
+    def _source(self) -> str:
+        kind = "leader" if self.source_id == self.leader_id else "follower"
+        return f"{kind} {self.source_id}"
 
     def _limit_ms(self) -> int:
         config = self._core.config
@@ -198,12 +241,14 @@ class Learner:
         """Packets of the leader; what follows one that ends this role is void."""
         core = self._core
         if link != self._link:
+            if self._master is not None:
+                self._master.on_packets(link, packets)
             return
         self._heard_ms = core.now.mono_ms
         for packet in packets:
-            if self._step is LearnerStep.ACTIVE:
+            if self._step is _ACTIVE:
                 self._on_broadcast(packet)
-            elif self._step is LearnerStep.TRUNCATING:
+            elif self._step is _TRUNCATING:
                 self._held_back.append(packet)
             else:
                 self._on_recovery(packet)
@@ -214,7 +259,7 @@ class Learner:
         """Nothing here is joined over a turn."""
 
     def _broken(self, reason: str) -> None:
-        self._core.report_broken(self.leader_id, reason)
+        self._core.report_broken(self.source_id, reason)
         self._core.leave(reason)
 
     # -- discovery and synchronisation -----------------------------------------------------------------------------
@@ -248,6 +293,9 @@ class Learner:
         self._cumulative = info.cumulative and core.cumulative
         if info.epoch < core.accepted_epoch:
             core.leave(f"leader {self.leader_id} offers epoch {info.epoch}, older than accepted")
+            return
+        if self._leads_until is not None and info.epoch > self._leads_until:
+            core.leave(f"{self._source} is in epoch {info.epoch}, and so under another leader")
             return
         if info.epoch > core.accepted_epoch + EPOCH_LEAP_MAX:
             self._broken(f"leader {self.leader_id} offers epoch {info.epoch}, far beyond {core.accepted_epoch}")
@@ -411,6 +459,9 @@ class Learner:
             return
         self._go(LearnerStep.ACTIVE)
         core.start_serving(leading=False)
+        if core.config.serves_observers and not self._observer:
+            self._master = ObserverMaster(core, self, self._epoch)
+            self._master.start()
         queued, self._queued = self._queued, deque()
         if queued:
             self._log(tuple(queued))
@@ -427,7 +478,10 @@ class Learner:
             self._on_commit(packet)
         elif isinstance(packet, Ping):
             assert self._link is not None
-            core.send(self._link, Ping(packet.zxid, tuple(core.application.drain_touched())))
+            touched = tuple(core.application.drain_touched())
+            if self._master is not None:
+                touched += self._master.drain_touched()
+            core.send(self._link, Ping(packet.zxid, touched))
         elif isinstance(packet, Inform):
             if self._may_follow(core.last_logged, packet.txn.zxid):
                 core.append((packet.txn,))
@@ -440,12 +494,26 @@ class Learner:
                 self._activate(packet.txn, packet.designated)
                 core.apply_up_to(packet.txn.zxid)
         elif isinstance(packet, Revalidate) and packet.valid is not None:
-            core.perform(core.application.revalidated(core.now, packet.session_id, packet.valid))
+            self._on_revalidated(packet, packet.valid)
         elif isinstance(packet, SyncRequest) and self._syncs:
             # On the wire the answer says nothing but "the oldest one".
-            core.perform(core.application.sync_done(core.now, self._syncs.popleft()))
+            request, origin = self._syncs.popleft()
+            if origin is None:
+                core.perform(core.application.sync_done(core.now, request))
+            elif self._master is not None:
+                self._master.answer(origin, request)
         else:
             self._broken(f"unexpected {type(packet).__name__} in broadcast")
+
+    def _on_revalidated(self, answer: Revalidate, valid: bool) -> None:
+        """It goes to who asked first for that session: answers come in the order of the questions."""
+        asked = next((each for each in self._revalidations if each[0] == answer.session_id), None)
+        if asked is not None:
+            self._revalidations.remove(asked)
+        if asked is not None and asked[1] is not None and self._master is not None:
+            self._master.answer(asked[1], answer)
+        else:
+            self._core.perform(self._core.application.revalidated(self._core.now, answer.session_id, valid))
 
     def _on_proposal(self, txns: Sequence[Txn]) -> None:
         last, epoch = self._core.last_logged, self._epoch
@@ -463,7 +531,7 @@ class Learner:
         return False
 
     def _log(self, txns: Sequence[Txn]) -> None:
-        assert self._step is LearnerStep.ACTIVE, "proposals are logged after NEWLEADER's acknowledgement"
+        assert self._step is _ACTIVE, "proposals are logged after NEWLEADER's acknowledgement"
         self._core.append(txns)
         if not self._observer:
             self._unacked.append(txns)
@@ -471,6 +539,8 @@ class Learner:
     def _on_commit(self, commit: Commit) -> None:
         core, pending = self._core, self._core.pending
         if commit.cumulative or (pending and pending[0].zxid == commit.zxid):
+            if self._master is not None:
+                self._master.inform(commit.zxid)
             core.apply_up_to(commit.zxid)
         else:
             self._broken(f"COMMIT of 0x{commit.zxid:x}, which is not the oldest one pending")
@@ -480,6 +550,8 @@ class Learner:
         if not pending or pending[0].zxid != packet.zxid or pending[0].type != OpCode.RECONFIG:
             self._broken(f"COMMITANDACTIVATE of 0x{packet.zxid:x}, which is no reconfiguration, or not the oldest one")
             return
+        if self._master is not None:
+            self._master.inform_of_membership(pending[0], packet.designated)
         self._activate(pending[0], packet.designated)
         core.apply_up_to(packet.zxid)
 
@@ -487,7 +559,7 @@ class Learner:
         """The log is durable up to `zxid`: acknowledge this leader's proposals up to there (rule 3)."""
         last: Zxid | None = None
         while self._unacked and self._unacked[0][-1].zxid <= zxid:
-            assert self._link is not None and self._step is LearnerStep.ACTIVE
+            assert self._link is not None and self._step is _ACTIVE
             logged = self._unacked.popleft()
             last = logged[-1].zxid
             if not self._cumulative:
@@ -501,17 +573,18 @@ class Learner:
 
     def submit(self, requests: Sequence[ForwardedRequest]) -> None:
         """Forward writes to the leader; links are FIFO, and so is each client's order."""
-        if self._step is LearnerStep.ACTIVE and self._link is not None:
+        if self._step is _ACTIVE and self._link is not None:
             self._core.send_all(self._link, requests)
 
-    def submit_sync(self, request: SyncRequest) -> None:
-        """Ask the leader."""
+    def submit_sync(self, request: SyncRequest, origin: LinkId | None = None) -> None:
+        """Ask the leader; for an observer, where `origin` is one."""
         if self._forward(request):
-            self._syncs.append(request)
+            self._syncs.append((request, origin))
 
-    def ask_revalidate(self, session_id: SessionId, timeout_ms: int) -> None:
-        """Ask the leader."""
-        self._forward(Revalidate(session_id, timeout_ms))
+    def ask_revalidate(self, session_id: SessionId, timeout_ms: int, origin: LinkId | None = None) -> None:
+        """As above."""
+        if self._forward(Revalidate(session_id, timeout_ms)) and self._master is not None:
+            self._revalidations.append((session_id, origin))
 
     def _forward(self, packet: Packet) -> bool:
         if self._step is not LearnerStep.ACTIVE or self._link is None:

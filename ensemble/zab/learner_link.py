@@ -19,6 +19,9 @@ class Step(IntEnum):
     SYNCED = 6
 
 
+_SYNCING, _SYNCED = Step.SYNCING, Step.SYNCED
+
+
 class LearnerLink:
     """One learner's connection: CONNECTED, INTRODUCED (FOLLOWERINFO came), OFFERED (LEADERINFO sent), PROMISED
     (ACKEPOCH came), SYNCING (NEWLEADER sent), ACKNOWLEDGED (NEWLEADER's ack came), SYNCED (UPTODATE sent)."""
@@ -59,7 +62,7 @@ class LearnerLink:
     @property
     def synced(self) -> bool:
         """Does it serve clients and answer pings?"""
-        return self.step is Step.SYNCED
+        return self.step is _SYNCED
 
     @property
     def promises(self) -> bool:
@@ -70,12 +73,12 @@ class LearnerLink:
     @property
     def counts(self) -> bool:
         """Would its acknowledgement of a proposal count, if it is a voter?"""
-        return self.step is Step.SYNCED and not self.observer
+        return self.step is _SYNCED and not self.observer
 
     @property
     def forwarding(self) -> bool:
         """Does it receive proposals and commits?  From its synchronisation on (Leader.startForwarding)."""
-        return self.step >= Step.SYNCING
+        return self.step >= _SYNCING
 
     def too_slow(self, now_ms: int, silence_ms_max: int, unacked_ms_max: int) -> str:
         """Why not to wait for it any longer; empty while it keeps up."""

@@ -88,6 +88,7 @@ def _send_plan(core: Core, peer: LearnerLink, plan: SyncPlan) -> None:
         first = Trunc(plan.zxid)
     else:
         first = Snap(plan.zxid, core.application.snapshot())
+    core.count_sync(plan.mode)
     core.send(peer.link, first)
     _send_txns(core, peer, plan.txns)
 

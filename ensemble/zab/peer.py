@@ -79,6 +79,8 @@ class Peer:
         self._election = Election(self._core)
         self._vote = Vote(self._core.my_id, Zxid(0), Epoch(0))
         self._lost_leader: PeerId | None = None
+        self._masters_tried = 0
+        self._observed: Vote | None = None
         self._parked: dict[LinkId, list[Packet]] = {}
         self._halted = False
         self._read_only = False
@@ -143,11 +145,13 @@ class Peer:
         core, role = self._core, self._core.role
         learners: tuple[LearnerStatus, ...] = ()
         pending_syncs = 0
+        known = []
         if isinstance(role, Leader):
-            pending_syncs = role.pending_syncs
-            learners = tuple(
-                LearnerStatus(peer.peer_id, peer.observer, peer.synced, peer.acked) for peer in role.known_learners()
-            )
+            pending_syncs, known = role.pending_syncs, role.known_learners()
+        elif isinstance(role, Learner):
+            known = role.observers
+        if known:
+            learners = tuple(LearnerStatus(peer.peer_id, peer.observer, peer.synced, peer.acked) for peer in known)
         return PeerStatus(
             peer_id=core.my_id,
             state=self.state,
@@ -164,6 +168,18 @@ class Peer:
             learners=learners,
             read_only=self._read_only,
         )
+
+    @property
+    def syncs_sent(self) -> tuple[int, int]:
+        """How many learners were given a snapshot here, and how many transactions alone."""
+        return self._core.snaps_sent, self._core.diffs_sent
+
+    def proposal_sizes(self) -> tuple[int, int, int]:
+        """The size in bytes of the last transaction of this peer's reign, and of the largest and the smallest of those
+        that are still in memory; -1 where there is none.  Worked out when asked for: a write is not to pay for it."""
+        core = self._core
+        sizes = [len(txn.encoded()) for txn in core.committed_log if epoch_of(txn.zxid) == core.current_epoch]
+        return (sizes[-1], max(sizes), min(sizes)) if sizes else (-1, -1, -1)
 
     # -- the driver's calls ----------------------------------------------------------------------------------------
 
@@ -293,7 +309,7 @@ class Peer:
     def on_log_read(self, now: Instant, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> list[Effect]:
         """The answer to ReadLog."""
         self._core.now = now
-        if isinstance(self._core.role, Leader):
+        if self._core.role is not None:
             self._core.role.on_log_read(link, after, txns)
         return self._finish()
 
@@ -326,19 +342,13 @@ class Peer:
 
     def _finish(self) -> list[Effect]:
         """End the turn: change roles where that was decided, then hand out the effects."""
-        core = self._core
-        while True:
+        core, election = self._core, self._election
+        while core.leaving is not None or election.decided is not None:
             if core.leaving is not None:
                 self._leave()
-            elif self._election.decided is not None:
-                self._take_role(self._election.decided)
-            else:
-                break
-        core.end_turn()
-        core.round = self._election.round
-        core.report_state()
-        out, core.out = core.out, []
-        return out
+            elif election.decided is not None:
+                self._take_role(election.decided)
+        return core.end_turn(election.round)
 
     def _leave(self) -> None:
         """Back to LOOKING.  No stale write can follow: the disk's queue is in order, and what is in it is in memory."""
@@ -346,7 +356,7 @@ class Peer:
         reason, role, successor = core.leaving, core.role, core.successor
         assert reason is not None and role is not None
         role.stop(reason)
-        self._lost_leader = role.leader_id if role.leader_id != core.my_id else None
+        self._lost_leader = role.source_id if isinstance(role, Learner) else None
         core.leaving = core.successor = None
         core.role = None
         if core.serving:
@@ -398,8 +408,26 @@ class Peer:
             return
         for link in parked:
             core.close(link, "this peer does not lead")
-        core.role = Learner(core, vote.leader, handed_over=handed_over)
+        source = self._source_of(vote.leader)
+        # Heard twice, a vote is believed: it may be that its epoch is never told.
+        leads_until = vote.peer_epoch if source != vote.leader and vote != self._observed else None
+        self._observed = vote
+        core.role = Learner(core, vote.leader, source, handed_over=handed_over, leads_until=leads_until)
         core.role.start()
+
+    def _source_of(self, leader: PeerId) -> PeerId:
+        """Whom to learn from: the leader, or for an observer that is to spare it each of its followers in turn, until
+        one takes it (QuorumPeer.findLearnerMaster).  A leader does not serve observers there."""
+        core = self._core
+        if not (core.config.observes_followers and core.reconfiguration.observes):
+            return leader
+        followers = [voter for voter in core.reconfiguration.current.voters if voter != leader]
+        if not followers:
+            return leader
+        if not self._masters_tried:
+            self._masters_tried = core.random.randrange(1, 1 + len(followers))
+        self._masters_tried += 1
+        return PeerId(followers[self._masters_tried % len(followers)])
 
     def _answer(self, to: PeerId) -> None:
         """Tell a looking peer whom this one leads or follows, with the new epoch once it is in force (ZK-1732)."""

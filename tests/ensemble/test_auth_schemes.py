@@ -10,7 +10,7 @@ from ensemble.auth.addresses import canonical_address, within
 from ensemble.auth.jaas import DIGEST_MODULE, digest_users
 from ensemble.auth.names import subject_of
 from ensemble.auth.policy import AuthPolicy
-from ensemble.auth.schemes import digest_of, is_valid, matches
+from ensemble.auth.schemes import digest_of, is_valid, matches, opens
 from ensemble.jute import MalformedRecord
 from ensemble.records import ACL, OPEN_ACL
 from ensemble.tree.acl import READ_ACL, allows, fixed_up, masked
@@ -41,7 +41,7 @@ def test_ids_that_a_scheme_knows(scheme: str, text: str) -> None:
 @pytest.mark.parametrize(("scheme", "text"), INVALID.items())
 def test_ids_that_a_scheme_does_not_know(scheme: str, text: str) -> None:
     assert [i for i in text.split() if is_valid(scheme, i)] == []
-    assert not is_valid(scheme, "")
+    assert is_valid(scheme, "") is (scheme in ("sasl", "x509"))
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,17 @@ def test_ids_that_a_scheme_does_not_know(scheme: str, text: str) -> None:
 def test_an_address_is_matched_by_its_leading_bits(address: str, network: str, expected: bool) -> None:
     assert within(address, network) is expected
     assert matches("ip", address, network) is expected
+
+
+@pytest.mark.parametrize("credentials", [b"14", b"-21", b"0", b"+7"])
+def test_the_key_scheme_takes_multiples_of_the_key(credentials: bytes) -> None:
+    assert opens(b"7", credentials) and opens(b"-7", credentials) and opens(b"0", credentials)
+
+
+@pytest.mark.parametrize("credentials", [b"8", b"", b" 7", b"x", b"7.0", b"\xff", b"2147483653"])
+def test_the_key_scheme_takes_nothing_else(credentials: bytes) -> None:
+    assert not opens(b"7", credentials)
+    assert not opens(b"x", b"7") and not opens(b"", b"0")
 
 
 def test_addresses_are_named_as_java_names_them() -> None:

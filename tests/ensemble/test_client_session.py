@@ -374,7 +374,7 @@ def test_start_raises_when_the_client_is_closed_meanwhile() -> None:
     world.advance(10)
     world.run(client.close())
     world.advance(1)
-    assert starting.done() and starting.future.result() is SessionExpired
+    assert starting.done() and starting.result is SessionExpired
 
 
 def test_auth_is_repeated_on_every_connection_before_anything_else() -> None:

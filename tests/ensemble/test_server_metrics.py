@@ -34,6 +34,22 @@ def test_an_election_lasts_from_looking_to_a_role_and_service_is_back_with_the_b
     assert history.leader_unavailable_time_ms.count == 1
 
 
+def test_a_learner_counts_how_long_it_was_synchronised() -> None:
+    history = PeerHistory()
+    for at_ms, event in (
+        (1000, state("FOLLOWING", "DISCOVERY")),
+        (1100, state("FOLLOWING", "SYNCHRONIZATION")),
+        (1130, state("FOLLOWING", "BROADCAST")),
+        (2000, state("OBSERVING", "SYNCHRONIZATION")),
+        (2007, state("OBSERVING", "BROADCAST")),
+        (3000, state("FOLLOWING", "SYNCHRONIZATION")),
+        (3001, state("LOOKING", "ELECTION")),
+    ):
+        history.on_event(event, at_ms)
+    assert (history.follower_sync_time_ms.total, history.follower_sync_time_ms.count) == (30, 1)
+    assert (history.observer_sync_time_ms.total, history.observer_sync_time_ms.count) == (7, 1)
+
+
 def test_snapshots_and_expired_sessions_are_counted() -> None:
     history = PeerHistory()
     history.on_event(SnapshotTaken(7, 1000, 30), 1)

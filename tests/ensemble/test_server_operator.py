@@ -192,9 +192,9 @@ def test_a_snapshot_is_not_given_to_who_may_not_read_everything(peer: Watched, c
         client.set_acls("/", acl)
 
 
-def test_restoring_says_how_it_is_done(peer: Watched) -> None:
-    answer = peer.command("restore", Authorization="digest a:b")
-    assert "put the snapshot into its dataDir" in answer["error"]
+def test_restoring_takes_a_post(peer: Watched) -> None:
+    assert peer.get("/commands/restore")[0] == 401
+    assert peer.command("restore", Authorization="digest a:b")["error"] == "restore takes a snapshot by POST"
 
 
 @pytest.mark.parametrize(

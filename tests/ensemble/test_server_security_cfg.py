@@ -53,6 +53,15 @@ def test_authentication_is_configured_with_zookeepers_keys(tmp_path: Path) -> No
     assert config.warnings == ()
 
 
+def test_the_rarer_schemes_are_asked_for_by_their_classes(tmp_path: Path) -> None:
+    auth = read(
+        tmp_path, f"authProvider.1={PROVIDER}EnsembleAuthenticationProvider",
+        f"authProvider.2={PROVIDER}KeyAuthenticationProvider", "ensembleAuthName=alpha, beta", "letAnySaslUserDoX=any",
+    ).auth  # fmt: skip
+    assert auth.schemes == {"ip", "digest", "ensemble", "key"}
+    assert (auth.ensemble_names, auth.any_sasl_user) == ({"alpha", "beta"}, "any")
+
+
 def test_a_session_may_be_made_to_need_sasl(tmp_path: Path) -> None:
     provider = f"authProvider.1={PROVIDER}SASLAuthenticationProvider"
     assert read(tmp_path, provider, "sessionRequireClientSASLAuth=true").auth.required_schemes == ("sasl",)
@@ -135,15 +144,19 @@ SECURE = "secureClientPort=1"
     [
         ([SECURE], "ssl.keyStore.location is not set"),
         ([SECURE, KEY], "ssl.trustStore.location is not set: no certificate could be verified"),
-        ([SECURE, "ssl.keyStore.location=/k.jks"], "only PEM stores are supported; say ssl.keyStore.type=PEM"),
-        ([SECURE, KEY, "ssl.keyStore.type=JKS"], "only PEM stores are supported"),
+        ([SECURE, "ssl.keyStore.location=/k.jks"], "JKS stores are not supported; convert it: keytool -importkeystore"),
+        ([SECURE, KEY, "ssl.keyStore.type=bcfks"], "-srcstoretype BCFKS -destkeystore /k.p12 -deststoretype PKCS12"),
+        ([SECURE, "ssl.keyStore.location=/k.txt"], "only PEM and PKCS12 stores are supported"),
         ([SECURE, KEY, "ssl.clientAuth=maybe"], "maybe is not need, want or none"),
         ([SECURE, KEY, "ssl.enabledProtocols=SSLv3"], "SSLv3 is not a list of TLSv1.2, TLSv1.3"),
-        ([SECURE, KEY, "ssl.crl=true"], "revocation is not checked here"),
+        ([SECURE, KEY, "ssl.crl=true"], "ssl.crl=true needs zabka.ssl.crl.location"),
+        ([SECURE, KEY, "ssl.ocsp=true"], "ssl.ocsp=true: no responder is asked here"),
         ([SECURE, KEY, "ssl.keyStore.passwordPath=/no/such"], "passwordPath=/no/such cannot be read: No such file"),
         (["secureClientPortAddress=::1"], "secureClientPortAddress is set but secureClientPort is not"),
         (["sslQuorum=true"], "ssl.quorum.keyStore.location is not set"),
         (["sslQuorum=true", "ssl.quorum.keyStore.location=/q.pem", "ssl.quorum.clientAuth=none"], "trustStore"),
+        (["oraclePath=/run/oracle"], "oraclePath: quorums with an oracle are not supported"),
+        (["observerMasterPort=70000"], "observerMasterPort=70000 is not a number from 0 to 65535"),
         (["authProvider.1=com.example.Own"], "com.example.Own is no authentication provider that is known here"),
         (["DigestAuthenticationProvider.digestAlg=SHA-9"], "SHA-9 is not a digest algorithm"),
         (["enforce.auth.enabled=true"], "needs enforce.auth.schemes"),

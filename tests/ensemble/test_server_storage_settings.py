@@ -53,7 +53,7 @@ def test_every_key_is_read() -> None:
     ("key", "value"),
     [
         ("snapCount", "1"),
-        ("snapshot__compression__method", "snappy"),
+        ("snapshot__compression__method", "lz4"),
         ("snapshotSizeFactor", "nan"),
         ("commitLogCount", "0"),
     ],

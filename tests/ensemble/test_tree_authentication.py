@@ -113,6 +113,48 @@ def test_no_response_breaks_anything(response: bytes) -> None:
         DigestMd5Server(USERS, "n").verify(response)
 
 
+# -- the schemes ensemble and key ------------------------------------------------------------------------------------
+
+RARE = frozenset({"ip", "ensemble", "key"})
+
+
+def turned_away(ensemble: Ensemble, connection: int, scheme: str, credentials: bytes | None) -> bool:
+    """Whether an auth packet ends the connection without an answer."""
+    before = len(ensemble.sent[connection])
+    ensemble.message(connection, Request.decode(Request(-4, OpCode.AUTH, AuthPacket(0, scheme, credentials)).encode()))
+    return connection in ensemble.closed and len(ensemble.sent[connection]) == before
+
+
+def test_a_client_of_another_ensemble_is_turned_away_without_an_answer_so_that_it_tries_elsewhere() -> None:
+    ensemble = Ensemble(auth=AuthPolicy(schemes=RARE, ensemble_names=frozenset({"alpha", "beta"})))
+    one, lost = ensemble.connect(identities=HERE), ensemble.connect(identities=HERE)
+    for name in (b"alpha", b"", None):
+        assert auth(ensemble, one, "ensemble", name).err == 0
+    assert ensemble.ask(one, create("/a", acl=(ACL(31, "auth", ""),))).err == ErrorCode.INVALID_ACL
+    assert ensemble.ask(one, create("/a", acl=(ACL(31, "ensemble", "alpha"),))).err == ErrorCode.INVALID_ACL
+    assert turned_away(ensemble, lost, "ensemble", b"gamma")
+
+
+def test_an_ensemble_without_a_name_takes_everybody_and_without_the_scheme_nobody() -> None:
+    nameless, plain = Ensemble(auth=AuthPolicy(schemes=RARE)), Ensemble()
+    assert auth(nameless, nameless.connect(), "ensemble", b"gamma").err == 0
+    assert auth(plain, plain.connect(), "ensemble", b"gamma").err == ErrorCode.AUTH_FAILED
+    assert auth(plain, plain.connect(), "key", b"1").err == ErrorCode.AUTH_FAILED
+
+
+def test_the_key_scheme_asks_for_a_multiple_of_the_number_in_slash_key() -> None:
+    ensemble = Ensemble(auth=AuthPolicy(schemes=RARE))
+    first = ensemble.connect()
+    assert auth(ensemble, first, "key", b"any").err == 0
+    assert ensemble.ask(first, create("/key", b"7", acl=(ACL(31, "auth", ""),))).err == 0
+    assert auth(ensemble, ensemble.connect(), "key", b"8").err == ErrorCode.AUTH_FAILED
+    assert auth(ensemble, ensemble.connect(), "key", None).err == ErrorCode.AUTH_FAILED
+    stranger, second = ensemble.connect(), ensemble.connect()
+    assert auth(ensemble, second, "key", b"21").err == 0
+    assert ensemble.ask(second, get("/key")).err == 0
+    assert ensemble.ask(stranger, get("/key")).err == ErrorCode.NO_AUTH
+
+
 # -- at a server -----------------------------------------------------------------------------------------------------
 
 
@@ -123,6 +165,17 @@ def test_sasl_opens_what_its_acl_guards() -> None:
     assert ensemble.ask(one, create("/s", b"x", acl=(ACL(31, "sasl", "jaasuser"),))).err == 0
     assert ensemble.ask(other, get("/s")).err == ErrorCode.NO_AUTH
     assert ensemble.ask(one, get("/s")).err == 0
+
+
+def test_an_acl_may_mean_whoever_came_by_sasl() -> None:
+    ensemble = Ensemble(auth=AuthPolicy(schemes=SASL.schemes, sasl_users=USERS, any_sasl_user="anybody"))
+    one, plain = ensemble.connect(), ensemble.connect()
+    assert ensemble.ask(plain, create("/s", b"x", acl=(ACL(31, "sasl", "anybody"),))).err == 0
+    assert ensemble.ask(plain, get("/s")).err == ErrorCode.NO_AUTH
+    assert logged_in(ensemble, one).err == 0
+    assert ensemble.ask(one, get("/s")).err == 0
+    assert ensemble.ask(one, create("/s/own", acl=(ACL(31, "auth", ""),))).err == 0
+    assert ensemble.services[0].tree.nodes["/s/own"].acl == (ACL(31, "sasl", "jaasuser"),)
 
 
 def test_a_wrong_password_is_auth_failed_with_an_empty_token_and_the_end() -> None:

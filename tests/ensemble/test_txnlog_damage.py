@@ -163,11 +163,13 @@ def test_logs_without_any_snapshot_are_trusted_when_told_so(tmp_path: Path) -> N
     assert recovered.txns == [] and not recovered.complete
 
 
-def test_a_snapshot_in_a_compression_that_cannot_be_read_is_no_damage_but_a_clear_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"", b"\x82SNAPPY\0", b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\0\0\0\x09abc"])
+def test_a_damaged_snappy_snapshot_is_passed_over_like_any_other(tmp_path: Path, content: bytes) -> None:
     directories = directories_with(tmp_path, range(1, 4))
-    (tmp_path / "snapshot.100000003.snappy").write_bytes(b"\x82SNAPPY\0")
-    with pytest.raises(DataDirectoryError, match=r"snapshot\.100000003\.snappy is compressed with snappy"):
-        recover(directories, ONE_OF_THREE)
+    (tmp_path / "snapshot.100000003.snappy").write_bytes(content)
+    recovery = recover(directories, ONE_OF_THREE)
+    assert [txn.zxid - EPOCH_1 for txn in recovery.recovered.txns] == [1, 2, 3]
+    assert [damage.file for damage in recovery.damages] == ["snapshot.100000003.snappy"]
 
 
 def test_a_peer_that_was_left_alone_with_an_incomplete_history_says_so(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from ensemble.ids import SessionId, Zxid
 from ensemble.records import ACL, OPEN_ACL, OpCode
 from ensemble.tree.snapshot import NodeImage, TreeSnapshot
 from ensemble.txn import CreateTxn, SetDataTxn, Txn
-from ensemble.txnlog.log import LogWriter, read_log
+from ensemble.txnlog.log import ZEROS_AHEAD_BYTES, LogWriter, read_log
 from ensemble.txnlog.records import LOG_HEADER, Damage, frame_record, whole_record_after
 from ensemble.txnlog.snapshot_format import TreeDecoder, encode_tree
 from ensemble.txnlog.snapshots import SnapshotDamaged, read_snapshot, write_snapshot
@@ -111,6 +111,20 @@ def test_the_log_is_preallocated_with_zeros_and_begins_with_its_first_zxid(tmp_p
     writer.append([a_txn(0x200000001)])
     writer.roll()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["log.10000000a", "log.200000001"]
+
+
+def test_blocks_are_there_before_the_records_that_need_them(tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path)
+    blocks: list[int] = []
+    records = 2 * ZEROS_AHEAD_BYTES // len(frame_record(a_txn(0x100000001, b"x" * 900))) - 1
+    for number in range(records):
+        writer.append([a_txn(0x100000001 + number, b"x" * 900)])
+        writer.sync()
+        blocks.append((tmp_path / "log.100000001").stat().st_blocks)
+    assert len(set(blocks)) <= 3, "not with every few records, but 256 KiB at a time"
+    raw, scanned = read_log(tmp_path / "log.100000001")
+    assert scanned.damage is Damage.NONE and len(scanned.txns) == records
+    assert len(raw) <= scanned.end + ZEROS_AHEAD_BYTES + 4096, "what is behind is still a hole"
 
 
 @pytest.mark.parametrize("gap", [0, 1, 3, 4, 11, 12, 13, 500, 16_000_000])

@@ -38,7 +38,7 @@ def a_tree(nodes: int) -> DataTree:
     return tree
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("suffix", ["", ".gz", ".snappy"])
 def test_the_child_writes_the_tree_as_it_was_at_the_fork(tmp_path: Path, suffix: str) -> None:
     tree = a_tree(300)
     before = list(tree.to_snapshot().nodes)

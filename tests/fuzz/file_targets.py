@@ -10,6 +10,9 @@ from functools import cache
 from pathlib import Path
 
 from choices import Target
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 from peer_targets import MEMBERS, small_snapshot
 
 from ensemble.auth.jaas import digest_users
@@ -25,7 +28,8 @@ from ensemble.tree.quota import NO_LIMIT, Limits, parse_limits
 from ensemble.tree.reconfig import new_membership
 from ensemble.txnlog.epochs import load_epochs, read_epoch
 from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.snapshots import SnapshotDamaged, read_snapshot, write_snapshot
+from ensemble.txnlog.restoring import read_received
+from ensemble.txnlog.snapshots import SnapshotDamaged, read_snapshot, stage_snapshot, write_snapshot
 from ensemble.zab.application import EnsembleView
 from ensemble.zab.membership import BadMembership, Membership
 from journal.reader import decode_line
@@ -115,12 +119,14 @@ def epochs(data: bytes) -> None:
 
 
 def snapshot_file(data: bytes) -> None:
-    """A snapshot file or SnapshotDamaged, compressed or not."""
-    for suffix in ("", ".gz"):
+    """A snapshot file or SnapshotDamaged, compressed or not, known by its name or not."""
+    for suffix in ("", ".gz", ".snappy"):
         path = _directory() / f"snapshot.5{suffix}"
         path.write_bytes(data)
         with suppress(SnapshotDamaged):
             read_snapshot(path)
+    with suppress(SnapshotDamaged):
+        read_received(path)
 
 
 def pem(data: bytes) -> None:
@@ -130,6 +136,25 @@ def pem(data: bytes) -> None:
     settings = TlsSettings(prefix="ssl.", key_store=path, key_password="p", trust_store=path)
     with suppress(ConfigError):
         TlsStore(settings)
+
+
+def pkcs12(data: bytes) -> None:
+    """The same in PKCS12, and lists of what is revoked."""
+    path = _directory() / "store.p12"
+    path.write_bytes(data)
+    stores = {"key_type": "PKCS12", "trust_type": "PKCS12"}
+    for kinds, revoked in ((stores, None), ({}, path)):
+        settings = TlsSettings(
+            prefix="ssl.",
+            key_store=path,
+            key_password="p",
+            trust_store=path,
+            trust_password="p",
+            revoked=revoked,
+            **kinds,
+        )
+        with suppress(ConfigError):
+            TlsStore(settings)
 
 
 def journal_line(data: bytes) -> None:
@@ -170,7 +195,14 @@ def _snapshot_files() -> list[bytes]:
     directory = _directory() / "written"
     directory.mkdir(exist_ok=True)
     write_snapshot(directory, small_snapshot())
+    for suffix in (".gz", ".snappy"):
+        stage_snapshot(directory / f"snapshot.9{suffix}", small_snapshot(), suffix)
     return [path.read_bytes() for path in directory.glob("snapshot.*")]
+
+
+def _pkcs12_files() -> list[bytes]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    return [serialize_key_and_certificates(b"k", key, None, None, BestAvailableEncryption(b"p")), b"0\x82"]
 
 
 FILE_TARGETS: dict[str, Target] = {
@@ -186,5 +218,6 @@ FILE_TARGETS: dict[str, Target] = {
     "epochs": Target(epochs, lambda: [b"5|6", b"7\n| 7", "²|1".encode()]),
     "snapshot-file": Target(snapshot_file, _snapshot_files),
     "pem": Target(pem, lambda: [b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIA==\n-----END PRIVATE KEY-----\n"]),
+    "pkcs12": Target(pkcs12, _pkcs12_files),
     "journal-line": Target(journal_line, lambda: [JOURNAL]),
 }

@@ -9,6 +9,8 @@ import pytest
 from choices import Choices, Target, pieces
 from client_targets import DIGEST_ACL
 
+from ensemble.auth.digest_md5 import SaslError
+from ensemble.auth.quorum_sasl import LearnerSide, QuorumSasl, ServerSide, packet
 from ensemble.ids import Epoch, PeerId, SessionId, Zxid, make_zxid
 from ensemble.jute import MalformedRecord, Reader
 from ensemble.records import OPEN_ACL, OpCode
@@ -301,10 +303,35 @@ def snapshot(data: bytes) -> None:
         _restore(found)
 
 
+QUORUM_LOGIN = QuorumSasl(
+    users={"zk": "sesame"}, user="zk", password="sesame", learner_required=True, server_required=True
+)
+
+
+def quorum_sasl(data: bytes) -> None:
+    """SASL between servers: refused or more wanted, without telling secrets."""
+    choices, stream = Choices(data[:8]), data[8:]
+    for side in (LearnerSide(QUORUM_LOGIN, "other"), ServerSide(QUORUM_LOGIN, "other")):
+        try:
+            for cut in pieces(stream, choices):
+                assert not side.feed(cut).done, "nobody gets in by chance"
+        except SaslError as bad:
+            assert "sesame" not in str(bad)
+
+
+def _sasl_streams() -> list[bytes]:
+    learner, server = LearnerSide(QUORUM_LOGIN, "c"), ServerSide(QUORUM_LOGIN, "nonce")
+    challenge = server.feed(learner.begin()).send
+    response = learner.feed(challenge).send
+    parts = learner.begin(), challenge, response, learner.begin() + response, packet(-1, None)
+    return [bytes(8) + part for part in parts]
+
+
 PEER_TARGETS: dict[str, Target] = {
     "from-leader": Target(_quorum(True), lambda: _streams(True)),
     "from-learner": Target(_quorum(False), lambda: _streams(False)),
     "election": Target(election, _election_streams),
+    "quorum-sasl": Target(quorum_sasl, _sasl_streams),
     "transaction": Target(transaction, lambda: [txn.encoded() for txn in transactions()]),
     "log": Target(log, _logs),
     "snapshot": Target(snapshot, lambda: [bytes(8) + b"".join(encode_tree(small_snapshot())) + b"rest"]),

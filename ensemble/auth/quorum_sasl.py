@@ -1,0 +1,165 @@
+"""Servers of one ensemble prove to each other that they are: SASL DIGEST-MD5 on the quorum and election ports.
+
+Who opens a connection is the learner, who accepts it the server (QuorumAuth, SaslQuorumAuthLearner,
+SaslQuorumAuthServer).  They exchange QuorumAuthPackets {long magic, int status, buffer token}, unframed, before all
+else on the quorum port, and behind the opening message on the election port.  Bytes in, bytes out: no I/O here.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import msgspec
+
+from ensemble.auth.digest_md5 import QUORUM, RESPONSE_BYTES_MAX, DigestMd5Server, SaslError
+from ensemble.auth.digest_md5_client import DigestMd5Client
+
+MAGIC = 2**64 - 0xA0DBCAFECAFE1234
+"""QUORUM_AUTH_MAGIC_NUMBER, the negative of what is negative already in Java's 64 bits."""
+IN_PROGRESS, SUCCESS, ERROR = 0, 1, -1
+_HEAD = struct.Struct(">qii")
+_MAGIC_BYTES = struct.pack(">q", MAGIC)
+
+
+class QuorumSasl(msgspec.Struct, frozen=True, kw_only=True):
+    """The `quorum.auth.…` keys.  `users`: password by user, of those who may come; `user`, `password`: who this server
+    is when it calls.  Calls are authenticated where `learner_required`; others may come without where not
+    `server_required`."""
+
+    users: dict[str, str]
+    user: str
+    password: str
+    learner_required: bool
+    server_required: bool
+
+    def __repr__(self) -> str:
+        """Without its secrets: this may end in a log."""
+        return f"QuorumSasl(user={self.user}, required={self.learner_required}, {self.server_required})"
+
+
+class Step(NamedTuple):
+    """What to send now; `done` when the exchange is over, with the bytes that came behind it."""
+
+    send: bytes
+    done: bool = False
+    rest: bytes = b""
+
+
+class Refused(SaslError):
+    """The other side is not to be talked to; `send` is to be told to it before the connection ends."""
+
+    def __init__(self, reason: str, send: bytes = b"") -> None:
+        super().__init__(reason)
+        self.send = send
+
+
+def packet(status: int, token: bytes | None) -> bytes:
+    """A QuorumAuthPacket's bytes."""
+    return _HEAD.pack(MAGIC, status, -1 if token is None else len(token)) + (token or b"")
+
+
+class _Packets:
+    """Gathers bytes into packets."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self) -> None:
+        self.buffer = b""
+
+    def next(self) -> tuple[int, bytes | None] | None:
+        """(status, token) of the next one, None where it is not whole yet.  Raises Refused."""
+        if not _MAGIC_BYTES.startswith(self.buffer[:8]):
+            raise Refused("it does not speak SASL; is quorum.auth.enableSasl=true there?")
+        if len(self.buffer) < _HEAD.size:
+            return None
+        _, status, size = _HEAD.unpack_from(self.buffer)
+        if not -1 <= size <= RESPONSE_BYTES_MAX:
+            raise Refused(f"a SASL token of {size} bytes")
+        stop = _HEAD.size + max(size, 0)
+        if len(self.buffer) < stop:
+            return None
+        token = self.buffer[_HEAD.size : stop] if size >= 0 else None
+        self.buffer = self.buffer[stop:]
+        return status, token
+
+
+class LearnerSide:
+    """Who opened the connection proves who it is.  `nonce` must be unpredictable."""
+
+    __slots__ = ("_client", "_packets", "_responded")
+
+    def __init__(self, settings: QuorumSasl, nonce: str) -> None:
+        self._client = DigestMd5Client(settings.user, settings.password, nonce, QUORUM)
+        self._packets = _Packets()
+        self._responded = False
+
+    def begin(self) -> bytes:
+        """What to send first: the server is asked for its challenge."""
+        return packet(IN_PROGRESS, b"")
+
+    def feed(self, data: bytes) -> Step:
+        """Bytes came.  Raises SaslError where the server refuses, or does not know the password itself."""
+        self._packets.buffer += data
+        received = self._packets.next()
+        if received is None:
+            return Step(b"")
+        status, token = received
+        if status == ERROR:
+            raise Refused("the server refused this one's user or password (quorum.auth.learner.saslLoginContext)")
+        if token is None or status != (SUCCESS if self._responded else IN_PROGRESS):
+            raise Refused("the server breaks off the negotiation")
+        if self._responded:
+            self._client.check(token)
+            return Step(b"", True, self._packets.buffer)
+        self._responded = True
+        return Step(packet(IN_PROGRESS, self._client.respond(token)))
+
+    def end(self) -> Step:
+        """The other side ended the connection.  Raises Refused."""
+        raise Refused("the server ended the connection during authentication")
+
+
+class ServerSide:
+    """Who accepted the connection lets the other side prove who it is.  `nonce` must be unpredictable."""
+
+    __slots__ = ("_asked", "_packets", "_required", "_server")
+
+    def __init__(self, settings: QuorumSasl, nonce: str) -> None:
+        self._server = DigestMd5Server(settings.users, nonce, QUORUM, acts_for_others=False)
+        self._packets = _Packets()
+        self._required = settings.server_required
+        self._asked = False
+
+    def feed(self, data: bytes) -> Step:
+        """Bytes came.  Raises Refused where they prove too little and proof is required; else such a learner is let
+        through, as in ZooKeeper."""
+        packets = self._packets
+        packets.buffer += data
+        if not self._asked and not _MAGIC_BYTES.startswith(packets.buffer[:8]):
+            return self._without(packets.buffer)
+        try:
+            received = packets.next()
+            return Step(b"") if received is None else self._answer(received[1])
+        except SaslError as bad:
+            failure = packet(ERROR, b"")
+            if self._required:
+                raise Refused(str(bad), failure) from None
+            return Step(failure, True, packets.buffer)
+
+    def _answer(self, token: bytes | None) -> Step:
+        if not self._asked:
+            self._asked = True
+            return Step(packet(IN_PROGRESS, self._server.challenge()))
+        _, proof = self._server.verify(token or b"")
+        return Step(packet(SUCCESS, proof), True, self._packets.buffer)
+
+    def end(self) -> Step:
+        """The other side ended the connection; one that need not prove anything may have said all it wants.  Raises
+        Refused."""
+        return self._without(self._packets.buffer)
+
+    def _without(self, rest: bytes) -> Step:
+        if self._required:
+            raise Refused("it does not authenticate itself, but quorum.auth.serverRequireSasl=true")
+        return Step(b"", True, rest)

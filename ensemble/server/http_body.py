@@ -1,0 +1,64 @@
+"""The body of an HTTP request that is too large for memory: it goes to a file as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+PART_BYTES = 256 * 1024
+PART_TIMEOUT_S = 10.0
+ROOM_BYTES = 64 * 1024 * 1024
+"""This much stays free on the disk."""
+DISCARDED_BYTES_MAX = 16 * 1024 * 1024
+DISCARD_TIMEOUT_S = 2.0
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class BodyRefused(Exception):
+    """The body did not come whole, or there is no room for it."""
+
+
+class Body:
+    """`length` bytes that follow a request's head.  Read once, or not at all."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, length: int, *, waits: bool) -> None:
+        self.length = length
+        self._reader = reader
+        self._writer = writer
+        self._waits = waits
+        self._left = length
+
+    async def save(self, path: Path) -> None:
+        """Write it to a file.  Raises BodyRefused, OSError."""
+        free = shutil.disk_usage(path.parent).free
+        if self.length > free - ROOM_BYTES:
+            raise BodyRefused(f"{self.length} bytes are too many for the {free} that are free on the disk")
+        if self._waits:
+            self._writer.write(_CONTINUE)
+        with await asyncio.to_thread(path.open, "wb") as file:
+            while self._left:
+                part = await self._part()
+                await asyncio.to_thread(file.write, part)
+
+    async def _part(self) -> bytes:
+        try:
+            async with asyncio.timeout(PART_TIMEOUT_S):
+                part = await self._reader.read(min(PART_BYTES, self._left))
+        except TimeoutError:
+            raise BodyRefused(f"nothing came for {PART_TIMEOUT_S:g} s") from None
+        if not part:
+            raise BodyRefused(f"{self._left} of {self.length} bytes did not come")
+        self._left -= len(part)
+        return part
+
+    async def discard(self) -> None:
+        """Read a little of what nobody wanted: a connection closed over unread bytes would take its answer along."""
+        if self._waits:
+            return
+        try:
+            async with asyncio.timeout(DISCARD_TIMEOUT_S):
+                while self._left and self.length - self._left < DISCARDED_BYTES_MAX:
+                    await self._part()
+        except (TimeoutError, BodyRefused):
+            return

@@ -1,0 +1,139 @@
+"""Key stores, trust stores and revocation lists, as a TLS context takes them: PEM files, and PKCS12 ones.
+
+Sources: org.apache.zookeeper.common.KeyStoreFileType, PEMFileLoader, PKCS12FileLoader.  A Java key store (JKS, BCFKS)
+has to be converted: `conversion` says how.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import ssl
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
+
+StoreType = Literal["PEM", "PKCS12"]
+_SUPPORTED: dict[str, StoreType] = {"PEM": "PEM", "PKCS12": "PKCS12"}
+_CONVERTIBLE = ("JKS", "BCFKS")
+_BY_SUFFIX = {".pem": "PEM", ".p12": "PKCS12", ".jks": "JKS", ".bcfks": "BCFKS"}
+_CRL = re.compile(rb"-----BEGIN X509 CRL-----")
+_CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
+
+
+class BadStore(Exception):
+    """A store cannot be used; the message says why, without secrets."""
+
+
+class Store(msgspec.Struct, frozen=True):
+    """A key store or a trust store."""
+
+    path: Path
+    kind: StoreType
+    password: str
+
+    def __repr__(self) -> str:
+        """Without the password."""
+        return f"Store({self.path}, {self.kind})"
+
+
+def kind_of(name: str, path: Path) -> StoreType:
+    """A store's type, by its name where it has one, else by the file's.  Raises ValueError, with what to do."""
+    kind = name.upper() or _BY_SUFFIX.get(path.suffix.lower(), "")
+    if kind in _CONVERTIBLE:
+        raise ValueError(f"{kind} stores are not supported; convert it: {conversion(kind, path)}")
+    supported = _SUPPORTED.get(kind)
+    if supported is not None:
+        return supported
+    raise ValueError("only PEM and PKCS12 stores are supported; say which by .type=PEM or .type=PKCS12")
+
+
+def conversion(kind: str, path: Path) -> str:
+    """The command that makes a PKCS12 store of a Java one."""
+    source, target = f"-srckeystore {path} -srcstoretype {kind}", path.with_suffix(".p12")
+    return f"keytool -importkeystore {source} -destkeystore {target} -deststoretype PKCS12"
+
+
+def load_key(context: ssl.SSLContext, store: Store) -> None:
+    """Use a store's private key and its chain.  Raises BadStore."""
+    try:
+        if store.kind == "PEM":
+            # A password is given in any case: OpenSSL would ask for it on the terminal.
+            context.load_cert_chain(store.path, password=lambda: store.password)
+        else:
+            _load_pkcs12_key(context, store)
+    except (OSError, ValueError) as bad:
+        raise BadStore(_why(bad, store.kind)) from None
+
+
+def load_trust(context: ssl.SSLContext, store: Store) -> None:
+    """Trust the certificates of a store.  Raises BadStore."""
+    try:
+        if store.kind == "PEM":
+            context.load_verify_locations(store.path)
+            return
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        # As in Java, a private key's own certificate is not thereby trusted.
+        trusted = [entry.certificate for entry in _pkcs12(store).additional_certs]
+        if not trusted:
+            raise ValueError("it holds no trusted certificate")
+        pem = b"".join(certificate.public_bytes(Encoding.PEM) for certificate in trusted)
+        context.load_verify_locations(cadata=pem.decode("ascii"))
+    except (OSError, ValueError) as bad:
+        raise BadStore(_why(bad, store.kind)) from None
+
+
+def load_revoked(context: ssl.SSLContext, path: Path) -> None:
+    """Refuse what the lists in a PEM file revoke, and what no list in it is about.  Raises BadStore."""
+    try:
+        content = path.read_bytes()
+        if not _CRL.search(content):
+            raise ValueError("it holds no list (X509 CRL) in PEM")
+        if _CERTIFICATE in content:
+            # OpenSSL would trust it.
+            raise ValueError("it holds certificates beside the lists")
+        context.load_verify_locations(path)
+    except (OSError, ValueError) as bad:
+        raise BadStore(_why(bad, "PEM")) from None
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
+
+
+def _load_pkcs12_key(context: ssl.SSLContext, store: Store) -> None:
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+
+    found = _pkcs12(store)
+    if found.key is None or found.cert is None:
+        raise ValueError("it holds no private key with its certificate")
+    # The ssl module takes keys out of files alone: it gets one that a password of the moment protects.
+    password = secrets.token_bytes(32)
+    key = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password))
+    chain = (found.cert, *found.additional_certs)
+    with NamedTemporaryFile(prefix="zabka-") as file:
+        file.write(key + b"".join(entry.certificate.public_bytes(Encoding.PEM) for entry in chain))
+        file.flush()
+        context.load_cert_chain(file.name, password=password)
+
+
+def _pkcs12(store: Store) -> PKCS12KeyAndCertificates:
+    # Not needed by a configuration with PEM stores.
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+
+    try:
+        return load_pkcs12(store.path.read_bytes(), store.password.encode() or None)
+    except UnsupportedAlgorithm as bad:
+        raise ValueError(str(bad)) from None
+
+
+def _why(bad: Exception, kind: StoreType) -> str:
+    if isinstance(bad, ssl.SSLError):
+        return f"no {kind} with what is needed, or a wrong password ({bad.reason or 'unreadable'})"
+    if isinstance(bad, OSError):
+        return bad.strerror or str(bad)
+    return f"no {kind} with what is needed, or a wrong password ({str(bad).partition(chr(10))[0]})"

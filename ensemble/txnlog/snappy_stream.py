@@ -1,0 +1,128 @@
+"""Files that snappy-java's SnappyOutputStream writes and its SnappyInputStream reads: a header, then blocks, each with
+its compressed size before it.
+
+The compression itself is Arrow's; it is imported only where a file needs it.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import IO, Any
+
+MAGIC = b"\x82SNAPPY\0"
+_HEADER = MAGIC + struct.pack(">ii", 1, 1)
+"""Version, and the oldest version that can read it."""
+_SIZE = struct.Struct(">i")
+BLOCK_BYTES = 32 * 1024
+BLOCK_BYTES_MAX = 64 << 20
+RATIO_MAX = 64
+"""A copy of 64 bytes, the longest, takes two or more: no block unpacks to more than that."""
+
+
+class SnappyDamaged(Exception):
+    """The bytes are no snappy stream, or not a whole one."""
+
+
+def codec() -> Any:
+    """The compression.  To be asked for once where there is time for its import."""
+    import pyarrow
+
+    return pyarrow.Codec("snappy")
+
+
+class SnappyWriter(io.RawIOBase):
+    """Compresses what is written to it into `raw`, which stays open."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self._codec = codec()
+        self._buffer = bytearray()
+        raw.write(_HEADER)
+
+    def write(self, data: Any, /) -> int:
+        """Take bytes in; whole blocks leave."""
+        buffer = self._buffer
+        before = len(buffer)
+        buffer += data
+        taken = len(buffer) - before
+        stop = len(buffer) - len(buffer) % BLOCK_BYTES
+        for at in range(0, stop, BLOCK_BYTES):
+            self._write_block(bytes(buffer[at : at + BLOCK_BYTES]))
+        del buffer[:stop]
+        return taken
+
+    def close(self) -> None:
+        """The last block leaves."""
+        if not self.closed and self._buffer:
+            self._write_block(bytes(self._buffer))
+            self._buffer.clear()
+        super().close()
+
+    def _write_block(self, block: bytes) -> None:
+        packed: bytes = self._codec.compress(block, asbytes=True)
+        self._raw.write(_SIZE.pack(len(packed)) + packed)
+
+
+class SnappyReader(io.RawIOBase):
+    """What was compressed into `raw`.  Reading raises SnappyDamaged."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self._codec = codec()
+        self._block = b""
+        self._pos = 0
+        if raw.read(len(_HEADER))[: len(MAGIC)] != MAGIC:
+            raise SnappyDamaged("no snappy stream")
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Up to `size` bytes, all that is left where that is negative; fewer only at the end."""
+        wanted = -1 if size is None else size
+        parts: list[bytes] = []
+        while wanted and (part := self._some(wanted)):
+            parts.append(part)
+            wanted = wanted - len(part) if wanted > 0 else wanted
+        return b"".join(parts)
+
+    def _some(self, wanted: int) -> bytes:
+        if self._pos >= len(self._block):
+            self._block, self._pos = self._next_block(), 0
+        stop = len(self._block) if wanted < 0 else self._pos + wanted
+        part = self._block[self._pos : stop]
+        self._pos += len(part)
+        return part
+
+    def _next_block(self) -> bytes:
+        head = self._raw.read(_SIZE.size)
+        if not head:
+            return b""
+        if len(head) < _SIZE.size:
+            raise SnappyDamaged("cut short")
+        (size,) = _SIZE.unpack(head)
+        if not 0 < size <= BLOCK_BYTES_MAX:
+            raise SnappyDamaged(f"a block of {size} bytes")
+        packed = self._raw.read(size)
+        if len(packed) < size:
+            raise SnappyDamaged("cut short")
+        try:
+            block: bytes = self._codec.decompress(packed, _unpacked_size(packed), asbytes=True)
+        except (OSError, ValueError) as bad:
+            raise SnappyDamaged(str(bad)) from None
+        return block
+
+    def close(self) -> None:
+        """Close what is read from, too."""
+        self._raw.close()
+        super().close()
+
+
+def _unpacked_size(packed: bytes) -> int:
+    """How many bytes a block unpacks to: a varint at its begin."""
+    size = 0
+    for index, byte in enumerate(packed[:5]):
+        size |= (byte & 0x7F) << 7 * index
+        if not byte & 0x80:
+            break
+    if not 0 < size <= min(BLOCK_BYTES_MAX, RATIO_MAX * len(packed)):
+        raise SnappyDamaged(f"a block that unpacks to {size} bytes")
+    return size

@@ -1,0 +1,204 @@
+"""A follower that serves observers, so that the leader need not (org.apache.zookeeper.server.quorum.ObserverMaster).
+
+An observer gets its follower's epoch, history and commits, and what it asks goes on to the leader.  It never hears of
+what is not committed yet, nor of what this follower has not heard of: one that is ahead of it has to look elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, counter_of, epoch_of, make_zxid
+from ensemble.txn import Txn
+from ensemble.zab.core import Core
+from ensemble.zab.learner_link import LearnerLink, Step
+from ensemble.zab.learner_sync import Progress, begin_forwarding, send_from_log, send_history
+from ensemble.zab.messages import (
+    Ack,
+    AckEpoch,
+    FollowerInfo,
+    ForwardedRequest,
+    Inform,
+    InformAndActivate,
+    LeaderInfo,
+    Packet,
+    Ping,
+    Revalidate,
+    SyncRequest,
+    UpToDate,
+)
+
+MASTER_TIMER = "master.half_tick"
+OBSERVERS_MAX = 1024
+
+
+class Upstream(Protocol):
+    """The follower's own connection to its leader.  `origin` is the observer whose question it is."""
+
+    def submit(self, requests: Sequence[ForwardedRequest]) -> None: ...
+    def submit_sync(self, request: SyncRequest, origin: LinkId | None) -> None: ...
+    def ask_revalidate(self, session_id: SessionId, timeout_ms: int, origin: LinkId | None) -> None: ...
+
+
+class ObserverMaster:
+    """The observers of one follower, while it follows one leader in `epoch`."""
+
+    def __init__(self, core: Core, upstream: Upstream, epoch: Epoch) -> None:
+        self._core = core
+        self._upstream = upstream
+        self._epoch = epoch
+        self._links: dict[LinkId, LearnerLink] = {}
+        self._touched: dict[SessionId, int] = {}
+
+    def start(self) -> None:
+        """From now on observers may come."""
+        self._core.set_timer(MASTER_TIMER, self._core.config.tick_time_ms // 2)
+
+    def stop(self, reason: str) -> None:
+        """Let every observer go."""
+        self._core.cancel_timer(MASTER_TIMER)
+        for link in list(self._links):
+            self._core.close(link, reason)
+        self._links.clear()
+
+    def known_learners(self) -> list[LearnerLink]:
+        """Observers that have said who they are."""
+        return [peer for peer in self._links.values() if peer.step >= Step.INTRODUCED]
+
+    def on_link_accepted(self, link: LinkId) -> None:
+        """An observer, or somebody else, connected."""
+        if len(self._links) >= OBSERVERS_MAX:
+            self._core.close(link, "too many observers")
+        else:
+            self._links[link] = LearnerLink(link, self._core.now.mono_ms)
+
+    def on_link_down(self, link: LinkId) -> None:
+        """An observer is gone."""
+        self._links.pop(link, None)
+
+    def on_packets(self, link: LinkId, packets: Sequence[Packet]) -> None:
+        """Packets of an observer; what follows one that ends its link is void."""
+        peer = self._links.get(link)
+        if peer is None:
+            return
+        peer.heard_ms = self._core.now.mono_ms
+        for packet in packets:
+            if isinstance(packet, ForwardedRequest) and peer.synced:
+                self._upstream.submit((packet,))
+            else:
+                self._on_packet(peer, packet)
+            if link not in self._links:
+                return
+
+    def _on_packet(self, peer: LearnerLink, packet: Packet) -> None:
+        if isinstance(packet, Ack) and peer.step >= Step.SYNCING:
+            self._on_ack(peer, packet.zxid)
+        elif isinstance(packet, Ping) and peer.synced:
+            self._touched.update(packet.touched)
+        elif isinstance(packet, SyncRequest) and peer.synced:
+            self._upstream.submit_sync(packet, peer.link)
+        elif isinstance(packet, Revalidate) and peer.synced:
+            self._upstream.ask_revalidate(packet.session_id, packet.timeout_ms, peer.link)
+        elif isinstance(packet, FollowerInfo) and peer.step is Step.CONNECTED:
+            self._on_follower_info(peer, packet)
+        elif isinstance(packet, AckEpoch) and peer.step is Step.OFFERED:
+            self._on_ack_epoch(peer, packet)
+        else:
+            self._drop(peer, f"unexpected {type(packet).__name__} at {peer.step.name}", broken=True)
+
+    def _drop(self, peer: LearnerLink, reason: str, broken: bool = False) -> None:
+        if broken:
+            self._core.report_broken(peer.peer_id, reason)
+        self._core.close(peer.link, reason)
+        self._links.pop(peer.link, None)
+
+    # -- synchronisation -------------------------------------------------------------------------------------------
+
+    def _on_follower_info(self, peer: LearnerLink, info: FollowerInfo) -> None:
+        core = self._core
+        if not info.observer:
+            self._drop(peer, f"server {info.peer_id} is no observer, and this one does not lead")
+            return
+        if info.peer_id == core.my_id:
+            self._drop(peer, f"another server has this server's id {info.peer_id}", broken=True)
+            return
+        if info.config_version > core.reconfiguration.current.version or info.accepted_epoch > self._epoch:
+            self._drop(peer, "it is ahead of this follower")
+            return
+        for other in [o for o in self._links.values() if o.peer_id == info.peer_id]:
+            self._drop(other, "it has connected anew")
+        peer.peer_id, peer.observer = PeerId(info.peer_id), True
+        peer.cumulative = info.cumulative and core.cumulative
+        peer.step = Step.OFFERED
+        core.send(peer.link, LeaderInfo(self._epoch, peer.cumulative))
+
+    def _on_ack_epoch(self, peer: LearnerLink, ack: AckEpoch) -> None:
+        core = self._core
+        ahead = ack.last_zxid > core.last_committed and counter_of(ack.last_zxid) > 0
+        if ahead and epoch_of(ack.last_zxid) == self._epoch:
+            # It was committed elsewhere: to cut its log back would take from its clients what they have seen.
+            self._drop(peer, "it is ahead of this follower")
+            return
+        peer.last_zxid = ack.last_zxid
+        peer.step = Step.PROMISED
+        self._take_in(peer, send_history(core, peer))
+
+    def on_log_read(self, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> None:
+        """The disk has read the transactions behind `after` for that observer."""
+        peer = self._links.get(link)
+        if peer is not None and peer.reading == after:
+            self._take_in(peer, send_from_log(self._core, peer, txns))
+
+    def _take_in(self, peer: LearnerLink, progress: Progress) -> None:
+        if progress is Progress.BROKEN:
+            self._drop(peer, "what it lacks cannot be read from the log any more")
+        elif progress is Progress.DONE:
+            begin_forwarding(self._core, peer, make_zxid(self._epoch, 0))
+
+    def _on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
+        """NEWLEADER's is awaited; that of UPTODATE says nothing, and an observer sends no other."""
+        if peer.step is Step.SYNCING and zxid == make_zxid(self._epoch, 0):
+            peer.step = Step.SYNCED
+            self._core.send(peer.link, UpToDate())
+
+    # -- broadcast -------------------------------------------------------------------------------------------------
+
+    def inform(self, zxid: Zxid) -> None:
+        """Everything pending up to `zxid` is committed, and about to be applied here."""
+        peers = [peer.link for peer in self._links.values() if peer.forwarding]
+        if not peers:
+            return
+        informs = [Inform(txn) for txn in self._core.pending if txn.zxid <= zxid]
+        for link in peers:
+            self._core.send_all(link, informs)
+
+    def inform_of_membership(self, txn: Txn, designated: PeerId) -> None:
+        """As above, for a change of the ensemble."""
+        for peer in self._links.values():
+            if peer.forwarding:
+                self._core.send(peer.link, InformAndActivate(txn, designated))
+
+    def answer(self, origin: LinkId, packet: Packet) -> None:
+        """The leader has answered an observer's question; the observer may be gone."""
+        if origin in self._links:
+            self._core.send(origin, packet)
+
+    def drain_touched(self) -> tuple[tuple[SessionId, int], ...]:
+        """Sessions that observers have heard from, for the next answer to the leader's ping."""
+        touched, self._touched = self._touched, {}
+        return tuple(touched.items())
+
+    # -- liveness --------------------------------------------------------------------------------------------------
+
+    def on_timer(self) -> None:
+        """Half a tick: ping, and let silent observers go."""
+        core = self._core
+        core.set_timer(MASTER_TIMER, core.config.tick_time_ms // 2)
+        ping = Ping(core.last_committed)
+        for peer in list(self._links.values()):
+            limit = core.config.sync_limit if peer.synced else core.config.init_limit
+            if core.now.mono_ms - peer.heard_ms > core.ticks_ms(limit):
+                self._drop(peer, "it was not heard from in time")
+            elif peer.forwarding:
+                core.send(peer.link, ping)
