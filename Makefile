@@ -7,7 +7,7 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up test lint sweep planted-bugs bench bench-kafka histories kafka-histories crowd failover test-interop test-kazoo fuzz clean
+.PHONY: setup up test lint sweep planted-bugs explore bench bench-kafka histories kafka-histories crowd failover test-interop test-kazoo fuzz clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh compose/setup.sh
@@ -41,6 +41,9 @@ failover: setup
 
 sweep: setup
 	@$(BIN)/zabka simulate $(if $(ARGS),$(ARGS),--seeds 0-999 --scenario ensemble)
+
+explore: setup
+	@$(BIN)/zabka explore $(ARGS)
 
 planted-bugs: setup
 	@$(BIN)/python tests/simulation/planted_table.py $(ARGS)

@@ -17,11 +17,12 @@ from broker_sim.admin import NewTopic, ZkAdminManager
 from broker_sim.broker_requests import Handler, RequestContext, RequestRefused
 from broker_sim.broker_status import BrokerStatus, describe
 from broker_sim.client_quotas import ClientQuotas
+from broker_sim.client_throttling import ClientThrottles
 from broker_sim.config import KafkaConfig, Listener
 from broker_sim.config_admin import ConfigAdmin
 from broker_sim.config_describe import ConfigDescriber
 from broker_sim.controller_gate import ControllerGateway
-from broker_sim.entity_configs import EntityConfigs
+from broker_sim.entity_configs import DEFAULT_ENTITY, EntityConfigs
 from broker_sim.entity_znodes import EntityZnodes
 from broker_sim.group_config import CONSUMER_OFFSETS, group_config
 from broker_sim.group_coordinator import GroupCoordinator
@@ -39,6 +40,7 @@ from broker_sim.meta_properties import claim_log_directory
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.ports import LogDirectory
 from broker_sim.producer_ids import ProducerIds
+from broker_sim.registration_watch import RegistrationWatch
 from broker_sim.replica_config import ReplicaConfig
 from broker_sim.replica_manager import ReplicaManager
 from broker_sim.scram_credentials import ScramCredentials
@@ -118,6 +120,12 @@ def replica_config(config: KafkaConfig) -> ReplicaConfig:
         log_cleaner_delete_retention_ms=config.number("log.cleaner.delete.retention.ms"),
         producer_id_expiration_ms=config.number("producer.id.expiration.ms"),
         producer_id_expiration_check_interval_ms=config.number("producer.id.expiration.check.interval.ms"),
+        replication_quota_window_num=config.number("replication.quota.window.num"),
+        replication_quota_window_size_seconds=config.number("replication.quota.window.size.seconds"),
+        alter_log_dirs_replication_quota_window_num=config.number("alter.log.dirs.replication.quota.window.num"),
+        alter_log_dirs_replication_quota_window_size_seconds=config.number(
+            "alter.log.dirs.replication.quota.window.size.seconds"
+        ),
         historical=config.historical,
     )
 
@@ -170,6 +178,9 @@ class Broker:
         self._heard_ms = runtime.now().mono_ms
         self._zk = Zk(self.coordination, runtime, config.number("zookeeper.max.in.flight.requests"))
         self._controller_config = controller_config(config)
+        self.quotas = ClientThrottles(
+            runtime, config.number("quota.window.num"), config.number("quota.window.size.seconds")
+        )
         self.configs = EntityConfigs(self._zk, runtime, config, emit, self._config_changed)
         self.controller = KafkaController(
             config.broker_id, self._controller_config, self.coordination, channel, runtime, emit, self._broker_info
@@ -188,6 +199,15 @@ class Broker:
             isr_writer(config, self._zk, runtime, emit),
             more_log_directories,
             self._log_dir_failed,
+            lambda: self.controller.controller_epoch,
+        )
+        self._own_registration = RegistrationWatch(
+            self._zk,
+            runtime,
+            self._broker_info,
+            lambda: self.controller.is_registered,
+            self.controller.session_renewed,
+            say,
         )
         self.groups = GroupCoordinator(group_config(config), self.replicas, runtime, emit)
         self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata)
@@ -200,7 +220,7 @@ class Broker:
         quotas = ClientQuotas(entity_znodes)
         describer = ConfigDescriber(self._zk, self.config, self.metadata)
         return {
-            **DataHandlers(self.config, self.metadata, self.replicas, self._runtime).table(),
+            **DataHandlers(self.config, self.metadata, self.replicas, self._runtime, self.quotas).table(),
             **MetadataHandlers(self.metadata, producer_ids, self._create_missing, lambda: self.cluster_id).table(),
             **AdminHandlers(
                 self._admin, describer, config_admin, self.metadata, lambda: self.controller.is_active
@@ -260,6 +280,7 @@ class Broker:
                 # Before the controller has begun, a new session is all that is needed.
                 await self.coordination.renew()
         self._tasks.append(self._runtime.spawn(self.configs.follow(), f"configs of broker {self.config.broker_id}"))
+        self._tasks.append(self._runtime.spawn(self._own_registration.follow(), "own registration"))
         self.state = "running"
         if self.coordination.state is SessionState.EXPIRED:
             self._renew_later()
@@ -437,6 +458,11 @@ class Broker:
             if self.configs.overrides(entity).get(UNCLEAN, "").strip().lower() == "true":
                 self.controller.topic_unclean_enabled(name)
             return
+        if kind != "brokers":
+            self.quotas.take_over(entity, self.configs.overrides(entity))
+            return
+        every, own = (self.configs.overrides(f"brokers/{name}") for name in (DEFAULT_ENTITY, self.config.broker_id))
+        self.replicas.throttles.set_rates({**every, **own})
         for topic in sorted({topic_partition.topic for topic_partition in self.replicas.partitions}):
             self.replicas.topic_config_changed(topic)
         unclean = self.configs.broker_value(UNCLEAN) is True

@@ -23,6 +23,7 @@ from broker_sim.file_log_directory import FileLogDirectory
 from broker_sim.generated_id import identified
 from broker_sim.kafka_channel import AsyncioChannel
 from broker_sim.kafka_port import KafkaPort
+from broker_sim.log_manager import DuplicateReplicas
 from broker_sim.meta_properties import InconsistentMetaProperties
 from controller.registration import BrokerIdInUse
 from ensemble.asyncio_runtime import AsyncioRuntime
@@ -43,6 +44,9 @@ CONFIRM_PERIOD_MS = 1_000
 PATIENCE_S = 3
 """An ensemble that has not answered by then is worth a line."""
 
+FINISH_S = 1.0
+"""How long a broker that stops waits for its small files to reach the disk."""
+
 LOCK_FILE = ".lock"
 
 
@@ -57,6 +61,7 @@ def main(config_path: Path) -> int:
     except (
         CannotRun,
         ConfigError,
+        DuplicateReplicas,
         InconsistentMetaProperties,
         ZooKeeperError,
         UnicodeDecodeError,
@@ -119,15 +124,16 @@ class BrokerProcess:
         self._runtime = AsyncioRuntime(self._loop, on_failure=self._fail)
         self._faults = LinkFaults(_peer_names(config))
         self._channel = AsyncioChannel(f"broker-{config.broker_id}", self._faults.open_connection)
+        self._log_directories = [FileLogDirectory(Path(log_dir)) for log_dir in config.log_dirs]
         self._broker = Broker(
             config,
             self._runtime,
             self._coordination,
             self._channel,
-            FileLogDirectory(Path(config.log_dir)),
+            self._log_directories[0],
             self._emit,
             self._log.info,
-            [FileLogDirectory(Path(log_dir)) for log_dir in config.log_dirs[1:]],
+            self._log_directories[1:],
             self._halt,
         )
         self._ports: list[KafkaPort] = []
@@ -141,9 +147,11 @@ class BrokerProcess:
         try:
             advertised = await self._listen()
             starting = self._loop.create_task(self._broker.start(advertised))
-            await asyncio.wait((starting, self._over), timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
-            if not starting.done() and self._broker.coordination.state is not SessionState.CONNECTED:
-                self._log.warning("the ensemble does not answer; waiting", connect=self._config.zookeeper_connect)
+            try:
+                await self._await_ensemble(starting)
+            except CannotRun:
+                starting.cancel()
+                raise
             await asyncio.wait((starting, self._over), return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
                 starting.result()
@@ -158,6 +166,28 @@ class BrokerProcess:
             raise
         finally:
             await self._close()
+
+    async def _await_ensemble(self, starting: asyncio.Task[None]) -> None:
+        """Say so where the ensemble does not answer; give up after zookeeper.connection.timeout.ms, where that is set.
+
+        Raises CannotRun.  Where it is not set Kafka gives up after the session's time-out; a broker of ours waits.
+        """
+        connect = self._config.zookeeper_connect
+        limit_s = self._config.number("zookeeper.connection.timeout.ms") / 1000
+        patience_s = min(PATIENCE_S, limit_s) if limit_s > 0 else PATIENCE_S
+        if await self._is_connected_within(starting, patience_s):
+            return
+        if patience_s != limit_s:
+            self._log.warning("the ensemble does not answer; waiting", connect=connect)
+            if limit_s <= 0 or await self._is_connected_within(starting, limit_s - patience_s):
+                return
+        raise CannotRun(f"no connection to {connect} within zookeeper.connection.timeout.ms={round(limit_s * 1000)}")
+
+    async def _is_connected_within(self, starting: asyncio.Task[None], patience_s: float) -> bool:
+        """Has the ensemble answered within that time, or is there no need to wait for it any more?"""
+        await asyncio.wait((starting, self._over), timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+        is_over = starting.done() or self._over.done()
+        return is_over or self._broker.coordination.state is SessionState.CONNECTED
 
     async def _serve(self) -> None:
         gc.freeze()
@@ -215,6 +245,8 @@ class BrokerProcess:
         if self._control is not None:
             await self._control.close()
         self._channel.close()
+        for directory in self._log_directories:
+            directory.finish(FINISH_S)
         await self._runtime.cancel_all()
         self._journal.flush()
         # Let the transports write what is queued and see their ends.

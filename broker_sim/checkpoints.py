@@ -66,8 +66,8 @@ def read_leader_epochs(directory: LogDirectory, name: str) -> list[tuple[int, in
 def write_leader_epochs(directory: LogDirectory, name: str, entries: Sequence[tuple[int, int]]) -> None:
     """Replace a replica's leader epochs.
 
-    Not synced, unlike Kafka's: a new leader of a thousand partitions would stand still for seconds.  An epoch that a
-    power loss takes from the file is found again in the records' batches when the log is opened.
+    Synced a little later, where Kafka's waits for it: a new leader of a thousand partitions would stand still for
+    seconds.  What a power loss takes until then is found again in the records' batches when the log is opened.
     """
     directory.exchange_text(name, LEADER_EPOCHS, _format([f"{epoch} {offset}" for epoch, offset in entries]))
 

@@ -12,7 +12,16 @@ from typing import NamedTuple, TypeVar
 from kio.schema.errors import ErrorCode
 
 from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
-from broker_sim.kafka_schema import ApiKey, request
+from broker_sim.data_messages import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+    error_code,
+)
+from broker_sim.kafka_schema import ApiKey, as_time, request
 from broker_sim.record_batch import Record, build_batch, decode_records, offset_after
 from controller.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
 from controller.topic_ids import topic_id_from_kafka
@@ -26,6 +35,8 @@ REQUEST_TIMEOUT_MS = 30_000
 ATTEMPT_MS_MAX = 5_000
 """How long one broker is waited for before another is asked."""
 FETCH_BYTES_MAX = 4 * 1024 * 1024
+PRODUCE_VERSION = 9
+FETCH_VERSION = 12
 
 _MOVED = frozenset(
     {
@@ -160,35 +171,45 @@ class KafkaClient:
         topic = None if self.cluster is None else self.cluster.topics.get(topic_partition.topic)
         if topic is None:
             return None
-        return next((row for row in topic.partitions if row.partition == topic_partition.partition), None)
+        rows, number = topic.partitions, topic_partition.partition
+        if number < len(rows) and rows[number].partition == number:
+            # As they nearly always stand.
+            return rows[number]
+        return next((row for row in rows if row.partition == number), None)
 
-    async def _leader(self, topic_partition: TopicPartition) -> Endpoint | None:
-        """Where the leader listens; None while there is none."""
+    async def _leader(self, topic_partition: TopicPartition) -> tuple[Endpoint, int] | None:
+        """Where the leader listens, and its epoch; None while there is none."""
         for fresh in (False, True):
             if fresh:
                 await self.refresh()
             found = self.partition(topic_partition)
             if found is not None and found.leader >= 0 and self.cluster is not None:
-                return self.cluster.brokers.get(found.leader)
+                endpoint = self.cluster.brokers.get(found.leader)
+                return None if endpoint is None else (endpoint, found.leader_epoch)
         return None
 
     async def at_leader(
         self,
         topic_partition: TopicPartition,
-        message: KafkaMessage,
+        ask: Callable[[int], KafkaMessage],
         read: Callable[[KafkaMessage], tuple[ErrorCode, T]],
         timeout_ms: int,
         retried: frozenset[ErrorCode] = _MOVED,
     ) -> T:
-        """Ask the leader of a partition; again where it has moved.  `read` gives the error and the value."""
+        """Ask the leader of a partition; again where it has moved.
+
+        `ask` makes the request, given the leader epoch that the metadata has; `read` gives the error and the value.
+        """
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         last: KafkaRequestFailed | None = None
         reason = f"{topic_partition} has no leader"
         while (left_ms := deadline_ms - self._runtime.now().mono_ms) > 0:
             leader = await self._leader(topic_partition)
             if leader is not None:
+                endpoint, leader_epoch = leader
+                attempt_ms = min(left_ms, ATTEMPT_MS_MAX)
                 try:
-                    error, value = read(await self._channel.call(leader, message, min(left_ms, ATTEMPT_MS_MAX)))
+                    error, value = read(await self._channel.call(endpoint, ask(leader_epoch), attempt_ms))
                 except ChannelBroken as broken:
                     reason = str(broken)
                 else:
@@ -233,17 +254,8 @@ class KafkaClient:
         """
         producer_id, producer_epoch, sequence = producer or (-1, -1, -1)
         batch = build_batch(records, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence)
-        rows = [
-            {"name": topic_partition.topic, "partition_data": [{"index": topic_partition.partition, "records": batch}]}
-        ]
-        message = request(
-            ApiKey.PRODUCE,
-            9,
-            acks=acks,
-            timeout=min(timeout_ms, ATTEMPT_MS_MAX),
-            topic_data=rows,
-            transactional_id=None,
-        )
+        rows = [TopicProduceData(topic_partition.topic, [PartitionProduceData(topic_partition.partition, batch)])]
+        message = ProduceRequest(PRODUCE_VERSION, acks, as_time(min(timeout_ms, ATTEMPT_MS_MAX)), rows)
 
         def read(response: KafkaMessage | None) -> tuple[ErrorCode, int]:
             if response is None:
@@ -251,9 +263,9 @@ class KafkaClient:
             row = response.responses[0].partition_responses[0]
             if row.error_code == ErrorCode.duplicate_sequence_number:
                 return ErrorCode.none, int(row.base_offset)
-            return ErrorCode(row.error_code), int(row.base_offset)
+            return error_code(row.error_code), int(row.base_offset)
 
-        return await self.at_leader(topic_partition, message, read, timeout_ms)
+        return await self.at_leader(topic_partition, lambda _: message, read, timeout_ms)
 
     async def fetch(
         self,
@@ -264,49 +276,46 @@ class KafkaClient:
         max_bytes: int = FETCH_BYTES_MAX,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> Fetched:
-        """Committed records from an offset on; an empty list where there are none yet after `max_wait_ms`."""
-        row = {
-            "partition": topic_partition.partition,
-            "current_leader_epoch": -1,
-            "fetch_offset": offset,
-            "partition_max_bytes": max_bytes,
-        }
-        message = request(
-            ApiKey.FETCH,
-            12,
-            replica_id=-1,
-            max_wait=max_wait_ms,
-            min_bytes=1,
-            max_bytes=max_bytes,
-            topics=[{"topic": topic_partition.topic, "partitions": [row]}],
-        )
+        """Committed records from an offset on; an empty list where there are none yet after `max_wait_ms`.
+
+        It names the leader epoch, as the Java consumer does (KIP-320).  Without that a former leader, which as a
+        follower serves consumers too (KIP-392), would answer out of its own log: OFFSET_OUT_OF_RANGE, say, where it has
+        not caught up.
+        """
+
+        def ask(leader_epoch: int) -> KafkaMessage:
+            row = FetchPartition(topic_partition.partition, offset, max_bytes, leader_epoch)
+            topics = [FetchTopic([row], topic_partition.topic)]
+            return FetchRequest(FETCH_VERSION, as_time(max_wait_ms), 1, topics, max_bytes=max_bytes)
 
         def read(response: KafkaMessage) -> tuple[ErrorCode, Fetched]:
             if response.error_code != ErrorCode.none:
                 return ErrorCode(response.error_code), Fetched([], -1, -1)
             got = response.responses[0].partitions[0]
             if got.error_code != ErrorCode.none:
-                return ErrorCode(got.error_code), Fetched([], -1, -1)
+                return error_code(got.error_code), Fetched([], -1, -1)
             data = bytes(got.records or b"")
             marks = int(got.high_watermark), int(got.log_start_offset)
             return ErrorCode.none, Fetched(decode_records(data, offset), *marks, offset_after(data, offset))
 
-        return await self.at_leader(topic_partition, message, read, timeout_ms)
+        return await self.at_leader(topic_partition, ask, read, timeout_ms)
 
     async def list_offset(
         self, topic_partition: TopicPartition, timestamp: int = -1, *, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> int:
         """The offset at a timestamp: -1 the end of what is committed, -2 the beginning."""
-        row = {"partition_index": topic_partition.partition, "current_leader_epoch": -1, "timestamp": timestamp}
-        message = request(
-            ApiKey.LIST_OFFSETS, 7, replica_id=-1, topics=[{"name": topic_partition.topic, "partitions": [row]}]
-        )
+        number = topic_partition.partition
+
+        def ask(leader_epoch: int) -> KafkaMessage:
+            row = {"partition_index": number, "current_leader_epoch": leader_epoch, "timestamp": timestamp}
+            topic = {"name": topic_partition.topic, "partitions": [row]}
+            return request(ApiKey.LIST_OFFSETS, 7, replica_id=-1, topics=[topic])
 
         def read(response: KafkaMessage) -> tuple[ErrorCode, int]:
             got = response.topics[0].partitions[0]
             return ErrorCode(got.error_code), int(got.offset)
 
-        return await self.at_leader(topic_partition, message, read, timeout_ms)
+        return await self.at_leader(topic_partition, ask, read, timeout_ms)
 
     async def end_offset_for_epoch(
         self, topic_partition: TopicPartition, leader_epoch: int, *, timeout_ms: int = REQUEST_TIMEOUT_MS
@@ -324,7 +333,7 @@ class KafkaClient:
             got = response.topics[0].partitions[0]
             return ErrorCode(got.error_code), (int(got.leader_epoch), int(got.end_offset))
 
-        return await self.at_leader(topic_partition, message, read, timeout_ms)
+        return await self.at_leader(topic_partition, lambda _: message, read, timeout_ms)
 
     # ---- the controller ---------------------------------------------------------------------------------------
 

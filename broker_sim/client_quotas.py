@@ -1,6 +1,6 @@
 """Quotas of users, clients and addresses: what DescribeClientQuotas and AlterClientQuotas keep under /config.
 
-Sources: kafka.server.ZkAdminManager, KIP-546, KIP-612.  They are kept and described; no client is slowed down by one.
+Sources: kafka.server.ZkAdminManager, KIP-546, KIP-612.  Who is held to them: `broker_sim.client_throttling`.
 """
 
 from __future__ import annotations

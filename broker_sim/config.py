@@ -53,6 +53,8 @@ class Listener(NamedTuple):
 
 _OWN_KEYS = (
     ConfigKey("advertised.listeners", _S, ""),
+    ConfigKey("alter.log.dirs.replication.quota.window.num", _I, 11, at_least(1)),
+    ConfigKey("alter.log.dirs.replication.quota.window.size.seconds", _I, 1, at_least(1)),
     ConfigKey("auto.create.topics.enable", _B, True),
     ConfigKey("auto.leader.rebalance.enable", _B, True),
     ConfigKey("broker.id", _I, -1, at_least(-1)),
@@ -100,6 +102,8 @@ _OWN_KEYS = (
     ConfigKey("offsets.topic.num.partitions", _I, 50, at_least(1)),
     ConfigKey("offsets.topic.replication.factor", _SHORT, 3, at_least(1)),
     ConfigKey("offsets.topic.segment.bytes", _I, 104_857_600, at_least(1)),
+    ConfigKey("quota.window.num", _I, 11, at_least(1)),
+    ConfigKey("quota.window.size.seconds", _I, 1, at_least(1)),
     ConfigKey("replica.fetch.backoff.ms", _I, 1_000, at_least(0)),
     ConfigKey("replica.fetch.max.bytes", _I, 1_048_576, at_least(0)),
     ConfigKey("replica.fetch.min.bytes", _I, 1, at_least(0)),
@@ -109,6 +113,8 @@ _OWN_KEYS = (
     ConfigKey("replica.lag.time.max.ms", _L, 30_000, at_least(1)),
     ConfigKey("replica.selector.class", _S, ""),
     ConfigKey("replica.socket.timeout.ms", _I, 30_000, at_least(1)),
+    ConfigKey("replication.quota.window.num", _I, 11, at_least(1)),
+    ConfigKey("replication.quota.window.size.seconds", _I, 1, at_least(1)),
     ConfigKey("request.timeout.ms", _I, 30_000, at_least(1)),
     ConfigKey("reserved.broker.max.id", _I, 1_000, at_least(0)),
     ConfigKey("socket.request.max.bytes", _I, 104_857_600, at_least(1)),

@@ -24,7 +24,8 @@ Records = bytes | bytearray | memoryview | None
 
 def error_code(code: int) -> ErrorCode:
     """Kafka's error of that number.  Raises ValueError where there is none."""
-    return _ERROR_CODES.get(code) or ErrorCode(code)
+    known = _ERROR_CODES.get(code)
+    return ErrorCode(code) if known is None else known
 
 
 class ReplicaState(msgspec.Struct, frozen=True, gc=False):

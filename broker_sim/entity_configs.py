@@ -1,4 +1,4 @@
-"""Dynamic configuration: overrides in /config/{topics,brokers}/E, followed by way of /config/changes."""
+"""Dynamic configuration: overrides in /config/{topics,brokers,users,clients}/E, followed by way of /config/changes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ DEFAULT_ENTITY = "<default>"
 CHANGE_PREFIX = "config_change_"
 CHANGE_KEPT_MS = 15 * 60 * 1000
 """ZkNodeChangeNotificationListener: older notifications are removed by whoever sees them."""
+CLIENT_QUOTAS = ("producer_byte_rate", "consumer_byte_rate")
+"""What is read of users and clients; users' credentials are nobody's business here."""
 READ_AHEAD_MS_MAX = 2_000
 """How long a LeaderAndIsr request waits for the overrides of topics it brings."""
 
 
 class EntityConfigs:
-    """The overrides of every topic, of this broker, and of all brokers, as last read.
+    """The overrides of every topic, of this broker, and of all brokers, and the quotas of clients, as last read.
 
-    `changed(entity)` is called after the overrides of "topics/T", "brokers/N" or "brokers/<default>" became others.
+    `changed(entity)` is called after the overrides of "topics/T", "brokers/N", "brokers/<default>", "users/U",
+    "users/U/clients/C" or "clients/C" became others.
     """
 
     def __init__(
@@ -77,12 +80,29 @@ class EntityConfigs:
         topics = await zk.call(lambda: service.get_children("/config/topics"))
         entities = [f"topics/{topic}" for topic in topics]
         entities += [f"brokers/{DEFAULT_ENTITY}", f"brokers/{self._config.broker_id}"]
+        entities += await self._clients()
         known_before = list(self._overrides)
         await self._read(entities)
         for entity in known_before:
             if entity not in entities:
                 self._assign(entity, None)
         self._last_change = max([self._last_change, *(c for c in changes if c.startswith(CHANGE_PREFIX))])
+
+    async def _clients(self) -> list[str]:
+        """The entities that may have quotas: users, clients, and clients of users."""
+        users, clients = await self._children(["users", "clients"])
+        below = await self._children([f"users/{user}/clients" for user in users]) if users else []
+        found = [f"users/{user}" for user in users] + [f"clients/{client}" for client in clients]
+        return found + [
+            f"users/{user}/clients/{client}" for user, names in zip(users, below, strict=True) for client in names
+        ]
+
+    async def _children(self, kinds: list[str]) -> list[list[str]]:
+        service = self._zk.service
+        outcomes = await self._zk.batch(
+            [lambda kind=kind: service.get_children(f"/config/{kind}") for kind in kinds]  # type: ignore[misc]
+        )
+        return [sorted(outcome.value or ()) for outcome in outcomes]
 
     async def read_ahead(self, topics: list[str]) -> None:
         """Read the overrides of topics not known yet, so that they hold from the first record on.
@@ -121,7 +141,7 @@ class EntityConfigs:
         )
         for entity, outcome in zip(entities, outcomes, strict=True):
             if outcome.value is not None:
-                self._assign(entity, znodes.decode_config(outcome.value[0]) or {})
+                self._assign(entity, _known(entity, znodes.decode_config(outcome.value[0]) or {}))
             elif outcome.error is ErrorCode.NO_NODE:
                 self._assign(entity, None)
 
@@ -213,4 +233,10 @@ class EntityConfigs:
 
     def _concerns_us(self, entity: str) -> bool:
         mine = (f"brokers/{self._config.broker_id}", f"brokers/{DEFAULT_ENTITY}")
-        return entity.startswith("topics/") or entity in mine
+        return entity.startswith(("topics/", "users/", "clients/")) or entity in mine
+
+
+def _known(entity: str, overrides: dict[str, str]) -> dict[str, str]:
+    if entity.startswith(("users/", "clients/")):
+        return {key: overrides[key] for key in CLIENT_QUOTAS if key in overrides}
+    return overrides

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
@@ -73,6 +73,30 @@ class EpochCache:
         dropped = [entry for entry in self._entries if entry[1] <= offset]
         if dropped and dropped[-1][1] < offset:
             self._entries = [(dropped[-1][0], offset), *self._entries[len(dropped) :]]
+            self._save(self._entries)
+
+    def believe(self, written: Entries, last_of: Mapping[int, int]) -> None:
+        """Take the records' word: `written` says at which offset each epoch of theirs begins, `last_of` at which the
+        last batch of each does.
+
+        A power loss may have brought an older file back.  An entry of it that has a record of a lower epoch behind it
+        was truncated away since; one without any record may be of an epoch that compaction has emptied, and stays.
+        """
+        stale = [entry for entry in self._entries if any(e < entry[0] and at >= entry[1] for e, at in last_of.items())]
+        if stale:
+            self._entries = [entry for entry in self._entries if entry not in stale]
+            known = {epoch for epoch, _ in self._entries}
+            missing = [entry for entry in written if entry[0] not in known]
+            self._entries = sorted([*self._entries, *missing])
+            self._save(self._entries)
+        for epoch, offset in written:
+            if epoch > self.latest:
+                self.assign(epoch, offset)
+
+    def replace(self, entries: Entries) -> None:
+        """Take these instead."""
+        if self._entries != entries:
+            self._entries = list(entries)
             self._save(self._entries)
 
     def clear(self) -> None:

@@ -90,6 +90,15 @@ class FetchContext:
         self._now_ms = now_ms
         self.partitions: Asked = request.asked if session is None else dict(session.partitions)
 
+    def without_rows(self) -> tuple[ErrorCode, int]:
+        """(error, session id) of an answer that tells nothing; the session stands as if nothing had been read."""
+        session = self._session
+        if session is None:
+            return ErrorCode.none, NO_SESSION
+        if session.epoch != self._epoch:
+            return ErrorCode.invalid_fetch_session_epoch, session.id
+        return ErrorCode.none, session.id
+
     def finish(self, rows: Rows) -> tuple[ErrorCode, int, Rows]:
         """(error, session id, the rows to send)."""
         session = self._session

@@ -20,12 +20,14 @@ from broker_sim.guarded_directory import LogDirFailed
 from broker_sim.kafka_schema import FETCH_BY_TOPIC_ID, ApiKey, as_time, request
 from broker_sim.partition import Partition
 from broker_sim.ports import MetadataView
-from broker_sim.replica_config import ReplicaConfig
+from broker_sim.replica_config import ReplicaConfig, lists
+from broker_sim.replication_throttles import ReplicationQuota
 from broker_sim.truncation import EpochEnd, Truncation, truncation
 from controller.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
 from controller.topic_ids import topic_id_to_kafka
 from ensemble.ports import Future, Runtime, Task, Timer
 from journal.events import TopicPartition
+from journal.events import topic_partition as name_of
 
 LIST_OFFSETS_VERSION = 9
 OFFSET_FOR_LEADER_EPOCH_VERSION = 4
@@ -57,12 +59,16 @@ class FetcherHost:
     runtime: Runtime
     broker_epoch: Callable[[], int]
     """This broker's present registration, -1 while there is none."""
+    throttle: ReplicationQuota
+    """What may be fetched of throttled replicas."""
 
 
 class _Fetching:
     """One partition being fetched under one leader epoch.  A new epoch makes a new one, so late answers miss it."""
 
-    __slots__ = ("ask", "asked_offset", "leader_epoch", "partition", "ready_at_ms", "topic_id", "truncating")
+    __slots__ = (
+        "ask", "asked_offset", "leader_epoch", "leader_mark", "partition", "ready_at_ms", "topic_id", "truncating",
+    )  # fmt: skip
 
     def __init__(self, partition: Partition, truncating: bool) -> None:
         self.partition = partition
@@ -73,6 +79,8 @@ class _Fetching:
         self.ready_at_ms = 0
         self.asked_offset = -1
         self.ask: FetchPartition | None = None
+        self.leader_mark: int | None = None
+        """The leader's high watermark; None before the first answer."""
 
     def question(self, last_epoch: int, max_bytes: int) -> FetchPartition:
         """The request's row, from the log's end on; made anew only where something moved."""
@@ -95,6 +103,11 @@ class _Fetching:
             )
         assert self.ask is not None
         return self.ask
+
+    @property
+    def is_level(self) -> bool:
+        """Has it all that is committed?"""
+        return self.leader_mark is not None and self.leader_mark <= self.partition.log.end_offset
 
     @property
     def is_current(self) -> bool:
@@ -158,6 +171,8 @@ class ReplicaFetcher:
             now_ms = self._now_ms()
             ready = {tp: one for tp, one in self._fetching.items() if one.ready_at_ms <= now_ms}
             endpoint = self._host.metadata.endpoint(self._leader_id)
+            if ready and self._host.throttle.is_limited:
+                ready = self._not_held_back(ready, now_ms)
             if not ready:
                 await self._idle(now_ms)
             elif endpoint is None:
@@ -168,6 +183,20 @@ class ReplicaFetcher:
             else:
                 with suppress(LogDirFailed):
                     await self._fetch(endpoint, ready)
+
+    def _not_held_back(self, ready: dict[TopicPartition, _Fetching], now_ms: int) -> dict[TopicPartition, _Fetching]:
+        """Those that may be fetched; where all are throttled, and the rate exceeded, they back off for a while."""
+        if not self._host.throttle.is_exceeded:
+            return ready
+        free = {tp: one for tp, one in ready.items() if one.is_level or not self._is_throttled(one.partition)}
+        if not free:
+            for one in ready.values():
+                one.ready_at_ms = now_ms + self._host.config.replica_fetch_backoff_ms
+        return free
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        replicas = partition.settings.follower_throttled
+        return bool(replicas) and lists(replicas, partition.topic_partition.partition, self._host.broker_id)
 
     async def _idle(self, now_ms: int) -> None:
         """Wait for a partition to come, or for the first that backs off."""
@@ -201,7 +230,7 @@ class ReplicaFetcher:
         for topic in response.responses:
             name = topic.topic if response.__version__ < FETCH_BY_TOPIC_ID else self._names.get(topic.topic_id, "")
             for row in topic.partitions:
-                topic_partition = TopicPartition(name, row.partition_index)
+                topic_partition = name_of(name, row.partition_index)
                 one = ready.get(topic_partition)
                 if one is None or self._fetching.get(topic_partition) is not one or not one.is_current:
                     # The leader takes this follower for told now.
@@ -264,7 +293,10 @@ class ReplicaFetcher:
         records = row.records or b""
         if not append_fetched(one.partition, records, row.high_watermark, row.log_start_offset):
             return False
+        one.leader_mark = row.high_watermark
         if records:
+            if self._host.throttle.is_limited and self._is_throttled(one.partition):
+                self._host.throttle.note(len(records))
             # Behind the others, so that a busy partition does not fill every answer.
             topic_partition = one.partition.topic_partition
             self._fetching[topic_partition] = self._fetching.pop(topic_partition)

@@ -6,6 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
+from broker_sim.background_sync import BackgroundSync, sync_directory
+
 
 class DiskLogFile:
     """One append-only file, written through to the operating system with every append."""
@@ -67,8 +69,8 @@ class DiskLogFile:
         """What was written so far survives a power loss."""
         os.fdatasync(self._descriptor)
         if self._unnamed:
-            _sync_directory(self._path.parent)
-            _sync_directory(self._path.parent.parent)
+            sync_directory(self._path.parent)
+            sync_directory(self._path.parent.parent)
             self._unnamed = False
 
     def close(self) -> None:
@@ -78,25 +80,22 @@ class DiskLogFile:
             self._descriptor = -1
 
 
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 class FileLogDirectory:
     """`broker_sim.ports.LogDirectory` under a directory, which is created where it is missing."""
 
     def __init__(self, root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
         self._root = root
+        self._sync = BackgroundSync(root)
 
     def _path(self, name: str, file: str = "") -> Path:
         if "/" in name or "/" in file or name in (".", "..") or file in (".", ".."):
             raise ValueError(f"not a name within the log directory: {name!r} {file!r}")
         return self._root / name / file
+
+    def finish(self, within_s: float) -> None:
+        """Wait until every text that was exchanged is on the disk, for so long at most."""
+        self._sync.finish(within_s)
 
     def partitions(self) -> list[str]:
         """Names of the replica directories, sorted."""
@@ -110,6 +109,12 @@ class FileLogDirectory:
         """Remove a replica directory and all in it, if it is there."""
         if name:
             shutil.rmtree(self._path(name), ignore_errors=True)
+
+    def rename_partition(self, name: str, to: str) -> None:
+        """Give a replica directory another name, durably."""
+        self._path(name).rename(self._path(to))
+        self._sync.renamed(name, to)
+        sync_directory(self._root)
 
     def list_files(self, name: str) -> list[str]:
         """File names in a replica directory, sorted."""
@@ -127,7 +132,7 @@ class FileLogDirectory:
         """Put the file `by` in the place of `file`, atomically and durably."""
         path = self._path(name, file)
         self._path(name, by).replace(path)
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
 
     def read_text(self, name: str, file: str) -> str | None:
         """A small file's content; None where it does not exist or is not text."""
@@ -137,11 +142,15 @@ class FileLogDirectory:
             return None
 
     def exchange_text(self, name: str, file: str, text: str) -> None:
-        """Replace a small file atomically, and leave it to the system when it reaches the disk."""
+        """Replace a small file atomically; a thread brings it to the disk.
+
+        Raises OSError, also where that thread could not sync one before.
+        """
         path = self._path(name, file)
         aside = path.with_name(path.name + ".tmp")
         aside.write_text(text, encoding="utf-8", newline="\n")
         aside.replace(path)
+        self._sync.add(name, file)
 
     def write_text(self, name: str, file: str, text: str) -> None:
         """Replace a small file atomically: written aside, fsynced, renamed."""
@@ -152,4 +161,4 @@ class FileLogDirectory:
             out.flush()
             os.fsync(out.fileno())
         aside.replace(path)
-        _sync_directory(path.parent)
+        sync_directory(path.parent)

@@ -54,6 +54,10 @@ class GuardedDirectory:
         """Remove a replica directory and all in it."""
         self.attempt(lambda: self._inner.delete_partition(name))
 
+    def rename_partition(self, name: str, to: str) -> None:
+        """Give a replica directory another name."""
+        self.attempt(lambda: self._inner.rename_partition(name, to))
+
     def list_files(self, name: str) -> list[str]:
         """File names in a replica directory, sorted."""
         return self.attempt(lambda: self._inner.list_files(name))

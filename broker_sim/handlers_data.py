@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from broker_sim.broker_requests import Handler, RequestContext, RequestRefused
+from broker_sim.client_throttling import ClientThrottles
 from broker_sim.config import KafkaConfig
 from broker_sim.data_messages import (
     NO_WORD_OF_LEADER,
@@ -27,9 +29,11 @@ from broker_sim.data_messages import (
 from broker_sim.fetch_session import FetchKey, FetchRefused, FetchSessions, Request, Rows
 from broker_sim.kafka_schema import (
     FETCH_BY_TOPIC_ID,
+    NO_TIME,
     ApiKey,
     KafkaUuid,
     Uuid,
+    as_time,
     milliseconds,
     respond,
     version_of,
@@ -74,8 +78,15 @@ class DataHandlers:
     """Serves records."""
 
     def __init__(
-        self, config: KafkaConfig, metadata: MetadataCache, replicas: ReplicaService, runtime: Runtime
+        self,
+        config: KafkaConfig,
+        metadata: MetadataCache,
+        replicas: ReplicaService,
+        runtime: Runtime,
+        quotas: ClientThrottles | None = None,
     ) -> None:
+        """Without `quotas` no client is ever throttled."""
+        self._quotas = quotas or ClientThrottles(runtime, 2, 1)
         self._metadata = metadata
         self._replicas = replicas
         self._runtime = runtime
@@ -136,11 +147,16 @@ class DataHandlers:
         if batches:
             for produced in await self._replicas.produce(batches, acks, milliseconds(request.timeout)):
                 rows[produced.topic_partition] = produced
+        quota = self._quotas.produce
+        throttle_ms = quota.note(context.client_id, _produce_size(request, context)) if quota.is_used else 0
         if acks == 0:
             if any(row.error for row in rows.values()):
                 raise RequestRefused("a record sent with acks=0 was not stored")
+            if throttle_ms:
+                # There is no answer that could say so: the connection's next request waits.
+                await self._runtime.sleep(throttle_ms)
             return None
-        return self._produce_answer(request, context, rows)
+        return self._produce_answer(request, context, rows, throttle_ms)
 
     def _produce_error(
         self, request: KafkaMessage, acks: int, topic_partition: TopicPartition, records: bytes | None
@@ -156,7 +172,11 @@ class DataHandlers:
         return ErrorCode.none
 
     def _produce_answer(
-        self, request: KafkaMessage, context: RequestContext, rows: Mapping[TopicPartition, ProducedPartition]
+        self,
+        request: KafkaMessage,
+        context: RequestContext,
+        rows: Mapping[TopicPartition, ProducedPartition],
+        throttle_ms: int,
     ) -> KafkaMessage:
         topics: dict[str, list[PartitionProduceResponse]] = {}
         leaders: list[int] = []
@@ -177,7 +197,7 @@ class DataHandlers:
             topics.setdefault(topic, []).append(answer)
         responses = [TopicProduceResponse(topic, answers) for topic, answers in topics.items()]
         nodes = self._node_endpoints(leaders, context.listener) if leaders else ()
-        return ProduceResponse(version, responses, node_endpoints=nodes)
+        return ProduceResponse(version, responses, as_time(throttle_ms) if throttle_ms else NO_TIME, nodes)
 
     # ---- Fetch ------------------------------------------------------------------------------------------------
 
@@ -202,6 +222,10 @@ class DataHandlers:
         rows, wanted = self._sort_out(opened.partitions)
         if wanted:
             max_bytes = min(int(request.max_bytes), self._fetch_bytes_max)
+            quota = self._quotas.fetch
+            if quota.is_used and replica_id < 0:
+                most = quota.most_at_once(context.client_id)
+                max_bytes = max_bytes if most is None else min(max_bytes, int(most))
             params = FetchParams(
                 replica_id=replica_id,
                 max_wait_ms=milliseconds(request.max_wait),
@@ -212,8 +236,21 @@ class DataHandlers:
             )
             fetched = await self._replicas.fetch(params, list(wanted.values()))
             rows.update(zip(wanted, fetched, strict=True))
+        if self._quotas.fetch.is_used and replica_id < 0:
+            throttle_ms = self._throttle_fetch(context, rows)
+            if throttle_ms:
+                error, session_id = opened.without_rows()
+                return FetchResponse(version, (), error, session_id, as_time(throttle_ms))
         error, session_id, news = opened.finish(rows)
         return self._fetch_answer(request, context, error, session_id, news)
+
+    def _throttle_fetch(self, context: RequestContext, rows: Rows) -> int:
+        """For how long a consumer is throttled; it gets nothing then, and comes again for it."""
+        quota, size = self._quotas.fetch, _fetch_size(rows)
+        throttle_ms = quota.note(context.client_id, size)
+        if throttle_ms:
+            quota.take_back(context.client_id, size)
+        return throttle_ms
 
     def _topic_of(self, key: Any) -> str:
         return self._metadata.topic_of_id(_id_of(key)) or "" if key else ""
@@ -249,10 +286,10 @@ class DataHandlers:
             if not topic_partition.topic:
                 # Perhaps this broker has heard of the id since the session began.
                 topic_partition = TopicPartition(self._topic_of(key[0]), key[1])
-                row = row._replace(topic_partition=topic_partition)
+                row = msgspec.structs.replace(row, topic_partition=topic_partition)
             if not topic_partition.topic:
                 rows[key] = _refused(topic_partition, ErrorCode.unknown_topic_id)
-            elif not self._known(topic_partition):
+            elif self._metadata.partition(topic_partition) is None:
                 rows[key] = _refused(topic_partition, ErrorCode.unknown_topic_or_partition)
             else:
                 wanted[key] = row
@@ -357,6 +394,24 @@ class DataHandlers:
         return respond(request, topics=[{"name": topic, "partitions": rows} for topic, rows in topics.items()])
 
 
+_HEAD_BYTES, _TOPIC_BYTES, _ROW_BYTES = 24, 20, 40
+"""What a message has around its records, roughly: quotas count whole messages."""
+
+
+def _produce_size(request: KafkaMessage, context: RequestContext) -> int:
+    size = _HEAD_BYTES + len(context.client_id)
+    for topic in request.topic_data:
+        size += _TOPIC_BYTES + len(topic.name)
+        size += sum(_ROW_BYTES // 4 + len(row.records or b"") for row in topic.partition_data)
+    return size
+
+
+def _fetch_size(rows: Rows) -> int:
+    # A session's answer leaves out those of which there is no news.
+    told = {key: _ROW_BYTES + len(row.records) for key, row in rows.items() if row.records or row.error}
+    return _HEAD_BYTES + _TOPIC_BYTES * len({topic for topic, _ in told}) + sum(told.values())
+
+
 _LEADER_IS_ELSEWHERE = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
 
@@ -375,6 +430,7 @@ def _forgotten(request: KafkaMessage, version: int) -> list[FetchKey]:
     ]
 
 
+@lru_cache(4_096)
 def _id_of(key: int) -> KafkaUuid | None:
     return Uuid(int=key) if key else None
 

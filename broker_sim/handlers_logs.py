@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from broker_sim.broker_requests import Handler, RequestContext
 from broker_sim.kafka_schema import ApiKey, respond
+from broker_sim.log_manager import DirectoryLogs
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.partition_log import PartitionLog
 from broker_sim.replica_manager import ReplicaManager
@@ -17,6 +18,10 @@ from controller.ports import KafkaMessage
 from journal.events import TopicPartition
 
 NO_TRANSACTION = -1
+UNKNOWN_LAG = -1
+"""Of a replica that nobody has told this broker to lead or follow yet."""
+
+_Topics = dict[str, list[dict[str, Any]]]
 
 
 class LogHandlers:
@@ -41,28 +46,57 @@ class LogHandlers:
         if request.topics is not None:
             wanted = {TopicPartition(str(t.topic), int(n)) for t in request.topics for n in t.partitions}
         directories = zip(self._log_dirs, self._replicas.logs.by_directory(), strict=True)
-        return respond(request, results=[_directory(path, logs, wanted) for path, logs in directories])
+
+        def rows(logs: DirectoryLogs) -> _Topics:
+            return self._log_rows(logs, wanted)
+
+        return respond(request, results=[_directory(path, logs, rows) for path, logs in directories])
+
+    def _log_rows(self, logs: DirectoryLogs, wanted: set[TopicPartition] | None) -> _Topics:
+        topics: _Topics = {}
+        for is_future, each in ((False, logs.current), (True, logs.future)):
+            for topic_partition, log in each.items():
+                if wanted is None or topic_partition in wanted:
+                    row = {
+                        "partition_index": topic_partition.partition,
+                        "partition_size": log.size_bytes,
+                        "offset_lag": self._lag(topic_partition, log, is_future),
+                        "is_future_key": is_future,
+                    }
+                    topics.setdefault(topic_partition.topic, []).append(row)
+        return topics
+
+    def _lag(self, topic_partition: TopicPartition, log: PartitionLog, is_future: bool) -> int:
+        """How far a log is behind: a future one behind the replica whose place it will take, that one behind what is
+        committed."""
+        partition = self._replicas.partitions.get(topic_partition)
+        if partition is None:
+            return UNKNOWN_LAG
+        current = partition.log
+        return current.end_offset - log.end_offset if is_future else max(current.high_watermark - log.end_offset, 0)
 
     async def alter_replica_log_dirs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer AlterReplicaLogDirs: a replica may stay where it is, and go nowhere else."""
+        """Answer AlterReplicaLogDirs: the answer says whether the moves have begun."""
+        places = {
+            TopicPartition(str(topic.name), int(number)): str(directory.path)
+            for directory in request.dirs
+            for topic in directory.topics
+            for number in topic.partitions
+        }
         topics: dict[str, list[dict[str, Any]]] = {}
-        for directory in request.dirs:
-            for topic in directory.topics:
-                for number in topic.partitions:
-                    error = self._move(TopicPartition(str(topic.name), int(number)), str(directory.path))
-                    row = {"partition_index": number, "error_code": error}
-                    topics.setdefault(str(topic.name), []).append(row)
+        for topic_partition, path in places.items():
+            row = {"partition_index": topic_partition.partition, "error_code": self._move(topic_partition, path)}
+            topics.setdefault(topic_partition.topic, []).append(row)
         rows = [{"topic_name": topic, "partitions": partitions} for topic, partitions in topics.items()]
         return respond(request, results=rows)
 
     def _move(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
         if path not in self._log_dirs:
             return ErrorCode.log_dir_not_found
-        logs = self._replicas.logs.by_directory()[self._log_dirs.index(path)]
-        if topic_partition not in self._replicas.partitions:
-            return ErrorCode.replica_not_available
-        # Replicas do not move between directories here: there is nothing to do, or no way to do it.
-        return ErrorCode.none if logs is not None and topic_partition in logs else ErrorCode.kafka_storage_error
+        error = self._replicas.move_log(topic_partition, self._log_dirs.index(path))
+        if error is ErrorCode.replica_not_available and self._metadata.partition(topic_partition) is None:
+            return ErrorCode.unknown_topic_or_partition
+        return error
 
     async def describe_producers(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer DescribeProducers: idempotent producers, as this replica's log knows them."""
@@ -100,22 +134,9 @@ class LogHandlers:
         return {**row, "active_producers": producers}
 
 
-def _directory(
-    path: str, logs: Mapping[TopicPartition, PartitionLog] | None, wanted: set[TopicPartition] | None
-) -> dict[str, Any]:
+def _directory(path: str, logs: DirectoryLogs | None, rows: Callable[[DirectoryLogs], _Topics]) -> dict[str, Any]:
     unknown = {"total_bytes": -1, "usable_bytes": -1}
     if logs is None:
         return {"log_dir": path, "error_code": ErrorCode.kafka_storage_error, **unknown}
-    topics: dict[str, list[dict[str, Any]]] = {}
-    for topic_partition, log in logs.items():
-        if wanted is None or topic_partition in wanted:
-            topics.setdefault(topic_partition.topic, []).append(
-                {
-                    "partition_index": topic_partition.partition,
-                    "partition_size": log.size_bytes,
-                    "offset_lag": max(log.high_watermark - log.end_offset, 0),
-                    "is_future_key": False,
-                }
-            )
-    rows = [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]
-    return {"log_dir": path, "topics": rows, **unknown}
+    topics = [{"name": topic, "partitions": partitions} for topic, partitions in rows(logs).items()]
+    return {"log_dir": path, "topics": topics, **unknown}

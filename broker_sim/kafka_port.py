@@ -15,6 +15,7 @@ from typing import cast
 
 from broker_sim import api_versions
 from broker_sim.broker_requests import RequestRefused
+from broker_sim.client_throttling import muted_ms
 from broker_sim.frame_reader import FrameReader, FrameTooLarge
 from broker_sim.kafka_schema import ApiKey
 from broker_sim.metadata_messages import MetadataResponse, pack_rows_in_slices
@@ -225,6 +226,9 @@ class _Connection(asyncio.Protocol):
                     for _ in pack_rows_in_slices(response):
                         await asyncio.sleep(0)
                 self._reply(request.correlation_id, response)
+                mute_ms = muted_ms(response)
+                if mute_ms:
+                    await self._mute(mute_ms)
         except RequestRefused:
             # As Kafka does where a client that expects no answer must be told of an error.
             self.close()
@@ -234,6 +238,16 @@ class _Connection(asyncio.Protocol):
             self.close()
             return False
         return True
+
+    async def _mute(self, duration_ms: int) -> None:
+        """Hear nothing from this client for a while; it has been answered (KIP-219)."""
+        if self._reading and self._transport is not None and not self._transport.is_closing():
+            self._reading = False
+            self._transport.pause_reading()
+        await asyncio.sleep(duration_ms / 1000)
+        if not self._reading and self._transport is not None and not self._transport.is_closing():
+            self._reading = True
+            self._transport.resume_reading()
 
     def _reply(self, correlation_id: int, response: KafkaMessage) -> None:
         self._replies += self._port.encoder.encode_parts(correlation_id, response)

@@ -76,4 +76,4 @@ async def delete_records(client: KafkaClient, topic_partition: TopicPartition, b
         row = response.topics[0].partitions[0]
         return ErrorCode(row.error_code), int(row.low_watermark)
 
-    return await client.at_leader(topic_partition, message, read, ATTEMPT_MS_MAX)
+    return await client.at_leader(topic_partition, lambda _: message, read, ATTEMPT_MS_MAX)

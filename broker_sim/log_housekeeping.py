@@ -84,9 +84,10 @@ class LogHousekeeping:
 
     async def _compact_all(self) -> None:
         try:
-            for _, log, settings in self._each():
+            for topic_partition, log, settings in self._each():
                 wall_ms = self._runtime.now().wall_ms
-                if settings.compacts and is_filthy(log, settings.compaction, wall_ms):
+                is_moving = self._logs.future(topic_partition) is not None
+                if settings.compacts and not is_moving and is_filthy(log, settings.compaction, wall_ms):
                     with suppress(LogDirFailed):
                         await compact(log, settings.compaction, self._runtime)
                         self._logs.checkpoint_starts()

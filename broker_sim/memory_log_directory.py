@@ -54,12 +54,15 @@ class MemoryLogDirectory:
     """A broker's log.dirs as dictionaries (`broker_sim.ports.LogDirectory`).
 
     A killed process keeps everything that was written: `crash()`.  A power loss keeps what was flushed:
-    `power_loss()`.  Small text files are durable at once, as they are fsynced when they are written.
+    `power_loss()`.  Small text files are durable at once, as they are fsynced when they are written; of those that are
+    exchanged a power loss brings the one before back.
     """
 
     def __init__(self) -> None:
         self._files: dict[str, dict[str, MemoryLogFile]] = {}
         self._texts: dict[str, dict[str, str]] = {"": {}}
+        self._before: dict[tuple[str, str], str | None] = {}
+        """What lies on the disk yet of texts that were exchanged."""
 
     def partitions(self) -> list[str]:
         """Names of the replica directories, sorted."""
@@ -75,6 +78,14 @@ class MemoryLogDirectory:
         for file in self._files.pop(name, {}).values():
             file.close()
         self._texts.pop(name, None)
+        self._before = {key: text for key, text in self._before.items() if key[0] != name}
+
+    def rename_partition(self, name: str, to: str) -> None:
+        """Give a replica directory another name, durably."""
+        assert name in self._files and to not in self._files, (name, to)
+        self._files[to] = self._files.pop(name)
+        self._texts[to] = self._texts.pop(name)
+        self._before = {(to if key[0] == name else key[0], key[1]): text for key, text in self._before.items()}
 
     def list_files(self, name: str) -> list[str]:
         """File names in a replica directory, sorted."""
@@ -105,15 +116,19 @@ class MemoryLogDirectory:
         return self._texts.get(name, {}).get(file)
 
     def exchange_text(self, name: str, file: str, text: str) -> None:
-        """Replace a small file; here it is durable at once."""
+        """Replace a small file; a power loss undoes the last time."""
+        before = self.read_text(name, file)
         self.write_text(name, file, text)
+        self._before[name, file] = before
 
     def write_text(self, name: str, file: str, text: str) -> None:
         """Replace a small file, durably."""
         self._texts.setdefault(name, {})[file] = text
+        self._before.pop((name, file), None)
 
     def crash(self) -> None:
-        """The process was killed: handles are gone, everything written stays."""
+        """The process was killed: handles are gone, everything written stays, and is on the disk before it starts."""
+        self._before.clear()
         for files in self._files.values():
             for file in files.values():
                 file.close()
@@ -122,9 +137,15 @@ class MemoryLogDirectory:
         """The disk was replaced: nothing is left."""
         self._files = {}
         self._texts = {"": {}}
+        self._before.clear()
 
     def power_loss(self) -> dict[str, int]:
         """The machine lost its power: keep what was flushed; returns how many bytes each replica lost, if any."""
+        for (name, file), text in self._before.items():
+            if text is None:
+                self._texts[name].pop(file, None)
+            else:
+                self._texts[name][file] = text
         lost: dict[str, int] = {}
         for name in sorted(self._files):
             gone = sum(file.lose_power() for file in self._files[name].values())

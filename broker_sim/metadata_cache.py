@@ -89,7 +89,8 @@ class MetadataCache:
 
     def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
         """One partition, None where it is unknown."""
-        return self._topics.get(topic_partition.topic, {}).get(topic_partition.partition)
+        known = self._topics.get(topic_partition.topic)
+        return None if known is None else known.get(topic_partition.partition)
 
     def topic_id(self, topic: str) -> KafkaUuid | None:
         """A topic's id; None where it has none or is unknown."""

@@ -11,7 +11,7 @@ from broker_sim.ports import FetchedPartition, FetchParams, FetchPartition
 from broker_sim.producer_state import ProducerBatch
 from broker_sim.record_batch import BatchHeader, check_produced
 from broker_sim.replica import FollowerState
-from broker_sim.replica_config import PartitionConfig
+from broker_sim.replica_config import PartitionConfig, lists
 from broker_sim.replica_selector import ReplicaView
 from broker_sim.topic_rules import has_record_without_key, stamp
 from journal.events import (
@@ -43,6 +43,7 @@ class Partition:
         "adding_replicas",
         "controller_epoch",
         "followers",
+        "future",
         "host",
         "isr_state",
         "leader",
@@ -61,6 +62,8 @@ class Partition:
     ) -> None:
         self.topic_partition = topic_partition
         self.log = log
+        self.future: PartitionLog | None = None
+        """On its way to take the log's place, in another log directory."""
         self.settings = settings
         self.topic_id: str | None = None
         self.leader: int | None = None
@@ -107,6 +110,8 @@ class Partition:
         """The lowest start of the live replicas' logs, as their fetches show them."""
         alive = self.host.metadata.is_alive
         starts = [follower.start_offset for follower in self.followers.values() if alive(follower.broker_id)]
+        if self.future is not None:
+            starts.append(self.future.start_offset)
         return min([self.log.start_offset, *starts])
 
     # ---- roles -------------------------------------------------------------------------------------------------
@@ -281,6 +286,21 @@ class Partition:
         """The offset before which a fetcher may read: followers everything, consumers what is committed."""
         return self.log.end_offset if is_follower else self.log.high_watermark
 
+    @property
+    def is_throttled_leader(self) -> bool:
+        """Does the topic list the leader's replica as throttled?"""
+        return lists(self.settings.leader_throttled, self.topic_partition.partition, self.host.broker_id)
+
+    def is_held_back(self, follower_id: int) -> bool:
+        """Must that follower wait for its records, since too much was sent to throttled ones?  None in sync must."""
+        throttle = self.host.throttle
+        return (
+            throttle.is_limited
+            and follower_id not in self.isr_state.isr
+            and self.is_throttled_leader
+            and throttle.is_exceeded
+        )
+
     def must_answer(self, wanted: FetchPartition, leader_only: bool) -> bool:
         """Must a waiting fetch be answered now, whatever it got: is it fenced, or has its log diverged?"""
         if self.check_epoch(wanted.current_leader_epoch, leader_only):
@@ -293,10 +313,6 @@ class Partition:
     ) -> FetchedPartition:
         """Answer one partition of a fetch.  `note_fetch`: this is the follower's word on where its log ends."""
         is_follower = params.replica_id >= 0
-        if is_follower:
-            again = self._told_before(wanted, params, note_fetch)
-            if again is not None:
-                return again
         if wanted.topic_id is not None and self.topic_id not in (None, wanted.topic_id):
             return self._refused(ErrorCode.inconsistent_topic_id)
         preferred = self._preferred_replica(wanted, params)
@@ -317,6 +333,8 @@ class Partition:
         records = b""
         if diverging is None:
             end = self.readable_end(is_follower)
+            if is_follower and self.settings.leader_throttled and self.is_held_back(params.replica_id):
+                end = wanted.fetch_offset
             records = self.log.read(wanted.fetch_offset, min(wanted.max_bytes, max_bytes), end, at_least_one)
             if is_follower and note_fetch:
                 self._follower_fetched(self.followers[params.replica_id], wanted, params.replica_epoch)
@@ -328,10 +346,16 @@ class Partition:
             follower.question, follower.told, follower.told_epoch = wanted, row, self.leader_epoch
         return row
 
-    def _told_before(self, wanted: FetchPartition, params: FetchParams, note_fetch: bool) -> FetchedPartition | None:
-        """The answer to a follower that repeats its last question where nothing has changed since; most do."""
+    def told_before(self, wanted: FetchPartition, params: FetchParams, now_ms: int | None) -> FetchedPartition | None:
+        """The answer to a follower that repeats its last question where nothing has changed since; most do.
+
+        `now_ms` is when it asked, None where this is not its word on where its log ends.
+        """
         follower = self.followers.get(params.replica_id)
-        if follower is None or follower.question != wanted or follower.told_epoch != self.leader_epoch:
+        if follower is None or follower.told_epoch != self.leader_epoch:
+            return None
+        # In a session the question is the very same object.
+        if follower.question is not wanted and follower.question != wanted:
             return None
         log, told = self.log, follower.told
         if (
@@ -343,8 +367,8 @@ class Partition:
             or self.leader != self.host.broker_id
         ):
             return None
-        if note_fetch:
-            follower.still_level(self._now_ms())
+        if now_ms is not None:
+            follower.still_level(now_ms)
             if follower.broker_id not in self.isr_state.isr:
                 self._maybe_expand_isr(follower)
         return told

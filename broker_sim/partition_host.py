@@ -11,6 +11,7 @@ from broker_sim.record_batch import BatchHeader
 from broker_sim.replica_config import ReplicaConfig
 from broker_sim.replica_selector import ReplicaSelector
 from broker_sim.replication_rules import ReplicationRules
+from broker_sim.replication_throttles import ReplicationQuota
 from controller.ports import Emit
 from ensemble.ports import Runtime
 from journal.events import TopicPartition
@@ -109,5 +110,7 @@ class PartitionHost:
     """Look again at the requests that wait for this partition."""
     counters: IsrCounters
     rules: ReplicationRules
+    throttle: ReplicationQuota
+    """What it may send, as leader, of throttled replicas."""
     selector: ReplicaSelector | None
     """Where consumers had best read from; None: from the leader."""

@@ -40,6 +40,7 @@ class PartitionLog:
         "_segments",
         "_starts",
         "damage",
+        "end_offset",
         "epochs",
         "first_dirty_offset",
         "high_watermark",
@@ -61,13 +62,17 @@ class PartitionLog:
         segment_ms: int = NEVER_MS,
         index_interval_bytes: int = 4_096,
         stopped_cleanly: bool = False,
+        name: str | None = None,
     ) -> None:
-        """Open or create the log; `stopped_cleanly` spares the check of every batch's CRC."""
+        """Open or create the log; `stopped_cleanly` spares the check of every batch's CRC, and `name` is its
+        directory's where that is not the partition's."""
         self.topic_partition = topic_partition
-        self.name = str(topic_partition)
+        self.name = str(topic_partition) if name is None else name
         self.segment_bytes = segment_bytes
         self.segment_ms = segment_ms
         self.high_watermark = 0
+        self.end_offset = 0
+        """The offset that the next record gets (LEO)."""
         self.start_offset = 0
         """The first offset that can be read: a segment's first, or higher where records were deleted up to there."""
         self.first_dirty_offset = 0
@@ -89,11 +94,14 @@ class PartitionLog:
 
     def _open(self, check: bool) -> None:
         written: list[tuple[int, int]] = []
+        last_of: dict[int, int] = {}
 
         def see(header: BatchHeader) -> None:
             self.producers.update(header)
-            if header.leader_epoch >= 0 and (not written or header.leader_epoch > written[-1][0]):
-                written.append((header.leader_epoch, header.base_offset))
+            if header.leader_epoch >= 0:
+                last_of[header.leader_epoch] = header.base_offset
+                if not written or header.leader_epoch > written[-1][0]:
+                    written.append((header.leader_epoch, header.base_offset))
 
         files = self._directory.list_files(self.name)
         for file in files:
@@ -116,10 +124,9 @@ class PartitionLog:
         if not self._segments:
             self._add_segment(0)
         self.start_offset = self._starts[0]
+        self.end_offset = self._segments[-1].end_offset
         self.epochs.truncate_from_end(self.end_offset)
-        for epoch, offset in written:
-            if epoch > self.epochs.latest:
-                self.epochs.assign(epoch, offset)
+        self.epochs.believe(written, last_of)
 
     def _add_segment(self, base_offset: int) -> Segment:
         file = self._directory.open(self.name, file_name(base_offset))
@@ -137,11 +144,6 @@ class PartitionLog:
     def starts_within_a_segment(self) -> bool:
         """Were records deleted up to the midst of a segment?"""
         return self.start_offset > self._starts[0]
-
-    @property
-    def end_offset(self) -> int:
-        """The offset that the next record gets (LEO)."""
-        return self._segments[-1].end_offset
 
     @property
     def size_bytes(self) -> int:
@@ -180,6 +182,7 @@ class PartitionLog:
         ):
             active = self.roll()
         active.append(data, headers)
+        self.end_offset = active.end_offset
         for header in headers:
             self.producers.update(header)
 
@@ -265,6 +268,7 @@ class PartitionLog:
             while len(self._segments) > 1 and self._starts[-1] >= offset:
                 self._drop_segment()
             self._segments[-1].truncate_to(offset)
+            self.end_offset = self._segments[-1].end_offset
             self.high_watermark = min(self.high_watermark, self.end_offset)
             if not self.producers.truncate(self.end_offset):
                 self._rebuild_producers()
@@ -276,7 +280,7 @@ class PartitionLog:
         while self._segments:
             self._drop_segment()
         self._add_segment(offset)
-        self.start_offset = self.first_dirty_offset = offset
+        self.start_offset = self.first_dirty_offset = self.end_offset = offset
         self.epochs.clear()
         self.producers.clear()
         self.high_watermark = offset
@@ -343,6 +347,22 @@ class PartitionLog:
         fresh = Segment(segment.base_offset, self._directory.open(self.name, segment.name), self._index_interval_bytes)
         fresh.recover(False, lambda header: None)
         self._segments[at] = fresh
+
+    # ---- another place -----------------------------------------------------------------------------------------
+
+    def take_over(self, current: PartitionLog) -> None:
+        """This log holds what `current` does and is to take its place: take over what is not in the records, too."""
+        assert self.end_offset == current.end_offset, (self.end_offset, current.end_offset)
+        self.advance_start(current.start_offset)
+        self.high_watermark = current.high_watermark
+        # An epoch in which nothing was written yet is in no batch.
+        self.epochs.replace(current.epochs.entries)
+        self.flush()
+
+    def rename(self, name: str) -> None:
+        """Give its directory another name."""
+        self._directory.rename_partition(self.name, name)
+        self.name = name
 
     # ---- end of life -------------------------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from controller.ports import Endpoint, KafkaMessage
 from journal.events import TopicPartition
 
@@ -33,6 +35,10 @@ class LogDirectory(Protocol):
 
     def create_partition(self, name: str) -> None: ...
     def delete_partition(self, name: str) -> None: ...
+    def rename_partition(self, name: str, to: str) -> None:
+        """Give a replica directory another name, atomically and durably; files that are open in it stay so."""
+        ...
+
     def list_files(self, name: str) -> list[str]:
         """File names in a replica directory, sorted."""
         ...
@@ -54,7 +60,8 @@ class LogDirectory(Protocol):
         ...
 
     def exchange_text(self, name: str, file: str, text: str) -> None:
-        """Replace a small file atomically; a killed process keeps it, a power loss may bring the old one back."""
+        """Replace a small file atomically; a killed process keeps it.  It is on the disk a little later: a power loss
+        before that may bring the old one back, or leave none."""
         ...
 
     def write_text(self, name: str, file: str, text: str) -> None:
@@ -80,7 +87,7 @@ class ControllerGate(Protocol):
         ...
 
 
-class FetchPartition(NamedTuple):
+class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     """One partition of a fetch.  `current_leader_epoch` and `last_fetched_epoch` are -1 where not given."""
 
     topic_partition: TopicPartition
@@ -94,7 +101,7 @@ class FetchPartition(NamedTuple):
     """The topic id the fetcher named (Fetch 13), None where it named the topic."""
 
 
-class FetchParams(NamedTuple):
+class FetchParams(msgspec.Struct, frozen=True, gc=False):
     """The rest of a fetch.  `replica_id` is -1 for consumers."""
 
     replica_id: int
@@ -119,7 +126,7 @@ class Reader(NamedTuple):
     listener: str
 
 
-class FetchedPartition(NamedTuple):
+class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
     """One partition's answer.  `diverging` is (epoch, end offset) where the fetcher must truncate."""
 
     topic_partition: TopicPartition

@@ -59,7 +59,11 @@ class Purgatory:
         """Keep an operation that is not ready until it is, or until `timeout_ms` have passed."""
         entry = _Entry(operation, keys)
         for key in keys:
-            self._watchers.setdefault(key, {})[entry] = None
+            watching = self._watchers.get(key)
+            if watching is None:
+                self._watchers[key] = {entry: None}
+            else:
+                watching[entry] = None
         entry.timer = self._runtime.call_later(max(0, timeout_ms), lambda: self._end(entry))
 
     def __enter__(self) -> None:
@@ -187,7 +191,7 @@ class DelayedFetch:
             return True
         if partition.log.end_offset < wanted.fetch_offset:
             return True
-        if partition.readable_end(self._params.replica_id >= 0) <= wanted.fetch_offset:
+        if partition.readable_end(self._params.replica_id >= 0) <= wanted.fetch_offset or self._is_held_back(partition):
             return False
         min_bytes = self._params.min_bytes
         return min_bytes <= 1 or sum(self._available(row) for row in self._wanted.values()) >= min_bytes
@@ -195,9 +199,13 @@ class DelayedFetch:
     def _available(self, wanted: FetchPartition) -> int:
         partition = self._find(wanted.topic_partition)
         end = -1 if partition is None else partition.readable_end(self._params.replica_id >= 0)
-        if partition is None or end <= wanted.fetch_offset:
+        if partition is None or end <= wanted.fetch_offset or self._is_held_back(partition):
             return 0
         return min(wanted.max_bytes, partition.log.bytes_between(wanted.fetch_offset, end))
+
+    def _is_held_back(self, partition: Partition) -> bool:
+        follower_id = self._params.replica_id
+        return follower_id >= 0 and bool(partition.settings.leader_throttled) and partition.is_held_back(follower_id)
 
     def finish(self, touched: Collection[TopicPartition]) -> None:
         """Read those again and answer."""

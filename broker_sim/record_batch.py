@@ -114,12 +114,13 @@ def split_batches(data: bytes, checked: bool = True) -> list[BatchHeader] | None
         header = BatchHeader._make(HEADER.unpack_from(data, position))
         if header.magic != MAGIC or not header_is_sane(header):
             return None
-        if position + header.size > end:
+        size = header.size
+        if position + size > end:
             break
         if checked and not checksum_holds(data, position, header):
             return None
         headers.append(header)
-        position += header.size
+        position += size
     return headers
 
 
@@ -147,9 +148,10 @@ def check_produced(data: bytes, max_message_bytes: int) -> Checked:
         if data[position + 16] != MAGIC:
             return Checked(INVALID_RECORD, [])
         header = read_header(data, position)
-        if header is None or not header_is_sane(header) or position + header.size > end:
+        size = 0 if header is None else header.size
+        if header is None or not header_is_sane(header) or position + size > end:
             return Checked(CORRUPT_MESSAGE, [])
-        if header.size > max_message_bytes:
+        if size > max_message_bytes:
             return Checked(MESSAGE_TOO_LARGE, [])
         if not checksum_holds(data, position, header):
             return Checked(CORRUPT_MESSAGE, [])
@@ -158,7 +160,7 @@ def check_produced(data: bytes, max_message_bytes: int) -> Checked:
         if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
             return Checked(INVALID_RECORD, [])
         headers.append(header)
-        position += header.size
+        position += size
     return Checked(NONE, headers)
 
 
@@ -175,7 +177,8 @@ def patch_batches(
         end = position + header.size
         length = view[position + LENGTH_AT : position + LEADER_EPOCH_AT]
         pieces += [_OFFSET.pack(base_offset), length, epoch, view[position + LEADER_EPOCH_AT + len(epoch) : end]]
-        patched.append(header._replace(base_offset=base_offset, leader_epoch=leader_epoch))
+        # What `_replace` would make, in a third of its time.
+        patched.append(BatchHeader._make((base_offset, header.length, leader_epoch, *header[3:])))
         position = end
         base_offset += header.last_offset_delta + 1
     return b"".join(pieces), patched
@@ -289,7 +292,7 @@ def build_batch(
     )
     unchecked = HEADER.pack(*header) + payload
     crc = int(crc32c(memoryview(unchecked)[CHECKED_FROM:]))
-    return HEADER.pack(*header._replace(crc=crc)) + payload
+    return HEADER.pack(*header[:4], crc, *header[5:]) + payload
 
 
 def _decode_one(data: memoryview, position: int, header: BatchHeader) -> tuple[Record, int]:

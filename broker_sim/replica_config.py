@@ -49,8 +49,32 @@ class ReplicaConfig:
     log_cleaner_delete_retention_ms: int = 86_400_000
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
+    replication_quota_window_num: int = 11
+    replication_quota_window_size_seconds: int = 1
+    alter_log_dirs_replication_quota_window_num: int = 11
+    alter_log_dirs_replication_quota_window_size_seconds: int = 1
     historical: frozenset[Historical] = NO_HISTORY
     """zabka.historical: old behaviours that are switched on."""
+
+
+Listed = tuple[tuple[int, int], ...]
+"""Replicas that a topic lists as throttled: (partition, broker)."""
+ALL_LISTED: Listed = ((-1, -1),)
+
+
+def listed(text: str) -> Listed:
+    """Read `0:1,0:2` or `*`; what is neither lists nothing."""
+    if text.strip() == "*":
+        return ALL_LISTED
+    parts = [[word.strip() for word in part.split(":")] for part in text.split(",")]
+    if not all(len(part) == 2 and all(word.isascii() and word.isdigit() for word in part) for part in parts):
+        return ()
+    return tuple((int(partition), int(broker)) for partition, broker in parts)
+
+
+def lists(replicas: Listed, partition: int, broker_id: int) -> bool:
+    """Is that replica among those listed?"""
+    return replicas == ALL_LISTED or (partition, broker_id) in replicas
 
 
 class CompactionSettings(NamedTuple):
@@ -83,6 +107,10 @@ class PartitionConfig:
     retention_ms: int
     retention_bytes: int
     compaction: CompactionSettings
+    leader_throttled: Listed = ()
+    """leader.replication.throttled.replicas."""
+    follower_throttled: Listed = ()
+    """follower.replication.throttled.replicas."""
 
 
 def partition_config(config: ReplicaConfig, overrides: Mapping[str, str]) -> PartitionConfig:
@@ -116,4 +144,6 @@ def partition_config(config: ReplicaConfig, overrides: Mapping[str, str]) -> Par
             lag_max_ms=whole("max.compaction.lag.ms", config.log_cleaner_max_compaction_lag_ms),
             tombstone_ms=whole("delete.retention.ms", config.log_cleaner_delete_retention_ms),
         ),
+        leader_throttled=listed(overrides.get("leader.replication.throttled.replicas", "")),
+        follower_throttled=listed(overrides.get("follower.replication.throttled.replicas", "")),
     )

@@ -15,6 +15,7 @@ from broker_sim.fetcher import ReplicaFetchers
 from broker_sim.guarded_directory import LogDirFailed
 from broker_sim.isr import RECOVERED
 from broker_sim.kafka_schema import respond
+from broker_sim.log_dir_moves import LogDirMoves
 from broker_sim.log_manager import LogManager
 from broker_sim.partition import Partition
 from broker_sim.partition_host import NO_EPOCH, LeaderAndIsr, PartitionHost
@@ -58,7 +59,9 @@ class ReplicaControl:
         host: PartitionHost,
         logs: LogManager,
         fetchers: ReplicaFetchers,
+        moves: LogDirMoves,
         broker_epoch: Callable[[], int],
+        controller_epoch_seen: Callable[[], int],
     ) -> None:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.controller_epoch = 0
@@ -67,25 +70,28 @@ class ReplicaControl:
         self._host = host
         self._logs = logs
         self._fetchers = fetchers
+        self._moves = moves
         self._broker_epoch = broker_epoch
+        self._controller_epoch_seen = controller_epoch_seen
 
     # ---- fences ------------------------------------------------------------------------------------------------
 
     def accept(self, name: str, request: KafkaMessage) -> int:
         """Is a control request of this broker's present life and of the newest controller?  The error code if not.
 
-        A higher controller epoch is remembered; an equal one passes.  A broker epoch of -1 is not looked at, a higher
-        one than known passes: the request may be faster than this broker's own registration (KAFKA-9839).
+        A higher controller epoch is remembered; an equal one passes.  The newest controller is the one of the highest
+        epoch that a request has brought or that this broker has seen in the ensemble: Kafka goes by requests alone, and
+        a broker that starts anew would obey one deposed long ago.  A broker epoch of -1 is not looked at, a higher one
+        than known passes: the request may be faster than this broker's own registration (KAFKA-9839).
         """
         sent_epoch = getattr(request, "broker_epoch", NO_EPOCH)
         known_epoch = self._broker_epoch()
         if self._host.rules.is_for_former_life(sent_epoch, known_epoch):
             self._fenced(name, request, ErrorCode.stale_broker_epoch, sent_epoch, known_epoch)
             return ErrorCode.stale_broker_epoch
-        if request.controller_epoch < self.controller_epoch:
-            self._fenced(
-                name, request, ErrorCode.stale_controller_epoch, request.controller_epoch, self.controller_epoch
-            )
+        newest = max(self.controller_epoch, self._controller_epoch_seen())
+        if request.controller_epoch < newest:
+            self._fenced(name, request, ErrorCode.stale_controller_epoch, request.controller_epoch, newest)
             return ErrorCode.stale_controller_epoch
         self.controller_epoch = request.controller_epoch
         return ErrorCode.none
@@ -190,6 +196,7 @@ class ReplicaControl:
                 adding_replicas=tuple(int(broker) for broker in getattr(state, "adding_replicas", ())),
             ),
         )
+        self._moves.resume(partition)
         return ErrorCode.none
 
     def _host_partition(self, topic_partition: TopicPartition, is_new: bool) -> Partition:
@@ -219,11 +226,30 @@ class ReplicaControl:
     def take_offline(self, topic_partition: TopicPartition) -> None:
         """The log directory of that replica has failed: nothing is served of it until the broker starts anew."""
         self._offline[topic_partition] = None
+        self._let_go(topic_partition)
+
+    def _let_go(self, topic_partition: TopicPartition) -> None:
         self._fetchers.remove(topic_partition)
+        self._moves.pause(topic_partition)
         partition = self.partitions.pop(topic_partition, None)
         if partition is not None:
             partition.leader = None
             self._host.wake(topic_partition)
+
+    def leave_strays(self, request: KafkaMessage) -> None:
+        """Stop serving what an accepted UpdateMetadata says has moved to other brokers, in a later leader epoch.
+
+        A broker that was taken for dead when a partition was moved away is never told to stop: in Kafka it leads on,
+        until it is restarted, for whoever has not read the metadata again.  What it has on disk stays there.
+        """
+        for topic in getattr(request, "topic_states", ()):
+            for state in topic.partition_states:
+                if self._host.broker_id in state.replicas or not state.replicas:
+                    continue
+                topic_partition = TopicPartition(str(topic.topic_name), int(state.partition_index))
+                partition = self.partitions.get(topic_partition)
+                if partition is not None and state.leader_epoch > partition.leader_epoch:
+                    self._let_go(topic_partition)
 
     @property
     def offline_count(self) -> int:
@@ -258,6 +284,7 @@ class ReplicaControl:
             self._fenced(STOP_REPLICA, request, error, leader_epoch, known_epoch, topic_partition)
             return error
         self._fetchers.remove(topic_partition)
+        self._moves.pause(topic_partition)
         if delete:
             if partition is not None:
                 del self.partitions[topic_partition]

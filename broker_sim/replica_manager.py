@@ -15,6 +15,7 @@ from broker_sim.alter_partition import AlterPartitionManager
 from broker_sim.delete_records import DelayedDeletion, DeletionRow
 from broker_sim.fetcher import FetcherHost, ReplicaFetchers
 from broker_sim.guarded_directory import LogDirFailed
+from broker_sim.log_dir_moves import LogDirMoves
 from broker_sim.log_housekeeping import LogHousekeeping
 from broker_sim.log_manager import LogManager
 from broker_sim.partition import ALL, Partition
@@ -34,6 +35,7 @@ from broker_sim.replica_config import ReplicaConfig, TopicConfigs, no_overrides
 from broker_sim.replica_control import ReplicaControl
 from broker_sim.replica_selector import replica_selector
 from broker_sim.replication_rules import replication_rules
+from broker_sim.replication_throttles import ReplicationThrottles
 from controller.ports import BrokerChannel, Emit, KafkaMessage
 from ensemble.ports import Future, Runtime, Timer
 from journal.events import RecordsAcknowledged, ReplicaProgressed, TopicPartition
@@ -51,6 +53,10 @@ _ACKS = (0, 1, ALL)
 
 def _say_nothing() -> None:
     return
+
+
+def _seen_nothing() -> int:
+    return 0
 
 
 def _unread(wanted: FetchPartition, error: ErrorCode) -> FetchedPartition:
@@ -75,10 +81,12 @@ class ReplicaManager:
         isr_writer: IsrWriter | None = None,
         more_log_directories: Sequence[LogDirectory] = (),
         log_dir_failed: Callable[[], None] = _say_nothing,
+        controller_epoch_seen: Callable[[], int] = _seen_nothing,
     ) -> None:
         """`broker_epoch` gives the czxid of this broker's present registration, -1 while there is none; `isr_writer`
         gets ISR changes written instead of the controller (Historical.DIRECT_ZOOKEEPER_ISR); `log_dir_failed` is
-        called after a log directory was taken offline, with all that lay in it."""
+        called after a log directory was taken offline, with all that lay in it; `controller_epoch_seen` gives the
+        highest controller epoch that this broker knows of from the ensemble."""
         self.broker_id = broker_id
         self.config = config
         self.counters = IsrCounters()
@@ -90,9 +98,21 @@ class ReplicaManager:
         )
         self._log_dir_failed = log_dir_failed
         directories = [log_directory, *more_log_directories]
-        self._logs = LogManager(broker_id, directories, config, topic_configs, emit, self._take_offline_later)
+        self._logs = LogManager(
+            broker_id,
+            directories,
+            config,
+            topic_configs,
+            emit,
+            self._take_offline_later,
+            lambda: f"{runtime.random.getrandbits(128):032x}",
+        )
+        self.throttles = ReplicationThrottles(config, runtime)
+        self._moves = LogDirMoves(self._logs, config, runtime, self.throttles.moves)
         self._housekeeping = LogHousekeeping(self._logs, config, runtime, self._purgatory.wake)
-        self._fetchers = ReplicaFetchers(FetcherHost(broker_id, config, channel, metadata, runtime, broker_epoch))
+        self._fetchers = ReplicaFetchers(
+            FetcherHost(broker_id, config, channel, metadata, runtime, broker_epoch, self.throttles.follower)
+        )
         self._moved: dict[TopicPartition, Partition] = {}
         self._timers: dict[str, Timer] = {}
         host = PartitionHost(
@@ -106,9 +126,12 @@ class ReplicaManager:
             wake=self._purgatory.wake,
             counters=self.counters,
             rules=replication_rules(config.historical),
+            throttle=self.throttles.leader,
             selector=replica_selector(config.replica_selector_class),
         )
-        self._control = ReplicaControl(host, self._logs, self._fetchers, broker_epoch)
+        self._control = ReplicaControl(
+            host, self._logs, self._fetchers, self._moves, broker_epoch, controller_epoch_seen
+        )
 
     # ---- life --------------------------------------------------------------------------------------------------
 
@@ -128,6 +151,7 @@ class ReplicaManager:
         self._timers.clear()
         self._housekeeping.close()
         self._fetchers.close()
+        self._moves.close()
         self._isr_writer.close()
         self._purgatory.close()
         self._write_progress()
@@ -141,13 +165,17 @@ class ReplicaManager:
 
         self._timers[name] = self._runtime.call_later(period_ms, due)
 
-    def _take_offline_later(self, topic_partitions: Sequence[TopicPartition]) -> None:
+    def _take_offline_later(
+        self, topic_partitions: Sequence[TopicPartition], futures: Sequence[TopicPartition]
+    ) -> None:
         # What met the failure is in the midst of its work on one of them.
-        self._runtime.call_later(0, lambda: self._take_offline(topic_partitions))
+        self._runtime.call_later(0, lambda: self._take_offline(topic_partitions, futures))
 
-    def _take_offline(self, topic_partitions: Sequence[TopicPartition]) -> None:
+    def _take_offline(self, topic_partitions: Sequence[TopicPartition], futures: Sequence[TopicPartition]) -> None:
         for topic_partition in topic_partitions:
             self._control.take_offline(topic_partition)
+        for topic_partition in futures:
+            self._moves.lost(topic_partition, self._control.partitions.get(topic_partition))
         self._log_dir_failed()
 
     @property
@@ -215,14 +243,19 @@ class ReplicaManager:
         """
         return self._control.accept(name, request)
 
+    def leave_strays(self, request: KafkaMessage) -> None:
+        """Stop serving what an accepted UpdateMetadata says is other brokers' by now."""
+        self._control.leave_strays(request)
+
     def topic_config_changed(self, topic: str) -> None:
         """A topic's overrides changed: take them over."""
         settings = self._logs.settings(topic)
         for topic_partition, partition in list(self._control.partitions.items()):
             if topic_partition.topic == topic:
                 partition.settings = settings
-                partition.log.segment_bytes = settings.segment_bytes
-                partition.log.segment_ms = settings.segment_ms
+                for log in (partition.log, partition.future):
+                    if log is not None:
+                        log.segment_bytes, log.segment_ms = settings.segment_bytes, settings.segment_ms
                 if not partition.maybe_advance_high_watermark():
                     self._purgatory.wake(topic_partition)
 
@@ -312,9 +345,13 @@ class ReplicaManager:
         """
         answer: Future[list[FetchedPartition]] = self._runtime.future()
         fetched = self._read(params, partitions, note_fetch=True)
-        total = sum(len(row.records) for row in fetched)
-        at_once = any(row.error or row.diverging or row.preferred_read_replica >= 0 for row in fetched)
+        total, at_once = 0, False
+        for row in fetched:
+            total += len(row.records)
+            if row.error or row.diverging or row.preferred_read_replica >= 0:
+                at_once = True
         if params.max_wait_ms <= 0 or not partitions or total >= params.min_bytes or at_once:
+            self._note_sent(params, fetched)
             answer.set_result(fetched)
             return answer
 
@@ -325,6 +362,7 @@ class ReplicaManager:
                 again = self._read(params, [partitions[place] for place in places], note_fetch=False)
                 for place, row in zip(places, again, strict=True):
                     fetched[place] = row
+                self._note_sent(params, fetched)
                 answer.set_result(fetched)
 
         # Nothing has happened since the read: it is looked at again once something does.
@@ -332,16 +370,31 @@ class ReplicaManager:
         self._purgatory.park(operation, operation.waits_for(), params.max_wait_ms)
         return answer
 
+    def _note_sent(self, params: FetchParams, fetched: Sequence[FetchedPartition]) -> None:
+        """What goes to followers of throttled replicas counts, also where they are in sync."""
+        if params.replica_id < 0 or not self.throttles.leader.is_limited:
+            return
+        for row in fetched:
+            partition = self._control.partitions.get(row.topic_partition)
+            if row.records and partition is not None and partition.is_throttled_leader:
+                self.throttles.leader.note(len(row.records))
+
     def _read(
         self, params: FetchParams, partitions: Sequence[FetchPartition], note_fetch: bool
     ) -> list[FetchedPartition]:
         fetched: list[FetchedPartition] = []
         left = params.max_bytes
         nothing_yet = True
+        is_follower = params.replica_id >= 0
+        now_ms = self._runtime.now().mono_ms if note_fetch else None
         for wanted in partitions:
             partition = self._control.partitions.get(wanted.topic_partition)
             if partition is None:
                 fetched.append(_unread(wanted, self._control.absence(wanted.topic_partition)))
+                continue
+            told = partition.told_before(wanted, params, now_ms) if is_follower else None
+            if told is not None:
+                fetched.append(told)
                 continue
             try:
                 row = partition.read(wanted, params, left, nothing_yet, note_fetch)
@@ -379,6 +432,15 @@ class ReplicaManager:
         else:
             operation.finish(())
         return answer
+
+    # ---- log directories ---------------------------------------------------------------------------------------
+
+    def move_log(self, topic_partition: TopicPartition, place: int) -> ErrorCode:
+        """Begin to move a replica into that one of log.dirs; one that is not here yet will be created there."""
+        partition = self._control.partitions.get(topic_partition)
+        if partition is None and self._control.absence(topic_partition) is ErrorCode.kafka_storage_error:
+            return ErrorCode.kafka_storage_error
+        return self._moves.begin(topic_partition, partition, place)
 
     # ---- offsets -----------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
@@ -275,18 +275,36 @@ def replay(
 
 @app.command()
 def explore(
-    writes: Annotated[int, typer.Option(min=0, envvar="ZABKA_WRITES", help="How many writes, at most")] = 2,
-    crashes: Annotated[int, typer.Option(min=0, envvar="ZABKA_CRASHES", help="How many crashes, at most")] = 1,
+    writes: Annotated[int, typer.Option(min=0, max=9, envvar="ZABKA_WRITES", help="How many writes, at most")] = 1,
+    crashes: Annotated[int, typer.Option(min=0, max=9, envvar="ZABKA_CRASHES", help="How many crashes, at most")] = 1,
     peers: Annotated[int, typer.Option(min=1, max=5, envvar="ZABKA_PEERS", help="How many voters")] = 3,
-    states: Annotated[int, typer.Option(min=1, envvar="ZABKA_STATES", help="Stop after that many states")] = 100_000,
+    start: Annotated[
+        Literal["leader", "power-on"],
+        typer.Option(envvar="ZABKA_START", help="From a leader that serves, or from processes just started"),
+    ] = "leader",
+    timeouts: Annotated[
+        int, typer.Option(min=0, max=9, envvar="ZABKA_TIMEOUTS", help="How often patience may end with links fine")
+    ] = 0,
+    breaks: Annotated[int, typer.Option(min=0, max=9, envvar="ZABKA_BREAKS", help="How many links may break")] = 0,
+    elections: Annotated[
+        int | None,
+        typer.Option(min=0, max=99, envvar="ZABKA_ELECTIONS", help="How often somebody may begin to lead [faults + 1]"),
+    ] = None,
+    losses: Annotated[
+        bool, typer.Option(envvar="ZABKA_LOSSES", help="May what a peer sent before it died be lost?")
+    ] = True,
+    states: Annotated[int, typer.Option(min=1, envvar="ZABKA_STATES", help="Stop after that many states")] = 10_000_000,
     out: Annotated[
         Path | None, typer.Option(envvar="ZABKA_OUT", help="A failure is written there as a scenario")
     ] = None,
 ) -> None:
     """Visit every state of the bare protocol in a small scope; exit code 1 where an invariant did not hold."""
+    from simulation.explore import Begin, Bounds
     from simulation.explore_cli import explore as run
 
-    raise typer.Exit(run(peers, writes, crashes, states, out))
+    limit = -1 if elections is None else elections
+    bounds = Bounds(peers, writes, crashes, timeouts, breaks, limit, losses, Begin(start), states)
+    raise typer.Exit(run(bounds, out))
 
 
 scenarios = typer.Typer(help="The outage library: what went wrong elsewhere, as scripts that must go right here.")

@@ -50,6 +50,7 @@ from controller.registration import (
     BrokerIdInUse,
     ControllerSeen,
     Won,
+    controller_epoch_now,
     create_persistent_paths,
     read_controller,
     register_broker,
@@ -134,6 +135,7 @@ class KafkaController:
         self._reign: Reign | None = None
         self._lapsed: tuple[int, int] | None = None
         self._believed = (-1, 0, False)
+        self._epoch_seen = 0
         self._sit_out_until_ms = 0
         self._timers: dict[str, Timer] = {}
 
@@ -151,8 +153,16 @@ class KafkaController:
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
-        """The highest controller epoch this broker has seen; 0 before the first."""
-        return ControllerEpoch(self._believed[1])
+        """The highest controller epoch this broker has seen, in whatever way; 0 before the first.
+
+        As soon as there is a broker epoch this is no lower than the ensemble's was at the registration.
+        """
+        return ControllerEpoch(self._epoch_seen)
+
+    @property
+    def is_registered(self) -> bool:
+        """Has this broker registered in its present session?"""
+        return self._service.session_id in self._own_sessions
 
     @property
     def broker_epoch(self) -> BrokerEpoch:
@@ -458,6 +468,9 @@ class KafkaController:
         session_id = self._service.session_id
         epoch = await register_broker(self._zk, info, now.wall_ms, self._own_sessions)
         self._own_sessions[session_id] = None
+        # A session's reads are no older than its writes.  Whoever had been deposed by the time of this registration can
+        # greet it all the same, and is to be refused, though this process has not heard of any controller yet.
+        self._epoch_seen = max(self._epoch_seen, await controller_epoch_now(self._zk))
         self._broker_epoch = BrokerEpoch(epoch)
         self._emit(journal.BrokerRegistered(self._broker_id, epoch, session_id))
 
@@ -539,6 +552,7 @@ class KafkaController:
             await self._remove_controller(self._zk, reign.context.epoch_zk_version)
 
     def _believe(self, controller_id: int, controller_epoch: int) -> None:
+        self._epoch_seen = max(self._epoch_seen, controller_epoch)
         believed = (controller_id, controller_epoch, self._reign is not None)
         if believed != self._believed:
             self._believed = believed

@@ -172,6 +172,10 @@ class FencedWriter:
                 written += [each._replace(repeated=each.repeated or outcome.repeated) for each in alone]
         return written
 
+    async def confirm(self) -> None:
+        """Ask the quorum whether the reign goes on.  Raises ControllerMoved where it is over, and SessionExpired."""
+        await self._carry_out([[]])
+
     async def _carry_out(self, groups: Sequence[Sequence[Op]]) -> list[Outcome[list[OpResult]]]:
         """Each group a transaction of its own; their outcomes in order.  Raises ControllerMoved and SessionExpired."""
         requests = [self._request(group) for group in groups]
@@ -208,6 +212,9 @@ class UnfencedWriter(FencedWriter):
     async def write_together(self, ops: Sequence[Op]) -> list[Written]:
         """Nothing goes together."""
         return await self.write(ops)
+
+    async def confirm(self) -> None:
+        """Such a reign never learns by writing that it is over."""
 
 
 def _written(outcome: Outcome[list[OpResult]]) -> Written:

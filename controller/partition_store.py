@@ -46,7 +46,7 @@ class WrittenState(NamedTuple):
 
 
 class PartitionStore:
-    """The state znodes, for one reign.  Every method raises SessionExpired, the writing ones ControllerMoved too."""
+    """The state znodes, for one reign.  Every method raises SessionExpired and ControllerMoved."""
 
     def __init__(self, writer: FencedWriter, context: ControllerContext, emit: Emit) -> None:
         self._writer = writer
@@ -63,7 +63,20 @@ class PartitionStore:
     async def read_written(
         self, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, WrittenState | ErrorCode]:
-        """The same, each state with the transaction that wrote it."""
+        """The same, each state with the transaction that wrote it.
+
+        A state of a higher controller epoch than this reign's is a later controller's word, so that the quorum is asked
+        whether this reign goes on: raises ControllerMoved where it does not.  Kafka fails the partition alone, and goes
+        on telling brokers what it took to be true.
+        """
+        found = await self._read(partitions)
+        if any(
+            row.state.controller_epoch > self._writer.epoch for row in found.values() if isinstance(row, WrittenState)
+        ):
+            await self._writer.confirm()
+        return found
+
+    async def _read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, WrittenState | ErrorCode]:
         service = self._writer.zk.service
         outcomes = await self._writer.zk.batch([partial(service.get, partition_state_path(p)) for p in partitions])
         found: dict[TopicPartition, WrittenState | ErrorCode] = {}
@@ -128,7 +141,7 @@ class PartitionStore:
         updates: Updates,
     ) -> None:
         """A conflict on a repeated write may be with our own first sending: then the write was a success."""
-        for partition, row in (await self.read_written(doubtful)).items():
+        for partition, row in (await self._read(doubtful)).items():
             expected = states[partition]._replace(partition_epoch=states[partition].partition_epoch + 1)
             if not isinstance(row, ErrorCode) and row.state == expected:
                 updates.written[partition] = expected

@@ -13,7 +13,7 @@ from kio.static.primitive import i32
 
 from controller.leader_elections import NO_THROTTLE
 from controller.ports import KafkaMessage
-from controller.reassignments import plan, take_off_list, trigger
+from controller.reassignments import leaves_nobody_in_sync, plan, take_off_list, trigger
 from controller.reign import Reign
 from controller.znodes import ReplicaAssignment
 from journal.events import TopicPartition
@@ -58,6 +58,9 @@ async def process_alter_reassignments(
             verdicts[partition] = Verdict(KafkaError.invalid_replica_assignment, fault)
         elif assignment is None:
             verdicts[partition] = _verdict(KafkaError.no_reassignment_in_progress)
+        elif leaves_nobody_in_sync(reign, partition, assignment):
+            fault = "every replica that is in sync would be deleted"
+            verdicts[partition] = Verdict(KafkaError.invalid_replica_assignment, fault)
         else:
             planned[partition] = assignment
     # The latest word counts, also over one that was asked for by znode.

@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode as KafkaError
 from controller import znodes
 from controller.context import PartitionState, Replica, ReplicaState
 from controller.election import ElectionStrategy
+from controller.ports import NO_LEADER
 from controller.reign import Reign
 from controller.znodes import LeaderAndIsr, ReplicaAssignment, TopicAssignment
 from ensemble.client.service import Create, Delete, Op, SetData
@@ -37,6 +38,18 @@ def plan(reign: Reign, partition: TopicPartition, target: Sequence[int] | None) 
     if target is not None:
         return current.reassign_to(target)
     return current.reassign_to(current.origin) if current.is_being_reassigned else None
+
+
+def leaves_nobody_in_sync(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
+    """Are all that are in sync replicas which this assignment has no need of any more?  They would be deleted at once.
+
+    So a reassignment is not to be cancelled, or given another target, while the replicas that it began to add are all
+    there is: Kafka does that, and the partition's records are gone.
+    """
+    state = reign.context.leadership.get(partition)
+    if state is None or not state.isr:
+        return False
+    return not any(broker_id in assignment.replicas for broker_id in state.isr)
 
 
 async def trigger(reign: Reign, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> Outcomes:
@@ -86,12 +99,16 @@ async def process_zk_reassignment(reign: Reign, _: str = "") -> list[TopicPartit
     """
     targets = await _listed(reign, watched=True)
     planned: dict[TopicPartition, ReplicaAssignment] = {}
+    failed: list[TopicPartition] = []
     for partition, target in targets.items():
         assignment = plan(reign, partition, target)
         assert assignment is not None, "a target was given"
-        planned[partition] = assignment
+        if leaves_nobody_in_sync(reign, partition, assignment):
+            failed.append(partition)
+        else:
+            planned[partition] = assignment
     outcomes = await trigger(reign, planned)
-    failed = [partition for partition, error in outcomes.items() if error is not KafkaError.none]
+    failed += [partition for partition, error in outcomes.items() if error is not KafkaError.none]
     if failed:
         reign.report("ZkPartitionReassignment", f"not reassigned: {', '.join(f'{t}-{n}' for t, n in failed)}")
         await take_off_list(reign, failed)
@@ -180,7 +197,18 @@ async def _take_on(reign: Reign, partition: TopicPartition, assignment: ReplicaA
         # Replicas that a superseded reassignment had begun to add.
         unneeded = [broker_id for broker_id in current.replicas if broker_id not in assignment.replicas]
         await _remove_replicas(reign, partition, unneeded)
+        await _replace_leader(reign, partition, unneeded)
     context.reassigning[partition] = None
+
+
+async def _replace_leader(reign: Reign, partition: TopicPartition, unneeded: Sequence[int]) -> None:
+    """Elect again where the leader was among the unneeded: Kafka leaves that partition without one until some broker
+    goes, and the reassignment without anybody to catch up with.
+    """
+    state = reign.context.leadership.get(partition)
+    if unneeded and state is not None and state.leader == NO_LEADER:
+        for step in (PartitionState.OFFLINE, PartitionState.ONLINE):
+            await reign.partitions.handle([partition], step)
 
 
 async def _is_complete(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:

@@ -123,6 +123,12 @@ async def register_broker(zk: Zk, info: BrokerInfo, timestamp_ms: int, own_sessi
         await zk.attempt(lambda: service.delete(path))
 
 
+async def controller_epoch_now(zk: Zk) -> int:
+    """/controller_epoch, as this session may see it now; 0 where there is none, or none that can be read."""
+    outcome = await zk.attempt(lambda: zk.service.get(znodes.CONTROLLER_EPOCH))
+    return 0 if outcome.value is None else znodes.decode_controller_epoch(outcome.value[0]) or 0
+
+
 async def read_controller(zk: Zk) -> ControllerSeen:
     """Who is controller, and at which epoch."""
     service = zk.service

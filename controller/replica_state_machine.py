@@ -126,13 +126,23 @@ class ReplicaStateMachine:
         return refused
 
     def _to_online(self, replicas: Sequence[Replica]) -> None:
+        context = self._context
         for replica in replicas:
-            current = self._context.replica_states[replica]
-            state = self._context.leadership.get(replica.partition)
+            current = context.replica_states[replica]
+            state = context.leadership.get(replica.partition)
             # A new replica was told when its partition came online.
-            if current is not ReplicaState.NEW and state is not None:
+            if current is not ReplicaState.NEW and state is not None and not self._leads_to_delete(replica, state):
                 self._batch.add_leader_and_isr([replica.broker_id], replica.partition, state, is_new=False)
-            self._context.replica_states[replica] = ReplicaState.ONLINE
+            context.replica_states[replica] = ReplicaState.ONLINE
+
+    def _leads_to_delete(self, replica: Replica, state: LeaderAndIsr) -> bool:
+        """Is this the leader of a partition on its way out?
+
+        Nobody is elected there when a leader is gone.  Kafka tells it, where it comes back, to lead on in the leader
+        epoch of its former life; there is nothing left to do but to delete, unless a reassignment has to end first.
+        """
+        doomed = self._context.is_being_deleted(replica.partition.topic)
+        return doomed and state.leader == replica.broker_id and replica.partition not in self._context.reassigning
 
     async def _to_offline(self, broker_id: int, replicas: Sequence[Replica]) -> list[Replica]:
         context = self._context

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 import msgspec
@@ -20,7 +21,7 @@ def snake(name: str) -> str:
     return "".join("_" + c.lower() if c.isupper() and i else c.lower() for i, c in enumerate(name))
 
 
-class Event(msgspec.Struct, tag_field="type", tag=snake):
+class Event(msgspec.Struct, tag_field="type", tag=snake, gc=False):
     """Base of every event body.  Subclass names become the `type` in snake case."""
 
     level: ClassVar[Level] = Level.NORMAL
@@ -34,3 +35,9 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+@lru_cache(65_536)
+def topic_partition(topic: str, partition: int) -> TopicPartition:
+    """A partition's name; asked for again it is the same object, which costs less than a new one."""
+    return TopicPartition(topic, partition)

@@ -21,6 +21,7 @@ from journal.event import Event as Event
 from journal.event import Level as Level
 from journal.event import TopicPartition as TopicPartition
 from journal.event import snake
+from journal.event import topic_partition as topic_partition
 from journal.group_events import ConsumerProgressed as ConsumerProgressed
 from journal.group_events import GroupChanged as GroupChanged
 
@@ -557,7 +558,7 @@ EVENT_TYPES: tuple[type[Event], ...] = tuple(Event.__subclasses__())
 BY_NAME: dict[str, type[Event]] = {snake(t.__name__): t for t in EVENT_TYPES}
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One line of a journal: the envelope and the body.
 
     `node_seq` counts a node's lines from 1 and goes on over restarts; `seq` is the collector's cluster-wide number

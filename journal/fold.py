@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from journal import events as e
-from journal.events import Entry, Event, TopicPartition
+from journal.events import Entry, Event
 
 REIGNS_MAX = 1000
 LOSSES_MAX = 1000
@@ -133,23 +133,31 @@ class ClusterState(msgspec.Struct):
 
     def apply(self, entry: Entry) -> None:
         """Take the next entry of the history."""
-        self.seq = max(self.seq, entry.seq)
-        self.at_us = max(self.at_us, entry.wall_us)
+        if entry.seq > self.seq:
+            self.seq = entry.seq
+        if entry.wall_us > self.at_us:
+            self.at_us = entry.wall_us
         handler = _HANDLERS.get(type(entry.event))
         if handler is not None:
             handler(self, entry, entry.event)
 
     def peer(self, peer_id: int) -> PeerView:
         """The view of a peer, made when first heard of."""
-        return self.peers.setdefault(peer_id, PeerView(peer_id))
+        found = self.peers.get(peer_id)
+        if found is None:
+            found = self.peers[peer_id] = PeerView(peer_id)
+        return found
 
     def broker(self, broker_id: int) -> BrokerView:
         """The view of a broker, made when first heard of."""
-        return self.brokers.setdefault(broker_id, BrokerView(broker_id))
+        found = self.brokers.get(broker_id)
+        if found is None:
+            found = self.brokers[broker_id] = BrokerView(broker_id)
+        return found
 
     def partition(self, topic: str, partition: int) -> PartitionView:
         """The view of a partition, made when first heard of."""
-        name = str(TopicPartition(topic, partition))
+        name = f"{topic}-{partition}"
         found = self.partitions.get(name)
         if found is None:
             found = self.partitions[name] = PartitionView(topic, partition, [])

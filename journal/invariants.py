@@ -7,7 +7,7 @@ happened later (exact in the simulated world; merged by wall clock where nodes a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from journal import events as e
@@ -29,8 +29,8 @@ class Checker(Protocol):
 
     name: str
 
-    def see(self, entry: Entry) -> Iterator[str]:
-        """Take the next entry; yield what is wrong."""
+    def see(self, entry: Entry) -> Iterable[str]:
+        """Take the next entry; give what is wrong."""
         ...
 
 
@@ -86,7 +86,11 @@ class CommittedPrefixesAgree:
 
 
 class AcknowledgedWritesSurvive:
-    """A write that a client was told of is in the log of every leader established later; no peer truncates it."""
+    """A write that a client was told of is in the log of every leader established later; no peer truncates it.
+
+    A peer that joins a leader while a proposal of that leader is under way may have to cut it off and get it again: the
+    leader has it, and counted others for it.
+    """
 
     name = "no acknowledged write lost"
     watches = (e.WriteAcknowledged, e.PeerStateChanged, e.LeaderEstablished, e.TxnLogTruncated)
@@ -94,6 +98,7 @@ class AcknowledgedWritesSurvive:
     def __init__(self) -> None:
         self._acknowledged = 0
         self._last_zxid: dict[str, int] = {}
+        self._accepted: dict[str, int] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
         """Compare a new leader's history, or a truncation, with the highest acknowledged zxid."""
@@ -101,6 +106,7 @@ class AcknowledgedWritesSurvive:
         if isinstance(event, e.WriteAcknowledged):
             self._acknowledged = max(self._acknowledged, event.zxid)
         elif isinstance(event, e.PeerStateChanged):
+            self._accepted[entry.node] = event.accepted_epoch
             if event.state == "LEADING" and event.phase != "BROADCAST":
                 self._last_zxid[entry.node] = event.last_zxid
         elif isinstance(event, e.LeaderEstablished):
@@ -111,7 +117,11 @@ class AcknowledgedWritesSurvive:
                     f"{entry.node} leads epoch {event.epoch} with a history up to 0x{had:x}, "
                     f"but 0x{self._acknowledged:x} was acknowledged"
                 )
-        elif isinstance(event, e.TxnLogTruncated) and event.to_zxid < self._acknowledged <= event.from_zxid:
+        elif (
+            isinstance(event, e.TxnLogTruncated)
+            and event.to_zxid < self._acknowledged <= event.from_zxid
+            and self._acknowledged >> 32 != self._accepted.get(entry.node)
+        ):
             yield f"{entry.node} truncated to 0x{event.to_zxid:x}, but 0x{self._acknowledged:x} was acknowledged"
 
 
@@ -277,7 +287,11 @@ class NothingSelfReported:
 def default_checkers() -> list[Checker]:
     """Every invariant, fresh."""
     from journal.record_invariants import CommittedRecordsSurvive
-    from journal.replication_invariants import HighWatermarkWithinLog, LogsMatch
+    from journal.replication_invariants import (
+        HighWatermarkWithinLog,
+        LogsMatch,
+        OnlyUncleanElectionsLeaveTheIsr,
+    )
 
     return [
         OneLeaderPerEpoch(),
@@ -290,6 +304,7 @@ def default_checkers() -> list[Checker]:
         CommittedRecordsSurvive(),
         LogsMatch(),
         HighWatermarkWithinLog(),
+        OnlyUncleanElectionsLeaveTheIsr(),
         NothingSelfReported(),
     ]
 
@@ -299,7 +314,7 @@ class Watchdog:
 
     def __init__(self, checkers: list[Checker] | None = None) -> None:
         self._checkers = default_checkers() if checkers is None else checkers
-        self._watching: dict[type[Event], list[Checker]] = {}
+        self._watching: dict[type[Event], list[tuple[str, Callable[[Entry], Iterable[str]]]]] = {}
         self.violations: list[Violation] = []
 
     def see(self, entry: Entry) -> None:
@@ -307,11 +322,11 @@ class Watchdog:
         kind = type(entry.event)
         watching = self._watching.get(kind)
         if watching is None:
-            watching = [checker for checker in self._checkers if kind in getattr(checker, "watches", (kind,))]
-            self._watching[kind] = watching
-        for checker in watching:
-            for detail in checker.see(entry):
-                self.violations.append(Violation(checker.name, detail, entry.node, entry.node_seq, entry.mono_us))
+            checkers = [checker for checker in self._checkers if kind in getattr(checker, "watches", (kind,))]
+            watching = self._watching[kind] = [(checker.name, checker.see) for checker in checkers]
+        for name, see in watching:
+            for detail in see(entry):
+                self.violations.append(Violation(name, detail, entry.node, entry.node_seq, entry.mono_us))
 
 
 def check(history: Iterable[Entry]) -> list[Violation]:

@@ -6,11 +6,13 @@ truncated.  A batch is known by its offsets and checksum.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from journal import events as e
-from journal.events import Entry, TopicPartition
+from journal.events import Entry, TopicPartition, topic_partition
+
+_APPENDS = (e.RecordsAppended, e.RecordsReplicated)
 
 
 class _Batch(NamedTuple):
@@ -85,9 +87,10 @@ class CommittedRecordsSurvive:
     first), and that every other member of the ISR, as last written before the power loss or at any time since, either
     lost that record to a power loss too or had gone by the time of the election: its registration ended or begun anew.
     One member that stayed is enough to condemn the loss, for it should have led.  Only the leader itself may narrow
-    that circle, by dropping followers that lag; whom the controller takes out of the ISR still counts.  Where the
-    journal lacks a write of the state, because the controller died before it told of it, nothing is known of the ISR
-    since, and the loss is not judged.
+    that circle, by dropping followers that lag; whom the controller takes out of the ISR still counts, unless it is a
+    replica no more: a reassignment believes the ISR, too, and has the other copies deleted.  Where the journal lacks a
+    write of the state, because the controller died before it told of it, nothing is known of the ISR since, and the
+    loss is not judged.
 
     A new leader's own mark may start lower, as Kafka's does.
     """
@@ -118,16 +121,16 @@ class CommittedRecordsSurvive:
         self._closed: dict[int, int] = {}
 
     def _of(self, topic: str, partition: int) -> _Partition:
-        name = TopicPartition(topic, partition)
+        name = topic_partition(topic, partition)
         found = self._partitions.get(name)
         if found is None:
             found = self._partitions[name] = _Partition()
         return found
 
-    def see(self, entry: Entry) -> Iterator[str]:
+    def see(self, entry: Entry) -> Iterable[str]:
         """Follow logs, promises and states; judge at each LeadershipTaken."""
         event = entry.event
-        if isinstance(event, e.RecordsAppended | e.RecordsReplicated):
+        if isinstance(event, _APPENDS):
             self._append(event)
         elif isinstance(event, e.LogTruncated):
             _cut(self._of(event.topic, event.partition).logs.setdefault(event.broker_id, []), event.to_offset)
@@ -143,9 +146,10 @@ class CommittedRecordsSurvive:
             self._write(event)
         elif isinstance(event, e.LeadershipTaken):
             self._brokers[entry.node] = event.broker_id
-            yield from self._judge(event)
+            return self._judge(event)
         else:
             self._follow_lives(entry)
+        return ()
 
     def _follow_lives(self, entry: Entry) -> None:
         """Brokers that follow, register, lose their power, load their logs; sessions that end; topics that go."""
@@ -263,8 +267,10 @@ def _follow_isr(loss: _Loss, broker: int, event: e.LeaderElected | e.IsrChanged,
     loss.is_known = loss.is_known and event.partition_epoch == partition_epoch + 1
     loss.left_isr = loss.left_isr or broker not in event.isr
     before = loss.in_sync
-    asked_by_leader = isinstance(event, e.IsrChanged) and event.cause != "controller"
-    loss.in_sync = {} if asked_by_leader else dict(before)
+    if isinstance(event, e.LeaderElected):
+        loss.in_sync = {member: zxid for member, zxid in before.items() if member in event.replicas}
+    else:
+        loss.in_sync = dict(before) if event.cause == "controller" else {}
     for member in event.isr:
         loss.in_sync[member] = before.get(member, event.zxid)
 

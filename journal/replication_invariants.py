@@ -6,10 +6,14 @@ checks the rest against the brokers' own state (`simulation.replication_audit`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from journal import events as e
-from journal.events import Entry, TopicPartition
+from journal.events import Entry, LeaderElected, TopicPartition, topic_partition
+
+_APPENDS = (e.RecordsAppended, e.RecordsReplicated)
+_BEGINNINGS = (e.ReplicaLoaded, e.LeadershipTaken, e.FollowershipTaken)
 
 
 class LogsMatch:
@@ -25,23 +29,24 @@ class LogsMatch:
     def __init__(self) -> None:
         self._batches: dict[TopicPartition, dict[tuple[int, int], tuple[int, int, int]]] = {}
 
-    def see(self, entry: Entry) -> Iterator[str]:
+    def see(self, entry: Entry) -> Iterable[str]:
         """Compare with whoever had that epoch and offset first."""
         event = entry.event
-        if isinstance(event, e.RecordsAppended | e.RecordsReplicated):
-            name = TopicPartition(event.topic, event.partition)
+        if isinstance(event, _APPENDS):
+            name = topic_partition(event.topic, event.partition)
             batch = event.last_offset, event.checksum
             first = self._batches.setdefault(name, {}).setdefault(
                 (event.leader_epoch, event.first_offset), (*batch, event.broker_id)
             )
             if first[:2] != batch:
-                yield (
+                return (
                     f"{name}: offset {event.first_offset} of leader epoch {event.leader_epoch} is one batch on broker "
-                    f"{first[2]} and another on broker {event.broker_id}"
+                    f"{first[2]} and another on broker {event.broker_id}",
                 )
         elif isinstance(event, e.TopicDeleted):
             for name in [name for name in self._batches if name.topic == event.topic]:
                 del self._batches[name]
+        return ()
 
 
 class HighWatermarkWithinLog:
@@ -63,25 +68,23 @@ class HighWatermarkWithinLog:
         self._ends: dict[tuple[int, TopicPartition], int] = {}
         self._led: dict[tuple[int, TopicPartition], tuple[int, int]] = {}
 
-    def see(self, entry: Entry) -> Iterator[str]:
+    def see(self, entry: Entry) -> Iterable[str]:
         """Follow each replica's log end; compare each move of its mark."""
         event = entry.event
-        if isinstance(event, e.TopicDeleted):
+        if isinstance(event, _APPENDS):
+            self._ends[_key(event)] = event.last_offset + 1
+        elif isinstance(event, e.HighWatermarkMoved):
+            return self._judge(_key(event), event)
+        elif isinstance(event, e.LogTruncated):
+            self._ends[_key(event)] = event.to_offset
+        elif isinstance(event, _BEGINNINGS):
+            self._ends[_key(event)] = event.log_end_offset
+            self._led.pop(_key(event), None)
+        elif isinstance(event, e.TopicDeleted):
             for known in (self._ends, self._led):
                 for key in [key for key in known if key[1].topic == event.topic]:
                     del known[key]
-            return
-        assert isinstance(event, self.watches) and not isinstance(event, e.TopicDeleted)
-        key = event.broker_id, TopicPartition(event.topic, event.partition)
-        if isinstance(event, e.RecordsAppended | e.RecordsReplicated):
-            self._ends[key] = event.last_offset + 1
-        elif isinstance(event, e.LogTruncated):
-            self._ends[key] = event.to_offset
-        elif isinstance(event, e.ReplicaLoaded | e.LeadershipTaken | e.FollowershipTaken):
-            self._ends[key] = event.log_end_offset
-            self._led.pop(key, None)
-        elif isinstance(event, e.HighWatermarkMoved):
-            yield from self._judge(key, event)
+        return ()
 
     def _judge(self, key: tuple[int, TopicPartition], event: e.HighWatermarkMoved) -> Iterator[str]:
         broker, name = key
@@ -94,3 +97,50 @@ class HighWatermarkWithinLog:
                 fell = f"its mark fell from {mark} to {event.high_watermark}"
                 yield f"{name}: broker {broker} leads epoch {epoch}, and {fell}"
             self._led[key] = event.leader_epoch, event.high_watermark
+
+
+class OnlyUncleanElectionsLeaveTheIsr:
+    """Whoever is elected was in sync, by the state written before, or the election says that it was unclean.
+
+    The state before is the one of the partition epoch before, whenever that is told.  Where its controller died before
+    it told, the election is not judged.
+    """
+
+    name = "only unclean elections leave the ISR"
+    watches = (e.TopicDeleted, e.LeaderElected, e.IsrChanged)
+
+    def __init__(self) -> None:
+        self._isrs: dict[TopicPartition, dict[int, list[int]]] = {}
+        self._elections: dict[TopicPartition, dict[int, LeaderElected]] = {}
+
+    def see(self, entry: Entry) -> Iterator[str]:
+        """Note the ISR as written; judge the elections before and behind it."""
+        event = entry.event
+        if isinstance(event, e.TopicDeleted):
+            for known in (self._isrs, self._elections):
+                for name in [name for name in known if name.topic == event.topic]:
+                    del known[name]
+            return
+        assert isinstance(event, e.LeaderElected | e.IsrChanged)
+        name = TopicPartition(event.topic, event.partition)
+        isrs, elections = self._isrs.setdefault(name, {}), self._elections.setdefault(name, {})
+        isrs[event.partition_epoch] = event.isr
+        if isinstance(event, e.LeaderElected) and event.leader >= 0:
+            elections[event.partition_epoch] = event
+        for partition_epoch in (event.partition_epoch, event.partition_epoch + 1):
+            before, election = isrs.get(partition_epoch - 1), elections.get(partition_epoch)
+            if before is not None and election is not None:
+                del elections[partition_epoch]
+                if election.unclean != (election.leader not in before):
+                    said = "unclean" if election.unclean else "clean"
+                    yield f"{name}: the election of {election.leader} is called {said}; in sync were {before}"
+
+
+class _OfReplica(Protocol):
+    broker_id: int
+    topic: str
+    partition: int
+
+
+def _key(event: _OfReplica) -> tuple[int, TopicPartition]:
+    return event.broker_id, topic_partition(event.topic, event.partition)

@@ -18,6 +18,7 @@ from journal.events import Entry, Event
 from journal.invariants import Checker
 
 _COUNTER = 0xFFFFFFFF
+_DELIVERIES = (e.TxnProposed, e.TxnCommitted)
 
 
 class Leadership:
@@ -51,7 +52,7 @@ class Integrity:
     def see(self, entry: Entry) -> Iterator[str]:
         """Remember proposals; look each commit up."""
         event = entry.event
-        assert isinstance(event, e.TxnProposed | e.TxnCommitted)
+        assert isinstance(event, _DELIVERIES)
         row = (event.session_id, event.cxid)
         known = self._proposed.get(event.zxid)
         if isinstance(event, e.TxnCommitted):
@@ -137,7 +138,11 @@ class PrimaryIntegrity:
 
 class CommittedLog:
     """What is committed stays: a new leader has all of it (leaderLogCompleteness), no synchronisation removes any of
-    it (committedLogDurability), and no peer serves an older state than it served before (monotonicRead)."""
+    it (committedLogDurability), and no peer serves an older state than it served before (monotonicRead).
+
+    A proposal of the very leader that a peer joins may be cut off there and sent again, if it was not committed yet
+    when the leader looked: it counts the peer for nothing from before, so a quorum has it without that peer.
+    """
 
     name = "committedLogDurability"
     watches: tuple[type[Event], ...] = (
@@ -146,11 +151,18 @@ class CommittedLog:
         e.TxnLogTruncated,
         e.LearnerSynced,
         e.ZxidCheckpoint,
+        e.PeerStateChanged,
     )
 
     def __init__(self) -> None:
         self._committed: list[int] = []
         self._seen: dict[str, int] = {}
+        self._accepted: dict[str, int] = {}
+
+    @property
+    def last(self) -> int:
+        """The newest transaction that anybody has delivered, 0 before the first."""
+        return self._committed[-1] if self._committed else 0
 
     def see(self, entry: Entry) -> Iterator[str]:
         """Compare with all that was committed so far."""
@@ -159,6 +171,8 @@ class CommittedLog:
             if not self._committed or event.zxid > self._committed[-1]:
                 self._committed.append(event.zxid)
             self._seen[node] = max(event.zxid, self._seen.get(node, 0))
+        elif isinstance(event, e.PeerStateChanged):
+            self._accepted[node] = event.accepted_epoch
         elif isinstance(event, e.LeaderEstablished):
             # One that hears late that it is established may have been overtaken by a higher epoch.
             older = bisect_right(self._committed, (event.epoch << 32) - 1)
@@ -172,7 +186,11 @@ class CommittedLog:
 
     def _removed(self, node: str, from_zxid: int, to_zxid: int) -> Iterator[str]:
         after = bisect_right(self._committed, to_zxid)
-        if after < len(self._committed) and self._committed[after] <= from_zxid:
+        if (
+            after < len(self._committed)
+            and self._committed[after] <= from_zxid
+            and self._committed[after] >> 32 != self._accepted.get(node)
+        ):
             yield f"{node} went back from 0x{from_zxid:x} to 0x{to_zxid:x}, 0x{self._committed[after]:x} is committed"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from broker_sim.broker import Broker
 from broker_sim.broker_requests import RequestRefused
+from broker_sim.client_throttling import muted_ms
 from broker_sim.kafka_schema import ApiKey, api_key_of
 from broker_sim.request_lanes import lane_of
 from controller.ports import ChannelBroken, Endpoint, KafkaMessage
@@ -144,6 +145,9 @@ class Served:
                 response = await self._broker.handle(request, "simulated", "PLAINTEXT")
                 if response is not None:
                     self._endpoint.send(response)
+                    mute_ms = muted_ms(response)
+                    if mute_ms:
+                        await self._runtime.sleep(mute_ms)
         except RequestRefused:
             self._endpoint.close()
         finally:

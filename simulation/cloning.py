@@ -2,18 +2,18 @@
 
 A peer is plain data: numbers, immutable messages, containers, objects of its own, and the functions that wait for a
 barrier.  A clone shares what cannot change and copies the rest, functions with what they have closed over included.  A
-fingerprint says the same of two objects that will behave the same, whatever their addresses; clock readings (names
-that end in `_ms`, instants) are left out, for the search keeps time out of its states.
+fingerprint says the same of two objects that will behave the same, whatever their addresses; what makes no difference
+to behaviour is for `Rules` to say.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from hashlib import blake2b
 from types import CellType, FunctionType, MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -130,99 +130,126 @@ _CLONERS: dict[type, Callable[[Any, _Memo], Any]] = {
 }
 
 
-def fingerprint(thing: Any) -> bytes:
+class Rules(NamedTuple):
+    """What a fingerprint leaves out.  Fields named in `ages` are instants: they count by how long before `now_ms` they
+    were, and not beyond what is said there; dicts in fields named in
+    `any_order` (None: all dicts) count whatever the order of their keys; `left_out` says of an object which of its
+    fields do not count."""
+
+    now_ms: int = 0
+    ages: Mapping[str, int] = {}
+    any_order: frozenset[str] | None = frozenset()
+    left_out: Mapping[type, Callable[[Any], frozenset[str]]] = {}
+
+
+def fingerprint(thing: Any, rules: Rules = Rules()) -> bytes:  # noqa: B008 - it is a value
     """Sixteen bytes that are equal for objects that behave the same."""
-    parts: list[str] = []
-    _describe(thing, parts, {})
-    return blake2b("\n".join(parts).encode(), digest_size=16).digest()
+    description = _Description(rules)
+    description.add(thing)
+    return blake2b("\n".join(description.parts).encode(), digest_size=16).digest()
 
 
-_Seen = dict[int, int]
+class _Description:
+    """The words for one thing, as far as they have come."""
 
+    __slots__ = ("parts", "rules", "seen")
 
-def _describe(thing: Any, parts: list[str], seen: _Seen) -> None:
-    kind = type(thing)
-    how = _DESCRIBERS.get(kind)
-    if how is None:
-        how = _DESCRIBERS[kind] = next(how for base, how in _DESCRIBED if issubclass(kind, base))
-    how(thing, parts, seen)
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.parts: list[str] = []
+        self.seen: dict[int, int] = {}
 
+    def add(self, thing: Any) -> None:
+        kind = type(thing)
+        how = _DESCRIBERS.get(kind)
+        if how is None:
+            how = _DESCRIBERS[kind] = next(how for base, how in _DESCRIBED if issubclass(kind, base))
+        how(self, thing)
 
-def _describe_scalar(thing: Any, parts: list[str], seen: _Seen) -> None:
-    parts.append(repr(thing))
+    def scalar(self, thing: Any) -> None:
+        self.parts.append(repr(thing))
 
-
-def _describe_nothing(thing: Any, parts: list[str], seen: _Seen) -> None:
-    return
-
-
-def _describe_txn(thing: Any, parts: list[str], seen: _Seen) -> None:
-    parts.append(f"txn {thing.zxid:x} {thing.session_id} {thing.cxid}")
-
-
-def _describe_struct(thing: Any, parts: list[str], seen: _Seen) -> None:
-    parts.append(type(thing).__name__)
-    for name in thing.__struct_fields__:
-        if not name.endswith("_ms"):
-            _describe(getattr(thing, name), parts, seen)
-
-
-def _describe_items(thing: Any, parts: list[str], seen: _Seen) -> None:
-    parts.append(f"({len(thing)}")
-    for item in thing:
-        _describe(item, parts, seen)
-
-
-def _describe_dict(thing: Any, parts: list[str], seen: _Seen) -> None:
-    parts.append(f"{{{len(thing)}")
-    for key, value in thing.items():
-        parts.append(repr(key))
-        _describe(value, parts, seen)
-
-
-def _describe_set(thing: Any, parts: list[str], seen: _Seen) -> None:
-    parts.append(repr(sorted(thing)))
-
-
-def _describe_function(thing: Any, parts: list[str], seen: _Seen) -> None:
-    parts.append(thing.__qualname__)
-    for cell in thing.__closure__ or ():
-        _describe(cell.cell_contents, parts, seen)
-
-
-def _describe_method(thing: Any, parts: list[str], seen: _Seen) -> None:
-    parts.append(thing.__func__.__qualname__)
-    _describe(thing.__self__, parts, seen)
-
-
-def _describe_object(thing: Any, parts: list[str], seen: _Seen) -> None:
-    # Objects alone can refer back to one another; they are named by the order in which they were met.
-    number = seen.get(id(thing))
-    if number is not None:
-        parts.append(f"^{number}")
+    def nothing(self, thing: Any) -> None:
         return
-    seen[id(thing)] = len(seen)
-    parts.append(type(thing).__name__)
-    for name in fields_of(type(thing)):
-        if not name.endswith("_ms") and hasattr(thing, name):
-            _describe(getattr(thing, name), parts, seen)
-    for name, value in getattr(thing, "__dict__", {}).items():
-        if not name.endswith("_ms"):
-            parts.append(name)
-            _describe(value, parts, seen)
+
+    def txn(self, thing: Any) -> None:
+        self.parts.append(f"txn {thing.zxid:x} {thing.session_id} {thing.cxid}")
+
+    def struct(self, thing: Any) -> None:
+        self.parts.append(type(thing).__name__)
+        for name in thing.__struct_fields__:
+            self.add(getattr(thing, name))
+
+    def items(self, thing: Any) -> None:
+        self.parts.append(f"({len(thing)}")
+        for item in thing:
+            self.add(item)
+
+    def dict(self, thing: Any) -> None:
+        self.ordered(thing.items() if self.rules.any_order is not None else sorted(thing.items()))
+
+    def ordered(self, items: Collection[tuple[Any, Any]]) -> None:
+        self.parts.append(f"{{{len(items)}")
+        for key, value in items:
+            self.parts.append(repr(key))
+            self.add(value)
+
+    def set(self, thing: Any) -> None:
+        self.parts.append(repr(sorted(thing)))
+
+    def function(self, thing: Any) -> None:
+        self.parts.append(thing.__qualname__)
+        for cell in thing.__closure__ or ():
+            self.add(cell.cell_contents)
+
+    def method(self, thing: Any) -> None:
+        self.parts.append(thing.__func__.__qualname__)
+        self.add(thing.__self__)
+
+    def object(self, thing: Any) -> None:
+        # Objects alone can refer back to one another; they are named by the order in which they were met.
+        number = self.seen.get(id(thing))
+        if number is not None:
+            self.parts.append(f"^{number}")
+            return
+        self.seen[id(thing)] = len(self.seen)
+        kind = type(thing)
+        self.parts.append(kind.__name__)
+        left_out = self.rules.left_out.get(kind)
+        hidden = left_out(thing) if left_out is not None else ()
+        for name in fields_of(kind):
+            if name not in hidden and hasattr(thing, name):
+                self.field(name, getattr(thing, name))
+        for name, value in getattr(thing, "__dict__", {}).items():
+            if name not in hidden:
+                self.parts.append(name)
+                self.field(name, value)
+
+    def field(self, name: str, value: Any) -> None:
+        rules = self.rules
+        if name in rules.ages:
+            self.parts.append(str(min(rules.now_ms - value, rules.ages[name])))
+        elif rules.any_order and name in rules.any_order and type(value) is dict:
+            self.ordered(sorted(value.items(), key=_key))
+        else:
+            self.add(value)
 
 
-_Describer = Callable[[Any, list[str], _Seen], None]
+def _key(item: tuple[Any, Any]) -> Any:
+    return item[0]
+
+
+_Describer = Callable[[_Description, Any], None]
 _DESCRIBED: tuple[tuple[Any, _Describer], ...] = (
-    (Instant, _describe_nothing),
-    (_SCALARS, _describe_scalar),
-    (Txn, _describe_txn),
-    (msgspec.Struct, _describe_struct),
-    ((tuple, list, deque), _describe_items),
-    (dict, _describe_dict),
-    (set, _describe_set),
-    (FunctionType, _describe_function),
-    (MethodType, _describe_method),
-    (object, _describe_object),
+    (Instant, _Description.nothing),
+    (_SCALARS, _Description.scalar),
+    (Txn, _Description.txn),
+    (msgspec.Struct, _Description.struct),
+    ((tuple, list, deque), _Description.items),
+    (dict, _Description.dict),
+    (set, _Description.set),
+    (FunctionType, _Description.function),
+    (MethodType, _Description.method),
+    (object, _Description.object),
 )
 _DESCRIBERS: dict[type, _Describer] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from random import Random
 
@@ -27,14 +28,14 @@ from ensemble.effects import (
 from ensemble.ids import Epoch, Zxid
 from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.txn import Txn
-from simulation.kernel import Scheduler
+from simulation.kernel import Scheduler, draw_below
 
 FSYNC_US_MIN = 80
 FSYNC_US_MAX = 900
 SNAPSHOTS_KEPT = 3
 LOG_PIECE_TXNS = 20
 
-DISK_EFFECTS = (
+DISK_EFFECTS: tuple[type[Effect], ...] = (
     Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveMembership, SaveNextMembership, SaveSnapshot, TruncateLog,
 )  # fmt: skip
 
@@ -123,9 +124,8 @@ class SimDisk:
 
     def _begin(self) -> None:
         self._in_progress, self._queue = self._queue, []
-        duration = self._random.randrange(FSYNC_US_MIN, FSYNC_US_MAX) * self.slow_factor
-        generation = self._generation
-        self._scheduler.after(duration, lambda: self._end(generation))
+        duration_us = (FSYNC_US_MIN + draw_below(self._random, FSYNC_US_MAX - FSYNC_US_MIN)) * self.slow_factor
+        self._scheduler.post(self._scheduler.now_us + duration_us, partial(self._end, self._generation))
 
     def _end(self, generation: int) -> None:
         if generation != self._generation:

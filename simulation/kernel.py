@@ -1,13 +1,15 @@
 """Virtual time: a scheduler, and the futures and tasks that coroutine code awaits in it.
 
-Everything that happens is one call on the scheduler's heap, ordered by (time, order of scheduling); nothing else runs.
-A coroutine awaits a `SimFuture`; resolving it schedules the coroutine's next step at the present moment, behind what is
+Everything that happens is one call of the scheduler, ordered by (time, order of scheduling); nothing else runs.  A
+coroutine awaits a `SimFuture`; resolving it schedules the coroutine's next step at the present moment, behind what is
 due already.  There is no event loop, no thread and no clock but `Scheduler.now_us`.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import partial
 from hashlib import sha256
 from heapq import heappop as _pop
 from heapq import heappush as _push
@@ -22,7 +24,7 @@ class Deadlock(Exception):
 
 
 class Call:
-    """One scheduled call; cancelling leaves it on the heap, spent."""
+    """One scheduled call; cancelling leaves it where it stands, spent."""
 
     __slots__ = ("callback",)
 
@@ -33,71 +35,92 @@ class Call:
         """Do not call."""
         self.callback = None
 
+    def due(self) -> None:
+        """The moment has come."""
+        callback, self.callback = self.callback, None
+        if callback is not None:
+            callback()
+
 
 class Scheduler:
-    """The heap of calls and the virtual clock."""
+    """What is to be called, and the virtual clock."""
 
-    __slots__ = ("_heap", "_order", "now_us", "steps")
+    __slots__ = ("_heap", "_order", "_ready", "now_us", "steps")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Call]] = []
+        self._heap: list[tuple[int, int, Callable[[], object]]] = []
+        self._ready: deque[Callable[[], object]] = deque()
+        """Scheduled for the present moment while it lasts: behind what stands on the heap for it."""
         self._order = 0
         self.now_us = 0
         self.steps = 0
+        """How many calls were due so far, cancelled ones too."""
 
     def at(self, time_us: int, callback: Callable[[], object]) -> Call:
         """Call at that moment (now, if it is past)."""
         call = Call(callback)
-        self._order += 1
-        _push(self._heap, (max(time_us, self.now_us), self._order, call))
+        self.post(time_us, call.due)
         return call
 
     def after(self, delay_us: int, callback: Callable[[], object]) -> Call:
         """Call after a delay, which is not negative."""
-        call = Call(callback)
-        self._order += 1
-        _push(self._heap, (self.now_us + delay_us, self._order, call))
-        return call
+        return self.at(self.now_us + delay_us, callback)
+
+    def post(self, time_us: int, callback: Callable[[], object]) -> None:
+        """As `at`, for what is never cancelled."""
+        if time_us > self.now_us:
+            self._order += 1
+            _push(self._heap, (time_us, self._order, callback))
+        else:
+            self._ready.append(callback)
+
+    def soon(self, callback: Callable[[], object]) -> None:
+        """Call at the present moment, behind what is due already."""
+        self._ready.append(callback)
 
     def step(self) -> bool:
         """Run the next call; False when there is none."""
-        while self._heap:
-            time_us, _, call = _pop(self._heap)
-            callback = call.callback
-            if callback is None:
-                continue
-            call.callback = None
-            self.now_us = time_us
-            self.steps += 1
-            callback()
-            return True
-        return False
+        time_us = self.next_time_us()
+        if time_us is None:
+            return False
+        if self._heap and self._heap[0][0] <= time_us:
+            self.now_us, _, callback = _pop(self._heap)
+        else:
+            callback = self._ready.popleft()
+        self.steps += 1
+        callback()
+        return True
 
     def end(self) -> None:
         """Nothing happens any more: tasks that were to go on are cancelled, for they never will."""
-        waiting, self._heap = self._heap, []
-        for _, _, call in sorted(waiting, key=lambda entry: entry[:2]):
-            owner = getattr(call.callback, "__self__", None)
+        waiting = [callback for _, _, callback in sorted(self._heap, key=lambda entry: entry[:2])]
+        waiting += self._ready
+        self._heap.clear()
+        self._ready.clear()
+        for callback in waiting:
+            owner = getattr(callback, "__self__", None)
             if isinstance(owner, SimTask):
                 owner.cancel()
 
     def next_time_us(self) -> int | None:
         """When the next call is due, None for never."""
-        while self._heap and self._heap[0][2].callback is None:
-            _pop(self._heap)
+        if self._ready:
+            return self.now_us
         return self._heap[0][0] if self._heap else None
 
     def run_until(self, time_us: int) -> None:
         """Run everything due up to and including that moment; the clock ends there."""
         # As `step`, over and over; simulated years pass through here.
-        heap = self._heap
-        while heap and heap[0][0] <= time_us:
-            self.now_us, _, call = _pop(heap)
-            callback = call.callback
-            if callback is not None:
-                call.callback = None
-                self.steps += 1
-                callback()
+        heap, ready = self._heap, self._ready
+        while True:
+            if heap and heap[0][0] <= (self.now_us if ready else time_us):
+                self.now_us, _, callback = _pop(heap)
+            elif ready:
+                callback = ready.popleft()
+            else:
+                break
+            self.steps += 1
+            callback()
         self.now_us = max(self.now_us, time_us)
 
 
@@ -113,7 +136,7 @@ class SimFuture:
         self._scheduler = scheduler
         self._result: Any = _PENDING
         self._exception: BaseException | None = None
-        self._waiters: list[Callable[[], object]] = []
+        self._waiters: tuple[Callable[[], object], ...] = ()
 
     def done(self) -> bool:
         """Has it a result or an exception?"""
@@ -121,83 +144,89 @@ class SimFuture:
 
     def set_result(self, result: Any) -> None:
         """Resolve it."""
-        assert not self.done(), "resolved twice"
+        assert self._result is _PENDING and self._exception is None, "resolved twice"
         self._result = result
-        self._wake()
+        if self._waiters:
+            self._wake()
 
     def set_exception(self, exception: BaseException) -> None:
         """Fail it."""
-        assert not self.done(), "resolved twice"
+        assert self._result is _PENDING and self._exception is None, "resolved twice"
         self._exception = exception
-        self._wake()
+        if self._waiters:
+            self._wake()
 
     def result(self) -> Any:
         """The result; raises the exception it failed with."""
-        assert self.done(), "not resolved yet"
-        if self._exception is not None:
-            raise self._exception
-        return self._result
+        exception = self._exception
+        if exception is None:
+            assert self._result is not _PENDING, "not resolved yet"
+            return self._result
+        try:
+            raise exception
+        finally:
+            # Its traceback holds this frame: without this they would hold each other.
+            del exception, self
 
     def add_waiter(self, callback: Callable[[], object]) -> None:
         """Schedule the callback once resolved."""
         if self.done():
-            self._scheduler.after(0, callback)
+            self._scheduler.soon(callback)
         else:
-            self._waiters.append(callback)
+            self._waiters += (callback,)
 
     def _wake(self) -> None:
-        for callback in self._waiters:
-            self._scheduler.after(0, callback)
-        self._waiters.clear()
+        waiters, self._waiters = self._waiters, ()
+        for callback in waiters:
+            self._scheduler.soon(callback)
 
     def __await__(self) -> Generator[SimFuture, None, Any]:
-        if not self.done():
+        if self._result is _PENDING and self._exception is None:
             yield self
-        return self.result()
+        if self._exception is None:
+            return self._result
+        try:
+            return self.result()
+        finally:
+            # As in `result`.
+            del self
 
 
 class SimTask:
-    """A coroutine on the scheduler; its own result is a future others may await."""
+    """A coroutine on the scheduler.
 
-    __slots__ = ("_coroutine", "_due", "_ended", "_on_crash", "_running", "future", "name")
+    Its steps wait while its node is paused and never come once that is dead.
+    """
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        coroutine: Coroutine[Any, Any, Any],
-        name: str,
-        on_crash: Callable[[str, BaseException], None],
-    ) -> None:
+    __slots__ = ("_coroutine", "_ended", "_running", "_runtime", "name", "result")
+
+    def __init__(self, runtime: SimRuntime, coroutine: Coroutine[Any, Any, Any], name: str) -> None:
         self.name = name
-        self.future = SimFuture(scheduler)
+        self.result: Any = None
+        """What it returned; None until then."""
+        self._runtime = runtime
         self._coroutine = coroutine
-        self._on_crash = on_crash
         self._ended = False
         self._running = False
-        self._due: Callable[[], object] = self._step
-        """What goes on with it; made once, since a bound method is a new object each time."""
 
-    def begin(self, scheduler: Scheduler) -> None:
-        """Take the first step behind what is due already."""
-        scheduler.after(0, self._due)
-
-    def begin_now(self) -> None:
-        """Take the first step."""
-        self._step()
-
-    def _step(self) -> None:
-        if self._ended:
+    def step(self) -> None:
+        """Go on to the next await."""
+        runtime = self._runtime
+        if runtime.paused:
+            runtime.run(self.step)
+            return
+        if self._ended or runtime.stopped:
             return
         self._running = True
         try:
             awaited = self._coroutine.send(None)
         except StopIteration as stop:
             self._ended = True
-            self.future.set_result(stop.value)
+            self.result = stop.value
             return
         except Exception as crash:
             self._ended = True
-            self._on_crash(self.name, crash)
+            runtime.on_crash(self.name, crash)
             return
         finally:
             self._running = False
@@ -206,7 +235,7 @@ class SimTask:
             self._coroutine.close()
             return
         assert isinstance(awaited, SimFuture), f"{self.name} awaited something that is no port: {awaited!r}"
-        awaited.add_waiter(self._due)
+        awaited.add_waiter(self.step)
 
     def cancel(self) -> bool:
         """End it at its present await, with GeneratorExit inside; at once, unless it is the one running."""
@@ -222,9 +251,22 @@ class SimTask:
         return self._ended
 
 
+_TASKS_SWEPT_AT = 64
+"""A node forgets the tasks that have ended once it has so many more than were alive the last time."""
+
+
 def derive_random(seed: int, purpose: str) -> Random:
     """A stream of its own for each purpose, so that one more draw here shifts nothing there."""
     return Random(int.from_bytes(sha256(f"{seed}/{purpose}".encode()).digest()[:16], "big"))
+
+
+def draw_below(random: Random, stop: int) -> int:
+    """What `randrange(0, stop)` draws, in half its time."""
+    bits = stop.bit_length()
+    drawn = random.getrandbits(bits)
+    while drawn >= stop:
+        drawn = random.getrandbits(bits)
+    return drawn
 
 
 def _crash(name: str, crash: BaseException) -> None:
@@ -251,14 +293,16 @@ class SimRuntime:
         self.scheduler = scheduler
         self._random = random
         self._skew_ms = skew_ms
-        self._on_crash = on_crash
+        self.on_crash = on_crash
         self._tasks: list[SimTask] = []
+        self._tasks_max = _TASKS_SWEPT_AT
         self.stopped = False
         """Has the process died?"""
         self.paused = False
         """Is the process stopped by a signal?"""
         self._held: list[Callable[[], object]] = []
         self._now = Instant(-1, -1)
+        self._now_us = -1
 
     @property
     def random(self) -> Random:
@@ -267,9 +311,12 @@ class SimRuntime:
 
     def now(self) -> Instant:
         """Both clocks of this node."""
-        now_ms = self.scheduler.now_us // 1000
-        if now_ms != self._now.mono_ms:
-            self._now = Instant(now_ms, self.WALL_START_MS + now_ms + self._skew_ms)
+        now_us = self.scheduler.now_us
+        if now_us != self._now_us:
+            self._now_us = now_us
+            now_ms = now_us // 1000
+            if now_ms != self._now.mono_ms:
+                self._now = Instant(now_ms, self.WALL_START_MS + now_ms + self._skew_ms)
         return self._now
 
     def future(self) -> SimFuture:
@@ -288,32 +335,34 @@ class SimRuntime:
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> SimTask:
         """Start a task of this node."""
         task = self._new_task(coroutine, name)
-        task.begin(self.scheduler)
+        self.scheduler.soon(task.step)
         return task
 
     def start(self, coroutine: Coroutine[Any, Any, Any], name: str) -> SimTask:
         """Start a task of this node, which runs to its first await before this returns."""
         task = self._new_task(coroutine, name)
-        task.begin_now()
+        task.step()
         return task
 
     def _new_task(self, coroutine: Coroutine[Any, Any, Any], name: str) -> SimTask:
-        if len(self._tasks) > 64:
+        if len(self._tasks) > self._tasks_max:
             self._tasks = [task for task in self._tasks if not task.done()]
-        task = _NodeTask(self, coroutine, name, self._on_crash)
+            self._tasks_max = 2 * len(self._tasks) + _TASKS_SWEPT_AT
+        task = SimTask(self, coroutine, name)
         self._tasks.append(task)
         return task
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> _NodeTimer:
         """Call back after a delay, as this node.  Cancelling works until the callback has run, also while paused."""
         timer = _NodeTimer(self, callback)
-        timer.scheduled = self.scheduler.after(max(0, delay_ms) * 1000, timer.due)
+        scheduler = self.scheduler
+        scheduler.post(scheduler.now_us + delay_ms * 1000, timer.due)
         return timer
 
     def sleep(self, delay_ms: int) -> Awaitable[None]:
         """A future that resolves after a delay."""
-        future = self.future()
-        self.call_later(delay_ms, lambda: future.set_result(None))
+        future = SimFuture(self.scheduler)
+        self.call_later(delay_ms, partial(future.set_result, None))
         return future
 
     def pause(self) -> None:
@@ -325,7 +374,7 @@ class SimRuntime:
         self.paused = False
         held, self._held = self._held, []
         for callback in held:
-            self.scheduler.after(0, lambda due=callback: self.run(due))  # type: ignore[misc]
+            self.scheduler.soon(partial(self.run, callback))
 
     def stop(self) -> None:
         """The process dies: nothing of it runs again."""
@@ -339,52 +388,21 @@ class SimRuntime:
 class _NodeTimer(Call):
     """A timer of a node: what it calls waits while the node is paused."""
 
-    __slots__ = ("_runtime", "scheduled")
+    __slots__ = ("_runtime",)
 
     def __init__(self, runtime: SimRuntime, callback: Callable[[], object]) -> None:
-        super().__init__(callback)
+        self.callback = callback
         self._runtime = runtime
-        self.scheduled: Call | None = None
-        """Its place on the heap."""
-
-    def cancel(self) -> None:
-        """Do not call."""
-        self.callback = None
-        if self.scheduled is not None:
-            self.scheduled.callback = None
 
     def due(self) -> None:
         """The moment has come."""
-        self._runtime.run(self._fire)
-
-    def _fire(self) -> None:
-        callback, self.callback = self.callback, None
-        if callback is not None:
-            callback()
-
-
-class _NodeTask(SimTask):
-    """A task whose steps wait while its node is paused and never come once it is dead."""
-
-    __slots__ = ("_runtime",)
-
-    def __init__(
-        self,
-        runtime: SimRuntime,
-        coroutine: Coroutine[Any, Any, Any],
-        name: str,
-        on_crash: Callable[[str, BaseException], None],
-    ) -> None:
-        self._runtime = runtime
-        super().__init__(runtime.scheduler, coroutine, name, on_crash)
-
-    def _step(self) -> None:
         runtime = self._runtime
-        if not runtime.paused:
-            if not runtime.stopped:
-                SimTask._step(self)
-        else:
-            runtime.run(self._due)
+        if self.callback is not None and not runtime.stopped:
+            if runtime.paused:
+                runtime.run(self.due)
+            else:
+                callback, self.callback = self.callback, None
+                callback()
 
 
 def run_task(
@@ -398,4 +416,4 @@ def run_task(
         if due is None or due > limit_us:
             raise Deadlock("the task waits for something that does not happen")
         scheduler.step()
-    return task.future.result()
+    return task.result

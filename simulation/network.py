@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -17,6 +18,9 @@ from simulation.kernel import Scheduler, SimRuntime
 
 LATENCY_US_MIN = 100
 LATENCY_US_MAX = 1_500
+LOOPBACK_US = 20
+DIAL_TIMEOUT_US = 1_000_000
+REDIAL_US = 250_000
 _LATENCY_US_RANGE = LATENCY_US_MAX - LATENCY_US_MIN
 
 
@@ -25,6 +29,29 @@ class _Closed:
 
 
 _CLOSED = _Closed()
+
+
+def _unheard(*_: object) -> None:
+    """Nobody listens at that end (yet, or any more)."""
+
+
+class Link:
+    """One direction between two hosts: its faults, and who waits for the end of a cut."""
+
+    __slots__ = ("cuts", "delay_us", "is_loopback", "waiting")
+
+    def __init__(self, source: str, target: str) -> None:
+        self.is_loopback = source == target
+        self.cuts = 0
+        self.delay_us = 0
+        self.waiting: dict[Endpoint, None] = {}
+
+    def latency_us(self, random: Random) -> int:
+        """Draw one message's time under way."""
+        if self.is_loopback:
+            return LOOPBACK_US + self.delay_us
+        # What randrange does, in a fifth of its time.
+        return LATENCY_US_MIN + int(random.random() * _LATENCY_US_RANGE) + self.delay_us
 
 
 class Host:
@@ -42,15 +69,20 @@ class Host:
 class Endpoint:
     """One process's end of a connection."""
 
-    __slots__ = ("_due_us", "_inbox", "_network", "closed", "host", "on_close", "on_item", "peer", "runtime")
+    __slots__ = (
+        "_due_us", "_inbound", "_inbox", "_random", "_scheduler", "closed", "host", "on_close", "on_item", "peer",
+        "runtime",
+    )  # fmt: skip
 
-    def __init__(self, network: Network, host: Host, runtime: SimRuntime) -> None:
-        self._network = network
+    def __init__(self, network: Network, host: Host, runtime: SimRuntime, inbound: Link) -> None:
+        self._scheduler = network.scheduler
+        self._random = network.random
+        self._inbound = inbound
         self.host = host
         self.runtime = runtime
         self.peer: Endpoint = self
-        self.on_item: Callable[[Any], None] = lambda item: None
-        self.on_close: Callable[[], None] = lambda: None
+        self.on_item: Callable[[Any], None] = _unheard
+        self.on_close: Callable[[], None] = _unheard
         self.closed = False
         self._inbox: deque[tuple[int, Any]] = deque()
         self._due_us = 0
@@ -63,45 +95,53 @@ class Endpoint:
     def close(self) -> None:
         """Close; the other side hears of it behind what was sent.  `on_close` is not called here."""
         if not self.closed:
-            self.closed = True
-            self.host.endpoints.pop(self, None)
+            self._end()
             self.peer.enqueue(_CLOSED)
+
+    def _end(self) -> None:
+        self.closed = True
+        self.host.endpoints.pop(self, None)
+        self.on_item = self.on_close = _unheard
 
     def enqueue(self, item: Any) -> None:
         """Take an item under way to this end."""
-        network = self._network
-        due = network.scheduler.now_us + network.latency_us(self.peer.host.name, self.host.name)
-        self._due_us = max(self._due_us, due)
-        self._inbox.append((self._due_us, item))
-        if len(self._inbox) == 1:
-            network.scheduler.at(self._due_us, self.pump)
+        scheduler = self._scheduler
+        due_us = scheduler.now_us + self._inbound.latency_us(self._random)
+        if due_us > self._due_us:
+            self._due_us = due_us
+        else:
+            due_us = self._due_us
+        inbox = self._inbox
+        inbox.append((due_us, item))
+        if len(inbox) == 1:
+            scheduler.post(due_us, self.pump)
 
     def pump(self) -> None:
         """Hand over what has arrived, unless the direction is cut."""
-        network = self._network
-        if network.is_cut(self.peer.host.name, self.host.name):
-            network.wait_for_heal(self)
+        inbound = self._inbound
+        if inbound.cuts:
+            inbound.waiting[self] = None
             return
         inbox = self._inbox
-        runtime, now_us = self.runtime, network.scheduler.now_us
+        runtime, now_us = self.runtime, self._scheduler.now_us
         while inbox and inbox[0][0] <= now_us:
             item = inbox.popleft()[1]
             if runtime.paused:
-                runtime.run(lambda item=item: self._hand_over(item))  # type: ignore[misc]
+                runtime.run(partial(self._hand_over, item))
             elif not runtime.stopped:
                 self._hand_over(item)
         if inbox:
-            network.scheduler.at(inbox[0][0], self.pump)
+            self._scheduler.post(inbox[0][0], self.pump)
 
     def _hand_over(self, item: Any) -> None:
         if self.closed:
             return
-        if item is _CLOSED:
-            self.closed = True
-            self.host.endpoints.pop(self, None)
-            self.on_close()
-        else:
+        if item is not _CLOSED:
             self.on_item(item)
+        else:
+            on_close = self.on_close
+            self._end()
+            on_close()
 
 
 class Network:
@@ -109,53 +149,38 @@ class Network:
 
     def __init__(self, scheduler: Scheduler, random: Random) -> None:
         self.scheduler = scheduler
-        self._random = random
+        self.random = random
         self._hosts: dict[str, Host] = {}
-        self._cuts: dict[tuple[str, str], int] = {}
-        self._delays_us: dict[tuple[str, str], int] = {}
-        self._waiting: dict[Endpoint, None] = {}
+        self._links: dict[tuple[str, str], Link] = {}
 
     def host(self, name: str) -> Host:
         """The host of that name, made when first asked for."""
         return self._hosts.setdefault(name, Host(name))
 
-    def latency_us(self, source: str, target: str) -> int:
-        """Draw one message's time under way."""
-        # What randrange does, in a fifth of its time.
-        delay = LATENCY_US_MIN + int(self._random.random() * _LATENCY_US_RANGE) if source != target else 20
-        return delay + self._delays_us.get((source, target), 0) if self._delays_us else delay
+    def _link(self, source: str, target: str) -> Link:
+        link = self._links.get((source, target))
+        if link is None:
+            link = self._links[source, target] = Link(source, target)
+        return link
 
     # -- faults ----------------------------------------------------------------------------------------------------
 
-    def is_cut(self, source: str, target: str) -> bool:
-        """Does nothing pass from source to target?"""
-        return bool(self._cuts) and (source, target) in self._cuts
-
     def cut(self, source: str, target: str) -> None:
         """Let nothing pass in that direction; cuts nest."""
-        self._cuts[source, target] = self._cuts.get((source, target), 0) + 1
+        self._link(source, target).cuts += 1
 
     def heal(self, source: str, target: str) -> None:
         """Undo one cut; what waited arrives now."""
-        left = self._cuts.get((source, target), 0) - 1
-        if left > 0:
-            self._cuts[source, target] = left
-            return
-        self._cuts.pop((source, target), None)
-        for endpoint in [e for e in self._waiting if (e.peer.host.name, e.host.name) == (source, target)]:
-            del self._waiting[endpoint]
-            self.scheduler.after(0, endpoint.pump)
+        link = self._link(source, target)
+        link.cuts = max(0, link.cuts - 1)
+        if not link.cuts:
+            waiting, link.waiting = link.waiting, {}
+            for endpoint in waiting:
+                self.scheduler.soon(endpoint.pump)
 
     def delay(self, source: str, target: str, delay_us: int) -> None:
         """Add that much to every message in that direction from now on; 0 ends it."""
-        if delay_us:
-            self._delays_us[source, target] = delay_us
-        else:
-            self._delays_us.pop((source, target), None)
-
-    def wait_for_heal(self, endpoint: Endpoint) -> None:
-        """Pump that endpoint again once its direction is whole."""
-        self._waiting[endpoint] = None
+        self._link(source, target).delay_us = delay_us
 
     # -- processes -------------------------------------------------------------------------------------------------
 
@@ -180,13 +205,15 @@ class Network:
     def datagram(self, source: str, target: str, deliver: Callable[[], object]) -> None:
         """Call `deliver` as the target's process, one latency later, unless cut or down by then."""
 
+        link = self._link(source, target)
+
         def arrive() -> None:
             runtime = self.host(target).runtime
-            if runtime is not None and not self.is_cut(source, target):
+            if runtime is not None and not link.cuts:
                 runtime.run(deliver)
 
-        if not self.is_cut(source, target):
-            self.scheduler.after(self.latency_us(source, target), arrive)
+        if not link.cuts:
+            self.scheduler.post(self.scheduler.now_us + link.latency_us(self.random), arrive)
 
     def listen(self, host: Host, service: str, accept: Callable[[Endpoint], None]) -> None:
         """Accept connections to `host.name:service` until the process ends."""
@@ -198,36 +225,64 @@ class Network:
         address: str,
         on_up: Callable[[Endpoint], None],
         on_failed: Callable[[str], None],
-        timeout_us: int = 1_000_000,
     ) -> None:
         """Connect from a host's present process to "name:service"; exactly one of the callbacks follows."""
         target, _, service = address.rpartition(":")
         runtime = host.runtime
         assert runtime is not None
-        there = self.host(target)
-        end_us = self.scheduler.now_us + timeout_us
+        out, back = self._link(host.name, target), self._link(target, host.name)
+        end_us = self.scheduler.now_us + DIAL_TIMEOUT_US
+        dialled = _Dial(self, host, runtime, (self.host(target), service), (out, back), end_us, on_up, on_failed)
+        self.scheduler.post(self.scheduler.now_us + out.latency_us(self.random), dialled.reach)
 
-        def reach() -> None:
-            if self.is_cut(host.name, target) or self.is_cut(target, host.name):
-                if self.scheduler.now_us >= end_us:
-                    runtime.run(lambda: on_failed("timed out"))
-                else:
-                    # SYN is sent again, with a growing pause in real kernels; half a time-out is close enough.
-                    self.scheduler.after(timeout_us // 4, reach)
-                return
-            accept = there.listeners.get(service)
-            answer = self.latency_us(target, host.name)
-            if there.runtime is None or accept is None:
-                self.scheduler.after(answer, lambda: runtime.run(lambda: on_failed("refused")))
-                return
-            ours, theirs = Endpoint(self, host, runtime), Endpoint(self, there, there.runtime)
-            ours.peer, theirs.peer = theirs, ours
-            there.endpoints[theirs] = None
-            if runtime.stopped:
-                theirs.enqueue(_CLOSED)
-                return
-            host.endpoints[ours] = None
-            there.runtime.run(lambda: accept(theirs))
-            self.scheduler.after(answer, lambda: runtime.run(lambda: on_up(ours)))
 
-        self.scheduler.after(self.latency_us(host.name, target), reach)
+class _Dial:
+    """A connection that is being made."""
+
+    __slots__ = ("_at", "_end_us", "_host", "_links", "_network", "_on_failed", "_on_up", "_runtime")
+
+    def __init__(
+        self,
+        network: Network,
+        host: Host,
+        runtime: SimRuntime,
+        at: tuple[Host, str],
+        links: tuple[Link, Link],
+        end_us: int,
+        on_up: Callable[[Endpoint], None],
+        on_failed: Callable[[str], None],
+    ) -> None:
+        self._network = network
+        self._host = host
+        self._runtime = runtime
+        self._at = at
+        self._links = links
+        self._end_us = end_us
+        self._on_up = on_up
+        self._on_failed = on_failed
+
+    def reach(self) -> None:
+        """The first packet arrives, unless a direction is cut."""
+        network, runtime = self._network, self._runtime
+        scheduler, (out, back), (there, service) = network.scheduler, self._links, self._at
+        if out.cuts or back.cuts:
+            if scheduler.now_us >= self._end_us:
+                runtime.run(partial(self._on_failed, "timed out"))
+            else:
+                # SYN is sent again, with a growing pause in real kernels; a part of the time-out is close enough.
+                scheduler.post(scheduler.now_us + REDIAL_US, self.reach)
+            return
+        accept = there.listeners.get(service)
+        answer_us = scheduler.now_us + back.latency_us(network.random)
+        if there.runtime is None or accept is None:
+            scheduler.post(answer_us, partial(runtime.run, partial(self._on_failed, "refused")))
+            return
+        ours, theirs = Endpoint(network, self._host, runtime, back), Endpoint(network, there, there.runtime, out)
+        ours.peer, theirs.peer = theirs, ours
+        there.endpoints[theirs] = None
+        if runtime.stopped:
+            theirs.enqueue(_CLOSED)
+            return
+        self._host.endpoints[ours] = None
+        there.runtime.run(partial(accept, theirs))
+        scheduler.post(answer_us, partial(runtime.run, partial(self._on_up, ours)))

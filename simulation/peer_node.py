@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,6 +27,7 @@ from ensemble.effects import (
 )
 from ensemble.ids import ConnectionId, LinkId, PeerId, Zxid
 from ensemble.ports import Instant
+from ensemble.records import ClientMessage
 from ensemble.tree.service import Service
 from ensemble.txn import Txn
 from ensemble.zab.application import EnsembleConfig
@@ -84,7 +86,9 @@ class _WatchedService(Service):
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
         """Apply them, and keep them."""
-        self.applied.update({txn.zxid: txn for txn in txns})
+        applied = self.applied
+        for txn in txns:
+            applied[txn.zxid] = txn
         return super().apply(now, txns)
 
 
@@ -138,9 +142,11 @@ class PeerProcess(Process):
         connection = ConnectionId(self._number())
         wire = self.world.wire.client()
         self._connections[connection] = (endpoint, wire)
-        endpoint.on_item = lambda message: self.do(
-            self.peer.on_clients(self.runtime.now(), [(connection, wire.request(message))])
-        )
+
+        def arrived(message: ClientMessage) -> None:
+            self.do(self.peer.on_clients(self.runtime.now(), [(connection, wire.request(message))]))
+
+        endpoint.on_item = arrived
         endpoint.on_close = lambda: self._client_closed(connection)
         self.do(self.peer.on_client_connected(self.runtime.now(), connection))
 
@@ -153,7 +159,10 @@ class PeerProcess(Process):
         return self._next_id
 
     def _durable(self, token: int) -> None:
-        self.runtime.run(lambda: self.do(self.peer.on_durable(self.runtime.now(), token)))
+        self.runtime.run(partial(self._on_durable, token))
+
+    def _on_durable(self, token: int) -> None:
+        self.do(self.peer.on_durable(self.runtime.now(), token))
 
     def _read_log(self, effect: ReadLog) -> None:
         def answer() -> None:
@@ -170,12 +179,12 @@ class PeerProcess(Process):
     def do(self, effects: list[Effect]) -> None:
         """Carry out what the core asks for, in order."""
         for effect in effects:
-            if isinstance(effect, DISK_EFFECTS):
-                if isinstance(effect, SaveSnapshot):
-                    self.audit.saves(effect)
-                self.node.disk.submit(effect)
-            else:
-                _CARRIED_OUT_BY[type(effect)](self, effect)
+            _CARRIED_OUT_BY[type(effect)](self, effect)
+
+    def _to_disk(self, effect: Effect) -> None:
+        if isinstance(effect, SaveSnapshot):
+            self.audit.saves(effect)
+        self.node.disk.submit(effect)
 
     def _send_packets(self, effect: SendPackets) -> None:
         found = self._links.get(effect.link)
@@ -261,6 +270,7 @@ class PeerProcess(Process):
 
 
 _CARRIED_OUT_BY: dict[type[Effect], Callable[[PeerProcess, Any], None]] = {
+    **dict.fromkeys(DISK_EFFECTS, PeerProcess._to_disk),
     # Peers are reached by their names, wherever they are.
     UseMembership: lambda process, effect: None,
     ReadLog: PeerProcess._read_log,

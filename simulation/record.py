@@ -37,7 +37,7 @@ class Record:
         node_seq = self._node_seq[node] = self._node_seq.get(node, 0) + 1
         mono_us = self._scheduler.now_us
         wall_us = now.wall_ms * 1000 + mono_us % 1000
-        entry = Entry(node, node_seq, wall_us, mono_us, event, seq=len(self.entries) + 1)
+        entry = Entry(node, node_seq, wall_us, mono_us, event, len(self.entries) + 1)
         self.entries.append(entry)
         if isinstance(event, TxnCommitted) and event.zxid > self.last_committed:
             self.last_committed = event.zxid

@@ -14,7 +14,7 @@ Three more are Kafka's own rules, which the model leaves out:
 
 NothingCommittedUnderMinIsr   a leader's high watermark does not move while fewer are in sync than min.insync.replicas
 OnlyTheLivingJoin             who joins an ISR is alive, as far as the controller that writes it has seen
-LeavingBrokersStayOut         who was taken out of the ISR in its controlled shutdown is not taken back in that life
+LeavingBrokersStayOut         nor is it in its controlled shutdown, as far as that controller has heard
 
 The model knows neither unclean elections nor disks that forget.  A presumed leader of an epoch before an unclean
 election, or before the election of a replica that lost its power while it was in sync, is judged no more; and such a
@@ -24,14 +24,14 @@ What does not hold goes to the journal as `invariant_violated`, where the watchd
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from broker_sim.partition import Partition
 from controller.znodes import LeaderAndIsr
 from ensemble.txn import Txn
 from journal import events as e
-from journal.events import Entry, InvariantViolated, TopicPartition
+from journal.events import Entry, InvariantViolated, TopicPartition, topic_partition
 from simulation.kafka_znodes import KafkaZnodes, StateWritten, TopicGone
 from simulation.replica_logs import ReplicaLog
 
@@ -51,22 +51,24 @@ _PARTITION_EVENTS = (
     e.ReplicaLoaded,
 )
 _CUTS = (e.LogTruncated, e.ReplicaLoaded)
+_GROWTH = (e.RecordsAppended, e.RecordsReplicated, e.HighWatermarkMoved)
+"""What cannot harm another replica's standing; whoever leads shows by its own events what that means for it."""
 
 
 class _Audited:
     """One partition: its replicas' logs, how far pairs of them are known to agree, and what is forgiven."""
 
-    __slots__ = ("agreed", "forgiven_epoch", "left", "logs", "lost_in_epoch", "lost_power")
+    __slots__ = ("agreed", "forgiven_epoch", "held", "logs", "lost_in_epoch", "lost_power")
 
     def __init__(self) -> None:
         self.logs: dict[int, ReplicaLog] = {}
         self.agreed: dict[tuple[int, int], int] = {}
         self.forgiven_epoch = 0
         """Leaders of a lower epoch are not judged any more."""
+        self.held: tuple[object, ...] = ()
+        """The last leader, its epoch and mark and both ISRs of which all was well."""
         self.lost_power: dict[int, None] = {}
         """Members that lost power and have not left the ISR since."""
-        self.left: dict[int, int] = {}
-        """Brokers that were taken out while they were shutting down, and the life (broker epoch) in which they were."""
         self.lost_in_epoch: dict[int, int] = {}
         """Brokers that lost power, and the epoch of the leader that may still take them to be in sync."""
 
@@ -82,11 +84,12 @@ class ReplicationAudit:
         self._nodes = nodes
         self._emit = emit
         self._partitions: dict[TopicPartition, _Audited] = {}
-        self._changed: dict[TopicPartition, None] = {}
+        self._changed: dict[TopicPartition, dict[int, None] | None] = {}
+        """Whose replica changed; None where all are to be looked at."""
         self._live: dict[int, list[int]] = {}
+        """Whom each controller epoch takes to be alive."""
         self._powerless: dict[int, int] = {}
         """The life, by its broker epoch, in which each broker last lost its power."""
-        """Whom each controller epoch takes to be alive."""
         self._said: dict[tuple[str, TopicPartition], None] = {}
 
     # -- what others ask --------------------------------------------------------------------------------------------
@@ -98,7 +101,7 @@ class ReplicationAudit:
     def leader_log_end(self, name: TopicPartition) -> int | None:
         """Where the log ends of the leader that the quorum has; None while it does not lead."""
         state = self.znodes.states.get(name)
-        for broker, replica in self._hosted(name):
+        for broker, replica in self._hosted(name, self._nodes):
             if state is not None and broker == state.leader and replica.is_leader:
                 return replica.log.end_offset
         return None
@@ -114,7 +117,7 @@ class ReplicationAudit:
                     self._changed.pop(name, None)
                 continue
             name = change.partition
-            self._note(name)
+            self._note(name, None)
             for invariant, detail in judge_write(change, self._replicas(name)):
                 self._violated(invariant, name, detail)
             self._judge_joining(change)
@@ -124,10 +127,10 @@ class ReplicationAudit:
         """A node's line in the journal: is it about a replica?"""
         event = entry.event
         if isinstance(event, _PARTITION_EVENTS):
-            name = TopicPartition(event.topic, event.partition)
+            name = topic_partition(event.topic, event.partition)
             if isinstance(event, _CUTS):
                 self._cut(name, event.broker_id)
-            self._note(name)
+            self._note(name, event.broker_id if isinstance(event, _GROWTH) else None)
             if isinstance(event, e.HighWatermarkMoved) and event.is_leader:
                 self._judge_mark(name, event)
         elif isinstance(event, e.BrokerLivenessChanged):
@@ -137,14 +140,19 @@ class ReplicationAudit:
                 if node.name == event.target:
                     self._lost_power(broker)
 
-    def _note(self, name: TopicPartition) -> None:
+    def _note(self, name: TopicPartition, broker: int | None) -> None:
         if not self._changed:
             # Behind whatever else happens at this moment: in the middle of a turn nothing need hold.
-            self._scheduler.after(0, self._check_changed)
-        self._changed[name] = None
+            self._scheduler.soon(self._check_changed)
+        brokers = self._changed.setdefault(name, {})
+        if broker is None:
+            self._changed[name] = None
+        elif brokers is not None:
+            brokers[broker] = None
 
     def _cut(self, name: TopicPartition, broker: int) -> None:
         audited = self._of(name)
+        audited.held = ()
         self._log(audited, name, broker).again()
         for pair in audited.agreed:
             if broker in pair:
@@ -175,7 +183,7 @@ class ReplicationAudit:
 
     def _judge_joining(self, write: StateWritten) -> None:
         """Who joins an ISR lives, as far as the controller that writes it knows, and is not leaving (KIP-841)."""
-        left, before, after = self._of(write.partition).left, write.before, write.after
+        before, after = write.before, write.after
         if before is None:
             return
         live = self._live.get(after.controller_epoch)
@@ -185,39 +193,36 @@ class ReplicationAudit:
             if self._powerless.get(broker) == self.znodes.brokers.get(broker, -1):
                 # The word that it is in sync was under way when its power went; to the ensemble it is still that life.
                 self._of(write.partition).lost_power[broker] = None
-            life = left.pop(broker, None)
             if live is not None and broker not in live:
                 self._violated("OnlyTheLivingJoin", write.partition, f"broker {broker} is gone, and joins the ISR")
-            if life is not None and life == self.znodes.brokers.get(broker):
-                self._violated("LeavingBrokersStayOut", write.partition, f"broker {broker} is leaving, and in the ISR")
-        for broker in before.isr:
-            if broker not in after.isr and self._was_heard_leaving(broker):
-                left[broker] = self.znodes.brokers.get(broker, -1)
+            if self._was_heard_leaving(broker, after.controller_epoch):
+                self._violated(
+                    "LeavingBrokersStayOut", write.partition, f"broker {broker} is leaving, and joins the ISR"
+                )
 
-    def _was_heard_leaving(self, broker: int) -> bool:
-        """Is it stopping, and has a controller taken note of it?"""
-        running = self._nodes[broker].broker
-        if running is None or running.state != "shutting_down":
-            return False
+    def _was_heard_leaving(self, broker: int, controller_epoch: int) -> bool:
+        """Has the controller of that epoch taken note that it is stopping?  It hears nothing while it writes."""
         brokers = [node.broker for node in self._nodes.values() if node.broker is not None]
         reigns = [each.controller.reign for each in brokers if each.controller.reign is not None]
-        return any(broker in reign.context.shutting_down for reign in reigns)
+        return any(
+            reign.context.epoch == controller_epoch and broker in reign.context.shutting_down for reign in reigns
+        )
 
     # -- what must hold ----------------------------------------------------------------------------------------------
 
     def _check_changed(self) -> None:
         changed, self._changed = self._changed, {}
-        for name in changed:
-            for invariant, detail in self._judge(name):
+        for name, brokers in changed.items():
+            for invariant, detail in self._judge(name, self._nodes if brokers is None else brokers):
                 self._violated(invariant, name, detail)
 
-    def _judge(self, name: TopicPartition) -> Iterator[tuple[str, str]]:
+    def _judge(self, name: TopicPartition, brokers: Iterable[int]) -> Iterator[tuple[str, str]]:
         state = self.znodes.states.get(name)
         if state is None or name.topic in self.znodes.deleting:
             return
         audited = self._of(name)
         topic_id = self.znodes.topics[name.topic].topic_id if name.topic in self.znodes.topics else None
-        for broker, replica in self._hosted(name):
+        for broker, replica in self._hosted(name, brokers):
             log = self._log(audited, name, broker)
             log.read()
             yield from _judge_replica(broker, replica, log)
@@ -235,6 +240,10 @@ class ReplicationAudit:
         self, name: TopicPartition, audited: _Audited, leader: int, replica: Partition, state: LeaderAndIsr
     ) -> Iterator[tuple[str, str]]:
         mark = replica.log.high_watermark
+        stand = leader, replica.leader_epoch, mark, replica.isr_state.isr, state.isr
+        if audited.held == stand:
+            return
+        audited.held = stand
         views = (
             ("WeakIsr", "the leader", replica.isr_state.isr),
             ("StrongIsr", "the quorum", state.isr),
@@ -243,10 +252,14 @@ class ReplicationAudit:
             for member in members:
                 if member == leader or member in audited.lost_power or leader in audited.lost_power:
                     continue
-                if invariant == "WeakIsr" and replica.leader_epoch <= audited.lost_in_epoch.get(member, -1):
+                if invariant == "WeakIsr" and (
+                    replica.leader_epoch <= audited.lost_in_epoch.get(member, -1)
+                    or self._has_moved_away(name, member, state)
+                ):
                     continue
                 at = self._parts(name, audited, leader, member, mark)
                 if at is not None:
+                    audited.held = ()
                     yield (
                         invariant,
                         (
@@ -256,6 +269,11 @@ class ReplicationAudit:
                     )
                     if leader == state.leader and self._log(audited, name, member).end < mark:
                         yield "ValidHighWatermark", f"broker {member} is in sync and ends below {mark}"
+
+    def _has_moved_away(self, name: TopicPartition, member: int, state: LeaderAndIsr) -> bool:
+        """Was that replica taken out of the ISR and deleted?  A leader told of it late takes it to be in sync still."""
+        running = self._nodes[member].broker
+        return member not in state.isr and running is not None and name not in running.replicas.partitions
 
     def _parts(self, name: TopicPartition, audited: _Audited, leader: int, member: int, mark: int) -> int | None:
         """The first offset below `mark` at which two logs differ; None where they agree."""
@@ -301,9 +319,9 @@ class ReplicationAudit:
             found = audited.logs[broker] = ReplicaLog(self._nodes[broker].log_directory, str(name))
         return found
 
-    def _hosted(self, name: TopicPartition) -> Iterator[tuple[int, Partition]]:
-        for broker, node in self._nodes.items():
-            running = node.broker
+    def _hosted(self, name: TopicPartition, brokers: Iterable[int]) -> Iterator[tuple[int, Partition]]:
+        for broker in brokers:
+            running = self._nodes[broker].broker
             replica = None if running is None else running.replicas.partitions.get(name)
             if replica is not None:
                 yield broker, replica

@@ -30,6 +30,7 @@ from ensemble.records import (
 from ensemble.server.election_wire import FrameReader, decode_notification, encode_notification
 from ensemble.server.quorum_wire import QuorumCodec
 from ensemble.zab.messages import Notification, Packet, Proposal, Snap
+from simulation.kernel import draw_below
 
 _RESPONSE_BODIES: dict[int, type[Record] | type[MultiResponse]] = {
     **RESPONSE_BODIES,
@@ -74,7 +75,7 @@ def one_by_one(packets: Sequence[Packet]) -> list[Packet]:
     out: list[Packet] = []
     for packet in packets:
         if isinstance(packet, Proposal):
-            out += [Proposal((txn,)) for txn in packet.txns]
+            out += [packet] if len(packet.txns) == 1 else [Proposal((txn,)) for txn in packet.txns]
         else:
             out.append(packet)
     return out
@@ -107,7 +108,10 @@ class _TypedLink:
 
     def send(self, packets: Sequence[Packet], send: Callable[[Any], None]) -> None:
         singles = one_by_one(packets)
-        cut = self._random.randrange(0, len(singles) + 1)
+        cut = draw_below(self._random, len(singles) + 1)
+        if len(singles) == 1:
+            send(singles)
+            return
         for piece in (singles[:cut], singles[cut:]):
             if piece:
                 send(_joined(piece))
@@ -169,7 +173,7 @@ class _EncodedLink:
             data += self._codec.encode(packet)
             if isinstance(packet, Snap):
                 data += b"".join(self._codec.encode_stream(packet))
-        cut = self._random.randrange(0, len(data) + 1)
+        cut = draw_below(self._random, len(data) + 1)
         for piece in (data[:cut], data[cut:]):
             if piece:
                 send(piece)

@@ -79,8 +79,8 @@ def recover(cores: Cores) -> list[str]:
         write = None
         if not looking(cores, cores.voters):
             for peer in cores.voters:
-                status = cores.nodes[peer].peer
-                if status is not None and not status.status().serving:
+                status = cores.nodes[peer].status
+                if status is not None and not status.serving:
                     give_up(cores, peer)
         elect(cores, cores.voters)
         if cores.problems:
@@ -88,16 +88,25 @@ def recover(cores: Cores) -> list[str]:
     return [*cores.problems, "liveness: no leader committed a write after every fault had ended"]
 
 
+def unsettled(cores: Cores) -> list[str]:
+    """What is wrong with servers among which nothing can happen any more."""
+    if _leader(cores) is None:
+        return ["liveness: nothing can happen any more, and nobody leads"]
+    if not _all_serve(cores):
+        return ["liveness: nothing can happen any more, and not everybody serves"]
+    return _differences(cores)
+
+
 def _leader(cores: Cores) -> int | None:
     for peer in cores.voters:
-        process = cores.nodes[peer].peer
-        if process is not None and process.state is PeerState.LEADING and process.status().serving:
+        status = cores.nodes[peer].status
+        if status is not None and status.state is PeerState.LEADING and status.serving:
             return peer
     return None
 
 
 def _all_serve(cores: Cores) -> bool:
-    return all(node.peer is not None and node.peer.status().serving for node in cores.nodes.values())
+    return all(node.status is not None and node.status.serving for node in cores.nodes.values())
 
 
 def _differences(cores: Cores) -> list[str]:

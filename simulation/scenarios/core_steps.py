@@ -10,13 +10,15 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ensemble.zab.leader import INIT_TIMER
+from ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER
 from ensemble.zab.learner import LIVENESS_TIMER
 from ensemble.zab.messages import PeerState
 from simulation.cores import Cores
 
 STEPS_MAX = 5_000
 ROUNDS_MAX = 30
+SILENCE_MS = 10_000
+"""Longer than anybody waits for a sign of life."""
 FINALIZE, RESEND = "election.finalize", "election.resend"
 
 
@@ -70,21 +72,39 @@ class Run(CoreStep, frozen=True):
 
 
 class Deliver(CoreStep, frozen=True):
-    """The next packets from source to target arrive; with `until`, all up to and including the first of that type."""
+    """The next packets from source to target arrive; with `until`, all up to and including the first of that type.
+
+    They come on the oldest connection of the two on which anything is under way, or, with `link`, on a later one."""
 
     source: int
     target: int
     count: int = 1
     until: str = ""
+    link: int = 0
 
     def play(self, cores: Cores) -> None:
         """Hand them over."""
         for _ in range(STEPS_MAX if self.until else self.count):
-            if cores.next_to(self.source, self.target) is None:
+            if len(cores.carrying(self.source, self.target)) <= self.link:
                 raise StepFailed(f"nothing is under way from {self.source} to {self.target}")
-            packet = cores.deliver(self.source, self.target)
+            packet = cores.deliver(self.source, self.target, self.link)
             if self.until and type(packet).__name__ == self.until:
                 return
+
+
+class Lose(CoreStep, frozen=True):
+    """What source sent on a connection before it closed it, or died, is lost: the target hears of the end alone."""
+
+    source: int
+    target: int
+    link: int = 0
+
+    def play(self, cores: Cores) -> None:
+        """Let the end overtake what is under way."""
+        carrying = cores.carrying(self.source, self.target)
+        if len(carrying) <= self.link or carrying[self.link].under_way_to(self.target)[-1] is not None:
+            raise StepFailed(f"no connection that {self.source} has closed carries anything to {self.target}")
+        cores.lose(self.source, self.target, self.link)
 
 
 class SyncDisk(CoreStep, frozen=True):
@@ -189,7 +209,7 @@ class Expect(CoreStep, frozen=True):
             raise StepFailed(f"{self.what} of {self.peer} is {seen!r}, the script expects {self.value!r}")
 
 
-CoreSteps = Start | Elect | Run | Deliver | SyncDisk | Write | Sync | Crash | Isolate | Break | GiveUp | Expect
+CoreSteps = Start | Elect | Run | Deliver | Lose | SyncDisk | Write | Sync | Crash | Isolate | Break | GiveUp | Expect
 
 
 def zxid_list(zxids: list[int]) -> str:
@@ -208,7 +228,7 @@ def observed(cores: Cores, what: str, peer: int) -> str:
         return zxid_list(node.disk.history())
     if what == "epochs":
         return f"{node.disk.accepted} {node.disk.current}"
-    status = node.peer.status() if node.peer is not None else None
+    status = node.status
     facts = {
         "up": status is not None,
         "leads": status is not None and status.state is PeerState.LEADING and status.serving,
@@ -251,8 +271,8 @@ def _directions(cores: Cores) -> Iterator[tuple[int, int]]:
 
 def looking(cores: Cores, peers: tuple[int, ...]) -> list[int]:
     """Those of them that look for a leader."""
-    states = [(peer, cores.nodes[peer].peer) for peer in peers if cores.is_up(peer)]
-    return [peer for peer, process in states if process is not None and process.state is PeerState.LOOKING]
+    states = [(peer, cores.nodes[peer].status) for peer in peers if cores.is_up(peer)]
+    return [peer for peer, status in states if status is not None and status.state is PeerState.LOOKING]
 
 
 def elect(cores: Cores, peers: tuple[int, ...]) -> bool:
@@ -278,7 +298,10 @@ def elect(cores: Cores, peers: tuple[int, ...]) -> bool:
 
 def give_up(cores: Cores, peer: int) -> None:
     """Let the limits pass within which that peer wants to hear from its leader, or from a quorum."""
-    for _ in range(3):
-        for name in (LIVENESS_TIMER, INIT_TIMER):
-            if cores.is_up(peer) and name in cores.nodes[peer].timers:
-                cores.fire(peer, name)
+    status = cores.nodes[peer].status
+    if status is not None and status.serving and HALF_TICK_TIMER in cores.nodes[peer].timers:
+        cores.fire(peer, HALF_TICK_TIMER, SILENCE_MS)
+        return
+    for name in (LIVENESS_TIMER, INIT_TIMER):
+        if cores.is_up(peer) and name in cores.nodes[peer].timers:
+            cores.fire(peer, name, SILENCE_MS)

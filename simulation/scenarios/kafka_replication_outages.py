@@ -236,6 +236,8 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             Wait(5),
             Stop("second"),
             State("orders-0", leader="third"),
+            # Until the third has heard of it: what is held back on the link must not come first.
+            Wait(100),
             Heal(),
             Wait(3_000),
             Restart(("second",)),

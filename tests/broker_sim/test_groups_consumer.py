@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from broker_world import Channel, Cluster
 from group_driver import a_cluster
+from kio.schema.errors import ErrorCode
 
 from broker_sim.client import KafkaClient
 from broker_sim.consumer_protocol import (
@@ -105,6 +106,22 @@ def test_a_consumer_that_vanishes_is_replaced_after_its_session_and_some_may_be_
     cluster.wait(2_000)
     assert second.assigned() == PARTITIONS
     assert set(first.numbers() + second.numbers()) == set(range(14))
+
+
+def test_a_client_names_the_leader_epoch_it_knows_so_that_no_former_leader_answers(cluster: Cluster) -> None:
+    # A follower serves consumers too, and this one has lost its log: OFFSET_OUT_OF_RANGE would be the end of the log to
+    # a group (seed 16).
+    produce(cluster, [0, 2, 4])
+    info = cluster.run(cluster.client.metadata(["orders"])).topics["orders"].partitions[0]
+    former = cluster.nodes[info.leader]
+    partition = former.broker.replicas.partitions[PARTITIONS[0]]
+    partition.leader_epoch += 1
+    partition.leader = None
+    partition.log.truncate_to(0)
+    fetch = cluster.client.fetch(PARTITIONS[0], 3, max_wait_ms=1, timeout_ms=500)
+    assert cluster.refused(fetch) == (ErrorCode.fenced_leader_epoch, "FENCED_LEADER_EPOCH")
+    listed = cluster.client.list_offset(PARTITIONS[0], timeout_ms=500)
+    assert cluster.refused(listed) == (ErrorCode.fenced_leader_epoch, "FENCED_LEADER_EPOCH")
 
 
 def test_consumers_outlive_their_coordinator(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""Control requests and the broker epoch they are meant for (BrokerEpochIntegrationTest)."""
+"""Control requests, the broker epoch they are meant for (BrokerEpochIntegrationTest), and who is controller by now."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from broker_world import Cluster
 from kio.schema.errors import ErrorCode
 
 from broker_sim.kafka_schema import ApiKey, request
+from controller import znodes
 from controller.ports import KafkaMessage
 from journal.events import RequestFenced
 
@@ -56,3 +57,47 @@ def test_a_request_for_an_earlier_epoch_is_refused_and_changes_nothing(
 def test_a_request_for_a_later_epoch_is_accepted(cluster: Cluster, key: ApiKey, version: int) -> None:
     # KAFKA-9839: the controller may know of a registration before the broker does.
     assert send(cluster, key, version, 1).error_code is ErrorCode.none
+
+
+@KINDS
+def test_a_broker_refuses_whoever_was_deposed_before_it_registered(cluster: Cluster, key: ApiKey, version: int) -> None:
+    # Kafka's broker takes the first request it gets, from whomever (seed 400039): the controller of epoch 8 had not
+    # heard of its successor, and made a broker lead on that had been restarted since.
+    cluster.ensemble.put(znodes.CONTROLLER_EPOCH, b"9")
+    node = cluster.nodes[2]
+    node.kill()
+    cluster.expire(node)
+    broker = node.boot()
+    node.runtime.spawn(broker.start(), "start")
+    while broker.controller.broker_epoch < 0:
+        # Nobody is served before, so that there is nothing to refuse.
+        cluster.scheduler.step()
+    assert broker.replicas.controller_epoch == 0
+    sent = request(key, version, controller_id=1, controller_epoch=8, broker_epoch=int(broker.controller.broker_epoch))
+    assert cluster.on(node, broker.handle(sent)).error_code is ErrorCode.stale_controller_epoch
+    fenced = node.of(RequestFenced)[-1]
+    assert (fenced.reason, fenced.request_epoch, fenced.known_epoch) == ("STALE_CONTROLLER_EPOCH", 8, 9)
+
+
+def test_a_broker_that_wins_the_election_refuses_its_predecessor_before_it_has_sent_anything(cluster: Cluster) -> None:
+    former = cluster.controller
+    former.runtime.pause()
+    cluster.expire(former)
+    heir = next(node for node in cluster.nodes.values() if node is not former)
+    while heir.broker.controller.controller_epoch < 2:
+        cluster.scheduler.step()
+    sent = request(ApiKey.UPDATE_METADATA, 8, controller_id=former.broker_id, controller_epoch=1, broker_epoch=-1)
+    assert cluster.on(heir, heir.broker.handle(sent)).error_code is ErrorCode.stale_controller_epoch
+
+
+def test_a_controller_epoch_that_cannot_be_read_fences_nobody() -> None:
+    cluster = Cluster(1)
+    cluster.start()
+    cluster.expire(cluster.nodes[1])
+    cluster.ensemble.put(znodes.CONTROLLER_EPOCH, b"\xff{")
+    cluster.wait(5_000)
+    node = cluster.nodes[1]
+    assert node.broker.controller.broker_epoch == cluster.ensemble.nodes[znodes.broker_path(1)].czxid
+    sent = request(ApiKey.UPDATE_METADATA, 8, controller_id=9, controller_epoch=1, broker_epoch=-1)
+    assert cluster.on(node, node.broker.handle(sent)).error_code is ErrorCode.none
+    cluster.stop_all()

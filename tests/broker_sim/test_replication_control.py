@@ -234,3 +234,27 @@ def test_a_topic_made_again_starts_empty(cluster: Cluster) -> None:
     cluster.produce(2, "b")
     cluster.settle()
     assert cluster[1].values == ["b"]
+
+
+def moved_away(cluster: Cluster, leader_epoch: int) -> object:
+    """The UpdateMetadata that tells broker 1 that brokers 2 and 3 have the partition."""
+    row = {"partition_index": 0, "leader": 2, "leader_epoch": leader_epoch, "isr": [2], "replicas": [2, 3]}
+    topics = [{"topic_name": TP.topic, "topic_id": TOPIC_ID, "partition_states": [row]}]
+    outer = {"controller_id": 9, "controller_epoch": cluster.controller_epoch, "broker_epoch": -1}
+    return request(ApiKey.UPDATE_METADATA, 8, topic_states=topics, live_brokers=[], **outer)
+
+
+def test_a_leader_whose_partition_has_moved_to_others_stops_though_nobody_told_it_to(cluster: Cluster) -> None:
+    # Who was taken for dead while that was done gets no StopReplica, neither then nor when it is back (seed 500216).
+    waiting = cluster.produce_later(1, batch("a"))
+    manager = cluster[1].manager
+    manager.leave_strays(moved_away(cluster, 0))
+    assert cluster[1].partition.is_leader, "what is no newer than its own leader epoch says nothing"
+    manager.leave_strays(moved_away(cluster, 1))
+    assert TP not in manager.partitions
+    cluster.until(lambda: bool(waiting.done()))
+    assert [row.error for row in waiting.result()] == [ErrorCode.not_leader_or_follower]
+    # What it had is still there, for when the partition comes back to it.
+    cluster.elect(1, [1, 2])
+    cluster.elect(1, [1, 2])
+    assert cluster[1].values == ["a"]

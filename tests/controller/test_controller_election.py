@@ -16,6 +16,7 @@ from kio.schema.list_partition_reassignments.v0.request import ListPartitionReas
 from controller import znodes
 from controller.config import ControllerConfig
 from controller.coordination import ControllerMoved
+from controller.znodes import LeaderAndIsr
 from ensemble.client.service import Check, Create, Delete, SetData
 from journal.events import (
     ControllerBelieved,
@@ -186,6 +187,30 @@ def test_a_zombie_is_fenced_writes_nothing_and_resigns(world: World, work: str) 
         assert znodes.PREFERRED_REPLICA_ELECTION in world.ensemble.nodes
     if work == "reassignment":
         assert znodes.REASSIGN_PARTITIONS in world.ensemble.nodes
+
+
+def test_a_zombie_that_reads_a_later_controllers_state_resigns_before_it_greets_a_restarted_broker(
+    world: World,
+) -> None:
+    # Kafka's fails the election of that partition alone, then tells the broker the leader epoch of its former life.
+    world.start(1)
+    world.join(2, 3)
+    world.create_topic("old", {0: [2, 3]})
+    world.settle()
+    zombie = world.nodes[1]
+    zombie.session.hold_watches = True
+    take_over(world)
+    world.leave(2)
+    world.join(2)
+    state = znodes.encode_partition_state(LeaderAndIsr(3, 1, (3,), 2))
+    world.ensemble.put(znodes.partition_state_path(TopicPartition("old", 0)), state)
+    told = len(world.told)
+    zombie.session._held = [row for row in zombie.session._held if row[1].path != znodes.CONTROLLER]
+    zombie.session.release_watches()
+    world.settle()
+    assert [e.reason for e in world.events(ControllerResigned)] == ["controller_moved"]
+    assert not any(row.kind == "LeaderAndIsr" for row in world.told[told:])
+    assert not any(row.to == 2 for row in world.told[told:])
 
 
 @pytest.mark.scenario(10)

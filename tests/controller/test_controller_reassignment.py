@@ -243,6 +243,45 @@ def test_another_target_supersedes_and_only_what_is_no_longer_needed_stops(world
     assert world.brief("orders")[:2] == (3, (3, 4))
 
 
+def test_where_the_leader_is_no_longer_needed_another_member_of_the_isr_leads(world: World) -> None:
+    # Kafka's controller leaves the partition without a leader, and the reassignment without an end (seed 500116).
+    world.create_topic("orders", {0: [3]})
+    world.settle()
+    assert reassign(world, [2, 1, 4])[0] is KafkaError.none
+    caught_up(world, [3, 2, 1])
+    world.leave(3)
+    world.settle()
+    assert world.brief("orders")[:2] == (2, (2, 1))
+    assert reassign(world, [1, 4])[0] is KafkaError.none
+    assert world.brief("orders")[:2] == (1, (1,))
+    caught_up(world, [1, 4])
+    assert not under_way(world)
+    assert assignment(world).replicas == (1, 4)
+
+
+def test_the_only_replicas_in_sync_are_not_given_up_though_nobody_needs_them_any_more(world: World) -> None:
+    # Kafka's controller has them deleted, and whatever was written is lost.
+    world.create_topic("orders", {0: [3]})
+    world.settle()
+    reassign(world, [2, 1, 4])
+    caught_up(world, [3, 2])
+    world.leave(3)
+    world.settle()
+    assert world.brief("orders")[:2] == (2, (2,))
+    before, told = assignment(world), len(world.told)
+    refused = (KafkaError.invalid_replica_assignment, "every replica that is in sync would be deleted")
+    assert reassign(world, None) == refused
+    assert reassign(world, [1, 4]) == refused
+    ask_by_znode(world, orders=[1, 4])
+    assert path_is_gone(world) and assignment(world) == before
+    assert not any(row.kind == "StopReplica" for row in world.told[told:])
+    world.join(3)
+    world.settle()
+    caught_up(world, [2, 3])
+    assert reassign(world, None)[0] is KafkaError.none
+    assert world.brief("orders")[:2] == (3, (3,)) and assignment(world).replicas == (3,)
+
+
 def test_a_request_takes_its_partitions_off_the_list_in_the_znode_and_leaves_the_others(world: World) -> None:
     for topic in ("orders", "users"):
         world.create_topic(topic, {0: [1]})

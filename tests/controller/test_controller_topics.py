@@ -6,6 +6,7 @@ import json
 
 import pytest
 from controller_world import World
+from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
 
 from controller import znodes
 from controller.context import PartitionState, Replica, ReplicaState
@@ -229,6 +230,26 @@ def test_deletion_waits_for_an_offline_replica_and_resumes_when_it_is_back(world
     world.settle()
     assert gone(world, "t")
     assert [e.topic for e in world.events(TopicDeleted)] == ["t"]
+
+
+def test_a_leader_that_restarts_is_not_told_to_lead_on_what_is_to_be_deleted(world: World) -> None:
+    # Nobody is elected for a topic on its way out; Kafka's controller tells the old leader epoch again (seed 17).
+    world.create_topic("t", {0: [3]})
+    world.settle()
+    shutdown = ControlledShutdownRequest(broker_id=3, broker_epoch=-1)
+    world.call(world.active().controller.controlled_shutdown(shutdown))
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    world.leave(3)
+    world.settle()
+    assert world.state("t").leader == 3
+    told = len(world.told)
+    world.join(3)
+    world.settle()
+    assert znodes.topic_path("t") not in world.ensemble.nodes
+    heard = [row for row in world.told[told:] if row.to == 3]
+    assert any(row.kind == "StopReplica" for row in heard)
+    assert not any(row.kind == "LeaderAndIsr" and row.partitions()[T0].leader == 3 for row in heard)
 
 
 @pytest.mark.scenario(32)

@@ -30,6 +30,7 @@ SHELLS = {
     "ensemble/client/aio.py",
     "ensemble/client/asyncio_connector.py",
     "ensemble/client/kazoo.py",
+    "broker_sim/background_sync.py",
     "broker_sim/file_log_directory.py",
     "broker_sim/generated_id.py",
     "broker_sim/kafka_port.py",

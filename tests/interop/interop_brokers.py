@@ -48,7 +48,8 @@ class BrokerServer:
             "zabka.journal.dir": self.journal,
             **{name.replace("_", "."): value for name, value in others.items()},
         }
-        self._config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        lines = "".join(f"{key}={value}\n" for key, value in settings.items())
+        self._config.write_text(lines.replace("{home}", str(home)))
 
     def start(self) -> None:
         with (self.home / "out.log").open("ab") as log:

@@ -159,6 +159,13 @@ class TwoClusters:
             said.append(self.tools.run(tool, *all_arguments, stdin=stdin))
         return said[0], said[1]
 
+    def homes(self) -> list[tuple[str, dict[int, Path]]]:
+        """Each cluster's address, and its brokers' own directories; Kafka's first."""
+        return [
+            (self.kafka, {server.broker_id: server.home for server in self.servers}),
+            (self.ours.bootstrap, {number: broker.home for number, broker in self.ours.brokers.items()}),
+        ]
+
     def until(self, says: Callable[[str], bool], tool: str, *arguments: str) -> None:
         """Wait until a tool says something of both."""
         self.ours.until(lambda: all(says(said.out) for said in self.run(tool, *arguments)), SETTLES_S)
@@ -180,7 +187,7 @@ def two_clusters(directory: Path) -> Iterator[TwoClusters]:
     (directory / "ours").mkdir()
     settings = {
         "default_replication_factor": 1, "offsets_topic_num_partitions": 5, "auto_leader_rebalance_enable": "false",
-        "group_initial_rebalance_delay_ms": 0, "num_io_threads": 4,
+        "group_initial_rebalance_delay_ms": 0, "num_io_threads": 4, "log_dirs": "{home}/logs,{home}/more",
     }  # fmt: skip
     with (
         running("ours", 1, directory / "kafka-peers") as ensemble,

@@ -61,7 +61,8 @@ class KafkaServer:
             "log.cleaner.dedupe.buffer.size": 4 << 20,
         }
         keys.update({name.replace("_", "."): value for name, value in settings.items()})
-        self._config.write_text("".join(f"{name}={value}\n" for name, value in keys.items()))
+        lines = "".join(f"{name}={value}\n" for name, value in keys.items())
+        self._config.write_text(lines.replace("{home}", str(home)))
 
     @property
     def address(self) -> str:

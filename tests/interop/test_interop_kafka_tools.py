@@ -11,6 +11,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from kafka_tools import TwoClusters, alone, called, in_any_order, masked, rows, two_clusters
@@ -303,10 +304,9 @@ def test_a_reassignment_is_proposed_carried_out_throttled_and_verified(both: Two
     play(both, "topics", "--describe --topic r")
 
 
-def _plan(*rows: tuple[str, int, list[int]]) -> str:
-    return json.dumps(
-        {"version": 1, "partitions": [{"topic": t, "partition": p, "replicas": replicas} for t, p, replicas in rows]}
-    )
+def _plan(*rows: tuple[str, int, list[int]] | tuple[str, int, list[int], list[str]]) -> str:
+    names = ("topic", "partition", "replicas", "log_dirs")
+    return json.dumps({"version": 1, "partitions": [dict(zip(names, row, strict=False)) for row in rows]})
 
 
 def test_a_reassignment_that_cannot_be_is_refused_and_none_is_cancelled(both: TwoClusters) -> None:
@@ -453,8 +453,65 @@ def test_log_directories_hold_the_same_replicas(both: TwoClusters) -> None:
     both.same("log-dirs", "--describe", "--broker-list", "1,9")
 
 
+def test_replicas_move_to_the_log_directories_that_a_plan_names(both: TwoClusters) -> None:
+    both.run("topics", "--create", "--topic", "m", "--replica-assignment", "1:2,2:1")
+    both.run("console-producer", "--topic", "m", stdin="line\n" * 2_000)
+    kafka, ours = (_moved(both, bootstrap, homes) for bootstrap, homes in both.homes())
+    assert kafka == ours
+
+
+def _moved(both: TwoClusters, bootstrap: str, homes: dict[int, Path]) -> list[str]:
+    """What the tool says while it moves m-0 to the other directories, and m-1 to one of another broker's."""
+    targets = {1: "more", 2: "more", 3: "more"}
+    for number in (1, 2):
+        if _lying(homes[number], "m-0") == ["more"]:
+            targets[number] = "logs"
+    paths = {number: str(homes[number] / target) for number, target in targets.items()}
+    plans = {
+        "nowhere": ("m", 0, [1, 2], ["any", "/nowhere"]),
+        "moved": ("m", 0, [1, 2], [paths[1], paths[2]]),
+        "new": ("m", 1, [2, 3], ["any", paths[3]]),
+    }
+    files = {name: both.file(f"{name}-dirs.json", _plan(plan)) for name, plan in plans.items()}
+    words = []
+    for arguments in (
+        f"--reassignment-json-file {files['nowhere']} --execute",
+        f"--reassignment-json-file {files['moved']} --execute --replica-alter-log-dirs-throttle 1000000",
+        f"--reassignment-json-file {files['moved']} --verify",
+        f"--reassignment-json-file {files['new']} --execute",
+        f"--reassignment-json-file {files['new']} --verify",
+    ):
+
+        def said(arguments: str = arguments) -> str:
+            tool = both.tools.run("reassign-partitions", "--bootstrap-server", bootstrap, *arguments.split())
+            text = f"{tool.out}\n{tool.err}\n{tool.code}"
+            for home in homes.values():
+                text = re.sub(rf"{home}/(logs|more)", "DIRECTORY", text)
+            return masked(text)
+
+        if arguments.endswith("--verify"):
+            both.ours.until(lambda said=said: "still" not in said())  # type: ignore[misc]
+        words.append(said())
+    assert [_lying(homes[number], "m-0") for number in (1, 2)] == [[targets[1]], [targets[2]]]
+    assert _lying(homes[3], "m-1") == ["more"]
+    return words
+
+
+def _lying(home: Path, partition: str) -> list[str]:
+    """The log directories of a broker that hold a replica."""
+    return sorted(path.parent.name for path in home.glob(f"*/{partition}"))
+
+
 def _in_order(text: str) -> str:
-    return re.sub(r'\{"partition":[^}]*\}', "ROW", text)
+    """Directories and replicas come out of hash maps."""
+
+    def ordered(found: re.Match[str]) -> str:
+        document = json.loads(found[0])
+        for broker in document["brokers"]:
+            broker["logDirs"] = sorted((len(each.pop("partitions")), str(each)) for each in broker["logDirs"])
+        return json.dumps(document)
+
+    return re.sub(r'(?m)^\{"brokers".*$', ordered, text)
 
 
 NOT_SERVED = {
@@ -497,7 +554,7 @@ def test_kafka_reads_our_segments(both: TwoClusters) -> None:
     create = ("--create", "--topic", "s", "--replica-assignment", "1")
     both.tools.run("topics", "--bootstrap-server", both.ours.bootstrap, *create)
     both.tools.run("console-producer", "--bootstrap-server", both.ours.bootstrap, "--topic", "s", stdin="one\ntwo\n")
-    (segment,) = (both.ours.brokers[1].home / "logs" / "s-0").glob("*.log")
+    (segment,) = both.ours.brokers[1].home.glob("*/s-0/*.log")
     dumped = alone("kafka.tools.DumpLogSegments", "--files", str(segment), "--print-data-log")
     assert re.findall(r"payload: (\w+)", dumped) == ["one", "two"]
     assert "isvalid: true" in dumped

@@ -164,6 +164,18 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
         [("broker-1", leads(1, 4, 0)), ("broker-2", leads(2, 4, 0))],
     ),
     "a stranger in the ISR": ("ISR within the assignment", [("broker-1", elected(1, 0, [1, 9], 0))]),
+    "an unclean election called clean": (
+        "only unclean elections leave the ISR",
+        [("broker-3", elected(1, 0, [1, 2], 0)), ("broker-3", elected(3, 1, [3], 1))],
+    ),
+    "an unclean election called clean, and told before what it left": (
+        "only unclean elections leave the ISR",
+        [("broker-3", elected(3, 1, [3], 1)), ("broker-2", elected(1, 0, [1, 2], 0))],
+    ),
+    "a clean election called unclean": (
+        "only unclean elections leave the ISR",
+        [("broker-3", elected(1, 0, [1, 2], 0)), ("broker-3", elected(2, 1, [2], 1, unclean=True))],
+    ),
     "a leader outside the ISR": ("ISR within the assignment", [("broker-1", elected(3, 0, [1, 2], 0))]),
     "a partition epoch written twice": (
         "ISR within the assignment",
@@ -214,8 +226,9 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
             *power_lost(1),
             ("broker-3", elected(2, 1, [2], 1, zxid=12)),
             ("broker-2", leads(2, 1, 1)),
+            ("broker-3", e.IsrChanged("t", 0, [2, 1], 2, 1, 2, "caught_up", zxid=13)),
             GONE,
-            *one_leads(partition_epoch=2, leader_epoch=2),
+            *one_leads(partition_epoch=3, leader_epoch=2),
         ],
     ),
     "a record lost to a power loss that an in-sync replica never had": (
@@ -308,6 +321,14 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
         *power_lost(1),
         ("broker-3", e.IsrChanged("t", 0, [1], 1, 0, 1, "lag", zxid=11)),
         *one_leads(partition_epoch=2),
+    ],
+    "a power loss took the last copy: the other was deleted, for the partition had moved to who lost it unnoticed": [
+        *IN_SYNC,
+        *power_lost(1),
+        ("broker-3", e.LeaderElected("t", 0, 1, 1, [1, 2], [1], 1, 1, False, "reassignment", 12)),
+        ("broker-3", e.LeaderElected("t", 0, 1, 2, [1], [1], 2, 1, False, "replica_offline", 13)),
+        ("broker-3", e.AssignmentChanged("t", 0, [1], [], [], 1, 14)),
+        *one_leads(partition_epoch=3, leader_epoch=3),
     ],
     "a power loss took a record, and who was in sync nobody lived to tell": [
         *IN_SYNC,

@@ -98,5 +98,13 @@ def test_what_breaks_an_invariant_is_named(invariant: str, history: list[tuple[i
     assert invariant in violated(*history)
 
 
+def test_a_proposal_of_the_leader_that_a_peer_joins_may_be_cut_off_and_sent_again() -> None:
+    follows = PeerStateChanged("FOLLOWING", "SYNCHRONIZATION", 1, 1, 1, 1, z(1, 1))
+    cut: tuple[tuple[int, Event], ...] = ((1, committed(1, 1)), (2, TxnLogTruncated(z(1, 1), 0)))
+    assert violated(*TWO_PROPOSED, (2, follows), *cut) == []
+    follows_another = PeerStateChanged("FOLLOWING", "SYNCHRONIZATION", 3, 2, 2, 1, z(1, 1))
+    assert violated(*TWO_PROPOSED, (2, follows_another), *cut) == ["committedLogDurability"]
+
+
 def test_a_client_that_breaks_the_protocol_is_nobodys_fault() -> None:
     assert violated((1, PeerProtocolBroken("127.0.0.1", "garbage"))) == []

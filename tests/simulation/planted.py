@@ -136,7 +136,15 @@ def unclean_elections_called_clean() -> Iterator[None]:
                 return election._lead(state, broker_id, [broker_id])
         return None
 
-    with patch.object(partition_state_machine, "leader_for_offline", any_live):
+    announce = partition_store.PartitionStore.announce_leader
+
+    def called_clean(*told: Any, unclean: bool = False) -> None:
+        announce(*told, unclean=False)
+
+    with (
+        patch.object(partition_state_machine, "leader_for_offline", any_live),
+        patch.object(partition_store.PartitionStore, "announce_leader", called_clean),
+    ):
         yield
 
 

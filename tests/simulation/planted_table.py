@@ -29,9 +29,11 @@ RARE = {
     "session owner not checked": "zookeeper-710",
     "ephemerals forgotten in snapshots": "zookeeper-3144",
     "ISR change without the version check": "late-isr-change",
-    "unclean elections called clean": "jepsen-2013",
+    "no truncation on sync": "zookeeper-trunc-fsync",
+    "no epoch check on controller writes": "kafka-6082",
+    "closed sessions keep their ephemerals": "zookeeper-1367",
 }
-"""Bugs that few seeds meet, and the script of the outage library that shows each at once."""
+"""Bugs that seeds take long to meet, and the script of the outage library that shows each at once."""
 Plant = Callable[[], AbstractContextManager[None]]
 
 

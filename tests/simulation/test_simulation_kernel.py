@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from contextlib import suppress
+
 import pytest
 
-from simulation.kernel import Deadlock, Scheduler, SimRuntime, derive_random, run_task
+from simulation.kernel import Deadlock, Scheduler, SimFuture, SimRuntime, derive_random, draw_below, run_task
 
 
 def runtime(scheduler: Scheduler | None = None) -> SimRuntime:
@@ -97,3 +101,68 @@ def test_streams_of_randomness_do_not_shift_each_other() -> None:
     derive_random(7, "disk").random()
     assert derive_random(7, "network").random() == alone
     assert derive_random(8, "network").random() != alone
+
+
+def test_what_is_scheduled_for_this_moment_runs_behind_what_stands_for_it_already() -> None:
+    scheduler, seen = Scheduler(), list[str]()
+
+    def first() -> None:
+        seen.append("first")
+        scheduler.soon(lambda: seen.append("soon"))
+        scheduler.post(5, lambda: seen.append("past"))
+        scheduler.after(0, lambda: seen.append("after"))
+
+    scheduler.post(10, first)
+    scheduler.post(10, lambda: seen.append("second"))
+    scheduler.run_until(9)
+    assert seen == []
+    scheduler.run_until(10)
+    assert seen == ["first", "second", "soon", "past", "after"]
+
+
+def test_single_steps_take_the_same_order_as_a_run() -> None:
+    def play(step_by_step: bool) -> list[str]:
+        scheduler, seen = Scheduler(), list[str]()
+        scheduler.post(10, lambda: scheduler.soon(lambda: seen.append("soon")))
+        scheduler.post(10, lambda: seen.append("b"))
+        scheduler.at(10, lambda: seen.append("never")).cancel()
+        scheduler.post(11, lambda: seen.append("c"))
+        while step_by_step and scheduler.step():
+            pass
+        scheduler.run_until(20)
+        return seen
+
+    assert play(step_by_step=True) == play(step_by_step=False) == ["b", "soon", "c"]
+
+
+def test_a_draw_below_is_the_one_that_randrange_makes() -> None:
+    ours, pythons = derive_random(1, "draws"), derive_random(1, "draws")
+    stops = [1, 2, 3, 7, 8, 820, 1 << 40] * 20
+    assert [draw_below(ours, stop) for stop in stops] == [pythons.randrange(0, stop) for stop in stops]
+
+
+def test_what_has_ended_is_gone_without_the_garbage_collector() -> None:
+    class Local:
+        pass
+
+    node, left = runtime(), list[weakref.ref[Local]]()
+
+    def failing() -> SimFuture:
+        future = node.future()
+        node.call_later(1, lambda: future.set_exception(ValueError("no")))
+        return future
+
+    async def work() -> str:
+        local = Local()
+        left.append(weakref.ref(local))
+        await node.sleep(1)
+        with suppress(ValueError):
+            await failing()
+        return "done"
+
+    gc.disable()
+    try:
+        assert run_task(node.scheduler, node, work()) == "done"
+        assert left[0]() is None
+    finally:
+        gc.enable()

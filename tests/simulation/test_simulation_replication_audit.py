@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import planted
 import pytest
 
@@ -11,10 +14,11 @@ from controller.znodes import LeaderAndIsr, ReplicaAssignment, TopicAssignment, 
 from ensemble.ids import SessionId, Zxid
 from ensemble.records import OPEN_ACL, OpCode
 from ensemble.txn import CloseSessionTxn, CreateTxn, DeleteTxn, MultiTxn, SetDataTxn, SubTxn, Txn
-from journal.events import TopicPartition
+from journal.events import InvariantViolated, TopicPartition
 from simulation.kafka_znodes import KafkaZnodes, StateWritten, TopicGone
+from simulation.kernel import Scheduler
 from simulation.replica_logs import ReplicaLog
-from simulation.replication_audit import judge_write
+from simulation.replication_audit import ReplicationAudit, judge_write
 from simulation.run import run_seed
 
 T0 = TopicPartition("t", 0)
@@ -76,6 +80,21 @@ def test_the_quorums_word_is_read_out_of_the_transactions() -> None:
     list(znodes.committed(txn(10, DeleteTxn(STATE))))
     assert list(znodes.committed(txn(11, DeleteTxn("/brokers/topics/t")))) == [TopicGone("t")]
     assert (znodes.brokers, znodes.topics, znodes.states) == ({}, {}, {})
+
+
+@pytest.mark.parametrize(("writer", "said"), [(1, ["LeavingBrokersStayOut"]), (2, [])])
+def test_whoever_has_heard_that_a_broker_is_leaving_does_not_take_it_into_an_isr(writer: int, said: list[str]) -> None:
+    # Broker 1 reigns as controller 1 still and told itself that it stops; controller 2 knows nothing of that.
+    context = SimpleNamespace(epoch=1, shutting_down={1})
+    controller = SimpleNamespace(reign=SimpleNamespace(context=context))
+    broker = SimpleNamespace(controller=controller, replicas=SimpleNamespace(partitions={}))
+    found: list[InvariantViolated] = []
+    nodes: Any = {1: SimpleNamespace(broker=broker)}
+    audit = ReplicationAudit(Scheduler(), nodes, found.append)
+    before, after = state(2, 0, (2, 3)), state(2, 0, (2, 3, 1))._replace(controller_epoch=writer)
+    audit.committed(txn(5, created(STATE, encode_partition_state(before))))
+    audit.committed(txn(6, SetDataTxn(STATE, encode_partition_state(after), 1)))
+    assert [violation.invariant for violation in found] == said
 
 
 # -- what a disk holds

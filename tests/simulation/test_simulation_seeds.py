@@ -14,7 +14,7 @@ import pytest
 from simulation.run import Run, run_seed
 from simulation.world import WorldSettings
 
-SEEDS_IN_THE_SUITE = 60
+SEEDS_IN_THE_SUITE = 36
 SEEDS_OF_THE_ENSEMBLE_IN_THE_SUITE = 20
 SEEDS_TO_FIND_A_BUG = 200
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from simulation.cores import Cores
-from simulation.explore import crashes, elections, ordinary_steps, patient, restarts, serving
+from simulation.explore_steps import crashes, elections, ordinary_steps, patient, restarts, serving
 from simulation.scenarios.core_player import recover
 from simulation.scenarios.core_steps import Break, CoreSteps, GiveUp, Run, Start, StepFailed, Write
 from simulation.scenarios.scenario import CoreScenario, write_scenario

@@ -1,0 +1,102 @@
+"""Small files are brought to the disk by a thread, so that nobody waits for it (shell)."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+LATE_S = 1.0
+"""How long the first of some files waits."""
+RESTS = 19
+"""After a file the thread rests so many times as long as the file took: five per cent of the disk's time are its own.
+The ensemble's logs may lie on the same disk, and a slow one must not get slower by what is not urgent."""
+
+
+def sync_directory(path: Path) -> None:
+    """What was created, renamed or removed in a directory survives a power loss from now on.  Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class BackgroundSync:
+    """Syncs the files of one log directory, each with the directory that it lies in.
+
+    A file that is replaced again before its turn is synced once.  The thread lives while there is work, and begins a
+    little late: a new leader of a thousand partitions has its files replaced before the disk is kept busy with them.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._lock = threading.Lock()
+        self._waiting: dict[tuple[str, str], None] = {}
+        self._thread: threading.Thread | None = None
+        self._failure: OSError | None = None
+        self._busy: tuple[str, str] | None = None
+        self._hurry = threading.Event()
+
+    def add(self, name: str, file: str) -> None:
+        """That file was replaced.  Raises OSError where one before could not be synced: the disk has failed."""
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            self._waiting[name, file] = None
+            self._start()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="log directory sync", daemon=True)
+            self._thread.start()
+
+    def renamed(self, name: str, to: str) -> None:
+        """The directory that files lie in has another name."""
+        with self._lock:
+            for key in [key for key in self._waiting if key[0] == name]:
+                del self._waiting[key]
+                self._waiting[to, key[1]] = None
+            if self._busy is not None and self._busy[0] == name:
+                self._waiting[to, self._busy[1]] = None
+                self._start()
+
+    def finish(self, within_s: float) -> None:
+        """Wait until everything is on the disk, for so long at most."""
+        self._hurry.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join(within_s)
+        self._hurry.clear()
+
+    def _work(self) -> None:
+        self._hurry.wait(LATE_S)
+        while True:
+            with self._lock:
+                self._busy = None
+                if not self._waiting or self._failure is not None:
+                    self._thread = None
+                    return
+                self._busy = name, file = next(iter(self._waiting))
+                del self._waiting[name, file]
+            directory = self._root / name
+            began_s = time.monotonic()
+            try:
+                _sync_file(directory / file)
+                sync_directory(directory)
+            except FileNotFoundError:
+                # The replica was deleted meanwhile, or has another name, under which it waits again.
+                continue
+            except OSError as failure:
+                with self._lock:
+                    self._failure = failure
+            self._hurry.wait(RESTS * (time.monotonic() - began_s))

@@ -1,0 +1,74 @@
+"""Amounts over the last few windows of time, as Kafka's quotas count them (org.apache.kafka.common.metrics.stats)."""
+
+from __future__ import annotations
+
+
+class _Sample:
+    __slots__ = ("last_ms", "start_ms", "value")
+
+    def __init__(self, now_ms: int) -> None:
+        self.begin(now_ms)
+
+    def begin(self, now_ms: int) -> None:
+        self.start_ms = self.last_ms = now_ms
+        self.value = 0.0
+
+
+class SampledAmount:
+    """What was counted within `windows` windows of `window_ms` each (SampledStat, WindowedSum)."""
+
+    __slots__ = ("_current", "_samples", "window_ms", "windows")
+
+    def __init__(self, windows: int, window_ms: int) -> None:
+        self.windows = windows
+        self.window_ms = window_ms
+        self._current = 0
+        self._samples: list[_Sample] = []
+
+    def add(self, amount: float, now_ms: int) -> None:
+        """Count an amount now; a negative one takes back."""
+        if not self._samples:
+            self._samples.append(_Sample(now_ms))
+        sample = self._samples[self._current]
+        if now_ms - sample.start_ms >= self.window_ms:
+            # One more than there are windows: the oldest may reach into the time that counts.
+            self._current = (self._current + 1) % (self.windows + 1)
+            if self._current == len(self._samples):
+                self._samples.append(_Sample(now_ms))
+            sample = self._samples[self._current]
+            sample.begin(now_ms)
+        sample.value += amount
+        sample.last_ms = now_ms
+
+    def total(self, now_ms: int) -> float:
+        """What counts now."""
+        self._forget(now_ms)
+        return sum(sample.value for sample in self._samples)
+
+    def elapsed_ms(self, now_ms: int) -> int:
+        """Since the oldest sample that counts began."""
+        self._forget(now_ms)
+        return now_ms - min((sample.start_ms for sample in self._samples), default=now_ms)
+
+    def _forget(self, now_ms: int) -> None:
+        for sample in self._samples:
+            if now_ms - sample.last_ms >= self.windows * self.window_ms:
+                sample.begin(now_ms)
+
+
+def simple_rate(amount: SampledAmount, now_ms: int) -> float:
+    """Per second, over the time that was measured, one window at least (SimpleRate)."""
+    total = amount.total(now_ms)
+    return total * 1000 / max(amount.elapsed_ms(now_ms), amount.window_ms)
+
+
+def rate(amount: SampledAmount, now_ms: int) -> float:
+    """Per second, as if all windows but the last had passed in any case (Rate): a burst at the beginning is allowed."""
+    return amount.total(now_ms) * 1000 / rate_window_ms(amount, now_ms)
+
+
+def rate_window_ms(amount: SampledAmount, now_ms: int) -> int:
+    """The time that `rate` divides by."""
+    elapsed_ms = amount.elapsed_ms(now_ms)
+    missing = amount.windows - 1 - elapsed_ms // amount.window_ms
+    return max(elapsed_ms + max(0, missing) * amount.window_ms, 1)
