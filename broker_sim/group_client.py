@@ -57,6 +57,8 @@ class GroupMember:
         self.generation_id = NO_GENERATION
         self.joined = False
         self._client = client
+        self._shared_out: dict[str, int] = {}
+        """How many partitions of each topic there were when this member, as the leader, shared them out."""
         self._coordinator: Endpoint | None = None
 
     # ---- the coordinator --------------------------------------------------------------------------------------
@@ -97,6 +99,7 @@ class GroupMember:
     async def join(self) -> tuple[TopicPartition, ...]:
         """Join (again), and where this member leads, assign; the partitions that it was given."""
         self.joined = False
+        self._shared_out = {}
         answer = await self._join_once()
         if answer.error_code == ErrorCode.member_id_required:
             self.member_id = str(answer.member_id)
@@ -142,6 +145,7 @@ class GroupMember:
         topics = sorted({topic for wanted in subscriptions.values() for topic in wanted})
         info = await self._client.metadata(topics, timeout_ms=ATTEMPT_MS_MAX)
         counts = {name: len(topic.partitions) for name, topic in info.topics.items() if topic.partitions}
+        self._shared_out = {topic: counts.get(topic, 0) for topic in topics}
         given = assign_ranges(subscriptions, counts)
         return {member: encode_assignment(partitions) for member, partitions in given.items()}
 
@@ -152,6 +156,19 @@ class GroupMember:
             "member_id": self.member_id,
             "group_instance_id": self.settings.group_instance_id,
         }
+
+    @property
+    def misses_topics(self) -> bool:
+        """Was there a topic of which this leader found no partition?  Perhaps the broker it asked had just started."""
+        return not all(self._shared_out.values())
+
+    async def topics_grew(self) -> bool:
+        """Are there more partitions than this leader has shared out?  Then it has to join again (ConsumerCoordinator's
+        metadata snapshot)."""
+        if not self._shared_out:
+            return False
+        info = await self._client.metadata(list(self._shared_out), timeout_ms=ATTEMPT_MS_MAX)
+        return any(len(topic.partitions) > self._shared_out.get(name, 0) for name, topic in info.topics.items())
 
     async def heartbeat(self) -> None:
         """Say that this member lives.  Raises KafkaRequestFailed where it has to join again."""

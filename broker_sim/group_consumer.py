@@ -24,6 +24,8 @@ POLL_PERIOD_MS = 100
 """Between two fetches of a partition that has nothing new."""
 COMMIT_PERIOD_MS = 1_000
 RETRY_MS = 200
+METADATA_AGE_MS = 300_000
+"""After so long the leader looks whether its topics have grown (metadata.max.age.ms)."""
 LATEST, EARLIEST = -1, -2
 
 _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
@@ -142,6 +144,7 @@ class GroupConsumer:
         period_ms = max(RETRY_MS, self._member.settings.session_timeout_ms // 5)
         now_ms = self._runtime.now().mono_ms
         heartbeat_ms, commit_ms = now_ms + period_ms, now_ms + COMMIT_PERIOD_MS
+        metadata_ms = now_ms + METADATA_AGE_MS
         while self._member.joined:
             await self._runtime.sleep(max(1, min(heartbeat_ms, commit_ms) - self._runtime.now().mono_ms))
             now_ms = self._runtime.now().mono_ms
@@ -152,6 +155,9 @@ class GroupConsumer:
                 if now_ms >= heartbeat_ms:
                     heartbeat_ms = now_ms + period_ms
                     await self._member.heartbeat()
+                    if self._member.misses_topics or now_ms >= metadata_ms:
+                        metadata_ms = now_ms + METADATA_AGE_MS
+                        self._member.joined = not await self._member.topics_grew()
             except _FAILURES as failure:
                 # Another coordinator may be found meanwhile; whether this still is a member, it will say.
                 self._last_error = str(failure)

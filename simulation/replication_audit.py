@@ -176,7 +176,9 @@ class ReplicationAudit:
                 audited.forgiven_epoch = after.leader_epoch
                 audited.lost_power.update(dict.fromkeys(after.isr))
         elif before is not None and after.leader in audited.lost_power and after.leader_epoch > before.leader_epoch:
+            # It leads on in another life, and whoever is in sync with it may already have cut its log to match.
             audited.forgiven_epoch = after.leader_epoch
+            audited.lost_power.update(dict.fromkeys(after.isr))
         for broker in [broker for broker in audited.lost_power if broker not in after.isr]:
             del audited.lost_power[broker]
             audited.lost_in_epoch[broker] = after.leader_epoch

@@ -30,12 +30,12 @@ PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 class Reader:
     """A consumer on a machine of its own, and what it got."""
 
-    def __init__(self, cluster: Cluster, instance_id: str | None = None) -> None:
+    def __init__(self, cluster: Cluster, instance_id: str | None = None, topic: str = "orders") -> None:
         self.got: list[tuple[TopicPartition, int, str]] = []
         self.runtime = SimRuntime(cluster.scheduler, cluster.runtime.random)
         bootstrap = [(f"broker-{broker_id}", 9092) for broker_id in cluster.nodes]
         client = KafkaClient(Channel(cluster, self.runtime), self.runtime, bootstrap)
-        settings = GroupSettings("readers", ("orders",), instance_id, 10_000, 20_000)
+        settings = GroupSettings("readers", (topic,), instance_id, 10_000, 20_000)
         self.consumer = GroupConsumer(client, self.runtime, settings, self._take)
         self.consumer.start()
 
@@ -106,6 +106,18 @@ def test_a_consumer_that_vanishes_is_replaced_after_its_session_and_some_may_be_
     cluster.wait(2_000)
     assert second.assigned() == PARTITIONS
     assert set(first.numbers() + second.numbers()) == set(range(14))
+
+
+def test_a_topic_that_the_groups_leader_did_not_find_is_shared_out_once_it_is_there(cluster: Cluster) -> None:
+    # A broker that has just started knows of none; the group was stable, and nobody read anything (seed 501710).
+    reader = Reader(cluster, topic="later")
+    cluster.wait(5_000)
+    assert reader.consumer.status().generation_id > 0 and not reader.assigned()
+    cluster.run(cluster.client.create_topic("later", 1, 3))
+    later = TopicPartition("later", 0)
+    cluster.run(cluster.client.produce(later, [Record(None, b"7", cluster.runtime.now().wall_ms)]))
+    cluster.wait(10_000)
+    assert reader.assigned() == [later] and reader.numbers() == [7]
 
 
 def test_a_client_names_the_leader_epoch_it_knows_so_that_no_former_leader_answers(cluster: Cluster) -> None:
