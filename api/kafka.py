@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from api.models import ElectionResult, NewTopic
 from api.problems import Problem
-from broker_sim.admin_client import PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
-from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
+from broker_sim.client.admin_client import PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
+from broker_sim.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from broker_sim.kafka_channel import AsyncioChannel
 from ensemble.asyncio_runtime import AsyncioRuntime
 from journal.events import TopicPartition

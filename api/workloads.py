@@ -17,15 +17,15 @@ from api.kafka import make_client
 from api.models import NewWorkload
 from api.models import Workload as WorkloadView
 from api.problems import Problem
-from broker_sim.client import KafkaClient
-from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
-from broker_sim.consumer_status import TakeRecords
-from broker_sim.consumer_workload import ConsumerWorkload, GroupProgress
-from broker_sim.group_client import GroupSettings
-from broker_sim.group_consumer import GroupConsumer
+from broker_sim.client.client import KafkaClient
+from broker_sim.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from broker_sim.client.consumer_status import TakeRecords
+from broker_sim.client.consumer_workload import ConsumerWorkload, GroupProgress
+from broker_sim.client.group_client import GroupSettings
+from broker_sim.client.group_consumer import GroupConsumer
+from broker_sim.client.workload import Workload
+from broker_sim.client.zookeeper_consumer import ZookeeperConsumer
 from broker_sim.kafka_channel import AsyncioChannel
-from broker_sim.workload import Workload
-from broker_sim.zookeeper_consumer import ZookeeperConsumer
 from ensemble.asyncio_runtime import AsyncioRuntime
 from ensemble.client.asyncio_connector import AsyncioConnector
 from ensemble.client.client import Client

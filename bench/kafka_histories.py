@@ -20,7 +20,7 @@ import typer
 
 from api.kafka import make_client
 from bench.verdict import counted, end_with
-from broker_sim.history_clients import HistoryConsumer, HistoryProducer, TopicPlan
+from broker_sim.client.history_clients import HistoryConsumer, HistoryProducer, TopicPlan
 from compose import live
 from ensemble.asyncio_runtime import AsyncioRuntime
 from journal.events import entry_from_dict

@@ -14,9 +14,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from broker_sim.admin_client import AdminClient
-from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
-from broker_sim.record_batch import Record
+from broker_sim.client.admin_client import AdminClient
+from broker_sim.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from broker_sim.logs.record_batch import Record
 from journal.events import TopicPartition
 from simulation.channel import KAFKA_SERVICE, SimChannel
 from simulation.cli import seldom_collected

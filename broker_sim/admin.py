@@ -12,10 +12,10 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode as KafkaError
 
 from broker_sim.assignment import assign_replicas
-from broker_sim.config import KafkaConfig
-from broker_sim.config_def import ConfigError
+from broker_sim.configs.broker_config import KafkaConfig
+from broker_sim.configs.config_def import ConfigError
+from broker_sim.configs.topic_config import validate_topic_config
 from broker_sim.metadata_cache import MetadataCache
-from broker_sim.topic_config import validate_topic_config
 from broker_sim.topic_names import collide, invalid_name
 from controller import znodes
 from controller.coordination import Zk

@@ -14,37 +14,37 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from broker_sim.admin import NewTopic, ZkAdminManager
-from broker_sim.broker_requests import Handler, RequestContext, RequestRefused
 from broker_sim.broker_status import BrokerStatus, describe
-from broker_sim.client_quotas import ClientQuotas
-from broker_sim.client_throttling import ClientThrottles
-from broker_sim.config import KafkaConfig, Listener
-from broker_sim.config_admin import ConfigAdmin
-from broker_sim.config_describe import ConfigDescriber
+from broker_sim.configs.broker_config import KafkaConfig, Listener
+from broker_sim.configs.config_admin import ConfigAdmin
+from broker_sim.configs.config_describe import ConfigDescriber
+from broker_sim.configs.entity_configs import DEFAULT_ENTITY, EntityConfigs
+from broker_sim.configs.entity_znodes import EntityZnodes
+from broker_sim.configs.replica_config import ReplicaConfig
+from broker_sim.configs.scram_credentials import ScramCredentials
 from broker_sim.controller_gate import ControllerGateway
-from broker_sim.entity_configs import DEFAULT_ENTITY, EntityConfigs
-from broker_sim.entity_znodes import EntityZnodes
-from broker_sim.group_config import CONSUMER_OFFSETS, group_config
-from broker_sim.group_coordinator import GroupCoordinator
-from broker_sim.handlers_absent import AbsentHandlers
-from broker_sim.handlers_admin import AdminHandlers
-from broker_sim.handlers_control import ControlHandlers
-from broker_sim.handlers_data import DataHandlers
-from broker_sim.handlers_groups import GroupHandlers
-from broker_sim.handlers_logs import LogHandlers
-from broker_sim.handlers_metadata import MetadataHandlers
-from broker_sim.handlers_offsets import OffsetHandlers
-from broker_sim.handlers_users import UserHandlers
-from broker_sim.kafka_schema import ApiKey, api_key_of, request
-from broker_sim.meta_properties import claim_log_directory
+from broker_sim.groups.config import CONSUMER_OFFSETS, group_config
+from broker_sim.groups.coordinator import GroupCoordinator
+from broker_sim.handlers.absent import AbsentHandlers
+from broker_sim.handlers.admin import AdminHandlers
+from broker_sim.handlers.broker_requests import Handler, RequestContext, RequestRefused
+from broker_sim.handlers.control import ControlHandlers
+from broker_sim.handlers.data import DataHandlers
+from broker_sim.handlers.groups import GroupHandlers
+from broker_sim.handlers.logs import LogHandlers
+from broker_sim.handlers.metadata import MetadataHandlers
+from broker_sim.handlers.offsets import OffsetHandlers
+from broker_sim.handlers.users import UserHandlers
+from broker_sim.logs.meta_properties import claim_log_directory
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.ports import LogDirectory
 from broker_sim.producer_ids import ProducerIds
+from broker_sim.quotas.client_quotas import ClientQuotas
+from broker_sim.quotas.client_throttling import ClientThrottles
 from broker_sim.registration_watch import RegistrationWatch
-from broker_sim.replica_config import ReplicaConfig
-from broker_sim.replica_manager import ReplicaManager
-from broker_sim.scram_credentials import ScramCredentials
-from broker_sim.zookeeper_isr import ZooKeeperIsrWriter
+from broker_sim.replication.replica_manager import ReplicaManager
+from broker_sim.replication.zookeeper_isr import ZooKeeperIsrWriter
+from broker_sim.wire.kafka_schema import ApiKey, api_key_of, request
 from controller import znodes
 from controller.config import ControllerConfig
 from controller.controller import KafkaController

@@ -17,14 +17,14 @@ from pathlib import Path
 import structlog
 
 from broker_sim.broker import Broker
-from broker_sim.config import KafkaConfig, Listener, parse_config
-from broker_sim.config_def import ConfigError
-from broker_sim.file_log_directory import FileLogDirectory
+from broker_sim.configs.broker_config import KafkaConfig, Listener, parse_config
+from broker_sim.configs.config_def import ConfigError
 from broker_sim.generated_id import identified
 from broker_sim.kafka_channel import AsyncioChannel
 from broker_sim.kafka_port import KafkaPort
-from broker_sim.log_manager import DuplicateReplicas
-from broker_sim.meta_properties import InconsistentMetaProperties
+from broker_sim.logs.file_log_directory import FileLogDirectory
+from broker_sim.logs.log_manager import DuplicateReplicas
+from broker_sim.logs.meta_properties import InconsistentMetaProperties
 from controller.registration import BrokerIdInUse
 from ensemble.asyncio_runtime import AsyncioRuntime
 from ensemble.client.asyncio_connector import AsyncioConnector

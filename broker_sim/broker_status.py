@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker_sim.metadata_cache import MetadataCache
-from broker_sim.replica_manager import ReplicaManager
+from broker_sim.replication.replica_manager import ReplicaManager
 from controller.controller import KafkaController
 from ensemble.client.service import CoordinationService
 

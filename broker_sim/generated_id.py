@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from broker_sim.config import KafkaConfig
-from broker_sim.file_log_directory import FileLogDirectory
-from broker_sim.meta_properties import stored_broker_id
+from broker_sim.configs.broker_config import KafkaConfig
+from broker_sim.logs.file_log_directory import FileLogDirectory
+from broker_sim.logs.meta_properties import stored_broker_id
 from controller.coordination import Zk
 from controller.registration import create_persistent_paths, next_broker_id
 from ensemble.asyncio_runtime import AsyncioRuntime

@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol, cast
 
-from broker_sim.frame_reader import FrameReader, FrameTooLarge
-from broker_sim.kafka_schema import ApiKey, api_key_of
-from broker_sim.request_lanes import lane_of
-from broker_sim.wire import decode_response, encode_request, response_correlation_id
-from broker_sim.wire_primitives import WireError
+from broker_sim.wire.frame_reader import FrameReader, FrameTooLarge
+from broker_sim.wire.frames import decode_response, encode_request, response_correlation_id
+from broker_sim.wire.kafka_schema import ApiKey, api_key_of
+from broker_sim.wire.primitives import WireError
+from broker_sim.wire.request_lanes import lane_of
 from controller.ports import ChannelBroken, Endpoint, KafkaMessage
 
 RESPONSE_BYTES_MAX = 256 * 1024 * 1024

@@ -13,19 +13,19 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from broker_sim import api_versions
-from broker_sim.broker_requests import RequestRefused
-from broker_sim.client_throttling import muted_ms
-from broker_sim.frame_reader import FrameReader, FrameTooLarge
-from broker_sim.kafka_schema import ApiKey
-from broker_sim.metadata_messages import MetadataResponse, pack_rows_in_slices
-from broker_sim.wire import (
+from broker_sim.handlers.broker_requests import RequestRefused
+from broker_sim.quotas.client_throttling import muted_ms
+from broker_sim.wire import api_versions
+from broker_sim.wire.frame_reader import FrameReader, FrameTooLarge
+from broker_sim.wire.frames import (
     DecodedRequest,
     ResponseEncoder,
     UnsupportedVersion,
     decode_request,
 )
-from broker_sim.wire_primitives import WireError
+from broker_sim.wire.kafka_schema import ApiKey
+from broker_sim.wire.metadata_messages import MetadataResponse, pack_rows_in_slices
+from broker_sim.wire.primitives import WireError
 from controller.ports import KafkaMessage
 
 Handle = Callable[[KafkaMessage, str, str, str], Awaitable[KafkaMessage | None]]

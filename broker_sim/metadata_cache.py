@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from broker_sim.kafka_schema import KafkaUuid
+from broker_sim.wire.kafka_schema import KafkaUuid
 from controller.ports import Endpoint, KafkaMessage
 from ensemble.ports import Future, Runtime
 from journal.events import TopicPartition

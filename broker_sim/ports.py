@@ -157,7 +157,7 @@ class Deleted(NamedTuple):
 
 
 class ReplicaService(Protocol):
-    """What the Kafka port needs of the replica manager (`broker_sim.replica_manager.ReplicaManager`)."""
+    """What the Kafka port needs of the replica manager (`broker_sim.replication.replica_manager.ReplicaManager`)."""
 
     def become_leader_or_follower(self, request: KafkaMessage) -> KafkaMessage: ...
     def stop_replica(self, request: KafkaMessage) -> KafkaMessage: ...

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from broker_sim.client import KafkaClient
+from broker_sim.client.client import KafkaClient
 from journal.events import TopicPartition
 
 T = TypeVar("T")

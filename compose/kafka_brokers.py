@@ -11,11 +11,11 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map
 
-from broker_sim.admin_client import AdminClient
-from broker_sim.api_versions import SUPPORTED
-from broker_sim.client_errors import KafkaUnavailable
-from broker_sim.kafka_schema import ApiKey
-from broker_sim.log_admin import LogDirInfo, api_versions, describe_log_dirs
+from broker_sim.client.admin_client import AdminClient
+from broker_sim.client.client_errors import KafkaUnavailable
+from broker_sim.client.log_admin import LogDirInfo, api_versions, describe_log_dirs
+from broker_sim.wire.api_versions import SUPPORTED
+from broker_sim.wire.kafka_schema import ApiKey
 from compose.kafka_command import CommandFailed, parser, run, say
 
 

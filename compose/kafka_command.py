@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from api.kafka import make_client
-from broker_sim.admin_client import AdminClient
-from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
+from broker_sim.client.admin_client import AdminClient
+from broker_sim.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from compose.topology import BadTopology, load
 from ensemble.asyncio_runtime import AsyncioRuntime
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from broker_sim.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, AdminClient, ConfigEntry
+from broker_sim.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, AdminClient, ConfigEntry
 from compose.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, run, say
 
 # org.apache.kafka.clients.admin.ConfigEntry.ConfigSource, as DescribeConfigs numbers it.

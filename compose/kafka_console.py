@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.admin_client import AdminClient
-from broker_sim.client_errors import KafkaRequestFailed
-from broker_sim.group_admin import GroupAdmin
-from broker_sim.partitioner import partition_for
-from broker_sim.record_batch import Record
+from broker_sim.client.admin_client import AdminClient
+from broker_sim.client.client_errors import KafkaRequestFailed
+from broker_sim.client.group_admin import GroupAdmin
+from broker_sim.client.partitioner import partition_for
+from broker_sim.logs.record_batch import Record
 from compose.kafka_command import API_TIMEOUT_MS, CommandFailed, asyncio_runtime, parser, run
 from journal.events import TopicPartition
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.admin_client import PREFERRED, UNCLEAN, AdminClient
+from broker_sim.client.admin_client import PREFERRED, UNCLEAN, AdminClient
 from compose.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, run, say
 from journal.events import TopicPartition
 

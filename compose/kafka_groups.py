@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.admin_client import AdminClient
-from broker_sim.client_errors import KafkaRequestFailed
-from broker_sim.group_admin import GroupAdmin, GroupInfo, MemberInfo
+from broker_sim.client.admin_client import AdminClient
+from broker_sim.client.client_errors import KafkaRequestFailed
+from broker_sim.client.group_admin import GroupAdmin, GroupInfo, MemberInfo
 from compose.kafka_command import CommandFailed, asyncio_runtime, parser, run, say
 from journal.events import TopicPartition
 

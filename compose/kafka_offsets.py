@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from broker_sim.admin_client import AdminClient
-from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
-from broker_sim.log_admin import delete_records
+from broker_sim.client.admin_client import AdminClient
+from broker_sim.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from broker_sim.client.log_admin import delete_records
 from broker_sim.topic_names import INTERNAL_TOPICS
 from compose.kafka_command import CommandFailed, parser, run, say
 from journal.events import TopicPartition

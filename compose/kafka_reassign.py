@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, AdminClient
 from broker_sim.assignment import assign_replicas
-from broker_sim.client import ClusterInfo
-from broker_sim.reassignment_client import alter_reassignments, list_reassignments
+from broker_sim.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, AdminClient
+from broker_sim.client.client import ClusterInfo
+from broker_sim.client.reassignment_client import alter_reassignments, list_reassignments
 from compose.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, run, say
 from journal.events import TopicPartition
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.admin_client import TOPIC_RESOURCE, AdminClient, ConfigEntry
-from broker_sim.client import PartitionInfo, TopicInfo
-from broker_sim.client_errors import KafkaRequestFailed
-from broker_sim.reassignment_client import Ongoing, list_reassignments
+from broker_sim.client.admin_client import TOPIC_RESOURCE, AdminClient, ConfigEntry
+from broker_sim.client.client import PartitionInfo, TopicInfo
+from broker_sim.client.client_errors import KafkaRequestFailed
+from broker_sim.client.reassignment_client import Ongoing, list_reassignments
 from compose.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, run, say
 from journal.events import TopicPartition
 

@@ -21,9 +21,9 @@ from typing import Any, Literal, TypeVar
 import httpx
 
 from api.kafka import make_client
-from broker_sim.admin_client import AdminClient
-from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
-from broker_sim.record_batch import Record
+from broker_sim.client.admin_client import AdminClient
+from broker_sim.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from broker_sim.logs.record_batch import Record
 from broker_sim.topic_names import INTERNAL_TOPICS
 from compose.cluster import (
     READY_TIMEOUT_S,

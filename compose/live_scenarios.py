@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from api.kafka import make_client
-from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
+from broker_sim.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from compose import live
 from compose.cluster import ClusterFailed
 from compose.live import LiveCluster

@@ -10,17 +10,17 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
-from broker_sim.admin_client import PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
-from broker_sim.client import KafkaClient
-from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
-from broker_sim.consumer_status import TakeRecords
-from broker_sim.consumer_workload import ConsumerWorkload, GroupProgress
-from broker_sim.group_client import GroupSettings
-from broker_sim.group_consumer import GroupConsumer
-from broker_sim.record_batch import Record
+from broker_sim.client.admin_client import PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
+from broker_sim.client.client import KafkaClient
+from broker_sim.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from broker_sim.client.consumer_status import TakeRecords
+from broker_sim.client.consumer_workload import ConsumerWorkload, GroupProgress
+from broker_sim.client.group_client import GroupSettings
+from broker_sim.client.group_consumer import GroupConsumer
+from broker_sim.client.workload import Workload
+from broker_sim.client.zookeeper_consumer import ZookeeperConsumer
+from broker_sim.logs.record_batch import Record
 from broker_sim.topic_names import INTERNAL_TOPICS
-from broker_sim.workload import Workload
-from broker_sim.zookeeper_consumer import ZookeeperConsumer
 from compose.cluster import (
     READY_TIMEOUT_S,
     Believes,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_sim.broker import Broker
-from broker_sim.config import KafkaConfig, config_from
-from broker_sim.memory_log_directory import MemoryLogDirectory
+from broker_sim.configs.broker_config import KafkaConfig, config_from
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from controller.registration import BrokerIdInUse
 from ensemble.client.client import Client
 from ensemble.errors import ZooKeeperError

@@ -6,10 +6,10 @@ from collections import deque
 from typing import Any
 
 from broker_sim.broker import Broker
-from broker_sim.broker_requests import RequestRefused
-from broker_sim.client_throttling import muted_ms
-from broker_sim.kafka_schema import ApiKey, api_key_of
-from broker_sim.request_lanes import lane_of
+from broker_sim.handlers.broker_requests import RequestRefused
+from broker_sim.quotas.client_throttling import muted_ms
+from broker_sim.wire.kafka_schema import ApiKey, api_key_of
+from broker_sim.wire.request_lanes import lane_of
 from controller.ports import ChannelBroken, Endpoint, KafkaMessage
 from simulation import network
 from simulation.kernel import Call, SimFuture, SimRuntime

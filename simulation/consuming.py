@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker_sim.client import KafkaClient
-from broker_sim.group_client import GroupSettings
-from broker_sim.group_consumer import GroupConsumer
-from broker_sim.record_batch import Record
+from broker_sim.client.client import KafkaClient
+from broker_sim.client.group_client import GroupSettings
+from broker_sim.client.group_consumer import GroupConsumer
+from broker_sim.logs.record_batch import Record
 from journal.events import TopicPartition
 from journal.kafka_analysis import KafkaHistory, Polled
 from simulation.channel import KAFKA_SERVICE, SimChannel

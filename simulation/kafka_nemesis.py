@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker_sim.admin_client import PREFERRED, UNCLEAN
+from broker_sim.client.admin_client import PREFERRED, UNCLEAN
 from journal.events import TopicPartition
 
 if TYPE_CHECKING:

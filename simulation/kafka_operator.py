@@ -10,9 +10,9 @@ from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from broker_sim.admin_client import TOPIC_RESOURCE, AdminClient
-from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
-from broker_sim.kafka_schema import ApiKey, request
+from broker_sim.client.admin_client import TOPIC_RESOURCE, AdminClient
+from broker_sim.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from broker_sim.wire.kafka_schema import ApiKey, request
 from journal.events import TopicPartition
 from simulation.channel import KAFKA_SERVICE, SimChannel
 from simulation.kernel import SimRuntime, derive_random

@@ -1,7 +1,7 @@
 """Producers and consumers in the simulated world: what they are told is a history, judged as Jepsen's workload does.
 
 For every topic there is a producer that writes with acks=all, and a consumer that reads all of it as it comes
-(`broker_sim.history_clients`).  They work from hosts that no fault touches.
+(`broker_sim.client.history_clients`).  They work from hosts that no fault touches.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker_sim.admin_client import AdminClient
-from broker_sim.history_clients import HistoryConsumer, HistoryProducer, TopicPlan
+from broker_sim.client.admin_client import AdminClient
+from broker_sim.client.history_clients import HistoryConsumer, HistoryProducer, TopicPlan
 from journal.events import TopicPartition
 from journal.kafka_analysis import Anomaly, KafkaHistory
 from simulation.channel import KAFKA_SERVICE, SimChannel

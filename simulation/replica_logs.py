@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker_sim.memory_log_directory import MemoryLogDirectory, MemoryLogFile
-from broker_sim.record_batch import read_header
-from broker_sim.segment import SUFFIX
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
+from broker_sim.logs.record_batch import read_header
+from broker_sim.logs.segment import SUFFIX
 
 
 class Stored(NamedTuple):

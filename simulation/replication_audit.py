@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from broker_sim.partition import Partition
+from broker_sim.replication.partition import Partition
 from controller.znodes import LeaderAndIsr
 from ensemble.txn import Txn
 from journal import events as e

@@ -8,8 +8,8 @@ from functools import partial
 
 import msgspec
 
-from broker_sim.group_config import CONSUMER_OFFSETS
-from broker_sim.history_clients import TopicPlan
+from broker_sim.client.history_clients import TopicPlan
+from broker_sim.groups.config import CONSUMER_OFFSETS
 from simulation.consuming import Consuming
 from simulation.kernel import Deadlock, SimRuntime, derive_random
 from simulation.nemesis import Nemesis

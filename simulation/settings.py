@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from broker_sim.config import config_from
-from broker_sim.config_def import ConfigError
+from broker_sim.configs.broker_config import config_from
+from broker_sim.configs.config_def import ConfigError
 from simulation.world import WorldSettings
 
 

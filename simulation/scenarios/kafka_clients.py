@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.admin_client import AdminClient
-from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
-from broker_sim.kafka_schema import ApiKey, request
-from broker_sim.record_batch import Record, build_batch, decode_records
+from broker_sim.client.admin_client import AdminClient
+from broker_sim.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from broker_sim.logs.record_batch import Record, build_batch, decode_records
+from broker_sim.wire.kafka_schema import ApiKey, request
 from controller.ports import BrokerChannel, ChannelBroken, Endpoint
 from ensemble.ports import Runtime
 from journal.events import TopicPartition

@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from broker_sim.admin_client import TOPIC_RESOURCE
-from broker_sim.client_errors import KafkaRequestFailed, KafkaUnavailable
+from broker_sim.client.admin_client import TOPIC_RESOURCE
+from broker_sim.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from controller.ports import ChannelBroken
 from simulation.kernel import Deadlock
 from simulation.scenarios.core_steps import StepFailed

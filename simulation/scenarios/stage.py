@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from broker_sim.admin_client import AdminClient
+from broker_sim.client.admin_client import AdminClient
 from controller.ports import Endpoint
 from controller.znodes import LeaderAndIsr
 from ensemble.client.client import Client

@@ -11,13 +11,13 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.admin_client import AdminClient
 from broker_sim.broker import Broker
-from broker_sim.broker_requests import RequestRefused
-from broker_sim.client_errors import KafkaRequestFailed
-from broker_sim.config import KafkaConfig, config_from
-from broker_sim.kafka_schema import ApiKey, api_key_of
-from broker_sim.memory_log_directory import MemoryLogDirectory
+from broker_sim.client.admin_client import AdminClient
+from broker_sim.client.client_errors import KafkaRequestFailed
+from broker_sim.configs.broker_config import KafkaConfig, config_from
+from broker_sim.handlers.broker_requests import RequestRefused
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from broker_sim.wire.kafka_schema import ApiKey, api_key_of
 from controller.ports import ChannelBroken, Endpoint, KafkaMessage
 from journal.events import Event
 from simulation.kernel import Call, Scheduler, SimRuntime, run_task

@@ -8,9 +8,9 @@ from typing import Any
 from broker_world import Cluster, Node
 from kio.schema.errors import ErrorCode
 
-from broker_sim.consumer_protocol import encode_assignment, encode_subscription
-from broker_sim.group_store import java_hash
-from broker_sim.kafka_schema import ApiKey, request
+from broker_sim.groups.consumer_protocol import encode_assignment, encode_subscription
+from broker_sim.groups.store import java_hash
+from broker_sim.wire.kafka_schema import ApiKey, request
 from journal.events import TopicPartition
 
 GROUP = "payments"

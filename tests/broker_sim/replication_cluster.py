@@ -10,16 +10,16 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.broker_requests import RequestContext
-from broker_sim.config import parse_config
-from broker_sim.handlers_data import DataHandlers
-from broker_sim.kafka_schema import ApiKey, api_key_of, request, respond
-from broker_sim.memory_log_directory import MemoryLogDirectory
-from broker_sim.partition import Partition
+from broker_sim.configs.broker_config import parse_config
+from broker_sim.configs.replica_config import ReplicaConfig
+from broker_sim.handlers.broker_requests import RequestContext
+from broker_sim.handlers.data import DataHandlers
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from broker_sim.logs.record_batch import Record, build_batch, decode_records
 from broker_sim.ports import FetchedPartition, FetchParams, FetchPartition, ProducedPartition
-from broker_sim.record_batch import Record, build_batch, decode_records
-from broker_sim.replica_config import ReplicaConfig
-from broker_sim.replica_manager import ReplicaManager
+from broker_sim.replication.partition import Partition
+from broker_sim.replication.replica_manager import ReplicaManager
+from broker_sim.wire.kafka_schema import ApiKey, api_key_of, request, respond
 from controller.ports import ChannelBroken, Endpoint
 from journal.events import Entry, Event, FaultInjected, LeaderElected, TopicPartition
 from journal.record_invariants import CommittedRecordsSurvive

@@ -9,10 +9,10 @@ import pytest
 from broker_world import Cluster
 from kio.schema.errors import ErrorCode
 
-from broker_sim.api_versions import SUPPORTED
-from broker_sim.kafka_schema import ApiKey, request
-from broker_sim.record_batch import Record
-from broker_sim.wire import ResponseEncoder, decode_response
+from broker_sim.logs.record_batch import Record
+from broker_sim.wire.api_versions import SUPPORTED
+from broker_sim.wire.frames import ResponseEncoder, decode_response
+from broker_sim.wire.kafka_schema import ApiKey, request
 from journal.events import TopicPartition
 
 

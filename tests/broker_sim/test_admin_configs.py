@@ -7,10 +7,10 @@ import pytest
 from broker_world import Cluster
 from kio.schema.errors import ErrorCode
 
-from broker_sim.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigEntry
-from broker_sim.broker_keys import KAFKA_KEYS
-from broker_sim.config_resources import Operation, Source
-from broker_sim.kafka_schema import ApiKey, request
+from broker_sim.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigEntry
+from broker_sim.configs.broker_keys import KAFKA_KEYS
+from broker_sim.configs.config_resources import Operation, Source
+from broker_sim.wire.kafka_schema import ApiKey, request
 from controller import znodes
 from journal.events import ConfigChanged
 

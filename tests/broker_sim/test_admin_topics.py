@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from broker_sim.assignment import assign_replicas
-from broker_sim.kafka_schema import ApiKey, request
 from broker_sim.topic_names import collide, invalid_name
+from broker_sim.wire.kafka_schema import ApiKey, request
 from controller import znodes
 
 

@@ -9,7 +9,7 @@ import pytest
 from broker_world import Cluster
 from kio.schema.errors import ErrorCode
 
-from broker_sim.kafka_schema import ApiKey, request
+from broker_sim.wire.kafka_schema import ApiKey, request
 from controller import znodes
 
 Parts = dict[str, str | None]

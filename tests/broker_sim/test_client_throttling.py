@@ -13,9 +13,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 from replication_cluster import batch
 
-from broker_sim.client_throttling import CONSUMER_RATE, METERS_MAX, PRODUCER_RATE, ClientQuota, ClientThrottles
-from broker_sim.data_messages import FetchResponse, ProduceResponse
-from broker_sim.kafka_schema import ApiKey, as_time, milliseconds, request
+from broker_sim.quotas.client_throttling import CONSUMER_RATE, METERS_MAX, PRODUCER_RATE, ClientQuota, ClientThrottles
+from broker_sim.wire.data_messages import FetchResponse, ProduceResponse
+from broker_sim.wire.kafka_schema import ApiKey, as_time, milliseconds, request
 from controller import znodes
 from journal import events as e
 from simulation.kernel import Scheduler, SimRuntime

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from kio.serial import entity_reader, entity_writer
 
-from broker_sim.api_versions import SUPPORTED
-from broker_sim.frame_shape import check_shape
-from broker_sim.kafka_schema import ApiKey, request_class, response_class
-from broker_sim.wire import WireError, decode_request
+from broker_sim.wire.api_versions import SUPPORTED
+from broker_sim.wire.frame_shape import check_shape
+from broker_sim.wire.frames import WireError, decode_request
+from broker_sim.wire.kafka_schema import ApiKey, request_class, response_class
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
 

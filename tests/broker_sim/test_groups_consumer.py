@@ -9,8 +9,10 @@ from broker_world import Channel, Cluster
 from group_driver import a_cluster
 from kio.schema.errors import ErrorCode
 
-from broker_sim.client import KafkaClient
-from broker_sim.consumer_protocol import (
+from broker_sim.client.client import KafkaClient
+from broker_sim.client.group_client import GroupSettings
+from broker_sim.client.group_consumer import GroupConsumer
+from broker_sim.groups.consumer_protocol import (
     BadConsumerProtocol,
     assign_ranges,
     decode_assignment,
@@ -18,9 +20,7 @@ from broker_sim.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from broker_sim.group_client import GroupSettings
-from broker_sim.group_consumer import GroupConsumer
-from broker_sim.record_batch import Record
+from broker_sim.logs.record_batch import Record
 from journal.events import TopicPartition
 from simulation.kernel import SimRuntime
 

@@ -9,11 +9,11 @@ from broker_world import Cluster, Node
 from group_driver import INITIAL_DELAY_MS, OFFSETS_PARTITIONS, P0, Members, a_cluster
 from kio.schema.errors import ErrorCode
 
-from broker_sim.consumer_protocol import decode_assignment
-from broker_sim.group_records import group_key
-from broker_sim.group_store import java_hash
-from broker_sim.kafka_schema import ApiKey, request
-from broker_sim.record_batch import Record, build_batch
+from broker_sim.groups.consumer_protocol import decode_assignment
+from broker_sim.groups.records import group_key
+from broker_sim.groups.store import java_hash
+from broker_sim.logs.record_batch import Record, build_batch
+from broker_sim.wire.kafka_schema import ApiKey, request
 from journal.events import LogDamageFound, TopicPartition
 
 NONE = ErrorCode.none

@@ -9,8 +9,8 @@ from broker_world import Cluster
 from group_driver import INITIAL_DELAY_MS, P0, REBALANCE_MS, SESSION_MS, Members, a_cluster
 from kio.schema.errors import ErrorCode
 
-from broker_sim.consumer_protocol import decode_assignment, encode_subscription
-from broker_sim.kafka_schema import ApiKey
+from broker_sim.groups.consumer_protocol import decode_assignment, encode_subscription
+from broker_sim.wire.kafka_schema import ApiKey
 from journal.events import GroupChanged, TopicPartition
 
 NONE = ErrorCode.none

@@ -9,9 +9,9 @@ from broker_world import Cluster
 from group_driver import P0, Members, a_cluster, find
 from kio.schema.errors import ErrorCode
 
-from broker_sim.group_store import java_hash
-from broker_sim.kafka_schema import ApiKey, request
-from broker_sim.record_batch import Record, build_batch
+from broker_sim.groups.store import java_hash
+from broker_sim.logs.record_batch import Record, build_batch
+from broker_sim.wire.kafka_schema import ApiKey, request
 from journal.events import TopicPartition
 
 NONE = ErrorCode.none

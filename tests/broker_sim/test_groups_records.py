@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.group_records import (
+from broker_sim.groups.records import (
     GroupKey,
     OffsetAndMetadata,
     OffsetKey,

@@ -15,7 +15,7 @@ import pytest
 from broker_world import Cluster
 from kio.schema.errors import ErrorCode
 
-from broker_sim.record_batch import Record
+from broker_sim.logs.record_batch import Record
 from controller import znodes
 from journal.events import ControllerEventFailed, TopicPartition
 

@@ -13,11 +13,11 @@ import pytest
 from broker_world import Cluster
 from kio.schema.errors import ErrorCode
 
-from broker_sim.api_versions import SUPPORTED
-from broker_sim.broker_requests import RequestRefused
-from broker_sim.consumer_protocol import encode_subscription
-from broker_sim.kafka_schema import ApiKey, api_key_of, request_class, version_of
-from broker_sim.record_batch import Record, build_batch
+from broker_sim.groups.consumer_protocol import encode_subscription
+from broker_sim.handlers.broker_requests import RequestRefused
+from broker_sim.logs.record_batch import Record, build_batch
+from broker_sim.wire.api_versions import SUPPORTED
+from broker_sim.wire.kafka_schema import ApiKey, api_key_of, request_class, version_of
 
 ROUNDS = 25
 TEXTS = ("orders", "", "a b", "__consumer_offsets", "1", "<default>", "retention.ms", "x" * 300, "min.insync.replicas")

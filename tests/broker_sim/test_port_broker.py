@@ -6,10 +6,10 @@ import pytest
 from broker_world import Cluster
 from kio.schema.errors import ErrorCode
 
-from broker_sim.broker_requests import RequestRefused
-from broker_sim.kafka_schema import ApiKey, request
-from broker_sim.meta_properties import InconsistentMetaProperties
-from broker_sim.record_batch import Record
+from broker_sim.handlers.broker_requests import RequestRefused
+from broker_sim.logs.meta_properties import InconsistentMetaProperties
+from broker_sim.logs.record_batch import Record
+from broker_sim.wire.kafka_schema import ApiKey, request
 from controller import znodes
 from controller.registration import BrokerIdInUse
 from journal.events import (
@@ -53,7 +53,7 @@ def test_a_broker_registers_and_its_epoch_is_the_czxid(cluster: Cluster) -> None
 
 
 def test_the_port_that_was_picked_is_the_one_advertised(cluster: Cluster) -> None:
-    from broker_sim.config import Listener
+    from broker_sim.configs.broker_config import Listener
 
     node = cluster.nodes[1]
     cluster.on(node, node.boot().start([Listener("PLAINTEXT", "broker-1", 41234)]))

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_sim.config import BROKER_KEYS, Listener, parse_config
-from broker_sim.config_def import ConfigError, ConfigType, parse_properties, render
-from broker_sim.topic_config import TOPIC_KEYS, effective_topic_config, validate_topic_config
+from broker_sim.configs.broker_config import BROKER_KEYS, Listener, parse_config
+from broker_sim.configs.config_def import ConfigError, ConfigType, parse_properties, render
+from broker_sim.configs.topic_config import TOPIC_KEYS, effective_topic_config, validate_topic_config
 
 LEAST = "broker.id=1\nzookeeper.connect=127.0.0.1:2181\n"
 

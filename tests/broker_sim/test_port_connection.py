@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim import api_versions
-from broker_sim.broker_requests import RequestRefused
-from broker_sim.frame_reader import FRAME_SIZE
+from broker_sim.handlers.broker_requests import RequestRefused
 from broker_sim.kafka_channel import AsyncioChannel
 from broker_sim.kafka_port import KafkaPort
-from broker_sim.kafka_schema import ApiKey, api_key_of, request, respond
-from broker_sim.wire import decode_response, encode_request
+from broker_sim.wire import api_versions
+from broker_sim.wire.frame_reader import FRAME_SIZE
+from broker_sim.wire.frames import decode_response, encode_request
+from broker_sim.wire.kafka_schema import ApiKey, api_key_of, request, respond
 from controller.ports import ChannelBroken, Endpoint, KafkaMessage
 
 FRAME_BYTES_MAX = 100_000

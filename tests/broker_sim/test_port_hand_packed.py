@@ -8,17 +8,18 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio_twin import drawn, kio_bytes, kio_read, same
 
-from broker_sim.api_versions import SUPPORTED
-from broker_sim.control_wire import (
+from broker_sim.wire.api_versions import SUPPORTED
+from broker_sim.wire.control_wire import (
     LEADER_AND_ISR_VERSION,
     UPDATE_METADATA_VERSION,
     pack_leader_and_isr,
     pack_update_metadata,
 )
-from broker_sim.fetch_wire import pack_fetch, pack_fetch_request, read_fetch_request, read_fetch_response
-from broker_sim.frame_reader import FRAME_SIZE, FrameReader, FrameTooLarge
-from broker_sim.kafka_schema import ApiKey, request, request_class, respond, response_class
-from broker_sim.metadata_messages import (
+from broker_sim.wire.fetch_wire import pack_fetch, pack_fetch_request, read_fetch_request, read_fetch_response
+from broker_sim.wire.frame_reader import FRAME_SIZE, FrameReader, FrameTooLarge
+from broker_sim.wire.frames import decode_request, encode_request
+from broker_sim.wire.kafka_schema import ApiKey, request, request_class, respond, response_class
+from broker_sim.wire.metadata_messages import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -26,9 +27,8 @@ from broker_sim.metadata_messages import (
     pack_metadata,
     pack_rows_in_slices,
 )
-from broker_sim.produce_wire import pack_produce, pack_produce_request, read_produce_request, read_produce_response
-from broker_sim.wire import decode_request, encode_request
-from broker_sim.wire_primitives import WireError
+from broker_sim.wire.primitives import WireError
+from broker_sim.wire.produce_wire import pack_produce, pack_produce_request, read_produce_request, read_produce_response
 
 CODECS = {
     (ApiKey.FETCH, "request"): (request_class, read_fetch_request, pack_fetch_request),

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio_twin import kio_bytes, same
 
-from broker_sim.api_versions import SUPPORTED, answer, answer_unknown_version, is_supported
-from broker_sim.fetch_wire import pack_fetch
-from broker_sim.frame_reader import FRAME_SIZE
-from broker_sim.kafka_schema import ApiKey, fill, request, request_class, respond, response_class
-from broker_sim.wire import (
+from broker_sim.wire.api_versions import SUPPORTED, answer, answer_unknown_version, is_supported
+from broker_sim.wire.fetch_wire import pack_fetch
+from broker_sim.wire.frame_reader import FRAME_SIZE
+from broker_sim.wire.frames import (
     ResponseEncoder,
     UnsupportedVersion,
     decode_request,
@@ -23,7 +22,8 @@ from broker_sim.wire import (
     encode_request,
     response_correlation_id,
 )
-from broker_sim.wire_primitives import WireError
+from broker_sim.wire.kafka_schema import ApiKey, fill, request, request_class, respond, response_class
+from broker_sim.wire.primitives import WireError
 
 SERVED = [(key, version) for key, (low, high) in SUPPORTED.items() for version in range(low, high + 1)]
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from broker_world import Cluster
 
-from broker_sim.ledger import PartitionLedger
-from broker_sim.record_batch import Record
-from broker_sim.workload import Workload
+from broker_sim.client.ledger import PartitionLedger
+from broker_sim.client.workload import Workload
+from broker_sim.logs.record_batch import Record
 from journal.events import Event, TopicPartition, WorkloadProgressed
 
 # ---- the ledger -----------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def test_an_acknowledgement_behind_the_reader_is_read_again() -> None:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker_sim.ledger.ENTRIES_MAX", 100)
+    monkeypatch.setattr("broker_sim.client.ledger.ENTRIES_MAX", 100)
     ledger = PartitionLedger()
     for offset in range(1_000):
         ledger.acknowledge(offset, [offset])

@@ -8,8 +8,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from replication_cluster import TOPIC_ID, TP, Cluster, batch
 
-from broker_sim import checkpoints
-from broker_sim.kafka_schema import ApiKey, request
+from broker_sim.logs import checkpoints
+from broker_sim.wire.kafka_schema import ApiKey, request
 from controller.topic_ids import topic_id_from_kafka
 from journal import events as e
 

@@ -9,13 +9,13 @@ from uuid import UUID
 
 from replication_cluster import KAFKA_CONFIG, TOPIC_ID, TP, Broker, batch
 
-from broker_sim.file_log_directory import FileLogDirectory
-from broker_sim.handlers_data import DataHandlers
-from broker_sim.kafka_schema import ApiKey, request
+from broker_sim.configs.replica_config import ReplicaConfig
+from broker_sim.handlers.data import DataHandlers
+from broker_sim.logs.file_log_directory import FileLogDirectory
+from broker_sim.logs.record_batch import decode_records
 from broker_sim.ports import FetchParams, FetchPartition
-from broker_sim.record_batch import decode_records
-from broker_sim.replica_config import ReplicaConfig
-from broker_sim.replica_manager import ReplicaManager
+from broker_sim.replication.replica_manager import ReplicaManager
+from broker_sim.wire.kafka_schema import ApiKey, request
 from controller.ports import ChannelBroken, Endpoint
 from ensemble.asyncio_runtime import AsyncioRuntime
 from journal.events import TopicPartition

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from replication_cluster import TP, batch
 
-from broker_sim.epoch_cache import EpochCache
-from broker_sim.file_log_directory import FileLogDirectory
-from broker_sim.memory_log_directory import MemoryLogDirectory
-from broker_sim.partition_log import PartitionLog
-from broker_sim.record_batch import split_batches
+from broker_sim.logs.epoch_cache import EpochCache
+from broker_sim.logs.file_log_directory import FileLogDirectory
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from broker_sim.logs.partition_log import PartitionLog
+from broker_sim.logs.record_batch import split_batches
 
 FILE = "leader-epoch-checkpoint"
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.data_messages import FetchPartition, FetchResponse
-from broker_sim.fetch_questions import FetchQuestions
-from broker_sim.purgatory import Purgatory
+from broker_sim.replication.fetch_questions import FetchQuestions
+from broker_sim.replication.purgatory import Purgatory
+from broker_sim.wire.data_messages import FetchPartition, FetchResponse
 from journal.events import TopicPartition
 from simulation.kernel import Scheduler, SimRuntime, derive_random
 

@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from replication_cluster import TP, Cluster, batch
 
-from broker_sim.record_batch import Record, build_batch, decode_records
+from broker_sim.logs.record_batch import Record, build_batch, decode_records
 from journal import events as e
 
 

@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from replication_cluster import Cluster, batch
 
-from broker_sim.isr import Committed
+from broker_sim.replication.isr import Committed
 from controller import znodes
 from controller.historical import NO_HISTORY, Historical
 from journal import events as e

@@ -8,9 +8,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 from replication_cluster import LAG_MS, TP, Cluster, batch
 
-from broker_sim.isr import Committed, PendingExpand, PendingShrink
-from broker_sim.kafka_schema import respond
-from broker_sim.replica import FollowerState
+from broker_sim.replication.isr import Committed, PendingExpand, PendingShrink
+from broker_sim.replication.replica import FollowerState
+from broker_sim.wire.kafka_schema import respond
 from journal.events import HighWatermarkMoved, TopicPartition
 
 LAG = 100

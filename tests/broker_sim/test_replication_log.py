@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from replication_cluster import TP, batch
 
-from broker_sim import checkpoints
-from broker_sim.epoch_cache import EpochCache
-from broker_sim.file_log_directory import FileLogDirectory
-from broker_sim.log_manager import partition_of
-from broker_sim.memory_log_directory import MemoryLogDirectory
-from broker_sim.partition_log import PartitionLog
-from broker_sim.ports import LogDirectory
-from broker_sim.record_batch import (
+from broker_sim.logs import checkpoints
+from broker_sim.logs.epoch_cache import EpochCache
+from broker_sim.logs.file_log_directory import FileLogDirectory
+from broker_sim.logs.log_manager import partition_of
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from broker_sim.logs.partition_log import PartitionLog
+from broker_sim.logs.record_batch import (
     BatchUnreadable,
     Record,
     build_batch,
@@ -26,6 +25,7 @@ from broker_sim.record_batch import (
     patch_batches,
     split_batches,
 )
+from broker_sim.ports import LogDirectory
 from journal.events import TopicPartition
 
 

@@ -13,11 +13,11 @@ from kio.schema.errors import ErrorCode
 from replication_cluster import batch
 
 from broker_sim.broker import Broker
-from broker_sim.kafka_schema import ApiKey, request
-from broker_sim.log_manager import DuplicateReplicas
-from broker_sim.memory_log_directory import MemoryLogDirectory, MemoryLogFile
-from broker_sim.partition import Partition
-from broker_sim.record_batch import decode_records, split_batches
+from broker_sim.logs.log_manager import DuplicateReplicas
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
+from broker_sim.logs.record_batch import decode_records, split_batches
+from broker_sim.replication.partition import Partition
+from broker_sim.wire.kafka_schema import ApiKey, request
 from journal import events as e
 from journal.events import TopicPartition
 

@@ -11,7 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from replication_cluster import batch
 
-from broker_sim.memory_log_directory import MemoryLogDirectory, MemoryLogFile
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
 from broker_sim.ports import FetchParams, FetchPartition
 from controller import znodes
 from journal import events as e

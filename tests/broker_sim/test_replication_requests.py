@@ -10,12 +10,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 from replication_cluster import TOPIC_ID, TP, Cluster
 
-from broker_sim.broker_requests import RequestContext
-from broker_sim.fetch_session import FetchRefused, FetchSessions, Request
-from broker_sim.kafka_schema import ApiKey, request
+from broker_sim.handlers.broker_requests import RequestContext
+from broker_sim.logs.record_batch import decode_records
 from broker_sim.ports import FetchedPartition, FetchPartition
-from broker_sim.record_batch import decode_records
-from broker_sim.replica_selector import RACK_AWARE_SELECTOR, ReplicaView, select_in_rack
+from broker_sim.replication.fetch_session import FetchRefused, FetchSessions, Request
+from broker_sim.replication.replica_selector import RACK_AWARE_SELECTOR, ReplicaView, select_in_rack
+from broker_sim.wire.kafka_schema import ApiKey, request
 
 ANOTHER_ID = UUID(int=8)
 

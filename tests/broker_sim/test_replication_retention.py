@@ -10,14 +10,21 @@ import pytest
 from kio.schema.errors import ErrorCode
 from replication_cluster import TP, Cluster, batch
 
-from broker_sim import retention
-from broker_sim.file_log_directory import FileLogDirectory
-from broker_sim.log_cleaner import compact, is_filthy
-from broker_sim.memory_log_directory import MemoryLogDirectory
-from broker_sim.partition_log import PartitionLog
+from broker_sim.configs.replica_config import CompactionSettings
+from broker_sim.logs import retention
+from broker_sim.logs.cleaner import compact, is_filthy
+from broker_sim.logs.file_log_directory import FileLogDirectory
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from broker_sim.logs.partition_log import PartitionLog
+from broker_sim.logs.record_batch import (
+    Record,
+    build_batch,
+    check_produced,
+    decode_records,
+    offset_after,
+    split_batches,
+)
 from broker_sim.ports import LogDirectory
-from broker_sim.record_batch import Record, build_batch, check_produced, decode_records, offset_after, split_batches
-from broker_sim.replica_config import CompactionSettings
 from journal import events as e
 from simulation.kernel import Scheduler, SimRuntime, run_task
 

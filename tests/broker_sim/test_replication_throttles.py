@@ -6,10 +6,10 @@ import pytest
 from replication_cluster import TP, Cluster, batch
 from test_replication_log_dir_moves import ORDERS, RIGHT, Brokers
 
-from broker_sim.admin_client import BROKER_RESOURCE
-from broker_sim.replica_config import ALL_LISTED, listed, lists
-from broker_sim.replication_throttles import FOLLOWER_RATE, LEADER_RATE, MOVES_RATE
-from broker_sim.sampled_rate import SampledAmount, rate, rate_window_ms, simple_rate
+from broker_sim.client.admin_client import BROKER_RESOURCE
+from broker_sim.configs.replica_config import ALL_LISTED, listed, lists
+from broker_sim.quotas.replication_throttles import FOLLOWER_RATE, LEADER_RATE, MOVES_RATE
+from broker_sim.quotas.sampled_rate import SampledAmount, rate, rate_window_ms, simple_rate
 from journal.events import TopicPartition
 
 MEGABYTE = 1_000_000

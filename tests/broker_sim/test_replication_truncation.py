@@ -6,8 +6,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from replication_cluster import TP, Cluster, batch
 
-from broker_sim import checkpoints
-from broker_sim.record_batch import decode_records
+from broker_sim.logs import checkpoints
+from broker_sim.logs.record_batch import decode_records
 from journal import events as e
 
 

@@ -10,9 +10,9 @@ from broker_world import Channel, Cluster
 from controller_world import FakeSession
 from group_driver import a_cluster
 
-from broker_sim.consumer_znodes import decode_member, decode_offset, encode_member
-from broker_sim.record_batch import Record
-from broker_sim.zookeeper_consumer import ZookeeperConsumer
+from broker_sim.client.zookeeper_consumer import ZookeeperConsumer
+from broker_sim.groups.consumer_znodes import decode_member, decode_offset, encode_member
+from broker_sim.logs.record_batch import Record
 from journal.events import TopicPartition
 from simulation.kernel import SimRuntime
 

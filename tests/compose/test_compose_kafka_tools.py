@@ -13,13 +13,13 @@ from unittest import mock
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.admin_client import ConfigEntry
-from broker_sim.client import PartitionInfo, TopicInfo
-from broker_sim.group_admin import GroupInfo, MemberInfo
-from broker_sim.partitioner import murmur2, partition_for
-from broker_sim.reassignment_client import Ongoing
-from broker_sim.record_batch import Record
-from broker_sim.topic_config import TOPIC_KEYS
+from broker_sim.client.admin_client import ConfigEntry
+from broker_sim.client.client import PartitionInfo, TopicInfo
+from broker_sim.client.group_admin import GroupInfo, MemberInfo
+from broker_sim.client.partitioner import murmur2, partition_for
+from broker_sim.client.reassignment_client import Ongoing
+from broker_sim.configs.topic_config import TOPIC_KEYS
+from broker_sim.logs.record_batch import Record
 from compose import kafka_brokers, kafka_console, kafka_groups, kafka_offsets, kafka_reassign, kafka_topics
 from compose.kafka_command import CommandFailed
 from compose.live import LiveCluster

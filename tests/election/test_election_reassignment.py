@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.kafka_schema import ApiKey, request
+from broker_sim.wire.kafka_schema import ApiKey, request
 from compose.simulated import SimulatedCluster
 from controller.ports import KafkaMessage
 

@@ -6,16 +6,16 @@ from contextlib import suppress
 
 from choices import Target
 
-from broker_sim.consumer_protocol import (
+from broker_sim.groups.consumer_protocol import (
     BadConsumerProtocol,
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from broker_sim.consumer_znodes import decode_member, decode_offset, encode_member
-from broker_sim.group_log import GroupLog
-from broker_sim.group_records import (
+from broker_sim.groups.consumer_znodes import decode_member, decode_offset, encode_member
+from broker_sim.groups.log import GroupLog
+from broker_sim.groups.records import (
     OffsetAndMetadata,
     StoredGroup,
     StoredMember,
@@ -28,7 +28,7 @@ from broker_sim.group_records import (
     read_key,
     read_offset,
 )
-from broker_sim.record_batch import Record, build_batch
+from broker_sim.logs.record_batch import Record, build_batch
 from journal.events import TopicPartition
 
 _PARTITION = TopicPartition("orders", 3)

@@ -19,12 +19,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "broker_sim"))
 
 from broker_world import Cluster
 
-from broker_sim.api_versions import SUPPORTED
-from broker_sim.broker_requests import RequestRefused
-from broker_sim.config import config_from, parse_config
-from broker_sim.config_def import ConfigError
-from broker_sim.kafka_schema import ApiKey, api_key_of, fill, request_class, response_class, version_of
-from broker_sim.record_batch import (
+from broker_sim.configs.broker_config import config_from, parse_config
+from broker_sim.configs.config_def import ConfigError
+from broker_sim.configs.replica_config import ReplicaConfig, partition_config
+from broker_sim.configs.topic_config import TOPIC_KEYS
+from broker_sim.handlers.broker_requests import RequestRefused
+from broker_sim.logs.record_batch import (
     BatchUnreadable,
     Record,
     build_batch,
@@ -32,9 +32,9 @@ from broker_sim.record_batch import (
     decode_records,
     split_batches,
 )
-from broker_sim.replica_config import ReplicaConfig, partition_config
-from broker_sim.topic_config import TOPIC_KEYS
-from broker_sim.wire import UnsupportedVersion, WireError, decode_request, decode_response, encode_request
+from broker_sim.wire.api_versions import SUPPORTED
+from broker_sim.wire.frames import UnsupportedVersion, WireError, decode_request, decode_response, encode_request
+from broker_sim.wire.kafka_schema import ApiKey, api_key_of, fill, request_class, response_class, version_of
 from controller import znodes
 from controller.features import decode_features
 from journal.events import TopicPartition

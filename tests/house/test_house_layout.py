@@ -30,12 +30,12 @@ SHELLS = {
     "ensemble/client/aio.py",
     "ensemble/client/asyncio_connector.py",
     "ensemble/client/kazoo.py",
-    "broker_sim/background_sync.py",
-    "broker_sim/file_log_directory.py",
+    "broker_sim/logs/background_sync.py",
+    "broker_sim/logs/file_log_directory.py",
     "broker_sim/generated_id.py",
     "broker_sim/kafka_port.py",
     "broker_sim/kafka_channel.py",
-    "broker_sim/wire.py",
+    "broker_sim/wire/frames.py",
     "broker_sim/broker_process.py",
 }
 SHELL_FOLDERS = ("ensemble/server/", "ensemble/txnlog/", "ensemble/client/shim/")

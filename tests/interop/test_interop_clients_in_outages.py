@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from outage_session import Outcome, Session
 
-from broker_sim.group_store import java_hash
+from broker_sim.groups.store import java_hash
 from compose.live import LiveCluster, Node
 
 LIBRARIES = ("kcat", "confluent-kafka", "kafka-python", "aiokafka")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from broker_sim.partition import Partition
+from broker_sim.replication.partition import Partition
 from controller import alter_partition, coordination, election, failover, partition_state_machine, partition_store
 from ensemble.effects import Barrier
 from ensemble.errors import ErrorCode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_sim.record_batch import Record
+from broker_sim.logs.record_batch import Record
 from journal.events import TopicPartition
 from journal.kafka_analysis import KafkaHistory, Sent
 from simulation.consuming import Consuming

@@ -8,8 +8,8 @@ from typing import Any
 import planted
 import pytest
 
-from broker_sim.memory_log_directory import MemoryLogDirectory
-from broker_sim.record_batch import Record, build_batch
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from broker_sim.logs.record_batch import Record, build_batch
 from controller.znodes import LeaderAndIsr, ReplicaAssignment, TopicAssignment, encode_partition_state, encode_topic
 from ensemble.ids import SessionId, Zxid
 from ensemble.records import OPEN_ACL, OpCode

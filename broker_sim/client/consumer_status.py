@@ -1,0 +1,29 @@
+"""How a consumer stands, of whichever kind it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from broker_sim.logs.record_batch import Record
+from journal.events import TopicPartition
+
+NO_GENERATION = -1
+
+TakeRecords = Callable[[TopicPartition, Sequence[Record]], None]
+"""Gets the records of a partition, in order."""
+
+
+class ConsumerStatus(NamedTuple):
+    """A consumer's partitions, how many records it is behind their high watermarks, and its generation in the group
+    (-1 while it is in none, and for consumers of the old kind).
+
+    `assignment` counts up whenever it is given partitions anew, or goes elsewhere in one: what it reads from then on
+    need not continue what it had read.
+    """
+
+    partitions: tuple[TopicPartition, ...]
+    lag: int
+    last_error: str | None
+    assignment: int = 0
+    generation_id: int = NO_GENERATION

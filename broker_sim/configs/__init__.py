@@ -1,0 +1,1 @@
+"""Configuration: every key with its rules, what is kept under /config, and who may change it."""

@@ -1,0 +1,355 @@
+"""A broker's configuration: Kafka's `server.properties`, with Kafka's keys, defaults and error texts.
+
+A key that Kafka has and this broker does nothing with is accepted with a note; a key nobody knows is a warning; a bad
+value is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from broker_sim.configs.broker_keys import KAFKA_KEYS
+from broker_sim.configs.config_def import (
+    ConfigError,
+    ConfigKey,
+    ConfigType,
+    Value,
+    at_least,
+    between,
+    by_name,
+    list_of,
+    parse_properties,
+    render,
+    split_list,
+)
+from broker_sim.configs.topic_config import TOPIC_KEYS
+from controller.historical import Historical
+from ensemble.client.hosts import parse_hosts
+
+_B, _S, _I, _L, _D, _LIST, _SHORT = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.DOUBLE,
+    ConfigType.LIST,
+    ConfigType.SHORT,
+)
+
+
+class Listener(NamedTuple):
+    """One listener: its name, and where it binds (or is advertised)."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+_OWN_KEYS = (
+    ConfigKey("advertised.listeners", _S, ""),
+    ConfigKey("alter.log.dirs.replication.quota.window.num", _I, 11, at_least(1)),
+    ConfigKey("alter.log.dirs.replication.quota.window.size.seconds", _I, 1, at_least(1)),
+    ConfigKey("auto.create.topics.enable", _B, True),
+    ConfigKey("auto.leader.rebalance.enable", _B, True),
+    ConfigKey("broker.id", _I, -1, at_least(-1)),
+    ConfigKey("broker.id.generation.enable", _B, True),
+    ConfigKey("broker.rack", _S, ""),
+    ConfigKey("connections.max.idle.ms", _L, 600_000),
+    ConfigKey("controlled.shutdown.enable", _B, True),
+    ConfigKey("controlled.shutdown.max.retries", _I, 3, at_least(0)),
+    ConfigKey("controlled.shutdown.retry.backoff.ms", _L, 5_000, at_least(0)),
+    ConfigKey("controller.socket.timeout.ms", _I, 30_000, at_least(1)),
+    ConfigKey("default.replication.factor", _I, 1, at_least(1)),
+    ConfigKey("delete.topic.enable", _B, True),
+    ConfigKey("fetch.max.bytes", _I, 57_671_680, at_least(1024)),
+    ConfigKey("group.initial.rebalance.delay.ms", _I, 3_000, at_least(0)),
+    ConfigKey("group.max.session.timeout.ms", _I, 1_800_000, at_least(1)),
+    ConfigKey("group.max.size", _I, 2**31 - 1, at_least(1)),
+    ConfigKey("group.min.session.timeout.ms", _I, 6_000, at_least(1)),
+    ConfigKey("inter.broker.listener.name", _S, ""),
+    ConfigKey("inter.broker.protocol.version", _S, "3.9-IV0"),
+    ConfigKey("leader.imbalance.check.interval.seconds", _L, 300, at_least(1)),
+    ConfigKey("leader.imbalance.per.broker.percentage", _I, 10, at_least(0)),
+    ConfigKey("listener.security.protocol.map", _S, "PLAINTEXT:PLAINTEXT"),
+    ConfigKey("listeners", _S, "PLAINTEXT://:9092"),
+    ConfigKey("log.dir", _S, "/tmp/kafka-logs"),
+    ConfigKey("log.dirs", _S, ""),
+    ConfigKey("log.cleaner.backoff.ms", _L, 15_000, at_least(0)),
+    ConfigKey("log.cleaner.enable", _B, True),
+    ConfigKey("log.flush.start.offset.checkpoint.interval.ms", _I, 60_000, at_least(0)),
+    ConfigKey("log.retention.check.interval.ms", _L, 300_000, at_least(1)),
+    ConfigKey("log.retention.hours", _I, 168),
+    ConfigKey("log.retention.minutes", _I, -1),
+    ConfigKey("log.roll.hours", _I, 168, at_least(1)),
+    ConfigKey("max.connections", _I, 2**31 - 1, at_least(0)),
+    ConfigKey("max.incremental.fetch.session.cache.slots", _I, 1_000, at_least(0)),
+    ConfigKey("producer.id.expiration.check.interval.ms", _I, 600_000, at_least(1)),
+    ConfigKey("producer.id.expiration.ms", _I, 86_400_000, at_least(1)),
+    ConfigKey("num.partitions", _I, 1, at_least(1)),
+    ConfigKey("num.replica.fetchers", _I, 1, at_least(1)),
+    ConfigKey("offset.metadata.max.bytes", _I, 4_096, at_least(0)),
+    ConfigKey("offsets.commit.required.acks", _SHORT, -1, between(-1, 1)),
+    ConfigKey("offsets.commit.timeout.ms", _I, 5_000, at_least(1)),
+    ConfigKey("offsets.load.buffer.size", _I, 5_242_880, at_least(1)),
+    ConfigKey("offsets.retention.check.interval.ms", _L, 600_000, at_least(1)),
+    ConfigKey("offsets.retention.minutes", _I, 10_080, at_least(1)),
+    ConfigKey("offsets.topic.num.partitions", _I, 50, at_least(1)),
+    ConfigKey("offsets.topic.replication.factor", _SHORT, 3, at_least(1)),
+    ConfigKey("offsets.topic.segment.bytes", _I, 104_857_600, at_least(1)),
+    ConfigKey("quota.window.num", _I, 11, at_least(1)),
+    ConfigKey("quota.window.size.seconds", _I, 1, at_least(1)),
+    ConfigKey("replica.fetch.backoff.ms", _I, 1_000, at_least(0)),
+    ConfigKey("replica.fetch.max.bytes", _I, 1_048_576, at_least(0)),
+    ConfigKey("replica.fetch.min.bytes", _I, 1, at_least(0)),
+    ConfigKey("replica.fetch.response.max.bytes", _I, 10_485_760, at_least(0)),
+    ConfigKey("replica.fetch.wait.max.ms", _I, 500, at_least(0)),
+    ConfigKey("replica.high.watermark.checkpoint.interval.ms", _L, 5_000, at_least(1)),
+    ConfigKey("replica.lag.time.max.ms", _L, 30_000, at_least(1)),
+    ConfigKey("replica.selector.class", _S, ""),
+    ConfigKey("replica.socket.timeout.ms", _I, 30_000, at_least(1)),
+    ConfigKey("replication.quota.window.num", _I, 11, at_least(1)),
+    ConfigKey("replication.quota.window.size.seconds", _I, 1, at_least(1)),
+    ConfigKey("request.timeout.ms", _I, 30_000, at_least(1)),
+    ConfigKey("reserved.broker.max.id", _I, 1_000, at_least(0)),
+    ConfigKey("socket.request.max.bytes", _I, 104_857_600, at_least(1)),
+    ConfigKey("unclean.leader.election.enable", _B, False),
+    ConfigKey("zookeeper.connect", _S, ""),
+    ConfigKey("zookeeper.connection.timeout.ms", _I, -1),
+    ConfigKey("zookeeper.max.in.flight.requests", _I, 10, at_least(1)),
+    ConfigKey("zookeeper.session.timeout.ms", _I, 18_000, at_least(1)),
+    ConfigKey("zabka.control.socket", _S, ""),
+    ConfigKey("zabka.historical", _LIST, "", list_of(*Historical)),
+    ConfigKey("zabka.journal.dir", _S, ""),
+    ConfigKey("zabka.journal.level", _S, "normal", list_of("normal", "full")),
+    ConfigKey("zabka.node.name", _S, ""),
+)
+
+
+def _compile_broker_keys() -> dict[str, ConfigKey]:
+    keys = by_name(_OWN_KEYS)
+    for topic_key in TOPIC_KEYS.values():
+        name = topic_key.synonym
+        if name is not None and name not in keys:
+            keys[name] = topic_key._replace(name=name, synonym=None)
+    return keys
+
+
+BROKER_KEYS: dict[str, ConfigKey] = _compile_broker_keys()
+"""The keys a broker acts on, or describes."""
+
+DYNAMIC_KEYS: tuple[str, ...] = tuple(
+    sorted({key.synonym for key in TOPIC_KEYS.values() if key.synonym is not None and key.synonym in BROKER_KEYS})
+)
+"""Broker keys that may change while it runs, cluster-wide or for one broker (DynamicBrokerConfig)."""
+
+_COARSER_TIMES: Mapping[str, Mapping[str, int]] = {
+    "log.retention.ms": {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000},
+    "log.roll.ms": {"log.roll.hours": 3_600_000},
+}
+"""Keys in milliseconds, by the coarser ones that stand in for them: the first that is set, in its unit."""
+
+WITHOUT_EFFECT = frozenset(KAFKA_KEYS.keys() - BROKER_KEYS.keys())
+"""Keys of Kafka's that are accepted and change nothing here."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaConfig:
+    """One broker's configuration.  Times in milliseconds, sizes in bytes, as the keys' names say."""
+
+    broker_id: int
+    """-1: to be generated."""
+    listeners: tuple[Listener, ...]
+    advertised_listeners: tuple[Listener, ...]
+    log_dirs: tuple[str, ...]
+    zookeeper_connect: str
+    """"h1:2181,h2:2181/chroot"."""
+    rack: str | None
+    values: Mapping[str, Value]
+    """Every key of `BROKER_KEYS`, parsed."""
+    originals: Mapping[str, str]
+    """What the file said."""
+    warnings: tuple[str, ...] = ()
+
+    def identified(self, broker_id: int) -> KafkaConfig:
+        """The configuration of the broker that was given this id."""
+        return replace(self, broker_id=broker_id, values={**self.values, "broker.id": broker_id})
+
+    @property
+    def log_dir(self) -> str:
+        """The first of log.dirs, where a broker keeps what is not its partitions'."""
+        return self.log_dirs[0]
+
+    def number(self, key: str) -> int:
+        """An integer key's value."""
+        value = self.values[key]
+        assert isinstance(value, int), key
+        return int(value)
+
+    def fraction(self, key: str) -> float:
+        """A key's value that need not be whole."""
+        value = self.values[key]
+        assert isinstance(value, float | int), key
+        return float(value)
+
+    def flag(self, key: str) -> bool:
+        """A boolean key's value."""
+        value = self.values[key]
+        assert isinstance(value, bool), key
+        return value
+
+    def text(self, key: str) -> str:
+        """A string key's value."""
+        return str(self.values[key])
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """zookeeper.session.timeout.ms."""
+        return self.number("zookeeper.session.timeout.ms")
+
+    @property
+    def replica_lag_time_max_ms(self) -> int:
+        """replica.lag.time.max.ms."""
+        return self.number("replica.lag.time.max.ms")
+
+    @property
+    def unclean_leader_election_enable(self) -> bool:
+        """unclean.leader.election.enable."""
+        return self.flag("unclean.leader.election.enable")
+
+    @property
+    def min_insync_replicas(self) -> int:
+        """min.insync.replicas."""
+        return self.number("min.insync.replicas")
+
+    @property
+    def historical(self) -> frozenset[Historical]:
+        """zabka.historical: old behaviours of Kafka's that are switched on."""
+        return frozenset(Historical(name) for name in split_list(self.text("zabka.historical")))
+
+    @property
+    def node_name(self) -> str:
+        """What the journal calls this broker."""
+        return self.text("zabka.node.name") or f"broker-{self.broker_id}"
+
+    def effective(self) -> dict[str, str]:
+        """Every value that the file set, as text, for the journal."""
+        return {name: render(self.values[name]) for name in sorted(self.originals) if name in self.values}
+
+
+def parse_listeners(text: str, key: str) -> tuple[Listener, ...]:
+    """`NAME://host:port,...`.  Raises ConfigError."""
+    listeners: list[Listener] = []
+    for entry in split_list(text):
+        name, separator, address = entry.partition("://")
+        host, colon, port = address.rpartition(":")
+        if not separator or not colon or not name or not port.isdigit() or int(port) > 65535:
+            raise ConfigError(
+                f"Invalid value {text} for configuration {key}: Unable to parse {entry} to a broker endpoint"
+            )
+        if name.upper() in (other.name for other in listeners):
+            raise ConfigError(f"Invalid value {text} for configuration {key}: Each listener must have a different name")
+        listeners.append(Listener(name.upper(), host.strip("[]"), int(port)))
+    if not listeners:
+        raise ConfigError(f"Invalid value {text} for configuration {key}: at least one listener is needed")
+    return tuple(listeners)
+
+
+def _check_zookeeper_connect(text: str) -> None:
+    if not text:
+        raise ConfigError('Missing required configuration "zookeeper.connect" which has no default value.')
+    try:
+        parse_hosts(text)
+    except ValueError as bad:
+        raise ConfigError(f"Invalid value {text} for configuration zookeeper.connect: {bad}") from None
+
+
+def _check_protocols(text: str, listeners: tuple[Listener, ...]) -> None:
+    protocols = dict(split_list(entry.replace(":", ",")) for entry in split_list(text) if entry.count(":") == 1)
+    for listener in listeners:
+        protocol = protocols.get(listener.name, listener.name)
+        if protocol != "PLAINTEXT":
+            raise ConfigError(
+                f"Invalid value {listener} for configuration listeners: "
+                f"security protocol {protocol} is not supported, only PLAINTEXT"
+            )
+
+
+def _advertised(values: Mapping[str, Value], listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:
+    text = str(values["advertised.listeners"])
+    if not text:
+        return listeners
+    advertised = parse_listeners(text, "advertised.listeners")
+    for listener in advertised:
+        if listener.host in ("0.0.0.0", "::", ""):
+            raise ConfigError(
+                f"Invalid value {text} for configuration advertised.listeners: "
+                "a nonroutable meta-address cannot be advertised. Use listeners instead."
+            )
+        if listener.name not in (bound.name for bound in listeners):
+            raise ConfigError(
+                f"Invalid value {text} for configuration advertised.listeners: no listener is named {listener.name}"
+            )
+    return advertised
+
+
+def _parse_values(properties: Mapping[str, str]) -> tuple[dict[str, Value], list[str]]:
+    values = {name: key.default for name, key in BROKER_KEYS.items()}
+    warnings = []
+    for name, text in properties.items():
+        key = BROKER_KEYS.get(name)
+        if key is not None:
+            values[name] = key.parse(text)
+        elif name in WITHOUT_EFFECT:
+            KAFKA_KEYS[name].definition.parse(text)
+            warnings.append(f"{name} has no effect here")
+        else:
+            warnings.append(f"unknown configuration {name} is ignored")
+    for name, coarser in _COARSER_TIMES.items():
+        found = next((key for key in coarser if key in properties), None)
+        if found is not None and name not in properties:
+            count = values[found]
+            assert isinstance(count, int)
+            values[name] = count * coarser[found] if count >= 0 else -1
+    return values, warnings
+
+
+def parse_config(text: str) -> KafkaConfig:
+    """Parse `server.properties`.  Raises ConfigError with a text fit for the user."""
+    return config_from(parse_properties(text))
+
+
+def config_from(properties: Mapping[str, str]) -> KafkaConfig:
+    """A configuration from its keys and texts.  Raises ConfigError."""
+    values, warnings = _parse_values(properties)
+    listeners = parse_listeners(str(values["listeners"]), "listeners")
+    _check_protocols(str(values["listener.security.protocol.map"]), listeners)
+    _check_zookeeper_connect(str(values["zookeeper.connect"]))
+    log_dirs = split_list(str(values["log.dirs"]) or str(values["log.dir"]))
+    if not log_dirs:
+        raise ConfigError("Invalid value for configuration log.dirs: at least one directory is needed")
+    broker_id, reserved = values["broker.id"], values["reserved.broker.max.id"]
+    assert isinstance(broker_id, int) and isinstance(reserved, int)
+    if values["broker.id.generation.enable"] and broker_id > reserved:
+        raise ConfigError(
+            f"Invalid value {broker_id} for configuration broker.id: "
+            f"broker.id must be equal or less than reserved.broker.max.id ({reserved})"
+        )
+    if broker_id < 0 and not values["broker.id.generation.enable"]:
+        raise ConfigError('Missing required configuration "broker.id" which has no default value.')
+    return KafkaConfig(
+        broker_id=broker_id,
+        listeners=listeners,
+        advertised_listeners=_advertised(values, listeners),
+        log_dirs=tuple(log_dirs),
+        zookeeper_connect=str(values["zookeeper.connect"]),
+        rack=str(values["broker.rack"]) or None,
+        values=values,
+        originals=dict(properties),
+        warnings=tuple(warnings),
+    )

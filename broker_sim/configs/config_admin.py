@@ -1,0 +1,217 @@
+"""AlterConfigs and IncrementalAlterConfigs (kafka.server.ConfigAdminManager, ZkAdminManager, DynamicBrokerConfig)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kio.schema.errors import ErrorCode as KafkaError
+
+from broker_sim.admin import Refused
+from broker_sim.configs.broker_config import KafkaConfig
+from broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS
+from broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, render, split_list
+from broker_sim.configs.config_resources import (
+    BROKER,
+    BROKER_LOGGER,
+    TOPIC,
+    Alteration,
+    ConfigResult,
+    Operation,
+    Resource,
+    whole_number,
+)
+from broker_sim.configs.entity_configs import DEFAULT_ENTITY
+from broker_sim.configs.entity_znodes import EntityZnodes
+from broker_sim.configs.topic_config import TOPIC_KEYS, validate_topic_config
+from broker_sim.metadata_cache import MetadataCache
+from controller.coordination import Zk
+from ensemble.errors import SessionExpired, ZooKeeperError
+
+_POOLS = ("background.threads", "num.io.threads", "num.recovery.threads.per.data.dir", "num.replica.fetchers")
+_BROKER_KEYS = {**{name: key.definition for name, key in KAFKA_KEYS.items()}, **REPLICATION_QUOTAS}
+
+
+class ConfigAdmin:
+    """Alters the configuration of topics and brokers."""
+
+    def __init__(self, zk: Zk, config: KafkaConfig, metadata: MetadataCache) -> None:
+        self._znodes = EntityZnodes(zk)
+        self._config = config
+        self._metadata = metadata
+
+    async def alter(self, resource: Resource, configs: Sequence[Alteration], validate_only: bool) -> ConfigResult:
+        """AlterConfigs: these overrides, all of them to be set, replace all others."""
+        if resource.type == BROKER_LOGGER:
+            return _refusal(resource, Refused(KafkaError.invalid_request, "Unknown resource type 8"))
+        return await self._guarded(resource, configs, validate_only, replace=True)
+
+    async def alter_incrementally(
+        self, resource: Resource, alterations: Sequence[Alteration], validate_only: bool
+    ) -> ConfigResult:
+        """IncrementalAlterConfigs: these keys change, the others stay."""
+        return await self._guarded(resource, alterations, validate_only, replace=False)
+
+    async def _guarded(
+        self, resource: Resource, alterations: Sequence[Alteration], validate_only: bool, replace: bool
+    ) -> ConfigResult:
+        try:
+            _check_alterations(alterations)
+            await self._alter(resource, alterations, validate_only, replace)
+        except Refused as refused:
+            return _refusal(resource, refused)
+        except ConfigError as wrong:
+            named = f"ConfigResource(type={resource.kind}, name='{resource.name}')"
+            return ConfigResult(
+                resource, KafkaError.invalid_config, f"Invalid config value for resource {named}: {wrong}"
+            )
+        except SessionExpired:
+            return ConfigResult(resource, KafkaError.unknown_server_error, "This broker's session has expired.")
+        except ZooKeeperError as failure:
+            return ConfigResult(resource, KafkaError.unknown_server_error, str(failure))
+        return ConfigResult(resource)
+
+    async def _alter(
+        self, resource: Resource, alterations: Sequence[Alteration], validate_only: bool, replace: bool
+    ) -> None:
+        if resource.type == BROKER_LOGGER:
+            self._check_broker(resource.name)
+            _refuse_loggers(alterations)
+            return
+        entity, keys = self._entity(resource)
+        while True:
+            before, version = await self._znodes.read(entity)
+            overrides = {} if replace else dict(before)
+            for alteration in alterations:
+                _apply(overrides, alteration, keys)
+            if resource.type == TOPIC:
+                _validate_topic(overrides)
+            else:
+                self._validate_broker(overrides, bool(resource.name))
+            if validate_only or await self._znodes.write(entity, overrides, version):
+                return
+
+    # ---- what may be altered ----------------------------------------------------------------------------------
+
+    def _entity(self, resource: Resource) -> tuple[str, Mapping[str, ConfigKey]]:
+        """The znode below /config, and the keys it may hold."""
+        if resource.type == TOPIC:
+            if not resource.name:
+                raise Refused(KafkaError.invalid_request, "Default topic resources are not allowed.")
+            if resource.name not in self._metadata:
+                raise Refused(KafkaError.unknown_topic_or_partition, f"The topic '{resource.name}' does not exist.")
+            return f"topics/{resource.name}", TOPIC_KEYS
+        if resource.type == BROKER:
+            if not resource.name:
+                return f"brokers/{DEFAULT_ENTITY}", _BROKER_KEYS
+            self._check_broker(resource.name)
+            return f"brokers/{self._config.broker_id}", _BROKER_KEYS
+        if resource.kind == "CLIENT_METRICS":
+            raise Refused(
+                KafkaError.invalid_request,
+                f"AlterConfigs is only supported for topics and brokers, but resource type is {resource.kind}",
+            )
+        raise Refused(KafkaError.invalid_request, f"Unknown resource type {resource.type}")
+
+    def _check_broker(self, name: str) -> None:
+        number = whole_number(name)
+        if number is None:
+            raise Refused(KafkaError.invalid_request, f"Node id must be an integer, but it is: {name}")
+        if number != self._config.broker_id:
+            raise Refused(
+                KafkaError.invalid_request,
+                f"Unexpected broker id, expected {self._config.broker_id}, but received {name}",
+            )
+
+    def _validate_broker(self, overrides: Mapping[str, str], one_broker: bool) -> None:
+        """Raises Refused for what cannot change while a broker runs, or is no value; unknown keys may be anything."""
+        fixed = sorted(name for name in overrides if name in KAFKA_KEYS and not KAFKA_KEYS[name].is_dynamic)
+        if fixed:
+            raise Refused(
+                KafkaError.invalid_request, f"Cannot update these configs dynamically: Set({', '.join(fixed)})"
+            )
+        try:
+            for name, text in sorted(overrides.items()):
+                if name in _BROKER_KEYS:
+                    value = _BROKER_KEYS[name].parse(text)
+                    if name in _POOLS and isinstance(value, int):
+                        self._check_pool(name, value)
+        except ConfigError as wrong:
+            raise Refused(KafkaError.invalid_request, str(wrong)) from None
+        own = sorted(name for name in overrides if name in KAFKA_KEYS and KAFKA_KEYS[name].is_per_broker)
+        if own and not one_broker:
+            raise Refused(
+                KafkaError.invalid_request,
+                "Cannot update these configs at default cluster level, broker id must be specified: "
+                f"Set({', '.join(own)})",
+            )
+
+    def _check_pool(self, name: str, size: int) -> None:
+        """DynamicThreadPool: a pool at most halves or doubles at a time."""
+        text = self._config.originals.get(name) or KAFKA_KEYS[name].default or "1"
+        present = int(text)
+        if present // 2 <= size <= 2 * present:
+            return
+        bound = "not be greater than double" if size > present else "be at least half"
+        # Kafka takes the exception itself for the value that is wrong.
+        raise ConfigError(
+            f"Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation "
+            f"failed for {name}={size}, value should {bound} the current value {present} "
+            "for configuration Invalid dynamic configuration"
+        )
+
+
+def _refusal(resource: Resource, refused: Refused) -> ConfigResult:
+    return ConfigResult(resource, refused.error, refused.message)
+
+
+def _check_alterations(alterations: Sequence[Alteration]) -> None:
+    names = [alteration.name for alteration in alterations]
+    if len(set(names)) != len(names):
+        raise Refused(KafkaError.invalid_request, "Error due to duplicate config keys")
+    empty = [each.name for each in alterations if each.operation != Operation.DELETE and each.value is None]
+    if empty:
+        raise Refused(KafkaError.invalid_request, f"Null value not supported for : {', '.join(empty)}")
+
+
+def _refuse_loggers(alterations: Sequence[Alteration]) -> None:
+    """RuntimeLoggerManager's refusals: there is no logger here whose level could be set."""
+    for alteration in alterations:
+        if alteration.operation in (Operation.SET, Operation.DELETE):
+            raise Refused(KafkaError.invalid_config, f"Logger {alteration.name} does not exist!")
+        if alteration.operation in (Operation.APPEND, Operation.SUBTRACT):
+            name = Operation(alteration.operation).name
+            raise Refused(KafkaError.invalid_request, f"{name} operation is not allowed for the BROKER_LOGGER resource")
+        raise Refused(
+            KafkaError.invalid_request,
+            f"Unknown operation type {alteration.operation} is not allowed for the BROKER_LOGGER resource",
+        )
+
+
+def _validate_topic(overrides: Mapping[str, str]) -> None:
+    unknown = next((name for name in sorted(overrides) if name not in TOPIC_KEYS), None)
+    if unknown is not None:
+        raise Refused(KafkaError.invalid_config, f"Unknown topic config name: {unknown}")
+    validate_topic_config(overrides)
+
+
+def _apply(overrides: dict[str, str], alteration: Alteration, keys: Mapping[str, ConfigKey]) -> None:
+    name, value = alteration.name, alteration.value
+    if alteration.operation == Operation.DELETE:
+        overrides.pop(name, None)
+        return
+    assert value is not None, "checked before"
+    if alteration.operation == Operation.SET:
+        overrides[name] = value
+        return
+    if alteration.operation not in (Operation.APPEND, Operation.SUBTRACT):
+        raise Refused(KafkaError.invalid_request, f"Unknown operations type {alteration.operation}")
+    key = keys.get(name)
+    if key is None or key.type is not ConfigType.LIST:
+        what = Operation(alteration.operation).name.lower()
+        raise Refused(KafkaError.invalid_config, f"Config value {what} is not allowed for config key: {name}")
+    words = split_list(overrides.get(name, render(key.default)))
+    if alteration.operation == Operation.APPEND:
+        words += [word for word in split_list(value) if word not in words]
+    else:
+        words = [word for word in words if word not in split_list(value)]
+    overrides[name] = ",".join(words)

@@ -1,0 +1,214 @@
+"""DescribeConfigs: every key of a topic or a broker, and every place its value could come from (ConfigHelper)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode as KafkaError
+
+from broker_sim.admin import Refused
+from broker_sim.configs.broker_config import BROKER_KEYS, KafkaConfig
+from broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS, SYNONYMS
+from broker_sim.configs.config_def import ConfigKey, ConfigType, render
+from broker_sim.configs.config_resources import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    TOPIC,
+    ConfigResult,
+    Described,
+    Resource,
+    Source,
+    Synonym,
+    whole_number,
+)
+from broker_sim.configs.entity_configs import DEFAULT_ENTITY
+from broker_sim.configs.topic_config import TOPIC_KEYS
+from broker_sim.metadata_cache import MetadataCache
+from broker_sim.topic_names import invalid_name
+from controller import znodes
+from controller.coordination import Zk
+from ensemble.errors import ErrorCode, ZooKeeperError, error_for
+
+_Found = Mapping[str, Mapping[str, str]]
+"""Overrides by entity: "topics/T", "brokers/N", "brokers/<default>"."""
+
+
+class _Places(NamedTuple):
+    """The texts of a broker's keys, from the place that counts most to the defaults."""
+
+    own: Mapping[str, str]
+    shared: Mapping[str, str]
+    file: Mapping[str, str]
+
+    def synonyms(self, name: str, is_sensitive: bool) -> list[Synonym]:
+        """Where that key's value comes from, and could come from."""
+        names = SYNONYMS.get(name, (name,))
+        found = []
+        for texts, source in (
+            (self.own, Source.DYNAMIC_BROKER_CONFIG),
+            (self.shared, Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
+            (self.file, Source.STATIC_BROKER_CONFIG),
+            (_DEFAULTS, Source.DEFAULT_CONFIG),
+        ):
+            for each in names:
+                if each in texts:
+                    found.append(Synonym(each, None if is_sensitive else texts[each], source))
+        # Kafka leaves out what the key's other names say while the key itself has not been set anywhere.
+        while found and found[0].name != name:
+            found.pop(0)
+        return found
+
+    def value(self, name: str) -> str | None:
+        """The text that counts."""
+        for texts in (self.own, self.shared, self.file, _DEFAULTS):
+            if name in texts:
+                return texts[name]
+        return None
+
+
+def _defaults() -> dict[str, str]:
+    defaults = {name: key.default for name, key in KAFKA_KEYS.items() if key.default is not None}
+    ours = {name: render(key.default) for name, key in BROKER_KEYS.items() if name not in KAFKA_KEYS}
+    return {**defaults, **ours}
+
+
+_DEFAULTS: Mapping[str, str] = _defaults()
+
+
+class ConfigDescriber:
+    """Describes topics and this broker, as their znodes say now, so that it shows what was just written."""
+
+    def __init__(self, zk: Zk, config: KafkaConfig, metadata: MetadataCache) -> None:
+        self._zk = zk
+        self._config = config
+        self._metadata = metadata
+        self._own = f"brokers/{config.broker_id}"
+        self._shared = f"brokers/{DEFAULT_ENTITY}"
+
+    async def describe(self, asked: Sequence[tuple[Resource, Sequence[str] | None]]) -> list[ConfigResult]:
+        """Each resource's keys, all or those named."""
+        topics = [resource.name for resource, _ in asked if resource.type == TOPIC and resource.name in self._metadata]
+        try:
+            found = await self._read([self._own, self._shared, *(f"topics/{topic}" for topic in dict.fromkeys(topics))])
+        except ZooKeeperError as failure:
+            return [ConfigResult(resource, KafkaError.unknown_server_error, str(failure)) for resource, _ in asked]
+        return [self._result(resource, names, found) for resource, names in asked]
+
+    def _result(self, resource: Resource, names: Sequence[str] | None, found: _Found) -> ConfigResult:
+        try:
+            described = self._describe(resource, found)
+        except Refused as refused:
+            return ConfigResult(resource, refused.error, refused.message)
+        if names:
+            described = [each for each in described if each.name in names]
+        return ConfigResult(resource, configs=tuple(described))
+
+    def _describe(self, resource: Resource, found: _Found) -> list[Described]:
+        if resource.type == TOPIC:
+            return self._topic(resource.name, found)
+        if resource.type == BROKER:
+            if resource.name:
+                self._check_broker(resource.name, " or empty string,")
+                return self._broker(found)
+            return self._all_brokers(found)
+        if resource.type == BROKER_LOGGER:
+            if not resource.name:
+                raise Refused(KafkaError.invalid_request, "Broker id must not be empty")
+            self._check_broker(resource.name, "")
+            return []  # no logger's level can be changed here
+        if resource.type == CLIENT_METRICS:
+            raise Refused(KafkaError.invalid_request, "Config type client-metrics is only supported on KRaft clusters")
+        raise Refused(
+            KafkaError.invalid_request, f"Unexpected resource type {resource.kind} for resource {resource.name}"
+        )
+
+    def _check_broker(self, name: str, otherwise: str) -> None:
+        number = whole_number(name)
+        if number is None:
+            raise Refused(KafkaError.invalid_request, f"Broker id must be an integer, but it is: {name}")
+        if number != self._config.broker_id:
+            raise Refused(
+                KafkaError.invalid_request,
+                f"Unexpected broker id, expected {self._config.broker_id}{otherwise} but received {name}",
+            )
+
+    # ---- topics -----------------------------------------------------------------------------------------------
+
+    def _topic(self, topic: str, found: _Found) -> list[Described]:
+        wrong = invalid_name(topic)
+        if wrong is not None:
+            raise Refused(KafkaError.invalid_topic_exception, wrong)
+        if topic not in self._metadata:
+            raise Refused(KafkaError.unknown_topic_or_partition, "")
+        overrides, places = found[f"topics/{topic}"], self._places(found)
+        return [self._topic_key(key, overrides, places) for key in TOPIC_KEYS.values()]
+
+    def _topic_key(self, key: ConfigKey, overrides: Mapping[str, str], places: _Places) -> Described:
+        synonyms = []
+        if key.name in overrides:
+            synonyms.append(Synonym(key.name, overrides[key.name], Source.DYNAMIC_TOPIC_CONFIG))
+        if key.synonym is not None:
+            synonyms += places.synonyms(key.synonym, False)
+        if synonyms:
+            return Described(key.name, synonyms[0].value, key.type, False, False, synonyms[0].source, tuple(synonyms))
+        # Its broker's key is not set, but may follow from one in other units: log.retention.hours.
+        value = self._config.values.get(key.synonym or "", key.default)
+        return Described(key.name, render(value), key.type, False, False, Source.DEFAULT_CONFIG, ())
+
+    # ---- brokers ----------------------------------------------------------------------------------------------
+
+    def _broker(self, found: _Found) -> list[Described]:
+        places = self._places(found)
+        # What is internal is told where somebody has set it, and so is what nobody knows.
+        names = {name: None for name, key in KAFKA_KEYS.items() if not key.is_internal}
+        names.update(dict.fromkeys((*places.file, *places.shared, *places.own)))
+        return [_describe_broker_key(name, places) for name in sorted(names)]
+
+    def _all_brokers(self, found: _Found) -> list[Described]:
+        shared = found[self._shared]
+        places = _Places({}, shared, {})
+        described = [_describe_broker_key(name, places) for name in sorted(shared)]
+        return [each._replace(synonyms=each.synonyms[:1]) for each in described]
+
+    def _places(self, found: _Found) -> _Places:
+        # Kafka takes broker.id for node.id as well.
+        file = {"node.id": str(self._config.broker_id), **self._config.originals}
+        return _Places(found[self._own], found[self._shared], file)
+
+    # ---- reading ----------------------------------------------------------------------------------------------
+
+    async def _read(self, entities: Sequence[str]) -> _Found:
+        """The overrides of these, all asked for at once.  Raises ZooKeeperError."""
+        service = self._zk.service
+        outcomes = await self._zk.batch(
+            [lambda entity=entity: service.get(f"/config/{entity}") for entity in entities]  # type: ignore[misc]
+        )
+        found = {}
+        for entity, outcome in zip(entities, outcomes, strict=True):
+            if outcome.error not in (ErrorCode.OK, ErrorCode.NO_NODE):
+                raise error_for(outcome.error, f"/config/{entity}")
+            found[entity] = {} if outcome.value is None else znodes.decode_config(outcome.value[0]) or {}
+        return found
+
+
+def _definition(name: str) -> ConfigKey | None:
+    if name in KAFKA_KEYS:
+        return KAFKA_KEYS[name].definition
+    return REPLICATION_QUOTAS.get(name) or BROKER_KEYS.get(name)
+
+
+def _describe_broker_key(name: str, places: _Places) -> Described:
+    definition = _definition(name)
+    is_sensitive = definition is None or definition.type is ConfigType.PASSWORD
+    synonyms = places.synonyms(name, is_sensitive)
+    return Described(
+        name,
+        None if is_sensitive else places.value(name),
+        None if definition is None else definition.type,
+        not (name in KAFKA_KEYS and KAFKA_KEYS[name].is_dynamic),
+        is_sensitive,
+        synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
+        tuple(synonyms),
+    )

@@ -1,0 +1,99 @@
+"""What configuration requests speak of: resources, where values come from, and what becomes of a request's parts."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode as KafkaError
+
+from broker_sim.configs.config_def import ConfigType
+
+TOPIC = 2
+BROKER = 4
+BROKER_LOGGER = 8
+CLIENT_METRICS = 16
+_KINDS = {
+    TOPIC: "TOPIC",
+    BROKER: "BROKER",
+    BROKER_LOGGER: "BROKER_LOGGER",
+    CLIENT_METRICS: "CLIENT_METRICS",
+    32: "GROUP",
+}
+
+
+def whole_number(text: str) -> int | None:
+    """The number that a resource's name is; None where it is none."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 10 else None
+
+
+class Source(IntEnum):
+    """Where a value comes from (DescribeConfigsResponse.ConfigSource)."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does to a key."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Resource(NamedTuple):
+    """What a configuration belongs to."""
+
+    type: int
+    name: str
+
+    @property
+    def kind(self) -> str:
+        """Kafka's name of the type (ConfigResource.Type)."""
+        return _KINDS.get(self.type, "UNKNOWN")
+
+
+class Alteration(NamedTuple):
+    """One key's change."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+class Synonym(NamedTuple):
+    """One place a value may come from; the value None where it is secret."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class Described(NamedTuple):
+    """One key of a resource; `synonyms` from the place that counts down to the default.
+
+    The value is None where there is none, or it is secret; the type where nobody knows the key.
+    """
+
+    name: str
+    value: str | None
+    type: ConfigType | None
+    read_only: bool
+    is_sensitive: bool
+    source: Source
+    synonyms: tuple[Synonym, ...]
+
+
+class ConfigResult(NamedTuple):
+    """What became of one resource of a request."""
+
+    resource: Resource
+    error: KafkaError = KafkaError.none
+    message: str | None = None
+    configs: tuple[Described, ...] = ()

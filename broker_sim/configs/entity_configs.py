@@ -1,0 +1,242 @@
+"""Dynamic configuration: overrides in /config/{topics,brokers,users,clients}/E, followed by way of /config/changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from broker_sim.configs.broker_config import BROKER_KEYS, DYNAMIC_KEYS, KafkaConfig
+from broker_sim.configs.config_def import ConfigError, Value, render
+from broker_sim.configs.topic_config import TOPIC_KEYS
+from controller import znodes
+from controller.coordination import Zk
+from controller.ports import Emit
+from ensemble.client.service import WatchEvent
+from ensemble.errors import ErrorCode, SessionExpired, ZooKeeperError
+from ensemble.ports import Future, Runtime
+from journal.events import ConfigChanged
+
+DEFAULT_ENTITY = "<default>"
+CHANGE_PREFIX = "config_change_"
+CHANGE_KEPT_MS = 15 * 60 * 1000
+"""ZkNodeChangeNotificationListener: older notifications are removed by whoever sees them."""
+CLIENT_QUOTAS = ("producer_byte_rate", "consumer_byte_rate")
+"""What is read of users and clients; users' credentials are nobody's business here."""
+READ_AHEAD_MS_MAX = 2_000
+"""How long a LeaderAndIsr request waits for the overrides of topics it brings."""
+
+
+class EntityConfigs:
+    """The overrides of every topic, of this broker, and of all brokers, and the quotas of clients, as last read.
+
+    `changed(entity)` is called after the overrides of "topics/T", "brokers/N", "brokers/<default>", "users/U",
+    "users/U/clients/C" or "clients/C" became others.
+    """
+
+    def __init__(
+        self, zk: Zk, runtime: Runtime, config: KafkaConfig, emit: Emit, changed: Callable[[str], None]
+    ) -> None:
+        self._zk = zk
+        self._runtime = runtime
+        self._config = config
+        self._emit = emit
+        self._changed = changed
+        self._overrides: dict[str, dict[str, str]] = {}
+        self._beneath: dict[str, str] = {}
+        self._last_change = ""
+        self._wake: Future[None] | None = None
+        self._dirty = True
+        self._reload = True
+
+    # ---- the view ---------------------------------------------------------------------------------------------
+
+    def topic_overrides(self, topic: str) -> Mapping[str, str]:
+        """A topic's overrides over this broker's dynamic values: what differs from the broker's file."""
+        own = self._overrides.get(f"topics/{topic}")
+        if not own or not self._beneath:
+            return own or self._beneath
+        return {**self._beneath, **own}
+
+    def overrides(self, entity: str) -> Mapping[str, str]:
+        """The overrides of "topics/T", "brokers/N" or "brokers/<default>"; none where it has none."""
+        return self._overrides.get(entity, {})
+
+    def broker_value(self, key: str) -> Value:
+        """A broker key's value now: of this broker, else of all brokers, else of its file, else Kafka's default."""
+        for entity in (f"brokers/{self._config.broker_id}", f"brokers/{DEFAULT_ENTITY}"):
+            text = self._overrides.get(entity, {}).get(key)
+            if text is not None and key in DYNAMIC_KEYS:
+                with suppress(ConfigError):
+                    return BROKER_KEYS[key].parse(text)
+        return self._config.values[key]
+
+    # ---- reading ----------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Read everything.  Raises ZooKeeperError."""
+        self._reload = False
+        zk, service = self._zk, self._zk.service
+        changes = await zk.call(lambda: service.get_children(znodes.CONFIG_CHANGES, self._on_change))
+        topics = await zk.call(lambda: service.get_children("/config/topics"))
+        entities = [f"topics/{topic}" for topic in topics]
+        entities += [f"brokers/{DEFAULT_ENTITY}", f"brokers/{self._config.broker_id}"]
+        entities += await self._clients()
+        known_before = list(self._overrides)
+        await self._read(entities)
+        for entity in known_before:
+            if entity not in entities:
+                self._assign(entity, None)
+        self._last_change = max([self._last_change, *(c for c in changes if c.startswith(CHANGE_PREFIX))])
+
+    async def _clients(self) -> list[str]:
+        """The entities that may have quotas: users, clients, and clients of users."""
+        users, clients = await self._children(["users", "clients"])
+        below = await self._children([f"users/{user}/clients" for user in users]) if users else []
+        found = [f"users/{user}" for user in users] + [f"clients/{client}" for client in clients]
+        return found + [
+            f"users/{user}/clients/{client}" for user, names in zip(users, below, strict=True) for client in names
+        ]
+
+    async def _children(self, kinds: list[str]) -> list[list[str]]:
+        service = self._zk.service
+        outcomes = await self._zk.batch(
+            [lambda kind=kind: service.get_children(f"/config/{kind}") for kind in kinds]  # type: ignore[misc]
+        )
+        return [sorted(outcome.value or ()) for outcome in outcomes]
+
+    async def read_ahead(self, topics: list[str]) -> None:
+        """Read the overrides of topics not known yet, so that they hold from the first record on.
+
+        Gives up after a while: a broker that is cut off from the ensemble goes on with its defaults.
+        """
+        unknown = [f"topics/{topic}" for topic in topics if f"topics/{topic}" not in self._overrides]
+        if not unknown:
+            return
+        finished: Future[None] = self._runtime.future()
+
+        def finish() -> None:
+            if not finished.done():
+                finished.set_result(None)
+
+        async def read() -> None:
+            with suppress(ZooKeeperError):
+                await self._read(unknown)
+            finish()
+
+        self._runtime.spawn(read(), "read topic configs")
+        timer = self._runtime.call_later(READ_AHEAD_MS_MAX, finish)
+        try:
+            await finished
+        finally:
+            timer.cancel()
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic is gone."""
+        self._overrides.pop(f"topics/{topic}", None)
+
+    async def _read(self, entities: list[str]) -> None:
+        service = self._zk.service
+        outcomes = await self._zk.batch(
+            [lambda entity=entity: service.get(f"/config/{entity}") for entity in entities]  # type: ignore[misc]
+        )
+        for entity, outcome in zip(entities, outcomes, strict=True):
+            if outcome.value is not None:
+                self._assign(entity, _known(entity, znodes.decode_config(outcome.value[0]) or {}))
+            elif outcome.error is ErrorCode.NO_NODE:
+                self._assign(entity, None)
+
+    def _assign(self, entity: str, overrides: dict[str, str] | None) -> None:
+        before = self._overrides.get(entity)
+        if overrides is None and not entity.startswith("topics/"):
+            overrides = {}
+        if overrides is None:
+            self._overrides.pop(entity, None)
+        else:
+            self._overrides[entity] = overrides
+        if (before or {}) != (overrides or {}):
+            if entity.startswith("brokers/"):
+                self._beneath = self._topic_values()
+            self._emit(ConfigChanged(entity, dict(overrides or {})))
+            self._changed(entity)
+
+    def _topic_values(self) -> dict[str, str]:
+        """This broker's dynamic values under their topic keys."""
+        dynamic: dict[str, str] = {}
+        for entity in (f"brokers/{DEFAULT_ENTITY}", f"brokers/{self._config.broker_id}"):
+            for name in self._overrides.get(entity, {}):
+                dynamic[name] = render(self.broker_value(name)) if name in DYNAMIC_KEYS else ""
+        return {
+            key.name: dynamic[key.synonym]
+            for key in TOPIC_KEYS.values()
+            if key.synonym in DYNAMIC_KEYS and key.synonym in dynamic
+        }
+
+    # ---- following --------------------------------------------------------------------------------------------
+
+    def reload_later(self) -> None:
+        """A new session stands: its watch must be left, and what changed meanwhile read."""
+        self._reload = True
+        self._wake_up()
+
+    async def follow(self) -> None:
+        """Apply changes as they are notified; runs until cancelled."""
+        while True:
+            while not self._dirty and not self._reload:
+                self._wake = self._runtime.future()
+                await self._wake
+                self._wake = None
+            self._dirty = False
+            try:
+                if self._reload:
+                    await self.load()
+                await self._process_changes()
+            except SessionExpired:
+                # `reload_later` follows with the next session.
+                continue
+            except ZooKeeperError:
+                self._reload = True
+                await self._runtime.sleep(1_000)
+
+    def _on_change(self, event: WatchEvent) -> None:
+        self._dirty = True
+        self._wake_up()
+
+    def _wake_up(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def _process_changes(self) -> None:
+        zk, service = self._zk, self._zk.service
+        children = await zk.call(lambda: service.get_children(znodes.CONFIG_CHANGES, self._on_change))
+        changes = [child for child in children if child.startswith(CHANGE_PREFIX)]
+        new = [change for change in changes if change > self._last_change]
+        if not new:
+            return
+        paths = [f"{znodes.CONFIG_CHANGES}/{change}" for change in changes]
+        outcomes = await zk.batch([lambda path=path: service.get(path) for path in paths])  # type: ignore[misc]
+        entities: dict[str, None] = {}
+        expired = []
+        oldest_ms = self._runtime.now().wall_ms - CHANGE_KEPT_MS
+        for change, path, outcome in zip(changes, paths, outcomes, strict=True):
+            if outcome.value is None:
+                continue
+            data, stat = outcome.value
+            entity = znodes.decode_config_change(data)
+            if change > self._last_change and entity is not None and self._concerns_us(entity):
+                entities[entity] = None
+            elif stat.ctime < oldest_ms:
+                expired.append(path)
+        await self._read(list(entities))
+        self._last_change = new[-1]
+        for path in expired:
+            await zk.attempt(lambda path=path: service.delete(path))  # type: ignore[misc]
+
+    def _concerns_us(self, entity: str) -> bool:
+        mine = (f"brokers/{self._config.broker_id}", f"brokers/{DEFAULT_ENTITY}")
+        return entity.startswith(("topics/", "users/", "clients/")) or entity in mine
+
+
+def _known(entity: str, overrides: dict[str, str]) -> dict[str, str]:
+    if entity.startswith(("users/", "clients/")):
+        return {key: overrides[key] for key in CLIENT_QUOTAS if key in overrides}
+    return overrides

@@ -1,0 +1,91 @@
+"""The znodes under /config that hold overrides, written with a notification (kafka.zk.AdminZkClient)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kio.schema.errors import ErrorCode as KafkaError
+
+from broker_sim.admin import ZNODE_BYTES_MAX, Refused
+from broker_sim.configs.entity_configs import CHANGE_PREFIX
+from controller import znodes
+from controller.coordination import Zk
+from controller.registration import create_recursive
+from ensemble.client.service import Check, Create, SetData
+from ensemble.errors import ErrorCode, NoNode, error_for
+
+
+class EntityZnodes:
+    """Reads and writes the overrides of one entity: "topics/T", "brokers/N", "users/U/clients/C"."""
+
+    def __init__(self, zk: Zk) -> None:
+        self._zk = zk
+
+    async def read(self, entity: str) -> tuple[dict[str, str], int]:
+        """The overrides and their znode's version; none and -1 where there is no znode."""
+        try:
+            data, stat = await self._zk.call(lambda: self._zk.service.get(f"/config/{entity}"))
+        except NoNode:
+            return {}, -1
+        return znodes.decode_config(data or b"") or {}, stat.version
+
+    async def names(self, kind: str) -> list[str]:
+        """The entities below /config/`kind`, sorted."""
+        try:
+            return sorted(await self._zk.call(lambda: self._zk.service.get_children(f"/config/{kind}")))
+        except NoNode:
+            return []
+
+    async def write(self, entity: str, overrides: Mapping[str, str], version: int) -> bool:
+        """Write over that version, and notify every broker; False where somebody else was faster.
+
+        Only where a controller stands, and still the same one (KAFKA-16539).  Raises Refused, ZooKeeperError.
+        """
+        zk, service, path = self._zk, self._zk.service, f"/config/{entity}"
+        data = znodes.encode_config(overrides)
+        if len(data) > ZNODE_BYTES_MAX:
+            raise Refused(KafkaError.invalid_config, f"The configuration exceeds {ZNODE_BYTES_MAX} bytes.")
+        controller = await zk.call(lambda: service.exists(znodes.CONTROLLER))
+        if controller is None:
+            raise Refused(KafkaError.stale_controller_epoch, "There is no controller to take the change up.")
+        parent = path.rpartition("/")[0]
+        if version < 0 and parent.count("/") > 2:
+            await create_recursive(zk, parent, None)
+        write = Create(path, data) if version < 0 else SetData(path, data, version)
+        results = await zk.call(lambda: service.multi([Check(znodes.CONTROLLER, controller.version), write]))
+        if results[1].error in (ErrorCode.BAD_VERSION, ErrorCode.NODE_EXISTS, ErrorCode.NO_NODE):
+            # Ours, where the answer to a first sending was lost.
+            return (await self.read(entity))[0] == overrides and await self._notify(entity)
+        if results[0].error in (ErrorCode.NO_NODE, ErrorCode.BAD_VERSION):
+            raise Refused(KafkaError.stale_controller_epoch, "The controller changed meanwhile.")
+        if results[1].error is not ErrorCode.OK:
+            raise error_for(results[1].error, path)
+        return await self._notify(entity)
+
+    async def clear(self, entity: str, version: int) -> bool:
+        """Nothing is overridden any more: remove the znode, and "users/U/clients" and "users/U" where they are empty
+        then; one that has others below it is written empty.  False where somebody else was faster.
+
+        Raises Refused, ZooKeeperError.
+        """
+        if version < 0:
+            return await self._notify(entity)
+        outcome = await self._zk.attempt(lambda: self._zk.service.delete(f"/config/{entity}", version))
+        if outcome.error is ErrorCode.NOT_EMPTY:
+            return await self.write(entity, {}, version)
+        if outcome.error is ErrorCode.BAD_VERSION:
+            return False
+        user, clients, _ = entity.partition("/clients/")
+        if clients:
+            # Each is refused where it still holds something, and then stays.
+            await self._zk.attempt(lambda: self._zk.service.delete(f"/config/{user}/clients"))
+            overrides, user_version = await self.read(user)
+            if not overrides and user_version >= 0:
+                await self._zk.attempt(lambda: self._zk.service.delete(f"/config/{user}", user_version))
+        return await self._notify(entity)
+
+    async def _notify(self, entity: str) -> bool:
+        path = f"{znodes.CONFIG_CHANGES}/{CHANGE_PREFIX}"
+        data = znodes.encode_config_change(entity)
+        await self._zk.call(lambda: self._zk.service.create(path, data, sequential=True))
+        return True

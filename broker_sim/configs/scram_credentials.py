@@ -1,0 +1,143 @@
+"""SCRAM credentials of users, as AlterUserScramCredentials keeps them in /config/users (KIP-554).
+
+Kept and described; brokers here have no listener that would ask for one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Sequence
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from kio.schema.errors import ErrorCode as KafkaError
+
+from broker_sim.admin import Refused
+from broker_sim.configs.config_def import split_list
+from broker_sim.configs.entity_znodes import EntityZnodes
+from broker_sim.quotas.client_quotas import node_name
+from ensemble.errors import ZooKeeperError
+
+MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+_HASHES = {1: hashlib.sha256, 2: hashlib.sha512}
+ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
+
+
+class Credential(NamedTuple):
+    """One mechanism of a user."""
+
+    mechanism: int
+    iterations: int
+
+
+class Upsertion(NamedTuple):
+    """A credential to be made or replaced."""
+
+    mechanism: int
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+
+class ScramResult(NamedTuple):
+    """What became of one user of a request."""
+
+    user: str
+    error: KafkaError = KafkaError.none
+    message: str | None = None
+    credentials: tuple[Credential, ...] = ()
+
+
+class ScramCredentials:
+    """Keeps credentials among a user's overrides."""
+
+    def __init__(self, znodes: EntityZnodes) -> None:
+        self._znodes = znodes
+
+    async def describe(self, users: Sequence[str] | None) -> list[ScramResult]:
+        """These users, or all that have a credential.  Raises ZooKeeperError."""
+        if not users:
+            nodes = await self._znodes.names("users")
+            results = [await self._describe(unquote(node)) for node in nodes if node != node_name(None)]
+            return [result for result in results if result.credentials]
+        results = []
+        for user in dict.fromkeys(users):
+            if list(users).count(user) > 1:
+                message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+                results.append(ScramResult(user, KafkaError.duplicate_resource, message))
+                continue
+            result = await self._describe(user)
+            if not result.credentials:
+                message = f"Attempt to describe a user credential that does not exist: {user}"
+                result = ScramResult(user, KafkaError.resource_not_found, message)
+            results.append(result)
+        return results
+
+    async def _describe(self, user: str) -> ScramResult:
+        overrides, _ = await self._znodes.read(f"users/{node_name(user)}")
+        found = []
+        for mechanism, name in MECHANISMS.items():
+            if name in overrides:
+                fields = dict(part.split("=", 1) for part in split_list(overrides[name]) if "=" in part)
+                iterations = fields.get("iterations", "")
+                found.append(Credential(mechanism, int(iterations) if iterations.isdigit() else 0))
+        return ScramResult(user, credentials=tuple(found))
+
+    async def alter(self, user: str, deletions: Sequence[int], upsertions: Sequence[Upsertion]) -> ScramResult:
+        """Remove and set one user's credentials, all of them or none."""
+        try:
+            if not user:
+                raise Refused(KafkaError.unacceptable_credential, "Username must not be empty")
+            _check(user, deletions, upsertions)
+            path = f"users/{node_name(user)}"
+            while True:
+                overrides, version = await self._znodes.read(path)
+                for mechanism in deletions:
+                    if overrides.pop(MECHANISMS[mechanism], None) is None:
+                        raise Refused(
+                            KafkaError.resource_not_found, "Attempt to delete a user credential that does not exist"
+                        )
+                for upsertion in upsertions:
+                    overrides[MECHANISMS[upsertion.mechanism]] = _stored(upsertion)
+                written = self._znodes.write if overrides else self._clear
+                if await written(path, overrides, version):
+                    return ScramResult(user)
+        except Refused as refused:
+            return ScramResult(user, refused.error, refused.message)
+        except ZooKeeperError as failure:
+            return ScramResult(user, KafkaError.unknown_server_error, str(failure))
+
+    async def _clear(self, path: str, _: object, version: int) -> bool:
+        return await self._znodes.clear(path, version)
+
+
+def _check(user: str, deletions: Sequence[int], upsertions: Sequence[Upsertion]) -> None:
+    mechanisms = [*deletions, *(upsertion.mechanism for upsertion in upsertions)]
+    if any(mechanism not in MECHANISMS for mechanism in mechanisms):
+        raise Refused(KafkaError.unsupported_sasl_mechanism, "Unknown SCRAM mechanism")
+    if len(set(mechanisms)) != len(mechanisms):
+        raise Refused(
+            KafkaError.duplicate_resource,
+            "A user credential cannot be altered twice in the same request",
+        )
+    for upsertion in upsertions:
+        if upsertion.iterations < ITERATIONS_MIN:
+            raise Refused(KafkaError.unacceptable_credential, "Too few iterations")
+        if upsertion.iterations > ITERATIONS_MAX:
+            raise Refused(KafkaError.unacceptable_credential, "Too many iterations")
+
+
+def _stored(upsertion: Upsertion) -> str:
+    """What a server keeps of a password (RFC 5802, 3): enough to check it, too little to use it."""
+    digest = _HASHES[upsertion.mechanism]
+    client_key = hmac.new(upsertion.salted_password, b"Client Key", digest).digest()
+    server_key = hmac.new(upsertion.salted_password, b"Server Key", digest).digest()
+    parts = {
+        "salt": base64.b64encode(upsertion.salt).decode(),
+        "stored_key": base64.b64encode(digest(client_key).digest()).decode(),
+        "server_key": base64.b64encode(server_key).decode(),
+        "iterations": str(upsertion.iterations),
+    }
+    return ",".join(f"{name}={value}" for name, value in parts.items())

@@ -1,0 +1,319 @@
+"""What clients may ask of the group coordinator (kafka.coordinator.group.GroupCoordinator), for groups of the classic
+protocol: every request is first checked against whose group it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.groups.config import GroupConfig
+from broker_sim.groups.membership import GroupMembership, Joining, Leaving, Syncing, current_member_error
+from broker_sim.groups.metadata import NO_MEMBER, Group, GroupState, JoinResult, Member, SyncResult
+from broker_sim.groups.records import NO_LEADER_EPOCH, OffsetAndMetadata
+from broker_sim.groups.store import GroupStore
+from broker_sim.replication.replica_manager import ReplicaManager
+from controller.ports import Emit
+from ensemble.ports import Future, Runtime, Timer
+from journal.events import GroupChanged, TopicPartition
+
+T = TypeVar("T")
+
+NO_OFFSET = -1
+
+
+class Committing(NamedTuple):
+    """An OffsetCommit request; the generation is -1 where the consumer is no member of a group."""
+
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class CommittedOffset(NamedTuple):
+    """What OffsetFetch says of one partition; offset -1 where nothing was committed."""
+
+    offset: int = NO_OFFSET
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    error: ErrorCode = ErrorCode.none
+
+
+class GroupSummary(NamedTuple):
+    """A group as DescribeGroups shows it."""
+
+    error: ErrorCode
+    state: str = ""
+    protocol_type: str = ""
+    protocol_name: str = ""
+    members: tuple[Member, ...] = ()
+
+
+class GroupCoordinator:
+    """Coordinates the groups whose partition of `__consumer_offsets` this broker leads.
+
+    `start()` before the broker registers, `roles_changed()` after every change of what it leads, `close()` at the end.
+    """
+
+    def __init__(self, config: GroupConfig, replicas: ReplicaManager, runtime: Runtime, emit: Emit) -> None:
+        self.config = config
+        self._runtime = runtime
+        self._broker_id = replicas.broker_id
+        self._emit = emit
+        self._membership = GroupMembership(config, lambda: self.store, runtime, self._tell)
+        self.store = GroupStore(
+            config, replicas, runtime, emit, self._tell, self._membership.loaded, self._membership.unloaded
+        )
+        self._is_active = False
+        self._expiry: Timer | None = None
+
+    # ---- life --------------------------------------------------------------------------------------------------
+
+    def start(self, partition_count: int | None) -> None:
+        """Begin; `partition_count` is that of `__consumer_offsets`, None where it does not exist yet."""
+        if partition_count is not None:
+            self.store.partition_count = partition_count
+        if not self._is_active:
+            self._is_active = True
+            self._expire()
+
+    def close(self) -> None:
+        """Coordinate nothing any more; requests that wait are answered."""
+        self._is_active = False
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self.store.close()
+        for group in list(self.store.groups.values()):
+            self._membership.stop(group, ErrorCode.not_coordinator)
+
+    def _expire(self) -> None:
+        self._expiry = self._runtime.call_later(self.config.offsets_retention_check_interval_ms, self._expire)
+        self.store.expire()
+
+    def _tell(self, group: Group) -> None:
+        members = list(group.members)
+        leader_id = group.leader_id or ""
+        self._emit(
+            GroupChanged(self._broker_id, group.group_id, str(group.state), group.generation_id, leader_id, members)
+        )
+
+    def roles_changed(self) -> None:
+        """Partitions of `__consumer_offsets` may have come or gone."""
+        if self._is_active:
+            self.store.roles_changed()
+
+    def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """Topics were deleted: what was committed for them is forgotten."""
+        if partitions:
+            self.store.clean_up(self.store.groups.values(), lambda group: group.offsets.remove(partitions))
+
+    def _refusal(self, group_id: str | None, may_be_empty: bool = False) -> ErrorCode:
+        """Why nothing can be said of that group here."""
+        if group_id is None or not (group_id or may_be_empty):
+            return ErrorCode.invalid_group_id
+        if not self._is_active:
+            return ErrorCode.coordinator_not_available
+        if self.store.is_loading(group_id):
+            return ErrorCode.coordinator_load_in_progress
+        return ErrorCode.none if self.store.owns(group_id) else ErrorCode.not_coordinator
+
+    # ---- membership --------------------------------------------------------------------------------------------
+
+    async def join(self, joining: Joining) -> JoinResult:
+        """Answer JoinGroup, once the rebalance is complete."""
+        refusal = self._refusal(joining.group_id)
+        if refusal is not ErrorCode.none:
+            return JoinResult(refusal, joining.member_id)
+        config = self.config
+        if not config.group_min_session_timeout_ms <= joining.session_timeout_ms <= config.group_max_session_timeout_ms:
+            return JoinResult(ErrorCode.invalid_session_timeout, joining.member_id)
+        if joining.member_id == NO_MEMBER:
+            group = self.store.get_or_create(joining.group_id)
+        elif (known := self.store.groups.get(joining.group_id)) is not None:
+            group = known
+        else:
+            return JoinResult(ErrorCode.unknown_member_id, joining.member_id)
+        answer: Future[JoinResult] = self._runtime.future()
+        self._membership.join(group, joining, _once(answer))
+        result: JoinResult = await answer
+        return result
+
+    async def sync(self, syncing: Syncing) -> SyncResult:
+        """Answer SyncGroup, once the leader's assignment is stored."""
+        refusal = self._refusal(syncing.group_id)
+        if refusal is ErrorCode.coordinator_load_in_progress:
+            # Joining again is what there is to do, and older clients do not know the other error.
+            refusal = ErrorCode.rebalance_in_progress
+        if refusal is not ErrorCode.none:
+            return SyncResult(refusal)
+        group = self.store.groups.get(syncing.group_id)
+        if group is None:
+            return SyncResult(ErrorCode.unknown_member_id)
+        answer: Future[SyncResult] = self._runtime.future()
+        self._membership.sync(group, syncing, _once(answer))
+        result: SyncResult = await answer
+        return result
+
+    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
+        """Answer Heartbeat; while the group is being loaded, that all is well."""
+        refusal = self._refusal(group_id)
+        if refusal is ErrorCode.coordinator_load_in_progress:
+            return ErrorCode.none
+        if refusal is not ErrorCode.none:
+            return refusal
+        group = self.store.groups.get(group_id)
+        if group is None:
+            return ErrorCode.unknown_member_id
+        return self._membership.heartbeat(group, member_id, group_instance_id, generation_id)
+
+    def leave(self, group_id: str, members: Sequence[Leaving]) -> tuple[ErrorCode, list[ErrorCode]]:
+        """Answer LeaveGroup: an error for the whole, else one for each member."""
+        refusal = self._refusal(group_id)
+        if refusal is not ErrorCode.none:
+            return refusal, []
+        group = self.store.groups.get(group_id)
+        if group is None:
+            return ErrorCode.none, [ErrorCode.unknown_member_id for _ in members]
+        if group.state is GroupState.DEAD:
+            return ErrorCode.coordinator_not_available, []
+        return ErrorCode.none, [self._membership.leave(group, member) for member in members]
+
+    # ---- offsets -----------------------------------------------------------------------------------------------
+
+    async def commit(self, committing: Committing) -> Mapping[TopicPartition, ErrorCode]:
+        """Answer OffsetCommit, once the ISR has the offsets."""
+        refusal = self._refusal(committing.group_id, may_be_empty=True)
+        group = self.store.groups.get(committing.group_id)
+        if refusal is ErrorCode.none and group is None:
+            if committing.generation_id >= 0:
+                refusal = ErrorCode.illegal_generation
+            else:
+                group = self.store.get_or_create(committing.group_id)
+        if refusal is ErrorCode.none and group is not None:
+            refusal = self._commit_refusal(group, committing)
+        if refusal is not ErrorCode.none or group is None:
+            return dict.fromkeys(committing.offsets, refusal)
+        member = group.members.get(committing.member_id)
+        if group.state is not GroupState.EMPTY and member is not None:
+            self._membership.heard_from(group, member)
+        return await self.store.store_offsets(group, committing.offsets)
+
+    @staticmethod
+    def _commit_refusal(group: Group, committing: Committing) -> ErrorCode:
+        _, member_id, instance_id, generation_id, _ = committing
+        if group.state is GroupState.DEAD:
+            return ErrorCode.coordinator_not_available
+        if generation_id < 0 and group.state is GroupState.EMPTY:
+            # An administrator, or a consumer that only stores its offsets here.
+            return ErrorCode.none
+        if generation_id < 0 and member_id == NO_MEMBER and instance_id is None:
+            return ErrorCode.unknown_member_id
+        error = current_member_error(group, member_id, instance_id)
+        if error is not ErrorCode.none:
+            return error
+        if generation_id != group.generation_id:
+            return ErrorCode.illegal_generation
+        completing = group.state is GroupState.COMPLETING_REBALANCE
+        return ErrorCode.rebalance_in_progress if completing else ErrorCode.none
+
+    def fetch_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition] | None, require_stable: bool
+    ) -> tuple[ErrorCode, dict[TopicPartition, CommittedOffset]]:
+        """Answer OffsetFetch for one group; `partitions` None for all that it has offsets of.  With `require_stable`
+        an offset whose commit is on its way is UNSTABLE_OFFSET_COMMIT."""
+        refusal = self._refusal(group_id, may_be_empty=True)
+        if refusal is not ErrorCode.none:
+            return refusal, {}
+        group = self.store.groups.get(group_id)
+        if group is None or group.state is GroupState.DEAD:
+            return ErrorCode.none, {wanted: CommittedOffset() for wanted in partitions or ()}
+        found = {}
+        for wanted in group.offsets.partitions() if partitions is None else partitions:
+            if require_stable and group.offsets.is_pending(wanted):
+                found[wanted] = CommittedOffset(error=ErrorCode.unstable_offset_commit)
+                continue
+            committed = group.offsets.get(wanted)
+            if committed is None:
+                found[wanted] = CommittedOffset()
+            else:
+                found[wanted] = CommittedOffset(committed.offset, committed.leader_epoch, committed.metadata)
+        return ErrorCode.none, found
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition]
+    ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
+        """Answer OffsetDelete: an error for the whole, else one for each partition."""
+        refusal = self._refusal(group_id)
+        if refusal is not ErrorCode.none:
+            return refusal, {}
+        group = self.store.groups.get(group_id)
+        if group is None or group.state is GroupState.DEAD:
+            return self._missing(group_id), {}
+        errors = dict.fromkeys(partitions, ErrorCode.none)
+        if group.state is not GroupState.EMPTY:
+            if not group.is_consumer_group:
+                return ErrorCode.non_empty_group, {}
+            for topic_partition in partitions:
+                if group.is_subscribed_to(topic_partition.topic):
+                    errors[topic_partition] = ErrorCode.group_subscribed_to_topic
+        free = [topic_partition for topic_partition, error in errors.items() if error is ErrorCode.none]
+        if free:
+            self.store.clean_up([group], lambda group: group.offsets.remove(free))
+        return ErrorCode.none, errors
+
+    # ---- administration ----------------------------------------------------------------------------------------
+
+    def _missing(self, group_id: str) -> ErrorCode:
+        gone = self.store.does_not_exist(group_id)
+        return ErrorCode.group_id_not_found if gone else ErrorCode.not_coordinator
+
+    def groups(self) -> tuple[ErrorCode, list[Group]]:
+        """Answer ListGroups: every group coordinated here, and whether some may be missing still."""
+        if not self._is_active:
+            return ErrorCode.coordinator_not_available, []
+        loading = self.store.is_loading_any
+        error = ErrorCode.coordinator_load_in_progress if loading else ErrorCode.none
+        return error, list(self.store.groups.values())
+
+    def describe(self, group_id: str) -> GroupSummary:
+        """Answer DescribeGroups for one group; one that does not exist is Dead."""
+        refusal = self._refusal(group_id, may_be_empty=True)
+        if refusal is not ErrorCode.none:
+            return GroupSummary(refusal)
+        group = self.store.groups.get(group_id)
+        if group is None:
+            return GroupSummary(ErrorCode.none, GroupState.DEAD)
+        protocol = group.protocol_name if group.state is GroupState.STABLE else None
+        members = tuple(group.members.values())
+        return GroupSummary(ErrorCode.none, group.state, group.protocol_type or "", protocol or "", members)
+
+    def delete_groups(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
+        """Answer DeleteGroups: only empty groups go."""
+        errors: dict[str, ErrorCode] = {}
+        for group_id in group_ids:
+            errors[group_id] = self._refusal(group_id, may_be_empty=True)
+            if errors[group_id] is not ErrorCode.none:
+                continue
+            group = self.store.groups.get(group_id)
+            if group is None or group.state is GroupState.DEAD:
+                errors[group_id] = self._missing(group_id)
+            elif group.state is not GroupState.EMPTY:
+                errors[group_id] = ErrorCode.non_empty_group
+            else:
+                group.transition_to(GroupState.DEAD, self._runtime.now().wall_ms)
+                self._membership.stop(group, ErrorCode.coordinator_not_available)
+                self.store.clean_up([group], lambda group: group.offsets.remove(group.offsets.partitions()))
+        return errors
+
+
+def _once(answer: Future[T]) -> Callable[[T], None]:
+    """Whoever asked may have gone meanwhile."""
+
+    def finish(result: T) -> None:
+        if not answer.done():
+            answer.set_result(result)
+
+    return finish

@@ -1,0 +1,542 @@
+"""Joining, syncing, heartbeats and leaving: how a group comes from one generation to the next (Kafka's
+GroupCoordinator, classic protocol).
+
+A rebalance waits until every known member has joined again, or for the longest rebalance timeout among them; an empty
+group's first one waits group.initial.rebalance.delay.ms for more members to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.groups.config import GroupConfig
+from broker_sim.groups.metadata import (
+    NO_MEMBER,
+    DelayedJoin,
+    Group,
+    GroupState,
+    JoinResult,
+    Member,
+    Protocols,
+    SyncResult,
+)
+from broker_sim.groups.store import GroupStore
+from ensemble.ports import Runtime
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
+"""How long a new member's JoinGroup waits: until it is answered the member cannot send heartbeats."""
+
+_PREPARING, _COMPLETING = GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
+_EMPTY, _STABLE, _DEAD = GroupState.EMPTY, GroupState.STABLE, GroupState.DEAD
+
+AnswerJoin = Callable[[JoinResult], None]
+AnswerSync = Callable[[SyncResult], None]
+
+
+class Joining(NamedTuple):
+    """A JoinGroup request.  `member_id` is empty at first; versions from 4 on then get an id and ask again, versions
+    from 9 on understand that there is nothing to assign."""
+
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    requires_known_member_id: bool
+    can_skip_assignment: bool
+
+
+class Syncing(NamedTuple):
+    """A SyncGroup request; the leader's carries everyone's assignment by member id."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: Mapping[str, bytes]
+
+
+class Leaving(NamedTuple):
+    """One member of a LeaveGroup request; an administrator names static members without their member id."""
+
+    member_id: str
+    group_instance_id: str | None
+
+
+def current_member_error(group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode:
+    """Is this a member of the group, under its present id?"""
+    if group_instance_id is not None:
+        current = group.static_members.get(group_instance_id)
+        if current is None:
+            return ErrorCode.unknown_member_id
+        if current != member_id:
+            return ErrorCode.fenced_instance_id
+    return ErrorCode.none if member_id in group.members else ErrorCode.unknown_member_id
+
+
+class GroupMembership:
+    """Moves the groups of a store along.  Requests that wait are answered through the callbacks they come with."""
+
+    def __init__(
+        self, config: GroupConfig, store: Callable[[], GroupStore], runtime: Runtime, changed: Callable[[Group], None]
+    ) -> None:
+        """`changed` is told of every step that a group makes."""
+        self._config = config
+        self._store = store
+        self._runtime = runtime
+        self._changed = changed
+
+    def _now_ms(self) -> int:
+        return self._runtime.now().wall_ms
+
+    # ---- JoinGroup ---------------------------------------------------------------------------------------------
+
+    def join(self, group: Group, joining: Joining, answer: AnswerJoin) -> None:
+        """Take a JoinGroup request in."""
+        if not self._has_room(group, joining.member_id):
+            group.remove(joining.member_id)
+            answer(JoinResult(ErrorCode.group_max_size_reached, NO_MEMBER))
+        elif group.state is _DEAD:
+            answer(JoinResult(ErrorCode.coordinator_not_available, joining.member_id))
+        elif not group.supports(joining.protocol_type, joining.protocols):
+            answer(JoinResult(ErrorCode.inconsistent_group_protocol, joining.member_id))
+        elif joining.member_id == NO_MEMBER:
+            self._join_new(group, joining, answer)
+        elif joining.member_id in group.pending_members:
+            self._add_member(group, joining, joining.member_id, answer)
+        else:
+            self._join_again(group, joining, answer)
+        self._complete_join_if_all_are_there(group)
+
+    def _has_room(self, group: Group, member_id: str) -> bool:
+        size_max = self._config.group_max_size
+        if group.state is _PREPARING:
+            member = group.members.get(member_id)
+            # Those who wait are counted, and not members, so that a group grown too large can shed its last ones.
+            return (member is not None and member.join_answer is not None) or group.awaiting_join < size_max
+        if group.state in (_COMPLETING, _STABLE):
+            return member_id in group.members or len(group.members) < size_max
+        return True
+
+    def _join_new(self, group: Group, joining: Joining, answer: AnswerJoin) -> None:
+        instance_id = joining.group_instance_id
+        new_id = f"{joining.client_id if instance_id is None else instance_id}-{self._random_uuid()}"
+        if instance_id is not None:
+            old_id = group.static_members.get(instance_id)
+            if old_id is None:
+                self._add_member(group, joining, new_id, answer)
+            else:
+                self._replace_static(group, joining, old_id, new_id, answer)
+        elif joining.requires_known_member_id:
+            group.pending_members[new_id] = self._runtime.call_later(
+                joining.session_timeout_ms, lambda: self._forget_pending(group, new_id)
+            )
+            answer(JoinResult(ErrorCode.member_id_required, new_id))
+        else:
+            self._add_member(group, joining, new_id, answer)
+
+    def _random_uuid(self) -> str:
+        bits = self._runtime.random.getrandbits(128) & ~(0xF << 76) & ~(0x3 << 62) | 4 << 76 | 2 << 62
+        text = f"{bits:032x}"
+        return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+    def _join_again(self, group: Group, joining: Joining, answer: AnswerJoin) -> None:
+        error = current_member_error(group, joining.member_id, joining.group_instance_id)
+        if error is ErrorCode.none and group.state is _EMPTY:
+            error = ErrorCode.unknown_member_id
+        if error is not ErrorCode.none:
+            answer(JoinResult(error, joining.member_id))
+            return
+        member = group.members[joining.member_id]
+        unchanged = member.protocols == joining.protocols
+        leads = group.leader_id == member.member_id
+        if group.state is _COMPLETING and unchanged:
+            # It did not get the answer to its first one.
+            answer(self._joined(group, member))
+        elif group.state is _STABLE and unchanged and not leads:
+            answer(self._joined(group, member))
+        else:
+            # The leader's word alone is enough: it may have seen topics change.
+            self._update_member(member, joining, answer)
+            self._prepare_if_possible(group)
+
+    def _joined(self, group: Group, member: Member) -> JoinResult:
+        leads = group.leader_id == member.member_id
+        return JoinResult(
+            ErrorCode.none,
+            member.member_id,
+            group.generation_id,
+            group.protocol_type,
+            group.protocol_name,
+            group.leader_id or "",
+            members=group.joined_members() if leads else (),
+        )
+
+    @staticmethod
+    def _update_member(member: Member, joining: Joining, answer: AnswerJoin) -> None:
+        member.protocols = joining.protocols
+        member.rebalance_timeout_ms = joining.rebalance_timeout_ms
+        member.session_timeout_ms = joining.session_timeout_ms
+        # Asked again, most likely over a new connection.
+        member.answer_join(JoinResult(ErrorCode.rebalance_in_progress, member.member_id))
+        member.join_answer = answer
+
+    def _add_member(self, group: Group, joining: Joining, member_id: str, answer: AnswerJoin) -> None:
+        member = Member(
+            member_id,
+            joining.group_instance_id,
+            joining.client_id,
+            joining.client_host,
+            joining.rebalance_timeout_ms,
+            joining.session_timeout_ms,
+            joining.protocols,
+            join_answer=answer,
+            is_new=True,
+        )
+        if group.state is _PREPARING and group.generation_id == 0:
+            group.new_member_added = True
+        group.add(member, joining.protocol_type)
+        self._expect_heartbeat(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._prepare_if_possible(group)
+
+    # ---- static members ----------------------------------------------------------------------------------------
+
+    def _replace_static(self, group: Group, joining: Joining, old_id: str, new_id: str, answer: AnswerJoin) -> None:
+        """A static member is back after a restart: in a stable group it goes on with what it had (KIP-345)."""
+        instance_id = joining.group_instance_id
+        assert instance_id is not None
+        leader_before = group.leader_id
+        member = group.replace_static_member(instance_id, old_id, new_id)
+        before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
+        self.heard_from(group, member)
+        self._update_member(member, joining, answer)
+        if group.state is _STABLE:
+            if group.select_protocol() != group.protocol_name:
+                self._prepare_if_possible(group)
+                return
+            assignment = {each.member_id: each.assignment for each in group.members.values()}
+            stored = self._store().store_group(group, assignment)
+
+            async def finish() -> None:
+                error = await stored
+                if error is not ErrorCode.none:
+                    member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
+                    self._undo_replacement(group, member, old_id, error, leader_before)
+                elif group.state is _STABLE:
+                    member.answer_join(self._back_again(group, member, joining.can_skip_assignment, leader_before))
+
+            self._runtime.spawn(finish(), f"store group {group.group_id}")
+        elif group.state is _COMPLETING:
+            # The leader may be assigning to the old id.
+            self._prepare(group)
+
+    def _undo_replacement(
+        self, group: Group, member: Member, old_id: str, error: ErrorCode, leader_before: str | None
+    ) -> None:
+        answer, member.join_answer = member.join_answer, None
+        if group.members.get(member.member_id) is member:
+            assert member.group_instance_id is not None
+            group.replace_static_member(member.group_instance_id, member.member_id, old_id)
+            self.heard_from(group, member)
+        if answer is not None:
+            answer(
+                JoinResult(
+                    error,
+                    NO_MEMBER,
+                    group.generation_id,
+                    group.protocol_type,
+                    group.protocol_name,
+                    leader_before or "",
+                )
+            )
+
+    def _back_again(
+        self, group: Group, member: Member, can_skip_assignment: bool, leader_before: str | None
+    ) -> JoinResult:
+        joined = self._joined(group, member)
+        if can_skip_assignment:
+            return joined._replace(skip_assignment=group.leader_id == member.member_id)
+        # Naming the leader's old id keeps an older client from assigning what nobody would be told.
+        return joined._replace(leader_id=leader_before or "", members=())
+
+    # ---- the rebalance -----------------------------------------------------------------------------------------
+
+    def _prepare_if_possible(self, group: Group) -> None:
+        if group.can_rebalance:
+            self._prepare(group)
+
+    def _prepare(self, group: Group) -> None:
+        """Begin a rebalance: whoever waits for an assignment has to join again."""
+        if group.state is _COMPLETING:
+            self._propagate_error(group, ErrorCode.rebalance_in_progress)
+        group.pending_sync.clear()
+        self._stop_waiting_for_sync(group)
+        if group.state is _EMPTY:
+            delay_ms = self._config.group_initial_rebalance_delay_ms
+            delayed = DelayedJoin(True, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+        else:
+            delayed = DelayedJoin(False, group.rebalance_timeout_ms)
+        group.transition_to(_PREPARING, self._now_ms())
+        self._changed(group)
+        self._await_joins(group, delayed)
+
+    def _await_joins(self, group: Group, delayed: DelayedJoin) -> None:
+        group.rebalance = delayed
+        delay_ms = max(1, delayed.delay_ms)
+        delayed.timer = self._runtime.call_later(delay_ms, lambda: self._join_delay_over(group, delayed))
+        self._complete_join_if_all_are_there(group)
+
+    def _complete_join_if_all_are_there(self, group: Group) -> None:
+        delayed = group.rebalance
+        if delayed is not None and not delayed.is_initial and group.state is _PREPARING and group.all_have_joined:
+            if delayed.timer is not None:
+                delayed.timer.cancel()
+            group.rebalance = None
+            self._complete_join(group)
+
+    def _join_delay_over(self, group: Group, delayed: DelayedJoin) -> None:
+        if group.rebalance is not delayed:
+            return
+        group.rebalance = None
+        if delayed.is_initial and group.new_member_added and delayed.remaining_ms:
+            group.new_member_added = False
+            delay_ms = min(self._config.group_initial_rebalance_delay_ms, delayed.remaining_ms)
+            remaining_ms = max(delayed.remaining_ms - delayed.delay_ms, 0)
+            self._await_joins(group, DelayedJoin(True, delay_ms, remaining_ms))
+        else:
+            self._complete_join(group)
+
+    def _complete_join(self, group: Group) -> None:
+        """Go on with those who have joined: dynamic members who have not are out, static ones stay."""
+        for member in [m for m in group.members.values() if m.join_answer is None and not m.is_static]:
+            group.remove(member.member_id)
+        if group.state is _DEAD:
+            return
+        if group.members and not group.elect_joined_leader():
+            # Nobody at all came back; wait on, until sessions end.
+            self._await_joins(group, DelayedJoin(False, group.rebalance_timeout_ms))
+            return
+        group.next_generation(self._now_ms())
+        self._changed(group)
+        if group.state is _EMPTY:
+            # Where this is not stored, the generation before may come back for a while, with nobody in it.
+            self._runtime.spawn(_ignored(self._store().store_group(group, {})), f"store group {group.group_id}")
+            return
+        for member in list(group.members.values()):
+            member.answer_join(self._joined(group, member))
+            self.heard_from(group, member)
+            member.is_new = False
+            group.pending_sync[member.member_id] = None
+        generation_id = group.generation_id
+        group.sync_timer = self._runtime.call_later(
+            group.rebalance_timeout_ms, lambda: self._sync_overdue(group, generation_id)
+        )
+
+    # ---- SyncGroup ---------------------------------------------------------------------------------------------
+
+    def sync(self, group: Group, syncing: Syncing, answer: AnswerSync) -> None:
+        """Take a SyncGroup request in."""
+        error = self._sync_error(group, syncing)
+        if error is not ErrorCode.none:
+            answer(SyncResult(error))
+            return
+        member = group.members[syncing.member_id]
+        if group.state is _STABLE:
+            self._has_synced(group, member)
+            answer(SyncResult(ErrorCode.none, group.protocol_type, group.protocol_name, member.assignment))
+            self.heard_from(group, member)
+            return
+        member.answer_sync(SyncResult(ErrorCode.rebalance_in_progress))
+        member.sync_answer = answer
+        self._has_synced(group, member)
+        if group.leader_id == member.member_id:
+            self._store_assignment(group, syncing.assignments)
+
+    @staticmethod
+    def _sync_error(group: Group, syncing: Syncing) -> ErrorCode:
+        if group.state is _DEAD:
+            return ErrorCode.coordinator_not_available
+        error = current_member_error(group, syncing.member_id, syncing.group_instance_id)
+        if error is not ErrorCode.none:
+            return error
+        if syncing.generation_id != group.generation_id:
+            return ErrorCode.illegal_generation
+        if syncing.protocol_type is not None and syncing.protocol_type != group.protocol_type:
+            return ErrorCode.inconsistent_group_protocol
+        if syncing.protocol_name is not None and syncing.protocol_name != group.protocol_name:
+            return ErrorCode.inconsistent_group_protocol
+        if group.state is _EMPTY:
+            return ErrorCode.unknown_member_id
+        return ErrorCode.rebalance_in_progress if group.state is _PREPARING else ErrorCode.none
+
+    def _store_assignment(self, group: Group, given: Mapping[str, bytes]) -> None:
+        """The leader's assignment; members it left out get an empty one.  Nobody is told before it is stored."""
+        assignment = {member_id: given.get(member_id, b"") for member_id in group.members}
+        generation_id = group.generation_id
+        stored = self._store().store_group(group, assignment)
+
+        async def finish() -> None:
+            error = await stored
+            if group.state is not _COMPLETING or group.generation_id != generation_id:
+                return
+            if error is not ErrorCode.none:
+                self._propagate_error(group, error)
+                self._prepare_if_possible(group)
+                return
+            for member in group.members.values():
+                member.assignment = assignment[member.member_id]
+            self._propagate(group, ErrorCode.none)
+            group.transition_to(_STABLE, self._now_ms())
+            self._changed(group)
+
+        self._runtime.spawn(finish(), f"store group {group.group_id}")
+
+    def _propagate_error(self, group: Group, error: ErrorCode) -> None:
+        for member in group.members.values():
+            member.assignment = b""
+        self._propagate(group, error)
+
+    def _propagate(self, group: Group, error: ErrorCode) -> None:
+        protocol_type = protocol_name = None
+        if error is ErrorCode.none:
+            protocol_type, protocol_name = group.protocol_type, group.protocol_name
+        for member in list(group.members.values()):
+            if member.answer_sync(SyncResult(error, protocol_type, protocol_name, member.assignment)):
+                self.heard_from(group, member)
+
+    def _has_synced(self, group: Group, member: Member) -> None:
+        group.pending_sync.pop(member.member_id, None)
+        if not group.pending_sync:
+            self._stop_waiting_for_sync(group)
+
+    @staticmethod
+    def _stop_waiting_for_sync(group: Group) -> None:
+        if group.sync_timer is not None:
+            group.sync_timer.cancel()
+            group.sync_timer = None
+
+    def _sync_overdue(self, group: Group, generation_id: int) -> None:
+        """Members that joined and never asked for their assignment are out (KAFKA-13435)."""
+        group.sync_timer = None
+        if generation_id != group.generation_id or group.state not in (_COMPLETING, _STABLE) or not group.pending_sync:
+            return
+        for member_id in list(group.pending_sync):
+            group.remove(member_id)
+        self._prepare(group)
+
+    # ---- heartbeats --------------------------------------------------------------------------------------------
+
+    def heartbeat(self, group: Group, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
+        """Take a heartbeat in."""
+        if group.state is _DEAD:
+            return ErrorCode.coordinator_not_available
+        error = current_member_error(group, member_id, group_instance_id)
+        if error is not ErrorCode.none:
+            return error
+        if generation_id != group.generation_id:
+            return ErrorCode.illegal_generation
+        if group.state is _EMPTY:
+            return ErrorCode.unknown_member_id
+        self.heard_from(group, group.members[member_id])
+        return ErrorCode.rebalance_in_progress if group.state is _PREPARING else ErrorCode.none
+
+    def heard_from(self, group: Group, member: Member) -> None:
+        """The member lives: its session begins anew."""
+        self._expect_heartbeat(group, member, member.session_timeout_ms)
+
+    def _expect_heartbeat(self, group: Group, member: Member, timeout_ms: int) -> None:
+        now_ms = self._runtime.now().mono_ms
+        member.session_ends_ms = now_ms + timeout_ms
+        # A timer that is due earlier looks at the clock again then; one that is due later would come too late.
+        if member.session_timer is not None and member.timer_due_ms > member.session_ends_ms:
+            member.end_session()
+        if member.session_timer is None:
+            self._arm_session(group, member, timeout_ms)
+
+    def _arm_session(self, group: Group, member: Member, delay_ms: int) -> None:
+        member.timer_due_ms = self._runtime.now().mono_ms + delay_ms
+        member.session_timer = self._runtime.call_later(delay_ms, lambda: self._session_due(group, member))
+
+    def _session_due(self, group: Group, member: Member) -> None:
+        member.session_timer = None
+        if group.state is _DEAD or group.members.get(member.member_id) is not member:
+            return
+        left_ms = member.session_ends_ms - self._runtime.now().mono_ms
+        if left_ms > 0:
+            self._arm_session(group, member, left_ms)
+        elif member.is_new or not member.awaits_answer:
+            self._remove_member(group, member)
+
+    def _forget_pending(self, group: Group, member_id: str) -> None:
+        group.remove(member_id)
+        self._complete_join_if_all_are_there(group)
+
+    # ---- leaving -----------------------------------------------------------------------------------------------
+
+    def leave(self, group: Group, leaving: Leaving) -> ErrorCode:
+        """Let one member go that asked for it, or that an administrator removes."""
+        member_id, instance_id = leaving
+        if member_id == NO_MEMBER:
+            current = None if instance_id is None else group.static_members.get(instance_id)
+            if current is None:
+                return ErrorCode.unknown_member_id
+            member_id = current
+        elif member_id in group.pending_members:
+            self._forget_pending(group, member_id)
+            return ErrorCode.none
+        else:
+            error = current_member_error(group, member_id, instance_id)
+            if error is not ErrorCode.none:
+                return error
+        self._remove_member(group, group.members[member_id])
+        return ErrorCode.none
+
+    def _remove_member(self, group: Group, member: Member) -> None:
+        member.answer_join(JoinResult(ErrorCode.unknown_member_id, NO_MEMBER))
+        group.remove(member.member_id)
+        if group.state in (_STABLE, _COMPLETING):
+            self._prepare(group)
+        elif group.state is _PREPARING:
+            self._complete_join_if_all_are_there(group)
+
+    # ---- groups that come and go -------------------------------------------------------------------------------
+
+    def loaded(self, group: Group) -> None:
+        """A group was read from the log: its members have a session each to show that they live."""
+        self._changed(group)
+        if len(group.members) > self._config.group_max_size:
+            self._prepare(group)
+        for member in list(group.members.values()):
+            self.heard_from(group, member)
+
+    def unloaded(self, group: Group) -> None:
+        """A group is coordinated elsewhere from now on: whoever waits has to look for that broker."""
+        group.transition_to(_DEAD, self._now_ms())
+        self.stop(group, ErrorCode.not_coordinator)
+
+    def stop(self, group: Group, error: ErrorCode) -> None:
+        """End every timer of a group, and answer whoever waits with this error."""
+        if group.rebalance is not None and group.rebalance.timer is not None:
+            group.rebalance.timer.cancel()
+        group.rebalance = None
+        group.pending_sync.clear()
+        self._stop_waiting_for_sync(group)
+        for member_id in list(group.pending_members):
+            group.forget_pending(member_id)
+        for member in list(group.members.values()):
+            member.end_session()
+            member.answer_join(JoinResult(error, member.member_id))
+            member.answer_sync(SyncResult(error))
+
+
+async def _ignored(stored: Awaitable[ErrorCode]) -> None:
+    await stored

@@ -1,0 +1,415 @@
+"""One group of the classic protocol: its state, its members and what they agreed on (Kafka's GroupMetadata and
+MemberMetadata).
+
+Nothing here waits or writes; `group_membership` drives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.groups.consumer_protocol import PROTOCOL_TYPE, BadConsumerProtocol, decode_subscription
+from broker_sim.groups.offsets import GroupOffsets
+from broker_sim.groups.records import OffsetAndMetadata, StoredGroup, StoredMember
+from ensemble.ports import Timer
+from journal.events import TopicPartition
+
+NO_MEMBER = ""
+"""The member id of one that has none yet."""
+NO_GENERATION = -1
+
+
+class GroupState(StrEnum):
+    """Where a group stands; the names are those that Kafka's tools show."""
+
+    EMPTY = "Empty"
+    """No members; lingers until its offsets have expired."""
+    PREPARING_REBALANCE = "PreparingRebalance"
+    """Waits for its members to join again."""
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    """Everyone has joined; waits for the leader's assignment."""
+    STABLE = "Stable"
+    DEAD = "Dead"
+    """Removed, or coordinated elsewhere."""
+
+
+PREVIOUS: Mapping[GroupState, tuple[GroupState, ...]] = {
+    GroupState.EMPTY: (GroupState.PREPARING_REBALANCE,),
+    GroupState.PREPARING_REBALANCE: (GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY),
+    GroupState.COMPLETING_REBALANCE: (GroupState.PREPARING_REBALANCE,),
+    GroupState.STABLE: (GroupState.COMPLETING_REBALANCE,),
+    GroupState.DEAD: tuple(GroupState),
+}
+"""The states that each may be entered from."""
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""(protocol name, metadata), the member's favourite first."""
+
+
+class JoinedMember(NamedTuple):
+    """A member as the group's leader is told of it."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+class JoinResult(NamedTuple):
+    """What JoinGroup answers."""
+
+    error: ErrorCode
+    member_id: str
+    generation_id: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str = ""
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+
+class SyncResult(NamedTuple):
+    """What SyncGroup answers."""
+
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A member of a group, and the requests of its that wait for an answer."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    join_answer: Callable[[JoinResult], None] | None = None
+    sync_answer: Callable[[SyncResult], None] | None = None
+    is_new: bool = False
+    """Has not been through a rebalance: it may expire while it waits for one."""
+    session_ends_ms: int = 0
+    session_timer: Timer | None = None
+    timer_due_ms: int = 0
+
+    @property
+    def is_static(self) -> bool:
+        """Has it a group.instance.id?"""
+        return self.group_instance_id is not None
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Waits for a rebalance: it need not send heartbeats."""
+        return self.join_answer is not None or self.sync_answer is not None
+
+    def metadata(self, protocol_name: str) -> bytes:
+        """What it sent for that protocol, which it must support."""
+        return next(metadata for name, metadata in self.protocols if name == protocol_name)
+
+    def vote(self, candidates: list[str]) -> str:
+        """The candidate it likes best; it must support one."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+    def answer_join(self, result: JoinResult) -> None:
+        """Answer its JoinGroup, if one waits."""
+        answer, self.join_answer = self.join_answer, None
+        if answer is not None:
+            answer(result)
+
+    def answer_sync(self, result: SyncResult) -> bool:
+        """Answer its SyncGroup; did one wait?"""
+        answer, self.sync_answer = self.sync_answer, None
+        if answer is None:
+            return False
+        answer(result)
+        return True
+
+    def end_session(self) -> None:
+        """Expect no heartbeat any more."""
+        if self.session_timer is not None:
+            self.session_timer.cancel()
+            self.session_timer = None
+
+
+class Group:
+    """A group's metadata.  `now_ms` is wall-clock time: it is stored, and offsets expire by it."""
+
+    __slots__ = (
+        "generation_id",
+        "group_id",
+        "leader_id",
+        "members",
+        "new_member_added",
+        "offsets",
+        "pending_members",
+        "pending_sync",
+        "protocol_name",
+        "protocol_type",
+        "rebalance",
+        "state",
+        "state_timestamp_ms",
+        "static_members",
+        "subscribed_topics",
+        "sync_timer",
+    )
+
+    def __init__(self, group_id: str, now_ms: int) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.state_timestamp_ms: int | None = now_ms
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.generation_id = 0
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        """Member ids by group.instance.id."""
+        self.pending_members: dict[str, Timer] = {}
+        """Ids that were given out by MEMBER_ID_REQUIRED, and not used yet."""
+        self.pending_sync: dict[str, None] = {}
+        """Members that have joined this generation and not sent SyncGroup yet."""
+        self.offsets = GroupOffsets()
+        self.subscribed_topics: tuple[str, ...] | None = None
+        """None where it cannot be told."""
+        self.new_member_added = False
+        self.rebalance: DelayedJoin | None = None
+        self.sync_timer: Timer | None = None
+
+    # ---- state -------------------------------------------------------------------------------------------------
+
+    def transition_to(self, state: GroupState, now_ms: int) -> None:
+        """Enter a state."""
+        assert self.state in PREVIOUS[state], f"group {self.group_id}: {self.state} to {state}"
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+    @property
+    def can_rebalance(self) -> bool:
+        """May a rebalance begin?"""
+        return self.state in PREVIOUS[GroupState.PREPARING_REBALANCE]
+
+    @property
+    def is_consumer_group(self) -> bool:
+        """Do its members speak the consumer protocol?"""
+        return self.protocol_type == PROTOCOL_TYPE
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Does a member consume it?  Yes where that cannot be told."""
+        return self.subscribed_topics is None or topic in self.subscribed_topics
+
+    # ---- members -----------------------------------------------------------------------------------------------
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """Take a member in; the first one is the leader."""
+        if member.group_instance_id is not None:
+            assert member.group_instance_id not in self.static_members, "a static member joined twice"
+            self.static_members[member.group_instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self.forget_pending(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """Let a member go, or one whose id was only given out; where it led, the oldest other one leads."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            member.end_session()
+            if member.group_instance_id is not None:
+                self.static_members.pop(member.group_instance_id, None)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.forget_pending(member_id)
+        self.pending_sync.pop(member_id, None)
+
+    def forget_pending(self, member_id: str) -> None:
+        """An id that was given out is used, or will not be."""
+        timer = self.pending_members.pop(member_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def replace_static_member(self, group_instance_id: str, old_member_id: str, new_member_id: str) -> Member:
+        """A static member came back under a new member id; whoever waits under the old one is fenced."""
+        member = self.members.pop(old_member_id)
+        member.answer_join(JoinResult(ErrorCode.fenced_instance_id, old_member_id))
+        member.answer_sync(SyncResult(ErrorCode.fenced_instance_id))
+        member.member_id = new_member_id
+        self.members[new_member_id] = member
+        if self.leader_id == old_member_id:
+            self.leader_id = new_member_id
+        self.static_members[group_instance_id] = new_member_id
+        return member
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader is one that has joined; False where nobody has."""
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].join_answer is not None:
+            return True
+        joined = next((member for member in self.members.values() if member.join_answer is not None), None)
+        if joined is None:
+            return False
+        self.leader_id = joined.member_id
+        return True
+
+    @property
+    def awaiting_join(self) -> int:
+        """How many members wait for the rebalance."""
+        return sum(member.join_answer is not None for member in self.members.values())
+
+    @property
+    def all_have_joined(self) -> bool:
+        """Has everyone joined again, and every id given out been used?"""
+        return not self.pending_members and all(member.join_answer is not None for member in self.members.values())
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that a member asks for."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    # ---- protocols ---------------------------------------------------------------------------------------------
+
+    def _candidates(self) -> list[str]:
+        """Protocols that every member supports, as the first member orders them."""
+        members = list(self.members.values())
+        supported = [[name for name, _ in member.protocols] for member in members[1:]]
+        return [name for name, _ in members[0].protocols if all(name in names for names in supported)]
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Could one who speaks these be a member?"""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        if protocol_type != self.protocol_type:
+            return False
+        names = [name for name, _ in protocols]
+        return not self.members or any(name in names for name in self._candidates())
+
+    def select_protocol(self) -> str:
+        """The protocol with most votes among those that all support; there must be one."""
+        candidates = self._candidates()
+        votes = [member.vote(candidates) for member in self.members.values()]
+        return max(dict.fromkeys(votes), key=votes.count)
+
+    def next_generation(self, now_ms: int) -> None:
+        """Begin the next generation with those who have joined, or none."""
+        self.generation_id += 1
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.subscribed_topics = self._find_subscribed_topics()
+        self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
+        self.pending_sync.clear()
+
+    def _find_subscribed_topics(self) -> tuple[str, ...] | None:
+        if not self.is_consumer_group:
+            return None
+        if not self.members:
+            return ()
+        if self.protocol_name is None:
+            return None
+        topics: dict[str, None] = {}
+        try:
+            for member in self.members.values():
+                topics.update(dict.fromkeys(decode_subscription(member.metadata(self.protocol_name))))
+        except BadConsumerProtocol:
+            return None
+        return tuple(topics)
+
+    def joined_members(self) -> tuple[JoinedMember, ...]:
+        """Every member with its metadata for the chosen protocol, for the leader to assign by."""
+        name = self.protocol_name
+        assert name is not None
+        return tuple(JoinedMember(m.member_id, m.group_instance_id, m.metadata(name)) for m in self.members.values())
+
+    # ---- offsets -----------------------------------------------------------------------------------------------
+
+    def remove_expired_offsets(self, now_ms: int, retention_ms: int) -> list[TopicPartition]:
+        """Forget offsets that have outlived offsets.retention.minutes (KIP-211).
+
+        In an empty group retention counts from when it became empty; of a stable group of consumers, for topics that
+        none subscribes to, from the commit, and so where the group only stores offsets.
+        """
+
+        def since_commit(committed: OffsetAndMetadata) -> int:
+            return committed.commit_timestamp_ms
+
+        def since_empty(committed: OffsetAndMetadata) -> int:
+            return committed.commit_timestamp_ms if self.state_timestamp_ms is None else self.state_timestamp_ms
+
+        if self.protocol_type is None:
+            return self.offsets.remove_expired(now_ms, retention_ms, since_commit, ())
+        if self.state is GroupState.EMPTY:
+            return self.offsets.remove_expired(now_ms, retention_ms, since_empty, ())
+        if self.is_consumer_group and self.state is GroupState.STABLE and self.subscribed_topics is not None:
+            return self.offsets.remove_expired(now_ms, retention_ms, since_commit, self.subscribed_topics)
+        return []
+
+    # ---- its record --------------------------------------------------------------------------------------------
+
+    def to_stored(self, assignment: Mapping[str, bytes]) -> StoredGroup:
+        """Its record, with this assignment."""
+        name = self.protocol_name
+        return StoredGroup(
+            self.protocol_type or "",
+            self.generation_id,
+            name,
+            self.leader_id,
+            self.state_timestamp_ms,
+            tuple(
+                StoredMember(
+                    member.member_id,
+                    member.group_instance_id,
+                    member.client_id,
+                    member.client_host,
+                    member.rebalance_timeout_ms,
+                    member.session_timeout_ms,
+                    b"" if name is None else member.metadata(name),
+                    assignment[member.member_id],
+                )
+                for member in self.members.values()
+            ),
+        )
+
+
+@dataclass(slots=True, eq=False)
+class DelayedJoin:
+    """A rebalance that waits for members: all that are known, or with `is_initial` some time for more to come."""
+
+    is_initial: bool
+    delay_ms: int
+    remaining_ms: int = 0
+    timer: Timer | None = None
+
+
+def group_from_stored(group_id: str, stored: StoredGroup, now_ms: int) -> Group:
+    """The group that a record describes: stable, or empty where it has no members."""
+    group = Group(group_id, now_ms)
+    for row in stored.members:
+        protocols = ((stored.protocol_name or "", row.subscription),)
+        member = Member(
+            row.member_id,
+            row.group_instance_id,
+            row.client_id,
+            row.client_host,
+            row.rebalance_timeout_ms,
+            row.session_timeout_ms,
+            protocols,
+            row.assignment,
+        )
+        group.add(member, stored.protocol_type)
+    group.state = GroupState.STABLE if stored.members else GroupState.EMPTY
+    group.state_timestamp_ms = stored.state_timestamp_ms
+    group.protocol_type = stored.protocol_type or None
+    group.protocol_name = stored.protocol_name
+    group.generation_id = stored.generation_id
+    group.leader_id = stored.leader_id
+    group.subscribed_topics = group._find_subscribed_topics()
+    return group

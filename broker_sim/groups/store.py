@@ -1,0 +1,270 @@
+"""The groups that this broker coordinates, and their records in `__consumer_offsets` (Kafka's GroupMetadataManager).
+
+A group belongs to the partition that its id hashes to; whoever leads that partition coordinates it.  On taking a
+partition over its records are read; nothing of a group is told before its records are in the ISR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.groups.config import CONSUMER_OFFSETS, GroupConfig
+from broker_sim.groups.log import read_group_log
+from broker_sim.groups.metadata import Group, GroupState
+from broker_sim.groups.offsets import StoredOffset
+from broker_sim.groups.records import OffsetAndMetadata, group_key, group_value, offset_key, offset_value
+from broker_sim.logs.record_batch import Record, build_batch
+from broker_sim.ports import ProducedPartition
+from broker_sim.replication.replica_manager import ReplicaManager
+from controller.ports import Emit
+from ensemble.ports import Runtime, Task
+from journal.events import LogDamageFound, TopicPartition
+
+_NOT_AVAILABLE = (
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.not_enough_replicas,
+    ErrorCode.not_enough_replicas_after_append,
+)
+_NOT_HERE = (ErrorCode.not_leader_or_follower, ErrorCode.kafka_storage_error)
+_TOO_LARGE = (ErrorCode.message_too_large, ErrorCode.record_list_too_large, ErrorCode.invalid_fetch_size)
+
+OffsetsByPartition = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode, over UTF-16 code units, without its sign (Utils.abs)."""
+    code = 0
+    units = text.encode("utf-16-be", errors="surrogatepass")
+    for at in range(0, len(units), 2):
+        code = (31 * code + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    # Utils.abs: the absolute value of a signed number, which is not the number without its sign bit.
+    return 0 if code == 1 << 31 else min(code, (1 << 32) - code)
+
+
+def group_error(error: int) -> ErrorCode:
+    """What SyncGroup answers where the group's record could not be stored."""
+    if error in _NOT_AVAILABLE:
+        return ErrorCode.coordinator_not_available
+    if error in _NOT_HERE:
+        return ErrorCode.not_coordinator
+    if error == ErrorCode.request_timed_out:
+        return ErrorCode.rebalance_in_progress
+    if error in _TOO_LARGE:
+        return ErrorCode.unknown_server_error
+    return ErrorCode(error)
+
+
+def commit_error(error: int) -> ErrorCode:
+    """What OffsetCommit answers where offsets could not be stored."""
+    if error in _NOT_AVAILABLE:
+        return ErrorCode.coordinator_not_available
+    if error in _NOT_HERE:
+        return ErrorCode.not_coordinator
+    if error in _TOO_LARGE:
+        return ErrorCode.invalid_commit_offset_size
+    return ErrorCode(error)
+
+
+class GroupStore:
+    """Groups by id, of the partitions owned here.
+
+    `loaded` is told of every group read from a log that was taken over, `unloaded` of every one whose partition went,
+    `changed` of every one that is removed for good.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        replicas: ReplicaManager,
+        runtime: Runtime,
+        emit: Emit,
+        changed: Callable[[Group], None],
+        loaded: Callable[[Group], None],
+        unloaded: Callable[[Group], None],
+    ) -> None:
+        self.groups: dict[str, Group] = {}
+        self.partition_count = config.offsets_topic_num_partitions
+        """How many partitions `__consumer_offsets` has; read from ZooKeeper when the broker starts."""
+        self._config = config
+        self._replicas = replicas
+        self._runtime = runtime
+        self._emit = emit
+        self._changed = changed
+        self._loaded = loaded
+        self._unloaded = unloaded
+        self._owned: dict[int, None] = {}
+        self._loading: dict[int, Task | None] = {}
+
+    # ---- whose group is it -------------------------------------------------------------------------------------
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that a group's records go to."""
+        return java_hash(group_id) % self.partition_count
+
+    def owns(self, group_id: str) -> bool:
+        """Is this broker the group's coordinator, with everything read?"""
+        return self.partition_for(group_id) in self._owned
+
+    def is_loading(self, group_id: str) -> bool:
+        """Is the group's partition being read?"""
+        return self.partition_for(group_id) in self._loading
+
+    @property
+    def is_loading_any(self) -> bool:
+        """Is some partition being read?"""
+        return bool(self._loading)
+
+    def get_or_create(self, group_id: str) -> Group:
+        """The group, empty where there was none."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id, self._runtime.now().wall_ms)
+        return group
+
+    def does_not_exist(self, group_id: str) -> bool:
+        """Is it certain that there is no such group?"""
+        group = self.groups.get(group_id)
+        return self.owns(group_id) and (group is None or group.state is GroupState.DEAD)
+
+    # ---- taking over and giving up -----------------------------------------------------------------------------
+
+    def roles_changed(self) -> None:
+        """Look at which partitions of `__consumer_offsets` are led here now: take over, and give up."""
+        for number in range(self.partition_count):
+            partition = self._replicas.partitions.get(TopicPartition(CONSUMER_OFFSETS, number))
+            if partition is None or not partition.is_leader:
+                self._give_up(number)
+            elif number not in self._owned and number not in self._loading:
+                self._loading[number] = None
+                self._loading[number] = self._runtime.spawn(self._load(number), f"load {partition.topic_partition}")
+
+    async def _load(self, number: int) -> None:
+        partition = self._replicas.partitions.get(TopicPartition(CONSUMER_OFFSETS, number))
+        if partition is None or number not in self._loading:
+            return
+        size = self._config.offsets_load_buffer_size
+        read = await read_group_log(partition.log, size, self._runtime, lambda: number in self._loading)
+        if read is None:
+            return
+        if read.unreadable:
+            name = str(partition.topic_partition)
+            self._emit(
+                LogDamageFound(name, 0, f"{read.unreadable} records are neither groups nor offsets", "passed over")
+            )
+        for group in read.groups(self._runtime.now().wall_ms):
+            if group.group_id not in self.groups:
+                self.groups[group.group_id] = group
+                self._loaded(group)
+        self._owned[number] = None
+        del self._loading[number]
+
+    def _give_up(self, number: int) -> None:
+        task = self._loading.pop(number, None)
+        if task is not None:
+            task.cancel()
+        if self._owned.pop(number, self) is self:
+            return
+        for group in [group for group in self.groups.values() if self.partition_for(group.group_id) == number]:
+            del self.groups[group.group_id]
+            self._unloaded(group)
+
+    def close(self) -> None:
+        """Read no more."""
+        for task in self._loading.values():
+            if task is not None:
+                task.cancel()
+        self._loading.clear()
+
+    # ---- records -----------------------------------------------------------------------------------------------
+
+    def _append(self, group_id: str, records: list[tuple[bytes, bytes | None]]) -> Awaitable[list[ProducedPartition]]:
+        config = self._config
+        return self._replicas.produce(
+            [(self._partition_of(group_id), self._batch(records))],
+            config.offsets_commit_required_acks,
+            config.offsets_commit_timeout_ms,
+        )
+
+    def _partition_of(self, group_id: str) -> TopicPartition:
+        return TopicPartition(CONSUMER_OFFSETS, self.partition_for(group_id))
+
+    def _batch(self, records: list[tuple[bytes, bytes | None]]) -> bytes:
+        now_ms = self._runtime.now().wall_ms
+        return build_batch([Record(key, value, now_ms) for key, value in records])
+
+    def store_group(self, group: Group, assignment: Mapping[str, bytes]) -> Awaitable[ErrorCode]:
+        """Append the group's record now; how that went, as SyncGroup tells it, once the ISR has it."""
+        value = group_value(group.to_stored(assignment))
+        return self._group_stored(self._append(group.group_id, [(group_key(group.group_id), value)]))
+
+    async def _group_stored(self, appended: Awaitable[list[ProducedPartition]]) -> ErrorCode:
+        (row,) = await appended
+        return group_error(row.error)
+
+    def store_offsets(self, group: Group, offsets: OffsetsByPartition) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
+        """Append a commit now; each partition's outcome once the ISR has it.  Metadata longer than
+        offset.metadata.max.bytes is refused."""
+        size_max = self._config.offset_metadata_max_bytes
+        fitting = {tp: offset for tp, offset in offsets.items() if len(offset.metadata) <= size_max}
+        appended = None
+        if fitting:
+            group.offsets.prepare(fitting)
+            records = [(offset_key(group.group_id, tp), offset_value(offset)) for tp, offset in fitting.items()]
+            appended = self._append(group.group_id, list(records))
+        return self._offsets_stored(group, offsets, fitting, appended)
+
+    async def _offsets_stored(
+        self,
+        group: Group,
+        offsets: OffsetsByPartition,
+        fitting: OffsetsByPartition,
+        appended: Awaitable[list[ProducedPartition]] | None,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        error = ErrorCode.none
+        if appended is not None:
+            (row,) = await appended
+            error = commit_error(row.error)
+            for topic_partition, offset in fitting.items():
+                if error is ErrorCode.none:
+                    group.offsets.complete(topic_partition, StoredOffset(row.base_offset, offset))
+                else:
+                    group.offsets.fail(topic_partition, offset)
+        too_large = ErrorCode.offset_metadata_too_large
+        return {topic_partition: error if topic_partition in fitting else too_large for topic_partition in offsets}
+
+    # ---- cleaning up -------------------------------------------------------------------------------------------
+
+    def expire(self) -> int:
+        """Remove offsets past their retention and groups that have none left; how many offsets went."""
+        now_ms = self._runtime.now().wall_ms
+        retention_ms = self._config.offsets_retention_ms
+        return self.clean_up(self.groups.values(), lambda group: group.remove_expired_offsets(now_ms, retention_ms))
+
+    def clean_up(self, groups: Iterable[Group], remove: Callable[[Group], list[TopicPartition]]) -> int:
+        """Remove what `remove` says of each group, and groups that are dead or empty then; how many offsets went.
+
+        Tombstones are not waited for: where they are lost, the next coordinator writes them again.
+        """
+        count = 0
+        for group in list(groups):
+            removed = remove(group)
+            if group.state is GroupState.EMPTY and group.offsets.is_empty:
+                group.transition_to(GroupState.DEAD, self._runtime.now().wall_ms)
+            partition = self._replicas.partitions.get(self._partition_of(group.group_id))
+            if partition is None:
+                continue
+            tombstones: list[tuple[bytes, bytes | None]] = [
+                (offset_key(group.group_id, topic_partition), None) for topic_partition in removed
+            ]
+            if group.state is GroupState.DEAD and self.groups.get(group.group_id) is group:
+                del self.groups[group.group_id]
+                self._changed(group)
+                # A group in generation 0 only stored offsets: it has no record of its own.
+                if group.generation_id > 0:
+                    tombstones.append((group_key(group.group_id), None))
+            if tombstones:
+                self._replicas.produce([(self._partition_of(group.group_id), self._batch(tombstones))], 0, 0)
+            count += len(removed)
+        return count

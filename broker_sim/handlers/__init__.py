@@ -1,0 +1,1 @@
+"""From Kafka's requests to the parts that answer them, and back."""

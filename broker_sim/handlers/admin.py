@@ -1,0 +1,225 @@
+"""CreateTopics, DeleteTopics, CreatePartitions and configuration requests, to and from the admin managers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.static.constants import uuid_zero
+
+from broker_sim.admin import NewPartitions, NewTopic, TopicResult, ZkAdminManager
+from broker_sim.configs.config_admin import ConfigAdmin
+from broker_sim.configs.config_describe import ConfigDescriber
+from broker_sim.configs.config_resources import Alteration, ConfigResult, Described, Operation, Resource, Source
+from broker_sim.handlers.broker_requests import Handler, RequestContext
+from broker_sim.metadata_cache import MetadataCache
+from broker_sim.wire.kafka_schema import ApiKey, milliseconds, respond
+from controller.ports import KafkaMessage
+from controller.topic_ids import topic_id_to_kafka
+
+Alter = Callable[[Resource, Sequence[Alteration], bool], Awaitable[ConfigResult]]
+"""One way to alter a resource: `ConfigAdmin`'s methods."""
+
+
+class AdminHandlers:
+    """Serves administrators.  Topics are made and deleted at the controller alone, as clients expect."""
+
+    def __init__(
+        self,
+        admin: ZkAdminManager,
+        describer: ConfigDescriber,
+        configs: ConfigAdmin,
+        metadata: MetadataCache,
+        is_controller: Callable[[], bool],
+    ) -> None:
+        self._admin = admin
+        self._describer = describer
+        self._configs = configs
+        self._metadata = metadata
+        self._is_controller = is_controller
+
+    def table(self) -> Mapping[ApiKey, Handler]:
+        """The requests served here."""
+        return {
+            ApiKey.CREATE_TOPICS: self.create_topics,
+            ApiKey.DELETE_TOPICS: self.delete_topics,
+            ApiKey.CREATE_PARTITIONS: self.create_partitions,
+            ApiKey.DESCRIBE_CONFIGS: self.describe_configs,
+            ApiKey.ALTER_CONFIGS: self.alter_configs,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: self.incremental_alter_configs,
+        }
+
+    # ---- topics -----------------------------------------------------------------------------------------------
+
+    async def create_topics(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer CreateTopics."""
+        names = [str(topic.name) for topic in request.topics]
+        if not self._is_controller():
+            results = [TopicResult(name, ErrorCode.not_controller) for name in dict.fromkeys(names)]
+        else:
+            twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+            topics = [_new_topic(topic) for topic in request.topics if topic.name not in twice]
+            results = [
+                TopicResult(
+                    name,
+                    ErrorCode.invalid_request,
+                    f"Create topics request from client `{context.client_id}` contains multiple entries "
+                    f"for the following topics: {name}",
+                )
+                for name in twice
+            ]
+            results += await self._admin.create_topics(
+                topics, milliseconds(request.timeout), bool(getattr(request, "validate_only", False))
+            )
+        return respond(request, topics=[_created(result) for result in results])
+
+    async def delete_topics(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer DeleteTopics, by names and (version 6) by topic ids."""
+        rows: list[dict[str, Any]] = []
+        names: list[str] = []
+        for name, topic_id in _doomed(request):
+            found = name if name is not None else self._metadata.topic_of_id(topic_id)
+            if not self._is_controller():
+                rows.append({"name": name, "topic_id": topic_id, "error_code": ErrorCode.not_controller})
+            elif found is None:
+                rows.append({"name": None, "topic_id": topic_id, "error_code": ErrorCode.unknown_topic_id})
+            else:
+                names.append(found)
+        topic_ids = {name: self._metadata.topic_id(name) for name in names}
+        for result in await self._admin.delete_topics(list(dict.fromkeys(names)), milliseconds(request.timeout)):
+            rows.append(
+                {
+                    "name": result.name,
+                    "topic_id": topic_ids[result.name],
+                    "error_code": result.error,
+                    "error_message": result.message,
+                }
+            )
+        return respond(request, responses=rows)
+
+    async def create_partitions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer CreatePartitions."""
+        names = [str(topic.name) for topic in request.topics]
+        if not self._is_controller():
+            results = [TopicResult(name, ErrorCode.not_controller) for name in dict.fromkeys(names)]
+        else:
+            twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+            topics = [_new_partitions(topic) for topic in request.topics if topic.name not in twice]
+            results = [TopicResult(name, ErrorCode.invalid_request, "Duplicate topic in request.") for name in twice]
+            results += await self._admin.create_partitions(
+                topics, milliseconds(request.timeout), bool(request.validate_only)
+            )
+        rows = [{"name": r.name, "error_code": r.error, "error_message": r.message} for r in results]
+        return respond(request, results=rows)
+
+    # ---- configuration ----------------------------------------------------------------------------------------
+
+    async def describe_configs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer DescribeConfigs."""
+        synonyms = bool(getattr(request, "include_synonyms", False))
+        asked = [
+            (Resource(int(each.resource_type), str(each.resource_name)), each.configuration_keys)
+            for each in request.resources
+        ]
+        results = [
+            {**_config_row(result), "configs": [_described(config, synonyms) for config in result.configs]}
+            for result in await self._describer.describe(asked)
+        ]
+        return respond(request, results=results)
+
+    async def alter_configs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer AlterConfigs."""
+        alterations = [
+            [Alteration(str(config.name), Operation.SET, config.value) for config in asked.configs]
+            for asked in request.resources
+        ]
+        return await self._altered(request, self._configs.alter, alterations)
+
+    async def incremental_alter_configs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer IncrementalAlterConfigs."""
+        alterations = [
+            [Alteration(str(config.name), int(config.config_operation), config.value) for config in asked.configs]
+            for asked in request.resources
+        ]
+        return await self._altered(request, self._configs.alter_incrementally, alterations)
+
+    async def _altered(
+        self, request: KafkaMessage, alter: Alter, alterations: Sequence[Sequence[Alteration]]
+    ) -> KafkaMessage:
+        resources = [Resource(int(asked.resource_type), str(asked.resource_name)) for asked in request.resources]
+        rows = []
+        for resource, wanted in zip(resources, alterations, strict=True):
+            if resources.count(resource) > 1:
+                once = "Each resource must appear at most once."
+                rows.append(_config_row(ConfigResult(resource, ErrorCode.invalid_request, once)))
+            else:
+                rows.append(_config_row(await alter(resource, wanted, bool(request.validate_only))))
+        return respond(request, responses=rows)
+
+
+def _new_topic(topic: KafkaMessage) -> NewTopic:
+    return NewTopic(
+        str(topic.name),
+        int(topic.num_partitions),
+        int(topic.replication_factor),
+        {int(a.partition_index): tuple(map(int, a.broker_ids)) for a in topic.assignments},
+        {str(config.name): config.value for config in topic.configs},
+    )
+
+
+def _new_partitions(topic: KafkaMessage) -> NewPartitions:
+    assignments = topic.assignments
+    given = None if assignments is None else [tuple(map(int, each.broker_ids)) for each in assignments]
+    return NewPartitions(str(topic.name), int(topic.count), given)
+
+
+def _doomed(request: KafkaMessage) -> list[tuple[str | None, Any]]:
+    """Topics to delete: (name, None) or (None, topic id)."""
+    if hasattr(request, "topic_names"):
+        return [(str(name), None) for name in request.topic_names]
+    return [
+        (topic.name, None) if topic.name is not None else (None, topic.topic_id or uuid_zero)
+        for topic in request.topics
+    ]
+
+
+def _created(result: TopicResult) -> dict[str, Any]:
+    configs = None
+    if result.configs is not None:
+        configs = [{"name": name, "value": value, "config_source": 1} for name, value in sorted(result.configs.items())]
+    return {
+        "name": result.name,
+        "topic_id": topic_id_to_kafka(result.topic_id),
+        "error_code": result.error,
+        "error_message": result.message,
+        "num_partitions": result.num_partitions,
+        "replication_factor": result.replication_factor,
+        "configs": configs,
+    }
+
+
+def _config_row(result: ConfigResult) -> dict[str, Any]:
+    return {
+        "error_code": result.error,
+        "error_message": result.message,
+        "resource_type": result.resource.type,
+        "resource_name": result.resource.name,
+    }
+
+
+def _described(config: Described, synonyms: bool) -> dict[str, Any]:
+    return {
+        "name": config.name,
+        "value": config.value,
+        "read_only": config.read_only,
+        "is_default": config.source == Source.DEFAULT_CONFIG,
+        "config_source": config.source,
+        "is_sensitive": config.is_sensitive,
+        "config_type": 0 if config.type is None else config.type,
+        "synonyms": [
+            {"name": synonym.name, "value": synonym.value, "source": synonym.source} for synonym in config.synonyms
+        ]
+        if synonyms
+        else (),
+    }

@@ -1,0 +1,141 @@
+"""Requests between brokers, and ElectLeaders: to the replica manager, the metadata cache and the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.configs.entity_configs import EntityConfigs
+from broker_sim.groups.coordinator import GroupCoordinator
+from broker_sim.handlers.broker_requests import Handler, RequestContext
+from broker_sim.metadata_cache import MetadataCache
+from broker_sim.replication.replica_manager import ReplicaManager
+from broker_sim.wire.kafka_schema import ApiKey, respond, version_of
+from broker_sim.wire.kafka_schema import request as build_request
+from controller.controller import KafkaController
+from controller.ports import KafkaMessage
+
+_ELECT_LEADERS_VERSION = 2
+PREFERRED = 0
+
+Heard = Callable[[int, int], None]
+"""(controller id, controller epoch): a request of a controller was accepted."""
+
+
+class ControlHandlers:
+    """Serves the controller, and other brokers at the controller."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        configs: EntityConfigs,
+        controller: KafkaController,
+        groups: GroupCoordinator,
+        heard: Heard,
+    ) -> None:
+        self._replicas = replicas
+        self._metadata = metadata
+        self._configs = configs
+        self._controller = controller
+        self._groups = groups
+        self._heard = heard
+
+    def table(self) -> Mapping[ApiKey, Handler]:
+        """The requests served here."""
+        return {
+            ApiKey.LEADER_AND_ISR: self.leader_and_isr,
+            ApiKey.UPDATE_METADATA: self.update_metadata,
+            ApiKey.STOP_REPLICA: self.stop_replica,
+            ApiKey.ALTER_PARTITION: self.alter_partition,
+            ApiKey.CONTROLLED_SHUTDOWN: self.controlled_shutdown,
+            ApiKey.ELECT_LEADERS: self.elect_leaders,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: self.alter_partition_reassignments,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: self.list_partition_reassignments,
+            ApiKey.ALLOCATE_PRODUCER_IDS: self.allocate_producer_ids,
+        }
+
+    # ---- from the controller ----------------------------------------------------------------------------------
+
+    async def leader_and_isr(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer LeaderAndIsr; fenced after the overrides are read, so nothing comes between fence and effect."""
+        await self._configs.read_ahead([str(topic.topic_name) for topic in request.topic_states])
+        response = self._replicas.become_leader_or_follower(request)
+        self._groups.roles_changed()
+        return self._accepted(request, response)
+
+    async def stop_replica(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer StopReplica."""
+        response = self._replicas.stop_replica(request)
+        self._groups.roles_changed()
+        return self._accepted(request, response)
+
+    async def update_metadata(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer UpdateMetadata."""
+        error = self._replicas.accept_control_request("UpdateMetadata", request)
+        if error == ErrorCode.none:
+            deleted_partitions = self._metadata.apply(request)
+            self._replicas.leave_strays(request)
+            self._groups.partitions_deleted(deleted_partitions)
+            for topic in dict.fromkeys(deleted.topic for deleted in deleted_partitions):
+                if topic not in self._metadata:
+                    self._configs.forget_topic(topic)
+        return self._accepted(request, respond(request, error_code=error))
+
+    def _accepted(self, request: KafkaMessage, response: KafkaMessage) -> KafkaMessage:
+        if response.error_code == ErrorCode.none:
+            self._heard(int(request.controller_id), int(request.controller_epoch))
+        return response
+
+    # ---- to the controller ------------------------------------------------------------------------------------
+
+    async def alter_partition(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer AlterPartition."""
+        return await self._controller.alter_partition(request)
+
+    async def controlled_shutdown(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer ControlledShutdown."""
+        return await self._controller.controlled_shutdown(request)
+
+    async def allocate_producer_ids(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer AllocateProducerIds."""
+        return await self._controller.allocate_producer_ids(request)
+
+    async def alter_partition_reassignments(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer AlterPartitionReassignments."""
+        return await self._controller.alter_partition_reassignments(request)
+
+    async def list_partition_reassignments(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer ListPartitionReassignments."""
+        return await self._controller.list_partition_reassignments(request)
+
+    async def elect_leaders(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer ElectLeaders; older versions are asked and answered by way of version 2."""
+        if version_of(request) == _ELECT_LEADERS_VERSION:
+            return await self._controller.elect_leaders(request)
+        asked = request.topic_partitions
+        topics = None
+        if asked is not None:
+            topics = [{"topic": topic.topic, "partitions": topic.partitions} for topic in asked]
+        newest = build_request(
+            ApiKey.ELECT_LEADERS,
+            _ELECT_LEADERS_VERSION,
+            election_type=getattr(request, "election_type", PREFERRED),
+            topic_partitions=topics,
+            timeout=0,
+        )
+        answer = await self._controller.elect_leaders(newest)
+        return respond(
+            request,
+            error_code=answer.error_code,
+            replica_election_results=[
+                {"topic": topic.topic, "partition_result": [_election_row(row) for row in topic.partition_result]}
+                for topic in answer.replica_election_results
+            ],
+        )
+
+
+def _election_row(row: KafkaMessage) -> dict[str, Any]:
+    return {"partition_id": row.partition_id, "error_code": row.error_code, "error_message": row.error_message}

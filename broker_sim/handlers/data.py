@@ -1,0 +1,468 @@
+"""Records and offsets: from Kafka's requests (Produce, Fetch, ListOffsets, ...) to the replica manager and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from broker_sim.configs.broker_config import KafkaConfig
+from broker_sim.handlers.broker_requests import Handler, RequestContext, RequestRefused
+from broker_sim.metadata_cache import MetadataCache
+from broker_sim.ports import (
+    Deleted,
+    FetchedPartition,
+    FetchParams,
+    FetchPartition,
+    ProducedPartition,
+    Reader,
+    ReplicaService,
+)
+from broker_sim.quotas.client_throttling import ClientThrottles
+from broker_sim.replication.fetch_session import FetchKey, FetchRefused, FetchSessions, Request, Rows
+from broker_sim.topic_names import INTERNAL_TOPICS
+from broker_sim.wire.data_messages import (
+    NO_WORD_OF_LEADER,
+    NOT_DIVERGING,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+    error_code,
+)
+from broker_sim.wire.kafka_schema import (
+    FETCH_BY_TOPIC_ID,
+    NO_TIME,
+    ApiKey,
+    KafkaUuid,
+    Uuid,
+    as_time,
+    milliseconds,
+    respond,
+    version_of,
+    wall_time,
+)
+from controller.ports import KafkaMessage
+from controller.topic_ids import topic_id_from_kafka
+from ensemble.ports import Runtime
+from journal.events import TopicPartition
+
+_ACKS = (-1, 0, 1)
+ADMIN_CLIENT_ID = "__admin_client"
+"""AdminUtils.ADMIN_CLIENT_ID."""
+FETCH_SESSION_EVICTION_MS = 120_000
+"""A fetch session unused that long may be dropped for another (min.incremental.fetch.session.eviction.ms)."""
+_CONSUMER, _DEBUGGING = -1, -2
+"""Replica ids of those who are no replica; the latter may ask any replica."""
+_FETCH_BY_REPLICA_STATE = 15
+_FETCH_BY_READER = 11
+_FETCH_SAYS_LEADER = 16
+_PRODUCE_SAYS_LEADER = 10
+_FETCH_KNOWS_STORAGE_ERROR = 6
+_OFFSETS_KNOW_NOT_AVAILABLE = 5
+_TIMESTAMPS_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9}
+"""Timestamps that stand for something, by the first ListOffsets version that may name them."""
+
+_topic_id_text = lru_cache(4_096)(topic_id_from_kafka)
+
+
+class DataHandlers:
+    """Serves records."""
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        metadata: MetadataCache,
+        replicas: ReplicaService,
+        runtime: Runtime,
+        quotas: ClientThrottles | None = None,
+    ) -> None:
+        """Without `quotas` no client is ever throttled."""
+        self._quotas = quotas or ClientThrottles(runtime, 2, 1)
+        self._metadata = metadata
+        self._replicas = replicas
+        self._runtime = runtime
+        self._fetch_bytes_max = config.number("fetch.max.bytes")
+        self._sessions = FetchSessions(
+            runtime.random,
+            config.number("max.incremental.fetch.session.cache.slots"),
+            FETCH_SESSION_EVICTION_MS,
+        )
+
+    def table(self) -> Mapping[ApiKey, Handler]:
+        """The requests served here."""
+        return {
+            ApiKey.PRODUCE: self.produce,
+            ApiKey.FETCH: self.fetch,
+            ApiKey.LIST_OFFSETS: self.list_offsets,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: self.offset_for_leader_epoch,
+            ApiKey.DELETE_RECORDS: self.delete_records,
+        }
+
+    def _known(self, topic_partition: TopicPartition) -> bool:
+        return self._metadata.partition(topic_partition) is not None
+
+    def _leader(self, topic_partition: TopicPartition) -> tuple[int, int]:
+        """(leader, epoch) as this broker knows them, as replica or from its metadata; -1 for what it does not."""
+        known = self._replicas.leader_and_epoch(topic_partition)
+        if known is None:
+            metadata = self._metadata.partition(topic_partition)
+            known = (-1, -1) if metadata is None else (metadata.leader, metadata.leader_epoch)
+        return known
+
+    def _node_endpoints(self, leaders: Iterable[int], listener: str) -> list[NodeEndpoint]:
+        nodes = []
+        for broker_id in dict.fromkeys(leaders):
+            endpoint = self._metadata.endpoint(broker_id, listener)
+            if endpoint is not None:
+                rack = self._metadata.rack(broker_id)
+                nodes.append(NodeEndpoint(broker_id, endpoint.host, endpoint.port, rack))
+        return nodes
+
+    # ---- Produce ----------------------------------------------------------------------------------------------
+
+    async def produce(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
+        """Answer Produce; with acks=0 nothing, or by closing the connection where something went wrong."""
+        acks = int(request.acks)
+        rows: dict[TopicPartition, ProducedPartition] = {}
+        batches: list[tuple[TopicPartition, bytes]] = []
+        for topic in request.topic_data:
+            for partition in topic.partition_data:
+                topic_partition = TopicPartition(str(topic.name), int(partition.index))
+                error = self._produce_error(request, acks, topic_partition, partition.records)
+                if error is ErrorCode.none and topic_partition.topic in INTERNAL_TOPICS:
+                    error = _internal_topic_error(context)
+                if error is not ErrorCode.none:
+                    rows[topic_partition] = ProducedPartition(topic_partition, error, -1, -1, -1)
+                else:
+                    batches.append((topic_partition, partition.records))
+        if batches:
+            for produced in await self._replicas.produce(batches, acks, milliseconds(request.timeout)):
+                rows[produced.topic_partition] = produced
+        quota = self._quotas.produce
+        throttle_ms = quota.note(context.client_id, _produce_size(request, context)) if quota.is_used else 0
+        if acks == 0:
+            if any(row.error for row in rows.values()):
+                raise RequestRefused("a record sent with acks=0 was not stored")
+            if throttle_ms:
+                # There is no answer that could say so: the connection's next request waits.
+                await self._runtime.sleep(throttle_ms)
+            return None
+        return self._produce_answer(request, context, rows, throttle_ms)
+
+    def _produce_error(
+        self, request: KafkaMessage, acks: int, topic_partition: TopicPartition, records: bytes | None
+    ) -> ErrorCode:
+        if acks not in _ACKS:
+            return ErrorCode.invalid_required_acks
+        if request.transactional_id is not None:
+            return ErrorCode.transactional_id_authorization_failed
+        if not self._known(topic_partition):
+            return ErrorCode.unknown_topic_or_partition
+        if not records:
+            return ErrorCode.invalid_record
+        return ErrorCode.none
+
+    def _produce_answer(
+        self,
+        request: KafkaMessage,
+        context: RequestContext,
+        rows: Mapping[TopicPartition, ProducedPartition],
+        throttle_ms: int,
+    ) -> KafkaMessage:
+        topics: dict[str, list[PartitionProduceResponse]] = {}
+        leaders: list[int] = []
+        version = version_of(request)
+        for (topic, partition), row in rows.items():
+            word = NO_WORD_OF_LEADER
+            if version >= _PRODUCE_SAYS_LEADER and row.error == ErrorCode.not_leader_or_follower:
+                word = LeaderIdAndEpoch(*self._leader(row.topic_partition))
+                leaders.append(word.leader_id)
+            answer = PartitionProduceResponse(
+                index=partition,
+                error_code=error_code(row.error),
+                base_offset=row.base_offset,
+                log_append_time=None if row.log_append_time_ms < 0 else wall_time(row.log_append_time_ms),
+                log_start_offset=row.log_start_offset,
+                current_leader=word,
+            )
+            topics.setdefault(topic, []).append(answer)
+        responses = [TopicProduceResponse(topic, answers) for topic, answers in topics.items()]
+        nodes = self._node_endpoints(leaders, context.listener) if leaders else ()
+        return ProduceResponse(version, responses, as_time(throttle_ms) if throttle_ms else NO_TIME, nodes)
+
+    # ---- Fetch ------------------------------------------------------------------------------------------------
+
+    async def fetch(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer Fetch, in a session or without one."""
+        version = version_of(request)
+        replica_id, replica_epoch = _fetching_replica(request, version)
+        now_ms = self._runtime.now().mono_ms
+        opened = self._sessions.open(
+            Request(
+                int(getattr(request, "session_id", 0)),
+                int(getattr(request, "session_epoch", -1)),
+                replica_id >= 0,
+                version >= FETCH_BY_TOPIC_ID,
+                self._asked(request, version),
+                _forgotten(request, version),
+            ),
+            now_ms,
+        )
+        if isinstance(opened, FetchRefused):
+            return FetchResponse(version, (), opened.error)
+        rows, wanted = self._sort_out(opened.partitions)
+        if wanted:
+            max_bytes = min(int(request.max_bytes), self._fetch_bytes_max)
+            quota = self._quotas.fetch
+            if quota.is_used and replica_id < 0:
+                most = quota.most_at_once(context.client_id)
+                max_bytes = max_bytes if most is None else min(max_bytes, int(most))
+            params = FetchParams(
+                replica_id=replica_id,
+                max_wait_ms=milliseconds(request.max_wait),
+                min_bytes=min(int(request.min_bytes), max_bytes),
+                max_bytes=max_bytes,
+                reader=Reader(str(request.rack_id), context.listener) if version >= _FETCH_BY_READER else None,
+                replica_epoch=replica_epoch,
+            )
+            fetched = await self._replicas.fetch(params, list(wanted.values()))
+            rows.update(zip(wanted, fetched, strict=True))
+        if self._quotas.fetch.is_used and replica_id < 0:
+            throttle_ms = self._throttle_fetch(context, rows)
+            if throttle_ms:
+                error, session_id = opened.without_rows()
+                return FetchResponse(version, (), error, session_id, as_time(throttle_ms))
+        error, session_id, news = opened.finish(rows)
+        return self._fetch_answer(request, context, error, session_id, news)
+
+    def _throttle_fetch(self, context: RequestContext, rows: Rows) -> int:
+        """For how long a consumer is throttled; it gets nothing then, and comes again for it."""
+        quota, size = self._quotas.fetch, _fetch_size(rows)
+        throttle_ms = quota.note(context.client_id, size)
+        if throttle_ms:
+            quota.take_back(context.client_id, size)
+        return throttle_ms
+
+    def _topic_of(self, key: Any) -> str:
+        return self._metadata.topic_of_id(_id_of(key)) or "" if key else ""
+
+    def _asked(self, request: KafkaMessage, version: int) -> dict[FetchKey, FetchPartition]:
+        """The request's partitions; where an id is unknown the topic's name is empty."""
+        asked: dict[FetchKey, FetchPartition] = {}
+        for topic in request.topics:
+            if version >= FETCH_BY_TOPIC_ID:
+                key = _id_key(topic.topic_id)
+                name, topic_id = self._topic_of(key), _topic_id_text(topic.topic_id)
+            else:
+                key, name, topic_id = topic.topic, str(topic.topic), None
+            for partition in topic.partitions:
+                number = partition.partition
+                asked[key, number] = FetchPartition(
+                    TopicPartition(name, number),
+                    partition.fetch_offset,
+                    getattr(partition, "current_leader_epoch", -1),
+                    getattr(partition, "last_fetched_epoch", -1),
+                    partition.partition_max_bytes,
+                    getattr(partition, "log_start_offset", -1),
+                    topic_id,
+                )
+        return asked
+
+    def _sort_out(self, asked: Mapping[FetchKey, FetchPartition]) -> tuple[Rows, dict[FetchKey, FetchPartition]]:
+        """What can be answered at once, since the partition is unknown, and what is to be read."""
+        rows: Rows = {}
+        wanted: dict[FetchKey, FetchPartition] = {}
+        for key, row in asked.items():
+            topic_partition = row.topic_partition
+            if not topic_partition.topic:
+                # Perhaps this broker has heard of the id since the session began.
+                topic_partition = TopicPartition(self._topic_of(key[0]), key[1])
+                row = msgspec.structs.replace(row, topic_partition=topic_partition)
+            if not topic_partition.topic:
+                rows[key] = _refused(topic_partition, ErrorCode.unknown_topic_id)
+            elif self._metadata.partition(topic_partition) is None:
+                rows[key] = _refused(topic_partition, ErrorCode.unknown_topic_or_partition)
+            else:
+                wanted[key] = row
+        return rows, wanted
+
+    def _fetch_answer(
+        self, request: KafkaMessage, context: RequestContext, error: ErrorCode, session_id: int, rows: Rows
+    ) -> KafkaMessage:
+        version = version_of(request)
+        topics: dict[Any, list[PartitionData]] = {}
+        leaders: list[int] = []
+        for key, row in rows.items():
+            word = NO_WORD_OF_LEADER
+            if row.error and version >= _FETCH_SAYS_LEADER and row.error in _LEADER_IS_ELSEWHERE:
+                word = LeaderIdAndEpoch(*self._leader(row.topic_partition))
+                leaders.append(word.leader_id)
+            topics.setdefault(key[0], []).append(_fetched_row(row, version, word))
+        if version >= FETCH_BY_TOPIC_ID:
+            responses = [FetchableTopicResponse(answers, "", _id_of(key)) for key, answers in topics.items()]
+        else:
+            responses = [FetchableTopicResponse(answers, topic) for topic, answers in topics.items()]
+        nodes = self._node_endpoints(leaders, context.listener) if leaders else ()
+        return FetchResponse(version, tuple(responses), error, session_id, node_endpoints=nodes)
+
+    # ---- offsets ----------------------------------------------------------------------------------------------
+
+    async def list_offsets(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer ListOffsets."""
+        seen: dict[TopicPartition, int] = {}
+        for topic in request.topics:
+            for partition in topic.partitions:
+                topic_partition = TopicPartition(str(topic.name), int(partition.partition_index))
+                seen[topic_partition] = seen.get(topic_partition, 0) + 1
+        topics = []
+        for topic in request.topics:
+            rows = []
+            for partition in topic.partitions:
+                topic_partition = TopicPartition(str(topic.name), int(partition.partition_index))
+                found = self._list_offset(request, topic_partition, partition, seen[topic_partition] > 1)
+                error, timestamp, offset, leader_epoch = found
+                row = {"partition_index": topic_partition.partition, "error_code": error, "timestamp": timestamp}
+                rows.append({**row, "offset": offset, "leader_epoch": leader_epoch})
+            topics.append({"name": topic.name, "partitions": rows})
+        return respond(request, topics=topics)
+
+    def _list_offset(
+        self, request: KafkaMessage, topic_partition: TopicPartition, partition: KafkaMessage, is_double: bool
+    ) -> tuple[int, int, int, int]:
+        version = version_of(request)
+        timestamp = int(partition.timestamp)
+        if is_double:
+            return ErrorCode.invalid_request, -1, -1, -1
+        if timestamp < 0 and version < _TIMESTAMPS_SINCE.get(timestamp, version + 1):
+            return ErrorCode.unsupported_version, -1, -1, -1
+        if not self._known(topic_partition):
+            return ErrorCode.unknown_topic_or_partition, -1, -1, -1
+        found = self._replicas.list_offset(
+            topic_partition,
+            timestamp,
+            int(getattr(partition, "current_leader_epoch", -1)),
+            request.replica_id != _CONSUMER,
+            request.replica_id != _DEBUGGING,
+        )
+        if found[0] == ErrorCode.offset_not_available and version < _OFFSETS_KNOW_NOT_AVAILABLE:
+            return ErrorCode.leader_not_available, *found[1:]
+        return found
+
+    async def offset_for_leader_epoch(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer OffsetForLeaderEpoch."""
+        topics = []
+        for topic in request.topics:
+            rows = []
+            for partition in topic.partitions:
+                topic_partition = TopicPartition(str(topic.topic), int(partition.partition))
+                row: dict[str, Any] = {"partition": topic_partition.partition}
+                if self._known(topic_partition):
+                    current = int(getattr(partition, "current_leader_epoch", -1))
+                    error, epoch, end = self._replicas.end_offset_for_epoch(
+                        topic_partition, current, int(partition.leader_epoch)
+                    )
+                    row |= {"error_code": error, "leader_epoch": epoch, "end_offset": end}
+                else:
+                    row["error_code"] = ErrorCode.unknown_topic_or_partition
+                rows.append(row)
+            topics.append({"topic": topic.topic, "partitions": rows})
+        return respond(request, topics=topics)
+
+    async def delete_records(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer DeleteRecords."""
+        offsets: dict[TopicPartition, int] = {}
+        unknown = Deleted(ErrorCode.unknown_topic_or_partition)
+        for topic in request.topics:
+            for row in topic.partitions:
+                offsets[TopicPartition(str(topic.name), int(row.partition_index))] = int(row.offset)
+        known = {partition: offset for partition, offset in offsets.items() if self._known(partition)}
+        deleted = await self._replicas.delete_records(known, milliseconds(request.timeout)) if known else {}
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for partition in offsets:
+            error, low_watermark = deleted.get(partition, unknown)
+            answer = {"partition_index": partition.partition, "low_watermark": low_watermark, "error_code": error}
+            topics.setdefault(partition.topic, []).append(answer)
+        return respond(request, topics=[{"name": topic, "partitions": rows} for topic, rows in topics.items()])
+
+
+_HEAD_BYTES, _TOPIC_BYTES, _ROW_BYTES = 24, 20, 40
+"""What a message has around its records, roughly: quotas count whole messages."""
+
+
+def _produce_size(request: KafkaMessage, context: RequestContext) -> int:
+    size = _HEAD_BYTES + len(context.client_id)
+    for topic in request.topic_data:
+        size += _TOPIC_BYTES + len(topic.name)
+        size += sum(_ROW_BYTES // 4 + len(row.records or b"") for row in topic.partition_data)
+    return size
+
+
+def _fetch_size(rows: Rows) -> int:
+    # A session's answer leaves out those of which there is no news.
+    told = {key: _ROW_BYTES + len(row.records) for key, row in rows.items() if row.records or row.error}
+    return _HEAD_BYTES + _TOPIC_BYTES * len({topic for topic, _ in told}) + sum(told.values())
+
+
+_LEADER_IS_ELSEWHERE = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
+
+
+def _fetching_replica(request: KafkaMessage, version: int) -> tuple[int, int]:
+    """(replica id, broker epoch) of a fetching follower; (-1, -1) for a consumer."""
+    if version >= _FETCH_BY_REPLICA_STATE:
+        return int(request.replica_state.replica_id), int(request.replica_state.replica_epoch)
+    return int(request.replica_id), -1
+
+
+def _forgotten(request: KafkaMessage, version: int) -> list[FetchKey]:
+    return [
+        (_id_key(topic.topic_id) if version >= FETCH_BY_TOPIC_ID else topic.topic, partition)
+        for topic in getattr(request, "forgotten_topics_data", ())
+        for partition in topic.partitions
+    ]
+
+
+@lru_cache(4_096)
+def _id_of(key: int) -> KafkaUuid | None:
+    return Uuid(int=key) if key else None
+
+
+def _id_key(topic_id: KafkaUuid | None) -> int:
+    """A topic id as part of a key, for a UUID computes its hash anew each time, in Python; 0 for none."""
+    return 0 if topic_id is None else int(topic_id.int)
+
+
+def _refused(topic_partition: TopicPartition, error: ErrorCode) -> FetchedPartition:
+    return FetchedPartition(topic_partition, error, -1, -1, b"")
+
+
+def _internal_topic_error(context: RequestContext) -> ErrorCode:
+    """Kafka's own topics are written by coordinators alone, and by its own tools' admin client."""
+    return ErrorCode.none if context.client_id == ADMIN_CLIENT_ID else ErrorCode.invalid_topic_exception
+
+
+def _fetched_row(row: FetchedPartition, version: int, leader: LeaderIdAndEpoch) -> PartitionData:
+    error = row.error
+    if error == ErrorCode.kafka_storage_error and version < _FETCH_KNOWS_STORAGE_ERROR:
+        # A client that old takes it for fatal; this error makes it look for the leader again.
+        error = ErrorCode.not_leader_or_follower
+    return PartitionData(
+        row.topic_partition.partition,
+        error_code(error),
+        row.high_watermark,
+        # Without transactions every record below the high watermark is stable.
+        row.high_watermark,
+        row.log_start_offset,
+        row.records,
+        NOT_DIVERGING if row.diverging is None else EpochEndOffset(*row.diverging),
+        leader,
+        preferred_read_replica=row.preferred_read_replica,
+    )

@@ -1,0 +1,142 @@
+"""DescribeLogDirs, AlterReplicaLogDirs and DescribeProducers: where logs lie, and who writes to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.handlers.broker_requests import Handler, RequestContext
+from broker_sim.logs.log_manager import DirectoryLogs
+from broker_sim.logs.partition_log import PartitionLog
+from broker_sim.metadata_cache import MetadataCache
+from broker_sim.replication.replica_manager import ReplicaManager
+from broker_sim.topic_names import invalid_name
+from broker_sim.wire.kafka_schema import ApiKey, respond
+from controller.ports import KafkaMessage
+from journal.events import TopicPartition
+
+NO_TRANSACTION = -1
+UNKNOWN_LAG = -1
+"""Of a replica that nobody has told this broker to lead or follow yet."""
+
+_Topics = dict[str, list[dict[str, Any]]]
+
+
+class LogHandlers:
+    """Tells administrators about this broker's logs."""
+
+    def __init__(self, log_dirs: Sequence[str], replicas: ReplicaManager, metadata: MetadataCache) -> None:
+        self._log_dirs = log_dirs
+        self._replicas = replicas
+        self._metadata = metadata
+
+    def table(self) -> Mapping[ApiKey, Handler]:
+        """The requests served here."""
+        return {
+            ApiKey.ALTER_REPLICA_LOG_DIRS: self.alter_replica_log_dirs,
+            ApiKey.DESCRIBE_LOG_DIRS: self.describe_log_dirs,
+            ApiKey.DESCRIBE_PRODUCERS: self.describe_producers,
+        }
+
+    async def describe_log_dirs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer DescribeLogDirs, for the partitions named or (topics null) all."""
+        wanted = None
+        if request.topics is not None:
+            wanted = {TopicPartition(str(t.topic), int(n)) for t in request.topics for n in t.partitions}
+        directories = zip(self._log_dirs, self._replicas.logs.by_directory(), strict=True)
+
+        def rows(logs: DirectoryLogs) -> _Topics:
+            return self._log_rows(logs, wanted)
+
+        return respond(request, results=[_directory(path, logs, rows) for path, logs in directories])
+
+    def _log_rows(self, logs: DirectoryLogs, wanted: set[TopicPartition] | None) -> _Topics:
+        topics: _Topics = {}
+        for is_future, each in ((False, logs.current), (True, logs.future)):
+            for topic_partition, log in each.items():
+                if wanted is None or topic_partition in wanted:
+                    row = {
+                        "partition_index": topic_partition.partition,
+                        "partition_size": log.size_bytes,
+                        "offset_lag": self._lag(topic_partition, log, is_future),
+                        "is_future_key": is_future,
+                    }
+                    topics.setdefault(topic_partition.topic, []).append(row)
+        return topics
+
+    def _lag(self, topic_partition: TopicPartition, log: PartitionLog, is_future: bool) -> int:
+        """How far a log is behind: a future one behind the replica whose place it will take, that one behind what is
+        committed."""
+        partition = self._replicas.partitions.get(topic_partition)
+        if partition is None:
+            return UNKNOWN_LAG
+        current = partition.log
+        return current.end_offset - log.end_offset if is_future else max(current.high_watermark - log.end_offset, 0)
+
+    async def alter_replica_log_dirs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer AlterReplicaLogDirs: the answer says whether the moves have begun."""
+        places = {
+            TopicPartition(str(topic.name), int(number)): str(directory.path)
+            for directory in request.dirs
+            for topic in directory.topics
+            for number in topic.partitions
+        }
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for topic_partition, path in places.items():
+            row = {"partition_index": topic_partition.partition, "error_code": self._move(topic_partition, path)}
+            topics.setdefault(topic_partition.topic, []).append(row)
+        rows = [{"topic_name": topic, "partitions": partitions} for topic, partitions in topics.items()]
+        return respond(request, results=rows)
+
+    def _move(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
+        if path not in self._log_dirs:
+            return ErrorCode.log_dir_not_found
+        error = self._replicas.move_log(topic_partition, self._log_dirs.index(path))
+        if error is ErrorCode.replica_not_available and self._metadata.partition(topic_partition) is None:
+            return ErrorCode.unknown_topic_or_partition
+        return error
+
+    async def describe_producers(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer DescribeProducers: idempotent producers, as this replica's log knows them."""
+        rows = []
+        for topic in request.topics:
+            name = str(topic.name)
+            partitions = [self._producers(TopicPartition(name, int(number))) for number in topic.partition_indexes]
+            rows.append({"name": name, "partitions": partitions})
+        return respond(request, topics=rows)
+
+    def _producers(self, topic_partition: TopicPartition) -> dict[str, Any]:
+        row: dict[str, Any] = {"partition_index": topic_partition.partition}
+        wrong = invalid_name(topic_partition.topic)
+        if wrong is not None:
+            return {**row, "error_code": ErrorCode.invalid_topic_exception, "error_message": wrong}
+        if topic_partition.topic not in self._metadata:
+            message = "This server does not host this topic-partition."
+            return {**row, "error_code": ErrorCode.unknown_topic_or_partition, "error_message": message}
+        partition = self._replicas.partitions.get(topic_partition)
+        if partition is None:
+            known = self._metadata.partition(topic_partition) is not None
+            error = ErrorCode.not_leader_or_follower if known else ErrorCode.unknown_topic_or_partition
+            return {**row, "error_code": error}
+        producers = [
+            {
+                "producer_id": producer.producer_id,
+                "producer_epoch": producer.epoch,
+                "last_sequence": producer.last_sequence,
+                "last_timestamp": producer.last_timestamp_ms,
+                "coordinator_epoch": -1,
+                "current_txn_start_offset": NO_TRANSACTION,
+            }
+            for producer in partition.log.producers.active()
+        ]
+        return {**row, "active_producers": producers}
+
+
+def _directory(path: str, logs: DirectoryLogs | None, rows: Callable[[DirectoryLogs], _Topics]) -> dict[str, Any]:
+    unknown = {"total_bytes": -1, "usable_bytes": -1}
+    if logs is None:
+        return {"log_dir": path, "error_code": ErrorCode.kafka_storage_error, **unknown}
+    topics = [{"name": topic, "partitions": partitions} for topic, partitions in rows(logs).items()]
+    return {"log_dir": path, "topics": topics, **unknown}

@@ -1,0 +1,218 @@
+"""ApiVersions, Metadata, DescribeCluster, InitProducerId: what clients ask before they work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.static.constants import uuid_zero
+
+from broker_sim.handlers.broker_requests import Handler, RequestContext
+from broker_sim.metadata_cache import MetadataCache, PartitionMetadata
+from broker_sim.producer_ids import ProducerIds
+from broker_sim.topic_names import INTERNAL_TOPICS, invalid_name
+from broker_sim.wire import api_versions
+from broker_sim.wire.kafka_schema import ApiKey, KafkaUuid, respond, version_of
+from broker_sim.wire.metadata_messages import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from controller.ports import KafkaMessage
+from controller.producer_id_blocks import ProducerIdsUnavailable
+from ensemble.errors import ZooKeeperError
+
+ANSWERS_REMEMBERED_MAX = 64
+
+NOT_ASKED = -(2**31)
+"""Instead of the operations that are allowed, where nobody asked for them."""
+EVERYTHING_ON_THE_CLUSTER = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+"""One bit for each of AclOperation's codes that a cluster knows: without an authorizer everyone may do everything."""
+
+CreateMissing = Callable[[str], ErrorCode]
+"""Begin to create a topic that a client asked for; the error to answer meanwhile."""
+
+
+class MetadataHandlers:
+    """Tells clients about the cluster.  Metadata answers are kept until the metadata changes."""
+
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        producer_ids: ProducerIds,
+        create_missing: CreateMissing,
+        cluster_id: Callable[[], str],
+    ) -> None:
+        self._metadata = metadata
+        self._producer_ids = producer_ids
+        self._create_missing = create_missing
+        self._cluster_id = cluster_id
+        self._answers: dict[tuple[object, ...], KafkaMessage] = {}
+        self._rows: dict[tuple[str, int], tuple[PartitionMetadata, MetadataResponsePartition]] = {}
+        """Every partition's row, as long as what it was made of is the same."""
+        self._alive: tuple[int, ...] = ()
+        """The brokers that were alive when those were made."""
+        self._answers_generation = -1
+
+    def table(self) -> Mapping[ApiKey, Handler]:
+        """The requests served here."""
+        return {
+            ApiKey.API_VERSIONS: self.api_versions,
+            ApiKey.METADATA: self.metadata,
+            ApiKey.DESCRIBE_CLUSTER: self.describe_cluster,
+            ApiKey.INIT_PRODUCER_ID: self.init_producer_id,
+        }
+
+    async def api_versions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer ApiVersions."""
+        return api_versions.answer(request)
+
+    # ---- Metadata ---------------------------------------------------------------------------------------------
+
+    async def metadata(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer Metadata; the same object as before where nothing has changed, so that its bytes can be reused."""
+        wanted = self._wanted(request)
+        if wanted is not None and getattr(request, "allow_auto_topic_creation", True):
+            missing = {name: self._create_missing(name) for name in self._missing(wanted)}
+        else:
+            missing = {}
+        if self._answers_generation != self._metadata.generation or len(self._answers) >= ANSWERS_REMEMBERED_MAX:
+            self._answers.clear()
+            self._answers_generation = self._metadata.generation
+            self._keep_rows()
+        key = (version_of(request), context.listener, None if wanted is None else tuple(wanted), *missing.items())
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = self._answers[key] = self._answer_metadata(request, context.listener, wanted, missing)
+        return answer
+
+    def _keep_rows(self) -> None:
+        """Forget the rows that say what is no longer so, where that does not show in the partition's own metadata."""
+        alive = tuple(broker.broker_id for broker in self._metadata.brokers())
+        if alive != self._alive:
+            self._alive = alive
+            self._rows.clear()
+
+    def _wanted(self, request: KafkaMessage) -> list[tuple[str | None, KafkaUuid | None]] | None:
+        """Topics asked for by name or id, None for all."""
+        if request.topics is None or (version_of(request) == 0 and not request.topics):
+            return None
+        wanted = []
+        for topic in request.topics:
+            topic_id = getattr(topic, "topic_id", None)
+            wanted.append((topic.name, None if topic_id is None or topic_id == uuid_zero else topic_id))
+        return list(dict.fromkeys(wanted))
+
+    def _missing(self, wanted: list[tuple[str | None, KafkaUuid | None]]) -> list[str]:
+        """Topics asked for by name that could be made."""
+        names = (name for name, _ in wanted if name is not None)
+        return [name for name in names if name not in self._metadata and invalid_name(name) is None]
+
+    def _answer_metadata(
+        self,
+        request: KafkaMessage,
+        listener: str,
+        wanted: list[tuple[str | None, KafkaUuid | None]] | None,
+        missing: Mapping[str, ErrorCode],
+    ) -> KafkaMessage:
+        if wanted is None:
+            topics = [self._topic(name) for name in self._metadata.topics()]
+        else:
+            topics = [self._wanted_topic(name, topic_id, missing) for name, topic_id in wanted]
+        return MetadataResponse(
+            version_of(request),
+            tuple(MetadataResponseBroker(**row) for row in self._brokers("node_id", listener)),
+            self._cluster_id(),
+            self._metadata.live_controller(),
+            tuple(topics),
+        )
+
+    def _brokers(self, id_field: str, listener: str) -> list[dict[str, Any]]:
+        rows = []
+        for broker in self._metadata.brokers():
+            endpoint = self._metadata.endpoint(broker.broker_id, listener)
+            if endpoint is not None:
+                rows.append(
+                    {id_field: broker.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
+                )
+        return rows
+
+    def _wanted_topic(
+        self, name: str | None, topic_id: KafkaUuid | None, missing: Mapping[str, ErrorCode]
+    ) -> MetadataResponseTopic:
+        if topic_id is not None:
+            found = self._metadata.topic_of_id(topic_id)
+            if found is None:
+                return MetadataResponseTopic(ErrorCode.unknown_topic_id, None, topic_id)
+            return self._topic(found)
+        if name is None:
+            return MetadataResponseTopic(ErrorCode.invalid_topic_exception, "")
+        if name in self._metadata:
+            return self._topic(name)
+        error = missing.get(name, ErrorCode.unknown_topic_or_partition)
+        if invalid_name(name) is not None:
+            error = ErrorCode.invalid_topic_exception
+        return MetadataResponseTopic(error, name)
+
+    def _topic(self, name: str) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            ErrorCode.none,
+            name,
+            self._metadata.topic_id(name),
+            name in INTERNAL_TOPICS,
+            tuple(self._partition(name, partition) for partition in self._metadata.partitions(name)),
+        )
+
+    def _partition(self, topic: str, partition: PartitionMetadata) -> MetadataResponsePartition:
+        known = self._rows.get((topic, partition.partition))
+        if known is not None and known[0] == partition:
+            return known[1]
+        is_alive = self._metadata.is_alive
+        led = partition.leader >= 0 and is_alive(partition.leader)
+        offline = partition.offline_replicas
+        row = MetadataResponsePartition(
+            ErrorCode.none if led else ErrorCode.leader_not_available,
+            partition.partition,
+            partition.leader if led else -1,
+            partition.leader_epoch,
+            partition.replicas,
+            partition.isr,
+            tuple(replica for replica in partition.replicas if replica in offline or not is_alive(replica)),
+        )
+        self._rows[topic, partition.partition] = partition, row
+        return row
+
+    # ---- the rest ---------------------------------------------------------------------------------------------
+
+    async def describe_cluster(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer DescribeCluster; there are no KRaft controllers to ask for (endpoint type 2)."""
+        if getattr(request, "endpoint_type", 1) != 1:
+            return respond(
+                request,
+                error_code=ErrorCode.unsupported_endpoint_type,
+                error_message="Only broker endpoints can be described.",
+                endpoint_type=request.endpoint_type,
+            )
+        return respond(
+            request,
+            cluster_authorized_operations=(
+                EVERYTHING_ON_THE_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED
+            ),
+            cluster_id=self._cluster_id(),
+            controller_id=self._metadata.live_controller(),
+            brokers=self._brokers("broker_id", context.listener),
+        )
+
+    async def init_producer_id(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer InitProducerId: a fresh id for an idempotent producer; transactions have no coordinator here."""
+        if request.transactional_id is not None:
+            return respond(request, error_code=ErrorCode.coordinator_not_available, producer_id=-1, producer_epoch=-1)
+        try:
+            producer_id = await self._producer_ids.next()
+        except ZooKeeperError:
+            return respond(request, error_code=ErrorCode.coordinator_load_in_progress, producer_epoch=-1)
+        except ProducerIdsUnavailable:
+            return respond(request, error_code=ErrorCode.unknown_server_error, producer_epoch=-1)
+        return respond(request, producer_id=producer_id, producer_epoch=0)

@@ -1,0 +1,244 @@
+"""FindCoordinator, OffsetCommit, OffsetFetch, OffsetDelete: from Kafka's requests to the group coordinator and back.
+
+Version 0 of OffsetCommit and OffsetFetch is from before there were coordinators: its offsets are in ZooKeeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.groups import consumer_znodes
+from broker_sim.groups.config import CONSUMER_OFFSETS
+from broker_sim.groups.coordinator import CommittedOffset, Committing, GroupCoordinator
+from broker_sim.groups.metadata import NO_GENERATION, NO_MEMBER
+from broker_sim.groups.records import NO_LEADER_EPOCH, NO_TIME, OffsetAndMetadata
+from broker_sim.handlers.broker_requests import Handler, RequestContext
+from broker_sim.metadata_cache import MetadataCache
+from broker_sim.wire.kafka_schema import ApiKey, milliseconds, respond, version_of
+from controller.coordination import Zk
+from controller.ports import Endpoint, KafkaMessage
+from ensemble.errors import SessionExpired, ZooKeeperError
+from ensemble.ports import Runtime
+from journal.events import TopicPartition
+
+_GROUPS = 0
+"""The key type of FindCoordinator that means groups."""
+_SHARE_GROUPS, _SHARE_GROUPS_FROM = 2, 6
+_KEYS_IN_BATCHES_FROM = 4
+_GROUPS_IN_BATCHES_FROM = 8
+_ERROR_OF_THE_WHOLE_FROM = 2
+_NOBODY = Endpoint(-1, "", -1)
+_MESSAGES = {
+    ErrorCode.none: "NONE",
+    ErrorCode.invalid_request: "This most likely occurs because of a request being malformed by the "
+    "client library or the message was sent to an incompatible broker. See the broker logs "
+    "for more details.",
+}
+_NOT_AVAILABLE_MESSAGE = "The coordinator is not available."
+
+CreateMissing = Callable[[str], ErrorCode]
+"""Begin to create a topic that is needed."""
+PartitionErrors = dict[TopicPartition, ErrorCode]
+
+
+class OffsetHandlers:
+    """Serves whoever looks for a coordinator, or keeps offsets."""
+
+    def __init__(
+        self,
+        groups: GroupCoordinator,
+        metadata: MetadataCache,
+        zk: Zk,
+        runtime: Runtime,
+        create_missing: CreateMissing,
+    ) -> None:
+        self._groups = groups
+        self._metadata = metadata
+        self._zk = zk
+        self._runtime = runtime
+        self._create_missing = create_missing
+
+    def table(self) -> Mapping[ApiKey, Handler]:
+        """The requests served here."""
+        return {
+            ApiKey.FIND_COORDINATOR: self.find_coordinator,
+            ApiKey.OFFSET_COMMIT: self.offset_commit,
+            ApiKey.OFFSET_FETCH: self.offset_fetch,
+            ApiKey.OFFSET_DELETE: self.offset_delete,
+        }
+
+    # ---- FindCoordinator --------------------------------------------------------------------------------------
+
+    async def find_coordinator(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer FindCoordinator; `__consumer_offsets` is made when a group is looked for first.  Transactions and
+        share groups have no coordinators here."""
+        version = version_of(request)
+        kind = int(getattr(request, "key_type", _GROUPS))
+        if version < _KEYS_IN_BATCHES_FROM:
+            error, endpoint = self._coordinator(request.key, kind, version, context.listener)
+            message = _MESSAGES.get(error, _NOT_AVAILABLE_MESSAGE)
+            return respond(request, error_code=error, error_message=message, **_node(endpoint))
+        rows = []
+        for key in request.coordinator_keys:
+            error, endpoint = self._coordinator(key, kind, version, context.listener)
+            rows.append({"key": key, "error_code": error, "error_message": "", **_node(endpoint)})
+        return respond(request, coordinators=rows)
+
+    def _coordinator(self, key: str, kind: int, version: int, listener: str) -> tuple[ErrorCode, Endpoint]:
+        if kind == _SHARE_GROUPS and version < _SHARE_GROUPS_FROM:
+            return ErrorCode.invalid_request, _NOBODY
+        if kind != _GROUPS:
+            return ErrorCode.coordinator_not_available, _NOBODY
+        if CONSUMER_OFFSETS not in self._metadata:
+            self._create_missing(CONSUMER_OFFSETS)
+            return ErrorCode.coordinator_not_available, _NOBODY
+        number = self._groups.store.partition_for(key)
+        partition = self._metadata.partition(TopicPartition(CONSUMER_OFFSETS, number))
+        endpoint = None if partition is None else self._metadata.endpoint(partition.leader, listener)
+        if endpoint is None:
+            return ErrorCode.coordinator_not_available, _NOBODY
+        return ErrorCode.none, endpoint
+
+    # ---- OffsetCommit -----------------------------------------------------------------------------------------
+
+    async def offset_commit(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer OffsetCommit; offsets of partitions that do not exist are refused one by one."""
+        errors: PartitionErrors = {}
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        now_ms = self._runtime.now().wall_ms
+        retention = getattr(request, "retention_time", None)
+        retention_ms = -1 if retention is None else milliseconds(retention)
+        for topic in request.topics:
+            for row in topic.partitions:
+                topic_partition = TopicPartition(str(topic.name), int(row.partition_index))
+                errors[topic_partition] = ErrorCode.unknown_topic_or_partition
+                if self._metadata.partition(topic_partition) is not None:
+                    offsets[topic_partition] = _offset(row, now_ms, None if retention_ms < 0 else now_ms + retention_ms)
+        if offsets and version_of(request) == 0:
+            errors |= await self._write_to_zookeeper(request.group_id, offsets)
+        elif offsets:
+            errors |= await self._groups.commit(
+                Committing(
+                    group_id=request.group_id,
+                    member_id=getattr(request, "member_id", NO_MEMBER),
+                    group_instance_id=getattr(request, "group_instance_id", None),
+                    generation_id=int(getattr(request, "generation_id_or_member_epoch", NO_GENERATION)),
+                    offsets=offsets,
+                )
+            )
+        return respond(request, topics=_by_topic(errors, _error_row))
+
+    async def _write_to_zookeeper(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> PartitionErrors:
+        errors: PartitionErrors = {}
+        for topic_partition, offset in offsets.items():
+            if len(offset.metadata) > self._groups.config.offset_metadata_max_bytes:
+                errors[topic_partition] = ErrorCode.offset_metadata_too_large
+                continue
+            try:
+                await consumer_znodes.write_offset(self._zk, group_id, topic_partition, offset.offset)
+                errors[topic_partition] = ErrorCode.none
+            except ZooKeeperError as failure:
+                errors[topic_partition] = _zookeeper_error(failure)
+        return errors
+
+    # ---- OffsetFetch ------------------------------------------------------------------------------------------
+
+    async def offset_fetch(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer OffsetFetch, from version 8 on for several groups."""
+        version = version_of(request)
+        if version == 0:
+            return respond(request, topics=await self._read_from_zookeeper(request))
+        stable = getattr(request, "require_stable", False)
+        if version >= _GROUPS_IN_BATCHES_FROM:
+            rows = []
+            for group in request.groups:
+                error, found = self._groups.fetch_offsets(group.group_id, _wanted(group.topics), stable)
+                rows.append({"group_id": group.group_id, "error_code": error, "topics": _by_topic(found, _offset_row)})
+            return respond(request, groups=rows)
+        wanted = _wanted(request.topics)
+        error, found = self._groups.fetch_offsets(request.group_id, wanted, stable)
+        if error is not ErrorCode.none and version < _ERROR_OF_THE_WHOLE_FROM:
+            found = {topic_partition: CommittedOffset(error=error) for topic_partition in wanted or ()}
+        return respond(request, error_code=error, topics=_by_topic(found, _offset_row))
+
+    async def _read_from_zookeeper(self, request: KafkaMessage) -> list[dict[str, Any]]:
+        found: dict[TopicPartition, CommittedOffset] = {}
+        for wanted in _wanted(request.topics) or ():
+            offset = None
+            error = ErrorCode.unknown_topic_or_partition
+            if self._metadata.partition(wanted) is not None:
+                try:
+                    offset = await consumer_znodes.read_offset(self._zk, request.group_id, wanted)
+                except ZooKeeperError as failure:
+                    error = _zookeeper_error(failure)
+            found[wanted] = CommittedOffset(error=error) if offset is None else CommittedOffset(offset)
+        return _by_topic(found, _offset_row)
+
+    # ---- OffsetDelete -----------------------------------------------------------------------------------------
+
+    async def offset_delete(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer OffsetDelete."""
+        errors: PartitionErrors = {}
+        wanted: list[TopicPartition] = []
+        for topic in request.topics:
+            for row in topic.partitions:
+                topic_partition = TopicPartition(str(topic.name), int(row.partition_index))
+                errors[topic_partition] = ErrorCode.unknown_topic_or_partition
+                if self._metadata.partition(topic_partition) is not None:
+                    wanted.append(topic_partition)
+        error, found = self._groups.delete_offsets(request.group_id, wanted)
+        if error is not ErrorCode.none:
+            return respond(request, error_code=error)
+        return respond(request, topics=_by_topic(errors | found, _error_row))
+
+
+def _node(endpoint: Endpoint) -> dict[str, Any]:
+    return {"node_id": endpoint.broker_id, "host": endpoint.host, "port": endpoint.port}
+
+
+def _zookeeper_error(failure: ZooKeeperError) -> ErrorCode:
+    return ErrorCode.not_coordinator if isinstance(failure, SessionExpired) else ErrorCode.unknown_server_error
+
+
+def _wanted(topics: Iterable[KafkaMessage] | None) -> Sequence[TopicPartition] | None:
+    """The partitions asked for; None for all."""
+    if topics is None:
+        return None
+    return [TopicPartition(str(topic.name), int(number)) for topic in topics for number in topic.partition_indexes]
+
+
+def _offset(row: KafkaMessage, now_ms: int, expire_ms: int | None) -> OffsetAndMetadata:
+    given_ms = int(getattr(row, "commit_timestamp", NO_TIME))
+    return OffsetAndMetadata(
+        offset=int(row.committed_offset),
+        leader_epoch=int(getattr(row, "committed_leader_epoch", NO_LEADER_EPOCH)),
+        metadata=row.committed_metadata or "",
+        commit_timestamp_ms=now_ms if given_ms == NO_TIME else given_ms,
+        expire_timestamp_ms=expire_ms,
+    )
+
+
+def _error_row(topic_partition: TopicPartition, error: ErrorCode) -> dict[str, Any]:
+    return {"partition_index": topic_partition.partition, "error_code": error}
+
+
+def _offset_row(topic_partition: TopicPartition, found: CommittedOffset) -> dict[str, Any]:
+    return {
+        "partition_index": topic_partition.partition,
+        "committed_offset": found.offset,
+        "committed_leader_epoch": found.leader_epoch,
+        "metadata": found.metadata,
+        "error_code": found.error,
+    }
+
+
+def _by_topic(rows: Mapping[TopicPartition, Any], render: Callable[[TopicPartition, Any], Any]) -> list[dict[str, Any]]:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for topic_partition, row in rows.items():
+        topics.setdefault(topic_partition.topic, []).append(render(topic_partition, row))
+    return [{"name": topic, "partitions": rendered} for topic, rendered in topics.items()]

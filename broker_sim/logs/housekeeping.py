@@ -1,0 +1,95 @@
+"""What becomes of old records: retention, compaction, producers that have gone (Kafka's LogManager, LogCleaner)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from broker_sim.configs.replica_config import PartitionConfig, ReplicaConfig
+from broker_sim.logs import retention
+from broker_sim.logs.cleaner import compact, is_filthy
+from broker_sim.logs.guarded_directory import LogDirFailed
+from broker_sim.logs.log_manager import LogManager
+from broker_sim.logs.partition_log import PartitionLog
+from ensemble.ports import Runtime, Task
+from journal.events import TopicPartition
+
+
+class LogHousekeeping:
+    """The periodic work on all logs of a broker; `start_moved` hears of each log that now starts later."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        config: ReplicaConfig,
+        runtime: Runtime,
+        start_moved: Callable[[TopicPartition], None],
+    ) -> None:
+        self._logs = logs
+        self._config = config
+        self._runtime = runtime
+        self._start_moved = start_moved
+        self._compaction: Task | None = None
+
+    def start(self, every: Callable[[str, int, Callable[[], None]], None]) -> None:
+        """Begin; `every` repeats an action after each period of so many milliseconds."""
+        config = self._config
+        every("retention", config.log_retention_check_interval_ms, self.drop_old_records)
+        every("log-starts", config.log_flush_start_offset_checkpoint_interval_ms, self._logs.checkpoint_starts)
+        every("producers", config.producer_id_expiration_check_interval_ms, self._expire_producers)
+        if config.log_cleaner_enable:
+            every("compaction", max(1, config.log_cleaner_backoff_ms), self._compact_later)
+
+    def close(self) -> None:
+        """End a compaction that is under way; it leaves nothing but a file that the next start removes."""
+        if self._compaction is not None:
+            self._compaction.cancel()
+
+    def drop_old_records(self) -> None:
+        """Drop the segments that no topic wants to keep."""
+        for topic_partition, log, settings in self._each():
+            before = log.start_offset
+            with suppress(LogDirFailed):
+                self._drop_segments(log, settings)
+            if log.start_offset != before:
+                self._start_moved(topic_partition)
+
+    def _each(self) -> Iterator[tuple[TopicPartition, PartitionLog, PartitionConfig]]:
+        """Every log with its topic's settings, which are laid together once a topic."""
+        known: dict[str, PartitionConfig] = {}
+        for topic_partition, log in self._logs.all():
+            settings = known.get(topic_partition.topic)
+            if settings is None:
+                settings = known[topic_partition.topic] = self._logs.settings(topic_partition.topic)
+            yield topic_partition, log, settings
+
+    def _drop_segments(self, log: PartitionLog, settings: PartitionConfig) -> None:
+        retention.drop_below_start(log)
+        if settings.deletes:
+            retention.drop_older(log, settings.retention_ms, self._runtime.now().wall_ms)
+            retention.drop_beyond(log, settings.retention_bytes)
+
+    def _expire_producers(self) -> None:
+        wall_ms = self._runtime.now().wall_ms
+        for _, log in self._logs.all():
+            log.producers.expire(wall_ms - self._config.producer_id_expiration_ms)
+
+    def _compact_later(self) -> None:
+        if self._compaction is None:
+            wall_ms = self._runtime.now().wall_ms
+            for _, log, settings in self._each():
+                if settings.compacts and is_filthy(log, settings.compaction, wall_ms):
+                    self._compaction = self._runtime.spawn(self._compact_all(), "compaction")
+                    return
+
+    async def _compact_all(self) -> None:
+        try:
+            for topic_partition, log, settings in self._each():
+                wall_ms = self._runtime.now().wall_ms
+                is_moving = self._logs.future(topic_partition) is not None
+                if settings.compacts and not is_moving and is_filthy(log, settings.compaction, wall_ms):
+                    with suppress(LogDirFailed):
+                        await compact(log, settings.compaction, self._runtime)
+                        self._logs.checkpoint_starts()
+        finally:
+            self._compaction = None

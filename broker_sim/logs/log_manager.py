@@ -1,0 +1,427 @@
+"""All logs of one broker, over all of its log directories: opening at start, checkpoints, a clean stop (LogManager)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from broker_sim.configs.replica_config import PartitionConfig, ReplicaConfig, TopicConfigs, partition_config
+from broker_sim.logs import checkpoints
+from broker_sim.logs.directory_names import delete_name, future_name, future_of, is_deleted, partition_of
+from broker_sim.logs.guarded_directory import GuardedDirectory, LogDirFailed
+from broker_sim.logs.partition_log import PartitionLog
+from broker_sim.ports import LogDirectory
+from controller.ports import Emit
+from journal.events import LogDamageFound, RecordsLost, ReplicaLoaded, TopicPartition
+
+_CLEAN_SHUTDOWN_TEXT = '{"version":0}'
+
+
+class DuplicateReplicas(Exception):
+    """Two log directories hold different replicas of one partition; the text is fit for the user."""
+
+
+class DirectoryLogs(NamedTuple):
+    """The logs in one log directory: replicas, and those that are on their way into it."""
+
+    current: Mapping[TopicPartition, PartitionLog]
+    future: Mapping[TopicPartition, PartitionLog]
+
+
+class _LogDir:
+    """One log directory and the logs in it."""
+
+    __slots__ = ("checkpointed", "directory", "futures", "logs")
+
+    def __init__(self, directory: GuardedDirectory) -> None:
+        self.directory = directory
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.futures: dict[TopicPartition, PartitionLog] = {}
+        """On their way from another directory."""
+        self.checkpointed: dict[str, dict[TopicPartition, int]] = {}
+        """What each checkpoint file says."""
+
+    @property
+    def all(self) -> dict[TopicPartition, PartitionLog]:
+        """Both; a partition has one of them at most in a directory."""
+        return self.logs | self.futures if self.futures else self.logs
+
+    def checkpoint(self, file: str, offsets: dict[TopicPartition, int]) -> None:
+        """Write a checkpoint of offsets, unless it says that already."""
+        if self.checkpointed.get(file, {}) != offsets:
+            self.checkpointed[file] = offsets
+            checkpoints.write_offsets(self.directory, file, offsets)
+
+    def read_checkpoint(self, file: str) -> dict[TopicPartition, int]:
+        """What a checkpoint says."""
+        self.checkpointed[file] = checkpoints.read_offsets(self.directory, file)
+        return dict(self.checkpointed[file])
+
+
+class LogManager:
+    """The logs by partition.  Raises LogDirFailed wherever the directory of a log has failed."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        directories: Sequence[LogDirectory],
+        config: ReplicaConfig,
+        topic_configs: TopicConfigs,
+        emit: Emit,
+        failed: Callable[[Sequence[TopicPartition], Sequence[TopicPartition]], None],
+        unique: Callable[[], str],
+    ) -> None:
+        """`failed` is told which replicas a failing directory takes with it, and which that were on their way into it,
+        in the midst of what met the failure; `unique` makes a part of a name that no other has."""
+        self._broker_id = broker_id
+        self._config = config
+        self._topic_configs = topic_configs
+        self._emit = emit
+        self._failed = failed
+        self._dirs = [_LogDir(GuardedDirectory(directory, self._dir_failed)) for directory in directories]
+        self._topic_ids: dict[TopicPartition, str] = {}
+        self._unique = unique
+        self._preferred: dict[TopicPartition, _LogDir] = {}
+        """Where logs that are not there yet are to be created."""
+
+    def settings(self, topic: str) -> PartitionConfig:
+        """What holds for a topic now."""
+        return partition_config(self._config, self._topic_configs(topic))
+
+    # ---- directories -------------------------------------------------------------------------------------------
+
+    def _online(self) -> Iterator[_LogDir]:
+        return (log_dir for log_dir in self._dirs if log_dir.directory.is_online)
+
+    @property
+    def has_offline_directory(self) -> bool:
+        """Has any directory failed?"""
+        return any(not log_dir.directory.is_online for log_dir in self._dirs)
+
+    @property
+    def is_offline(self) -> bool:
+        """Have all?"""
+        return not any(True for _ in self._online())
+
+    def _dir_failed(self, directory: GuardedDirectory, failure: OSError) -> None:
+        (log_dir,) = (each for each in self._dirs if each.directory is directory)
+        lost, futures = sorted(log_dir.logs), sorted(log_dir.futures)
+        for log in log_dir.all.values():
+            with suppress(OSError):
+                log.close()
+        log_dir.logs.clear()
+        log_dir.futures.clear()
+        self._emit(LogDamageFound(f"log.dirs[{self._dirs.index(log_dir)}]", 0, str(failure), "taken offline"))
+        self._failed(lost, futures)
+
+    def _dir_of(self, topic_partition: TopicPartition) -> _LogDir | None:
+        return next((log_dir for log_dir in self._dirs if topic_partition in log_dir.logs), None)
+
+    # ---- opening -----------------------------------------------------------------------------------------------
+
+    def open_all(self) -> None:
+        """Open what is on disk; high watermarks and starts come from their checkpoints, within what a log holds."""
+        for log_dir in list(self._online()):
+            with suppress(LogDirFailed):
+                self._open_dir(log_dir)
+        for topic_partition in sorted(tp for log_dir in self._online() for tp in log_dir.futures):
+            with suppress(LogDirFailed):
+                self._drop_other_topics_future(topic_partition)
+
+    def _open_dir(self, log_dir: _LogDir) -> None:
+        directory = log_dir.directory
+        stopped_cleanly = directory.read_text("", checkpoints.CLEAN_SHUTDOWN) is not None
+        directory.remove("", checkpoints.CLEAN_SHUTDOWN)
+        marks = log_dir.read_checkpoint(checkpoints.REPLICATION_OFFSETS)
+        starts = log_dir.read_checkpoint(checkpoints.LOG_START_OFFSETS)
+        cleaned = log_dir.read_checkpoint(checkpoints.CLEANER_OFFSETS)
+        for name in directory.partitions():
+            if is_deleted(name):
+                directory.delete_partition(name)
+                continue
+            future = future_of(name)
+            topic_partition = future or partition_of(name)
+            if topic_partition is None:
+                continue
+            log = self._open(log_dir, topic_partition, stopped_cleanly, name)
+            log.advance_start(min(starts.get(topic_partition, 0), log.end_offset))
+            log.first_dirty_offset = min(cleaned.get(topic_partition, 0), log.end_offset)
+            mark = marks.get(topic_partition, 0)
+            log.high_watermark = min(max(mark, log.start_offset), log.end_offset)
+            if future is not None:
+                self._keep_longest_future(topic_partition)
+                continue
+            if not self._is_only_replica(log_dir, topic_partition):
+                continue
+            self._emit(
+                ReplicaLoaded(
+                    broker_id=self._broker_id,
+                    topic=topic_partition.topic,
+                    partition=topic_partition.partition,
+                    log_end_offset=log.end_offset,
+                    high_watermark=log.high_watermark,
+                )
+            )
+            if mark > log.end_offset:
+                self._journal_loss(topic_partition, log.end_offset, mark)
+
+    def _journal_loss(self, topic_partition: TopicPartition, end_offset: int, mark: int) -> None:
+        """The log ends below what was committed when the mark was written: a power loss, or damage, took the rest."""
+        self._emit(
+            RecordsLost(
+                broker_id=self._broker_id,
+                topic=topic_partition.topic,
+                partition=topic_partition.partition,
+                first_offset=end_offset,
+                last_offset=mark - 1,
+                count=mark - end_offset,
+                below_high_watermark=mark - end_offset,
+                cause="missing_at_start",
+            )
+        )
+
+    def _keep_longest_future(self, topic_partition: TopicPartition) -> None:
+        """A move that was given up while its directory was offline may have left a copy behind."""
+        copies = [log_dir for log_dir in self._dirs if topic_partition in log_dir.futures]
+        for log_dir in sorted(copies, key=lambda each: each.futures[topic_partition].end_offset)[:-1]:
+            log_dir.futures.pop(topic_partition).delete()
+
+    def _is_only_replica(self, log_dir: _LogDir, topic_partition: TopicPartition) -> bool:
+        """Is the replica just opened the one to work with?
+
+        A broker that was killed, or lost a disk, between the two renames of a move has two replicas.  The one whose
+        records the other has goes; Kafka leaves that to the operator.  Raises DuplicateReplicas where each has its own.
+        """
+        others = [each for each in self._dirs if each is not log_dir and topic_partition in each.logs]
+        if not others:
+            return True
+        shorter, longer = sorted((others[0], log_dir), key=lambda each: _extent(each.logs[topic_partition]))
+        ids = {checkpoints.read_topic_id(each.directory, str(topic_partition)) for each in (shorter, longer)}
+        if len(ids) > 1 or not _holds(longer.logs[topic_partition], shorter.logs[topic_partition]):
+            places = " and ".join(f"log.dirs[{self._dirs.index(each)}]" for each in (others[0], log_dir))
+            raise DuplicateReplicas(
+                f"{places} hold different replicas of {topic_partition}: remove the one whose directory failed last"
+            )
+        with suppress(LogDirFailed):
+            self._remove(shorter.logs.pop(topic_partition))
+        reason = "another log directory holds the same records"
+        self._emit(LogDamageFound(f"log.dirs[{self._dirs.index(shorter)}]/{topic_partition}", 0, reason, "removed"))
+        return longer is log_dir
+
+    def _open(
+        self, log_dir: _LogDir, topic_partition: TopicPartition, stopped_cleanly: bool, name: str | None = None
+    ) -> PartitionLog:
+        settings = self.settings(topic_partition.topic)
+        log = PartitionLog(
+            log_dir.directory,
+            topic_partition,
+            segment_bytes=settings.segment_bytes,
+            segment_ms=settings.segment_ms,
+            index_interval_bytes=self._config.log_index_interval_bytes,
+            stopped_cleanly=stopped_cleanly,
+            name=name,
+        )
+        logs = log_dir.logs if name in (None, str(topic_partition)) else log_dir.futures
+        logs[topic_partition] = log
+        topic_id = checkpoints.read_topic_id(log_dir.directory, log.name)
+        if topic_id is not None and logs is log_dir.logs:
+            self._topic_ids[topic_partition] = topic_id
+        for damage in log.damage:
+            self._emit(LogDamageFound(f"{log.name}/{damage.file}", damage.position, damage.reason, "truncated"))
+        return log
+
+    # ---- logs --------------------------------------------------------------------------------------------------
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The log of a partition, if there is one here."""
+        log_dir = self._dir_of(topic_partition)
+        return None if log_dir is None else log_dir.logs[topic_partition]
+
+    def all(self) -> list[tuple[TopicPartition, PartitionLog]]:
+        """Every log, in the order of partitions."""
+        return sorted((item for log_dir in self._dirs for item in log_dir.logs.items()), key=lambda item: item[0])
+
+    def by_directory(self) -> list[DirectoryLogs | None]:
+        """For each of log.dirs the logs in it, in the order of partitions; None where it is offline."""
+        return [
+            DirectoryLogs(dict(sorted(each.logs.items())), dict(sorted(each.futures.items())))
+            if each.directory.is_online
+            else None
+            for each in self._dirs
+        ]
+
+    def get_or_create(self, topic_partition: TopicPartition, is_new: bool = True) -> PartitionLog:
+        """The log of a partition, created where it is missing, in the directory with the fewest.
+
+        While a directory is offline the log of a partition that is not new may lie there: LogDirFailed then, rather
+        than an empty log in the place of a full one.
+        """
+        known = self.get(topic_partition)
+        if known is not None:
+            return known
+        if self.is_offline or (self.has_offline_directory and not is_new):
+            raise LogDirFailed
+        log_dir = self._preferred.get(topic_partition)
+        if log_dir is None:
+            log_dir = min(self._online(), key=lambda each: len(each.logs) + len(each.futures))
+        log = self._open(log_dir, topic_partition, stopped_cleanly=False)
+        self._preferred.pop(topic_partition, None)
+        return log
+
+    # ---- from one directory to another -------------------------------------------------------------------------
+
+    def future(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The log that is to take the place of a partition's, if there is one."""
+        log_dir = self._future_dir_of(topic_partition)
+        return None if log_dir is None else log_dir.futures[topic_partition]
+
+    def _future_dir_of(self, topic_partition: TopicPartition) -> _LogDir | None:
+        return next((log_dir for log_dir in self._dirs if topic_partition in log_dir.futures), None)
+
+    def prefer(self, topic_partition: TopicPartition, place: int) -> bool:
+        """A partition's log, once it is created, is to lie in that one of log.dirs.  False where its log, or the one
+        that is to take its place, lies there already.  Raises LogDirFailed where the directory is offline."""
+        log_dir = self._dirs[place]
+        if not log_dir.directory.is_online:
+            raise LogDirFailed
+        if log_dir in (self._dir_of(topic_partition), self._future_dir_of(topic_partition)):
+            return False
+        self._preferred[topic_partition] = log_dir
+        return True
+
+    def lies_in(self, topic_partition: TopicPartition, place: int) -> bool:
+        """Does a partition's log lie in that one of log.dirs?"""
+        return topic_partition in self._dirs[place].logs
+
+    def begin_future(self, topic_partition: TopicPartition) -> PartitionLog:
+        """An empty log that is to take the place of the partition's, where that was said to be preferred.
+
+        Raises LogDirFailed, also where any directory is offline: there might be one such log in it.
+        """
+        current = self.get(topic_partition)
+        assert current is not None and self.future(topic_partition) is None, topic_partition
+        if self.has_offline_directory:
+            raise LogDirFailed
+        log_dir = self._preferred.pop(topic_partition)
+        log = self._open(log_dir, topic_partition, False, future_name(topic_partition, self._unique()))
+        log.truncate_fully_and_start_at(current.start_offset)
+        log.first_dirty_offset = current.first_dirty_offset
+        topic_id = self._topic_ids.get(topic_partition)
+        if topic_id is not None:
+            checkpoints.write_topic_id(log_dir.directory, log.name, topic_id)
+        return log
+
+    def _drop_other_topics_future(self, topic_partition: TopicPartition) -> None:
+        """A copy of a log of a topic that had this name before is of no use."""
+        log_dir, known = self._future_dir_of(topic_partition), self._topic_ids.get(topic_partition)
+        if log_dir is not None and known is not None:
+            written = checkpoints.read_topic_id(log_dir.directory, log_dir.futures[topic_partition].name)
+            if written not in (None, known):
+                self.drop_future(topic_partition)
+
+    def drop_future(self, topic_partition: TopicPartition) -> None:
+        """Remove the log that was to take the place of a partition's, if there is one."""
+        log_dir = self._future_dir_of(topic_partition)
+        if log_dir is not None:
+            self._remove(log_dir.futures.pop(topic_partition))
+            self._checkpoint_marks(log_dir)
+            self._checkpoint_starts(log_dir)
+
+    def replace_with_future(self, topic_partition: TopicPartition) -> PartitionLog:
+        """Put the future log in the place of the current one, which goes; both hold the same.
+
+        The order is Kafka's: there is a whole replica of that name at any time.  Raises LogDirFailed where the future
+        log's directory fails; where the other one does nothing is lost, for the future log has taken over by then.
+        """
+        target, source = self._future_dir_of(topic_partition), self._dir_of(topic_partition)
+        assert target is not None and source is not None, topic_partition
+        future, current = target.futures[topic_partition], source.logs[topic_partition]
+        future.take_over(current)
+        self._checkpoint_marks(target)
+        self._checkpoint_starts(target)
+        future.rename(str(topic_partition))
+        target.logs[topic_partition] = target.futures.pop(topic_partition)
+        del source.logs[topic_partition]
+        with suppress(LogDirFailed):
+            self._remove(current)
+            self._checkpoint_marks(source)
+            self._checkpoint_starts(source)
+        return future
+
+    def _remove(self, log: PartitionLog) -> None:
+        """Rename, then delete: what a crash leaves of it is seen to be rubbish."""
+        log.rename(delete_name(log.topic_partition, self._unique()))
+        log.delete()
+
+    def topic_id(self, topic_partition: TopicPartition) -> str | None:
+        """The topic id that the log was created under."""
+        return self._topic_ids.get(topic_partition)
+
+    def set_topic_id(self, topic_partition: TopicPartition, topic_id: str) -> None:
+        """Write the topic id beside the log, once."""
+        log_dir = self._dir_of(topic_partition)
+        if topic_partition not in self._topic_ids and log_dir is not None:
+            self._topic_ids[topic_partition] = topic_id
+            checkpoints.write_topic_id(log_dir.directory, str(topic_partition), topic_id)
+            self._drop_other_topics_future(topic_partition)
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Remove a partition's log, if there is one, and what the checkpoints say of it."""
+        self.drop_future(topic_partition)
+        self._preferred.pop(topic_partition, None)
+        log_dir = self._dir_of(topic_partition)
+        self._topic_ids.pop(topic_partition, None)
+        if log_dir is not None:
+            log_dir.logs.pop(topic_partition).delete()
+            self._checkpoint_marks(log_dir)
+            self._checkpoint_starts(log_dir)
+
+    # ---- checkpoints and the end -------------------------------------------------------------------------------
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write all high watermarks, unless none has moved since the last time."""
+        for log_dir in list(self._online()):
+            with suppress(LogDirFailed):
+                self._checkpoint_marks(log_dir)
+
+    def checkpoint_starts(self) -> None:
+        """Write where logs start that do not start with a segment, and how far compaction has come."""
+        for log_dir in list(self._online()):
+            with suppress(LogDirFailed):
+                self._checkpoint_starts(log_dir)
+
+    def _checkpoint_marks(self, log_dir: _LogDir) -> None:
+        log_dir.checkpoint(checkpoints.REPLICATION_OFFSETS, {tp: log.high_watermark for tp, log in log_dir.all.items()})
+
+    def _checkpoint_starts(self, log_dir: _LogDir) -> None:
+        starts = {tp: log.start_offset for tp, log in log_dir.all.items() if log.starts_within_a_segment}
+        log_dir.checkpoint(checkpoints.LOG_START_OFFSETS, starts)
+        cleaned = {tp: log.first_dirty_offset for tp, log in log_dir.all.items() if log.first_dirty_offset}
+        log_dir.checkpoint(checkpoints.CLEANER_OFFSETS, cleaned)
+
+    def close(self) -> None:
+        """Stop cleanly: everything flushed, checkpoints written, and a mark that says so."""
+        for log_dir in list(self._online()):
+            with suppress(LogDirFailed):
+                for log in log_dir.all.values():
+                    log.flush()
+                    log.close()
+                self._checkpoint_marks(log_dir)
+                self._checkpoint_starts(log_dir)
+                log_dir.directory.write_text("", checkpoints.CLEAN_SHUTDOWN, _CLEAN_SHUTDOWN_TEXT)
+                log_dir.logs.clear()
+                log_dir.futures.clear()
+
+
+def _extent(log: PartitionLog) -> tuple[int, int]:
+    """How far a replica has come: its last epoch, and where it ends."""
+    return log.epochs.latest, log.end_offset
+
+
+def _holds(longer: PartitionLog, shorter: PartitionLog) -> bool:
+    """Has one replica every record of another, as far as their epochs tell?"""
+    if shorter.end_offset == shorter.start_offset:
+        return True
+    epoch, end = longer.epochs.end_offset_for(shorter.epochs.latest, longer.end_offset)
+    return epoch == shorter.epochs.latest and shorter.end_offset <= end

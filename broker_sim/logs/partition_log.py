@@ -1,0 +1,397 @@
+"""A replica's log: segment files, leader epochs, producers and the high watermark (Kafka's UnifiedLog)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from broker_sim.logs import checkpoints
+from broker_sim.logs.epoch_cache import EpochCache
+from broker_sim.logs.producer_state import ProducerStates
+from broker_sim.logs.record_batch import BatchHeader, BatchUnreadable, decode_batch, patch_batches
+from broker_sim.logs.segment import Damage, Segment, base_offset_of, file_name
+from broker_sim.ports import LogDirectory, LogFile
+from journal.events import TopicPartition
+
+CLEANED_SUFFIX = ".cleaned"
+"""Of a segment's file while compaction writes it."""
+NEVER_MS = 1 << 62
+
+
+class LogDamage(NamedTuple):
+    """Damage that was found and cut off when a log was opened."""
+
+    file: str
+    position: int
+    reason: str
+
+
+class PartitionLog:
+    """The records of one replica, from `start_offset` to before `end_offset`.
+
+    Writes reach the operating system at once and the disk when a segment is full and at a clean stop, as with Kafka's
+    defaults: a power loss may take the end of the log, which replication gives back.
+    """
+
+    __slots__ = (
+        "_directory",
+        "_index_interval_bytes",
+        "_segments",
+        "_starts",
+        "damage",
+        "end_offset",
+        "epochs",
+        "first_dirty_offset",
+        "high_watermark",
+        "is_closed",
+        "name",
+        "producers",
+        "segment_bytes",
+        "segment_ms",
+        "start_offset",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        topic_partition: TopicPartition,
+        *,
+        segment_bytes: int,
+        segment_ms: int = NEVER_MS,
+        index_interval_bytes: int = 4_096,
+        stopped_cleanly: bool = False,
+        name: str | None = None,
+    ) -> None:
+        """Open or create the log; `stopped_cleanly` spares the check of every batch's CRC, and `name` is its
+        directory's where that is not the partition's."""
+        self.topic_partition = topic_partition
+        self.name = str(topic_partition) if name is None else name
+        self.segment_bytes = segment_bytes
+        self.segment_ms = segment_ms
+        self.high_watermark = 0
+        self.end_offset = 0
+        """The offset that the next record gets (LEO)."""
+        self.start_offset = 0
+        """The first offset that can be read: a segment's first, or higher where records were deleted up to there."""
+        self.first_dirty_offset = 0
+        """Compaction has seen what lies before."""
+        self.producers = ProducerStates()
+        self.damage: list[LogDamage] = []
+        self.is_closed = False
+        self._directory = directory
+        self._index_interval_bytes = index_interval_bytes
+        self._segments: list[Segment] = []
+        self._starts: list[int] = []
+        directory.create_partition(self.name)
+        saved = checkpoints.read_leader_epochs(directory, self.name)
+        self.epochs = EpochCache(saved or [], self._save_epochs)
+        self._open(check=not stopped_cleanly)
+
+    def _save_epochs(self, entries: list[tuple[int, int]]) -> None:
+        checkpoints.write_leader_epochs(self._directory, self.name, entries)
+
+    def _open(self, check: bool) -> None:
+        written: list[tuple[int, int]] = []
+        last_of: dict[int, int] = {}
+
+        def see(header: BatchHeader) -> None:
+            self.producers.update(header)
+            if header.leader_epoch >= 0:
+                last_of[header.leader_epoch] = header.base_offset
+                if not written or header.leader_epoch > written[-1][0]:
+                    written.append((header.leader_epoch, header.base_offset))
+
+        files = self._directory.list_files(self.name)
+        for file in files:
+            if file.endswith(CLEANED_SUFFIX):
+                self._directory.remove(self.name, file)
+        bases = [base_offset_of(file) for file in files]
+        rest = sorted(base for base in bases if base is not None)
+        while rest:
+            base = rest.pop(0)
+            segment = self._add_segment(base)
+            # All but the last segment were flushed when they were full.
+            damage: Damage | None = segment.recover(check and not rest, see)
+            if damage is not None:
+                self.damage.append(LogDamage(segment.name, damage.position, damage.reason))
+            if rest and (damage is not None or rest[0] < segment.end_offset):
+                self.damage.append(LogDamage(file_name(rest[0]), 0, "records before this segment are missing"))
+                for later in rest:
+                    self._directory.remove(self.name, file_name(later))
+                break
+        if not self._segments:
+            self._add_segment(0)
+        self.start_offset = self._starts[0]
+        self.end_offset = self._segments[-1].end_offset
+        self.epochs.truncate_from_end(self.end_offset)
+        self.epochs.believe(written, last_of)
+
+    def _add_segment(self, base_offset: int) -> Segment:
+        file = self._directory.open(self.name, file_name(base_offset))
+        segment = Segment(base_offset, file, self._index_interval_bytes)
+        self._segments.append(segment)
+        self._starts.append(base_offset)
+        return segment
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """All segments; the last one is written to."""
+        return self._segments
+
+    @property
+    def starts_within_a_segment(self) -> bool:
+        """Were records deleted up to the midst of a segment?"""
+        return self.start_offset > self._starts[0]
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    # ---- append ------------------------------------------------------------------------------------------------
+
+    def append_as_leader(self, data: bytes, headers: Sequence[BatchHeader], leader_epoch: int) -> list[BatchHeader]:
+        """Give checked batches their offsets and write them; returns their headers as stored."""
+        stored, patched = patch_batches(data, headers, self.end_offset, leader_epoch)
+        self._append(stored, patched)
+        return patched
+
+    def append_as_follower(self, data: bytes, headers: Sequence[BatchHeader]) -> bool:
+        """Write batches as the leader stores them, with the gaps that compaction made.  False where they do not
+        continue this log: nothing is written."""
+        end = self.end_offset
+        size = 0
+        for header in headers:
+            if header.base_offset < end:
+                return False
+            end = header.next_offset
+            size += header.size
+        self._append(data if len(data) == size else data[:size], headers)
+        for header in headers:
+            if header.leader_epoch > self.epochs.latest:
+                self.epochs.assign(header.leader_epoch, header.base_offset)
+        return True
+
+    def _append(self, data: bytes, headers: Sequence[BatchHeader]) -> None:
+        active = self._segments[-1]
+        if active.size and (
+            active.size + len(data) > self.segment_bytes
+            or (0 <= active.first_timestamp < headers[-1].max_timestamp - self.segment_ms)
+        ):
+            active = self.roll()
+        active.append(data, headers)
+        self.end_offset = active.end_offset
+        for header in headers:
+            self.producers.update(header)
+
+    def roll(self) -> Segment:
+        """Begin a new segment; the one before is on the disk then."""
+        active = self._segments[-1]
+        active.file.flush()
+        return self._add_segment(active.end_offset)
+
+    # ---- read --------------------------------------------------------------------------------------------------
+
+    def _segment_of(self, offset: int) -> Segment:
+        return self._segments[max(0, bisect_right(self._starts, offset) - 1)]
+
+    def read(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> bytes:
+        """Whole batches from the one that holds `offset`, before the offset `up_to`, of one segment.
+
+        Where not even the first fits into `max_bytes` it is returned if `at_least_one` (KIP-74), else nothing.
+        `offset` must lie within the log.
+        """
+        if offset >= up_to or offset >= self.end_offset:
+            return b""
+        at = max(0, bisect_right(self._starts, offset) - 1)
+        segment = self._segments[at]
+        found = segment.locate(offset)
+        while found is None and at + 1 < len(self._segments):
+            # Compaction took the end of that segment.
+            at += 1
+            segment = self._segments[at]
+            found = segment.locate(offset)
+        if found is None or found[1].base_offset >= up_to:
+            return b""
+        start, header = found
+        end = segment.size if up_to >= segment.end_offset else segment.position_of(up_to)
+        if end - start > max_bytes:
+            end = segment.whole_batches(start, max_bytes)
+            if end == start and at_least_one:
+                end = start + header.size
+        return segment.file.read(start, end - start) if end > start else b""
+
+    def bytes_between(self, offset: int, up_to: int) -> int:
+        """How many bytes a read from `offset` up to `up_to` has at most."""
+        if offset >= up_to:
+            return 0
+        first, last = self._segment_of(offset), self._segment_of(up_to)
+        if first is last:
+            return first.position_of(up_to) - first.position_of(offset)
+        between = [s.size for s in self._segments if first.base_offset < s.base_offset < last.base_offset]
+        return first.size - first.position_of(offset) + sum(between) + last.position_of(up_to)
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record that is not older than `timestamp_ms`; None where all are.
+
+        In a batch whose compression is not supported here the batch's own bounds stand for its records'.
+        """
+        for segment in self._segments:
+            if segment.max_timestamp < timestamp_ms:
+                continue
+            for position, header in segment.headers():
+                # What lies below the start was deleted, and is only not gone yet.
+                last_offset = header.base_offset + header.last_offset_delta
+                if header.max_timestamp >= timestamp_ms and last_offset >= self.start_offset:
+                    found = _first_not_older(segment, position, header, timestamp_ms, self.start_offset)
+                    if found is not None:
+                        return found
+        return None
+
+    def latest_timestamp(self) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first of the records with the highest timestamp; None for an empty log."""
+        highest = max(segment.max_timestamp for segment in self._segments)
+        return self.offset_for_timestamp(highest) if self.end_offset > self.start_offset else None
+
+    # ---- truncate ----------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop everything from `offset` on (with the whole batch that holds it); returns the new end offset."""
+        self.first_dirty_offset = min(self.first_dirty_offset, offset)
+        if offset < self._starts[0]:
+            self.truncate_fully_and_start_at(offset)
+            return offset
+        self.start_offset = min(self.start_offset, offset)
+        if offset < self.end_offset:
+            while len(self._segments) > 1 and self._starts[-1] >= offset:
+                self._drop_segment()
+            self._segments[-1].truncate_to(offset)
+            self.end_offset = self._segments[-1].end_offset
+            self.high_watermark = min(self.high_watermark, self.end_offset)
+            if not self.producers.truncate(self.end_offset):
+                self._rebuild_producers()
+        self.epochs.truncate_from_end(min(offset, self.end_offset))
+        return self.end_offset
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop all records; the log is empty and begins at `offset`."""
+        while self._segments:
+            self._drop_segment()
+        self._add_segment(offset)
+        self.start_offset = self.first_dirty_offset = self.end_offset = offset
+        self.epochs.clear()
+        self.producers.clear()
+        self.high_watermark = offset
+
+    def _drop_segment(self) -> None:
+        segment = self._segments.pop()
+        self._starts.pop()
+        segment.file.close()
+        self._directory.remove(self.name, segment.name)
+
+    def _rebuild_producers(self) -> None:
+        self.producers.clear()
+        for segment in self._segments:
+            for _, header in segment.headers():
+                self.producers.update(header)
+
+    # ---- delete from the start ---------------------------------------------------------------------------------
+
+    def advance_start(self, offset: int) -> bool:
+        """Nothing before `offset` can be read any more; False where that is so already.  The bytes stay until
+        their segments are dropped."""
+        if offset <= self.start_offset:
+            return False
+        self.start_offset = offset
+        self.high_watermark = max(self.high_watermark, offset)
+        self.epochs.truncate_from_start(offset)
+        return True
+
+    def drop_first_segments(self, count: int) -> None:
+        """Remove the first `count` segments; where that is all there are, a new and empty one takes over."""
+        if count >= len(self._segments):
+            self.roll()
+        for segment in self._segments[:count]:
+            segment.file.close()
+            self._directory.remove(self.name, segment.name)
+        del self._segments[:count], self._starts[:count]
+        self.advance_start(self._starts[0])
+
+    def drop_empty_segments(self) -> None:
+        """Remove those of which compaction has left nothing; the first one stays, for the log starts with it."""
+        for at in range(len(self._segments) - 2, 0, -1):
+            segment = self._segments[at]
+            if not segment.size:
+                segment.file.close()
+                self._directory.remove(self.name, segment.name)
+                del self._segments[at], self._starts[at]
+
+    def begin_cleaned(self, segment: Segment) -> LogFile:
+        """A new and empty file that is to take a segment's place."""
+        self._directory.remove(self.name, segment.name + CLEANED_SUFFIX)
+        return self._directory.open(self.name, segment.name + CLEANED_SUFFIX)
+
+    def drop_cleaned(self, segment: Segment) -> None:
+        """Nothing had to go from that segment."""
+        self._directory.remove(self.name, segment.name + CLEANED_SUFFIX)
+
+    def replace_segment(self, segment: Segment, cleaned: LogFile) -> None:
+        """Put a cleaned file in its segment's place; crash-safe, since it is one rename of a flushed file."""
+        at = self._segments.index(segment)
+        cleaned.flush()
+        cleaned.close()
+        segment.file.close()
+        self._directory.replace(self.name, segment.name, segment.name + CLEANED_SUFFIX)
+        fresh = Segment(segment.base_offset, self._directory.open(self.name, segment.name), self._index_interval_bytes)
+        fresh.recover(False, lambda header: None)
+        self._segments[at] = fresh
+
+    # ---- another place -----------------------------------------------------------------------------------------
+
+    def take_over(self, current: PartitionLog) -> None:
+        """This log holds what `current` does and is to take its place: take over what is not in the records, too."""
+        assert self.end_offset == current.end_offset, (self.end_offset, current.end_offset)
+        self.advance_start(current.start_offset)
+        self.high_watermark = current.high_watermark
+        # An epoch in which nothing was written yet is in no batch.
+        self.epochs.replace(current.epochs.entries)
+        self.flush()
+
+    def rename(self, name: str) -> None:
+        """Give its directory another name."""
+        self._directory.rename_partition(self.name, name)
+        self.name = name
+
+    # ---- end of life -------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Everything that was appended survives a power loss from now on."""
+        self._segments[-1].file.flush()
+
+    def close(self) -> None:
+        """Close the files; flush first where the end of the log matters."""
+        self.is_closed = True
+        for segment in self._segments:
+            segment.file.close()
+
+    def delete(self) -> None:
+        """Close and remove everything."""
+        self.close()
+        self._directory.delete_partition(self.name)
+
+
+def _first_not_older(
+    segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
+) -> tuple[int, int] | None:
+    """(timestamp, offset) of a batch's first record that is not older, from `start_offset` on; None for none."""
+    data = segment.file.read(position, header.size)
+    try:
+        records = decode_batch(data, 0, header)
+    except BatchUnreadable:
+        return header.max_timestamp, max(header.base_offset, start_offset)
+    for record in records:
+        if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+            return record.timestamp_ms, record.offset
+    return None

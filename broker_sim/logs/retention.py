@@ -1,0 +1,60 @@
+"""Which segments a log may drop, by time, by size, and below its start (Kafka's UnifiedLog.deleteOldSegments)."""
+
+from __future__ import annotations
+
+from broker_sim.logs.partition_log import PartitionLog
+
+UNLIMITED = -1
+"""retention.ms and retention.bytes."""
+
+
+def drop_below_start(log: PartitionLog) -> int:
+    """Drop the segments that lie wholly below the log's start; how many."""
+    ends = [segment.base_offset for segment in log.segments[1:]]
+    count = sum(1 for end in ends if end <= log.start_offset)
+    return _drop(log, count)
+
+
+def drop_older(log: PartitionLog, retention_ms: int, wall_ms: int) -> int:
+    """Drop leading segments whose newest record is older than that."""
+    if retention_ms == UNLIMITED:
+        return 0
+    count = 0
+    for segment in log.segments[: _droppable(log)]:
+        if segment.max_timestamp < 0 or wall_ms - segment.max_timestamp <= retention_ms:
+            break
+        count += 1
+    return _drop(log, count)
+
+
+def drop_beyond(log: PartitionLog, retention_bytes: int) -> int:
+    """Drop leading segments as long as the rest is still that large."""
+    if retention_bytes == UNLIMITED:
+        return 0
+    excess = log.size_bytes - retention_bytes
+    count = 0
+    for segment in log.segments[: _droppable(log)]:
+        excess -= segment.size
+        if excess < 0:
+            break
+        count += 1
+    return _drop(log, count)
+
+
+def _droppable(log: PartitionLog) -> int:
+    """How many leading segments hold nothing but committed records; an empty last one stays."""
+    segments = log.segments
+    ends = [segment.base_offset for segment in segments[1:]] + [log.end_offset]
+    count = 0
+    for segment, end in zip(segments, ends, strict=True):
+        is_empty_last = segment is segments[-1] and not segment.size
+        if end > log.high_watermark or is_empty_last:
+            break
+        count += 1
+    return count
+
+
+def _drop(log: PartitionLog, count: int) -> int:
+    if count:
+        log.drop_first_segments(count)
+    return count

@@ -1,0 +1,190 @@
+"""One segment file of a partition's log, with a sparse index in memory (Kafka's LogSegment and OffsetIndex)."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from broker_sim.logs.record_batch import (
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    checksum_holds,
+    header_is_sane,
+    read_header,
+)
+from broker_sim.ports import LogFile
+
+SUFFIX = ".log"
+_SCAN_BYTES = 1 << 20
+
+
+def file_name(base_offset: int) -> str:
+    """A segment's file name: its base offset in 20 digits, as Kafka has it."""
+    return f"{base_offset:020d}{SUFFIX}"
+
+
+def base_offset_of(name: str) -> int | None:
+    """The base offset in a segment's file name; None where the name is not that of a segment."""
+    digits = name.removesuffix(SUFFIX)
+    return int(digits) if name == digits + SUFFIX and len(digits) == 20 and digits.isdigit() else None
+
+
+class Damage(NamedTuple):
+    """What was found at the end of a segment at open: from `position` on it was cut off."""
+
+    position: int
+    reason: str
+
+
+class Segment:
+    """Appended batches from `base_offset` to before `end_offset`."""
+
+    __slots__ = (
+        "_index_interval_bytes",
+        "_indexed_at",
+        "_last",
+        "_offsets",
+        "_positions",
+        "base_offset",
+        "end_offset",
+        "file",
+        "first_timestamp",
+        "max_timestamp",
+        "name",
+        "size",
+    )
+
+    def __init__(self, base_offset: int, file: LogFile, index_interval_bytes: int) -> None:
+        self.base_offset = base_offset
+        self.end_offset = base_offset
+        self.name = file_name(base_offset)
+        self.file = file
+        self.size = 0
+        self.max_timestamp = -1
+        self.first_timestamp = -1
+        """Of the first batch; -1 for an empty segment."""
+        self._index_interval_bytes = index_interval_bytes
+        self._indexed_at = 0
+        self._last: tuple[int, BatchHeader] | None = None
+        """The last batch that was appended: its position and header.  None where it was cut off since."""
+        self._offsets = array("q")
+        self._positions = array("q")
+
+    def _note(self, position: int, header: BatchHeader) -> None:
+        """A batch stands at `position`, at the end so far."""
+        if not self._offsets or position - self._indexed_at >= self._index_interval_bytes:
+            self._offsets.append(header.base_offset)
+            self._positions.append(position)
+            self._indexed_at = position
+        if not position:
+            self.first_timestamp = header.max_timestamp
+        self._last = position, header
+        self.size = position + header.size
+        self.end_offset = header.next_offset
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+
+    def append(self, data: bytes, headers: Sequence[BatchHeader]) -> None:
+        """Write whole batches, `headers` being theirs."""
+        position = self.file.append(data)
+        assert position == self.size, "somebody else writes to this segment"
+        for header in headers:
+            self._note(position, header)
+            position += header.size
+
+    def recover(self, check: bool, see: Callable[[BatchHeader], None]) -> Damage | None:
+        """Read the file at open: build the index, hand each header to `see`, cut what is damaged off the end.
+
+        With `check` every batch's CRC is computed, which is needed where the broker did not stop cleanly.
+        """
+        file_size = self.file.size()
+        position = 0
+        chunk, chunk_at = b"", 0
+        reason = ""
+        while position < file_size:
+            if position + HEADER_SIZE > chunk_at + len(chunk):
+                chunk, chunk_at = self.file.read(position, _SCAN_BYTES), position
+            header = read_header(chunk, position - chunk_at)
+            # Compaction leaves gaps between batches, but never an overlap.
+            if header is None:
+                reason = "a batch's header is cut off"
+            elif header.magic != MAGIC or not header_is_sane(header) or header.base_offset < self.end_offset:
+                reason = "a batch's header makes no sense"
+            elif position + header.size > file_size:
+                reason = "a batch is cut off"
+            if reason or header is None:
+                break
+            if check:
+                if position + header.size > chunk_at + len(chunk):
+                    chunk, chunk_at = self.file.read(position, max(_SCAN_BYTES, header.size)), position
+                if not checksum_holds(chunk, position - chunk_at, header):
+                    reason = "a batch's checksum is wrong"
+                    break
+            self._note(position, header)
+            see(header)
+            position += header.size
+        if not reason:
+            return None
+        self.file.truncate(position)
+        return Damage(position, reason)
+
+    def headers(self, position: int = 0, chunk_bytes: int = _SCAN_BYTES) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of every batch from the one at `position` on."""
+        chunk, chunk_at = b"", position
+        while position < self.size:
+            if position + HEADER_SIZE > chunk_at + len(chunk):
+                chunk, chunk_at = self.file.read(position, min(chunk_bytes, self.size - position)), position
+            header = read_header(chunk, position - chunk_at)
+            assert header is not None, "the log was checked when it was opened"
+            yield position, header
+            position += header.size
+
+    def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """The batch that holds `offset`, or the first after it: its position and header.  None past the end."""
+        if offset >= self.end_offset:
+            return None
+        if self._last is not None and offset >= self._last[1].base_offset:
+            # Who keeps up reads the last batch.
+            return self._last
+        at = bisect_right(self._offsets, offset) - 1
+        start = self._positions[at] if at >= 0 else 0
+        for position, header in self.headers(start, self._index_interval_bytes + HEADER_SIZE):
+            if header.next_offset > offset:
+                return position, header
+        return None
+
+    def position_of(self, offset: int) -> int:
+        """Where the batch that holds `offset` begins; the segment's size for its end offset and above."""
+        found = self.locate(offset)
+        return self.size if found is None else found[0]
+
+    def whole_batches(self, start: int, max_bytes: int) -> int:
+        """Where the last batch ends that lies wholly within `max_bytes` from the batch at `start`; `start` where not
+        even one does."""
+        limit = start + max_bytes
+        at = bisect_right(self._positions, limit) - 1
+        end = max(start, self._positions[at]) if at >= 0 else start
+        for position, header in self.headers(end, self._index_interval_bytes + HEADER_SIZE):
+            if position + header.size > limit:
+                return position
+            end = position + header.size
+        return end
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the batch that holds `offset` and everything after it."""
+        found = self.locate(offset)
+        if found is None:
+            return
+        position, header = found
+        self.file.truncate(position)
+        self._last = None
+        self.size = position
+        self.end_offset = header.base_offset
+        while self._positions and self._positions[-1] >= position:
+            self._positions.pop()
+            self._offsets.pop()
+        self._indexed_at = self._positions[-1] if self._positions else 0
+        self.max_timestamp = max((header.max_timestamp for _, header in self.headers()), default=-1)

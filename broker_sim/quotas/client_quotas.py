@@ -1,0 +1,217 @@
+"""Quotas of users, clients and addresses: what DescribeClientQuotas and AlterClientQuotas keep under /config.
+
+Sources: kafka.server.ZkAdminManager, KIP-546, KIP-612.  Who is held to them: `broker_sim.quotas.client_throttling`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from math import trunc
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from kio.schema.errors import ErrorCode as KafkaError
+
+from broker_sim.admin import Refused
+from broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, at_least, render
+from broker_sim.configs.entity_configs import DEFAULT_ENTITY
+from broker_sim.configs.entity_znodes import EntityZnodes
+from ensemble.errors import ZooKeeperError
+
+USER, CLIENT, IP = "user", "client-id", "ip"
+EXACT, DEFAULT, ANY = 0, 1, 2
+"""How a filter's component matches (ClientQuotaFilterComponent)."""
+_EPSILON = 1e-6
+
+_USER_KEYS = {
+    key.name: key
+    for key in (
+        ConfigKey("consumer_byte_rate", ConfigType.LONG, 2**63 - 1),
+        ConfigKey("controller_mutation_rate", ConfigType.DOUBLE, 2.0**31 - 1),
+        ConfigKey("producer_byte_rate", ConfigType.LONG, 2**63 - 1),
+        ConfigKey("request_percentage", ConfigType.DOUBLE, 2.0**31 - 1),
+    )
+}
+_IP_KEYS = {"connection_creation_rate": ConfigKey("connection_creation_rate", ConfigType.INT, 2**31 - 1, at_least(0))}
+
+Entity = tuple[tuple[str, str | None], ...]
+"""(type, name) of each part, the name None for the default of that type."""
+
+
+class Component(NamedTuple):
+    """One part of a filter: a type, and which names of it."""
+
+    entity_type: str
+    match_type: int
+    name: str | None
+
+
+class QuotaChange(NamedTuple):
+    """One key's new value; None removes it."""
+
+    key: str
+    value: float | None
+
+
+class QuotaResult(NamedTuple):
+    """What became of one entity of a request."""
+
+    entity: Entity
+    error: KafkaError = KafkaError.none
+    message: str | None = None
+
+
+def node_name(name: str | None) -> str:
+    """The znode of a name (org.apache.kafka.common.utils.Sanitizer)."""
+    return DEFAULT_ENTITY if name is None else quote(name, safe="").replace("~", "%7E")
+
+
+def _name(node: str) -> str | None:
+    return None if node == DEFAULT_ENTITY else unquote(node)
+
+
+class ClientQuotas:
+    """Keeps quotas in /config/users, /config/clients and /config/ips."""
+
+    def __init__(self, znodes: EntityZnodes) -> None:
+        self._znodes = znodes
+
+    # ---- describe ---------------------------------------------------------------------------------------------
+
+    async def describe(self, components: Sequence[Component], strict: bool) -> list[tuple[Entity, dict[str, float]]]:
+        """Every entity that matches, with its quotas.  Raises Refused, ZooKeeperError."""
+        wanted = _by_type(components)
+        if IP in wanted and len(wanted) > 1:
+            raise Refused(
+                KafkaError.invalid_request,
+                "Invalid entity filter component combination, IP filter component should not be used with "
+                "user or clientId filter component.",
+            )
+        found = []
+        if IP not in wanted:
+            found += [row for row in await self._users_and_clients() if _matches(row[0], wanted, strict)]
+        if IP in wanted or (not wanted and not strict):
+            found += [row for row in await self._entities("ips", IP, _IP_KEYS) if _matches(row[0], wanted, strict)]
+        return [(entity, values) for entity, values in found if values]
+
+    async def _users_and_clients(self) -> list[tuple[Entity, dict[str, float]]]:
+        found = await self._entities("users", USER, _USER_KEYS)
+        found += await self._entities("clients", CLIENT, _USER_KEYS)
+        for user in await self._znodes.names("users"):
+            for entity, values in await self._entities(f"users/{user}/clients", CLIENT, _USER_KEYS):
+                found.append((((USER, _name(user)), *entity), values))
+        return found
+
+    async def _entities(
+        self, kind: str, entity_type: str, keys: Mapping[str, ConfigKey]
+    ) -> list[tuple[Entity, dict[str, float]]]:
+        found: list[tuple[Entity, dict[str, float]]] = []
+        # Those with a name before the default.
+        for node in sorted(await self._znodes.names(kind), key=lambda node: (node == DEFAULT_ENTITY, node)):
+            overrides, _ = await self._znodes.read(f"{kind}/{node}")
+            values = {}
+            for key in keys:
+                # What somebody wrote past us into the znode and is no number counts as not there.
+                with suppress(ValueError):
+                    if key in overrides:
+                        values[key] = float(overrides[key])
+            found.append((((entity_type, _name(node)),), values))
+        return found
+
+    # ---- alter ------------------------------------------------------------------------------------------------
+
+    async def alter(self, entity: Entity, changes: Sequence[QuotaChange], validate_only: bool) -> QuotaResult:
+        """Set and remove quotas of one entity."""
+        try:
+            path, keys = _path(entity)
+            while True:
+                overrides, version = await self._znodes.read(path)
+                for change in changes:
+                    _apply(overrides, change, keys)
+                for key in overrides.keys() & keys.keys():
+                    keys[key].parse(overrides[key])
+                if validate_only or await self._put(path, overrides, version):
+                    return QuotaResult(entity)
+        except Refused as refused:
+            return QuotaResult(entity, refused.error, refused.message)
+        except ConfigError as wrong:
+            return QuotaResult(entity, KafkaError.invalid_config, str(wrong))
+        except ZooKeeperError as failure:
+            return QuotaResult(entity, KafkaError.unknown_server_error, str(failure))
+
+    async def _put(self, path: str, overrides: Mapping[str, str], version: int) -> bool:
+        """Write, or where nothing is left and nothing is below it, remove the znode and emptied ones above it."""
+        if overrides:
+            return await self._znodes.write(path, overrides, version)
+        return await self._znodes.clear(path, version)
+
+
+def _by_type(components: Sequence[Component]) -> dict[str, Component]:
+    wanted: dict[str, Component] = {}
+    for component in components:
+        kind = component.entity_type
+        if not kind:
+            raise Refused(KafkaError.invalid_request, "Unexpected empty filter component entity type")
+        if kind not in (USER, CLIENT, IP):
+            raise Refused(KafkaError.unsupported_version, f"Custom entity type '{kind}' not supported")
+        if kind in wanted:
+            what = "client" if kind == CLIENT else kind
+            raise Refused(KafkaError.invalid_request, f"Duplicate {what} filter component entity type")
+        wanted[kind] = component
+    return wanted
+
+
+def _matches(entity: Entity, wanted: Mapping[str, Component], strict: bool) -> bool:
+    parts = dict(entity)
+    if strict and parts.keys() != wanted.keys():
+        return False
+    for kind, component in wanted.items():
+        if kind not in parts:
+            return False
+        name = parts[kind]
+        if component.match_type == EXACT and name != component.name:
+            return False
+        if component.match_type == DEFAULT and name is not None:
+            return False
+    return True
+
+
+def _path(entity: Entity) -> tuple[str, Mapping[str, ConfigKey]]:
+    """The znode below /config, and the keys it may hold.  Raises Refused."""
+    if not entity:
+        raise Refused(KafkaError.invalid_request, "Invalid empty client quota entity")
+    for kind, name in entity:
+        if kind not in (USER, CLIENT, IP):
+            raise Refused(KafkaError.invalid_request, f"Unhandled client quota entity type: {kind}")
+        if name == "":
+            raise Refused(KafkaError.invalid_request, f"Empty {kind} not supported")
+    parts = dict(entity)
+    if IP in parts:
+        if len(parts) > 1:
+            raise Refused(
+                KafkaError.invalid_request,
+                "Invalid quota entity combination, IP entity should not be used with user/client ID entity.",
+            )
+        return f"ips/{node_name(parts[IP])}", _IP_KEYS
+    if USER not in parts:
+        return f"clients/{node_name(parts[CLIENT])}", _USER_KEYS
+    if CLIENT not in parts:
+        return f"users/{node_name(parts[USER])}", _USER_KEYS
+    return f"users/{node_name(parts[USER])}/clients/{node_name(parts[CLIENT])}", _USER_KEYS
+
+
+def _apply(overrides: dict[str, str], change: QuotaChange, keys: Mapping[str, ConfigKey]) -> None:
+    if change.value is None:
+        overrides.pop(change.key, None)
+        return
+    key = keys.get(change.key)
+    if key is None:
+        raise Refused(KafkaError.invalid_request, f"Invalid configuration key {change.key}")
+    if key.type is ConfigType.DOUBLE:
+        overrides[change.key] = render(change.value)
+        return
+    whole = trunc(change.value + _EPSILON) if abs(change.value) < 2**63 else 2**63 - 1
+    if abs(whole - change.value) > _EPSILON * max(1.0, abs(change.value)):
+        raise Refused(KafkaError.invalid_request, f"Configuration {change.key} must be a {key.type.name} value")
+    overrides[change.key] = str(whole)

@@ -1,0 +1,1 @@
+"""Replicas: leaders and followers, their ISR, the high watermark, fetching and truncation."""

@@ -1,0 +1,68 @@
+"""What a follower has told its leader of what it wants, so that it tells no more than what changed (KIP-227).
+
+Kafka's FetchSessionHandler: the fetcher's side of `broker_sim.replication.fetch_session`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.wire.data_messages import FetchPartition, FetchResponse
+from journal.events import TopicPartition
+
+_INITIAL_EPOCH = 0
+_NO_SESSION = 0
+_EPOCH_MAX = 2**31 - 1
+
+
+class Question(NamedTuple):
+    """One fetch: the rows to send, what to forget, and where the session stands."""
+
+    session_id: int
+    session_epoch: int
+    rows: Mapping[TopicPartition, FetchPartition]
+    forgotten: list[TopicPartition]
+
+
+class FetchQuestions:
+    """The session with one leader.  A new one begins where the partitions are no longer those of the old one, since a
+    partition that came back must hear of everything again."""
+
+    __slots__ = ("_epoch", "_naming", "_session_id", "_told")
+
+    def __init__(self) -> None:
+        self._session_id = _NO_SESSION
+        self._epoch = _INITIAL_EPOCH
+        self._naming: Hashable = None
+        self._told: dict[TopicPartition, FetchPartition] = {}
+
+    def begin_anew(self) -> None:
+        """End the session: the next fetch names everything, and asks for a new one."""
+        self._epoch = _INITIAL_EPOCH
+
+    def next(self, wanted: dict[TopicPartition, FetchPartition], naming: Hashable) -> Question:
+        """The next fetch, for these partitions.  A session never changes its `naming` of topics."""
+        if self._epoch == _INITIAL_EPOCH or naming != self._naming:
+            self._epoch = _INITIAL_EPOCH
+            self._naming = naming
+            self._told = wanted
+            return Question(self._session_id, _INITIAL_EPOCH, wanted, [])
+        told = self._told
+        rows = {key: row for key, row in wanted.items() if told.get(key) is not row}
+        forgotten = [key for key in told if key not in wanted]
+        self._told = wanted
+        return Question(self._session_id, self._epoch, rows, forgotten)
+
+    def answered(self, response: FetchResponse) -> None:
+        """The leader has carried the last question out, or refused the session."""
+        if response.error_code != ErrorCode.none:
+            self._session_id, self._epoch = _NO_SESSION, _INITIAL_EPOCH
+            return
+        if self._epoch == _INITIAL_EPOCH:
+            self._session_id = response.session_id
+            self._epoch = 1 if response.session_id != _NO_SESSION else _INITIAL_EPOCH
+        else:
+            self._epoch = self._epoch + 1 if self._epoch < _EPOCH_MAX else 1

@@ -1,0 +1,104 @@
+"""What a follower does to its log: takes records over, cuts it where the leader's differs, begins it anew."""
+
+from __future__ import annotations
+
+from broker_sim.logs.record_batch import split_batches
+from broker_sim.replication.partition import Partition
+from broker_sim.replication.partition_host import NO_EPOCH
+from journal.events import LogTruncated, RecordsLost, RecordsReplicated
+
+
+def append_fetched(partition: Partition, data: bytes, leader_high_watermark: int, leader_start_offset: int) -> bool:
+    """Take over what the leader sent, then its high watermark as far as this log reaches, and where it starts.
+
+    False where the records are damaged or do not continue this log; nothing is written then.
+    """
+    assert not partition.is_leader
+    if data:
+        headers = split_batches(data)
+        if headers is None or (headers and not partition.log.append_as_follower(data, headers)):
+            return False
+        topic, number = partition.topic_partition
+        for header in headers:
+            partition.host.emit(
+                RecordsReplicated(
+                    broker_id=partition.host.broker_id,
+                    topic=topic,
+                    partition=number,
+                    leader_epoch=header.leader_epoch,
+                    first_offset=header.base_offset,
+                    last_offset=header.last_offset,
+                    checksum=header.crc,
+                )
+            )
+        partition.host.moved(partition)
+    mark = max(partition.log.start_offset, min(leader_high_watermark, partition.log.end_offset))
+    if mark != partition.log.high_watermark:
+        partition.set_high_watermark(mark)
+        # Consumers may be reading here (KIP-392).
+        partition.host.wake(partition.topic_partition)
+    if leader_start_offset > partition.log.start_offset:
+        partition.log.advance_start(min(leader_start_offset, partition.log.high_watermark))
+    return True
+
+
+def truncate_to_divergence(partition: Partition, leader_epoch: int, leader_end_offset: int) -> None:
+    """The leader's log and this one part ways at or before that epoch's end: drop what lies after.
+
+    Where this log lacks the epoch it is cut after the largest lower one, and the next fetch asks again (KIP-279).
+    """
+    epoch, end_offset = partition.log.epochs.end_offset_for(leader_epoch, partition.log.end_offset)
+    if epoch == NO_EPOCH:
+        target = leader_end_offset
+    elif epoch != leader_epoch:
+        target = end_offset
+    else:
+        target = min(end_offset, leader_end_offset)
+    truncate(partition, min(target, partition.log.end_offset), "diverging_epoch")
+
+
+def truncate(partition: Partition, offset: int, cause: str) -> None:
+    """Drop everything from `offset` on; journal what went."""
+    before, mark = partition.log.end_offset, partition.log.high_watermark
+    first = partition.log.truncate_to(offset)
+    if first < before:
+        _journal_truncation(partition, first, before)
+        _journal_loss(partition, first, before, mark, cause)
+    _truncated(partition, mark)
+
+
+def restart_at(partition: Partition, offset: int) -> None:
+    """Begin anew where the leader's log starts: all that this log holds was deleted there already."""
+    first, before, mark = partition.log.start_offset, partition.log.end_offset, partition.log.high_watermark
+    partition.log.truncate_fully_and_start_at(offset)
+    if first < before:
+        _journal_truncation(partition, first, before)
+    _truncated(partition, mark)
+
+
+def _truncated(partition: Partition, mark_before: int) -> None:
+    if partition.log.high_watermark != mark_before:
+        partition.set_high_watermark(partition.log.high_watermark)
+    partition.host.moved(partition)
+
+
+def _journal_truncation(partition: Partition, first: int, before: int) -> None:
+    topic, number = partition.topic_partition
+    partition.host.emit(LogTruncated(partition.host.broker_id, topic, number, before, first, partition.leader_epoch))
+
+
+def _journal_loss(partition: Partition, first: int, before: int, mark: int, cause: str) -> None:
+    broker_id = partition.host.broker_id
+    topic, number = partition.topic_partition
+    partition.host.emit(
+        RecordsLost(
+            broker_id=broker_id,
+            topic=topic,
+            partition=number,
+            first_offset=first,
+            last_offset=before - 1,
+            count=before - first,
+            below_high_watermark=max(0, min(mark, before) - first),
+            cause=cause,
+        )
+    )

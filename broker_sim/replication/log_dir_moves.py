@@ -1,0 +1,167 @@
+"""Replicas that move from one log directory of a broker to another (KIP-113, Kafka's ReplicaAlterLogDirsThread).
+
+A future replica is filled from the current one and takes its place when it holds the same.  One partition is moved at
+a time, in the order of partitions, so that each is soon done.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.configs.replica_config import ReplicaConfig
+from broker_sim.logs.directory_names import LENGTH_MAX, future_name
+from broker_sim.logs.guarded_directory import LogDirFailed
+from broker_sim.logs.log_manager import LogManager
+from broker_sim.logs.partition_log import PartitionLog
+from broker_sim.logs.record_batch import split_batches
+from broker_sim.logs.retention import drop_below_start
+from broker_sim.quotas.replication_throttles import ReplicationQuota
+from broker_sim.replication.partition import Partition
+from ensemble.ports import Runtime, Task
+from journal.events import TopicPartition
+
+_UNIQUE_LENGTH = 32
+
+
+class LogDirMoves:
+    """The partitions of a broker that are being moved."""
+
+    def __init__(self, logs: LogManager, config: ReplicaConfig, runtime: Runtime, throttle: ReplicationQuota) -> None:
+        self._logs = logs
+        self._config = config
+        self._runtime = runtime
+        self._throttle = throttle
+        self._moving: dict[TopicPartition, Partition] = {}
+        self._now: TopicPartition | None = None
+        """The one being copied: it is seen through before the next."""
+        self._task: Task | None = None
+
+    def begin(self, topic_partition: TopicPartition, partition: Partition | None, place: int) -> ErrorCode:
+        """Move a replica into that one of log.dirs; where it moves elsewhere already that move is given up.
+
+        A replica that is not here yet will be created there: REPLICA_NOT_AVAILABLE, as Kafka says.
+        """
+        if len(future_name(topic_partition, "0" * _UNIQUE_LENGTH)) > LENGTH_MAX:
+            return ErrorCode.invalid_topic_exception
+        try:
+            is_elsewhere = self._logs.prefer(topic_partition, place)
+            if partition is None:
+                return ErrorCode.replica_not_available
+            if is_elsewhere or not self._logs.lies_in(topic_partition, place):
+                self._begin(partition, is_elsewhere)
+            else:
+                self.give_up(topic_partition, partition)
+        except LogDirFailed:
+            return ErrorCode.kafka_storage_error
+        return ErrorCode.none
+
+    def _begin(self, partition: Partition, is_elsewhere: bool) -> None:
+        if is_elsewhere:
+            self.give_up(partition.topic_partition, partition)
+            partition.future = self._logs.begin_future(partition.topic_partition)
+        self.resume(partition)
+
+    def give_up(self, topic_partition: TopicPartition, partition: Partition | None) -> None:
+        """Move a replica no further, and drop what was copied of it.  Raises LogDirFailed."""
+        self.pause(topic_partition)
+        if partition is not None:
+            partition.future = None
+        self._logs.drop_future(topic_partition)
+
+    def pause(self, topic_partition: TopicPartition) -> None:
+        """Copy that replica no further; what is there stays."""
+        self._moving.pop(topic_partition, None)
+
+    def lost(self, topic_partition: TopicPartition, partition: Partition | None) -> None:
+        """The directory of the copy has failed: the replica stays where it is."""
+        self.pause(topic_partition)
+        if partition is not None:
+            partition.future = None
+
+    def resume(self, partition: Partition) -> None:
+        """Go on moving a replica of which there is a copy; do nothing for others."""
+        partition.future = self._logs.future(partition.topic_partition)
+        if partition.future is not None:
+            self._moving[partition.topic_partition] = partition
+            if self._task is None:
+                self._task = self._runtime.spawn(self._run(), "moves between log directories")
+
+    def close(self) -> None:
+        """Stop; the copies stay for the next start."""
+        self._moving.clear()
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _run(self) -> None:
+        while self._moving:
+            if self._now not in self._moving:
+                self._now = min(self._moving)
+            partition = self._moving[self._now]
+            try:
+                advanced = not self._throttle.is_exceeded and self._copy_some(partition)
+            except LogDirFailed:
+                # One of the two directories; the broker is about to hear which.
+                self.pause(partition.topic_partition)
+                continue
+            await self._runtime.sleep(0 if advanced else self._config.replica_fetch_backoff_ms)
+        self._task = None
+
+    def _copy_some(self, partition: Partition) -> bool:
+        """One fetch's worth; False where nothing moved."""
+        current, future = partition.log, partition.future
+        assert future is not None
+        cut = _make_agree(current, future)
+        data = current.read(future.end_offset, self._config.replica_fetch_max_bytes, current.end_offset, True)
+        appended = _append(current, future, data)
+        self._throttle.note(len(data))
+        future.high_watermark = max(future.start_offset, min(current.high_watermark, future.end_offset))
+        if future.advance_start(min(current.start_offset, future.high_watermark)):
+            drop_below_start(future)
+        if future.end_offset != current.end_offset:
+            return appended or cut
+        partition.log = self._logs.replace_with_future(partition.topic_partition)
+        partition.future = None
+        self.pause(partition.topic_partition)
+        partition.host.wake(partition.topic_partition)
+        return True
+
+
+def _make_agree(current: PartitionLog, future: PartitionLog) -> bool:
+    """Cut the copy where the replica has other records, or begin it anew where it starts later; was there need?
+
+    The replica may have been cut, and filled again, while the copy was on a directory that was offline.
+    """
+    if not current.start_offset <= future.end_offset:
+        future.truncate_fully_and_start_at(current.start_offset)
+        return True
+    if future.end_offset == future.start_offset or future.epochs.latest < 0:
+        return False
+    epoch, end = current.epochs.end_offset_for(future.epochs.latest, current.end_offset)
+    if epoch < 0:
+        future.truncate_fully_and_start_at(current.start_offset)
+    elif epoch < future.epochs.latest:
+        future.truncate_to(min(end, future.epochs.end_offset_for(epoch, future.end_offset)[1]))
+    elif end < future.end_offset:
+        future.truncate_to(end)
+    else:
+        return False
+    return True
+
+
+def _append(current: PartitionLog, future: PartitionLog, data: bytes) -> bool:
+    """Write what was read; False where there is nothing that can be written."""
+    headers = split_batches(data)
+    if not headers:
+        return False
+    if headers[0].base_offset >= future.end_offset:
+        return future.append_as_follower(data, headers)
+    if future.end_offset > future.start_offset:
+        future.truncate_fully_and_start_at(current.start_offset)
+        return True
+    # The replica starts in the midst of a batch, since records were deleted up to there.
+    start = future.end_offset
+    future.truncate_fully_and_start_at(headers[0].base_offset)
+    future.append_as_follower(data, headers)
+    future.advance_start(start)
+    return True

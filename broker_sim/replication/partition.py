@@ -1,0 +1,548 @@
+"""One partition on one broker: leader or follower, its ISR and its high watermark (Kafka's cluster/Partition.scala)."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.configs.replica_config import PartitionConfig, lists
+from broker_sim.logs.partition_log import PartitionLog
+from broker_sim.logs.producer_state import ProducerBatch
+from broker_sim.logs.record_batch import BatchHeader, check_produced
+from broker_sim.ports import FetchedPartition, FetchParams, FetchPartition
+from broker_sim.replication.isr import RECOVERED, Committed, IsrState, Pending, PendingExpand, PendingShrink
+from broker_sim.replication.partition_host import (
+    NO_EPOCH,
+    Appended,
+    IsrAnswer,
+    IsrProposal,
+    LeaderAndIsr,
+    PartitionHost,
+)
+from broker_sim.replication.replica import FollowerState
+from broker_sim.replication.replica_selector import ReplicaView
+from broker_sim.replication.topic_rules import has_record_without_key, stamp
+from journal.events import (
+    FollowershipTaken,
+    HighWatermarkMoved,
+    LeadershipTaken,
+    RecordsAppended,
+    TopicPartition,
+)
+
+ALL = -1
+"""acks=all."""
+
+_REVERT = (ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica)
+_WAIT = (
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.unknown_topic_id,
+    ErrorCode.fenced_leader_epoch,
+    ErrorCode.invalid_update_version,
+    ErrorCode.invalid_request,
+    ErrorCode.new_leader_elected,
+)
+
+
+class Partition:
+    """A hosted partition.  The methods do nothing that needs waiting: what waits is told through the host."""
+
+    __slots__ = (
+        "adding_replicas",
+        "controller_epoch",
+        "followers",
+        "future",
+        "host",
+        "isr_state",
+        "leader",
+        "leader_epoch",
+        "leader_epoch_start",
+        "log",
+        "partition_epoch",
+        "replicas",
+        "settings",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self, topic_partition: TopicPartition, log: PartitionLog, settings: PartitionConfig, host: PartitionHost
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.log = log
+        self.future: PartitionLog | None = None
+        """On its way to take the log's place, in another log directory."""
+        self.settings = settings
+        self.topic_id: str | None = None
+        self.leader: int | None = None
+        self.leader_epoch = NO_EPOCH
+        self.partition_epoch = NO_EPOCH
+        self.controller_epoch = NO_EPOCH
+        """Of the controller that decided about the leadership."""
+        self.leader_epoch_start: int | None = None
+        self.replicas: tuple[int, ...] = ()
+        self.adding_replicas: tuple[int, ...] = ()
+        self.followers: dict[int, FollowerState] = {}
+        self.isr_state: IsrState = Committed(())
+        self.host = host
+
+    @property
+    def is_leader(self) -> bool:
+        """Does this broker lead?"""
+        return self.leader == self.host.broker_id
+
+    @property
+    def min_isr(self) -> int:
+        """min.insync.replicas, but no more than there are replicas."""
+        return min(self.settings.min_insync_replicas, max(1, len(self.replicas)))
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Leader of a partition whose committed ISR is smaller than its replication factor; replicas that a
+        reassignment is adding do not count for that."""
+        settled = sum(1 for broker in self.replicas if broker not in self.adding_replicas)
+        return self.is_leader and len(self.isr_state.isr) < settled
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Leader of a partition whose committed ISR is smaller than min.insync.replicas asks for."""
+        return self.is_leader and len(self.isr_state.isr) < self.min_isr
+
+    @property
+    def is_at_min_isr(self) -> bool:
+        """Leader of a partition whose committed ISR is just as large as min.insync.replicas asks for."""
+        return self.is_leader and len(self.isr_state.isr) == self.min_isr
+
+    @property
+    def low_watermark(self) -> int:
+        """The lowest start of the live replicas' logs, as their fetches show them."""
+        alive = self.host.metadata.is_alive
+        starts = [follower.start_offset for follower in self.followers.values() if alive(follower.broker_id)]
+        if self.future is not None:
+            starts.append(self.future.start_offset)
+        return min([self.log.start_offset, *starts])
+
+    # ---- roles -------------------------------------------------------------------------------------------------
+
+    def make_leader(self, state: LeaderAndIsr) -> bool:
+        """Lead from now on; False where the state is older than what is known (its partition epoch is lower).
+
+        RECOVERING is not kept: a leader proposes RECOVERED with its first ISR change (KIP-704).
+        """
+        if state.partition_epoch < self.partition_epoch:
+            return False
+        newly_leader = not self.is_leader
+        if state.leader_epoch > self.leader_epoch:
+            start = self.log.end_offset
+            self.log.epochs.assign(state.leader_epoch, start)
+            self.leader_epoch_start = start
+        new_epoch = state.leader_epoch > self.leader_epoch
+        self.replicas = state.replicas
+        self.adding_replicas = state.adding_replicas
+        known = self.followers
+        # At a reassignment's end the ISR names replicas that are no longer assigned.  They count until they are out of
+        # it: a controller that begins now reads the old assignment, and may elect them (KAFKA-9672).
+        others = [broker for broker in dict.fromkeys((*state.replicas, *state.isr)) if broker != self.host.broker_id]
+        self.followers = {broker: known.get(broker) or FollowerState(broker) for broker in others}
+        if new_epoch:
+            now_ms = self._now_ms()
+            for follower in self.followers.values():
+                in_sync = follower.broker_id in state.isr
+                follower.reset(now_ms, self.log.end_offset, newly_leader, in_sync)
+        self.isr_state = Committed(state.isr)
+        self.controller_epoch = state.controller_epoch
+        self.partition_epoch = state.partition_epoch
+        self.leader_epoch = state.leader_epoch
+        self.leader = self.host.broker_id
+        self.host.emit(
+            LeadershipTaken(
+                broker_id=self.host.broker_id,
+                topic=self.topic_partition.topic,
+                partition=self.topic_partition.partition,
+                leader_epoch=self.leader_epoch,
+                log_end_offset=self.log.end_offset,
+                high_watermark=self.log.high_watermark,
+                log_start_offset=self.log.start_offset,
+            )
+        )
+        self.host.moved(self)
+        self.maybe_advance_high_watermark()
+        return True
+
+    def make_follower(self, state: LeaderAndIsr) -> bool:
+        """Follow from now on; False where the state is older than what is known or changes neither leader nor epoch."""
+        if state.partition_epoch < self.partition_epoch:
+            return False
+        changed = self.leader != state.leader or state.leader_epoch > self.leader_epoch
+        self.replicas = state.replicas
+        self.adding_replicas = state.adding_replicas
+        self.followers = {}
+        self.isr_state = Committed(())
+        self.leader_epoch_start = None
+        self.controller_epoch = state.controller_epoch
+        self.partition_epoch = state.partition_epoch
+        self.leader_epoch = state.leader_epoch
+        self.leader = state.leader
+        if changed:
+            self.host.emit(
+                FollowershipTaken(
+                    broker_id=self.host.broker_id,
+                    topic=self.topic_partition.topic,
+                    partition=self.topic_partition.partition,
+                    leader=state.leader,
+                    leader_epoch=self.leader_epoch,
+                    log_end_offset=self.log.end_offset,
+                )
+            )
+            self.host.moved(self)
+        return changed
+
+    def _now_ms(self) -> int:
+        return self.host.runtime.now().mono_ms
+
+    # ---- leader: records ---------------------------------------------------------------------------------------
+
+    def append(self, data: bytes, acks: int) -> Appended:
+        """Append what a producer sent, as leader.
+
+        Errors: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all under min.insync.replicas), those of
+        `check_produced`, and those of idempotent producers.
+        """
+        if not self.is_leader:
+            return Appended(ErrorCode.not_leader_or_follower)
+        if acks == ALL and len(self.isr_state.isr) < self.min_isr:
+            return Appended(ErrorCode.not_enough_replicas)
+        error, headers = check_produced(data, self.settings.max_message_bytes)
+        if error:
+            return Appended(error)
+        if len(data) > self.settings.segment_bytes:
+            return Appended(ErrorCode.record_list_too_large)
+        refusal = self._check_producer(headers)
+        if refusal is not None:
+            return refusal
+        append_time_ms = -1
+        if self.settings.compacts and has_record_without_key(data, headers):
+            return Appended(ErrorCode.invalid_record)
+        if self.settings.stamps:
+            append_time_ms = self.host.runtime.now().wall_ms
+            data, headers = stamp(data, headers, append_time_ms)
+        patched = self.log.append_as_leader(data, headers, self.leader_epoch)
+        topic, partition = self.topic_partition
+        for header in patched:
+            self.host.emit(
+                RecordsAppended(
+                    broker_id=self.host.broker_id,
+                    topic=topic,
+                    partition=partition,
+                    leader_epoch=self.leader_epoch,
+                    first_offset=header.base_offset,
+                    last_offset=header.last_offset,
+                    checksum=header.crc,
+                )
+            )
+        self.host.moved(self)
+        if not self.maybe_advance_high_watermark():
+            self.host.wake(self.topic_partition)
+        last_offset = patched[-1].last_offset
+        stored = tuple(patched)
+        return Appended(0, patched[0].base_offset, last_offset, last_offset + 1, stored, append_time_ms)
+
+    def _check_producer(self, headers: list[BatchHeader]) -> Appended | None:
+        idempotent = any(header.producer_id >= 0 for header in headers)
+        if not idempotent:
+            return None
+        if len(headers) > 1:
+            return Appended(ErrorCode.invalid_record)
+        known = self.log.producers.check(headers[0])
+        if isinstance(known, ProducerBatch):
+            header = headers[0]._replace(base_offset=known.base_offset, crc=known.crc)
+            return Appended(0, known.base_offset, known.last_offset, known.last_offset + 1, (header,))
+        return Appended(known) if known else None
+
+    def acks_all_state(self, required_offset: int) -> int | None:
+        """Where acks=all stands: None while the high watermark is not there yet, else the error code to answer."""
+        if not self.is_leader:
+            return ErrorCode.not_leader_or_follower
+        if self.log.high_watermark < required_offset:
+            return None
+        if len(self.isr_state.maximal_isr) < self.min_isr:
+            return ErrorCode.not_enough_replicas_after_append
+        return ErrorCode.none
+
+    # ---- leader: reads -----------------------------------------------------------------------------------------
+
+    def check_epoch(self, current_leader_epoch: int, leader_only: bool = True) -> int:
+        """Is the caller of this leader epoch (KIP-320)?  Refused with FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH;
+        NOT_LEADER_OR_FOLLOWER where this broker does not lead, unless a follower serves as well."""
+        error = self.host.rules.fetch_epoch_error(current_leader_epoch, self.leader_epoch)
+        if error:
+            return error
+        return 0 if self.is_leader or not leader_only else ErrorCode.not_leader_or_follower
+
+    def _diverging(self, wanted: FetchPartition) -> tuple[int, tuple[int, int] | None]:
+        """(error, divergence) for a fetcher that says which epoch its last record is of."""
+        if wanted.last_fetched_epoch < 0:
+            return 0, None
+        epoch, end_offset = self.log.epochs.end_offset_for(wanted.last_fetched_epoch, self.log.end_offset)
+        if epoch == NO_EPOCH or wanted.fetch_offset < self.log.start_offset:
+            return ErrorCode.offset_out_of_range, None
+        if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+            return 0, (epoch, end_offset)
+        return 0, None
+
+    def readable_end(self, is_follower: bool) -> int:
+        """The offset before which a fetcher may read: followers everything, consumers what is committed."""
+        return self.log.end_offset if is_follower else self.log.high_watermark
+
+    @property
+    def is_throttled_leader(self) -> bool:
+        """Does the topic list the leader's replica as throttled?"""
+        return lists(self.settings.leader_throttled, self.topic_partition.partition, self.host.broker_id)
+
+    def is_held_back(self, follower_id: int) -> bool:
+        """Must that follower wait for its records, since too much was sent to throttled ones?  None in sync must."""
+        throttle = self.host.throttle
+        return (
+            throttle.is_limited
+            and follower_id not in self.isr_state.isr
+            and self.is_throttled_leader
+            and throttle.is_exceeded
+        )
+
+    def must_answer(self, wanted: FetchPartition, leader_only: bool) -> bool:
+        """Must a waiting fetch be answered now, whatever it got: is it fenced, or has its log diverged?"""
+        if self.check_epoch(wanted.current_leader_epoch, leader_only):
+            return True
+        error, diverging = self._diverging(wanted)
+        return bool(error) or diverging is not None
+
+    def read(
+        self, wanted: FetchPartition, params: FetchParams, max_bytes: int, at_least_one: bool, note_fetch: bool
+    ) -> FetchedPartition:
+        """Answer one partition of a fetch.  `note_fetch`: this is the follower's word on where its log ends."""
+        is_follower = params.replica_id >= 0
+        if wanted.topic_id is not None and self.topic_id not in (None, wanted.topic_id):
+            return self._refused(ErrorCode.inconsistent_topic_id)
+        preferred = self._preferred_replica(wanted, params)
+        error = self.check_epoch(wanted.current_leader_epoch, params.leader_only and preferred is None)
+        if not error and is_follower:
+            error = self._follower_error(wanted, params)
+        if error:
+            return self._refused(error)
+        if preferred is not None:
+            log = self.log
+            return FetchedPartition(self.topic_partition, 0, log.high_watermark, log.start_offset, b"", None, preferred)
+        error, diverging = self._diverging(wanted)
+        if not error and diverging is None:
+            in_range = self.log.start_offset <= wanted.fetch_offset <= self.log.end_offset
+            error = 0 if in_range else ErrorCode.offset_out_of_range
+        if error:
+            return self._refused(error)
+        records = b""
+        if diverging is None:
+            end = self.readable_end(is_follower)
+            if is_follower and self.settings.leader_throttled and self.is_held_back(params.replica_id):
+                end = wanted.fetch_offset
+            records = self.log.read(wanted.fetch_offset, min(wanted.max_bytes, max_bytes), end, at_least_one)
+            if is_follower and note_fetch:
+                self._follower_fetched(self.followers[params.replica_id], wanted, params.replica_epoch)
+        row = FetchedPartition(
+            self.topic_partition, 0, self.log.high_watermark, self.log.start_offset, records, diverging
+        )
+        if is_follower and not records and diverging is None:
+            follower = self.followers[params.replica_id]
+            follower.question, follower.told, follower.told_epoch = wanted, row, self.leader_epoch
+        return row
+
+    def told_before(self, wanted: FetchPartition, params: FetchParams, now_ms: int | None) -> FetchedPartition | None:
+        """The answer to a follower that repeats its last question where nothing has changed since; most do.
+
+        `now_ms` is when it asked, None where this is not its word on where its log ends.
+        """
+        follower = self.followers.get(params.replica_id)
+        if follower is None or follower.told_epoch != self.leader_epoch:
+            return None
+        # In a session the question is the very same object.
+        if follower.question is not wanted and follower.question != wanted:
+            return None
+        log, told = self.log, follower.told
+        if (
+            told is None
+            or told.high_watermark != log.high_watermark
+            or not log.end_offset == follower.end_offset == wanted.fetch_offset
+            or told.log_start_offset != log.start_offset
+            or params.replica_epoch != follower.broker_epoch
+            or self.leader != self.host.broker_id
+        ):
+            return None
+        if now_ms is not None:
+            follower.still_level(now_ms)
+            if follower.broker_id not in self.isr_state.isr:
+                self._maybe_expand_isr(follower)
+        return told
+
+    def _refused(self, error: int) -> FetchedPartition:
+        return FetchedPartition(self.topic_partition, error, -1, -1, b"")
+
+    def _follower_error(self, wanted: FetchPartition, params: FetchParams) -> int:
+        follower = self.followers.get(params.replica_id)
+        if follower is None:
+            unknown = wanted.current_leader_epoch != NO_EPOCH
+            return ErrorCode.unknown_leader_epoch if unknown else ErrorCode.not_leader_or_follower
+        if 0 <= params.replica_epoch < follower.broker_epoch:
+            # A fetch of the follower's life before, that was long under way.
+            return ErrorCode.not_leader_or_follower
+        return 0
+
+    def _preferred_replica(self, wanted: FetchPartition, params: FetchParams) -> int | None:
+        """Another replica that this consumer had better read from; only a leader says so."""
+        selector = self.host.selector
+        if selector is None or params.reader is None or params.replica_id >= 0 or not self.is_leader:
+            return None
+        metadata, now_ms = self.host.metadata, self._now_ms()
+        views = [
+            ReplicaView(
+                follower.broker_id,
+                metadata.rack(follower.broker_id),
+                follower.end_offset,
+                now_ms - follower.last_caught_up_ms,
+            )
+            for follower in self.followers.values()
+            if follower.broker_id in self.isr_state.isr
+            and follower.start_offset <= wanted.fetch_offset <= follower.end_offset
+            and metadata.is_alive(follower.broker_id)
+        ]
+        own = self.host.broker_id
+        leader = ReplicaView(own, metadata.rack(own), self.log.end_offset, 0)
+        chosen = selector(params.reader.rack, [*views, leader], leader)
+        return None if chosen == own else chosen
+
+    def _follower_fetched(self, follower: FollowerState, wanted: FetchPartition, replica_epoch: int) -> None:
+        before = follower.end_offset
+        follower.fetched(wanted.fetch_offset, self.log.end_offset, self._now_ms())
+        if follower.start_offset != wanted.log_start_offset:
+            follower.start_offset = wanted.log_start_offset
+            self.host.wake(self.topic_partition)
+        follower.broker_epoch = replica_epoch
+        self._maybe_expand_isr(follower)
+        if follower.end_offset != before:
+            self.maybe_advance_high_watermark()
+
+    def last_readable(self, from_follower: bool) -> tuple[int, int]:
+        """(error, offset) of LATEST: OFFSET_NOT_AVAILABLE until the high watermark reaches this epoch (KIP-207)."""
+        if from_follower:
+            return 0, self.log.end_offset
+        if self.leader_epoch_start is not None and self.leader_epoch_start > self.log.high_watermark:
+            return ErrorCode.offset_not_available, -1
+        return 0, self.log.high_watermark
+
+    # ---- leader: high watermark and ISR ------------------------------------------------------------------------
+
+    def maybe_advance_high_watermark(self) -> bool:
+        """Move it to the lowest log end among those who are in sync or just about to be; did it move?
+
+        It does not move under min.insync.replicas (KAFKA-15583).
+        """
+        if not self.is_leader or not self.host.rules.may_commit(len(self.isr_state.isr), self.min_isr):
+            return False
+        now_ms = self._now_ms()
+        end_offset = mark = self.log.end_offset
+        maximal_isr = self.isr_state.maximal_isr
+        lag_max_ms = self.host.config.replica_lag_time_max_ms
+        for follower in self.followers.values():
+            if follower.end_offset < mark and (
+                follower.broker_id in maximal_isr
+                or (
+                    follower.is_caught_up(end_offset, now_ms, lag_max_ms)
+                    and self.host.metadata.is_alive(follower.broker_id)
+                )
+            ):
+                mark = follower.end_offset
+        if mark <= self.log.high_watermark:
+            return False
+        self.set_high_watermark(mark)
+        self.host.wake(self.topic_partition)
+        return True
+
+    def set_high_watermark(self, offset: int) -> None:
+        """The mark is there now; journal it."""
+        self.log.high_watermark = offset
+        self.host.emit(
+            HighWatermarkMoved(
+                broker_id=self.host.broker_id,
+                topic=self.topic_partition.topic,
+                partition=self.topic_partition.partition,
+                leader_epoch=self.leader_epoch,
+                high_watermark=offset,
+                is_leader=self.is_leader,
+            )
+        )
+        self.host.moved(self)
+
+    def _maybe_expand_isr(self, follower: FollowerState) -> None:
+        """Propose a follower that has reached the high watermark and this leader's epoch (KAFKA-7128)."""
+        state = self.isr_state
+        if not isinstance(state, Committed) or follower.broker_id in state.isr or self.leader_epoch_start is None:
+            return
+        reached = self.host.rules.isr_entry_offset(self.log.high_watermark, self.leader_epoch_start)
+        if follower.end_offset >= reached and self.host.metadata.is_alive(follower.broker_id):
+            self._propose(PendingExpand(follower.broker_id, state))
+
+    def maybe_shrink_isr(self) -> None:
+        """Propose to drop those who lag: the periodic check, every half of replica.lag.time.max.ms."""
+        state = self.isr_state
+        if not self.is_leader or not isinstance(state, Committed):
+            return
+        now_ms = self._now_ms()
+        end_offset = self.log.end_offset
+        lag_max_ms = self.host.config.replica_lag_time_max_ms
+        lagging = tuple(
+            broker
+            for broker in state.isr
+            if broker != self.host.broker_id
+            and not (broker in self.followers and self.followers[broker].is_caught_up(end_offset, now_ms, lag_max_ms))
+        )
+        if lagging:
+            self._propose(PendingShrink(lagging, state))
+
+    def _propose(self, pending: Pending) -> None:
+        self.isr_state = pending
+        proposal = IsrProposal(
+            self.topic_partition,
+            self.topic_id,
+            self.leader_epoch,
+            self.partition_epoch,
+            pending.proposed,
+            tuple(self._member_epoch(broker) for broker in pending.proposed),
+            RECOVERED,
+            isinstance(pending, PendingShrink),
+            self.controller_epoch,
+            lambda answer: self._isr_answered(pending, answer),
+        )
+        if not self.host.propose_isr(proposal):
+            self.isr_state = pending.last_committed
+
+    def _member_epoch(self, broker_id: int) -> int:
+        follower = self.followers.get(broker_id)
+        return NO_EPOCH if follower is None else self.host.rules.member_epoch(follower.broker_epoch)
+
+    def _isr_answered(self, pending: Pending, answer: IsrAnswer) -> None:
+        if self.isr_state is not pending or not self.is_leader:
+            return
+        if answer.error:
+            self.host.counters.failed_updates += 1
+            if answer.error in _REVERT:
+                self.isr_state = pending.last_committed
+            elif answer.error not in _WAIT:
+                self._propose(pending)
+            return
+        if answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
+            self.host.counters.failed_updates += 1
+            return
+        if isinstance(pending, PendingExpand):
+            self.host.counters.expands += 1
+        else:
+            self.host.counters.shrinks += 1
+        self.isr_state = Committed(answer.isr)
+        self.partition_epoch = answer.partition_epoch
+        if not self.maybe_advance_high_watermark():
+            self.host.wake(self.topic_partition)

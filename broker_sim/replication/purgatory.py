@@ -1,0 +1,212 @@
+"""Requests that wait: produce for the ISR, fetch for data.
+
+Nothing is polled.  An operation is looked at when something happened to one of its partitions, and ends on its timer
+at the latest (Kafka's DelayedOperationPurgatory, DelayedProduce and DelayedFetch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Protocol
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.ports import FetchParams, FetchPartition
+from broker_sim.replication.partition import Partition
+from broker_sim.replication.partition_host import Appended
+from ensemble.ports import Runtime, Timer
+from journal.events import TopicPartition
+
+
+class Delayed(Protocol):
+    """A request that waits.  `is_ready_after` may be asked any number of times, `finish` is called once."""
+
+    def is_ready_after(self, key: TopicPartition) -> bool:
+        """Can it be answered, now that something happened to that one of its partitions?"""
+        ...
+
+    def finish(self, touched: Collection[TopicPartition]) -> None:
+        """Answer, with what there is.  `touched` are those partitions to which something happened meanwhile."""
+        ...
+
+
+class _Entry:
+    __slots__ = ("keys", "operation", "timer", "touched")
+
+    def __init__(self, operation: Delayed, keys: Sequence[TopicPartition]) -> None:
+        self.operation = operation
+        self.keys = keys
+        self.timer: Timer | None = None
+        self.touched: dict[TopicPartition, None] = {}
+
+
+class Purgatory:
+    """Waiting operations by the partitions that they watch.
+
+    Within `with purgatory:` nobody is woken before the end, so that who waits for several partitions that move together
+    is answered once (Kafka's DelayedActionQueue).
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._held: dict[TopicPartition, None] | None = None
+        self._watchers: dict[TopicPartition, dict[_Entry, None]] = {}
+
+    def __len__(self) -> int:
+        return len({entry for entries in self._watchers.values() for entry in entries})
+
+    def park(self, operation: Delayed, keys: Sequence[TopicPartition], timeout_ms: int) -> None:
+        """Keep an operation that is not ready until it is, or until `timeout_ms` have passed."""
+        entry = _Entry(operation, keys)
+        for key in keys:
+            watching = self._watchers.get(key)
+            if watching is None:
+                self._watchers[key] = {entry: None}
+            else:
+                watching[entry] = None
+        entry.timer = self._runtime.call_later(max(0, timeout_ms), lambda: self._end(entry))
+
+    def __enter__(self) -> None:
+        assert self._held is None, "held already"
+        self._held = {}
+
+    def __exit__(self, *_: object) -> None:
+        held, self._held = self._held, None
+        if held:
+            self._wake(held)
+
+    def wake(self, key: TopicPartition) -> None:
+        """Something happened to that partition: answer those who can be answered."""
+        if key in self._watchers:
+            if self._held is None:
+                self._wake((key,))
+            else:
+                self._held[key] = None
+
+    def _wake(self, keys: Iterable[TopicPartition]) -> None:
+        woken = [(entry, key) for key in keys for entry in self._watchers.get(key, ())]
+        for entry, key in woken:
+            entry.touched[key] = None
+        for entry, key in woken:
+            if entry.timer is not None and entry.operation.is_ready_after(key):
+                self._end(entry)
+
+    def close(self) -> None:
+        """Answer everybody with what there is."""
+        for key in list(self._watchers):
+            for entry in list(self._watchers.get(key, ())):
+                self._end(entry)
+
+    def _end(self, entry: _Entry) -> None:
+        if entry.timer is None:
+            return
+        entry.timer.cancel()
+        entry.timer = None
+        for key in entry.keys:
+            entries = self._watchers.get(key)
+            if entries is not None:
+                entries.pop(entry, None)
+                if not entries:
+                    del self._watchers[key]
+        entry.operation.finish(entry.touched)
+
+
+class ProduceRow:
+    """One partition of a produce: what the append gave, and the answer's error once it is known."""
+
+    __slots__ = ("appended", "error", "leader_epoch", "partition", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition, partition: Partition | None, appended: Appended) -> None:
+        self.topic_partition = topic_partition
+        self.partition = partition
+        self.appended = appended
+        self.leader_epoch = -1 if partition is None else partition.leader_epoch
+        self.error: int | None = appended.error or None
+
+
+def _decide(row: ProduceRow) -> bool:
+    """Is it known what to answer for that partition?"""
+    if row.error is None and row.partition is not None:
+        row.error = row.partition.acks_all_state(row.appended.required_offset)
+    return row.error is not None
+
+
+class DelayedProduce:
+    """A produce with acks=all whose records are appended and wait for the high watermark."""
+
+    __slots__ = ("_answer", "_waiting", "rows")
+
+    def __init__(self, rows: list[ProduceRow], answer: Callable[[list[ProduceRow]], None]) -> None:
+        self.rows = rows
+        self._answer = answer
+        self._waiting: dict[TopicPartition, list[ProduceRow]] = {}
+        for row in rows:
+            if not _decide(row):
+                self._waiting.setdefault(row.topic_partition, []).append(row)
+
+    def waits_for(self) -> list[TopicPartition]:
+        """The partitions that lack replicas still; none where it can be answered."""
+        return list(self._waiting)
+
+    def is_ready_after(self, key: TopicPartition) -> bool:
+        """Has every partition its replicas, or an error?"""
+        if all(_decide(row) for row in self._waiting.get(key, ())):
+            self._waiting.pop(key, None)
+        return not self._waiting
+
+    def finish(self, touched: Collection[TopicPartition]) -> None:
+        """Answer; what still waits has timed out."""
+        for row in self.rows:
+            if row.error is None:
+                row.error = ErrorCode.request_timed_out
+        self._answer(self.rows)
+
+
+class DelayedFetch:
+    """A fetch that found less than it wants, and nothing that the fetcher must hear at once."""
+
+    __slots__ = ("_answer", "_find", "_params", "_wanted")
+
+    def __init__(
+        self,
+        params: FetchParams,
+        wanted: Sequence[FetchPartition],
+        find: Callable[[TopicPartition], Partition | None],
+        answer: Callable[[Collection[TopicPartition]], None],
+    ) -> None:
+        self._params = params
+        self._wanted = {row.topic_partition: row for row in wanted}
+        self._find = find
+        self._answer = answer
+
+    def waits_for(self) -> list[TopicPartition]:
+        """Its partitions."""
+        return list(self._wanted)
+
+    def is_ready_after(self, key: TopicPartition) -> bool:
+        """Enough bytes now, or something that the fetcher must hear at once: fenced, diverged, truncated?"""
+        wanted = self._wanted[key]
+        partition = self._find(key)
+        if partition is None or partition.must_answer(wanted, self._params.leader_only):
+            return True
+        if partition.log.end_offset < wanted.fetch_offset:
+            return True
+        if partition.readable_end(self._params.replica_id >= 0) <= wanted.fetch_offset or self._is_held_back(partition):
+            return False
+        min_bytes = self._params.min_bytes
+        return min_bytes <= 1 or sum(self._available(row) for row in self._wanted.values()) >= min_bytes
+
+    def _available(self, wanted: FetchPartition) -> int:
+        partition = self._find(wanted.topic_partition)
+        end = -1 if partition is None else partition.readable_end(self._params.replica_id >= 0)
+        if partition is None or end <= wanted.fetch_offset or self._is_held_back(partition):
+            return 0
+        return min(wanted.max_bytes, partition.log.bytes_between(wanted.fetch_offset, end))
+
+    def _is_held_back(self, partition: Partition) -> bool:
+        follower_id = self._params.replica_id
+        return follower_id >= 0 and bool(partition.settings.leader_throttled) and partition.is_held_back(follower_id)
+
+    def finish(self, touched: Collection[TopicPartition]) -> None:
+        """Read those again and answer."""
+        self._answer(touched)

@@ -1,0 +1,297 @@
+"""LeaderAndIsr and StopReplica at a broker: fencing, then the change of roles (Kafka's ReplicaManager).
+
+A request is fenced by broker epoch, then by controller epoch, then each partition by its leader epoch; what is refused
+is journalled and answered with Kafka's own code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.logs.guarded_directory import LogDirFailed
+from broker_sim.logs.log_manager import LogManager
+from broker_sim.replication.fetcher import ReplicaFetchers
+from broker_sim.replication.isr import RECOVERED
+from broker_sim.replication.log_dir_moves import LogDirMoves
+from broker_sim.replication.partition import Partition
+from broker_sim.replication.partition_host import NO_EPOCH, LeaderAndIsr, PartitionHost
+from broker_sim.topic_names import invalid_name
+from broker_sim.wire.kafka_schema import respond
+from controller.ports import KafkaMessage
+from controller.topic_ids import topic_id_from_kafka, topic_id_to_kafka
+from journal.events import RequestFenced, TopicPartition
+
+LEADER_AND_ISR = "LeaderAndIsr"
+STOP_REPLICA = "StopReplica"
+TOPIC_BEING_DELETED = -2
+"""The leader epoch of a StopReplica that deletes its topic: it passes every fence."""
+
+
+def _leader_and_isr_rows(request: KafkaMessage) -> Iterator[tuple[str, str | None, Any]]:
+    """(topic, topic id, state) of every partition, whatever the version's shape."""
+    for topic in getattr(request, "topic_states", ()):
+        for state in topic.partition_states:
+            yield topic.topic_name, topic_id_from_kafka(getattr(topic, "topic_id", None)), state
+    for state in getattr(request, "ungrouped_partition_states", ()):
+        yield state.topic_name, None, state
+
+
+def _stop_replica_rows(request: KafkaMessage) -> Iterator[tuple[str, int, int, bool]]:
+    """(topic, partition, leader epoch, delete) of every partition, whatever the version's shape."""
+    for topic in getattr(request, "topic_states", ()):
+        for state in topic.partition_states:
+            yield topic.topic_name, state.partition_index, state.leader_epoch, state.delete_partition
+    for topic in getattr(request, "topics", ()):
+        for partition in topic.partition_indexes:
+            yield topic.name, partition, NO_EPOCH, request.delete_partitions
+    for row in getattr(request, "ungrouped_partitions", ()):
+        yield row.topic_name, row.partition_index, NO_EPOCH, request.delete_partitions
+
+
+class ReplicaControl:
+    """The hosted partitions, and who may change what they are."""
+
+    def __init__(
+        self,
+        host: PartitionHost,
+        logs: LogManager,
+        fetchers: ReplicaFetchers,
+        moves: LogDirMoves,
+        broker_epoch: Callable[[], int],
+        controller_epoch_seen: Callable[[], int],
+    ) -> None:
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.controller_epoch = 0
+        self._offline: dict[TopicPartition, None] = {}
+        """Replicas whose log directory has failed."""
+        self._host = host
+        self._logs = logs
+        self._fetchers = fetchers
+        self._moves = moves
+        self._broker_epoch = broker_epoch
+        self._controller_epoch_seen = controller_epoch_seen
+
+    # ---- fences ------------------------------------------------------------------------------------------------
+
+    def accept(self, name: str, request: KafkaMessage) -> int:
+        """Is a control request of this broker's present life and of the newest controller?  The error code if not.
+
+        A higher controller epoch is remembered; an equal one passes.  The newest controller is the one of the highest
+        epoch that a request has brought or that this broker has seen in the ensemble: Kafka goes by requests alone, and
+        a broker that starts anew would obey one deposed long ago.  A broker epoch of -1 is not looked at, a higher one
+        than known passes: the request may be faster than this broker's own registration (KAFKA-9839).
+        """
+        sent_epoch = getattr(request, "broker_epoch", NO_EPOCH)
+        known_epoch = self._broker_epoch()
+        if self._host.rules.is_for_former_life(sent_epoch, known_epoch):
+            self._fenced(name, request, ErrorCode.stale_broker_epoch, sent_epoch, known_epoch)
+            return ErrorCode.stale_broker_epoch
+        newest = max(self.controller_epoch, self._controller_epoch_seen())
+        if request.controller_epoch < newest:
+            self._fenced(name, request, ErrorCode.stale_controller_epoch, request.controller_epoch, newest)
+            return ErrorCode.stale_controller_epoch
+        self.controller_epoch = request.controller_epoch
+        return ErrorCode.none
+
+    def _fenced(
+        self,
+        name: str,
+        request: KafkaMessage,
+        error: ErrorCode,
+        request_epoch: int,
+        known_epoch: int,
+        topic_partition: TopicPartition | None = None,
+    ) -> None:
+        self._host.emit(
+            RequestFenced(
+                broker_id=self._host.broker_id,
+                request=name,
+                sender_id=int(request.controller_id),
+                reason=error.name.upper(),
+                request_epoch=request_epoch,
+                known_epoch=known_epoch,
+                topic=None if topic_partition is None else topic_partition.topic,
+                partition=None if topic_partition is None else topic_partition.partition,
+            )
+        )
+
+    # ---- LeaderAndIsr ------------------------------------------------------------------------------------------
+
+    def become_leader_or_follower(self, request: KafkaMessage) -> KafkaMessage:
+        """Answer a LeaderAndIsr request of any version."""
+        error = self.accept(LEADER_AND_ISR, request)
+        answers: list[dict[str, Any]] = []
+        topics: dict[str | None, list[dict[str, Any]]] = {}
+        for topic, topic_id, state in _leader_and_isr_rows(request):
+            code = error or self._change_role(request, TopicPartition(topic, state.partition_index), topic_id, state)
+            row = {"topic_name": topic, "partition_index": state.partition_index, "error_code": code}
+            answers.append(row)
+            topics.setdefault(topic_id, []).append(row)
+        self._fetchers.close_idle()
+        return respond(
+            request,
+            error_code=error,
+            partition_errors=answers,
+            topics=[
+                {"topic_id": topic_id_to_kafka(topic_id), "partition_errors": rows} for topic_id, rows in topics.items()
+            ],
+        )
+
+    def _change_role(
+        self, request: KafkaMessage, topic_partition: TopicPartition, topic_id: str | None, state: Any
+    ) -> int:
+        if invalid_name(topic_partition.topic) is not None or topic_partition.partition < 0:
+            return ErrorCode.invalid_topic_exception
+        if topic_partition in self._offline:
+            return ErrorCode.kafka_storage_error
+        partition = self.partitions.get(topic_partition)
+        known_epoch = NO_EPOCH if partition is None else partition.leader_epoch
+        known_id = self._logs.topic_id(topic_partition)
+        if topic_id is not None and known_id is not None and topic_id != known_id:
+            return ErrorCode.inconsistent_topic_id
+        if state.leader_epoch < known_epoch:
+            self._fenced(
+                LEADER_AND_ISR,
+                request,
+                ErrorCode.stale_controller_epoch,
+                state.leader_epoch,
+                known_epoch,
+                topic_partition,
+            )
+            return ErrorCode.stale_controller_epoch
+        if state.leader_epoch == known_epoch:
+            if partition is not None and topic_id is not None and known_id is None:
+                self._name(partition, topic_id)
+                return ErrorCode.none
+            return ErrorCode.stale_controller_epoch
+        replicas = tuple(int(broker) for broker in state.replicas)
+        if self._host.broker_id not in replicas:
+            return ErrorCode.unknown_topic_or_partition
+        try:
+            return self._take_role(topic_partition, topic_id, state, replicas)
+        except LogDirFailed:
+            return ErrorCode.kafka_storage_error
+
+    def _take_role(
+        self, topic_partition: TopicPartition, topic_id: str | None, state: Any, replicas: tuple[int, ...]
+    ) -> int:
+        partition = self.partitions.get(topic_partition)
+        if partition is None:
+            partition = self._host_partition(topic_partition, bool(getattr(state, "is_new", False)))
+        if topic_id is not None:
+            self._name(partition, topic_id)
+        self._apply(
+            partition,
+            LeaderAndIsr(
+                leader=int(state.leader),
+                leader_epoch=state.leader_epoch,
+                isr=tuple(int(broker) for broker in state.isr),
+                recovery_state=getattr(state, "leader_recovery_state", RECOVERED),
+                partition_epoch=state.partition_epoch,
+                replicas=replicas,
+                controller_epoch=state.controller_epoch,
+                adding_replicas=tuple(int(broker) for broker in getattr(state, "adding_replicas", ())),
+            ),
+        )
+        self._moves.resume(partition)
+        return ErrorCode.none
+
+    def _host_partition(self, topic_partition: TopicPartition, is_new: bool) -> Partition:
+        log = self._logs.get_or_create(topic_partition, is_new)
+        partition = Partition(topic_partition, log, self._logs.settings(topic_partition.topic), self._host)
+        partition.topic_id = self._logs.topic_id(topic_partition)
+        self.partitions[topic_partition] = partition
+        return partition
+
+    def _name(self, partition: Partition, topic_id: str) -> None:
+        self._logs.set_topic_id(partition.topic_partition, topic_id)
+        partition.topic_id = topic_id
+
+    def _apply(self, partition: Partition, state: LeaderAndIsr) -> None:
+        topic_partition = partition.topic_partition
+        if state.leader == self._host.broker_id:
+            if partition.make_leader(state):
+                self._fetchers.remove(topic_partition)
+                self._host.wake(topic_partition)
+        elif not self._host.metadata.is_alive(state.leader):
+            # No leader, or one this broker has not been told of: nothing changes until there is a new epoch.
+            return
+        elif partition.make_follower(state):
+            self._fetchers.add(partition)
+            self._host.wake(topic_partition)
+
+    def take_offline(self, topic_partition: TopicPartition) -> None:
+        """The log directory of that replica has failed: nothing is served of it until the broker starts anew."""
+        self._offline[topic_partition] = None
+        self._let_go(topic_partition)
+
+    def _let_go(self, topic_partition: TopicPartition) -> None:
+        self._fetchers.remove(topic_partition)
+        self._moves.pause(topic_partition)
+        partition = self.partitions.pop(topic_partition, None)
+        if partition is not None:
+            partition.leader = None
+            self._host.wake(topic_partition)
+
+    def leave_strays(self, request: KafkaMessage) -> None:
+        """Stop serving what an accepted UpdateMetadata says has moved to other brokers, in a later leader epoch.
+
+        A broker that was taken for dead when a partition was moved away is never told to stop: in Kafka it leads on,
+        until it is restarted, for whoever has not read the metadata again.  What it has on disk stays there.
+        """
+        for topic in getattr(request, "topic_states", ()):
+            for state in topic.partition_states:
+                if self._host.broker_id in state.replicas or not state.replicas:
+                    continue
+                topic_partition = TopicPartition(str(topic.topic_name), int(state.partition_index))
+                partition = self.partitions.get(topic_partition)
+                if partition is not None and state.leader_epoch > partition.leader_epoch:
+                    self._let_go(topic_partition)
+
+    @property
+    def offline_count(self) -> int:
+        """How many replicas lie in a log directory that has failed."""
+        return len(self._offline)
+
+    def absence(self, topic_partition: TopicPartition) -> ErrorCode:
+        """What to answer of a partition that is not hosted."""
+        offline = topic_partition in self._offline
+        return ErrorCode.kafka_storage_error if offline else ErrorCode.not_leader_or_follower
+
+    # ---- StopReplica -------------------------------------------------------------------------------------------
+
+    def stop_replica(self, request: KafkaMessage) -> KafkaMessage:
+        """Answer a StopReplica request of any version."""
+        error = self.accept(STOP_REPLICA, request)
+        answers = []
+        for topic, number, leader_epoch, delete in _stop_replica_rows(request):
+            topic_partition = TopicPartition(topic, number)
+            code = error or self._stop(request, topic_partition, leader_epoch, delete)
+            answers.append({"topic_name": topic, "partition_index": number, "error_code": code})
+        self._fetchers.close_idle()
+        return respond(request, error_code=error, partition_errors=answers)
+
+    def _stop(self, request: KafkaMessage, topic_partition: TopicPartition, leader_epoch: int, delete: bool) -> int:
+        if topic_partition in self._offline:
+            return ErrorCode.kafka_storage_error
+        partition = self.partitions.get(topic_partition)
+        known_epoch = NO_EPOCH if partition is None else partition.leader_epoch
+        if leader_epoch not in (NO_EPOCH, TOPIC_BEING_DELETED) and leader_epoch < known_epoch:
+            error = ErrorCode.fenced_leader_epoch
+            self._fenced(STOP_REPLICA, request, error, leader_epoch, known_epoch, topic_partition)
+            return error
+        self._fetchers.remove(topic_partition)
+        self._moves.pause(topic_partition)
+        if delete:
+            if partition is not None:
+                del self.partitions[topic_partition]
+                partition.leader = None
+                self._host.wake(topic_partition)
+            try:
+                self._logs.delete(topic_partition)
+            except LogDirFailed:
+                return ErrorCode.kafka_storage_error
+        return ErrorCode.none

@@ -1,0 +1,506 @@
+"""The replicas of one broker: what its Kafka port, its metadata and its lifecycle call (Kafka's ReplicaManager).
+
+Everything here happens on the broker's one event loop.  Calls take effect when they are made; what they return is
+awaited only for what the ISR or a timer decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.configs.replica_config import ReplicaConfig, TopicConfigs, no_overrides
+from broker_sim.logs.guarded_directory import LogDirFailed
+from broker_sim.logs.housekeeping import LogHousekeeping
+from broker_sim.logs.log_manager import LogManager
+from broker_sim.ports import (
+    ControllerGate,
+    Deleted,
+    FetchedPartition,
+    FetchParams,
+    FetchPartition,
+    LogDirectory,
+    MetadataView,
+    ProducedPartition,
+)
+from broker_sim.quotas.replication_throttles import ReplicationThrottles
+from broker_sim.replication.alter_partition import AlterPartitionManager
+from broker_sim.replication.delete_records import DelayedDeletion, DeletionRow
+from broker_sim.replication.fetcher import FetcherHost, ReplicaFetchers
+from broker_sim.replication.log_dir_moves import LogDirMoves
+from broker_sim.replication.partition import ALL, Partition
+from broker_sim.replication.partition_host import Appended, IsrCounters, IsrWriter, PartitionHost
+from broker_sim.replication.purgatory import DelayedFetch, DelayedProduce, ProduceRow, Purgatory
+from broker_sim.replication.replica_control import ReplicaControl
+from broker_sim.replication.replica_selector import replica_selector
+from broker_sim.replication.rules import replication_rules
+from controller.ports import BrokerChannel, Emit, KafkaMessage
+from ensemble.ports import Future, Runtime, Timer
+from journal.events import RecordsAcknowledged, ReplicaProgressed, TopicPartition
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+
+PROGRESS_PERIOD_MS = 250
+"""ReplicaProgressed is written this often at most."""
+
+_ACKS = (0, 1, ALL)
+
+
+def _say_nothing() -> None:
+    return
+
+
+def _seen_nothing() -> int:
+    return 0
+
+
+def _unread(wanted: FetchPartition, error: ErrorCode) -> FetchedPartition:
+    return FetchedPartition(wanted.topic_partition, int(error), -1, -1, b"")
+
+
+class ReplicaManager:
+    """Implements `broker_sim.ports.ReplicaService`."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        config: ReplicaConfig,
+        log_directory: LogDirectory,
+        channel: BrokerChannel,
+        controller: ControllerGate,
+        metadata: MetadataView,
+        runtime: Runtime,
+        emit: Emit,
+        broker_epoch: Callable[[], int],
+        topic_configs: TopicConfigs = no_overrides,
+        isr_writer: IsrWriter | None = None,
+        more_log_directories: Sequence[LogDirectory] = (),
+        log_dir_failed: Callable[[], None] = _say_nothing,
+        controller_epoch_seen: Callable[[], int] = _seen_nothing,
+    ) -> None:
+        """`broker_epoch` gives the czxid of this broker's present registration, -1 while there is none; `isr_writer`
+        gets ISR changes written instead of the controller (Historical.DIRECT_ZOOKEEPER_ISR); `log_dir_failed` is
+        called after a log directory was taken offline, with all that lay in it; `controller_epoch_seen` gives the
+        highest controller epoch that this broker knows of from the ensemble."""
+        self.broker_id = broker_id
+        self.config = config
+        self.counters = IsrCounters()
+        self._runtime = runtime
+        self._emit = emit
+        self._purgatory = Purgatory(runtime)
+        self._isr_writer = isr_writer or AlterPartitionManager(
+            broker_id, controller, runtime, broker_epoch, config.replica_socket_timeout_ms
+        )
+        self._log_dir_failed = log_dir_failed
+        directories = [log_directory, *more_log_directories]
+        self._logs = LogManager(
+            broker_id,
+            directories,
+            config,
+            topic_configs,
+            emit,
+            self._take_offline_later,
+            lambda: f"{runtime.random.getrandbits(128):032x}",
+        )
+        self.throttles = ReplicationThrottles(config, runtime)
+        self._moves = LogDirMoves(self._logs, config, runtime, self.throttles.moves)
+        self._housekeeping = LogHousekeeping(self._logs, config, runtime, self._purgatory.wake)
+        self._fetchers = ReplicaFetchers(
+            FetcherHost(broker_id, config, channel, metadata, runtime, broker_epoch, self.throttles.follower)
+        )
+        self._moved: dict[TopicPartition, Partition] = {}
+        self._timers: dict[str, Timer] = {}
+        host = PartitionHost(
+            broker_id=broker_id,
+            config=config,
+            runtime=runtime,
+            metadata=metadata,
+            emit=emit,
+            propose_isr=self._isr_writer.submit,
+            moved=self._note_progress,
+            wake=self._purgatory.wake,
+            counters=self.counters,
+            rules=replication_rules(config.historical),
+            throttle=self.throttles.leader,
+            selector=replica_selector(config.replica_selector_class),
+        )
+        self._control = ReplicaControl(
+            host, self._logs, self._fetchers, self._moves, broker_epoch, controller_epoch_seen
+        )
+
+    # ---- life --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Open the logs on disk and begin the periodic work.  Partitions get their roles from the controller."""
+        self._logs.open_all()
+        checkpoint_ms = self.config.replica_high_watermark_checkpoint_interval_ms
+        self._every("checkpoint", checkpoint_ms, self._logs.checkpoint_high_watermarks)
+        self._every("isr-expiration", max(1, self.config.replica_lag_time_max_ms // 2), self._shrink_isrs)
+        self._housekeeping.start(self._every)
+
+    def shutdown(self) -> None:
+        """Stop cleanly: nothing is fetched or proposed any more, waiting requests are answered, logs are flushed and
+        high watermarks checkpointed."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._housekeeping.close()
+        self._fetchers.close()
+        self._moves.close()
+        self._isr_writer.close()
+        self._purgatory.close()
+        self._write_progress()
+        self._control.partitions.clear()
+        self._logs.close()
+
+    def _every(self, name: str, period_ms: int, action: Callable[[], None]) -> None:
+        def due() -> None:
+            self._timers[name] = self._runtime.call_later(period_ms, due)
+            action()
+
+        self._timers[name] = self._runtime.call_later(period_ms, due)
+
+    def _take_offline_later(
+        self, topic_partitions: Sequence[TopicPartition], futures: Sequence[TopicPartition]
+    ) -> None:
+        # What met the failure is in the midst of its work on one of them.
+        self._runtime.call_later(0, lambda: self._take_offline(topic_partitions, futures))
+
+    def _take_offline(self, topic_partitions: Sequence[TopicPartition], futures: Sequence[TopicPartition]) -> None:
+        for topic_partition in topic_partitions:
+            self._control.take_offline(topic_partition)
+        for topic_partition in futures:
+            self._moves.lost(topic_partition, self._control.partitions.get(topic_partition))
+        self._log_dir_failed()
+
+    @property
+    def has_storage(self) -> bool:
+        """Is any log directory online?"""
+        return not self._logs.is_offline
+
+    def _shrink_isrs(self) -> None:
+        for partition in list(self._control.partitions.values()):
+            partition.maybe_shrink_isr()
+
+    def _note_progress(self, partition: Partition) -> None:
+        self._moved[partition.topic_partition] = partition
+        if "progress" not in self._timers:
+            self._timers["progress"] = self._runtime.call_later(PROGRESS_PERIOD_MS, self._write_progress)
+
+    def _write_progress(self) -> None:
+        self._timers.pop("progress", None)
+        rows = [
+            (tp.topic, tp.partition, partition.log.high_watermark, partition.log.end_offset)
+            for tp, partition in self._moved.items()
+            if self._control.partitions.get(tp) is partition
+        ]
+        self._moved.clear()
+        if rows:
+            self._emit(ReplicaProgressed(self.broker_id, rows))
+
+    def metrics(self) -> dict[str, int]:
+        """The gauges and totals of Kafka's kafka.server:type=ReplicaManager, under its names."""
+        partitions = list(self._control.partitions.values())
+        return {
+            "PartitionCount": len(partitions),
+            "LeaderCount": sum(partition.is_leader for partition in partitions),
+            "OfflineReplicaCount": self._control.offline_count,
+            "UnderReplicatedPartitions": sum(partition.is_under_replicated for partition in partitions),
+            "UnderMinIsrPartitionCount": sum(partition.is_under_min_isr for partition in partitions),
+            "AtMinIsrPartitionCount": sum(partition.is_at_min_isr for partition in partitions),
+            "IsrShrinks": self.counters.shrinks,
+            "IsrExpands": self.counters.expands,
+            "FailedIsrUpdates": self.counters.failed_updates,
+        }
+
+    # ---- what others may look at -------------------------------------------------------------------------------
+
+    @property
+    def logs(self) -> LogManager:
+        """The logs of this broker, to be looked at."""
+        return self._logs
+
+    @property
+    def partitions(self) -> Mapping[TopicPartition, Partition]:
+        """The hosted partitions, leaders and followers."""
+        return self._control.partitions
+
+    @property
+    def controller_epoch(self) -> int:
+        """The highest controller epoch that a request brought; 0 before the first."""
+        return self._control.controller_epoch
+
+    def accept_control_request(self, name: str, request: KafkaMessage) -> int:
+        """Fence a request of the controller by broker epoch and controller epoch, and remember the latter.
+
+        For UpdateMetadata, whose handler is elsewhere: the two requests above do it themselves.  Returns NONE,
+        STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH; what is refused is journalled.
+        """
+        return self._control.accept(name, request)
+
+    def leave_strays(self, request: KafkaMessage) -> None:
+        """Stop serving what an accepted UpdateMetadata says is other brokers' by now."""
+        self._control.leave_strays(request)
+
+    def topic_config_changed(self, topic: str) -> None:
+        """A topic's overrides changed: take them over."""
+        settings = self._logs.settings(topic)
+        for topic_partition, partition in list(self._control.partitions.items()):
+            if topic_partition.topic == topic:
+                partition.settings = settings
+                for log in (partition.log, partition.future):
+                    if log is not None:
+                        log.segment_bytes, log.segment_ms = settings.segment_bytes, settings.segment_ms
+                if not partition.maybe_advance_high_watermark():
+                    self._purgatory.wake(topic_partition)
+
+    # ---- requests of the controller ----------------------------------------------------------------------------
+
+    def become_leader_or_follower(self, request: KafkaMessage) -> KafkaMessage:
+        """Answer LeaderAndIsr."""
+        return self._control.become_leader_or_follower(request)
+
+    def stop_replica(self, request: KafkaMessage) -> KafkaMessage:
+        """Answer StopReplica."""
+        return self._control.stop_replica(request)
+
+    # ---- produce -----------------------------------------------------------------------------------------------
+
+    def produce(
+        self, batches: Sequence[tuple[TopicPartition, bytes]], acks: int, timeout_ms: int
+    ) -> Awaitable[list[ProducedPartition]]:
+        """Append at once; with acks=all the answer comes when every partition's ISR has the records, or with
+        REQUEST_TIMED_OUT.  The answer keeps the order of `batches`."""
+        answer: Future[list[ProducedPartition]] = self._runtime.future()
+        with self._purgatory:
+            rows = [self._append(topic_partition, data, acks) for topic_partition, data in batches]
+
+        def finish(done: list[ProduceRow]) -> None:
+            # Whoever asked may have gone meanwhile.
+            if not answer.done():
+                answer.set_result([self._produced(row, acks) for row in done])
+
+        if acks == ALL:
+            operation = DelayedProduce(rows, finish)
+            waiting = operation.waits_for()
+            if waiting:
+                self._purgatory.park(operation, waiting, timeout_ms)
+            else:
+                operation.finish(())
+        else:
+            for row in rows:
+                row.error = row.appended.error
+            finish(rows)
+        return answer
+
+    def _append(self, topic_partition: TopicPartition, data: bytes, acks: int) -> ProduceRow:
+        partition = self._control.partitions.get(topic_partition)
+        if acks not in _ACKS:
+            appended = Appended(ErrorCode.invalid_required_acks)
+        elif partition is None:
+            appended = Appended(self._control.absence(topic_partition))
+        else:
+            appended = self._append_to(partition, data, acks)
+        return ProduceRow(topic_partition, partition, appended)
+
+    def _append_to(self, partition: Partition, data: bytes, acks: int) -> Appended:
+        try:
+            return partition.append(data, acks)
+        except LogDirFailed:
+            return Appended(ErrorCode.kafka_storage_error)
+
+    def _produced(self, row: ProduceRow, acks: int) -> ProducedPartition:
+        error = row.error or 0
+        appended = row.appended
+        if error or row.partition is None:
+            return ProducedPartition(row.topic_partition, int(error), -1, -1, -1)
+        if acks:
+            for header in appended.headers:
+                self._emit(
+                    RecordsAcknowledged(
+                        broker_id=self.broker_id,
+                        topic=row.topic_partition.topic,
+                        partition=row.topic_partition.partition,
+                        leader_epoch=row.leader_epoch,
+                        first_offset=header.base_offset,
+                        last_offset=header.last_offset,
+                        acks=acks,
+                        checksum=header.crc,
+                    )
+                )
+        start = row.partition.log.start_offset
+        return ProducedPartition(row.topic_partition, 0, appended.base_offset, appended.log_append_time_ms, start)
+
+    # ---- fetch -------------------------------------------------------------------------------------------------
+
+    def fetch(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> Awaitable[list[FetchedPartition]]:
+        """Read now; where that gives less than `min_bytes` the answer waits for more, `max_wait_ms` at most.
+
+        Errors, divergence and an empty list of partitions are answered at once.
+        """
+        answer: Future[list[FetchedPartition]] = self._runtime.future()
+        fetched = self._read(params, partitions, note_fetch=True)
+        total, at_once = 0, False
+        for row in fetched:
+            total += len(row.records)
+            if row.error or row.diverging or row.preferred_read_replica >= 0:
+                at_once = True
+        if params.max_wait_ms <= 0 or not partitions or total >= params.min_bytes or at_once:
+            self._note_sent(params, fetched)
+            answer.set_result(fetched)
+            return answer
+
+        def finish(touched: Collection[TopicPartition]) -> None:
+            # Whoever asked may have gone meanwhile.
+            if not answer.done():
+                places = [place for place, row in enumerate(partitions) if row.topic_partition in touched]
+                again = self._read(params, [partitions[place] for place in places], note_fetch=False)
+                for place, row in zip(places, again, strict=True):
+                    fetched[place] = row
+                self._note_sent(params, fetched)
+                answer.set_result(fetched)
+
+        # Nothing has happened since the read: it is looked at again once something does.
+        operation = DelayedFetch(params, partitions, self._control.partitions.get, finish)
+        self._purgatory.park(operation, operation.waits_for(), params.max_wait_ms)
+        return answer
+
+    def _note_sent(self, params: FetchParams, fetched: Sequence[FetchedPartition]) -> None:
+        """What goes to followers of throttled replicas counts, also where they are in sync."""
+        if params.replica_id < 0 or not self.throttles.leader.is_limited:
+            return
+        for row in fetched:
+            partition = self._control.partitions.get(row.topic_partition)
+            if row.records and partition is not None and partition.is_throttled_leader:
+                self.throttles.leader.note(len(row.records))
+
+    def _read(
+        self, params: FetchParams, partitions: Sequence[FetchPartition], note_fetch: bool
+    ) -> list[FetchedPartition]:
+        fetched: list[FetchedPartition] = []
+        left = params.max_bytes
+        nothing_yet = True
+        is_follower = params.replica_id >= 0
+        now_ms = self._runtime.now().mono_ms if note_fetch else None
+        for wanted in partitions:
+            partition = self._control.partitions.get(wanted.topic_partition)
+            if partition is None:
+                fetched.append(_unread(wanted, self._control.absence(wanted.topic_partition)))
+                continue
+            told = partition.told_before(wanted, params, now_ms) if is_follower else None
+            if told is not None:
+                fetched.append(told)
+                continue
+            try:
+                row = partition.read(wanted, params, left, nothing_yet, note_fetch)
+            except LogDirFailed:
+                row = _unread(wanted, ErrorCode.kafka_storage_error)
+            fetched.append(row)
+            if row.records:
+                nothing_yet = False
+                left = max(0, left - len(row.records))
+        return fetched
+
+    # ---- deletion ----------------------------------------------------------------------------------------------
+
+    def delete_records(
+        self, offsets: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> Awaitable[Mapping[TopicPartition, Deleted]]:
+        """Move the starts of logs up to these offsets (-1: to the high watermark); the answer comes when all live
+        replicas have followed, or with REQUEST_TIMED_OUT."""
+        answer: Future[Mapping[TopicPartition, Deleted]] = self._runtime.future()
+        rows = {tp: DeletionRow(self._control.partitions.get(tp), offset) for tp, offset in offsets.items()}
+        for row in rows.values():
+            row.begin()
+
+        def finish(deleted: Mapping[TopicPartition, Deleted]) -> None:
+            if not answer.done():
+                answer.set_result(deleted)
+
+        operation = DelayedDeletion(rows, finish)
+        waiting = operation.waits_for()
+        for topic_partition in rows:
+            # Followers that wait for records hear at once where the log starts.
+            self._purgatory.wake(topic_partition)
+        if waiting:
+            self._purgatory.park(operation, waiting, timeout_ms)
+        else:
+            operation.finish(())
+        return answer
+
+    # ---- log directories ---------------------------------------------------------------------------------------
+
+    def move_log(self, topic_partition: TopicPartition, place: int) -> ErrorCode:
+        """Begin to move a replica into that one of log.dirs; one that is not here yet will be created there."""
+        partition = self._control.partitions.get(topic_partition)
+        if partition is None and self._control.absence(topic_partition) is ErrorCode.kafka_storage_error:
+            return ErrorCode.kafka_storage_error
+        return self._moves.begin(topic_partition, partition, place)
+
+    # ---- offsets -----------------------------------------------------------------------------------------------
+
+    def list_offset(
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int,
+        current_leader_epoch: int,
+        from_follower: bool,
+        leader_only: bool = True,
+    ) -> tuple[int, int, int, int]:
+        """(error, timestamp, offset, leader epoch); timestamp -1 latest, -2 earliest, -3 the record with the highest
+        one, -4 earliest on this disk, -5 latest in tiered storage (there is none here), else the first record that is
+        not older.  Offset -1 where there is none."""
+        partition, error = self._leader(topic_partition, current_leader_epoch, leader_only)
+        if partition is None or error:
+            return int(error), -1, -1, -1
+        try:
+            return _listed(partition, timestamp, from_follower)
+        except LogDirFailed:
+            return ErrorCode.kafka_storage_error, -1, -1, -1
+
+    def end_offset_for_epoch(
+        self, topic_partition: TopicPartition, current_leader_epoch: int, epoch: int
+    ) -> tuple[int, int, int]:
+        """(error, epoch, end offset), as OffsetForLeaderEpoch answers; (0, -1, -1) where that cannot be told."""
+        partition, error = self._leader(topic_partition, current_leader_epoch)
+        if partition is None or error:
+            return int(error), -1, -1
+        found = partition.log.epochs.end_offset_for(epoch, partition.log.end_offset)
+        return 0, *found
+
+    def leader_and_epoch(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
+        """Who leads a hosted partition in which epoch, as this broker knows it; None where it hosts no such."""
+        partition = self._control.partitions.get(topic_partition)
+        if partition is None:
+            return None
+        return -1 if partition.leader is None else partition.leader, partition.leader_epoch
+
+    def _leader(
+        self, topic_partition: TopicPartition, current_leader_epoch: int, leader_only: bool = True
+    ) -> tuple[Any, int]:
+        partition = self._control.partitions.get(topic_partition)
+        if partition is None:
+            return None, self._control.absence(topic_partition)
+        return partition, partition.check_epoch(current_leader_epoch, leader_only)
+
+
+def _listed(partition: Partition, timestamp: int, from_follower: bool) -> tuple[int, int, int, int]:
+    error, last = partition.last_readable(from_follower)
+    log = partition.log
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return 0, -1, log.start_offset, log.epochs.epoch_for_offset(log.start_offset)
+    if timestamp == LATEST:
+        return (int(error), -1, -1, -1) if error else (0, -1, last, partition.leader_epoch)
+    found = None
+    if timestamp == MAX_TIMESTAMP:
+        found = log.latest_timestamp()
+    elif timestamp >= 0:
+        found = log.offset_for_timestamp(timestamp)
+    if found is None or found[1] >= last:
+        return int(error), -1, -1, -1
+    return 0, found[0], found[1], log.epochs.epoch_for_offset(found[1])

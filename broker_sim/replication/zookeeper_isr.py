@@ -1,0 +1,148 @@
+"""ISR changes that leaders write into ZooKeeper themselves: Kafka before 2.7 (Historical.DIRECT_ZOOKEEPER_ISR).
+
+A leader sets the partition's state on condition of the version it remembers, unfenced by any controller epoch.  Where
+somebody wrote in between it "skips updating ISR" and keeps the version it remembers, so that it skips for ever: until
+the controller tells it a newer one (KAFKA-2729).  What was written is noted under /isr_change_notification, so that
+the controller tells everybody.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kio.schema.errors import ErrorCode as KafkaError
+
+from broker_sim.replication.partition_host import IsrAnswer, IsrProposal
+from controller import znodes
+from controller.coordination import Zk
+from controller.ports import Emit
+from controller.znodes import LeaderAndIsr
+from ensemble.errors import ErrorCode, SessionExpired
+from ensemble.ports import Runtime, Task, Timer
+from journal.events import IsrChanged, TopicPartition
+
+CHECK_PERIOD_MS = 2_500
+LINGER_MS = 5_000
+"""No note is left while the last change is younger than this, ..."""
+DELAY_MS_MAX = 60_000
+"""... unless the last note is older than this."""
+
+_SKIPPED = IsrAnswer(int(KafkaError.operation_not_attempted))
+
+
+class ZooKeeperIsrWriter:
+    """Writes proposals; at most one a partition at a time."""
+
+    def __init__(self, broker_id: int, zk: Zk, runtime: Runtime, emit: Emit) -> None:
+        self._broker_id = broker_id
+        self._zk = zk
+        self._runtime = runtime
+        self._emit = emit
+        self._tasks: dict[TopicPartition, Task] = {}
+        self._changed: dict[TopicPartition, None] = {}
+        self._changed_ms = self._noted_ms = runtime.now().mono_ms
+        self._timer: Timer | None = None
+        self._note: Task | None = None
+        self._closed = False
+
+    def submit(self, proposal: IsrProposal) -> bool:
+        """Write it; False where that partition is being written already."""
+        topic_partition = proposal.topic_partition
+        if self._closed or topic_partition in self._tasks:
+            return False
+        task = self._runtime.spawn(self._write(proposal), f"isr of {topic_partition}")
+        self._tasks[topic_partition] = task
+        return True
+
+    def close(self) -> None:
+        """Write nothing more."""
+        self._closed = True
+        for task in self._tasks.values():
+            task.cancel()
+        self._tasks.clear()
+        if self._note is not None:
+            self._note.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def _write(self, proposal: IsrProposal) -> None:
+        try:
+            answer = await self._compare_and_set(proposal)
+        except SessionExpired:
+            answer = _SKIPPED
+        self._tasks.pop(proposal.topic_partition, None)
+        if not answer.error:
+            self._note_change(proposal.topic_partition)
+        proposal.answered(answer)
+
+    async def _compare_and_set(self, proposal: IsrProposal) -> IsrAnswer:
+        path = znodes.partition_state_path(proposal.topic_partition)
+        state = LeaderAndIsr(self._broker_id, proposal.leader_epoch, proposal.isr, proposal.controller_epoch)
+        data = znodes.encode_partition_state(state)
+        service, version = self._zk.service, proposal.partition_epoch
+        outcome = await self._zk.attempt(lambda: service.set(path, data, version))
+        if outcome.value is not None:
+            self._announce(proposal, outcome.value.version, outcome.value.mzxid)
+            return _written(proposal, outcome.value.version)
+        if outcome.error is ErrorCode.BAD_VERSION:
+            # This very write may have been carried out before the connection was lost: then it is there.
+            found = await self._zk.attempt(lambda: service.get(path))
+            if found.value is not None:
+                there, stat = found.value
+                if znodes.decode_partition_state(there, stat.version) == state._replace(partition_epoch=stat.version):
+                    return _written(proposal, stat.version)
+        return _SKIPPED
+
+    def _announce(self, proposal: IsrProposal, version: int, zxid: int) -> None:
+        self._emit(
+            IsrChanged(
+                topic=proposal.topic_partition.topic,
+                partition=proposal.topic_partition.partition,
+                isr=list(proposal.isr),
+                leader=self._broker_id,
+                leader_epoch=proposal.leader_epoch,
+                partition_epoch=version,
+                cause="lag" if proposal.is_shrink else "caught_up",
+                controller_epoch=max(0, proposal.controller_epoch),
+                zxid=zxid,
+            )
+        )
+
+    # ---- notes for the controller ------------------------------------------------------------------------------
+
+    def _note_change(self, topic_partition: TopicPartition) -> None:
+        self._changed[topic_partition] = None
+        self._changed_ms = self._runtime.now().mono_ms
+        self._check_later()
+
+    def _check_later(self) -> None:
+        if self._timer is None and not self._closed:
+            self._timer = self._runtime.call_later(CHECK_PERIOD_MS, self._check)
+
+    def _check(self) -> None:
+        self._timer = None
+        if not self._changed or self._note is not None:
+            return
+        now_ms = self._runtime.now().mono_ms
+        if now_ms - self._changed_ms > LINGER_MS or now_ms - self._noted_ms > DELAY_MS_MAX:
+            self._note = self._runtime.spawn(self._leave_note(), "isr change notification")
+        else:
+            self._check_later()
+
+    async def _leave_note(self) -> None:
+        partitions, self._changed = list(self._changed), {}
+        service = self._zk.service
+        path = f"{znodes.ISR_CHANGE_NOTIFICATION}/isr_change_"
+        data = znodes.encode_partition_set(partitions)
+        try:
+            await self._zk.attempt(partial(service.create, path, data, sequential=True))
+            self._noted_ms = self._runtime.now().mono_ms
+        except SessionExpired:
+            self._changed = {**dict.fromkeys(partitions), **self._changed}
+        self._note = None
+        if self._changed:
+            self._check_later()
+
+
+def _written(proposal: IsrProposal, version: int) -> IsrAnswer:
+    return IsrAnswer(int(KafkaError.none), proposal.leader_epoch, proposal.isr, version)

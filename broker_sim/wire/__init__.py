@@ -1,0 +1,1 @@
+"""Kafka's protocol: messages by key and version, and their bytes."""
