@@ -73,7 +73,7 @@ class _Partition:
         self.elected: dict[int, int] = {}
         """Leader epochs, and the transaction that wrote each."""
         self.unloaded: dict[int, _Loss] = {}
-        """Brokers that lost power and have not loaded this log since."""
+        """Brokers that lost power and have neither loaded this log since nor begun it anew."""
         self.losses: dict[int, list[_Loss]] = {}
         """Brokers that found something missing when they loaded this log; what they get again is taken out."""
 
@@ -145,7 +145,7 @@ class CommittedRecordsSurvive:
         elif isinstance(event, e.LeaderElected | e.IsrChanged):
             self._write(event)
         elif isinstance(event, e.LeadershipTaken):
-            self._brokers[entry.node] = event.broker_id
+            self._take_role(entry.node, event)
             return self._judge(event)
         else:
             self._follow_lives(entry)
@@ -155,7 +155,7 @@ class CommittedRecordsSurvive:
         """Brokers that follow, register, lose their power, load their logs; sessions that end; topics that go."""
         event = entry.event
         if isinstance(event, e.FollowershipTaken):
-            self._brokers[entry.node] = event.broker_id
+            self._take_role(entry.node, event)
         elif isinstance(event, e.BrokerRegistered):
             self._registered[event.broker_id] = (event.broker_epoch, event.session_id)
         elif isinstance(event, e.SessionClosed):
@@ -177,6 +177,18 @@ class CommittedRecordsSurvive:
         elif isinstance(event, e.TopicDeleted):
             for name in [name for name in self._partitions if name.topic == event.topic]:
                 del self._partitions[name]
+
+    def _take_role(self, node: str, event: e.LeadershipTaken | e.FollowershipTaken) -> None:
+        """A broker that leads or follows has its log open, and tells where that ends.
+
+        It has loaded whatever its disk had before that.  Where it loaded nothing after a power loss, it had no replica
+        any more or had none yet, and begins anew: that power loss took nothing and is over, and what the model has
+        beyond the log's end went with the deletion, which excuses nothing.
+        """
+        self._brokers[node] = event.broker_id
+        partition = self._of(event.topic, event.partition)
+        partition.unloaded.pop(event.broker_id, None)
+        _cut(partition.logs.setdefault(event.broker_id, []), event.log_end_offset)
 
     def _write(self, event: e.LeaderElected | e.IsrChanged) -> None:
         partition = self._of(event.topic, event.partition)
