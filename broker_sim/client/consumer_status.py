@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from broker_sim.logs.record_batch import Record
@@ -27,3 +27,8 @@ class ConsumerStatus(NamedTuple):
     last_error: str | None
     assignment: int = 0
     generation_id: int = NO_GENERATION
+
+
+def records_behind(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
+    """How many records a consumer has not read yet, as far as it was told of the high watermarks."""
+    return sum(max(0, ends.get(partition, position) - position) for partition, position in positions.items())

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from broker_sim.client.client import ATTEMPT_MS_MAX, KafkaClient
 from broker_sim.client.client_errors import KafkaRequestFailed, KafkaUnavailable
-from broker_sim.client.consumer_status import NO_GENERATION, ConsumerStatus, TakeRecords
+from broker_sim.client.consumer_status import NO_GENERATION, ConsumerStatus, TakeRecords, records_behind
 from broker_sim.client.group_client import GroupMember, GroupSettings
 from broker_sim.groups.consumer_protocol import BadConsumerProtocol
 from broker_sim.logs.record_batch import BatchUnreadable
@@ -69,10 +69,7 @@ class GroupConsumer:
 
     async def stop(self) -> None:
         """Read no more, commit what was read and leave the group, as far as its coordinator answers."""
-        self._stopping = True
-        if self._task is not None:
-            self._task.cancel()
-        self._stop_reading()
+        self.close()
         with suppress(*_FAILURES):
             await self._commit()
         with suppress(*_FAILURES):
@@ -87,7 +84,7 @@ class GroupConsumer:
 
     def status(self) -> ConsumerStatus:
         """How it stands now."""
-        lag = sum(max(0, self._ends.get(tp, position) - position) for tp, position in self._positions.items())
+        lag = records_behind(self._positions, self._ends)
         generation_id = self._member.generation_id if self._member.joined else NO_GENERATION
         return ConsumerStatus(tuple(self._positions), lag, self._last_error, self._assignment, generation_id)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from broker_sim.client.client import FETCH_BYTES_MAX
-from broker_sim.client.consumer_status import ConsumerStatus, TakeRecords
+from broker_sim.client.consumer_status import ConsumerStatus, TakeRecords, records_behind
 from broker_sim.groups import consumer_znodes
 from broker_sim.groups.consumer_protocol import assign_ranges
 from broker_sim.logs.record_batch import BatchUnreadable, decode_records, offset_after
@@ -99,7 +99,7 @@ class ZookeeperConsumer:
 
     def status(self) -> ConsumerStatus:
         """How it stands now."""
-        lag = sum(max(0, self._ends.get(tp, position) - position) for tp, position in self._positions.items())
+        lag = records_behind(self._positions, self._ends)
         return ConsumerStatus(tuple(self._positions), lag, self._last_error, self._assignment)
 
     async def _run(self) -> None:

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from pathlib import Path
+
+from ensemble.txnlog.files import sync_directory, sync_file
 
 LATE_S = 1.0
 """How long the first of some files waits."""
 RESTS = 19
 """After a file the thread rests so many times as long as the file took: five per cent of the disk's time are its own.
 The ensemble's logs may lie on the same disk, and a slow one must not get slower by what is not urgent."""
-
-
-def sync_directory(path: Path) -> None:
-    """What was created, renamed or removed in a directory survives a power loss from now on.  Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class BackgroundSync:
@@ -91,7 +75,7 @@ class BackgroundSync:
             directory = self._root / name
             began_s = time.monotonic()
             try:
-                _sync_file(directory / file)
+                sync_file(directory / file)
                 sync_directory(directory)
             except FileNotFoundError:
                 # The replica was deleted meanwhile, or has another name, under which it waits again.

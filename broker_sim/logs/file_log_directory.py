@@ -6,7 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-from broker_sim.logs.background_sync import BackgroundSync, sync_directory
+from broker_sim.logs.background_sync import BackgroundSync
+from ensemble.txnlog.files import sync_directory
 
 
 class DiskLogFile:

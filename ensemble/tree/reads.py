@@ -33,7 +33,6 @@ Outcome = tuple[int, AnyResponse | None]
 _OK = int(ErrorCode.OK)
 _NO_NODE: Outcome = (int(ErrorCode.NO_NODE), None)
 _NO_AUTH: Outcome = (int(ErrorCode.NO_AUTH), None)
-_DONE: Outcome = (_OK, None)
 
 
 def answer_read(tree: DataTree, watches: Watches, connection: Connection, op: int, body: AnyBody) -> Outcome:

@@ -54,8 +54,6 @@ UNKNOWN_LINKS_MAX = 64
 _RECONFIG = int(OpCode.RECONFIG)
 _SYNCING, _SYNCED, _BROADCAST = Step.SYNCING, Step.SYNCED, Phase.BROADCAST
 """By themselves: to look up a member of an enumeration costs as much as a call."""
-_COUNTER_BITS = COUNTER_MAX
-"""Scenarios let zxids' counters end elsewhere, with the same bits."""
 LOOKING_GRACE_MS = 400
 """How long after the election a voter may still be about to decide for this leader (two finalize waits)."""
 
@@ -448,7 +446,7 @@ class Leader:
             self._advance()
 
     def _on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
-        if not zxid & _COUNTER_BITS:
+        if counter_of(zxid) == 0:
             # Answers NEWLEADER, then UPTODATE; of another epoch it counts for nothing.
             if peer.step is Step.SYNCING and zxid == self._newleader_zxid:
                 self._on_newleader_ack(peer)
