@@ -205,8 +205,9 @@ class ReplicaStateMachine:
             for partition, state in current.items()
         }
         updates = await self._store.update(shrunk)
+        cause = "controlled_shutdown" if broker_id in self._context.shutting_down else "replica_offline"
         for partition, state in updates.written.items():
             self._context.leadership[partition] = results[partition] = state
             zxid = updates.zxids[partition]
-            self._store.announce_leader(partition, current[partition], state, zxid, "replica_offline")
+            self._store.announce_leader(partition, current[partition], state, zxid, cause)
         return updates.conflicted

@@ -86,9 +86,10 @@ class CommittedRecordsSurvive:
     leader had held the record and lost it to a power loss, that it has not left the ISR since (who has must catch up
     first), and that every other member of the ISR, as last written before the power loss or at any time since, either
     lost that record to a power loss too or had gone by the time of the election: its registration ended or begun anew.
-    One member that stayed is enough to condemn the loss, for it should have led.  Only the leader itself may narrow
-    that circle, by dropping followers that lag; whom the controller takes out of the ISR still counts, unless it is a
-    replica no more: a reassignment believes the ISR, too, and has the other copies deleted.  Where the journal lacks a
+    One member that stayed is enough to condemn the loss, for it should have led.  The leader itself may narrow that
+    circle, by dropping followers that lag.  Whom the controller takes out of the ISR still counts, unless it is a
+    replica no more, for a reassignment believes the ISR, too, and has the other copies deleted; or unless it asked to
+    leave: a controlled shutdown hands all to the members that are taken for live.  Where the journal lacks a
     write of the state, because the controller died before it told of it, nothing is known of the ISR since, and the
     loss is not judged.
 
@@ -280,7 +281,8 @@ def _follow_isr(loss: _Loss, broker: int, event: e.LeaderElected | e.IsrChanged,
     loss.left_isr = loss.left_isr or broker not in event.isr
     before = loss.in_sync
     if isinstance(event, e.LeaderElected):
-        loss.in_sync = {member: zxid for member, zxid in before.items() if member in event.replicas}
+        heirs = event.isr if event.cause == "controlled_shutdown" else event.replicas
+        loss.in_sync = {member: zxid for member, zxid in before.items() if member in heirs}
     else:
         loss.in_sync = dict(before) if event.cause == "controller" else {}
     for member in event.isr:

@@ -345,6 +345,7 @@ def test_controlled_shutdown_of_one_broker_after_the_other(world: World) -> None
     answer = shut_down(world, 2)
     assert (answer.error_code, answer.remaining_partitions) == (KafkaError.none, ())
     assert world.brief("t") == (0, (0, 1), 1)
+    assert [e.cause for e in world.events(LeaderElected)][-1] == "controlled_shutdown"
     assert shut_down(world, 1).remaining_partitions == ()
     assert world.brief("t") == (0, (0,), 2)
     answer = shut_down(world, 0)

@@ -343,6 +343,12 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
         ("broker-3", e.AssignmentChanged("t", 0, [1], [], [], 1, 14)),
         *one_leads(partition_epoch=3, leader_epoch=3),
     ],
+    "a power loss took the last copy: the other replica in sync had left in order, to who lost it unnoticed": [
+        *IN_SYNC,
+        *power_lost(1),
+        ("broker-3", e.LeaderElected("t", 0, 1, 1, [1], [1, 2], 1, 1, False, "controlled_shutdown", 12)),
+        *one_leads(partition_epoch=2, leader_epoch=2),
+    ],
     "a power loss took a record, and who was in sync nobody lived to tell": [
         *IN_SYNC,
         *power_lost(1),
