@@ -78,6 +78,8 @@ def controller_config(config: KafkaConfig) -> ControllerConfig:
     """What the controller reads of a broker's configuration."""
     return ControllerConfig(
         unclean_leader_election_enable=config.flag(UNCLEAN),
+        min_insync_replicas=config.min_insync_replicas,
+        session_timeout_ms=config.session_timeout_ms,
         auto_leader_rebalance_enable=config.flag("auto.leader.rebalance.enable"),
         leader_imbalance_check_interval_seconds=config.number("leader.imbalance.check.interval.seconds"),
         leader_imbalance_per_broker_percentage=config.number("leader.imbalance.per.broker.percentage"),
@@ -174,6 +176,8 @@ class Broker:
         self._tasks: list[Task] = []
         self._renewing = False
         self._logs_open = False
+        self._log_intact = False
+        """What the registration says: has this broker all that it had when it was last registered?"""
         self._creating: dict[str, None] = {}
         self._heard_ms = runtime.now().mono_ms
         self._zk = Zk(self.coordination, runtime, config.number("zookeeper.max.in.flight.requests"))
@@ -294,6 +298,7 @@ class Broker:
         if not self._logs_open:
             self._logs_open = True
             self.replicas.start()
+            self._log_intact = self.replicas.stopped_cleanly
         self.groups.start(await self._consumer_offsets_partitions())
         self.state = "registering"
         await self._register()
@@ -425,6 +430,8 @@ class Broker:
         """KafkaZkClient's order at expiry: resign, new session, register again, elect again."""
         try:
             await self.controller.session_expired()
+            # Once a controller has dealt with what this process came back with, it has lost nothing since.
+            self._log_intact = self._log_intact or bool(self.replicas.partitions)
             while self.state == "running":
                 with suppress(SessionExpired):
                     await self.coordination.renew()
@@ -440,7 +447,8 @@ class Broker:
 
     def _broker_info(self) -> BrokerInfo:
         endpoints = tuple(BrokerEndpoint(each.name, each.host, each.port) for each in self._advertised)
-        return BrokerInfo(self.config.broker_id, endpoints, self.config.rack)
+        intact = self._log_intact and Historical.LAST_REPLICA_STANDING not in self.config.historical
+        return BrokerInfo(self.config.broker_id, endpoints, self.config.rack, log_intact=intact)
 
     async def confirm_controller(self) -> None:
         """Ask the ensemble whether whom this broker believes in is controller; where so, the belief is fresh again."""

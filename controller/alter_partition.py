@@ -18,6 +18,7 @@ from kio.schema.types import BrokerId
 from kio.static.primitive import i8, i32
 
 from controller.context import ControllerContext
+from controller.eligibility import with_isr
 from controller.historical import Historical
 from controller.leader_elections import NO_THROTTLE
 from controller.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
@@ -168,7 +169,7 @@ def _judge(
     checks = [check for switch, check in _MEMBER_CHECKS.items() if switch not in reign.config.historical]
     if not all(check(reign.context, member) for member in wish.members for check in checks):
         return KafkaError.ineligible_replica if version >= _TOPIC_IDS_SINCE else KafkaError.operation_not_attempted
-    return current._replace(isr=isr, recovering=wish.recovering)
+    return with_isr(current, isr)._replace(recovering=wish.recovering)
 
 
 def _is_serving(context: ControllerContext, member: _Member) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from controller import znodes
 from controller.context import PartitionState, Replica, ReplicaState
+from controller.doubtful_returns import give_way
 from controller.partition_state_machine import Refused
 from controller.reassignments import resume_for_brokers
 from controller.reign import Reign
@@ -83,6 +84,7 @@ async def _on_startup(reign: Reign, broker_ids: Sequence[int]) -> None:
     existing = [b for b in context.live_or_shutting_down_ids if b not in broker_ids]
     reign.send_update_metadata(existing, [])
     reign.send_update_metadata(broker_ids, sorted(context.leadership))
+    await give_way(reign, broker_ids)
     replicas = context.replicas_on(broker_ids)
     await reign.replicas.handle(replicas, ReplicaState.ONLINE)
     await reign.partitions.trigger_online()

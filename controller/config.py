@@ -17,6 +17,8 @@ class ControllerConfig:
     """Kafka's keys, with Kafka's defaults.  The broker changes a field in place when its dynamic default changes."""
 
     unclean_leader_election_enable: bool = False
+    min_insync_replicas: int = 1
+    session_timeout_ms: int = 18_000
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_check_interval_seconds: int = 300
     leader_imbalance_per_broker_percentage: int = 10

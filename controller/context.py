@@ -98,6 +98,11 @@ class ControllerContext:
         """A live or shutting-down broker."""
         return self._brokers.get(broker_id)
 
+    def is_intact(self, broker_id: int) -> bool:
+        """Does that broker say that its log is what it was?"""
+        info = self._brokers.get(broker_id)
+        return info is not None and info.log_intact
+
     def broker_epoch(self, broker_id: int) -> int | None:
         """A live or shutting-down broker's epoch."""
         return self._epochs.get(broker_id)

@@ -30,6 +30,8 @@ class Historical(StrEnum):
     """AlterPartition does not check the epochs of the members it adds.  KAFKA-14617, KIP-903, open."""
     ISR_WITH_LEAVING_BROKER = "isr-with-leaving-broker"
     """A broker that is shutting down, or gone, may join an ISR.  KAFKA-14140, KIP-841, fixed in 3.3."""
+    LAST_REPLICA_STANDING = "last-replica-standing"
+    """Whoever was left in an ISR leads again, whatever it lost, though others have all there is.  KIP-966, open."""
     EMPTY_ISR = "empty-isr"
     """The last member of an ISR is removed too.  KAFKA-708, 5083, fixed in 0.11."""
     DIRECT_ZOOKEEPER_ISR = "direct-zookeeper-isr"

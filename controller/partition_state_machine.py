@@ -8,11 +8,13 @@ from typing import NamedTuple
 from controller.context import ControllerContext, PartitionState
 from controller.election import (
     ElectionStrategy,
+    is_unclean,
     leader_for_controlled_shutdown,
     leader_for_offline,
     leader_for_preferred,
     leader_for_reassignment,
 )
+from controller.eligibility import trusted
 from controller.metrics import ControllerStats
 from controller.partition_store import PartitionStore
 from controller.request_batch import RequestBatch
@@ -155,7 +157,7 @@ class PartitionStateMachine:
         strategy: ElectionStrategy,
         results: dict[TopicPartition, Result],
     ) -> list[TopicPartition]:
-        current = self._current_states(await self._store.read(partitions), results)
+        current = await self._store.confirmed(self._current_states(await self._store.read(partitions), results))
         unclean = await self._unclean_permissions(current, strategy, results)
         chosen: dict[TopicPartition, LeaderAndIsr] = {}
         for partition, state in current.items():
@@ -166,7 +168,7 @@ class PartitionStateMachine:
                 results[partition] = Refused(f"no replica can lead ({strategy.value})")
             else:
                 chosen[partition] = elected
-                self._stats.unclean_elections += elected.leader not in state.isr
+                self._stats.unclean_elections += is_unclean(state, elected)
         if not chosen:
             return []
         updates = await self._store.update(chosen)
@@ -198,7 +200,7 @@ class PartitionStateMachine:
         strategy: ElectionStrategy,
         results: dict[TopicPartition, Result],
     ) -> dict[TopicPartition, bool]:
-        """Whether an unclean election is allowed; configurations are read only where no ISR member is live."""
+        """Whether an unclean election is allowed; configurations are read only where nobody can lead without."""
         if strategy is ElectionStrategy.OFFLINE_UNCLEAN:
             return dict.fromkeys(current, True)
         if strategy is not ElectionStrategy.OFFLINE:
@@ -206,7 +208,7 @@ class PartitionStateMachine:
         lost = [
             partition
             for partition, state in current.items()
-            if not any(self._context.is_replica_online(b, partition) for b in state.isr)
+            if not any(self._context.is_replica_online(b, partition) for b in (*trusted(state), *state.eligible))
         ]
         enabled = await self._configs.unclean_enabled(list(dict.fromkeys(p.topic for p in lost)))
         allowed: dict[TopicPartition, bool] = {}
@@ -246,7 +248,7 @@ class PartitionStateMachine:
         context.partition_states[partition] = PartitionState.ONLINE
         recipients = self._recipients(partition, strategy)
         self._batch.add_leader_and_isr(recipients, partition, new, is_new=False)
-        unclean = new.leader not in old.isr
+        unclean = is_unclean(old, new)
         if unclean:
             cause = "unclean"
         else:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from controller.context import ControllerContext
 from controller.coordination import FencedWriter, Written
+from controller.eligibility import Eligibility
 from controller.ports import Emit
 from controller.znodes import (
     LeaderAndIsr,
@@ -48,9 +49,10 @@ class WrittenState(NamedTuple):
 class PartitionStore:
     """The state znodes, for one reign.  Every method raises SessionExpired and ControllerMoved."""
 
-    def __init__(self, writer: FencedWriter, context: ControllerContext, emit: Emit) -> None:
+    def __init__(self, writer: FencedWriter, context: ControllerContext, eligibility: Eligibility, emit: Emit) -> None:
         self._writer = writer
         self._context = context
+        self._eligibility = eligibility
         self._emit = emit
 
     # -- reading
@@ -93,13 +95,18 @@ class PartitionStore:
 
     async def update(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> Updates:
         """Write states over the versions that their partition epochs name."""
-        ours = {p: state._replace(controller_epoch=self._writer.epoch) for p, state in states.items()}
+        settled = await self._eligibility.settle(states)
+        ours = {p: state._replace(controller_epoch=self._writer.epoch) for p, state in settled.items()}
         ops = [
             SetData(partition_state_path(p), encode_partition_state(state), state.partition_epoch)
             for p, state in ours.items()
         ]
         written = await self._writer.write_together(ops)
         return await self._settle(ours, written, ErrorCode.BAD_VERSION)
+
+    async def confirmed(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
+        """The states, with those eligible who are by the configuration of this moment."""
+        return await self._eligibility.confirm(states)
 
     async def create(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> Updates:
         """Make the state znodes of new partitions, with the znodes above them."""
@@ -175,6 +182,7 @@ class PartitionStore:
                 unclean=unclean,
                 cause=cause,
                 zxid=zxid,
+                eligible=list(new.eligible),
             )
         )
         if old is not None and old.isr != new.isr:
@@ -193,5 +201,6 @@ class PartitionStore:
                 cause=cause,
                 controller_epoch=state.controller_epoch,
                 zxid=zxid,
+                eligible=list(state.eligible),
             )
         )

@@ -15,6 +15,7 @@ from controller.channel_manager import ControllerChannelManager
 from controller.config import ControllerConfig
 from controller.context import ControllerContext, Replica
 from controller.coordination import FencedWriter, UnfencedWriter, Zk
+from controller.eligibility import Eligibility, EligibleReplicas, NobodyEligible
 from controller.historical import Historical
 from controller.legacy import Legacy, PoisonedReplicaStateMachine
 from controller.metrics import ControllerStats
@@ -84,8 +85,12 @@ class Reign:
         self.channels = ControllerChannelManager(channel, runtime, config)
         answered = partial(on_leader_and_isr, self)
         self.batch = RequestBatch(broker_id, self.context, self.channels, self._on_stop_replica, answered)
-        self.store = PartitionStore(self.writer, self.context, emit)
-        self.partitions = PartitionStateMachine(self.context, self.store, self.batch, TopicConfigs(zk, config), stats)
+        configs = TopicConfigs(zk, runtime, config)
+        eligibility: Eligibility = EligibleReplicas(self.context, configs)
+        if old & {Historical.LAST_REPLICA_STANDING, Historical.HIGH_WATERMARK_UNDER_MIN_ISR}:
+            eligibility = NobodyEligible()
+        self.store = PartitionStore(self.writer, self.context, eligibility, emit)
+        self.partitions = PartitionStateMachine(self.context, self.store, self.batch, configs, stats)
         self.legacy = legacy
         isr_without = isr_to_the_last if Historical.EMPTY_ISR in old else isr_keeping_the_last
         if Historical.POISONED_BATCH in old:

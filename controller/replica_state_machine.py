@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from controller.context import ControllerContext, Replica, ReplicaState
+from controller.eligibility import with_isr
 from controller.partition_store import PartitionStore
 from controller.ports import NO_LEADER
 from controller.request_batch import RequestBatch
@@ -197,10 +198,9 @@ class ReplicaStateMachine:
         if not current:
             return []
         shrunk = {
-            partition: state._replace(
+            partition: with_isr(state, self._isr_without(state, broker_id))._replace(
                 leader=NO_LEADER if state.leader == broker_id else state.leader,
                 leader_epoch=state.leader_epoch + 1,
-                isr=self._isr_without(state, broker_id),
             )
             for partition, state in current.items()
         }

@@ -1,31 +1,46 @@
-"""Whether unclean elections are allowed: the topic's override in /config/topics/T, else the broker's default."""
+"""What the controller reads of topics' configurations: the override in /config/topics/T, else the brokers' default."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from controller.config import ControllerConfig
-from controller.coordination import Zk
+from controller.coordination import Outcome, Zk
 from controller.znodes import config_path, decode_config
 from ensemble.errors import ErrorCode
+from ensemble.ports import Runtime
+from ensemble.records import Stat
 
 UNCLEAN = "unclean.leader.election.enable"
+MINIMUM = "min.insync.replicas"
+DEFAULT_ENTITY = "<default>"
+
+
+class MinimumInSync(NamedTuple):
+    """min.insync.replicas of a topic, and the last transaction that wrote what it is read from."""
+
+    size: int
+    zxid: int
+
+
+_Config = tuple[bytes, Stat]
 
 
 class TopicConfigs:
     """Reads topic configurations when an election needs them (KafkaZkClient.getLogConfigs)."""
 
-    def __init__(self, zk: Zk, config: ControllerConfig) -> None:
+    def __init__(self, zk: Zk, runtime: Runtime, config: ControllerConfig) -> None:
         self._zk = zk
+        self._runtime = runtime
         self._config = config
+        self._minimums: dict[str, MinimumInSync] = {}
 
     async def unclean_enabled(self, topics: Sequence[str]) -> dict[str, bool | str]:
         """For each topic the permission, or what is wrong with its configuration."""
-        service = self._zk.service
-        outcomes = await self._zk.batch([partial(service.get, config_path("topics", t)) for t in topics])
         found: dict[str, bool | str] = {}
-        for topic, outcome in zip(topics, outcomes, strict=True):
+        for topic, outcome in zip(topics, await self._read(config_path("topics", t) for t in topics), strict=True):
             if outcome.value is not None:
                 found[topic] = self._permission(outcome.value[0])
             elif outcome.error is ErrorCode.NO_NODE:
@@ -33,6 +48,9 @@ class TopicConfigs:
             else:
                 found[topic] = outcome.error.name
         return found
+
+    async def _read(self, paths: Iterable[str]) -> Sequence[Outcome[_Config]]:
+        return await self._zk.batch([partial(self._zk.service.get, path) for path in paths])
 
     def _permission(self, data: bytes) -> bool | str:
         overrides = decode_config(data)
@@ -44,3 +62,44 @@ class TopicConfigs:
         # Kafka's ConfigDef takes booleans in any case, and refuses everything else.
         word = value.strip().lower()
         return word == "true" if word in ("true", "false") else f"{UNCLEAN}={value}"
+
+    # -- how many must be in sync
+
+    async def minimums(self, topics: Sequence[str]) -> dict[str, MinimumInSync]:
+        """min.insync.replicas of these topics, as read once.
+
+        A topic is left out where that is not readable, and as long as a leader may not have heard of the last change:
+        whoever leads has a session, and so has heard of what was written before its last timeout.
+        """
+        unknown = [topic for topic in topics if topic not in self._minimums]
+        if unknown:
+            every, *outcomes = await self._read(
+                [config_path("brokers", DEFAULT_ENTITY), *(config_path("topics", topic) for topic in unknown)]
+            )
+            for topic, outcome in zip(unknown, outcomes, strict=True):
+                minimum = self._minimum([every, outcome])
+                if minimum is not None:
+                    self._minimums[topic] = minimum
+        return {topic: self._minimums[topic] for topic in topics if topic in self._minimums}
+
+    def forget_minimums(self, topics: Iterable[str]) -> None:
+        """Read them again."""
+        for topic in topics:
+            self._minimums.pop(topic, None)
+
+    def _minimum(self, outcomes: Sequence[Outcome[_Config]]) -> MinimumInSync | None:
+        """Of the configurations that count, the last the most."""
+        now_ms = self._runtime.now().wall_ms
+        text, zxid = str(self._config.min_insync_replicas), 0
+        for outcome in outcomes:
+            if outcome.value is None:
+                if outcome.error is ErrorCode.NO_NODE:
+                    continue
+                return None
+            data, stat = outcome.value
+            overrides = decode_config(data)
+            is_fresh = stat.version > 0 and now_ms - stat.mtime < 2 * self._config.session_timeout_ms
+            if overrides is None or is_fresh:
+                return None
+            text, zxid = overrides.get(MINIMUM, text), max(zxid, stat.mzxid)
+        return MinimumInSync(int(text), zxid) if text.isdecimal() and text.isascii() else None

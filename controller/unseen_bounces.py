@@ -17,6 +17,7 @@ from collections.abc import Mapping
 
 from controller.context import ControllerContext
 from controller.election import leader_after_bounce
+from controller.eligibility import given_way, not_eligible
 from controller.partition_store import Updates, WrittenState
 from controller.reign import Reign
 from controller.znodes import LeaderAndIsr
@@ -31,6 +32,8 @@ async def fence_bounced(reign: Reign, states: Mapping[TopicPartition, WrittenSta
     """
     found: dict[TopicPartition, WrittenState] = dict(states)
     while True:
+        confirmed = await reign.store.confirmed({partition: row.state for partition, row in found.items()})
+        found = {partition: WrittenState(confirmed[partition], row.zxid) for partition, row in found.items()}
         fenced = _fenced(reign.context, found)
         if not fenced:
             return
@@ -48,11 +51,13 @@ def _fenced(
 ) -> dict[TopicPartition, LeaderAndIsr]:
     fenced: dict[TopicPartition, LeaderAndIsr] = {}
     for partition, (state, zxid) in states.items():
-        live = [broker_id for broker_id in state.isr if context.is_live(broker_id)]
+        live = [broker_id for broker_id in (*state.isr, *state.eligible) if context.is_live(broker_id)]
         bounced = [broker_id for broker_id in live if (context.broker_epoch(broker_id) or 0) > zxid]
         # A later controller's write says that this one is over: its next fenced write will tell.
         if bounced and state.controller_epoch <= context.epoch:
-            fenced[partition] = leader_after_bounce(state, context.replicas(partition), live, bounced)
+            after = leader_after_bounce(state, context.replicas(partition), live, bounced)
+            doubtful = [b for b in bounced if not context.is_intact(b)]
+            fenced[partition] = given_way(after, doubtful) if state.eligible else not_eligible(after, doubtful)
     return fenced
 
 

@@ -166,6 +166,8 @@ class BrokerInfo(NamedTuple):
     jmx_port: int = -1
     features: tuple[tuple[str, int, int], ...] = ()
     """The features it supports: name, lowest and highest level."""
+    log_intact: bool = False
+    """Has it all that it had when it was last registered?  Kafka's brokers do not say."""
 
     def supports(self, finalized: Mapping[str, int]) -> bool:
         """Does it know every feature of the cluster at its level?  If not, it cannot take part (KIP-584)."""
@@ -192,6 +194,8 @@ def encode_broker(info: BrokerInfo, timestamp_ms: int) -> bytes:
         value["rack"] = info.rack
     value["listener_security_protocol_map"] = {e.listener: e.security_protocol for e in info.endpoints}
     value["features"] = {n: {"min_version": low, "max_version": high} for n, low, high in info.features}
+    if info.log_intact:
+        value["log_intact"] = True
     return encode(value)
 
 
@@ -221,6 +225,7 @@ def decode_broker(broker_id: int, data: bytes | None) -> BrokerInfo | None:
         rack if isinstance(rack, str) else None,
         jmx_port if isinstance(jmx_port, int) and _is_int32(jmx_port, -1, PORT_MAX) else -1,
         _features(value.get("features")),
+        value.get("log_intact") is True,
     )
 
 
@@ -346,7 +351,12 @@ def _numbered(value: object) -> dict[int, tuple[int, ...]] | None:
 
 
 class LeaderAndIsr(NamedTuple):
-    """A partition's state znode (LeaderIsrAndControllerEpoch).  `partition_epoch` is that znode's version."""
+    """A partition's state znode (LeaderIsrAndControllerEpoch).  `partition_epoch` is that znode's version.
+
+    `eligible` are replicas outside the ISR that have all that was committed, by the configuration that the transaction
+    `eligible_by_zxid` wrote; `doubtful` members of the ISR may not have it: see `eligibility`.  Kafka's controllers
+    skip these three, and drop them when they write.
+    """
 
     leader: int
     leader_epoch: int
@@ -354,6 +364,9 @@ class LeaderAndIsr(NamedTuple):
     controller_epoch: int
     partition_epoch: int = 0
     recovering: bool = False
+    eligible: tuple[int, ...] = ()
+    eligible_by_zxid: int = -1
+    doubtful: tuple[int, ...] = ()
 
 
 def encode_partition_state(state: LeaderAndIsr) -> bytes:
@@ -367,6 +380,10 @@ def encode_partition_state(state: LeaderAndIsr) -> bytes:
     }
     if state.recovering:
         value["leader_recovery_state"] = 1
+    if state.eligible:
+        value["eligible_leader_replicas"] = state.eligible
+        value["eligible_by_zxid"] = state.eligible_by_zxid
+        value["doubtful_replicas"] = state.doubtful
     return encode(value)
 
 
@@ -386,7 +403,12 @@ def decode_partition_state(data: bytes | None, version: int) -> LeaderAndIsr | N
         return None
     assert isinstance(leader, int) and isinstance(leader_epoch, int) and isinstance(controller_epoch, int)
     recovering = value.get("leader_recovery_state", 0) == 1
-    return LeaderAndIsr(leader, leader_epoch, isr, controller_epoch, version, recovering)
+    state = LeaderAndIsr(leader, leader_epoch, isr, controller_epoch, version, recovering)
+    eligible, doubtful = _ids(value.get("eligible_leader_replicas")), _ids(value.get("doubtful_replicas"))
+    by_zxid = value.get("eligible_by_zxid")
+    if not eligible or doubtful is None or not isinstance(by_zxid, int) or isinstance(by_zxid, bool):
+        return state
+    return state._replace(eligible=eligible, eligible_by_zxid=by_zxid, doubtful=doubtful)
 
 
 # ---- the rest -------------------------------------------------------------------------------------------------

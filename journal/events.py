@@ -388,6 +388,8 @@ class LeaderElected(Event):
     unclean: bool
     cause: str
     zxid: int = 0
+    eligible: list[int] = []
+    """Outside the ISR, with all that was committed."""
 
 
 class IsrChanged(Event):
@@ -402,6 +404,7 @@ class IsrChanged(Event):
     cause: str
     controller_epoch: int = 0
     zxid: int = 0
+    eligible: list[int] = []
 
 
 class LeadershipTaken(Event):

@@ -100,7 +100,9 @@ class HighWatermarkWithinLog:
 
 
 class OnlyUncleanElectionsLeaveTheIsr:
-    """Whoever is elected was in sync, by the state written before, or the election says that it was unclean.
+    """Whoever is elected was in sync or eligible by the state written before, or the election says it was unclean.
+
+    It may say so of one in sync, too, where others are eligible: who comes back without what it had gives way to them.
 
     The state before is the one of the partition epoch before, whenever that is told.  Where its controller died before
     it told, the election is not judged.
@@ -110,7 +112,7 @@ class OnlyUncleanElectionsLeaveTheIsr:
     watches = (e.TopicDeleted, e.LeaderElected, e.IsrChanged)
 
     def __init__(self) -> None:
-        self._isrs: dict[TopicPartition, dict[int, list[int]]] = {}
+        self._isrs: dict[TopicPartition, dict[int, tuple[list[int], list[int]]]] = {}
         self._elections: dict[TopicPartition, dict[int, LeaderElected]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
@@ -124,16 +126,18 @@ class OnlyUncleanElectionsLeaveTheIsr:
         assert isinstance(event, e.LeaderElected | e.IsrChanged)
         name = TopicPartition(event.topic, event.partition)
         isrs, elections = self._isrs.setdefault(name, {}), self._elections.setdefault(name, {})
-        isrs[event.partition_epoch] = event.isr
+        isrs[event.partition_epoch] = event.isr, event.eligible
         if isinstance(event, e.LeaderElected) and event.leader >= 0:
             elections[event.partition_epoch] = event
         for partition_epoch in (event.partition_epoch, event.partition_epoch + 1):
             before, election = isrs.get(partition_epoch - 1), elections.get(partition_epoch)
             if before is not None and election is not None:
                 del elections[partition_epoch]
-                if election.unclean != (election.leader not in before):
+                isr, eligible = before
+                has_all = election.leader in isr or election.leader in eligible
+                if has_all == election.unclean and not (election.leader in isr and eligible):
                     said = "unclean" if election.unclean else "clean"
-                    yield f"{name}: the election of {election.leader} is called {said}; in sync were {before}"
+                    yield f"{name}: the election of {election.leader} is called {said}; in sync were {isr}"
 
 
 class _OfReplica(Protocol):

@@ -81,6 +81,8 @@ class LogManager:
         self._failed = failed
         self._dirs = [_LogDir(GuardedDirectory(directory, self._dir_failed)) for directory in directories]
         self._topic_ids: dict[TopicPartition, str] = {}
+        self.stopped_cleanly = True
+        """Did every log directory bear the mark of a clean stop when it was opened, and has none failed?"""
         self._unique = unique
         self._preferred: dict[TopicPartition, _LogDir] = {}
         """Where logs that are not there yet are to be created."""
@@ -105,6 +107,7 @@ class LogManager:
         return not any(True for _ in self._online())
 
     def _dir_failed(self, directory: GuardedDirectory, failure: OSError) -> None:
+        self.stopped_cleanly = False
         (log_dir,) = (each for each in self._dirs if each.directory is directory)
         lost, futures = sorted(log_dir.logs), sorted(log_dir.futures)
         for log in log_dir.all.values():
@@ -132,6 +135,7 @@ class LogManager:
     def _open_dir(self, log_dir: _LogDir) -> None:
         directory = log_dir.directory
         stopped_cleanly = directory.read_text("", checkpoints.CLEAN_SHUTDOWN) is not None
+        self.stopped_cleanly = self.stopped_cleanly and stopped_cleanly
         directory.remove("", checkpoints.CLEAN_SHUTDOWN)
         marks = log_dir.read_checkpoint(checkpoints.REPLICATION_OFFSETS)
         starts = log_dir.read_checkpoint(checkpoints.LOG_START_OFFSETS)

@@ -143,6 +143,11 @@ class ReplicaManager:
         self._every("isr-expiration", max(1, self.config.replica_lag_time_max_ms // 2), self._shrink_isrs)
         self._housekeeping.start(self._every)
 
+    @property
+    def stopped_cleanly(self) -> bool:
+        """Had every log directory been closed in order before this process opened it?"""
+        return self._logs.stopped_cleanly
+
     def shutdown(self) -> None:
         """Stop cleanly: nothing is fetched or proposed any more, waiting requests are answered, logs are flushed and
         high watermarks checkpointed."""

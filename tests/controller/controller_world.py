@@ -51,6 +51,7 @@ class Znode:
     def __init__(self, data: bytes | None, zxid: int, owner: int) -> None:
         self.data = data
         self.czxid = self.mzxid = self.pzxid = zxid
+        self.mtime_ms = 0
         self.version = self.cversion = 0
         self.owner = owner
         self.children: set[str] = set()
@@ -63,8 +64,8 @@ class Znode:
     def stat(self) -> Stat:
         size = len(self.data or b"")
         return Stat(
-            self.czxid, self.mzxid, 0, 0, self.version, self.cversion, 0, self.owner, size, len(self.children),
-            self.pzxid,
+            self.czxid, self.mzxid, 0, self.mtime_ms, self.version, self.cversion, 0, self.owner, size,
+            len(self.children), self.pzxid,
         )  # fmt: skip
 
 
@@ -464,11 +465,12 @@ class World:
 
     # -- brokers that are only registered
 
-    def join(self, *broker_ids: int, rack: str | None = None) -> None:
-        """Register brokers that do nothing but answer."""
+    def join(self, *broker_ids: int, rack: str | None = None, intact: bool = False) -> None:
+        """Register brokers that do nothing but answer; `intact` ones say that their logs are."""
         for broker_id in broker_ids:
             session_id = 0x9000 + broker_id
-            info = BrokerInfo(broker_id, (BrokerEndpoint("PLAINTEXT", f"b{broker_id}", 9092),), rack)
+            endpoints = (BrokerEndpoint("PLAINTEXT", f"b{broker_id}", 9092),)
+            info = BrokerInfo(broker_id, endpoints, rack, log_intact=intact)
             path = znodes.broker_path(broker_id)
             data = znodes.encode_broker(info, 0)
             ops: list[Op] = [Create(path, None, ephemeral=True), SetData(path, data, 0)]

@@ -10,6 +10,7 @@ from controller_world import FakeSession, World
 from controller import znodes
 from controller.context import ControllerContext
 from controller.coordination import ControllerMoved, FencedWriter, Zk
+from controller.eligibility import NobodyEligible
 from controller.partition_store import PartitionStore
 from controller.registration import next_broker_id, register_controller
 from controller.znodes import LeaderAndIsr
@@ -64,7 +65,8 @@ def test_a_batch_of_state_writes_has_an_outcome_for_each(world: World, session: 
     for partition in (GOOD, STALE):
         world.ensemble.put(znodes.partition_state_path(partition), znodes.encode_partition_state(state))
     journal: list[Event] = []
-    store = PartitionStore(FencedWriter(zk, 1, 4, 0, journal.append), ControllerContext(4, 0), journal.append)
+    writer = FencedWriter(zk, 1, 4, 0, journal.append)
+    store = PartitionStore(writer, ControllerContext(4, 0), NobodyEligible(), journal.append)
     wanted = {
         GOOD: state._replace(isr=(1,)),
         STALE: state._replace(isr=(1,), partition_epoch=9),
