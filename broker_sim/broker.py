@@ -177,7 +177,7 @@ class Broker:
         self._renewing = False
         self._logs_open = False
         self._log_intact = False
-        """What the registration says: has this broker all that it had when it was last registered?"""
+        """What the registration says."""
         self._creating: dict[str, None] = {}
         self._heard_ms = runtime.now().mono_ms
         self._zk = Zk(self.coordination, runtime, config.number("zookeeper.max.in.flight.requests"))
@@ -298,7 +298,7 @@ class Broker:
         if not self._logs_open:
             self._logs_open = True
             self.replicas.start()
-            self._log_intact = self.replicas.stopped_cleanly
+            self._log_intact = self._intact_since >= 0
         self.groups.start(await self._consumer_offsets_partitions())
         self.state = "registering"
         await self._register()
@@ -343,10 +343,18 @@ class Broker:
         self._tasks.clear()
         self.groups.close()
         if self._logs_open:
-            self.replicas.shutdown()
+            self.replicas.shutdown(self._intact_since)
         await self.coordination.close()
         self.state = "stopped"
         self._emit(NodeStopped("shutdown"))
+
+    @property
+    def _intact_since(self) -> int:
+        """The registration since which nothing can have been lost here, or -1.
+
+        That is this process's own once a controller has told it its part, for it has dealt with what came back.
+        """
+        return self.controller.broker_epoch if self.replicas.partitions else self.replicas.broker_epoch_left
 
     async def _controlled_shutdown(self) -> None:
         for attempts_left in reversed(range(max(1, self.config.number("controlled.shutdown.max.retries")))):
@@ -430,8 +438,7 @@ class Broker:
         """KafkaZkClient's order at expiry: resign, new session, register again, elect again."""
         try:
             await self.controller.session_expired()
-            # Once a controller has dealt with what this process came back with, it has lost nothing since.
-            self._log_intact = self._log_intact or bool(self.replicas.partitions)
+            self._log_intact = self._intact_since >= 0
             while self.state == "running":
                 with suppress(SessionExpired):
                     await self.coordination.renew()

@@ -261,3 +261,7 @@ class ControllerContext:
     def is_being_deleted(self, topic: str) -> bool:
         """Is the topic queued for deletion?"""
         return topic in self.topics_to_be_deleted
+
+    def is_moving(self, topic: str) -> bool:
+        """Is any of the topic's partitions being reassigned?"""
+        return any(partition.topic == topic for partition in self.reassigning)

@@ -215,7 +215,9 @@ class RequestBatch:
 
     def _update_metadata_row(self, partition: TopicPartition, state: LeaderAndIsr) -> Any:
         context = self._context
-        if context.is_being_deleted(partition.topic):
+        if context.is_being_deleted(partition.topic) and not context.is_moving(partition.topic):
+            # Kafka says so of every topic in the queue.  One whose deletion waits for a reassignment would wait for
+            # ever: who is to catch up names the topic by its id, of which its leader would have heard no more.
             state = LeaderAndIsr(LEADER_DURING_DELETE, 0, state.isr, state.controller_epoch)
         replicas = context.replicas(partition)
         return _UpdateMetadataRow(

@@ -6,6 +6,7 @@ as that is treated as missing, for everything in it can be had again from the lo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from broker_sim.ports import LogDirectory
@@ -18,6 +19,8 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+NO_BROKER_EPOCH = -1
 
 _VERSION = "0"
 
@@ -39,6 +42,21 @@ def _rows(text: str | None, width: int) -> list[list[str]] | None:
 
 def _is_number(text: str) -> bool:
     return text.lstrip("-").isdigit() and text.isascii()
+
+
+def clean_shutdown(broker_epoch: int) -> str:
+    """The mark of a clean stop (CleanShutdownFileHandler); it names the broker's registration, -1 for none."""
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+
+
+def broker_epoch_of(mark: str | None) -> int:
+    """The registration that a mark of a clean stop names; -1 where it names none, or there is no mark."""
+    try:
+        found = json.loads(mark or "")
+    except ValueError:
+        return NO_BROKER_EPOCH
+    epoch = found.get("brokerEpoch") if isinstance(found, dict) else None
+    return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) else NO_BROKER_EPOCH
 
 
 def read_offsets(directory: LogDirectory, file: str) -> dict[TopicPartition, int]:

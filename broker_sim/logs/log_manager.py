@@ -15,8 +15,6 @@ from broker_sim.ports import LogDirectory
 from controller.ports import Emit
 from journal.events import LogDamageFound, RecordsLost, ReplicaLoaded, TopicPartition
 
-_CLEAN_SHUTDOWN_TEXT = '{"version":0}'
-
 
 class DuplicateReplicas(Exception):
     """Two log directories hold different replicas of one partition; the text is fit for the user."""
@@ -81,8 +79,8 @@ class LogManager:
         self._failed = failed
         self._dirs = [_LogDir(GuardedDirectory(directory, self._dir_failed)) for directory in directories]
         self._topic_ids: dict[TopicPartition, str] = {}
-        self.stopped_cleanly = True
-        """Did every log directory bear the mark of a clean stop when it was opened, and has none failed?"""
+        self._epochs_left: list[int] = []
+        """The broker epochs in the marks that log directories bore when they were opened."""
         self._unique = unique
         self._preferred: dict[TopicPartition, _LogDir] = {}
         """Where logs that are not there yet are to be created."""
@@ -97,6 +95,12 @@ class LogManager:
         return (log_dir for log_dir in self._dirs if log_dir.directory.is_online)
 
     @property
+    def broker_epoch_left(self) -> int:
+        """The registration as which all these logs were stopped in order; -1 where not all of them were."""
+        complete = not self.has_offline_directory and len(self._epochs_left) == len(self._dirs)
+        return min(self._epochs_left) if complete else checkpoints.NO_BROKER_EPOCH
+
+    @property
     def has_offline_directory(self) -> bool:
         """Has any directory failed?"""
         return any(not log_dir.directory.is_online for log_dir in self._dirs)
@@ -107,7 +111,6 @@ class LogManager:
         return not any(True for _ in self._online())
 
     def _dir_failed(self, directory: GuardedDirectory, failure: OSError) -> None:
-        self.stopped_cleanly = False
         (log_dir,) = (each for each in self._dirs if each.directory is directory)
         lost, futures = sorted(log_dir.logs), sorted(log_dir.futures)
         for log in log_dir.all.values():
@@ -134,8 +137,9 @@ class LogManager:
 
     def _open_dir(self, log_dir: _LogDir) -> None:
         directory = log_dir.directory
-        stopped_cleanly = directory.read_text("", checkpoints.CLEAN_SHUTDOWN) is not None
-        self.stopped_cleanly = self.stopped_cleanly and stopped_cleanly
+        left_behind = directory.read_text("", checkpoints.CLEAN_SHUTDOWN)
+        self._epochs_left.append(checkpoints.broker_epoch_of(left_behind))
+        stopped_cleanly = left_behind is not None
         directory.remove("", checkpoints.CLEAN_SHUTDOWN)
         marks = log_dir.read_checkpoint(checkpoints.REPLICATION_OFFSETS)
         starts = log_dir.read_checkpoint(checkpoints.LOG_START_OFFSETS)
@@ -404,8 +408,9 @@ class LogManager:
         cleaned = {tp: log.first_dirty_offset for tp, log in log_dir.all.items() if log.first_dirty_offset}
         log_dir.checkpoint(checkpoints.CLEANER_OFFSETS, cleaned)
 
-    def close(self) -> None:
-        """Stop cleanly: everything flushed, checkpoints written, and a mark that says so."""
+    def close(self, broker_epoch: int = checkpoints.NO_BROKER_EPOCH) -> None:
+        """Stop cleanly: everything flushed, checkpoints written, and a mark that says so, and who this was."""
+        mark = checkpoints.clean_shutdown(broker_epoch)
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
                 for log in log_dir.all.values():
@@ -413,7 +418,7 @@ class LogManager:
                     log.close()
                 self._checkpoint_marks(log_dir)
                 self._checkpoint_starts(log_dir)
-                log_dir.directory.write_text("", checkpoints.CLEAN_SHUTDOWN, _CLEAN_SHUTDOWN_TEXT)
+                log_dir.directory.write_text("", checkpoints.CLEAN_SHUTDOWN, mark)
                 log_dir.logs.clear()
                 log_dir.futures.clear()
 

@@ -12,6 +12,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from broker_sim.configs.replica_config import ReplicaConfig, TopicConfigs, no_overrides
+from broker_sim.logs.checkpoints import NO_BROKER_EPOCH
 from broker_sim.logs.guarded_directory import LogDirFailed
 from broker_sim.logs.housekeeping import LogHousekeeping
 from broker_sim.logs.log_manager import LogManager
@@ -144,13 +145,13 @@ class ReplicaManager:
         self._housekeeping.start(self._every)
 
     @property
-    def stopped_cleanly(self) -> bool:
-        """Had every log directory been closed in order before this process opened it?"""
-        return self._logs.stopped_cleanly
+    def broker_epoch_left(self) -> int:
+        """The registration as which the process before stopped all these logs in order, or -1."""
+        return self._logs.broker_epoch_left
 
-    def shutdown(self) -> None:
+    def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Stop cleanly: nothing is fetched or proposed any more, waiting requests are answered, logs are flushed and
-        high watermarks checkpointed."""
+        high watermarks checkpointed, and a mark is left of who this was."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -161,7 +162,7 @@ class ReplicaManager:
         self._purgatory.close()
         self._write_progress()
         self._control.partitions.clear()
-        self._logs.close()
+        self._logs.close(broker_epoch)
 
     def _every(self, name: str, period_ms: int, action: Callable[[], None]) -> None:
         def due() -> None:

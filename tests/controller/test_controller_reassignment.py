@@ -379,6 +379,28 @@ def test_a_topic_being_reassigned_is_deleted_only_after_that(world: World) -> No
     assert not world.has("orders")
 
 
+def test_brokers_hear_of_a_topic_whose_deletion_waits_for_a_reassignment_until_that_is_over(world: World) -> None:
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    reassign(world, [2])
+    world.told.clear()
+    world.ensemble.put(znodes.delete_topic_path("orders"))
+    world.settle()
+    world.join(7)
+    world.settle()
+
+    def leaders_told() -> set[int]:
+        told = [
+            row.leader for each in world.requests("UpdateMetadata") for p, row in each.partitions().items() if p == P0
+        ]
+        return set(told)
+
+    # Who is to catch up names the topic by its id, which its leader must know.
+    assert leaders_told() == {1}
+    caught_up(world, [1, 2])
+    assert -2 in leaders_told()
+
+
 def test_a_deletion_halted_by_a_reassignment_stays_halted_under_the_next_controller(world: World) -> None:
     world.start(8)
     world.create_topic("orders", {0: [1]})
