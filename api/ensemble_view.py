@@ -34,12 +34,26 @@ log = structlog.get_logger()
 
 
 class ControllerZnodes(NamedTuple):
-    """/controller and /controller_epoch; broker_id -1 while nobody is controller."""
+    """/controller and /controller_epoch; broker_id -1 while nobody is controller.
+
+    `zxid` is the election's: one transaction writes both znodes.  0 where they are of two, so that the epoch is no word
+    on who has it.
+    """
 
     broker_id: int = -1
     controller_epoch: int = 0
     zk_version: int = 0
     timestamp_ms: int | None = None
+    zxid: int = 0
+
+
+class Registration(NamedTuple):
+    """A broker's znode under /brokers/ids: its czxid, which is the broker epoch, its session, and where it listens."""
+
+    broker_epoch: int
+    session_id: int = 0
+    host: str = ""
+    port: int = 0
 
 
 class PartitionZnodes(NamedTuple):
@@ -67,7 +81,7 @@ class Reading(NamedTuple):
     """One look at the ensemble."""
 
     controller: ControllerZnodes = ControllerZnodes()
-    brokers: dict[int, int] = {}
+    brokers: dict[int, Registration] = {}
     topics: dict[str, TopicZnodes] = {}
 
 
@@ -202,12 +216,12 @@ async def _read_all(client: Client) -> Reading:
         _children(client, znodes.BROKER_TOPICS),
         _children(client, znodes.DELETE_TOPICS),
     )
-    brokers = {int(i): client.exists(znodes.broker_path(int(i))) for i in ids if i.isdigit()}
+    brokers = {int(i): client.get(znodes.broker_path(int(i))) for i in ids if i.isdigit()}
     names = names[:TOPICS_MAX]
     topics = [client.get(znodes.topic_path(name)) for name in names]
     configs = [client.get(znodes.config_path("topics", name)) for name in names]
     found = _controller(await _or_none(controller), await _or_none(epoch))
-    registered = {i: stat.czxid for i, answer in brokers.items() if (stat := await answer) is not None}
+    registered = {i: _registration(*read) for i, b in brokers.items() if (read := await _or_none(b)) is not None}
     bodies = [_json((await _or_none(t) or (b"", None))[0]) for t in topics]
     overrides = [_json((await _or_none(c) or (b"", None))[0]) for c in configs]
     states = await _states(client, names, bodies)
@@ -254,9 +268,25 @@ def _controller(controller: tuple[bytes, Stat] | None, epoch: tuple[bytes, Stat]
         return ControllerZnodes(-1, number, version)
     raw = _json(controller[0])
     timestamp = str(raw.get("timestamp", ""))
+    elected = controller[1].czxid
     return ControllerZnodes(
-        int(raw.get("brokerid", -1)), number, version, int(timestamp) if timestamp.isdigit() else None
+        int(raw.get("brokerid", -1)),
+        number,
+        version,
+        int(timestamp) if timestamp.isdigit() else None,
+        elected if epoch is not None and epoch[1].mzxid == elected else 0,
     )
+
+
+def _registration(data: bytes, stat: Stat) -> Registration:
+    """Where it listens is told twice: `host` and `port` are of its plaintext listener, and null where it has none."""
+    raw = _json(data)
+    host, port = raw.get("host"), raw.get("port")
+    if not isinstance(host, str) or not isinstance(port, int) or port <= 0:
+        first = next(iter(raw.get("endpoints") or ()), "")
+        host, _, digits = str(first).partition("://")[2].rpartition(":")
+        port = int(digits) if digits.isdigit() else 0
+    return Registration(stat.czxid, stat.ephemeral_owner, host.strip("[]"), port)
 
 
 def _json(data: bytes) -> dict[str, Any]:

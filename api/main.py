@@ -13,12 +13,14 @@ from api.agents import Agent, Agents
 from api.app import create_app
 from api.collector import Collector
 from api.ensemble_view import EnsembleView
+from api.joined_brokers import JoinedBrokers
 from api.kafka import KafkaAdmin
 from api.security import loopback
 from api.services import Services
 from api.settings import Settings, load_settings
 from api.views import Views
 from api.workloads import WorkloadManager
+from journal.events import Event
 from journal.writer import JournalWriter
 
 
@@ -30,10 +32,15 @@ def build(settings: Settings) -> Services:
     ensemble = EnsembleView(settings.zookeeper_connect, settings.session_timeout_ms)
     views = Views(settings, agents, ensemble, collector)
     admin = KafkaAdmin(settings.bootstrap)
-    workloads = WorkloadManager(
-        settings.bootstrap, settings.zookeeper_connect, JournalWriter(settings.data / "journal", API_NODE)
-    )
-    return Services(settings, agents, ensemble, collector, views, admin, workloads)
+    journal = JournalWriter(settings.data / "journal", API_NODE)
+    workloads = WorkloadManager(settings.bootstrap, settings.zookeeper_connect, journal)
+
+    def emit(event: Event) -> None:
+        journal.write(event)
+        journal.flush()
+
+    joined = JoinedBrokers(settings.brokers, emit, collector.state)
+    return Services(settings, agents, ensemble, collector, views, admin, workloads, joined)
 
 
 def main(config: Path) -> int:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 ProcessState = Literal["running", "paused", "down"]
+BrokerProcess = ProcessState | Literal["unknown"]
 
 INT32_MAX = (1 << 31) - 1
 _PARTITION_NUMBER = re.compile(r"0|[1-9][0-9]{0,6}")
@@ -90,7 +91,7 @@ class Believes(BaseModel):
 
 
 class Broker(BaseModel):
-    """One broker."""
+    """One broker; also one that somebody started elsewhere and joined to the ensemble."""
 
     model_config = _example(
         id=1, process="running", pid=4714, host="127.0.0.1", port=9092, registered=True, broker_epoch=25,
@@ -100,13 +101,15 @@ class Broker(BaseModel):
     )  # fmt: skip
 
     id: int
-    process: ProcessState
+    process: BrokerProcess = Field(description="`unknown` of a broker that was not started here")
     pid: int | None
     host: str
     port: int
     registered: bool = Field(description="Its ephemeral stands in /brokers/ids: the ensemble's word")
     broker_epoch: int | None = Field(description="The czxid of that znode")
-    is_controller: bool = Field(description="The broker's own last word, right or wrong")
+    is_controller: bool = Field(
+        description="The broker's own last word, right or wrong; the ensemble's of a broker that was not started here"
+    )
     believes: Believes
     session_state: str
     fenced_writes: int

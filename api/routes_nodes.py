@@ -59,7 +59,7 @@ async def get_broker(id: int, service: Service) -> Broker:
 async def act_on_broker(id: int, action: Action, service: Service) -> ProcessResult:
     """`kill` is SIGKILL, `pause` SIGSTOP, `stop` a controlled shutdown.  Answers once the process has changed."""
     if id not in service.settings.brokers:
-        raise service.views.unknown("broker", id)
+        raise service.views.not_ours(id, await service.ensemble.read())
     return await _act(service, "broker", id, action)
 
 

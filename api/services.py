@@ -14,6 +14,7 @@ from api.admin_words import watchers
 from api.agents import Agents
 from api.collector import Collector
 from api.ensemble_view import EnsembleView
+from api.joined_brokers import JoinedBrokers
 from api.models import ElectionResult, NewTopic, NewWorkload, Workload
 from api.settings import Settings
 from api.views import Views
@@ -51,6 +52,7 @@ class Services:
     views: Views
     admin: Admin
     workloads: Workloads
+    joined: JoinedBrokers
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def watchers(self, path: str) -> list[str] | None:
@@ -64,6 +66,7 @@ class Services:
             asyncio.create_task(self.agents.run()),
             asyncio.create_task(self.collector.run(self.agents.all)),
             asyncio.create_task(self.ensemble.run()),
+            asyncio.create_task(self.joined.run(self.ensemble)),
         ]
         try:
             yield

@@ -76,20 +76,51 @@ class Views:
         )
 
     def brokers(self, fresh: Fresh) -> list[Broker]:
-        """Every broker."""
-        return [self.broker(i, fresh) for i in self._settings.brokers]
+        """Every broker: those of this cluster's own, then those that joined it."""
+        return [self.broker(i, fresh) for i in (*self._settings.brokers, *self._joined(fresh))]
+
+    def _joined(self, fresh: Fresh) -> list[int]:
+        """Brokers that were not started here: they are registered, or partitions are assigned to them."""
+        rows = [p for topic in fresh.reading.topics.values() for p in topic.partitions.values()]
+        named = set(fresh.reading.brokers).union(*(row.replicas for row in rows))
+        return sorted(named.difference(self._settings.brokers))
+
+    def _of_elsewhere(self, broker_id: int, fresh: Fresh) -> Broker:
+        """A broker whose process nobody here has: what the ensemble says of it is all there is."""
+        registration = fresh.reading.brokers.get(broker_id)
+        told = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
+        return Broker(
+            id=broker_id,
+            process="unknown",
+            pid=None,
+            host=registration.host if registration else "",
+            port=registration.port if registration else 0,
+            registered=registration is not None,
+            broker_epoch=registration.broker_epoch if registration else None,
+            is_controller=fresh.reading.controller.broker_id == broker_id,
+            believes=Believes(controller_id=-1, controller_epoch=0, age_ms=None),
+            session_state="unknown",
+            fenced_writes=told.fenced_writes,
+            fenced_requests=told.fenced_requests,
+            as_of_us=0,
+            stale=fresh.stale,
+            age_ms=fresh.age_ms,
+            status={},
+        )
 
     def broker(self, broker_id: int, fresh: Fresh) -> Broker:
         """One broker.  Raises Problem 404."""
         if broker_id not in self._settings.brokers:
-            raise self.unknown("broker", broker_id)
+            if broker_id not in self._joined(fresh):
+                raise self.unknown("broker", broker_id)
+            return self._of_elsewhere(broker_id, fresh)
         node = f"broker-{broker_id}"
         process, pid = self._process(node)
         word = self._agents.word(node)
         told = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
         said = word.status if word else {}
         host, port = self._addresses.get(broker_id, ("", 0))
-        epoch = fresh.reading.brokers.get(broker_id)
+        registration = fresh.reading.brokers.get(broker_id)
         acting = told.is_controller
         if word is not None and not self._journal_is_newer(node, word):
             acting = bool(said.get("is_controller", acting))
@@ -100,8 +131,8 @@ class Views:
             pid=pid,
             host=host,
             port=port,
-            registered=epoch is not None,
-            broker_epoch=epoch,
+            registered=registration is not None,
+            broker_epoch=registration.broker_epoch if registration else None,
             is_controller=process != "down" and acting,
             believes=self._believes(broker_id),
             session_state="closed" if process == "down" else str(session),
@@ -143,6 +174,12 @@ class Views:
                 return state, info.pid
         return "down", None
 
+    def not_ours(self, broker_id: int, fresh: Fresh) -> Problem:
+        """Why nothing can be done to the process of a broker that this cluster did not start."""
+        if broker_id not in self._joined(fresh):
+            return self.unknown("broker", broker_id)
+        return Problem(409, f"broker {broker_id} was not started here: its process is known to whoever started it")
+
     def unknown(self, kind: str, number: int) -> Problem:
         """The 404 for a node that there is not."""
         known = self._settings.brokers if kind == "broker" else [*self._settings.peers, *self._settings.observers]
@@ -154,7 +191,14 @@ class Views:
     def controller(self, fresh: Fresh) -> Controller:
         """/controller and its epoch."""
         found = fresh.reading.controller
-        return Controller(**found._asdict(), stale=fresh.stale, age_ms=fresh.age_ms)
+        return Controller(
+            broker_id=found.broker_id,
+            controller_epoch=found.controller_epoch,
+            zk_version=found.zk_version,
+            timestamp_ms=found.timestamp_ms,
+            stale=fresh.stale,
+            age_ms=fresh.age_ms,
+        )
 
     def topics(self, fresh: Fresh) -> list[Topic]:
         """Every topic, by name."""
@@ -243,7 +287,8 @@ class Views:
         missing = []
         if fresh.stale:
             return ["no quorum serves"]
-        if fresh.reading.controller.broker_id == -1:
+        # An ensemble without brokers is one, too.
+        if fresh.reading.controller.broker_id == -1 and (self._settings.brokers or fresh.reading.brokers):
             missing.append("there is no controller")
         for broker_id in self._settings.brokers:
             process, _ = self._process(f"broker-{broker_id}")

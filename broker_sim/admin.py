@@ -5,13 +5,13 @@ Refusals are values: Kafka's error code with Kafka's text.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.assignment import assign_replicas
+from broker_sim.assignment import RacksIncomplete, assign_replicas
 from broker_sim.configs.broker_config import KafkaConfig
 from broker_sim.configs.config_def import ConfigError
 from broker_sim.configs.topic_config import validate_topic_config
@@ -70,6 +70,14 @@ class NewPartitions(NamedTuple):
     assignments: Sequence[tuple[int, ...]] | None
 
 
+Count = Callable[[int], None]
+"""Told how many partitions are about to be made or deleted.  Raises Refused where a quota does not let them."""
+
+
+def count_nothing(_: int) -> None:
+    """Nobody asked for it who could have a quota."""
+
+
 async def guarded(name: str, work: Awaitable[TopicResult]) -> TopicResult:
     """One topic's result: what it refuses, and what ZooKeeper refuses, as values."""
     try:
@@ -94,10 +102,10 @@ class ZkAdminManager:
     # ---- create -----------------------------------------------------------------------------------------------
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], timeout_ms: int, validate_only: bool
+        self, topics: Sequence[NewTopic], timeout_ms: int, validate_only: bool, count: Count = count_nothing
     ) -> list[TopicResult]:
         """Make topics, and wait until every partition has a leader; REQUEST_TIMED_OUT where it has none in time."""
-        results = [await guarded(topic.name, self._create_topic(topic, validate_only)) for topic in topics]
+        results = [await guarded(topic.name, self._create_topic(topic, validate_only, count)) for topic in topics]
         if validate_only:
             return results
         made = [result for result in results if result.error is KafkaError.none]
@@ -113,12 +121,13 @@ class ZkAdminManager:
         known = self._metadata.partitions(topic)
         return len(known) >= partitions and all(partition.leader >= 0 for partition in known)
 
-    async def _create_topic(self, topic: NewTopic, validate_only: bool) -> TopicResult:
+    async def _create_topic(self, topic: NewTopic, validate_only: bool, count: Count) -> TopicResult:
         await self._check_name(topic.name)
         configs = _checked_configs(topic.configs)
         assignment = self._assignment(topic)
         topic_id = random_topic_id(self._runtime.random)
         if not validate_only:
+            count(len(assignment))
             await self._write_topic(topic.name, configs, topic_id, assignment)
         return TopicResult(
             topic.name,
@@ -161,8 +170,27 @@ class ZkAdminManager:
         factor = topic.replication_factor
         if factor == -1:
             factor = self._config.number("default.replication.factor")
-        brokers = self._live_brokers(factor)
-        return assign_replicas(brokers, partitions, factor, self._runtime.random)
+        return self._spread(self._live_brokers(factor), partitions, factor)
+
+    def _spread(
+        self, brokers: Sequence[int], partitions: int, factor: int, first_partition: int = 0, start_index: int = -1
+    ) -> dict[int, tuple[int, ...]]:
+        racks = {broker.broker_id: broker.rack for broker in self._metadata.brokers()}
+        try:
+            return assign_replicas(
+                brokers,
+                partitions,
+                factor,
+                self._runtime.random,
+                racks=racks,
+                first_partition=first_partition,
+                start_index=start_index,
+            )
+        except RacksIncomplete:
+            raise Refused(
+                KafkaError.unknown_server_error,
+                "Not all brokers have rack information for replica rack aware assignment.",
+            ) from None
 
     def _live_brokers(self, factor: int) -> list[int]:
         if factor <= 0:
@@ -199,9 +227,11 @@ class ZkAdminManager:
 
     # ---- delete -----------------------------------------------------------------------------------------------
 
-    async def delete_topics(self, names: Sequence[str], timeout_ms: int) -> list[TopicResult]:
+    async def delete_topics(
+        self, names: Sequence[str], timeout_ms: int, count: Count = count_nothing
+    ) -> list[TopicResult]:
         """Mark topics for deletion, and wait until they are gone; REQUEST_TIMED_OUT for those that stay."""
-        results = [await guarded(name, self._delete_topic(name)) for name in names]
+        results = [await guarded(name, self._delete_topic(name, count)) for name in names]
         gone = [result.name for result in results if result.error is KafkaError.none]
         await self._metadata.wait_until(lambda: not any(name in self._metadata for name in gone), timeout_ms)
         return [
@@ -211,12 +241,13 @@ class ZkAdminManager:
             for result in results
         ]
 
-    async def _delete_topic(self, name: str) -> TopicResult:
+    async def _delete_topic(self, name: str, count: Count) -> TopicResult:
         zk, service = self._zk, self._zk.service
         if not self._config.flag("delete.topic.enable"):
             raise Refused(KafkaError.topic_deletion_disabled, "Topic deletion is disabled.")
         if await zk.call(lambda: service.exists(znodes.topic_path(name))) is None:
             raise Refused(KafkaError.unknown_topic_or_partition, "This server does not host this topic-partition.")
+        count(len(self._metadata.partitions(name)))
         with suppress(NodeExists):  # marked already: there is nothing more to ask for
             await zk.call(lambda: service.create(znodes.delete_topic_path(name), None))
         return TopicResult(name)
@@ -224,10 +255,10 @@ class ZkAdminManager:
     # ---- grow -------------------------------------------------------------------------------------------------
 
     async def create_partitions(
-        self, topics: Sequence[NewPartitions], timeout_ms: int, validate_only: bool
+        self, topics: Sequence[NewPartitions], timeout_ms: int, validate_only: bool, count: Count = count_nothing
     ) -> list[TopicResult]:
         """Grow topics, and wait until each new partition has a leader."""
-        results = [await guarded(topic.name, self._grow(topic, validate_only)) for topic in topics]
+        results = [await guarded(topic.name, self._grow(topic, validate_only, count)) for topic in topics]
         if validate_only:
             return results
         grown = [result for result in results if result.error is KafkaError.none]
@@ -239,9 +270,10 @@ class ZkAdminManager:
             for result in results
         ]
 
-    async def _grow(self, topic: NewPartitions, validate_only: bool) -> TopicResult:
+    async def _grow(self, topic: NewPartitions, validate_only: bool, count: Count) -> TopicResult:
         zk, service = self._zk, self._zk.service
         path = znodes.topic_path(topic.name)
+        counted = False
         while True:
             try:
                 data, stat = await zk.call(lambda: service.get(path))
@@ -256,6 +288,9 @@ class ZkAdminManager:
                 raise Refused(KafkaError.unknown_server_error, f"{path} cannot be read.")
             grown = self._grown(topic, known)
             if not validate_only:
+                if not counted:
+                    count(len(grown.partitions) - len(known.partitions))
+                    counted = True
                 encoded, version = znodes.encode_topic(grown), stat.version
                 try:
                     await zk.call(lambda: service.set(path, encoded, version))  # noqa: B023
@@ -285,9 +320,7 @@ class ZkAdminManager:
             brokers = self._live_brokers(factor)
             leader = known.partitions[0].replicas[0] if 0 in known.partitions else brokers[0]
             start = max(0, next((i for i, broker in enumerate(brokers) if broker >= leader), 0))
-            added = assign_replicas(
-                brokers, more, factor, self._runtime.random, first_partition=count, start_index=start
-            )
+            added = self._spread(brokers, more, factor, count, start)
         else:
             added = self._given(topic.assignments, count, more, factor)
         partitions = dict(known.partitions)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
+from urllib.parse import unquote
 
 from kio.schema.errors import ErrorCode
 
@@ -18,7 +19,8 @@ from broker_sim.broker_status import BrokerStatus, describe
 from broker_sim.configs.broker_config import KafkaConfig, Listener
 from broker_sim.configs.config_admin import ConfigAdmin
 from broker_sim.configs.config_describe import ConfigDescriber
-from broker_sim.configs.entity_configs import DEFAULT_ENTITY, EntityConfigs
+from broker_sim.configs.connection_limits import Resolve, connection_limits
+from broker_sim.configs.entity_configs import EntityConfigs
 from broker_sim.configs.entity_znodes import EntityZnodes
 from broker_sim.configs.replica_config import ReplicaConfig
 from broker_sim.configs.scram_credentials import ScramCredentials
@@ -35,12 +37,12 @@ from broker_sim.handlers.logs import LogHandlers
 from broker_sim.handlers.metadata import MetadataHandlers
 from broker_sim.handlers.offsets import OffsetHandlers
 from broker_sim.handlers.users import UserHandlers
-from broker_sim.logs.meta_properties import claim_log_directory
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.ports import LogDirectory
 from broker_sim.producer_ids import ProducerIds
 from broker_sim.quotas.client_quotas import ClientQuotas
-from broker_sim.quotas.client_throttling import ClientThrottles
+from broker_sim.quotas.client_throttling import ClientThrottles, number
+from broker_sim.quotas.connection_quotas import ConnectionQuotas
 from broker_sim.registration_watch import RegistrationWatch
 from broker_sim.replication.replica_manager import ReplicaManager
 from broker_sim.replication.zookeeper_isr import ZooKeeperIsrWriter
@@ -52,12 +54,15 @@ from controller.coordination import Zk
 from controller.historical import Historical
 from controller.ports import BrokerChannel, ChannelBroken, Emit, KafkaMessage
 from controller.registration import BrokerIdInUse, cluster_id, create_persistent_paths
-from controller.znodes import BrokerEndpoint, BrokerInfo
+from controller.znodes import DEFAULT_ENTITY, BrokerEndpoint, BrokerInfo
 from ensemble.client.service import CoordinationService, SessionState
 from ensemble.errors import SessionExpired, ZooKeeperError
 from ensemble.ports import Future, Runtime, Task
 from journal.events import BrokerSessionChanged, NodeStarted, NodeStopped
 
+PLAINTEXT = "PLAINTEXT"
+"""The listener by which brokers reach each other where none is named."""
+CONNECTION_RATE = "connection_creation_rate"
 UNCLEAN = "unclean.leader.election.enable"
 REGISTRATION_POLL_MS = 500
 CONTROLLED_SHUTDOWN_VERSION = 3
@@ -132,6 +137,24 @@ def replica_config(config: KafkaConfig) -> ReplicaConfig:
     )
 
 
+def client_throttles(config: KafkaConfig, runtime: Runtime) -> ClientThrottles:
+    """A broker's quotas of clients, none of them set yet."""
+    return ClientThrottles(
+        runtime,
+        config.number("quota.window.num"),
+        config.number("quota.window.size.seconds"),
+        config.number("controller.quota.window.num"),
+        config.number("controller.quota.window.size.seconds"),
+    )
+
+
+def connection_quotas(config: KafkaConfig, runtime: Runtime) -> ConnectionQuotas:
+    """A broker's counts of connections."""
+    windows, seconds = config.number("quota.window.num"), config.number("quota.window.size.seconds")
+    protected = config.text("inter.broker.listener.name").upper() or PLAINTEXT
+    return ConnectionQuotas(runtime, windows, seconds, protected)
+
+
 def isr_writer(config: KafkaConfig, zk: Zk, runtime: Runtime, emit: Emit) -> ZooKeeperIsrWriter | None:
     """Who writes this broker's ISR changes into ZooKeeper; None where the controller does (AlterPartition)."""
     if Historical.DIRECT_ZOOKEEPER_ISR in config.historical:
@@ -157,8 +180,10 @@ class Broker:
         say: Callable[[str], None] = _say_nothing,
         more_log_directories: Sequence[LogDirectory] = (),
         halt: Callable[[str], None] = _say_nothing,
+        resolve: Resolve = str,
     ) -> None:
-        """`halt` ends the process at once: no log directory is left to work with."""
+        """`halt` ends the process at once: no log directory is left to work with.  `resolve` finds the addresses of
+        hosts that limits of connections name."""
         self.config = config
         self.cluster_id = ""
         self.state = "created"
@@ -168,7 +193,6 @@ class Broker:
         self.coordination = coordination_factory()
         self._runtime = runtime
         self._channel = channel
-        self._log_directories = [log_directory, *more_log_directories]
         self._halt = halt
         self._emit = emit
         self._say = say
@@ -182,10 +206,11 @@ class Broker:
         self._heard_ms = runtime.now().mono_ms
         self._zk = Zk(self.coordination, runtime, config.number("zookeeper.max.in.flight.requests"))
         self._controller_config = controller_config(config)
-        self.quotas = ClientThrottles(
-            runtime, config.number("quota.window.num"), config.number("quota.window.size.seconds")
-        )
+        self.quotas = client_throttles(config, runtime)
         self.configs = EntityConfigs(self._zk, runtime, config, emit, self._config_changed)
+        self._resolve = resolve
+        self.connections = connection_quotas(config, runtime)
+        self.connections.configure(connection_limits(config, self.configs, resolve))
         self.controller = KafkaController(
             config.broker_id, self._controller_config, self.coordination, channel, runtime, emit, self._broker_info
         )
@@ -221,13 +246,18 @@ class Broker:
         producer_ids = ProducerIds(self._zk, self._runtime, self.config.broker_id)
         config_admin = ConfigAdmin(self._zk, self.config, self.metadata)
         entity_znodes = EntityZnodes(self._zk)
-        quotas = ClientQuotas(entity_znodes)
+        quotas = ClientQuotas(entity_znodes, self._resolve)
         describer = ConfigDescriber(self._zk, self.config, self.metadata)
         return {
             **DataHandlers(self.config, self.metadata, self.replicas, self._runtime, self.quotas).table(),
             **MetadataHandlers(self.metadata, producer_ids, self._create_missing, lambda: self.cluster_id).table(),
             **AdminHandlers(
-                self._admin, describer, config_admin, self.metadata, lambda: self.controller.is_active
+                self._admin,
+                describer,
+                config_admin,
+                self.metadata,
+                lambda: self.controller.is_active,
+                self.quotas.mutations,
             ).table(),
             **ControlHandlers(
                 self.replicas, self.metadata, self.configs, self.controller, self.groups, self._heard
@@ -249,14 +279,18 @@ class Broker:
         Raises RequestRefused where the connection is to be closed instead.  Requests of one connection are to be
         handled one after the other, as Kafka does.
         """
-        return self._handle(message, RequestContext(client_id, listener, client_host))
+        return self.serve(message, RequestContext(client_id, listener, client_host))
 
-    async def _handle(self, message: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
+    async def serve(self, message: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
+        """Carry a request out, as `handle`; its context then says for how long the client is not to be heard."""
         # While the id is still registered by the process before this one, the controller means that one: what it sends
         # must not make this one lead or follow.  Kafka, too, serves nobody before it is registered.
         if self.state not in ("running", "shutting_down", "registering") or self.controller.broker_epoch < 0:
             raise RequestRefused(f"broker {self.config.broker_id} is {self.state}")
-        return await self._handlers[ApiKey(api_key_of(message))](message, context)
+        response = await self._handlers[ApiKey(api_key_of(message))](message, context)
+        if self.quotas.request.is_used and response is not None:
+            return self.quotas.hold_to_request_time(response, context)
+        return response
 
     def _heard(self, controller_id: int, controller_epoch: int) -> None:
         self._heard_ms = self._runtime.now().mono_ms
@@ -292,8 +326,7 @@ class Broker:
     async def _join(self) -> None:
         await create_persistent_paths(self._zk)
         self.cluster_id = await cluster_id(self._zk, self._runtime.random)
-        for directory in self._log_directories:
-            claim_log_directory(directory, self.cluster_id, self.config.broker_id)
+        self.replicas.claim_log_directories(self.cluster_id)
         await self.configs.load()
         if not self._logs_open:
             self._logs_open = True
@@ -342,10 +375,12 @@ class Broker:
             task.cancel()
         self._tasks.clear()
         self.groups.close()
+        # The controller may have something to say until the session ends: by then these logs are closed, and a
+        # replica that is not there would be begun anew.
+        self.state = "stopped"
         if self._logs_open:
             self.replicas.shutdown(self._intact_since)
         await self.coordination.close()
-        self.state = "stopped"
         self._emit(NodeStopped("shutdown"))
 
     @property
@@ -473,9 +508,13 @@ class Broker:
             if self.configs.overrides(entity).get(UNCLEAN, "").strip().lower() == "true":
                 self.controller.topic_unclean_enabled(name)
             return
+        if kind == "ips":
+            self._limit_address(name, self.configs.overrides(entity).get(CONNECTION_RATE))
+            return
         if kind != "brokers":
             self.quotas.take_over(entity, self.configs.overrides(entity))
             return
+        self.connections.configure(connection_limits(self.config, self.configs, self._resolve))
         every, own = (self.configs.overrides(f"brokers/{name}") for name in (DEFAULT_ENTITY, self.config.broker_id))
         self.replicas.throttles.set_rates({**every, **own})
         for topic in sorted({topic_partition.topic for topic_partition in self.replicas.partitions}):
@@ -487,6 +526,12 @@ class Broker:
         )
         if unclean and not was:
             self.controller.unclean_default_enabled()
+
+    def _limit_address(self, node: str, rate: str | None) -> None:
+        per_second = number(rate)
+        address = None if node == DEFAULT_ENTITY else self._resolve(unquote(node))
+        if node == DEFAULT_ENTITY or address is not None:
+            self.connections.limit_address(address, None if per_second is None else int(per_second))
 
     # ---- log directories --------------------------------------------------------------------------------------
 
@@ -512,7 +557,7 @@ class Broker:
 
     # ---- topics made because somebody asked for them ----------------------------------------------------------
 
-    def _create_missing(self, topic: str) -> ErrorCode:
+    def _create_missing(self, topic: str, client_id: str) -> ErrorCode:
         wanted = self._new_topic(topic)
         if topic != CONSUMER_OFFSETS and not self.config.flag("auto.create.topics.enable"):
             return ErrorCode.unknown_topic_or_partition
@@ -520,7 +565,7 @@ class Broker:
             return ErrorCode.invalid_replication_factor
         if topic not in self._creating and len(self._creating) < CREATING_MAX:
             self._creating[topic] = None
-            self._runtime.spawn(self._create(wanted), f"create topic {topic}")
+            self._runtime.spawn(self._create(wanted, client_id), f"create topic {topic}")
         return ErrorCode.leader_not_available
 
     def _new_topic(self, topic: str) -> NewTopic:
@@ -532,10 +577,12 @@ class Broker:
         config_default = self.config.number("default.replication.factor")
         return NewTopic(topic, -1, config_default, {}, {})
 
-    async def _create(self, wanted: NewTopic) -> None:
+    async def _create(self, wanted: NewTopic, client_id: str) -> None:
         try:
             timeout_ms = self.config.number("request.timeout.ms")
-            await self._admin.create_topics([wanted], timeout_ms, validate_only=False)
+            # The client asked about a topic, not for it: it is not refused, but owes what it took.
+            count = self.quotas.mutations.permissive(client_id).record
+            await self._admin.create_topics([wanted], timeout_ms, validate_only=False, count=count)
         finally:
             del self._creating[wanted.name]
 

@@ -25,12 +25,12 @@ from broker_sim.kafka_port import KafkaPort
 from broker_sim.logs.file_log_directory import FileLogDirectory
 from broker_sim.logs.log_manager import DuplicateReplicas
 from broker_sim.logs.meta_properties import InconsistentMetaProperties
+from broker_sim.request_times import RequestTimes
 from controller.registration import BrokerIdInUse
 from ensemble.asyncio_runtime import AsyncioRuntime
 from ensemble.client.asyncio_connector import AsyncioConnector
 from ensemble.client.client import Client
 from ensemble.client.hosts import parse_hosts, split_host
-from ensemble.client.service import SessionState
 from ensemble.errors import ZooKeeperError
 from ensemble.links import ControlSocket, LinkFaults, address_key
 from ensemble.node_process import new_event_loop, node_logger
@@ -135,6 +135,7 @@ class BrokerProcess:
             self._log.info,
             self._log_directories[1:],
             self._halt,
+            _address,
         )
         self._ports: list[KafkaPort] = []
         self._control: ControlSocket | None = None
@@ -168,26 +169,26 @@ class BrokerProcess:
             await self._close()
 
     async def _await_ensemble(self, starting: asyncio.Task[None]) -> None:
-        """Say so where the ensemble does not answer; give up after zookeeper.connection.timeout.ms, where that is set.
+        """Say so where the ensemble does not answer; give up after zookeeper.connection.timeout.ms.
 
-        Raises CannotRun.  Where it is not set Kafka gives up after the session's time-out; a broker of ours waits.
+        Raises CannotRun.
         """
-        connect = self._config.zookeeper_connect
-        limit_s = self._config.number("zookeeper.connection.timeout.ms") / 1000
-        patience_s = min(PATIENCE_S, limit_s) if limit_s > 0 else PATIENCE_S
+        connect, limit_ms = self._config.zookeeper_connect, self._config.connection_timeout_ms
+        patience_s = min(PATIENCE_S, limit_ms / 1000)
         if await self._is_connected_within(starting, patience_s):
             return
-        if patience_s != limit_s:
+        left_s = limit_ms / 1000 - patience_s
+        if left_s > 0:
             self._log.warning("the ensemble does not answer; waiting", connect=connect)
-            if limit_s <= 0 or await self._is_connected_within(starting, limit_s - patience_s):
+            if await self._is_connected_within(starting, left_s):
                 return
-        raise CannotRun(f"no connection to {connect} within zookeeper.connection.timeout.ms={round(limit_s * 1000)}")
+        raise CannotRun(f"no connection to {connect} within zookeeper.connection.timeout.ms={limit_ms}")
 
     async def _is_connected_within(self, starting: asyncio.Task[None], patience_s: float) -> bool:
         """Has the ensemble answered within that time, or is there no need to wait for it any more?"""
         await asyncio.wait((starting, self._over), timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
         is_over = starting.done() or self._over.done()
-        return is_over or self._broker.coordination.state is SessionState.CONNECTED
+        return is_over or self._broker.coordination.session_id != 0
 
     async def _serve(self) -> None:
         gc.freeze()
@@ -209,11 +210,12 @@ class BrokerProcess:
         for listener in config.listeners:
             port = KafkaPort(
                 listener.name,
-                self._broker.handle,
+                self._broker.serve,
                 self._broken,
                 self._failed,
+                self._broker.connections,
+                RequestTimes(self._broker.quotas.request),
                 frame_bytes_max=config.number("socket.request.max.bytes"),
-                connections_max=config.number("max.connections"),
                 idle_ms_max=config.number("connections.max.idle.ms"),
             )
             try:
@@ -305,6 +307,15 @@ class BrokerProcess:
         sys.stderr.write(f"zabka broker: {name} failed\n")
         sys.stderr.flush()
         os._exit(70)
+
+
+def _address(host: str) -> str | None:
+    """A host's address, of those that a limit of connections names; None where it has none."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return None
+    return str(found[0][4][0])
 
 
 def _peer_names(config: KafkaConfig) -> dict[str, str]:

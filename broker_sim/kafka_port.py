@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import cast
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
 
-from broker_sim.handlers.broker_requests import RequestRefused
-from broker_sim.quotas.client_throttling import muted_ms
+from broker_sim.handlers.broker_requests import COSTLESS, RequestContext, RequestRefused
+from broker_sim.quotas.connection_quotas import ConnectionQuotas, ConnectionThrottled, TooManyConnections
+from broker_sim.request_times import RequestTimes, ThreadClock
 from broker_sim.wire import api_versions
 from broker_sim.wire.frame_reader import FrameReader, FrameTooLarge
 from broker_sim.wire.frames import (
@@ -28,13 +29,16 @@ from broker_sim.wire.metadata_messages import MetadataResponse, pack_rows_in_sli
 from broker_sim.wire.primitives import WireError
 from controller.ports import KafkaMessage
 
-Handle = Callable[[KafkaMessage, str, str, str], Awaitable[KafkaMessage | None]]
-"""(request, client id, listener name, client's address) to the response; None where the client expects none."""
+Handle = Callable[[KafkaMessage, RequestContext], Coroutine[Any, Any, KafkaMessage | None]]
+"""A request and who asks to the response; None where the client expects none."""
 Broken = Callable[[str, str], None]
 """(remote, reason): a client broke the protocol and was dropped."""
 
 JOINED_BYTES_MAX = 32 * 1024
 """Answers that are larger together leave as they are, without being copied into one."""
+WAITING_MAX = 512
+"""Connections that wait to be let in; more are closed."""
+IPV4_IN_IPV6 = "::ffff:"
 REQUESTS_QUEUED_MAX = 64
 """More frames than this waiting on one connection, and no more is read from it."""
 
@@ -43,7 +47,8 @@ class KafkaPort:
     """Listens on one listener of a broker.
 
     `frame_bytes_max` is socket.request.max.bytes, `idle_ms_max` connections.max.idle.ms (0 or less: never closed for
-    it).  `failed` is told of an error of ours while a request was carried out; that connection is closed.
+    it).  `failed` is told of an error of ours while a request was carried out; that connection is closed.  `times`
+    measures requests where clients have quotas of time.
     """
 
     def __init__(
@@ -52,9 +57,10 @@ class KafkaPort:
         handle: Handle,
         broken: Broken,
         failed: Callable[[str, Exception], None],
+        quotas: ConnectionQuotas,
+        times: RequestTimes | None = None,
         *,
         frame_bytes_max: int,
-        connections_max: int,
         idle_ms_max: int,
     ) -> None:
         self.listener = listener
@@ -64,7 +70,12 @@ class KafkaPort:
         self.frame_bytes_max = frame_bytes_max
         self.encoder = ResponseEncoder()
         self.connections: dict[int, _Connection] = {}
-        self._connections_max = connections_max
+        self.times = times
+        self._quotas = quotas
+        self._arrivals: asyncio.Queue[_Connection] = asyncio.Queue()
+        self._accepting: asyncio.Task[None] | None = None
+        self._turned_away: dict[int, _Connection] = {}
+        """Those that came too fast, until they are closed."""
         self._idle_ms_max = idle_ms_max
         self._server: asyncio.AbstractServer | None = None
         self._sweep: asyncio.TimerHandle | None = None
@@ -72,6 +83,8 @@ class KafkaPort:
     async def start(self, host: str, port: int) -> int:
         """Listen; the port listened on, which matters where 0 was asked for.  Raises OSError."""
         loop = asyncio.get_running_loop()
+        self._quotas.add_listener(self.listener, self._evict)
+        self._accepting = loop.create_task(self._accept(), name=f"accept {self.listener}")
         self._server = await loop.create_server(lambda: _Connection(self), host or None, port, backlog=512)
         self._schedule_sweep()
         bound: int = self._server.sockets[0].getsockname()[1]
@@ -83,14 +96,57 @@ class KafkaPort:
             self._sweep.cancel()
         if self._server is not None:
             self._server.close()
-        for connection in list(self.connections.values()):
+        if self._accepting is not None:
+            self._accepting.cancel()
+        while not self._arrivals.empty():
+            self._arrivals.get_nowait().close()
+        for connection in [*self.connections.values(), *self._turned_away.values()]:
             connection.close()
         if self._server is not None:
             await self._server.wait_closed()
 
-    def accepts_more(self) -> bool:
-        """Is there room for one more connection?"""
-        return len(self.connections) < self._connections_max
+    # ---- who is let in ----------------------------------------------------------------------------------------
+
+    def arrive(self, connection: _Connection) -> None:
+        """A client has connected; it is heard once there is room for it."""
+        if self._arrivals.qsize() < WAITING_MAX:
+            self._arrivals.put_nowait(connection)
+        else:
+            connection.close()
+
+    def leave(self, connection: _Connection) -> None:
+        """A connection has ended."""
+        self._turned_away.pop(id(connection), None)
+        if self.connections.pop(id(connection), None) is not None:
+            self._quotas.release(self.listener, connection.address)
+
+    async def _accept(self) -> None:
+        """Let connections in, one after the other: while one waits, those after it do."""
+        loop = asyncio.get_running_loop()
+        while True:
+            connection = await self._arrivals.get()
+            try:
+                await self._quotas.admit(self.listener, connection.address)
+            except TooManyConnections:
+                connection.close()
+            except ConnectionThrottled as throttled:
+                self._turned_away[id(connection)] = connection
+                loop.call_later(throttled.throttle_ms / 1000, connection.close)
+            except asyncio.CancelledError:
+                connection.close()
+                raise
+            else:
+                self.connections[id(connection)] = connection
+                connection.begin()
+
+    def _evict(self) -> str | None:
+        """Close the connection that was silent longest, to make room; whose it was."""
+        found = min(self.connections.values(), key=lambda connection: connection.last_heard, default=None)
+        if found is None:
+            return None
+        del self.connections[id(found)]
+        found.close()
+        return found.address
 
     def _schedule_sweep(self) -> None:
         if self._idle_ms_max > 0:
@@ -119,7 +175,8 @@ class _Connection(asyncio.Protocol):
         self._flushing = False
         self._reading = True
         self._busy = False
-        self._last_heard = self._loop.time()
+        self.last_heard = self._loop.time()
+        self.address = ""
         self._remote = "?"
         self._client_host = ""
         self._transport: asyncio.Transport | None = None
@@ -134,25 +191,23 @@ class _Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         if peer:
             self._remote = f"{peer[0]}:{peer[1]}"
+            self.address = str(peer[0]).removeprefix(IPV4_IN_IPV6)
             # As Kafka's tools show a member's host: Java's way to write an address.
-            self._client_host = f"/{peer[0]}"
-        if not self._port.accepts_more():
-            transport.close()
-            return
-        self._port.connections[id(self)] = self
-        self._task = self._loop.create_task(self._serve(), name=f"kafka connection {self._remote}")
+            self._client_host = f"/{self.address}"
+        transport.pause_reading()
+        self._port.arrive(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         # A request in hand is carried through, as Kafka does; only its answer has nowhere to go.
         self._transport = None
-        self._port.connections.pop(id(self), None)
+        self._port.leave(self)
         self._frames.clear()
         for waiting in (self._arrived, self._writable):
             if waiting is not None and not waiting.done():
                 waiting.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        self._last_heard = self._loop.time()
+        self.last_heard = self._loop.time()
         try:
             self._frames += self._reader.feed(data)
         except FrameTooLarge as refused:
@@ -174,6 +229,15 @@ class _Connection(asyncio.Protocol):
 
     # ---- ours -------------------------------------------------------------------------------------------------
 
+    def begin(self) -> None:
+        """There is room for this client: hear it."""
+        if self._transport is None or self._transport.is_closing():
+            self._port.leave(self)
+            return
+        self.last_heard = self._loop.time()
+        self._transport.resume_reading()
+        self._task = self._loop.create_task(self._serve(), name=f"kafka connection {self._remote}")
+
     def close(self) -> None:
         """Disconnect, once what was answered has left."""
         if self._transport is not None:
@@ -182,7 +246,7 @@ class _Connection(asyncio.Protocol):
 
     def idle_since(self, moment: float) -> bool:
         """Has nothing come since then, and is nothing being carried out?"""
-        return not self._busy and not self._frames and self._last_heard < moment
+        return not self._busy and not self._frames and self.last_heard < moment
 
     async def _serve(self) -> None:
         while self._transport is not None:
@@ -204,6 +268,8 @@ class _Connection(asyncio.Protocol):
 
     async def _carry_out(self, frame: bytes) -> bool:
         """Answer one request; False where the connection is closed instead."""
+        times = self._port.times
+        clock = None if times is None else times.clock()
         try:
             request = decode_request(frame)
         except UnsupportedVersion as unsupported:
@@ -215,20 +281,25 @@ class _Connection(asyncio.Protocol):
         except WireError as malformed:
             self._drop(str(malformed))
             return False
-        return await self._answer(request)
+        return await self._answer(request, clock)
 
-    async def _answer(self, request: DecodedRequest) -> bool:
+    async def _answer(self, request: DecodedRequest, clock: ThreadClock | None) -> bool:
         port = self._port
+        client_id = request.client_id or ""
+        context = RequestContext(client_id, port.listener, self._client_host, COSTLESS if clock is None else clock)
         try:
-            response = await port.handle(request.payload, request.client_id or "", port.listener, self._client_host)
+            work = port.handle(request.payload, context)
+            response = await (work if clock is None else clock.measure(work))
             if response is not None:
                 if isinstance(response, MetadataResponse):
                     for _ in pack_rows_in_slices(response):
                         await asyncio.sleep(0)
+                answered_ns = 0 if clock is None else clock.spent_ns()
                 self._reply(request.correlation_id, response)
-                mute_ms = muted_ms(response)
-                if mute_ms:
-                    await self._mute(mute_ms)
+                if clock is not None and port.times is not None:
+                    port.times.sent(client_id, clock.spent_ns() - answered_ns)
+            if context.muted_ms:
+                await self._mute(context.muted_ms)
         except RequestRefused:
             # As Kafka does where a client that expects no answer must be told of an error.
             self.close()

@@ -241,7 +241,14 @@ def log_dirs(context: typer.Context) -> None:
     raise typer.Exit(run(context.args))
 
 
-Scenario = Annotated[str, typer.Option(envvar="ZABKA_SCENARIO", help="What happens to the simulated cluster")]
+Scenario = Annotated[
+    str,
+    typer.Option(
+        envvar="ZABKA_SCENARIO",
+        help="What happens to the simulated cluster: chaos, calm, ensemble (peers alone), reconfiguring, read-only, "
+        "disks (that fail, fill up, stall and forget), or a scenario that `zabka scenarios list` names",
+    ),
+]
 
 
 @app.command()
@@ -316,9 +323,10 @@ def list_scenarios(
     as_json: Annotated[bool, typer.Option("--json", envvar="ZABKA_JSON", help="For programs: whole scripts")] = False,
 ) -> None:
     """Name every scenario, and say why it holds."""
+    from compose.live_scenarios import LivePlayer
     from simulation.scenarios.cli import list_all
 
-    raise typer.Exit(list_all(as_json))
+    raise typer.Exit(list_all(as_json, LivePlayer()))
 
 
 @scenarios.command("run")

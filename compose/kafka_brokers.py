@@ -28,7 +28,8 @@ def api_versions_main(arguments: list[str]) -> int:
 async def _api_versions(client: AdminClient) -> None:
     cluster = await client.metadata([])
     for broker in cluster.brokers.values():
-        who = f"{broker.host}:{broker.port} (id: {broker.broker_id} rack: null)"
+        rack = cluster.racks.get(broker.broker_id) or "null"
+        who = f"{broker.host}:{broker.port} (id: {broker.broker_id} rack: {rack})"
         try:
             served = await api_versions(client, broker)
         except KafkaUnavailable as reason:

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,6 +21,10 @@ API_TIMEOUT_MS = 30_000
 
 class CommandFailed(Exception):
     """What a tool tells on its way out with exit code 1."""
+
+
+class TerseFailure(CommandFailed):
+    """What Kafka's tool says without the word Error."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -99,3 +103,18 @@ def run(
 def say(text: str, end: str = "\n") -> None:
     """A line of output, or with `end` what only begins one."""
     print(text, end=end, flush=True)  # noqa: T201
+
+
+def hash_order(names: Sequence[str]) -> list[str]:
+    """Names in the order in which Java tells of them: that of a java.util.HashMap with all of them."""
+    buckets = 16
+    while len(names) > buckets * 3 // 4:
+        buckets *= 2
+
+    def bucket(name: str) -> int:
+        spread = 0
+        for character in name:
+            spread = (31 * spread + ord(character)) & 0xFFFFFFFF
+        return (spread ^ spread >> 16) & (buckets - 1)
+
+    return sorted(names, key=bucket)

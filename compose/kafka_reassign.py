@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from random import SystemRandom
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.assignment import assign_replicas
+from broker_sim.assignment import RacksIncomplete, assign_replicas
 from broker_sim.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, AdminClient
 from broker_sim.client.client import ClusterInfo
-from broker_sim.client.reassignment_client import alter_reassignments, list_reassignments
-from compose.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, run, say
+from broker_sim.client.reassignment_client import Ongoing, alter_reassignments, list_reassignments
+from compose.kafka_command import (
+    API_TIMEOUT_MS,
+    CommandFailed,
+    TerseFailure,
+    asyncio_runtime,
+    hash_order,
+    parser,
+    run,
+    say,
+)
+from compose.kafka_log_dir_moves import begin_moves, find_places, is_under_way, status
+from compose.kafka_reassign_plan import (
+    Assignment,
+    Plan,
+    TopicPartitionReplica,
+    as_json,
+    checked,
+    duplicates,
+    read_json,
+    read_plan,
+)
 from journal.events import TopicPartition
 
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
@@ -31,105 +50,66 @@ VERIFY = (
     "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
 )
 
-Assignment = dict[TopicPartition, list[int]]
+RACKS_INCOMPLETE = (
+    "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica assignment "
+    "without rack information."
+)
+UNKNOWN = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
+"""Kafka's tool tells this one failure by the name of its class."""
 
-
-class Terse(CommandFailed):
-    """What Kafka's tool says without the word Error."""
+PLAN, TOPICS, BROKERS = "reassignment-json-file", "topics-to-move-json-file", "broker-list"
+THROTTLE, LOG_DIR_THROTTLE, TIMEOUT = "throttle", "replica-alter-log-dirs-throttle", "timeout"
+ADDITIONAL, PRESERVE, NO_RACKS = "additional", "preserve-throttles", "disable-rack-aware"
+ACTIONS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
+    "generate": ((TOPICS, BROKERS), (NO_RACKS,)),
+    "execute": ((PLAN,), (ADDITIONAL, THROTTLE, LOG_DIR_THROTTLE, TIMEOUT)),
+    "verify": ((PLAN,), (PRESERVE,)),
+    "cancel": ((PLAN,), (PRESERVE, TIMEOUT)),
+    "list": ((), ()),
+}
+"""What each action needs, and what else it takes."""
+NO_RATE = -1
+MOVES_TIMEOUT_MS = 10_000
 
 
 def main(arguments: list[str]) -> int:
     """Run the tool; the exit code."""
-    made = parser("reassign", "Move partitions between brokers.")
+    made = parser("reassign", "Move partitions between brokers, and between their log directories.")
     what = made.add_mutually_exclusive_group(required=True)
-    for name in ("verify", "generate", "execute", "cancel", "list"):
+    for name in ACTIONS:
         what.add_argument(f"--{name}", action="store_true")
-    made.add_argument("--reassignment-json-file", type=Path, metavar="FILE")
-    made.add_argument("--topics-to-move-json-file", type=Path, metavar="FILE")
-    made.add_argument("--broker-list", metavar="1,2,3")
-    made.add_argument("--throttle", type=int, default=-1, help="bytes a second between brokers")
-    made.add_argument("--replica-alter-log-dirs-throttle", type=int, default=-1, metavar="N")
-    for name in ("additional", "preserve-throttles", "disable-rack-aware"):
+    for name in (PLAN, TOPICS):
+        made.add_argument(f"--{name}", type=Path, metavar="FILE")
+    made.add_argument(f"--{BROKERS}", metavar="1,2,3")
+    made.add_argument(f"--{THROTTLE}", type=int, metavar="N", help="bytes a second between brokers")
+    made.add_argument(f"--{LOG_DIR_THROTTLE}", type=int, metavar="N", help="bytes a second between log directories")
+    made.add_argument(f"--{TIMEOUT}", type=int, metavar="MS", help="for moves between log directories to begin (10000)")
+    for name in (ADDITIONAL, PRESERVE, NO_RACKS):
         made.add_argument(f"--{name}", action="store_true")
     options = made.parse_args(arguments)
-    if options.generate and not (options.topics_to_move_json_file and options.broker_list):
-        made.error("--generate needs --topics-to-move-json-file and --broker-list")
-    if (options.verify or options.execute or options.cancel) and not options.reassignment_json_file:
-        made.error('Missing required argument "[reassignment-json-file]"')
+    action = next(name for name in ACTIONS if getattr(options, name))
+    _check(made, action, options)
     works = {
         "verify": _verify, "generate": _generate, "execute": _execute, "cancel": _cancel, "list": _list,
     }  # fmt: skip
-    work = next(works[name] for name in works if getattr(options, name))
-    return run(options, lambda client: work(client, options), _tell)
+    return run(options, lambda client: works[action](client, options), _tell)
+
+
+def _check(made: argparse.ArgumentParser, action: str, options: argparse.Namespace) -> None:
+    """Leave where an action's options are not its own, or not complete."""
+    needed, taken = ACTIONS[action]
+    given = vars(options)
+    missing = [name for name in needed if given[name.replace("-", "_")] is None]
+    if missing:
+        made.error(f'Missing required argument "[{missing[0]}]"')
+    every = (PLAN, TOPICS, BROKERS, THROTTLE, LOG_DIR_THROTTLE, TIMEOUT, ADDITIONAL, PRESERVE, NO_RACKS)
+    for name in every:
+        if given[name.replace("-", "_")] not in (None, False) and name not in (*needed, *taken):
+            made.error(f'Option "[{name}]" can\'t be used with action "[{action}]"')
 
 
 def _tell(reason: Exception) -> None:
-    say(str(reason) if isinstance(reason, Terse) else f"Error: {reason}")
-
-
-# ---- files ----------------------------------------------------------------------------------------------------
-
-
-def _read(path: Path) -> Any:
-    try:
-        document = json.loads(path.read_text())
-    except ValueError:
-        raise CommandFailed("The input string is not a valid JSON") from None
-    except OSError as reason:
-        raise CommandFailed(str(reason)) from None
-    if not isinstance(document, dict):
-        raise CommandFailed("The input string is not a valid JSON")
-    if document.get("version", 1) != 1:
-        raise CommandFailed(f"Not supported version field value {document['version']}")
-    return document
-
-
-def read_plan(path: Path) -> list[tuple[TopicPartition, list[int]]]:
-    """The rows of a reassignment file.  Raises CommandFailed."""
-    document = _read(path)
-    try:
-        return [
-            (TopicPartition(str(row["topic"]), int(row["partition"])), [int(b) for b in row["replicas"]])
-            for row in document.get("partitions", [])
-        ]
-    except (KeyError, TypeError, ValueError) as wrong:
-        raise CommandFailed(f"a row of {path} cannot be read: {wrong!r}") from None
-
-
-def _checked(rows: Sequence[tuple[TopicPartition, list[int]]]) -> Assignment:
-    if not rows:
-        raise CommandFailed("Partition reassignment list cannot be empty")
-    if any(not replicas for _, replicas in rows):
-        raise CommandFailed("Partition replica list cannot be empty")
-    twice = _duplicates([partition for partition, _ in rows])
-    if twice:
-        raise CommandFailed(f"Partition reassignment contains duplicate topic partitions: {','.join(map(str, twice))}")
-    wrong = [
-        f"{partition} contains multiple entries for {','.join(map(str, again))}"
-        for partition, replicas in rows
-        if (again := _duplicates(replicas))
-    ]
-    if wrong:
-        raise CommandFailed(f"Partition replica lists may not contain duplicate entries: {'. '.join(wrong)}")
-    return dict(rows)
-
-
-def _duplicates(items: Sequence[Any]) -> list[Any]:
-    return [item for item in dict.fromkeys(items) if items.count(item) > 1]
-
-
-def as_json(assignment: Mapping[TopicPartition, Sequence[int]]) -> str:
-    """An assignment as the file that would restore it."""
-    rows = [
-        {
-            "topic": partition.topic,
-            "partition": partition.partition,
-            "replicas": list(assignment[partition]),
-            "log_dirs": ["any"] * len(assignment[partition]),
-        }
-        for partition in sorted(assignment)
-    ]
-    return json.dumps({"version": 1, "partitions": rows}, separators=(",", ":"))
+    say(str(reason) if isinstance(reason, TerseFailure) else f"Error: {reason}")
 
 
 # ---- what there is --------------------------------------------------------------------------------------------
@@ -140,7 +120,7 @@ async def _current(client: AdminClient, topics: Iterable[str]) -> tuple[ClusterI
     cluster = await client.metadata(names)
     for name in names:
         if cluster.topics[name].error is ErrorCode.unknown_topic_or_partition:
-            raise CommandFailed(f"Topic {name} not found.")
+            raise CommandFailed(f"{UNKNOWN}: Topic {name} not found.")
     return cluster, {
         TopicPartition(name, row.partition): list(row.replicas)
         for name in names
@@ -168,35 +148,67 @@ def _joined(brokers: Iterable[int]) -> str:
 
 
 async def _generate(client: AdminClient, options: argparse.Namespace) -> None:
-    brokers = [int(word) for word in options.broker_list.split(",")]
-    if _duplicates(brokers):
-        raise CommandFailed(f"Broker list contains duplicate entries: [{', '.join(map(str, _duplicates(brokers)))}]")
-    topics = [str(row["topic"]) for row in _read(options.topics_to_move_json_file).get("topics", [])]
-    if _duplicates(topics):
-        raise CommandFailed(
-            f"List of topics to reassign contains duplicate entries: [{', '.join(_duplicates(topics))}]"
-        )
-    _, current = await _current(client, topics)
+    listed = _broker_ids(options.broker_list)
+    topics = [str(row["topic"]) for row in read_json(options.topics_to_move_json_file).get("topics", [])]
+    if duplicates(topics):
+        raise CommandFailed(f"List of topics to reassign contains duplicate entries: [{', '.join(duplicates(topics))}]")
+    cluster, current = await _current(client, topics)
+    brokers = sorted(cluster.brokers.keys() & set(listed))
     proposed: Assignment = {}
     for topic in dict.fromkeys(partition.topic for partition in current):
         numbers = [partition.partition for partition in current if partition.topic == topic]
         factor = len(current[TopicPartition(topic, numbers[0])])
         if factor > len(brokers):
             raise CommandFailed(f"Replication factor: {factor} larger than available brokers: {len(brokers)}.")
-        spread = assign_replicas(sorted(brokers), len(numbers), factor, SystemRandom())
+        racks = {} if options.disable_rack_aware else cluster.racks
+        try:
+            spread = assign_replicas(brokers, len(numbers), factor, SystemRandom(), racks=racks)
+        except RacksIncomplete:
+            raise CommandFailed(RACKS_INCOMPLETE) from None
         proposed |= {TopicPartition(topic, number): list(spread[number]) for number in numbers}
     say(f"Current partition replica assignment\n{as_json(current)}\n")
     say(f"Proposed partition reassignment configuration\n{as_json(proposed)}")
+
+
+def _broker_ids(text: str) -> list[int]:
+    try:
+        listed = [int(word) for word in text.split(",")]
+    except ValueError:
+        raise CommandFailed(f"{text} is no list of broker ids") from None
+    if duplicates(listed):
+        raise CommandFailed(f"Broker list contains duplicate entries: [{', '.join(map(str, duplicates(listed)))}]")
+    return listed
 
 
 # ---- execute --------------------------------------------------------------------------------------------------
 
 
 async def _execute(client: AdminClient, options: argparse.Namespace) -> None:
-    proposed = _checked(read_plan(options.reassignment_json_file))
+    plan = read_plan(options.reassignment_json_file)
+    proposed = checked(plan)
     ongoing = await list_reassignments(client)
     if ongoing and not options.additional:
-        raise Terse(EXISTING)
+        raise TerseFailure(EXISTING)
+    current = await _replaced(client, proposed)
+    say(f"Current partition replica assignment\n\n{as_json(current)}\n")
+    say("Save this to use as the --reassignment-json-file option during rollback")
+    await _throttle(client, options, moves(ongoing, proposed, current), plan.directories)
+    errors = await alter_reassignments(client, proposed, timeout_ms=API_TIMEOUT_MS)
+    if errors:
+        lines = [f"{partition}: {errors[partition]}" for partition in sorted(errors)]
+        raise TerseFailure("\n".join(["Error reassigning partition(s):", *lines]))
+    plural = "" if len(proposed) == 1 else "s"
+    say(f"Successfully started partition reassignment{plural} for {','.join(map(str, sorted(proposed)))}")
+    if plan.directories:
+        await begin_moves(client, asyncio_runtime(), plan.directories, _timeout_ms(options))
+
+
+def _timeout_ms(options: argparse.Namespace) -> int:
+    return MOVES_TIMEOUT_MS if options.timeout is None else int(options.timeout)
+
+
+async def _replaced(client: AdminClient, proposed: Assignment) -> Assignment:
+    """What a plan takes the place of.  Raises CommandFailed where it names brokers or partitions that are not there."""
     cluster = await client.metadata([])
     unknown = sorted({b for replicas in proposed.values() for b in replicas} - cluster.brokers.keys())
     if unknown:
@@ -204,22 +216,11 @@ async def _execute(client: AdminClient, options: argparse.Namespace) -> None:
     _, known = await _current(client, (partition.topic for partition in proposed))
     missing = [partition for partition in proposed if partition not in known]
     if missing:
-        raise CommandFailed(f"Unable to find partition: {', '.join(map(str, missing))}")
-    current = {partition: known[partition] for partition in proposed}
-    say(f"Current partition replica assignment\n\n{as_json(current)}\n")
-    say("Save this to use as the --reassignment-json-file option during rollback")
-    if options.throttle >= 0 or options.replica_alter_log_dirs_throttle >= 0:
-        say(VERIFY)
-    if options.throttle >= 0:
-        moves = {p: Move(tuple(found.replicas), tuple(found.adding)) for p, found in ongoing.items()}
-        moves |= {p: move(moves[p].sources if p in moves else current[p], proposed[p]) for p in proposed}
-        await _throttle(client, moves, options.throttle)
-        say(f"The inter-broker throttle limit was set to {options.throttle} B/s")
-    errors = await alter_reassignments(client, proposed, timeout_ms=API_TIMEOUT_MS)
-    if errors:
-        raise Terse("\n".join(["Error reassigning partition(s):", *(f"{p}: {errors[p]}" for p in sorted(errors))]))
-    plural = "" if len(proposed) == 1 else "s"
-    say(f"Successfully started partition reassignment{plural} for {','.join(map(str, sorted(proposed)))}")
+        raise CommandFailed(f"{UNKNOWN}: Unable to find partition: {', '.join(map(str, missing))}")
+    return {partition: known[partition] for partition in proposed}
+
+
+# ---- throttles ------------------------------------------------------------------------------------------------
 
 
 class Move(NamedTuple):
@@ -234,33 +235,70 @@ def move(sources: Sequence[int], target: Sequence[int]) -> Move:
     return Move(tuple(sources), tuple(broker for broker in target if broker not in sources))
 
 
-async def _throttle(client: AdminClient, moves: Mapping[TopicPartition, Move], rate: int) -> None:
-    for topic in sorted({partition.topic for partition in moves}):
+def moves(
+    ongoing: Mapping[TopicPartition, Ongoing], proposed: Assignment, current: Assignment
+) -> dict[TopicPartition, Move]:
+    """Every partition's way once the plan is under way too."""
+    found = {
+        partition: Move(tuple(b for b in each.replicas if b not in each.adding), tuple(each.adding))
+        for partition, each in ongoing.items()
+    }
+    for partition, target in proposed.items():
+        sources = found[partition].sources if partition in found else current[partition]
+        found[partition] = move(sources, target)
+    return found
+
+
+async def _throttle(
+    client: AdminClient,
+    options: argparse.Namespace,
+    partitions: Mapping[TopicPartition, Move],
+    directories: Mapping[TopicPartitionReplica, str],
+) -> None:
+    rates = options.throttle, options.replica_alter_log_dirs_throttle
+    rate, log_dir_rate = (NO_RATE if each is None else int(each) for each in rates)
+    if rate < 0 and log_dir_rate < 0:
+        return
+    say(VERIFY)
+    if rate >= 0:
+        await _throttle_topics(client, partitions)
+        for broker in sorted(
+            {broker for each in partitions.values() for broker in (*each.sources, *each.destinations)}
+        ):
+            await client.alter_configs(BROKER_RESOURCE, str(broker), dict.fromkeys(RATES, str(rate)))
+        say(f"The inter-broker throttle limit was set to {rate} B/s")
+    if log_dir_rate >= 0:
+        for broker in sorted({replica.broker_id for replica in directories}):
+            await client.alter_configs(BROKER_RESOURCE, str(broker), {LOG_DIR_RATE: str(log_dir_rate)})
+        say(f"The replica-alter-dir throttle limit was set to {log_dir_rate} B/s")
+
+
+async def _throttle_topics(client: AdminClient, partitions: Mapping[TopicPartition, Move]) -> None:
+    for topic in sorted({partition.topic for partition in partitions}):
         leaders: dict[str, None] = {}
         followers: dict[str, None] = {}
-        for partition, (sources, destinations) in moves.items():
+        for partition, (sources, destinations) in partitions.items():
             if partition.topic == topic:
                 leaders |= dict.fromkeys(f"{partition.partition}:{broker}" for broker in sources)
                 followers |= dict.fromkeys(f"{partition.partition}:{broker}" for broker in destinations)
         changes = {LEADER_REPLICAS: ",".join(sorted(leaders)), FOLLOWER_REPLICAS: ",".join(sorted(followers))}
         await client.alter_configs(TOPIC_RESOURCE, topic, changes)
-    for broker in sorted({broker for each in moves.values() for broker in (*each.sources, *each.destinations)}):
-        await client.alter_configs(BROKER_RESOURCE, str(broker), dict.fromkeys(RATES, str(rate)))
 
 
 # ---- verify and cancel ----------------------------------------------------------------------------------------
 
 
 async def _verify(client: AdminClient, options: argparse.Namespace) -> None:
-    rows = read_plan(options.reassignment_json_file)
+    plan = read_plan(options.reassignment_json_file)
     ongoing = await list_reassignments(client)
-    cluster = await client.metadata(sorted({partition.topic for partition, _ in rows}) or [])
+    cluster = await client.metadata(sorted(plan.topics))
     say("Status of partition reassignment:")
-    for partition, target in sorted(rows):
+    for partition, target in sorted(plan.rows):
         say(_status(partition, target, partition in ongoing, cluster))
-    say("")
-    if not ongoing and not options.preserve_throttles:
-        await _clear_throttles(client, rows)
+    places = await find_places(client, plan.directories)
+    say("\n".join(status(replica, plan.directories[replica], places[replica]) for replica in sorted(places)))
+    if not ongoing and not any(map(is_under_way, places.values())) and not options.preserve_throttles:
+        await _clear_throttles(client, plan)
 
 
 def _status(partition: TopicPartition, target: list[int], is_ongoing: bool, cluster: ClusterInfo) -> str:
@@ -277,29 +315,35 @@ def _status(partition: TopicPartition, target: list[int], is_ongoing: bool, clus
 
 
 async def _cancel(client: AdminClient, options: argparse.Namespace) -> None:
-    rows = read_plan(options.reassignment_json_file)
-    ongoing = await list_reassignments(client, [partition for partition, _ in rows])
+    plan = read_plan(options.reassignment_json_file)
+    ongoing = await list_reassignments(client, [partition for partition, _ in plan.rows])
     if ongoing:
         errors = await alter_reassignments(client, dict.fromkeys(ongoing), timeout_ms=API_TIMEOUT_MS)
         plural = "" if len(errors or ongoing) == 1 else "s"
         if errors:
             lines = [f"{partition}: {errors[partition]}" for partition in sorted(errors)]
-            raise Terse("\n".join([f"Error cancelling partition reassignment{plural} for:", *lines]))
+            raise TerseFailure("\n".join([f"Error cancelling partition reassignment{plural} for:", *lines]))
         say(f"Successfully cancelled partition reassignment{plural} for: {','.join(map(str, ongoing))}")
     else:
         say("None of the specified partition reassignments are active.")
-    say("None of the specified partition moves are active.", end="")
+    places = await find_places(client, plan.directories)
+    # A replica that is told to lie where it lies moves nowhere.
+    moving = {replica: place.current for replica, place in places.items() if place.current and place.future}
+    if moving:
+        await begin_moves(client, asyncio_runtime(), moving, _timeout_ms(options))
+    else:
+        say("None of the specified partition moves are active.", end="")
     if not options.preserve_throttles:
-        await _clear_throttles(client, rows)
+        await _clear_throttles(client, plan)
 
 
-async def _clear_throttles(client: AdminClient, rows: Sequence[tuple[TopicPartition, list[int]]]) -> None:
+async def _clear_throttles(client: AdminClient, plan: Plan) -> None:
     live = (await client.metadata([])).brokers
-    brokers = sorted({*live, *(broker for _, replicas in rows for broker in replicas)})
+    brokers = sorted({*live, *(broker for _, replicas in plan.rows for broker in replicas)})
     say(f"Clearing broker-level throttles on broker{'' if len(brokers) == 1 else 's'} {_joined(brokers)}")
     for broker in brokers:
         await client.alter_configs(BROKER_RESOURCE, str(broker), dict.fromkeys((*RATES, LOG_DIR_RATE)))
-    topics = list(dict.fromkeys(partition.topic for partition, _ in rows))
+    topics = hash_order(plan.topics)
     say(f"Clearing topic-level throttles on topic{'' if len(topics) == 1 else 's'} {','.join(topics)}")
     for topic in topics:
         await client.alter_configs(TOPIC_RESOURCE, topic, dict.fromkeys((LEADER_REPLICAS, FOLLOWER_REPLICAS)))

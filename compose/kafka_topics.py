@@ -13,7 +13,7 @@ from broker_sim.client.admin_client import TOPIC_RESOURCE, AdminClient, ConfigEn
 from broker_sim.client.client import PartitionInfo, TopicInfo
 from broker_sim.client.client_errors import KafkaRequestFailed
 from broker_sim.client.reassignment_client import Ongoing, list_reassignments
-from compose.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, run, say
+from compose.kafka_command import API_TIMEOUT_MS, CommandFailed, hash_order, parser, run, say
 from journal.events import TopicPartition
 
 DYNAMIC_TOPIC_CONFIG = 1
@@ -178,18 +178,9 @@ def _configured(entries: list[ConfigEntry]) -> tuple[dict[str, str], int]:
 
 
 def in_hash_order(entries: list[ConfigEntry]) -> list[ConfigEntry]:
-    """Entries in the order in which Kafka's tool prints them: that of a java.util.HashMap with all of them."""
-    buckets = 16
-    while len(entries) > buckets * 3 // 4:
-        buckets *= 2
-
-    def bucket(entry: ConfigEntry) -> int:
-        spread = 0
-        for character in entry.name:
-            spread = (31 * spread + ord(character)) & 0xFFFFFFFF
-        return (spread ^ spread >> 16) & (buckets - 1)
-
-    return sorted(entries, key=bucket)
+    """Entries in the order in which Kafka's tool prints them."""
+    places = {name: place for place, name in enumerate(hash_order([e.name for e in entries]))}
+    return sorted(entries, key=lambda entry: places[entry.name])
 
 
 class _Topic(NamedTuple):

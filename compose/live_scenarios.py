@@ -6,175 +6,33 @@ than real processes let one do (a disk that is lost, a machine's power) is refus
 
 from __future__ import annotations
 
-import asyncio
 import json
+import shutil
 import tempfile
-import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from api.kafka import make_client
-from broker_sim.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from compose import live
 from compose.cluster import ClusterFailed
-from compose.live import LiveCluster
-from controller.ports import Endpoint
-from ensemble.asyncio_runtime import AsyncioRuntime
-from ensemble.client.asyncio_connector import AsyncioConnector
+from compose.live_clients import MACHINE
+from compose.live_stage import LiveStage
+from compose.topology import node_directory
 from ensemble.client.client import Client
-from ensemble.errors import ZooKeeperError
 from journal.events import entry_from_dict
 from journal.invariants import check
 from journal.kafka_analysis import ACKS_ALL
 from simulation.scenarios import kafka_steps, world_steps
 from simulation.scenarios.core_steps import StepFailed
-from simulation.scenarios.kafka_clients import KafkaClients, Surroundings, partition_of
+from simulation.scenarios.kafka_clients import partition_of
 from simulation.scenarios.scenario import AnyScenario, AnyWorldStep, Verdict, WithBug, WorldScenario
-
-T = TypeVar("T")
+from simulation.world import WorldSettings
 
 RECOVERY_S = 90.0
-STEP_S_MAX = 60.0
-SLOWER = 3
-"""A live cluster on a busy machine gets that many times the patience of the simulated one."""
 SHOWN_MAX = 12
-
-
-class LiveStage:
-    """A live cluster under a script: its nodes by the script's names, clients on a loop in a thread of their own."""
-
-    def __init__(self, cluster: LiveCluster, with_bug: bool, acks: int) -> None:
-        self.cluster = cluster
-        self.with_bug = with_bug
-        self.names: dict[str, str] = {}
-        self.controller_epoch = 0
-        self.faults: list[tuple[tuple[str, str], live.Fault]] = []
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="script's clients", daemon=True)
-        self._thread.start()
-        self.kafka = self.ask(self._clients(acks))
-
-    async def _clients(self, acks: int) -> KafkaClients:
-        admin, self._channel = make_client(self.cluster.bootstrap, "script")
-        endpoints = dict(zip(self.cluster.brokers, self.cluster.bootstrap.split(","), strict=True))
-
-        def endpoint_of(broker: str) -> Endpoint:
-            number = int(broker.rpartition("-")[2])
-            host, _, port = endpoints[number].rpartition(":")
-            return Endpoint(number, host, int(port))
-
-        around = Surroundings(
-            AsyncioRuntime(self._loop), self._channel, admin, endpoint_of, lambda name: self._log_end(str(name))
-        )
-        return KafkaClients(around, acks)
-
-    def _log_end(self, name: str) -> int | None:
-        found = self.partition(name)
-        return dict(found.log_end_offsets).get(found.leader)
-
-    def ask(self, work: Coroutine[Any, Any, T]) -> T:
-        """What a client's coroutine comes to.  Raises StepFailed where it is refused or takes too long."""
-        try:
-            return asyncio.run_coroutine_threadsafe(work, self._loop).result(STEP_S_MAX)
-        except TimeoutError:
-            raise StepFailed("waited for an answer in vain") from None
-        except (KafkaRequestFailed, KafkaUnavailable) as refused:
-            raise StepFailed(str(refused)) from None
-
-    def send(self, work: Coroutine[Any, Any, object]) -> None:
-        """Begin it, and go on."""
-        asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def end(self) -> None:
-        """No client goes on."""
-
-        async def close() -> None:
-            self._channel.close()
-            await asyncio.sleep(0.01)
-
-        self.ask(close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
-        self._loop.close()
-
-    # -- nodes and partitions ----------------------------------------------------------------------------------------
-
-    def name(self, text: str) -> str:
-        """The node meant, by its own name."""
-        if text == "controller":
-            found = self.cluster.controller
-            return "broker--1" if found is None else str(found)
-        return self.names.get(text, text)
-
-    def node(self, text: str) -> live.Node:
-        """The node meant."""
-        kind, _, number = self.name(text).partition("-")
-        nodes: dict[int, Any] = self.cluster.brokers if kind == "broker" else self.cluster.peers
-        found: live.Node = nodes[int(number)]
-        return found
-
-    def group(self, texts: tuple[str, ...], but: str = "") -> list[str]:
-        """The nodes meant; `peers` and `brokers` are all of them, but one."""
-        groups = {
-            "peers": [str(peer) for peer in self.cluster.peers.values()],
-            "brokers": [str(broker) for broker in self.cluster.brokers.values()],
-        }
-        return [node for text in texts for node in groups.get(text, [self.name(text)]) if node != but]
-
-    def broker_id(self, text: str) -> int:
-        """The broker meant, -1 for nobody."""
-        return -1 if text == "nobody" else int(self.name(text).partition("-")[2])
-
-    def partition(self, name: str) -> Any:
-        """A partition as the ensemble has it."""
-        wanted = partition_of(name)
-        return self.cluster.topics[wanted.topic].partitions[wanted.partition]
-
-    def until(self, condition: Callable[[], bool], within_ms: int, what: str) -> None:
-        """Wait until it holds.  Raises StepFailed."""
-        try:
-            self.cluster.until(condition, SLOWER * within_ms / 1000, what)
-        except ClusterFailed as failed:
-            raise StepFailed(str(failed)) from None
-
-    def whole(self) -> bool:
-        """Is every broker registered, and every partition led and in sync?"""
-        return all(broker.registered for broker in self.cluster.brokers.values()) and all(
-            partition.leader >= 0 and sorted(partition.isr) == sorted(partition.replicas)
-            for topic in self.cluster.topics.names()
-            for partition in self.cluster.topics[topic].partitions
-        )
-
-    def heal(self, nodes: list[str] | None) -> None:
-        """Undo every fault, or those of these nodes alone."""
-        kept = []
-        for link, fault in self.faults:
-            if nodes is None or link[0] in nodes or link[1] in nodes:
-                # The fault of a node that was killed since went with it.
-                with suppress(ClusterFailed):
-                    fault.heal()
-            else:
-                kept.append((link, fault))
-        self.faults = kept
-
-    def zookeeper(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Do something as a client of the ensemble.  Raises StepFailed where it is refused."""
-
-        async def session() -> T:
-            client = Client(self.cluster.zookeeper_connect, AsyncioConnector(), AsyncioRuntime(self._loop))
-            await client.start()
-            try:
-                return await work(client)
-            finally:
-                await client.close()
-
-        try:
-            return self.ask(session())
-        except ZooKeeperError as refused:
-            raise StepFailed(repr(refused)) from None
+AUDITED = ("Isr", "StrongIsr", "OnlyTheLivingJoin", "min.insync.replicas")
+"""Of `simulation.replication_audit`."""
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------
@@ -235,7 +93,11 @@ def _undisturbed(stage: LiveStage, step: kafka_steps.Undisturbed) -> None:
 
 def _cut(stage: LiveStage, step: world_steps.Cut) -> None:
     node = stage.name(step.node)
-    for other in stage.group(step.others, but=node):
+    others = stage.group(step.others, but=node)
+    if node.startswith(MACHINE):
+        stage.ask(stage.clients.cut(node.removeprefix(MACHINE), others, both_ways=step.both_ways))
+        return
+    for other in others:
         stage.faults.append(((node, other), stage.cluster.faults.cut(node, other, both_ways=step.both_ways)))
 
 
@@ -256,6 +118,40 @@ def _edit(stage: LiveStage, step: kafka_steps.Edit) -> None:
         await client.set(step.path, json.dumps(content).encode())
 
     stage.zookeeper(edit)
+
+
+def _asked(stage: LiveStage, step: world_steps.Ask) -> None:
+    answer = stage.ask(stage.clients.ask(step.client, step.operation, step.path, step.data))
+    if step.expect and answer not in step.expect:
+        raise StepFailed(f"{step.client}: {step.operation} {step.path} answered {answer!r}, not {step.expect}")
+
+
+def _becomes(stage: LiveStage, step: world_steps.Becomes) -> None:
+    client = stage.clients.client(step.client)
+    stage.until(lambda: client.state.value == step.state, kafka_steps.WITHIN_MS, f"{step.client} {step.state}")
+
+
+def _fired(stage: LiveStage, step: world_steps.Fired) -> None:
+    seen = stage.clients.fired(step.client)
+    if seen != step.count:
+        raise StepFailed(f"{step.client}'s watches fired {seen} times, not {step.count}")
+
+
+def _agree(stage: LiveStage, step: world_steps.Agree) -> None:
+    answers = stage.ask(stage.clients.ask_everybody(step.operation, step.path))
+    if len(set(answers.values())) > 1 or (step.expect and step.expect not in answers.values()):
+        raise StepFailed(f"{step.operation} {step.path}: {answers}, expected {step.expect or 'the same'}")
+
+
+def _lose_disk(stage: LiveStage, step: kafka_steps.LoseDisk) -> None:
+    broker = stage.node(step.node)
+    broker.kill()
+    shutil.rmtree(node_directory(stage.cluster.data, str(broker)) / "data")
+
+
+def _reassign(stage: LiveStage, step: kafka_steps.Reassign) -> None:
+    replicas = tuple(stage.broker_id(name) for name in step.replicas)
+    stage.ask(stage.kafka.reassign(partition_of(step.partition), replicas))
 
 
 def _elect(stage: LiveStage, step: kafka_steps.Elect) -> None:
@@ -293,6 +189,22 @@ _PLAYED: dict[type[Any], Callable[[LiveStage, Any], None]] = {
     kafka_steps.Stop: lambda stage, step: stage.node(step.node).stop(),
     kafka_steps.Delay: _delay,
     kafka_steps.Edit: _edit,
+    kafka_steps.LoseDisk: _lose_disk,
+    kafka_steps.Reassign: _reassign,
+    world_steps.Agree: _agree,
+    world_steps.Ask: _asked,
+    world_steps.Becomes: _becomes,
+    world_steps.Begin: lambda stage, step: stage.send(
+        stage.clients.ask(step.client, step.operation, step.path, step.data)
+    ),
+    world_steps.Fired: _fired,
+    world_steps.Join: lambda stage, step: stage.ask(
+        stage.clients.join(step.client, step.peers, step.session_timeout_ms)
+    ),
+    world_steps.Serving: lambda stage, step: stage.until(
+        stage.everybody_serves, kafka_steps.WITHIN_MS, "an ensemble that serves"
+    ),
+    world_steps.Vanish: lambda stage, step: stage.ask(stage.clients.vanish(step.client)),
     world_steps.Wait: lambda stage, step: time.sleep(step.ms / 1000),
     world_steps.Kill: _kill,
     world_steps.Restart: _restart,
@@ -321,11 +233,16 @@ class LivePlayer:
 
     def unplayable(self, scenario: AnyScenario) -> str | None:
         """Why it cannot be played there; None where it can."""
-        if not isinstance(scenario, WorldScenario) or not scenario.brokers:
+        if isinstance(scenario, WorldScenario) and scenario.shows in AUDITED:
+            return f"what it shows ({scenario.shows}) is seen only by looking into every broker's disk and memory"
+        if not isinstance(scenario, WorldScenario):
             return "it chooses when a disk or a link answers, which real processes do not let one do"
         for step in scenario.steps:
-            if type(step) not in _PLAYED:
-                return f"there is no {type(step).__name__} among real processes"
+            for each in step.steps if isinstance(step, WithBug) else (step,):
+                if type(each) not in _PLAYED:
+                    return f"there is no {type(each).__name__} among real processes"
+                if isinstance(each, world_steps.Kill) and each.power_loss:
+                    return "it cuts a machine's power, which nobody does to real processes"
         return None
 
     def play(self, scenario: AnyScenario) -> Verdict:
@@ -340,8 +257,17 @@ class LivePlayer:
         return verdict
 
 
+def _own_times() -> dict[str, str]:
+    """The simulated world's, which the scripts' waits are made for."""
+    world = WorldSettings()
+    return {
+        "zookeeper.session.timeout.ms": str(world.session_timeout_ms),
+        "replica.lag.time.max.ms": str(world.replica_lag_time_max_ms),
+    }
+
+
 def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
-    keys = {**scenario.keys, **(scenario.bug if with_bug else {})}
+    keys = {**_own_times(), **scenario.peer_keys, **scenario.keys, **(scenario.bug if with_bug else {})}
     acks = int(keys.pop("acks", ACKS_ALL))
     with tempfile.TemporaryDirectory(prefix="zabka-scenario-") as directory:
         try:
@@ -372,16 +298,37 @@ def play_script(stage: LiveStage, scenario: WorldScenario, with_bug: bool) -> li
             break
     else:
         problems = []
+    problems += [f"LeaderInIsr: {name}: the ISR is empty" for name, found in stage.partitions() if not found.isr]
     return problems + (_recover(stage) if with_bug or not problems else [])
 
 
+def _recover_ensemble(stage: LiveStage) -> list[str]:
+    """With all faults gone the ensemble must serve, and commit."""
+    stage.heal(None)
+    try:
+        for peer in stage.cluster.peers.values():
+            if peer.process == "paused":
+                peer.resume()
+            elif peer.process == "down":
+                peer.start()
+        stage.until(stage.everybody_serves, kafka_steps.WITHIN_MS, "an ensemble that serves")
+        play_step(stage, world_steps.Join("afterwards"))
+        play_step(stage, world_steps.Ask("afterwards", "create", "/afterwards", "", ("/afterwards",)))
+    except (ClusterFailed, StepFailed) as stuck:
+        return [f"liveness: {stuck}"]
+    return []
+
+
 def _recover(stage: LiveStage) -> list[str]:
-    problems = []
+    problems: list[str] = []
+    if not stage.cluster.brokers:
+        return _recover_ensemble(stage)
     try:
         stage.cluster.heal()
-        stage.cluster.until(stage.whole, RECOVERY_S, "everything in sync after every fault had ended")
+        stage.cluster.until(stage.whole, RECOVERY_S, "everything in sync")
     except ClusterFailed as stuck:
-        problems.append(f"liveness: {stuck}")
+        wrong = next(stage.unsettled(), stuck)
+        problems.append(f"liveness: {wrong}, {RECOVERY_S:.0f} s after every fault had ended")
     try:
         stage.ask(stage.kafka.read_to_the_end())
     except StepFailed as stuck:

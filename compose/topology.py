@@ -230,6 +230,8 @@ def server_properties(topology: Topology, broker: BrokerSpec, data: Path) -> str
         "log.dirs": str(home / "data"),
         "zookeeper.connect": topology.connect,
         **PROFILES[topology.profile][1],
+        # All nodes start together, and one that is started while the quorum is broken waits until it is mended.
+        "zookeeper.connection.timeout.ms": str(2**31 - 1),
         # Kafka's own default of three would never be met by fewer brokers, and no group could begin.
         "offsets.topic.replication.factor": str(min(OFFSETS_REPLICAS_MAX, len(topology.brokers))),
         **topology.kafka,

@@ -29,8 +29,10 @@ _NOT_NOTED = -1
 def with_isr(state: LeaderAndIsr, isr: Sequence[int]) -> LeaderAndIsr:
     """The state with another ISR; whoever leaves it may be eligible, which is judged when the state is written."""
     eligible = [b for b in dict.fromkeys((*state.eligible, *state.isr)) if b not in isr and b not in state.doubtful]
-    doubtful = [b for b in state.doubtful if b in isr]
-    return state._replace(isr=tuple(isr), eligible=tuple(eligible), doubtful=tuple(doubtful))
+    changed = state._replace(isr=tuple(isr), eligible=tuple(eligible))
+    if not eligible:
+        return with_nobody_eligible(changed)
+    return changed._replace(doubtful=tuple([b for b in state.doubtful if b in isr]))
 
 
 def with_nobody_eligible(state: LeaderAndIsr) -> LeaderAndIsr:

@@ -8,14 +8,13 @@ from typing import NamedTuple
 
 from controller.config import ControllerConfig
 from controller.coordination import Outcome, Zk
-from controller.znodes import config_path, decode_config
+from controller.znodes import DEFAULT_ENTITY, config_path, decode_config
 from ensemble.errors import ErrorCode
 from ensemble.ports import Runtime
 from ensemble.records import Stat
 
 UNCLEAN = "unclean.leader.election.enable"
 MINIMUM = "min.insync.replicas"
-DEFAULT_ENTITY = "<default>"
 
 
 class MinimumInSync(NamedTuple):

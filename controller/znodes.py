@@ -69,6 +69,10 @@ def partition_state_path(partition: TopicPartition) -> str:
     return partition_path(partition) + "/state"
 
 
+DEFAULT_ENTITY = "<default>"
+"""Under /config/brokers, users, clients or ips: all of which nothing else is said."""
+
+
 def config_path(kind: str, entity: str) -> str:
     """/config/{topics,brokers,...}/E."""
     return f"/config/{kind}/{entity}"

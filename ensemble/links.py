@@ -9,6 +9,7 @@ connections hang until their time-out, and all of it goes on when the cut is hea
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
@@ -106,26 +107,43 @@ class LinkFaults:
         port: int,
         *,
         ssl: ssl.SSLContext | None = None,
+        sock: socket.socket | None = None,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Like `loop.create_connection(factory, host, port, ssl=ssl)`, through the faults of that address.
+        """Like `loop.create_connection(factory, host, port, ssl=ssl)`, through the faults of that address.  `sock` is
+        connected there already.
 
         While a direction is cut it waits for the heal: bound it with a time-out.  Raises OSError.
         """
         loop = asyncio.get_running_loop()
         address = address_key(host, port)
-        while (state := self.state(address)).out_cut or state.in_cut:
-            waiter = loop.create_future()
-            self._waiters.append(waiter)
-            await waiter
-        if state.out_delay_ms or state.in_delay_ms:
-            await asyncio.sleep((state.out_delay_ms + state.in_delay_ms) / 1000)
+        try:
+            state = await self.passable(host, port)
+            if state.out_delay_ms or state.in_delay_ms:
+                await asyncio.sleep((state.out_delay_ms + state.in_delay_ms) / 1000)
+        except asyncio.CancelledError:
+            if sock is not None:
+                sock.close()
+            raise
         protocol = factory()
 
         def wrap() -> FaultyLink:
             return FaultyLink(loop, address, protocol, self._links, self.state(address))
 
-        _, link = await loop.create_connection(wrap, host, port, ssl=ssl)
+        # A socket belongs to the transport from here on, also where that does not come about.
+        if sock is None:
+            _, link = await loop.create_connection(wrap, host, port, ssl=ssl)
+        else:
+            _, link = await loop.create_connection(wrap, sock=sock, ssl=ssl, server_hostname=host if ssl else None)
         return link.facade, protocol
+
+    async def passable(self, host: str, port: int) -> LinkState:
+        """Wait until nothing is cut on the way to that address; what holds there then."""
+        address = address_key(host, port)
+        while (state := self.state(address)).out_cut or state.in_cut:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+        return state
 
     async def open_streams(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Like `asyncio.open_connection(host, port)`, through the faults of that address.  Raises OSError."""

@@ -55,7 +55,8 @@ class ProcessChanged(Event):
 
 
 class FaultInjected(Event):
-    """From now on this fault holds: a link cut or delayed, or (simulated) crash, power_loss, pause, slow_disk."""
+    """From now on this fault holds: a link cut or delayed, or (simulated) crash, power_loss, pause, slow_disk, or one
+    of a disk: fsync_fails, fsync_stalls, disk_full, bit_flipped, log_dir_fails, log_dir_full, disk_replaced."""
 
     fault_id: str
     kind: str

@@ -277,6 +277,9 @@ def _session_closed(state: ClusterState, entry: Entry, event: e.SessionClosed) -
 def _broker_registered(state: ClusterState, entry: Entry, event: e.BrokerRegistered) -> None:
     broker = state.broker(event.broker_id)
     broker.registered, broker.broker_epoch, broker.session_id = True, event.broker_epoch, event.session_id
+    if entry.node != f"broker-{event.broker_id}":
+        # Somebody else had to tell it: it keeps no journal here, and nobody here has its process.
+        broker.process = "unknown"
 
 
 @_on(e.BrokerSessionChanged)

@@ -13,6 +13,7 @@ from journal import events as e
 from journal.events import Entry, TopicPartition, topic_partition
 
 _APPENDS = (e.RecordsAppended, e.RecordsReplicated)
+_FORGETTING = ("power_loss", "disk_replaced")
 
 
 class _Batch(NamedTuple):
@@ -32,7 +33,7 @@ class _Promise(NamedTuple):
 class _Loss:
     """What one power loss took from one replica, and who was in sync with it then or has come to be since."""
 
-    __slots__ = ("batches", "in_sync", "is_known", "left_isr")
+    __slots__ = ("batches", "disk_was_replaced", "in_sync", "is_known", "left_isr")
 
     def __init__(self, in_sync: dict[int, int], is_known: bool) -> None:
         self.batches: dict[_Batch, None] = {}
@@ -42,6 +43,8 @@ class _Loss:
         """Is every write of the state journalled?"""
         self.left_isr = False
         """Has the replica been out of the ISR since?"""
+        self.disk_was_replaced = False
+        """May it come back without this log?"""
 
 
 class _Partition:
@@ -56,6 +59,7 @@ class _Partition:
         "partition_epoch",
         "promises",
         "unclean",
+        "unheard_of",
         "unloaded",
         "zxid",
     )
@@ -72,6 +76,9 @@ class _Partition:
         self.partition_epoch = -1
         self.elected: dict[int, int] = {}
         """Leader epochs, and the transaction that wrote each."""
+        self.unheard_of: dict[int, range] = {}
+        """Where brokers found more in this log than the journal says: an append that failed leaves what it has written,
+        whole batches among it."""
         self.unloaded: dict[int, _Loss] = {}
         """Brokers that lost power and have neither loaded this log since nor begun it anew."""
         self.losses: dict[int, list[_Loss]] = {}
@@ -89,9 +96,13 @@ class CommittedRecordsSurvive:
     One member that stayed is enough to condemn the loss, for it should have led.  The leader itself may narrow that
     circle, by dropping followers that lag.  Whom the controller takes out of the ISR still counts, unless it is a
     replica no more, for a reassignment believes the ISR, too, and has the other copies deleted; or unless it asked to
-    leave: a controlled shutdown hands all to the members that are taken for live.  Where the journal lacks a
-    write of the state, because the controller died before it told of it, nothing is known of the ISR since, and the
-    loss is not judged.
+    leave: a controlled shutdown hands all to the members that are taken for live; or unless it had given up a log
+    directory, and what lies there is out of reach.  Where the journal lacks a write of the state, because the
+    controller died before it told of it, nothing is known of the ISR since, and the loss is not judged.
+
+    A disk that was replaced by an empty one is a power loss that took all that lay on it: Kafka makes such a log anew
+    and, where nobody else was in sync, lets it lead.  A log directory that only failed excuses nothing: what lies in it
+    is out of reach until it is mended, and others must lead, or nobody.
 
     A new leader's own mark may start lower, as Kafka's does.
     """
@@ -109,6 +120,8 @@ class CommittedRecordsSurvive:
         e.FollowershipTaken,
         e.BrokerRegistered,
         e.SessionClosed,
+        e.NodeStarted,
+        e.LogDamageFound,
         e.FaultInjected,
         e.ReplicaLoaded,
         e.TopicDeleted,
@@ -120,6 +133,8 @@ class CommittedRecordsSurvive:
         """Nodes that have led or followed, and so have something to lose."""
         self._registered: dict[int, tuple[int, int]] = {}
         self._closed: dict[int, int] = {}
+        self._lost_directories: dict[int, None] = {}
+        """Brokers that gave a log directory up in this life."""
 
     def _of(self, topic: str, partition: int) -> _Partition:
         name = topic_partition(topic, partition)
@@ -161,20 +176,24 @@ class CommittedRecordsSurvive:
             self._registered[event.broker_id] = (event.broker_epoch, event.session_id)
         elif isinstance(event, e.SessionClosed):
             self._closed.setdefault(event.session_id, event.zxid)
+        elif isinstance(event, e.NodeStarted):
+            self._lost_directories.pop(self._brokers.get(entry.node, -1), None)
+        elif isinstance(event, e.LogDamageFound):
+            if event.action == "taken offline" and entry.node in self._brokers:
+                self._lost_directories[self._brokers[entry.node]] = None
         elif isinstance(event, e.FaultInjected):
             broker = self._brokers.get(event.target)
-            if event.kind == "power_loss" and broker is not None:
+            if event.kind in _FORGETTING and broker is not None:
                 for partition in self._partitions.values():
                     in_sync = dict.fromkeys(partition.isr, partition.zxid)
-                    partition.unloaded.setdefault(broker, _Loss(in_sync, partition.partition_epoch >= 0))
+                    loss = partition.unloaded.setdefault(broker, _Loss(in_sync, partition.partition_epoch >= 0))
+                    loss.disk_was_replaced |= event.kind == "disk_replaced"
         elif isinstance(event, e.ReplicaLoaded):
             partition = self._of(event.topic, event.partition)
-            gone = _cut(partition.logs.setdefault(event.broker_id, []), event.log_end_offset)
+            log = partition.logs.get(event.broker_id)
+            partition.unheard_of[event.broker_id] = range(log[-1].last + 1 if log else 0, event.log_end_offset)
             # What it loses after this has no excuse, until the power goes again.
-            loss = partition.unloaded.pop(event.broker_id, None)
-            if loss is not None and gone:
-                loss.batches.update(dict.fromkeys(gone))
-                partition.losses.setdefault(event.broker_id, []).append(loss)
+            _lose(partition, event.broker_id, event.log_end_offset, partition.unloaded.pop(event.broker_id, None))
         elif isinstance(event, e.TopicDeleted):
             for name in [name for name in self._partitions if name.topic == event.topic]:
                 del self._partitions[name]
@@ -184,12 +203,13 @@ class CommittedRecordsSurvive:
 
         It has loaded whatever its disk had before that.  Where it loaded nothing after a power loss, it had no replica
         any more or had none yet, and begins anew: that power loss took nothing and is over, and what the model has
-        beyond the log's end went with the deletion, which excuses nothing.
+        beyond the log's end went with the deletion, which excuses nothing.  Unless its disk was replaced meanwhile.
         """
         self._brokers[node] = event.broker_id
         partition = self._of(event.topic, event.partition)
-        partition.unloaded.pop(event.broker_id, None)
-        _cut(partition.logs.setdefault(event.broker_id, []), event.log_end_offset)
+        loss = partition.unloaded.pop(event.broker_id, None)
+        excuse = loss if loss is not None and loss.disk_was_replaced else None
+        _lose(partition, event.broker_id, event.log_end_offset, excuse)
 
     def _write(self, event: e.LeaderElected | e.IsrChanged) -> None:
         partition = self._of(event.topic, event.partition)
@@ -202,10 +222,10 @@ class CommittedRecordsSurvive:
             # The second telling of a write, or one that was told late.
             return
         for broker, loss in partition.unloaded.items():
-            _follow_isr(loss, broker, event, partition.partition_epoch)
+            _follow_isr(loss, broker, event, partition.partition_epoch, self._lost_directories)
         for broker, losses in partition.losses.items():
             for loss in losses:
-                _follow_isr(loss, broker, event, partition.partition_epoch)
+                _follow_isr(loss, broker, event, partition.partition_epoch, self._lost_directories)
         partition.isr, partition.zxid = tuple(event.isr), event.zxid
         partition.partition_epoch = event.partition_epoch
 
@@ -238,7 +258,8 @@ class CommittedRecordsSurvive:
             if batch.last < event.log_start_offset:
                 # Retention, or somebody who asked for it, has deleted it.
                 continue
-            if leader_epoch > event.leader_epoch or (batch.first < event.log_end_offset and held.get(first) == batch):
+            found = held.get(first, batch if first in partition.unheard_of.get(event.broker_id, ()) else None)
+            if leader_epoch > event.leader_epoch or (batch.first < event.log_end_offset and found == batch):
                 # Kept; or a leader of old, told late of its election, when there is a later one already.
                 continue
             if self._is_excused(partition, batch, event):
@@ -275,7 +296,13 @@ class CommittedRecordsSurvive:
         return broker_epoch <= since_zxid and (closed_zxid is None or closed_zxid > until_zxid)
 
 
-def _follow_isr(loss: _Loss, broker: int, event: e.LeaderElected | e.IsrChanged, partition_epoch: int) -> None:
+def _follow_isr(
+    loss: _Loss,
+    broker: int,
+    event: e.LeaderElected | e.IsrChanged,
+    partition_epoch: int,
+    lost_directories: dict[int, None],
+) -> None:
     """Take a write of the state into account; `partition_epoch` is that of the one before."""
     loss.is_known = loss.is_known and event.partition_epoch == partition_epoch + 1
     loss.left_isr = loss.left_isr or broker not in event.isr
@@ -285,8 +312,18 @@ def _follow_isr(loss: _Loss, broker: int, event: e.LeaderElected | e.IsrChanged,
         loss.in_sync = {member: zxid for member, zxid in before.items() if member in heirs}
     else:
         loss.in_sync = dict(before) if event.cause == "controller" else {}
+    for member in lost_directories:
+        loss.in_sync.pop(member, None)
     for member in event.isr:
         loss.in_sync[member] = before.get(member, event.zxid)
+
+
+def _lose(partition: _Partition, broker: int, end_offset: int, excuse: _Loss | None) -> None:
+    """A broker's log turns out to end there; what it had beyond goes with that excuse, or without any."""
+    gone = _cut(partition.logs.setdefault(broker, []), end_offset)
+    if excuse is not None and gone:
+        excuse.batches.update(dict.fromkeys(gone))
+        partition.losses.setdefault(broker, []).append(excuse)
 
 
 def _loss_of(partition: _Partition, broker: int, batch: _Batch) -> _Loss | None:

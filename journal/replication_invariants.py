@@ -102,7 +102,8 @@ class HighWatermarkWithinLog:
 class OnlyUncleanElectionsLeaveTheIsr:
     """Whoever is elected was in sync or eligible by the state written before, or the election says it was unclean.
 
-    It may say so of one in sync, too, where others are eligible: who comes back without what it had gives way to them.
+    It may say so of anybody where some are eligible: of one in sync that came back without what it had and should have
+    given way to them, or of one of these, whom a change of the minimum since has taken out.
 
     The state before is the one of the partition epoch before, whenever that is told.  Where its controller died before
     it told, the election is not judged.
@@ -134,10 +135,10 @@ class OnlyUncleanElectionsLeaveTheIsr:
             if before is not None and election is not None:
                 del elections[partition_epoch]
                 isr, eligible = before
-                has_all = election.leader in isr or election.leader in eligible
-                if has_all == election.unclean and not (election.leader in isr and eligible):
-                    said = "unclean" if election.unclean else "clean"
-                    yield f"{name}: the election of {election.leader} is called {said}; in sync were {isr}"
+                if election.unclean and election.leader in isr and not eligible:
+                    yield f"{name}: the election of {election.leader} is called unclean; in sync were {isr}"
+                elif not election.unclean and election.leader not in (*isr, *eligible):
+                    yield f"{name}: the election of {election.leader} is called clean; in sync were {isr}"
 
 
 class _OfReplica(Protocol):

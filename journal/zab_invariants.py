@@ -141,7 +141,8 @@ class CommittedLog:
     it (committedLogDurability), and no peer serves an older state than it served before (monotonicRead).
 
     A proposal of the very leader that a peer joins may be cut off there and sent again, if it was not committed yet
-    when the leader looked: it counts the peer for nothing from before, so a quorum has it without that peer.
+    when the leader looked: it counts the peer for nothing from before, so a quorum has it without that peer.  What the
+    peer has delivered itself may not.
     """
 
     name = "committedLogDurability"
@@ -186,12 +187,11 @@ class CommittedLog:
 
     def _removed(self, node: str, from_zxid: int, to_zxid: int) -> Iterator[str]:
         after = bisect_right(self._committed, to_zxid)
-        if (
-            after < len(self._committed)
-            and self._committed[after] <= from_zxid
-            and self._committed[after] >> 32 != self._accepted.get(node)
-        ):
-            yield f"{node} went back from 0x{from_zxid:x} to 0x{to_zxid:x}, 0x{self._committed[after]:x} is committed"
+        if after == len(self._committed) or self._committed[after] > from_zxid:
+            return
+        lost = self._committed[after]
+        if lost >> 32 != self._accepted.get(node) or lost <= self._seen.get(node, 0):
+            yield f"{node} went back from 0x{from_zxid:x} to 0x{to_zxid:x}, 0x{lost:x} is committed"
 
 
 class MessagesLegal:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from broker_sim.broker import Broker
 from broker_sim.configs.broker_config import KafkaConfig, config_from
-from broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from broker_sim.logs.log_manager import DuplicateReplicas
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
+from broker_sim.logs.meta_properties import InconsistentMetaProperties
+from broker_sim.ports import LogDirectory
 from controller.registration import BrokerIdInUse
 from ensemble.client.client import Client
 from ensemble.errors import ZooKeeperError
 from journal.events import NodeStopped
 from simulation.channel import KAFKA_SERVICE, Served, SimChannel
 from simulation.connector import SimConnector
+from simulation.faulty_log_directory import BrokerDisks
+from simulation.kernel import derive_random
 from simulation.machine import Machine, Process
 
 if TYPE_CHECKING:
@@ -32,7 +38,13 @@ class BrokerNode(Machine["BrokerProcess"]):
     def __init__(self, world: World, broker_id: int) -> None:
         self.broker_id = broker_id
         self.log_directory = MemoryLogDirectory()
-        super().__init__(world, broker_name(broker_id), self.log_directory)
+        self.disks: BrokerDisks | None = None
+        """In the place of `log_directory`, where disks may fail."""
+        name = broker_name(broker_id)
+        if world.settings.faulty_disks:
+            random = derive_random(world.seed, f"{name}/disks")
+            self.disks = BrokerDisks(random, 1 + random.randrange(0, 2))
+        super().__init__(world, name, self.disks or self.log_directory)
 
     @property
     def broker(self) -> Broker | None:
@@ -46,7 +58,7 @@ class BrokerNode(Machine["BrokerProcess"]):
             {
                 "broker.id": str(self.broker_id),
                 "listeners": f"PLAINTEXT://{self.name}:{KAFKA_SERVICE}",
-                "log.dirs": "/simulated",
+                "log.dirs": "/simulated" if self.disks is None else self.disks.paths,
                 "zookeeper.connect": self.world.zookeeper_connect,
                 "zookeeper.session.timeout.ms": str(settings.session_timeout_ms),
                 "replica.lag.time.max.ms": str(settings.replica_lag_time_max_ms),
@@ -60,11 +72,19 @@ class BrokerNode(Machine["BrokerProcess"]):
             }
         )
 
+    @property
+    def directories(self) -> Sequence[LogDirectory]:
+        """Its log.dirs."""
+        return self.disks.directories if self.disks is not None else [self.log_directory]
+
+    def files(self, partition: str) -> Mapping[str, MemoryLogFile]:
+        """A replica's segment files as they lie on the disk."""
+        return (self.disks or self.log_directory).files(partition)
+
     def log_bytes(self, partition: str) -> bytes:
         """All that a replica's segments hold, in order."""
-        directory = self.log_directory
-        files = [directory.open(partition, file) for file in directory.list_files(partition) if file.endswith(".log")]
-        return b"".join(file.read(0, file.size()) for file in files)
+        files = self.files(partition)
+        return b"".join(files[name].read(0, files[name].size()) for name in sorted(files))
 
     def stop(self, back_after_ms: int) -> None:
         """Let the broker shut down; when it has, its process ends, and another begins after that time (0: never)."""
@@ -109,8 +129,10 @@ class BrokerProcess(Process):
                 name=node.name,
             ),
             SimChannel(world.network, self.host, self.runtime),
-            node.log_directory,
+            node.directories[0],
             self.emit,
+            more_log_directories=node.directories[1:],
+            halt=self._halt,
         )
 
     def boot(self) -> None:
@@ -124,9 +146,14 @@ class BrokerProcess(Process):
     async def _start(self) -> None:
         try:
             await self.broker.start()
-        except (BrokerIdInUse, ZooKeeperError) as reason:
+        except (BrokerIdInUse, DuplicateReplicas, InconsistentMetaProperties, OSError, ZooKeeperError) as reason:
             # A supervisor starts a broker again that gave up, as the host agent does.
             self.emit(NodeStopped(str(reason)))
             scheduler = self.node.world.scheduler
             scheduler.after(0, self.node.kill)
             scheduler.after(RESTART_AFTER_MS * 1000, self.node.start)
+
+    def _halt(self, reason: str) -> None:
+        """No log directory is left: it ends, and stays down until somebody has seen to its disks."""
+        self.runtime.stop()
+        self.node.world.scheduler.after(0, self.node.kill)

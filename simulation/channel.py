@@ -6,8 +6,7 @@ from collections import deque
 from typing import Any
 
 from broker_sim.broker import Broker
-from broker_sim.handlers.broker_requests import RequestRefused
-from broker_sim.quotas.client_throttling import muted_ms
+from broker_sim.handlers.broker_requests import RequestContext, RequestRefused
 from broker_sim.wire.kafka_schema import ApiKey, api_key_of
 from broker_sim.wire.request_lanes import lane_of
 from controller.ports import ChannelBroken, Endpoint, KafkaMessage
@@ -142,12 +141,12 @@ class Served:
         try:
             while self._waiting:
                 request = self._waiting.popleft()
-                response = await self._broker.handle(request, "simulated", "PLAINTEXT")
+                context = RequestContext("simulated", "PLAINTEXT")
+                response = await self._broker.serve(request, context)
                 if response is not None:
                     self._endpoint.send(response)
-                    mute_ms = muted_ms(response)
-                    if mute_ms:
-                        await self._runtime.sleep(mute_ms)
+                    if context.muted_ms:
+                        await self._runtime.sleep(context.muted_ms)
         except RequestRefused:
             self._endpoint.close()
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ensemble.client.service import Receiver, WatchEvent
@@ -12,7 +13,11 @@ from ensemble.records import (
     Reply,
     WatcherEvent,
 )
+from simulation.kernel import SimRuntime
 from simulation.network import Endpoint, Host, Network
+from simulation.peer_node import WORD_SERVICE
+
+WORD_TIMEOUT_MS = 1_000
 
 
 class SimConnector:
@@ -78,3 +83,42 @@ class SimConnection:
         self._closed = True
         if self._endpoint is not None:
             self._endpoint.close()
+
+
+class SimWords:
+    """`ensemble.client.service.WordAsker` over the simulated network, for one host."""
+
+    def __init__(self, network: Network, host: Host, runtime: SimRuntime) -> None:
+        self._network = network
+        self._host = host
+        self._runtime = runtime
+
+    def ask_word(self, host: str, word: str, heard: Callable[[str], None]) -> None:
+        """Ask the server at "name:service"; silence for WORD_TIMEOUT_MS is no answer."""
+        question = _Question(word, heard)
+        self._runtime.call_later(WORD_TIMEOUT_MS, lambda: question.answered(""))
+        name = host.rpartition(":")[0]
+        self._network.dial(self._host, f"{name}:{WORD_SERVICE}", question.up, lambda reason: question.answered(""))
+
+
+class _Question:
+    """One word, on a connection of its own; only the first answer counts."""
+
+    def __init__(self, word: str, heard: Callable[[str], None]) -> None:
+        self._word = word
+        self._heard: Callable[[str], None] | None = heard
+
+    def up(self, endpoint: Endpoint) -> None:
+        """The connection stands."""
+        if self._heard is None:
+            endpoint.close()
+            return
+        endpoint.on_item = self.answered
+        endpoint.on_close = lambda: self.answered("")
+        endpoint.send(self._word)
+
+    def answered(self, answer: str) -> None:
+        """The server said so, or nothing more will come."""
+        heard, self._heard = self._heard, None
+        if heard is not None:
+            heard(answer)

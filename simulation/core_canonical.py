@@ -9,6 +9,8 @@
   the epochs that it was told, and at promises, until it has opened its epoch and a quorum has promised.
 - The order of the keys of a dict of links or voters decides the order of effects on different links, which do not
   interact (only that of parked links, whose packets are heard one after the other, is kept).
+- What leader and follower know of each other's logs counts beyond what is committed; who asked for the last proposal,
+  while it is not.
 - A learner that is active does not look at how it was synchronised, nor its leader at how far it was behind.
 - How many transactions were applied counts for journal checkpoints alone, every thousand, and for snapshots, which are
   far off in a small scope.
@@ -23,6 +25,7 @@ from ensemble.effects import Barrier, Effect
 from ensemble.zab.core import Core, Phase
 from ensemble.zab.election import FINALIZE_TIMER, RESEND_TIMER, Election
 from ensemble.zab.leader import LOOKING_GRACE_MS, Leader
+from ensemble.zab.leader_acks import LeaderAcks
 from ensemble.zab.learner import Learner, LearnerStep
 from ensemble.zab.learner_link import LearnerLink
 from ensemble.zab.peer import Peer
@@ -47,6 +50,7 @@ _CORE = frozenset(
         "_appending",
         "_token",
         "snaps_sent",
+        "quits_over_voters",
         "diffs_sent",
     }
 )
@@ -91,14 +95,25 @@ def _of_learner(learner: Any) -> frozenset[str]:
     left_out = HEARD
     if learner._step > LearnerStep.CONNECTING:
         left_out |= {"_started_ms", "_retry_ms"}
+    if max(learner._common.leaders, learner._common.own) <= learner._core.last_committed:
+        left_out |= {"_common"}
     if learner._step is LearnerStep.ACTIVE:
         left_out |= {"_mode", "_from_zxid", "_forces_snapshot", "_announced", "_committed", "_last_queued"}
     return left_out
 
 
+def _of_leader_acks(acks: Any) -> frozenset[str]:
+    left_out: frozenset[str] = frozenset()
+    if not acks._core.pending:
+        left_out |= {"asked_by"}
+    if acks._up_to <= acks._core.last_committed:
+        left_out |= {"_told", "_up_to"}
+    return left_out
+
+
 def _of_reconfiguration(reconfiguration: Any) -> frozenset[str]:
     assert not reconfiguration.enabled, "the membership stays as it is"
-    return frozenset({"current", "last_seen", "quorum", "text"})
+    return frozenset({"current", "last_seen", "quorum", "text", "_has_oracle", "_oracle_agrees"})
 
 
 LEFT_OUT = {
@@ -108,6 +123,7 @@ LEFT_OUT = {
     Leader: _of_leader,
     LearnerLink: _of_link,
     Learner: _of_learner,
+    LeaderAcks: _of_leader_acks,
     Reconfiguration: _of_reconfiguration,
 }
 

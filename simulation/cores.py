@@ -237,8 +237,11 @@ class Cores:
                 for number, event in enumerate(outcome.events, 1)
             ]
 
+        committed = self.monitor.last_committed
         self.monitor, problems = self.turns.watch(self.monitor, peer, outcome, entries)
         self.problems += problems
+        if self.monitor.last_committed > committed:
+            self._check_commit(peer, self.nodes[peer], self.monitor.last_committed)
         if self._keeps_journal:
             self.journal += entries()
         for event in outcome.events:

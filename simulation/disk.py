@@ -28,6 +28,7 @@ from ensemble.effects import (
 from ensemble.ids import Epoch, Zxid
 from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.txn import Txn
+from journal.events import LogDamageFound
 from simulation.kernel import Scheduler, draw_below
 
 FSYNC_US_MIN = 80
@@ -41,6 +42,10 @@ DISK_EFFECTS: tuple[type[Effect], ...] = (
 
 
 _zxid_of = attrgetter("zxid")
+
+
+def _nobody_hears(reason: str) -> None:
+    return
 
 
 class SimDisk:
@@ -64,11 +69,20 @@ class SimDisk:
         self._generation = 0
         self._on_durable: Callable[[int], None] = lambda token: None
         self._on_recovered: Callable[[Recovered], None] = lambda recovered: None
+        self._on_failed: Callable[[str], None] = _nobody_hears
+        self.found: list[LogDamageFound] = []
+        """The damage that was met when it was last read."""
 
-    def attach(self, on_durable: Callable[[int], None], on_recovered: Callable[[Recovered], None]) -> Recovered:
+    def attach(
+        self,
+        on_durable: Callable[[int], None],
+        on_recovered: Callable[[Recovered], None],
+        on_failed: Callable[[str], None] = _nobody_hears,
+    ) -> Recovered:
         """A process opens the disk: what it finds, and where to call back."""
         self._on_durable = on_durable
         self._on_recovered = on_recovered
+        self._on_failed = on_failed
         return self.recover()
 
     def recover(self) -> Recovered:
@@ -124,8 +138,11 @@ class SimDisk:
 
     def _begin(self) -> None:
         self._in_progress, self._queue = self._queue, []
-        duration_us = (FSYNC_US_MIN + draw_below(self._random, FSYNC_US_MAX - FSYNC_US_MIN)) * self.slow_factor
-        self._scheduler.post(self._scheduler.now_us + duration_us, partial(self._end, self._generation))
+        self._scheduler.post(self._scheduler.now_us + self._takes_us(), partial(self._end, self._generation))
+
+    def _takes_us(self) -> int:
+        """How long the batch that begins will take."""
+        return (FSYNC_US_MIN + draw_below(self._random, FSYNC_US_MAX - FSYNC_US_MIN)) * self.slow_factor
 
     def _end(self, generation: int) -> None:
         if generation != self._generation:
@@ -207,3 +224,4 @@ class SimDisk:
         self._in_progress.clear()
         self._on_durable = lambda token: None
         self._on_recovered = lambda recovered: None
+        self._on_failed = _nobody_hears

@@ -6,7 +6,7 @@ itself after a while; `heal_all` ends what is left, and the world must then reco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 Action = Callable[["Nemesis"], None]
+_NO_MORE: Mapping[str, Action] = {}
 
 CLIENTS = ("writer", "watcher")
 PRIORITY_STEP_MS = 12
@@ -31,9 +32,10 @@ LATE_WINDOW_MS = 700
 
 
 class Nemesis:
-    """Draws and applies faults while `active`."""
+    """Draws and applies faults while `active`: those that befall every world, and of the `more` given at least one, at
+    double weight."""
 
-    def __init__(self, world: World, random: Random) -> None:
+    def __init__(self, world: World, random: Random, more: Mapping[str, Action] = _NO_MORE) -> None:
         self.world = world
         self.random = random
         self.operator = Operator(world)
@@ -48,6 +50,9 @@ class Nemesis:
         chosen = [kind for kind in kinds if random.random() < 0.5] or [kinds[random.randrange(0, len(kinds))]]
         self._kinds = [known[kind] for kind in chosen]
         self._gap_ms = random.randrange(200, GAP_MS_MAX)
+        if more:
+            drawn = [action for action in more.values() if random.random() < 0.5]
+            self._kinds += 2 * (drawn or [list(more.values())[random.randrange(0, len(more))]])
         self._undo: dict[int, Callable[[], object]] = {}
         self._fault_number = 0
 
@@ -215,16 +220,18 @@ class Nemesis:
         self.until_healed(self.world.cut(follower, leader), back_ms)
         # What the leader asks for when the follower is back is under way for long, and asked for again meanwhile ...
         late_ms = self.random.randrange(2 * lag_ms, 4 * lag_ms)
-        self._later(
+        self.later(
             back_ms - 200, lambda: self.until_healed(self.world.delay(leader, controller, late_ms), LATE_WINDOW_MS)
         )
         # ... and arrives when the follower has fallen out once more.
-        self._later(2 * lag_ms, lambda: self.until_healed(self.world.cut(follower, leader), 5 * lag_ms))
+        self.later(2 * lag_ms, lambda: self.until_healed(self.world.cut(follower, leader), 5 * lag_ms))
         if self.random.random() < 0.7:
             dies_ms = 5 * lag_ms + self.random.randrange(0, 2 * lag_ms)
-            self._later(dies_ms, lambda: self._crash([leader], power_loss=False))
+            self.later(dies_ms, lambda: self._crash([leader], power_loss=False))
 
-    def _later(self, delay_ms: int, strike: Callable[[], None]) -> None:
+    def later(self, delay_ms: int, strike: Callable[[], None]) -> None:
+        """Strike once more after that time, unless all is being healed by then."""
+
         def strike_if_active() -> None:
             if self.active:
                 strike()
@@ -256,7 +263,7 @@ class Nemesis:
             def clog(source: str = source, target: str = target, for_ms: int = ends_ms - begins_ms) -> None:
                 self.until_healed(self.world.cut(source, target, both_ways=False), for_ms)
 
-            self._later(begins_ms, clog)
+            self.later(begins_ms, clog)
 
     def priorities(self) -> None:
         """Every link gets a place in an order, and what is on a later one comes later; a few times the next link in
@@ -272,7 +279,7 @@ class Nemesis:
                 if link is not None:
                     self.until_healed(self.world.delay(*link, PRIORITY_LOWEST_MS))
 
-            self._later(self.random.randrange(1, lasts_ms + 1), demote)
+            self.later(self.random.randrange(1, lasts_ms + 1), demote)
 
     def _links(self, names: list[str]) -> list[tuple[str, str]]:
         return [(source, target) for source in names for target in names if source != target]

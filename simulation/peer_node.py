@@ -30,11 +30,13 @@ from ensemble.ports import Instant
 from ensemble.records import ClientMessage
 from ensemble.tree.service import Service
 from ensemble.txn import Txn
+from ensemble.txnlog.losses import DAMAGE_FOUND
 from ensemble.zab.application import EnsembleConfig
 from ensemble.zab.peer import Peer
 from journal.events import LearnerSynced, NodeStarted, NodeStopped, TxnCommitted
 from simulation.audit import Audit
 from simulation.disk import DISK_EFFECTS, SimDisk
+from simulation.faulty_disk import FaultyDisk
 from simulation.kernel import Call, derive_random
 from simulation.machine import Machine, Process
 from simulation.network import Endpoint
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
 
 CLIENT_SERVICE = "2181"
 QUORUM_SERVICE = "2888"
+WORD_SERVICE = "words"
+"""Four-letter words come to the client port in real life; here they have one of their own."""
 
 
 def peer_name(peer_id: int) -> str:
@@ -58,7 +62,12 @@ class PeerNode(Machine["PeerProcess"]):
     def __init__(self, world: World, config: EnsembleConfig) -> None:
         self.config = config
         name = peer_name(config.my_id)
-        self.disk = SimDisk(world.scheduler, derive_random(world.seed, f"{name}/disk"))
+        random = derive_random(world.seed, f"{name}/disk")
+        self.disk = (
+            FaultyDisk(world.scheduler, random, config, self._wait_for_disk)
+            if world.settings.faulty_disks
+            else SimDisk(world.scheduler, random)
+        )
         super().__init__(world, name, self.disk)
 
     @property
@@ -71,6 +80,13 @@ class PeerNode(Machine["PeerProcess"]):
         disk = self.disk
         membership = disk.membership or self.config.membership
         return msgspec.structs.replace(self.config, membership=membership, next_membership=disk.next_membership)
+
+    def _wait_for_disk(self, for_us: int) -> None:
+        """The process's event loop waits for a sync itself: nothing of it runs meanwhile."""
+        process = self.process
+        if process is not None and not process.runtime.paused:
+            process.runtime.pause()
+            self.world.scheduler.after(for_us, process.runtime.resume)
 
     def make_process(self, incarnation: int) -> PeerProcess:
         """A fresh process on this disk."""
@@ -103,18 +119,24 @@ class PeerProcess(Process):
         self._timers: dict[str, Call] = {}
         self._next_id = 0
         self.audit = Audit(self)
-        recovered = node.disk.attach(self._durable, self._recovered)
+        recovered = node.disk.attach(self._durable, self._recovered, self._storage_failed)
         config = node.config_on_disk()
-        self._service = _WatchedService(config)
-        self.peer = Peer(config, self._service, recovered, self.random)
+        self.service = _WatchedService(config)
+        self.peer = Peer(config, self.service, recovered, self.random)
         self.peer.hand_effects_to(self.do)
+
+    def knows_session(self, session_id: int) -> bool:
+        """Is it a global session, as far as this peer has heard?"""
+        return session_id in self.service.tree.sessions
 
     def boot(self) -> None:
         """Announce, listen, start."""
         config = self.node.config
         self.emit(NodeStarted("peer", config.my_id, {"tickTime": str(config.tick_time_ms)}))
+        self._tell_of_damage()
         self.world.network.listen(self.host, QUORUM_SERVICE, self._accept_learner)
         self.world.network.listen(self.host, CLIENT_SERVICE, self._accept_client)
+        self.world.network.listen(self.host, WORD_SERVICE, self._accept_word)
         self.do(self.peer.on_start(self.runtime.now()))
 
     def _accept_learner(self, endpoint: Endpoint) -> None:
@@ -150,6 +172,13 @@ class PeerProcess(Process):
         endpoint.on_close = lambda: self._client_closed(connection)
         self.do(self.peer.on_client_connected(self.runtime.now(), connection))
 
+    def _accept_word(self, endpoint: Endpoint) -> None:
+        def asked(word: str) -> None:
+            endpoint.send(self.peer.status().isro if word == "isro" else "")
+            endpoint.close()
+
+        endpoint.on_item = asked
+
     def _client_closed(self, connection: ConnectionId) -> None:
         if self._connections.pop(connection, None) is not None:
             self.do(self.peer.on_client_closed(self.runtime.now(), connection))
@@ -172,7 +201,25 @@ class PeerProcess(Process):
         self.runtime.call_later(1, answer)
 
     def _recovered(self, recovered: Recovered) -> None:
-        self.runtime.run(lambda: self.do(self.peer.on_recovered(self.runtime.now(), recovered)))
+        def go_on() -> None:
+            # As `ensemble.server.driver`.
+            if self._tell_of_damage() and not recovered.complete:
+                self._give_up(DAMAGE_FOUND)
+            else:
+                self.do(self.peer.on_recovered(self.runtime.now(), recovered))
+
+        self.runtime.run(go_on)
+
+    def _tell_of_damage(self) -> bool:
+        """Journal the damage that was found; whether there was any."""
+        found, self.node.disk.found = self.node.disk.found, []
+        for damage in found:
+            self.emit(damage)
+        return bool(found)
+
+    def _storage_failed(self, reason: str) -> None:
+        """As `ensemble.server.driver`: nothing further is carried out, so this peer must stop."""
+        self.runtime.run(lambda: self._give_up(reason))
 
     # -- effects ---------------------------------------------------------------------------------------------------
 
@@ -254,7 +301,7 @@ class PeerProcess(Process):
     def _emit(self, effect: Emit) -> None:
         event = effect.event
         if isinstance(event, TxnCommitted):
-            txn = self._service.applied.pop(event.zxid)
+            txn = self.service.applied.pop(event.zxid)
             if event.zxid > self.world.record.last_committed:
                 self.audit.commits(Zxid(event.zxid))
                 self.world.replication.committed(txn)
@@ -263,8 +310,11 @@ class PeerProcess(Process):
         self.emit(event)
 
     def _halt(self, effect: Halt) -> None:
+        self._give_up(effect.reason)
+
+    def _give_up(self, reason: str) -> None:
         # A supervisor restarts a peer that gave up, as the host agent does.
-        self.emit(NodeStopped(effect.reason))
+        self.emit(NodeStopped(reason))
         self.world.scheduler.after(0, self.node.kill)
         self.world.scheduler.after(500_000, self.node.start)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
-from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
+from broker_sim.logs.memory_log_directory import MemoryLogFile
 from broker_sim.logs.record_batch import read_header
 from broker_sim.logs.segment import SUFFIX
 
@@ -18,12 +19,18 @@ class Stored(NamedTuple):
     checksum: int
 
 
+class Files(Protocol):
+    """Where replicas' segment files lie."""
+
+    def files(self, name: str, /) -> Mapping[str, MemoryLogFile]: ...
+
+
 class ReplicaLog:
     """One replica's batches by first offset.  `read` takes in what was appended; after a truncation comes `again`."""
 
     __slots__ = ("_directory", "_last", "_name", "_newest", "_read", "batches", "end", "epochs_rise", "start")
 
-    def __init__(self, directory: MemoryLogDirectory, name: str) -> None:
+    def __init__(self, directory: Files, name: str) -> None:
         self._directory = directory
         self._name = name
         self.again()

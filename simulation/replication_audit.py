@@ -135,7 +135,7 @@ class ReplicationAudit:
                 self._judge_mark(name, event)
         elif isinstance(event, e.BrokerLivenessChanged):
             self._live[event.controller_epoch] = event.live
-        elif isinstance(event, e.FaultInjected) and event.kind == "power_loss":
+        elif isinstance(event, e.FaultInjected) and event.kind in ("power_loss", "disk_replaced"):
             for broker, node in self._nodes.items():
                 if node.name == event.target:
                     self._lost_power(broker)
@@ -318,7 +318,7 @@ class ReplicationAudit:
     def _log(self, audited: _Audited, name: TopicPartition, broker: int) -> ReplicaLog:
         found = audited.logs.get(broker)
         if found is None:
-            found = audited.logs[broker] = ReplicaLog(self._nodes[broker].log_directory, str(name))
+            found = audited.logs[broker] = ReplicaLog(self._nodes[broker], str(name))
         return found
 
     def _hosted(self, name: TopicPartition, brokers: Iterable[int]) -> Iterator[tuple[int, Partition]]:

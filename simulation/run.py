@@ -11,9 +11,11 @@ import msgspec
 from broker_sim.client.history_clients import TopicPlan
 from broker_sim.groups.config import CONSUMER_OFFSETS
 from simulation.consuming import Consuming
+from simulation.disks import disks, disks_shape
 from simulation.kernel import Deadlock, SimRuntime, derive_random
 from simulation.nemesis import Nemesis
 from simulation.producing import Producing
+from simulation.reading import Reading, read_only, read_only_shape
 from simulation.reconfiguring import reconfiguring, shape
 from simulation.scenarios.library import LIBRARY, play, seeded
 from simulation.settled import unsettled
@@ -68,6 +70,7 @@ class Run:
         self.watching: Watching | None = None
         self.producing: Producing | None = None
         self.consuming: Consuming | None = None
+        self.reading: Reading | None = None
         self.recovery_ms = 0
         self._failures: list[str] = []
 
@@ -104,6 +107,7 @@ class Run:
         found = [f"{v.invariant}: {v.detail} (at {v.mono_us / 1e6:.3f} s)" for v in self.world.record.violations]
         found += [f"linearizable writes: {line}" for line in (self.writer.violations if self.writer else [])]
         found += [f"reads and watches: {line}" for line in (self.watching.violations if self.watching else [])]
+        found += [f"read-only service: {line}" for line in (self.reading.violations if self.reading else [])]
         found += [f"records: {line}" for line in (self.producing.violations if self.producing else [])]
         found += [f"groups: {line}" for line in self._group_violations()]
         return found + self._failures
@@ -119,11 +123,7 @@ class Run:
 
     def boot(self) -> None:
         """Start every node and both workloads; wait until both make progress."""
-        world = self.world
-        world.start()
-        runtime = SimRuntime(world.scheduler, derive_random(self.seed, "writer"))
-        self.writer = writer = Writer(world.network, runtime, world.zookeeper_connect)
-        world.until(lambda: writer.acknowledged > 0, BOOT_MS_MAX, "the first write to the ensemble")
+        world, writer = self.world, self.boot_writer()
         runtime = SimRuntime(world.scheduler, derive_random(self.seed, "watcher"))
         self.watching = watching = Watching(
             world.network, runtime, world.zookeeper_connect, lambda: writer.acknowledged
@@ -135,6 +135,15 @@ class Run:
             if self.seed % GROUP_EVERY == 0:
                 self.consuming = consuming = Consuming(world, TOPIC, producing.history)
                 world.until(lambda: consuming.consumed > 0, BOOT_MS_MAX, "the first record of a group")
+
+    def boot_writer(self) -> Writer:
+        """Start every node and the writer alone; wait until it makes progress."""
+        world = self.world
+        world.start()
+        runtime = SimRuntime(world.scheduler, derive_random(self.seed, "writer"))
+        self.writer = writer = Writer(world.network, runtime, world.zookeeper_connect)
+        world.until(lambda: writer.acknowledged > 0, BOOT_MS_MAX, "the first write to the ensemble")
+        return writer
 
     def _topics(self) -> list[TopicPlan]:
         """The topic that is always there; and where there is to be chaos, a few more of any shape."""
@@ -150,9 +159,9 @@ class Run:
                 topics.append(TopicPlan(f"drawn-{number}", draw.randrange(1, 4), factor, configs))
         return topics
 
-    def harm(self) -> None:
-        """Let the nemesis work, then undo every fault."""
-        nemesis = Nemesis(self.world, derive_random(self.seed, "nemesis"))
+    def harm(self, nemesis: Nemesis | None = None) -> None:
+        """Let the nemesis work (that of chaos, unless another is given), then undo every fault."""
+        nemesis = nemesis or Nemesis(self.world, derive_random(self.seed, "nemesis"))
         nemesis.start()
         self.world.run(HARM_MS)
         nemesis.heal_all()
@@ -220,6 +229,8 @@ SCENARIOS: dict[str, Callable[[Run], None]] = {
     "calm": Run.calm,
     "ensemble": Run.chaos,
     "reconfiguring": reconfiguring,
+    "read-only": read_only,
+    "disks": disks,
 }
 
 
@@ -228,6 +239,10 @@ def scenario_settings(seed: int, scenario: str, settings: WorldSettings | None) 
     wanted = settings or WorldSettings()
     if scenario == "reconfiguring":
         return shape(wanted, derive_random(seed, "shape"))
+    if scenario == "read-only":
+        return read_only_shape(wanted, derive_random(seed, "shape"))
+    if scenario == "disks":
+        return disks_shape(wanted, derive_random(seed, "shape"))
     if scenario != "ensemble":
         return wanted
     draw = derive_random(seed, "shape")

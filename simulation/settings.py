@@ -25,6 +25,11 @@ _OWN_KEYS: dict[str, str] = {
     "zookeeper.session.timeout.ms": "session_timeout_ms",
     "replica.lag.time.max.ms": "replica_lag_time_max_ms",
 }
+_OWN_FLAGS = {
+    "readonlymode.enabled": "read_only_mode",
+    "localSessionsEnabled": "local_sessions",
+    "localSessionsUpgradingEnabled": "local_sessions_upgrading",
+}
 
 
 def _positive(key: str, value: str) -> int:
@@ -33,20 +38,29 @@ def _positive(key: str, value: str) -> int:
     return int(value)
 
 
+def _flag(key: str, value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise BadSetting(f"{key}={value}: true or false is wanted")
+    return value.lower() == "true"
+
+
+def own_settings(keys: dict[str, str]) -> dict[str, int | bool]:
+    """What some of these keys say of the world itself, by field of WorldSettings.  Raises BadSetting."""
+    numbers = {_OWN_KEYS[key]: _positive(key, value) for key, value in keys.items() if key in _OWN_KEYS}
+    return numbers | {_OWN_FLAGS[key]: _flag(key, value) for key, value in keys.items() if key in _OWN_FLAGS}
+
+
 def world_settings(settings: Iterable[str]) -> WorldSettings:
     """The world that `KEY=VALUE` settings describe.  Raises BadSetting."""
-    own: dict[str, int] = {}
-    broker_keys: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals:
             raise BadSetting(f"--set takes KEY=VALUE; got {setting!r}")
-        if key in _OWN_KEYS:
-            own[_OWN_KEYS[key]] = _positive(key, value)
-        else:
-            broker_keys[key] = value
+        keys[key] = value
+    broker_keys = {key: value for key, value in keys.items() if key not in _OWN_KEYS and key not in _OWN_FLAGS}
     _check_broker_keys(broker_keys)
-    return msgspec.structs.replace(WorldSettings(), **own, broker_keys=broker_keys)
+    return msgspec.structs.replace(WorldSettings(), **own_settings(keys), broker_keys=broker_keys)
 
 
 def _check_broker_keys(keys: dict[str, str]) -> None:
@@ -56,6 +70,5 @@ def _check_broker_keys(keys: dict[str, str]) -> None:
     except ConfigError as reason:
         raise BadSetting(str(reason)) from None
     if config.warnings:
-        raise BadSetting(
-            f"--set: {config.warnings[0]}; give a ZooKeeper or Kafka key, or one of {', '.join(sorted(_OWN_KEYS))}"
-        )
+        own = ", ".join(sorted((*_OWN_KEYS, *_OWN_FLAGS)))
+        raise BadSetting(f"--set: {config.warnings[0]}; give a ZooKeeper or Kafka key, or one of {own}")

@@ -16,7 +16,7 @@ from journal.events import FaultInjected, FaultRemoved
 from simulation.broker_node import BrokerNode, broker_name
 from simulation.kernel import Deadlock, Scheduler, SimRuntime, derive_random
 from simulation.network import Network
-from simulation.peer_node import CLIENT_SERVICE, PeerNode, peer_name
+from simulation.peer_node import CLIENT_SERVICE, PeerNode, PeerProcess, peer_name
 from simulation.reconfiguring import with_membership
 from simulation.record import Record
 from simulation.replication_audit import ReplicationAudit
@@ -39,6 +39,11 @@ class WorldSettings(msgspec.Struct, frozen=True):
     session_timeout_ms: int = 6_000
     replica_lag_time_max_ms: int = 1_500
     broker_keys: dict[str, str] = {}
+    read_only_mode: bool = False
+    local_sessions: bool = False
+    local_sessions_upgrading: bool = False
+    faulty_disks: bool = False
+    """Disks that may fail (`faulty_disk`, `faulty_log_directory`), and two log directories for some brokers."""
 
 
 class World:
@@ -67,6 +72,9 @@ class World:
                 sync_limit=s.sync_limit,
                 snap_count=s.snap_count,
                 full_journal=True,
+                read_only_mode=s.read_only_mode,
+                local_sessions=s.local_sessions,
+                local_sessions_upgrading=s.local_sessions_upgrading,
             )
             for peer in voters
         ]
@@ -179,6 +187,11 @@ class World:
         self._emit(FaultInjected(fault_id, kind, source, target, both_ways, delay_ms))
         return fault_id
 
+    def announce(self, kind: str, name: str) -> Callable[[], None]:
+        """Journal a node's fault that somebody else brings about; call what is returned when it is over."""
+        fault_id = self._announce(kind, name, name)
+        return lambda: self._emit(FaultRemoved(fault_id))
+
     def cut(self, source: str, target: str, both_ways: bool = True) -> Callable[[], None]:
         """Cut a link, in one direction or both; call what is returned to heal it."""
         fault_id = self._announce("cut", source, target, both_ways)
@@ -241,6 +254,10 @@ class World:
             if peer.state.name == "LEADING" and peer.phase == "BROADCAST":
                 return node
         return None
+
+    def peer_processes(self) -> list[PeerProcess]:
+        """The peers' processes that there are."""
+        return [node.process for node in self.peers.values() if node.process is not None]
 
     def every_peer_serves(self) -> bool:
         """Does every peer run, and lead or follow a leader that is established?"""

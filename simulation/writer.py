@@ -34,6 +34,11 @@ class Writer:
         self.violations: list[str] = []
         runtime.spawn(self._run(), "writer")
 
+    @property
+    def session_id(self) -> int:
+        """Its session's id."""
+        return self._client.session_id
+
     async def _run(self) -> None:
         await self._client.start()
         while True:

@@ -172,7 +172,9 @@ const HANDLERS = {
   },
   broker_registered(state, e) {
     const { broker_epoch, session_id } = e;
-    Object.assign(broker(state, e.broker_id), { registered: true, broker_epoch, session_id });
+    const found = Object.assign(broker(state, e.broker_id), { registered: true, broker_epoch, session_id });
+    // Somebody else had to tell it: it keeps no journal here, and nobody here has its process.
+    if (e.node !== `broker-${e.broker_id}`) found.process = "unknown";
   },
   broker_session_changed(state, e) {
     broker(state, e.broker_id).session_state = e.state;

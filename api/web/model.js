@@ -13,7 +13,7 @@ import { belief, clockShort, hex, list, plural } from "./format.js";
  *   current_epoch: number, zxid: string, process: string, pid: number | null, observer: boolean,
  *   leads: boolean}} Peer
  * @typedef {{verdict: "agrees" | "stale" | "ahead" | "silent", text: string}} Judged
- * @typedef {{id: number, name: string, process: string, pid: number | null, address: string, registered: boolean,
+ * @typedef {{id: number, name: string, process: string, ours: boolean, pid: number | null, address: string, registered: boolean,
  *   broker_epoch: string | null, session: string, is_controller: boolean, believes_id: number,
  *   believes_epoch: number, age_ms: number | null, fenced_requests: number, fenced_writes: number,
  *   judged: Judged}} Broker
@@ -38,7 +38,7 @@ export function model(state, localMs) {
   const quorum = state.polled === null || !state.polled.cluster.stale;
   const peers = peersOf(state);
   const brokers = brokersOf(state, ensemble, localMs);
-  const topics = topicsOf(state, new Map(brokers.map((b) => [b.id, b.process])));
+  const topics = topicsOf(state, new Map(brokers.map((b) => [b.id, standsAs(b)])));
   const leader = peers.find((p) => p.leads);
   const reigns = reignsOf(state, ensemble);
   const faults = faultsOf(state);
@@ -97,6 +97,9 @@ function peersOf(state) {
   });
 }
 
+/** Of a process that nobody here has, it is known whether its session stands. @param {Broker} broker */
+const standsAs = ({ process, ours, registered }) => (ours || registered ? process : "gone");
+
 /** @param {State} state @param {Ensemble} ensemble @param {number} localMs @returns {Broker[]} */
 function brokersOf(state, ensemble, localMs) {
   const { brokers: told } = state.cluster;
@@ -111,11 +114,12 @@ function brokersOf(state, ensemble, localMs) {
     const lists = lately || (journal && journalCounts(state, readAtUs(state), "registrations")) ? journal : answer;
     const word = lastWord(state, journal, answer, localMs);
     const process = said.process;
+    const ours = process !== "unknown";
     const epoch = lists.broker_epoch;
     return {
-      id, name, process, pid: said.pid, address: answer ? `${answer.host}:${answer.port}` : "",
+      id, name, process, ours, pid: said.pid, address: answer?.port ? `${answer.host}:${answer.port}` : "",
       registered: lists.registered, broker_epoch: lists.registered && epoch !== null && epoch !== -1 ? hex(epoch) : null,
-      session: process === "down" ? "closed" : (lately ? journal.session_state : answer.session_state),
+      session: process === "down" ? "closed" : ours ? (lately ? journal : answer).session_state : "unknown",
       is_controller: process !== "down" && said.is_controller, ...word,
       fenced_requests: Math.max(journal?.fenced_requests ?? 0, answer?.fenced_requests ?? 0),
       fenced_writes: Math.max(journal?.fenced_writes ?? 0, answer?.fenced_writes ?? 0),
@@ -150,6 +154,7 @@ export function judge(word, process, ensemble) {
   const says = belief(word.believes_id, word.believes_epoch);
   const is = belief(ensemble.id, ensemble.epoch);
   if (process === "down") return { verdict: "silent", text: `down; it last said ${says}` };
+  if (process === "unknown") return { verdict: "silent", text: "not started here" };
   if (word.age_ms === null) return { verdict: "silent", text: "has not said anything yet" };
   if (says === is) return { verdict: "agrees", text: "agrees" };
   if (word.believes_epoch > ensemble.epoch) return { verdict: "ahead", text: `ahead: says ${says}, ensemble said ${is}` };
@@ -225,7 +230,7 @@ function partitionOf(journal, answer, processes) {
   const end = leader in ends ? ends[leader] : furthest;
   const rows = replicas.map((/** @type {number} */ id) => ({
     broker_id: id, leader: id === leader, in_sync: isr.includes(id), leo: ends[id] ?? null, hw: marks[id] ?? null,
-    behind: Math.max(0, end - (ends[id] ?? 0)), process: processes.get(id) ?? "down",
+    behind: id in ends ? Math.max(0, end - ends[id]) : 0, process: processes.get(id) ?? "down",
   }));
   return {
     leader, leader_epoch, partition_epoch, isr, replicas, high_watermark,
@@ -280,7 +285,7 @@ function health(state, m) {
     const hit = [...m.peers, ...m.brokers].filter((n) => n.process === process);
     if (hit.length) say(`${names(hit)} ${process}`, hit[0].name.startsWith("peer") ? "#peers" : "#brokers");
   }
-  const lost = m.brokers.filter((b) => b.process === "running" && !b.registered);
+  const lost = m.brokers.filter((b) => (b.process === "running" || !b.ours) && !b.registered);
   if (lost.length) say(`${names(lost)} not registered`, "#brokers");
   const wrong = m.brokers.filter((b) => b.judged.verdict === "stale");
   if (wrong.length) say(`${names(wrong)} wrong about the controller`, "#beliefs");

@@ -7,6 +7,8 @@ import { hex, plural, words } from "./format.js";
 const ENVELOPE = new Set(["seq", "schema", "node", "node_seq", "wall_us", "mono_us", "type"]);
 
 const tp = (/** @type {Entry} */ e) => `${e.topic}-${e.partition}`;
+/** Of a broker that does not tell for itself, somebody else does: then it is named. @param {Entry} e */
+const told = (e) => (e.node === `broker-${e.broker_id}` ? "" : `broker ${e.broker_id} `);
 const who = (/** @type {number} */ id) => (id < 0 ? "none" : `broker ${id}`);
 
 /** @type {Record<string, (e: Entry) => string>} */
@@ -34,10 +36,10 @@ const SENTENCES = {
   quota_exceeded: (e) => `${e.path} exceeds its quota: ${plural(e.count, "znode")} (limit ${e.count_limit}), ${plural(e.bytes, "byte")} (limit ${e.bytes_limit})`,
   session_expired: (e) => `session ${hex(e.session_id)} expired after ${e.timeout_ms} ms`,
   session_closed: (e) => `session ${hex(e.session_id)} closed` + (e.ephemerals.length ? `; gone: ${e.ephemerals.join(", ")}` : ""),
-  broker_registered: (e) => `registered with broker epoch ${hex(e.broker_epoch)}`,
+  broker_registered: (e) => `${told(e)}registered with broker epoch ${hex(e.broker_epoch)}`,
   broker_session_changed: (e) => `its session is ${e.state}`,
   controller_believed: (e) => `believes in ${e.is_controller ? "itself" : who(e.controller_id)} at epoch ${e.controller_epoch}`,
-  controller_elected: (e) => `is controller, epoch ${e.controller_epoch}`,
+  controller_elected: (e) => `${told(e)}is controller, epoch ${e.controller_epoch}`,
   controller_ready: (e) => `ready as controller: read in ${e.read_ms} ms, decided in ${e.decide_ms} ms`,
   controller_propagated: (e) => `${e.brokers} brokers know what it decided, ${e.propagate_ms} ms later`,
   controller_resigned: (e) => `resigns at epoch ${e.controller_epoch}: ${words(e.reason)}`,

@@ -85,6 +85,8 @@ class ClusterInfo(NamedTuple):
     controller_id: int
     brokers: Mapping[int, Endpoint]
     topics: Mapping[str, TopicInfo]
+    racks: Mapping[int, str | None] = {}
+    """Of each broker."""
 
 
 class Fetched(NamedTuple):
@@ -369,7 +371,8 @@ def _cluster(response: KafkaMessage) -> ClusterInfo:
         for broker in response.brokers
     }
     topics = {str(topic.name): _topic(topic) for topic in response.topics if topic.name is not None}
-    return ClusterInfo(str(response.cluster_id), int(response.controller_id), brokers, topics)
+    racks = {int(broker.node_id): broker.rack for broker in response.brokers}
+    return ClusterInfo(str(response.cluster_id), int(response.controller_id), brokers, topics, racks)
 
 
 def _topic(topic: KafkaMessage) -> TopicInfo:

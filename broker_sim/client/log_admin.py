@@ -65,6 +65,25 @@ async def describe_log_dirs(client: KafkaClient, broker: Endpoint) -> list[LogDi
     ]
 
 
+async def alter_replica_log_dirs(
+    client: KafkaClient, broker: Endpoint, targets: Mapping[TopicPartition, str]
+) -> dict[TopicPartition, ErrorCode]:
+    """Have a broker move its replicas to these directories; what it says to each.  Raises KafkaUnavailable."""
+    directories: dict[str, dict[str, list[int]]] = {}
+    for partition, path in targets.items():
+        directories.setdefault(path, {}).setdefault(partition.topic, []).append(partition.partition)
+    rows = [
+        {"path": path, "topics": [{"name": topic, "partitions": numbers} for topic, numbers in topics.items()]}
+        for path, topics in directories.items()
+    ]
+    answer = await _ask(client, broker, request(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, dirs=rows))
+    return {
+        TopicPartition(str(topic.topic_name), int(row.partition_index)): ErrorCode(row.error_code)
+        for topic in answer.results
+        for row in topic.partitions
+    }
+
+
 async def delete_records(client: KafkaClient, topic_partition: TopicPartition, before_offset: int) -> int:
     """Remove a partition's records before an offset (-1: all that are committed); where its log begins then."""
     rows = [{"partition_index": topic_partition.partition, "offset": before_offset}]

@@ -19,6 +19,7 @@ from broker_sim.configs.config_def import (
     at_least,
     between,
     by_name,
+    hosts_with_numbers,
     list_of,
     parse_properties,
     render,
@@ -64,6 +65,8 @@ _OWN_KEYS = (
     ConfigKey("controlled.shutdown.enable", _B, True),
     ConfigKey("controlled.shutdown.max.retries", _I, 3, at_least(0)),
     ConfigKey("controlled.shutdown.retry.backoff.ms", _L, 5_000, at_least(0)),
+    ConfigKey("controller.quota.window.num", _I, 11, at_least(1)),
+    ConfigKey("controller.quota.window.size.seconds", _I, 1, at_least(1)),
     ConfigKey("controller.socket.timeout.ms", _I, 30_000, at_least(1)),
     ConfigKey("default.replication.factor", _I, 1, at_least(1)),
     ConfigKey("delete.topic.enable", _B, True),
@@ -87,7 +90,10 @@ _OWN_KEYS = (
     ConfigKey("log.retention.hours", _I, 168),
     ConfigKey("log.retention.minutes", _I, -1),
     ConfigKey("log.roll.hours", _I, 168, at_least(1)),
+    ConfigKey("max.connection.creation.rate", _I, 2**31 - 1, at_least(0)),
     ConfigKey("max.connections", _I, 2**31 - 1, at_least(0)),
+    ConfigKey("max.connections.per.ip", _I, 2**31 - 1, at_least(0)),
+    ConfigKey("max.connections.per.ip.overrides", _S, "", hosts_with_numbers),
     ConfigKey("max.incremental.fetch.session.cache.slots", _I, 1_000, at_least(0)),
     ConfigKey("producer.id.expiration.check.interval.ms", _I, 600_000, at_least(1)),
     ConfigKey("producer.id.expiration.ms", _I, 86_400_000, at_least(1)),
@@ -143,8 +149,20 @@ def _compile_broker_keys() -> dict[str, ConfigKey]:
 BROKER_KEYS: dict[str, ConfigKey] = _compile_broker_keys()
 """The keys a broker acts on, or describes."""
 
+_CONNECTION_KEYS = (
+    "max.connection.creation.rate",
+    "max.connections",
+    "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
+)
+_LISTENER_KEYS = ("max.connection.creation.rate", "max.connections")
+"""Keys that a listener may have for itself: listener.name.NAME.KEY."""
+
 DYNAMIC_KEYS: tuple[str, ...] = tuple(
-    sorted({key.synonym for key in TOPIC_KEYS.values() if key.synonym is not None and key.synonym in BROKER_KEYS})
+    sorted(
+        {key.synonym for key in TOPIC_KEYS.values() if key.synonym is not None and key.synonym in BROKER_KEYS}
+        | {*_CONNECTION_KEYS}
+    )
 )
 """Broker keys that may change while it runs, cluster-wide or for one broker (DynamicBrokerConfig)."""
 
@@ -211,6 +229,12 @@ class KafkaConfig:
     def session_timeout_ms(self) -> int:
         """zookeeper.session.timeout.ms."""
         return self.number("zookeeper.session.timeout.ms")
+
+    @property
+    def connection_timeout_ms(self) -> int:
+        """zookeeper.connection.timeout.ms, or where that is not set the session's time-out."""
+        key = "zookeeper.connection.timeout.ms"
+        return self.number(key) if key in self.originals else self.session_timeout_ms
 
     @property
     def replica_lag_time_max_ms(self) -> int:
@@ -298,11 +322,16 @@ def _advertised(values: Mapping[str, Value], listeners: tuple[Listener, ...]) ->
     return advertised
 
 
+def listener_key(listener: str, key: str) -> str:
+    """The key by which a listener has that one for itself."""
+    return f"listener.name.{listener.lower()}.{key}"
+
+
 def _parse_values(properties: Mapping[str, str]) -> tuple[dict[str, Value], list[str]]:
     values = {name: key.default for name, key in BROKER_KEYS.items()}
     warnings = []
     for name, text in properties.items():
-        key = BROKER_KEYS.get(name)
+        key = BROKER_KEYS.get(name) or _listeners_own(name)
         if key is not None:
             values[name] = key.parse(text)
         elif name in WITHOUT_EFFECT:
@@ -319,6 +348,14 @@ def _parse_values(properties: Mapping[str, str]) -> tuple[dict[str, Value], list
     return values, warnings
 
 
+def _listeners_own(name: str) -> ConfigKey | None:
+    """The definition of listener.name.NAME.KEY; None where that is none."""
+    if not name.startswith("listener.name."):
+        return None
+    own = next((key for key in _LISTENER_KEYS if name.endswith(f".{key}")), None)
+    return None if own is None else BROKER_KEYS[own]._replace(name=name)
+
+
 def parse_config(text: str) -> KafkaConfig:
     """Parse `server.properties`.  Raises ConfigError with a text fit for the user."""
     return config_from(parse_properties(text))
@@ -330,6 +367,10 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
     listeners = parse_listeners(str(values["listeners"]), "listeners")
     _check_protocols(str(values["listener.security.protocol.map"]), listeners)
     _check_zookeeper_connect(str(values["zookeeper.connect"]))
+    if values["max.connections.per.ip"] == 0 and not values["max.connections.per.ip.overrides"]:
+        raise ConfigError(
+            "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
+        )
     log_dirs = split_list(str(values["log.dirs"]) or str(values["log.dir"]))
     if not log_dirs:
         raise ConfigError("Invalid value for configuration log.dirs: at least one directory is needed")

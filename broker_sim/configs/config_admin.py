@@ -20,11 +20,11 @@ from broker_sim.configs.config_resources import (
     Resource,
     whole_number,
 )
-from broker_sim.configs.entity_configs import DEFAULT_ENTITY
 from broker_sim.configs.entity_znodes import EntityZnodes
 from broker_sim.configs.topic_config import TOPIC_KEYS, validate_topic_config
 from broker_sim.metadata_cache import MetadataCache
 from controller.coordination import Zk
+from controller.znodes import DEFAULT_ENTITY
 from ensemble.errors import SessionExpired, ZooKeeperError
 
 _POOLS = ("background.threads", "num.io.threads", "num.recovery.threads.per.data.dir", "num.replica.fetchers")

@@ -95,6 +95,15 @@ def between(minimum: int | float, maximum: int | float) -> Callable[[Value], str
     return check
 
 
+def hosts_with_numbers(value: Value) -> str | None:
+    """`host:number,…`."""
+    for entry in filter(None, (part.strip() for part in str(value).split(","))):
+        host, _, count = entry.rpartition(":")
+        if not host or not _is_decimal(count.strip()):
+            return f"{entry} is not host:number"
+    return None
+
+
 def one_of(*allowed: str) -> Callable[[Value], str | None]:
     """One of these words."""
 

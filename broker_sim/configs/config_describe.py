@@ -23,12 +23,12 @@ from broker_sim.configs.config_resources import (
     Synonym,
     whole_number,
 )
-from broker_sim.configs.entity_configs import DEFAULT_ENTITY
 from broker_sim.configs.topic_config import TOPIC_KEYS
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.topic_names import invalid_name
 from controller import znodes
 from controller.coordination import Zk
+from controller.znodes import DEFAULT_ENTITY
 from ensemble.errors import ErrorCode, ZooKeeperError, error_for
 
 _Found = Mapping[str, Mapping[str, str]]

@@ -1,4 +1,7 @@
-"""Dynamic configuration: overrides in /config/{topics,brokers,users,clients}/E, followed by way of /config/changes."""
+"""Dynamic configuration: overrides below /config, of topics, brokers, users, clients and addresses.
+
+Followed by way of /config/changes.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,16 @@ from broker_sim.configs.topic_config import TOPIC_KEYS
 from controller import znodes
 from controller.coordination import Zk
 from controller.ports import Emit
+from controller.znodes import DEFAULT_ENTITY
 from ensemble.client.service import WatchEvent
 from ensemble.errors import ErrorCode, SessionExpired, ZooKeeperError
 from ensemble.ports import Future, Runtime
 from journal.events import ConfigChanged
 
-DEFAULT_ENTITY = "<default>"
 CHANGE_PREFIX = "config_change_"
 CHANGE_KEPT_MS = 15 * 60 * 1000
 """ZkNodeChangeNotificationListener: older notifications are removed by whoever sees them."""
-CLIENT_QUOTAS = ("producer_byte_rate", "consumer_byte_rate")
+CLIENT_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
 """What is read of users and clients; users' credentials are nobody's business here."""
 READ_AHEAD_MS_MAX = 2_000
 """How long a LeaderAndIsr request waits for the overrides of topics it brings."""
@@ -30,7 +33,7 @@ class EntityConfigs:
     """The overrides of every topic, of this broker, and of all brokers, and the quotas of clients, as last read.
 
     `changed(entity)` is called after the overrides of "topics/T", "brokers/N", "brokers/<default>", "users/U",
-    "users/U/clients/C" or "clients/C" became others.
+    "users/U/clients/C", "clients/C" or "ips/A" became others.
     """
 
     def __init__(
@@ -89,10 +92,11 @@ class EntityConfigs:
         self._last_change = max([self._last_change, *(c for c in changes if c.startswith(CHANGE_PREFIX))])
 
     async def _clients(self) -> list[str]:
-        """The entities that may have quotas: users, clients, and clients of users."""
-        users, clients = await self._children(["users", "clients"])
+        """The entities that may have quotas: users, clients, clients of users, and addresses."""
+        users, clients, addresses = await self._children(["users", "clients", "ips"])
         below = await self._children([f"users/{user}/clients" for user in users]) if users else []
         found = [f"users/{user}" for user in users] + [f"clients/{client}" for client in clients]
+        found += [f"ips/{address}" for address in addresses]
         return found + [
             f"users/{user}/clients/{client}" for user, names in zip(users, below, strict=True) for client in names
         ]
@@ -233,7 +237,7 @@ class EntityConfigs:
 
     def _concerns_us(self, entity: str) -> bool:
         mine = (f"brokers/{self._config.broker_id}", f"brokers/{DEFAULT_ENTITY}")
-        return entity.startswith(("topics/", "users/", "clients/")) or entity in mine
+        return entity.startswith(("topics/", "users/", "clients/", "ips/")) or entity in mine
 
 
 def _known(entity: str, overrides: dict[str, str]) -> dict[str, str]:

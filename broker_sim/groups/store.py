@@ -7,6 +7,7 @@ partition over its records are read; nothing of a group is told before its recor
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 
 from kio.schema.errors import ErrorCode
 
@@ -15,6 +16,7 @@ from broker_sim.groups.log import read_group_log
 from broker_sim.groups.metadata import Group, GroupState
 from broker_sim.groups.offsets import StoredOffset
 from broker_sim.groups.records import OffsetAndMetadata, group_key, group_value, offset_key, offset_value
+from broker_sim.logs.guarded_directory import LogDirFailed
 from broker_sim.logs.record_batch import Record, build_batch
 from broker_sim.ports import ProducedPartition
 from broker_sim.replication.replica_manager import ReplicaManager
@@ -145,7 +147,10 @@ class GroupStore:
         if partition is None or number not in self._loading:
             return
         size = self._config.offsets_load_buffer_size
-        read = await read_group_log(partition.log, size, self._runtime, lambda: number in self._loading)
+        read = None
+        with suppress(LogDirFailed):
+            # Somebody else will lead then, and read it from another disk; until then it counts as being loaded.
+            read = await read_group_log(partition.log, size, self._runtime, lambda: number in self._loading)
         if read is None:
             return
         if read.unreadable:

@@ -14,9 +14,18 @@ from broker_sim.configs.config_describe import ConfigDescriber
 from broker_sim.configs.config_resources import Alteration, ConfigResult, Described, Operation, Resource, Source
 from broker_sim.handlers.broker_requests import Handler, RequestContext
 from broker_sim.metadata_cache import MetadataCache
-from broker_sim.wire.kafka_schema import ApiKey, milliseconds, respond
+from broker_sim.quotas.controller_mutations import MutationQuota, Mutations
+from broker_sim.wire.kafka_schema import ApiKey, milliseconds, respond, version_of
 from controller.ports import KafkaMessage
 from controller.topic_ids import topic_id_to_kafka
+
+CREATE_TOPICS_STRICT, CREATE_PARTITIONS_STRICT, DELETE_TOPICS_STRICT = 6, 3, 5
+"""From these versions on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
+DELETION_DISABLED_SINCE = 3
+"""The first version of DeleteTopics whose clients know TOPIC_DELETION_DISABLED; older ones get INVALID_REQUEST."""
+CLUSTER_METADATA = "__cluster_metadata"
+"""The topic of brokers without ZooKeeper."""
 
 Alter = Callable[[Resource, Sequence[Alteration], bool], Awaitable[ConfigResult]]
 """One way to alter a resource: `ConfigAdmin`'s methods."""
@@ -32,12 +41,14 @@ class AdminHandlers:
         configs: ConfigAdmin,
         metadata: MetadataCache,
         is_controller: Callable[[], bool],
+        mutations: MutationQuota,
     ) -> None:
         self._admin = admin
         self._describer = describer
         self._configs = configs
         self._metadata = metadata
         self._is_controller = is_controller
+        self._mutations = mutations
 
     def table(self) -> Mapping[ApiKey, Handler]:
         """The requests served here."""
@@ -54,28 +65,22 @@ class AdminHandlers:
 
     async def create_topics(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer CreateTopics."""
+        counted = self._counted(request, context, CREATE_TOPICS_STRICT)
         names = [str(topic.name) for topic in request.topics]
         if not self._is_controller():
             results = [TopicResult(name, ErrorCode.not_controller) for name in dict.fromkeys(names)]
         else:
-            twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-            topics = [_new_topic(topic) for topic in request.topics if topic.name not in twice]
-            results = [
-                TopicResult(
-                    name,
-                    ErrorCode.invalid_request,
-                    f"Create topics request from client `{context.client_id}` contains multiple entries "
-                    f"for the following topics: {name}",
-                )
-                for name in twice
-            ]
+            refused = _not_created(names)
+            topics = [_new_topic(topic) for topic in request.topics if topic.name not in refused]
+            results = [TopicResult(name, ErrorCode.invalid_request, reason) for name, reason in refused.items()]
             results += await self._admin.create_topics(
-                topics, milliseconds(request.timeout), bool(getattr(request, "validate_only", False))
+                topics, milliseconds(request.timeout), bool(getattr(request, "validate_only", False)), counted.record
             )
-        return respond(request, topics=[_created(result) for result in results])
+        return _throttled(request, context, counted, topics=[_created(result) for result in results])
 
     async def delete_topics(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer DeleteTopics, by names and (version 6) by topic ids."""
+        counted = self._counted(request, context, DELETE_TOPICS_STRICT)
         rows: list[dict[str, Any]] = []
         names: list[str] = []
         for name, topic_id in _doomed(request):
@@ -87,19 +92,24 @@ class AdminHandlers:
             else:
                 names.append(found)
         topic_ids = {name: self._metadata.topic_id(name) for name in names}
-        for result in await self._admin.delete_topics(list(dict.fromkeys(names)), milliseconds(request.timeout)):
+        doomed, timeout_ms = list(dict.fromkeys(names)), milliseconds(request.timeout)
+        for result in await self._admin.delete_topics(doomed, timeout_ms, counted.record):
+            error = result.error
+            if error is ErrorCode.topic_deletion_disabled and version_of(request) < DELETION_DISABLED_SINCE:
+                error = ErrorCode.invalid_request
             rows.append(
                 {
                     "name": result.name,
                     "topic_id": topic_ids[result.name],
-                    "error_code": result.error,
+                    "error_code": error,
                     "error_message": result.message,
                 }
             )
-        return respond(request, responses=rows)
+        return _throttled(request, context, counted, responses=rows)
 
     async def create_partitions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer CreatePartitions."""
+        counted = self._counted(request, context, CREATE_PARTITIONS_STRICT)
         names = [str(topic.name) for topic in request.topics]
         if not self._is_controller():
             results = [TopicResult(name, ErrorCode.not_controller) for name in dict.fromkeys(names)]
@@ -108,10 +118,13 @@ class AdminHandlers:
             topics = [_new_partitions(topic) for topic in request.topics if topic.name not in twice]
             results = [TopicResult(name, ErrorCode.invalid_request, "Duplicate topic in request.") for name in twice]
             results += await self._admin.create_partitions(
-                topics, milliseconds(request.timeout), bool(request.validate_only)
+                topics, milliseconds(request.timeout), bool(request.validate_only), counted.record
             )
         rows = [{"name": r.name, "error_code": r.error, "error_message": r.message} for r in results]
-        return respond(request, results=rows)
+        return _throttled(request, context, counted, results=rows)
+
+    def _counted(self, request: KafkaMessage, context: RequestContext, strict_since: int) -> Mutations:
+        return self._mutations.of_request(context.client_id, version_of(request), strict_since)
 
     # ---- configuration ----------------------------------------------------------------------------------------
 
@@ -156,6 +169,20 @@ class AdminHandlers:
             else:
                 rows.append(_config_row(await alter(resource, wanted, bool(request.validate_only))))
         return respond(request, responses=rows)
+
+
+def _throttled(request: KafkaMessage, context: RequestContext, counted: Mutations, **values: Any) -> KafkaMessage:
+    """The answer, with the time for which the client is not heard."""
+    context.muted_ms = counted.throttle_ms
+    return respond(request, throttle_time=context.muted_ms, **values)
+
+
+def _not_created(names: Sequence[str]) -> dict[str, str]:
+    """The topics of a request that are refused without a look at the cluster, with the reason."""
+    refused = {name: "Found multiple entries for this topic." for name in names if names.count(name) > 1}
+    if CLUSTER_METADATA in names:
+        refused[CLUSTER_METADATA] = f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
+    return refused
 
 
 def _new_topic(topic: KafkaMessage) -> NewTopic:

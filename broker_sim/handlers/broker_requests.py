@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Protocol
 
 from controller.ports import KafkaMessage
 
@@ -12,12 +12,38 @@ class RequestRefused(Exception):
     """There is no answer to give: the connection is closed instead, which the client takes for a retriable error."""
 
 
-class RequestContext(NamedTuple):
-    """Who asks: the client's own name, the listener it came in by, and its address as Kafka's tools show it."""
+class RequestClock(Protocol):
+    """How long a request has been worked on: not the time it waited, for a follower, say."""
 
-    client_id: str
-    listener: str
-    client_host: str = ""
+    def spent_ns(self) -> int:
+        """Nanoseconds so far."""
+
+
+class Costless:
+    """Nobody measures: no client has a quota of time."""
+
+    def spent_ns(self) -> int:
+        """Nothing."""
+        return 0
+
+
+COSTLESS = Costless()
+
+
+class RequestContext:
+    """Who asks: the client's own name, the listener it came in by, and its address as Kafka's tools show it.
+
+    `muted_ms` is set by whoever throttles the client: once it has been answered, nothing is heard from it for so long.
+    """
+
+    __slots__ = ("client_host", "client_id", "clock", "listener", "muted_ms")
+
+    def __init__(self, client_id: str, listener: str, client_host: str = "", clock: RequestClock = COSTLESS) -> None:
+        self.client_id = client_id
+        self.listener = listener
+        self.client_host = client_host
+        self.clock = clock
+        self.muted_ms = 0
 
 
 Handler = Callable[[KafkaMessage, RequestContext], Awaitable[KafkaMessage | None]]

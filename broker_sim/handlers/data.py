@@ -156,6 +156,9 @@ class DataHandlers:
                 # There is no answer that could say so: the connection's next request waits.
                 await self._runtime.sleep(throttle_ms)
             return None
+        if self._quotas.request.is_used:
+            throttle_ms = max(throttle_ms, self._quotas.request.note(context))
+        context.muted_ms = throttle_ms
         return self._produce_answer(request, context, rows, throttle_ms)
 
     def _produce_error(
@@ -236,8 +239,8 @@ class DataHandlers:
             )
             fetched = await self._replicas.fetch(params, list(wanted.values()))
             rows.update(zip(wanted, fetched, strict=True))
-        if self._quotas.fetch.is_used and replica_id < 0:
-            throttle_ms = self._throttle_fetch(context, rows)
+        if replica_id < 0 and (self._quotas.fetch.is_used or self._quotas.request.is_used):
+            throttle_ms = context.muted_ms = self._throttle_fetch(context, rows)
             if throttle_ms:
                 error, session_id = opened.without_rows()
                 return FetchResponse(version, (), error, session_id, as_time(throttle_ms))
@@ -247,8 +250,8 @@ class DataHandlers:
     def _throttle_fetch(self, context: RequestContext, rows: Rows) -> int:
         """For how long a consumer is throttled; it gets nothing then, and comes again for it."""
         quota, size = self._quotas.fetch, _fetch_size(rows)
-        throttle_ms = quota.note(context.client_id, size)
-        if throttle_ms:
+        throttle_ms = max(self._quotas.request.note(context), quota.note(context.client_id, size))
+        if throttle_ms and quota.is_used:
             quota.take_back(context.client_id, size)
         return throttle_ms
 

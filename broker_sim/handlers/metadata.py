@@ -31,8 +31,8 @@ NOT_ASKED = -(2**31)
 EVERYTHING_ON_THE_CLUSTER = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 """One bit for each of AclOperation's codes that a cluster knows: without an authorizer everyone may do everything."""
 
-CreateMissing = Callable[[str], ErrorCode]
-"""Begin to create a topic that a client asked for; the error to answer meanwhile."""
+CreateMissing = Callable[[str, str], ErrorCode]
+"""Begin to create a topic that a client (its own name) asked for; the error to answer meanwhile."""
 
 
 class MetadataHandlers:
@@ -75,7 +75,7 @@ class MetadataHandlers:
         """Answer Metadata; the same object as before where nothing has changed, so that its bytes can be reused."""
         wanted = self._wanted(request)
         if wanted is not None and getattr(request, "allow_auto_topic_creation", True):
-            missing = {name: self._create_missing(name) for name in self._missing(wanted)}
+            missing = {name: self._create_missing(name, context.client_id) for name in self._missing(wanted)}
         else:
             missing = {}
         if self._answers_generation != self._metadata.generation or len(self._answers) >= ANSWERS_REMEMBERED_MAX:

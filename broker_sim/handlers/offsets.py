@@ -39,8 +39,8 @@ _MESSAGES = {
 }
 _NOT_AVAILABLE_MESSAGE = "The coordinator is not available."
 
-CreateMissing = Callable[[str], ErrorCode]
-"""Begin to create a topic that is needed."""
+CreateMissing = Callable[[str, str], ErrorCode]
+"""Begin to create a topic that a client (its own name) needs."""
 PartitionErrors = dict[TopicPartition, ErrorCode]
 
 
@@ -78,26 +78,26 @@ class OffsetHandlers:
         version = version_of(request)
         kind = int(getattr(request, "key_type", _GROUPS))
         if version < _KEYS_IN_BATCHES_FROM:
-            error, endpoint = self._coordinator(request.key, kind, version, context.listener)
+            error, endpoint = self._coordinator(request.key, kind, version, context)
             message = _MESSAGES.get(error, _NOT_AVAILABLE_MESSAGE)
             return respond(request, error_code=error, error_message=message, **_node(endpoint))
         rows = []
         for key in request.coordinator_keys:
-            error, endpoint = self._coordinator(key, kind, version, context.listener)
+            error, endpoint = self._coordinator(key, kind, version, context)
             rows.append({"key": key, "error_code": error, "error_message": "", **_node(endpoint)})
         return respond(request, coordinators=rows)
 
-    def _coordinator(self, key: str, kind: int, version: int, listener: str) -> tuple[ErrorCode, Endpoint]:
+    def _coordinator(self, key: str, kind: int, version: int, context: RequestContext) -> tuple[ErrorCode, Endpoint]:
         if kind == _SHARE_GROUPS and version < _SHARE_GROUPS_FROM:
             return ErrorCode.invalid_request, _NOBODY
         if kind != _GROUPS:
             return ErrorCode.coordinator_not_available, _NOBODY
         if CONSUMER_OFFSETS not in self._metadata:
-            self._create_missing(CONSUMER_OFFSETS)
+            self._create_missing(CONSUMER_OFFSETS, context.client_id)
             return ErrorCode.coordinator_not_available, _NOBODY
         number = self._groups.store.partition_for(key)
         partition = self._metadata.partition(TopicPartition(CONSUMER_OFFSETS, number))
-        endpoint = None if partition is None else self._metadata.endpoint(partition.leader, listener)
+        endpoint = None if partition is None else self._metadata.endpoint(partition.leader, context.listener)
         if endpoint is None:
             return ErrorCode.coordinator_not_available, _NOBODY
         return ErrorCode.none, endpoint

@@ -71,7 +71,7 @@ class EpochCache:
     def truncate_from_start(self, offset: int) -> None:
         """The log now starts at `offset`: the epoch that holds it begins there."""
         dropped = [entry for entry in self._entries if entry[1] <= offset]
-        if dropped and dropped[-1][1] < offset:
+        if len(dropped) > 1 or (dropped and dropped[-1][1] < offset):
             self._entries = [(dropped[-1][0], offset), *self._entries[len(dropped) :]]
             self._save(self._entries)
 

@@ -10,6 +10,7 @@ from broker_sim.configs.replica_config import PartitionConfig, ReplicaConfig, To
 from broker_sim.logs import checkpoints
 from broker_sim.logs.directory_names import delete_name, future_name, future_of, is_deleted, partition_of
 from broker_sim.logs.guarded_directory import GuardedDirectory, LogDirFailed
+from broker_sim.logs.meta_properties import claim_log_directory
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.ports import LogDirectory
 from controller.ports import Emit
@@ -123,6 +124,13 @@ class LogManager:
 
     def _dir_of(self, topic_partition: TopicPartition) -> _LogDir | None:
         return next((log_dir for log_dir in self._dirs if topic_partition in log_dir.logs), None)
+
+    def claim(self, cluster_id: str) -> None:
+        """Make the directories this cluster's and broker's; one that fails already is given up, as Kafka does.
+        Raises InconsistentMetaProperties where one is somebody else's."""
+        for log_dir in list(self._online()):
+            with suppress(LogDirFailed):
+                claim_log_directory(log_dir.directory, cluster_id, self._broker_id)
 
     # ---- opening -----------------------------------------------------------------------------------------------
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+
+
+def _nothing(unflushed: int) -> int:
+    return 0
 
 
 class MemoryLogFile:
@@ -43,10 +47,11 @@ class MemoryLogFile:
         """The file can be opened again through its directory."""
         self.is_open = False
 
-    def lose_power(self) -> int:
-        """Keep what was flushed alone; returns how many bytes went."""
-        lost = len(self._content) - self._flushed
-        del self._content[self._flushed :]
+    def lose_power(self, left_of: Callable[[int], int]) -> int:
+        """Keep what was flushed, and of so many bytes behind it as many as that says; returns how many went."""
+        unflushed = len(self._content) - self._flushed
+        lost = unflushed - left_of(unflushed)
+        del self._content[len(self._content) - lost :]
         return lost
 
 
@@ -139,8 +144,9 @@ class MemoryLogDirectory:
         self._texts = {"": {}}
         self._before.clear()
 
-    def power_loss(self) -> dict[str, int]:
-        """The machine lost its power: keep what was flushed; returns how many bytes each replica lost, if any."""
+    def power_loss(self, left_of: Callable[[int], int] = _nothing) -> dict[str, int]:
+        """The machine lost its power: keep what was flushed, and of a file's other bytes as many as `left_of` says;
+        returns how many bytes each replica lost, if any."""
         for (name, file), text in self._before.items():
             if text is None:
                 self._texts[name].pop(file, None)
@@ -148,7 +154,7 @@ class MemoryLogDirectory:
                 self._texts[name][file] = text
         lost: dict[str, int] = {}
         for name in sorted(self._files):
-            gone = sum(file.lose_power() for file in self._files[name].values())
+            gone = sum(file.lose_power(left_of) for file in self._files[name].values())
             if gone:
                 lost[name] = gone
         self.crash()

@@ -6,8 +6,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker_sim.logs import checkpoints
+from broker_sim.logs import checkpoints, producer_snapshots
 from broker_sim.logs.epoch_cache import EpochCache
+from broker_sim.logs.producer_snapshots import SnapshotReader
 from broker_sim.logs.producer_state import ProducerStates
 from broker_sim.logs.record_batch import BatchHeader, BatchUnreadable, decode_batch, patch_batches
 from broker_sim.logs.segment import Damage, Segment, base_offset_of, file_name
@@ -109,8 +110,10 @@ class PartitionLog:
                 self._directory.remove(self.name, file)
         bases = [base_offset_of(file) for file in files]
         rest = sorted(base for base in bases if base is not None)
+        deleted = SnapshotReader(self._directory, self.name, rest[0] if rest else 0)
         while rest:
             base = rest.pop(0)
+            self.producers.add_unknown(deleted.reach(base))
             segment = self._add_segment(base)
             # All but the last segment were flushed when they were full.
             damage: Damage | None = segment.recover(check and not rest, see)
@@ -125,6 +128,8 @@ class PartitionLog:
             self._add_segment(0)
         self.start_offset = self._starts[0]
         self.end_offset = self._segments[-1].end_offset
+        self.producers.add_unknown(deleted.reach(self.end_offset))
+        producer_snapshots.drop_strays(self._directory, self.name, self.start_offset, self.end_offset)
         self.epochs.truncate_from_end(self.end_offset)
         self.epochs.believe(written, last_of)
 
@@ -187,10 +192,16 @@ class PartitionLog:
             self.producers.update(header)
 
     def roll(self) -> Segment:
-        """Begin a new segment; the one before is on the disk then."""
+        """Begin a new segment; the one before is on the disk then, and what it said of producers."""
         active = self._segments[-1]
         active.file.flush()
+        self._snapshot_producers(active.end_offset)
         return self._add_segment(active.end_offset)
+
+    def _snapshot_producers(self, offset: int) -> None:
+        entries = self.producers.entries()
+        if entries:
+            producer_snapshots.write(self._directory, self.name, offset, entries)
 
     # ---- read --------------------------------------------------------------------------------------------------
 
@@ -288,12 +299,18 @@ class PartitionLog:
     def _drop_segment(self) -> None:
         segment = self._segments.pop()
         self._starts.pop()
+        self._remove(segment)
+
+    def _remove(self, segment: Segment) -> None:
         segment.file.close()
         self._directory.remove(self.name, segment.name)
+        self._directory.remove(self.name, producer_snapshots.file_name(segment.base_offset))
 
     def _rebuild_producers(self) -> None:
         self.producers.clear()
+        deleted = SnapshotReader(self._directory, self.name, self._starts[0])
         for segment in self._segments:
+            self.producers.add_unknown(deleted.reach(segment.base_offset))
             for _, header in segment.headers():
                 self.producers.update(header)
 
@@ -314,8 +331,7 @@ class PartitionLog:
         if count >= len(self._segments):
             self.roll()
         for segment in self._segments[:count]:
-            segment.file.close()
-            self._directory.remove(self.name, segment.name)
+            self._remove(segment)
         del self._segments[:count], self._starts[:count]
         self.advance_start(self._starts[0])
 
@@ -324,8 +340,7 @@ class PartitionLog:
         for at in range(len(self._segments) - 2, 0, -1):
             segment = self._segments[at]
             if not segment.size:
-                segment.file.close()
-                self._directory.remove(self.name, segment.name)
+                self._remove(segment)
                 del self._segments[at], self._starts[at]
 
     def begin_cleaned(self, segment: Segment) -> LogFile:

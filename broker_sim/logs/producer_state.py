@@ -1,13 +1,15 @@
 """What a partition remembers of idempotent producers (Kafka's ProducerStateManager, KIP-98), without transactions.
 
 The state is a function of the batch headers in the log, so every replica has it and it is rebuilt when a log is
-opened: a duplicate is recognised by the next leader, too.
+opened: a duplicate is recognised by the next leader, too.  What deleted batches said is in `producer_snapshots`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from broker_sim.logs.producer_snapshots import NO_OFFSET, ProducerEntry
 from broker_sim.logs.record_batch import BatchHeader
 
 BATCHES_KEPT = 5
@@ -17,6 +19,8 @@ PRODUCERS_MAX = 10_000
 
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 INVALID_PRODUCER_EPOCH = 47
+UNKNOWN_CHECKSUM = -1
+"""Of a batch that a snapshot tells of."""
 
 _SEQUENCES = 1 << 31
 
@@ -104,8 +108,45 @@ class ProducerStates:
             )
         )
         del producer.batches[:-BATCHES_KEPT]
-        if len(self._producers) > PRODUCERS_MAX:
+        while len(self._producers) > PRODUCERS_MAX:
             del self._producers[next(iter(self._producers))]
+
+    def entries(self) -> list[ProducerEntry]:
+        """Every producer's last batch, those that were silent longest first, for a snapshot."""
+        return [
+            ProducerEntry(
+                producer_id,
+                producer.epoch,
+                producer.batches[-1].last_sequence,
+                producer.batches[-1].last_offset,
+                producer.batches[-1].last_offset - producer.batches[-1].base_offset,
+                producer.last_timestamp,
+            )
+            for producer_id, producer in self._producers.items()
+        ]
+
+    def add_unknown(self, entries: Sequence[ProducerEntry]) -> None:
+        """Take over out of a snapshot whoever is not known by the log itself."""
+        fresh: dict[int, _Producer] = {}
+        for entry in entries:
+            if entry.producer_id in self._producers or entry.last_offset == NO_OFFSET:
+                continue
+            producer = fresh[entry.producer_id] = _Producer(entry.epoch)
+            producer.last_timestamp = entry.timestamp_ms
+            first_sequence = (entry.last_sequence - entry.offset_delta) % _SEQUENCES
+            base_offset = entry.last_offset - entry.offset_delta
+            producer.batches.append(
+                ProducerBatch(
+                    first_sequence,
+                    entry.last_sequence,
+                    base_offset,
+                    entry.last_offset,
+                    UNKNOWN_CHECKSUM,
+                    entry.timestamp_ms,
+                )
+            )
+        if fresh:
+            self._producers = {**fresh, **self._producers}
 
     def active(self) -> list[ActiveProducer]:
         """Every producer that is known, in the order of their ids."""

@@ -15,8 +15,9 @@ from kio.schema.errors import ErrorCode as KafkaError
 
 from broker_sim.admin import Refused
 from broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, at_least, render
-from broker_sim.configs.entity_configs import DEFAULT_ENTITY
+from broker_sim.configs.connection_limits import Resolve
 from broker_sim.configs.entity_znodes import EntityZnodes
+from controller.znodes import DEFAULT_ENTITY
 from ensemble.errors import ZooKeeperError
 
 USER, CLIENT, IP = "user", "client-id", "ip"
@@ -72,10 +73,11 @@ def _name(node: str) -> str | None:
 
 
 class ClientQuotas:
-    """Keeps quotas in /config/users, /config/clients and /config/ips."""
+    """Keeps quotas in /config/users, /config/clients and /config/ips.  `resolve` finds the addresses of hosts."""
 
-    def __init__(self, znodes: EntityZnodes) -> None:
+    def __init__(self, znodes: EntityZnodes, resolve: Resolve = str) -> None:
         self._znodes = znodes
+        self._resolve = resolve
 
     # ---- describe ---------------------------------------------------------------------------------------------
 
@@ -125,6 +127,9 @@ class ClientQuotas:
         """Set and remove quotas of one entity."""
         try:
             path, keys = _path(entity)
+            address = dict(entity).get(IP)
+            if address is not None and self._resolve(address) is None:
+                raise Refused(KafkaError.invalid_request, f"{address} is not a valid IP or resolvable host.")
             while True:
                 overrides, version = await self._znodes.read(path)
                 for change in changes:

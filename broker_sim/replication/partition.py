@@ -6,7 +6,7 @@ from kio.schema.errors import ErrorCode
 
 from broker_sim.configs.replica_config import PartitionConfig, lists
 from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.logs.producer_state import ProducerBatch
+from broker_sim.logs.producer_state import UNKNOWN_CHECKSUM, ProducerBatch
 from broker_sim.logs.record_batch import BatchHeader, check_produced
 from broker_sim.ports import FetchedPartition, FetchParams, FetchPartition
 from broker_sim.replication.isr import RECOVERED, Committed, IsrState, Pending, PendingExpand, PendingShrink
@@ -254,7 +254,9 @@ class Partition:
             return Appended(ErrorCode.invalid_record)
         known = self.log.producers.check(headers[0])
         if isinstance(known, ProducerBatch):
-            header = headers[0]._replace(base_offset=known.base_offset, crc=known.crc)
+            header = headers[0]._replace(base_offset=known.base_offset)
+            if known.crc != UNKNOWN_CHECKSUM:
+                header = header._replace(crc=known.crc)
             return Appended(0, known.base_offset, known.last_offset, known.last_offset + 1, (header,))
         return Appended(known) if known else None
 
@@ -428,12 +430,12 @@ class Partition:
             self.maybe_advance_high_watermark()
 
     def last_readable(self, from_follower: bool) -> tuple[int, int]:
-        """(error, offset) of LATEST: OFFSET_NOT_AVAILABLE until the high watermark reaches this epoch (KIP-207)."""
+        """The offset before which records can be listed, and OFFSET_NOT_AVAILABLE for what lies beyond it until the
+        high watermark reaches this epoch (KIP-207)."""
         if from_follower:
             return 0, self.log.end_offset
-        if self.leader_epoch_start is not None and self.leader_epoch_start > self.log.high_watermark:
-            return ErrorCode.offset_not_available, -1
-        return 0, self.log.high_watermark
+        behind = self.leader_epoch_start is not None and self.leader_epoch_start > self.log.high_watermark
+        return ErrorCode.offset_not_available if behind else 0, self.log.high_watermark
 
     # ---- leader: high watermark and ISR ------------------------------------------------------------------------
 

@@ -136,6 +136,10 @@ class ReplicaManager:
 
     # ---- life --------------------------------------------------------------------------------------------------
 
+    def claim_log_directories(self, cluster_id: str) -> None:
+        """Make the log directories this cluster's and broker's.  Raises InconsistentMetaProperties."""
+        self._logs.claim(cluster_id)
+
     def start(self) -> None:
         """Open the logs on disk and begin the periodic work.  Partitions get their roles from the controller."""
         self._logs.open_all()

@@ -24,7 +24,10 @@ async def open_admin_port(
 
     Raises ConfigError where it is to speak TLS and a store cannot be used.
     """
-    https = Https(TlsStore(settings.tls, log.warning), forced=settings.https_only) if settings.tls is not None else None
+    https: Https | None = None
+    if settings.tls is not None:
+        store = TlsStore(settings.tls, log.warning)
+        https = Https(store, forced=settings.https_only, on_plain=commands.count_plain)
     port = HttpPort(_Pages(settings.command_url, commands).answer, on_failure, https)
     try:
         number = await port.listen(settings.address, settings.port, "the admin server")

@@ -111,6 +111,10 @@ class AdminCommands:
         """Every command's own name."""
         return sorted((*self._always, *self._serving, *self._guarded))
 
+    def count_plain(self) -> None:
+        """Somebody came without TLS to a port that has it."""
+        self._metrics.on_demand.insecure_admin_count += 1
+
     async def run(self, name: str, request: HttpRequest) -> Answer:
         """Carry out a command, by its name or the four-letter word of the same meaning."""
         name = _ALIASES.get(name, name)

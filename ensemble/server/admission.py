@@ -12,6 +12,7 @@ from ensemble.errors import ErrorCode
 from ensemble.ids import ConnectionId
 from ensemble.records import ClientMessage, ConnectRequest, Frames, OpCode, Request
 from ensemble.server.limits import ConnectionThrottle, LimitCounts, Limits
+from ensemble.summary import Summary
 
 _NEVER_THROTTLED = frozenset(map(int, (OpCode.PING, OpCode.CLOSE_SESSION, OpCode.AUTH, OpCode.SASL)))
 
@@ -24,6 +25,9 @@ class Admission:
         self.counts = LimitCounts()
         self.throttle = ConnectionThrottle(limits.throttle, draw, now_ms)
         self.connections = 0
+        self.token_deficit = Summary()
+        self.throttled_ms = Summary()
+        """How long requests waited at the gate, of those that had to."""
         self.outstanding = 0
         """Requests that wait for an answer, over all connections."""
         self.large_bytes = 0
@@ -61,6 +65,7 @@ class Admission:
         if not self.throttle.admits(now_ms, renews=renews):
             self.counts.connection_rejected += 1
             return False
+        self.token_deficit.add(self.throttle.deficit)
         self.counts.connection_request_count += 1
         self.counts.connection_revalidate_count += renews
         return True
@@ -113,6 +118,8 @@ class RequestGate:
             return None
         connection = next(iter(self._held))
         waited = self._held.pop(connection)
+        for since_ms, _ in waited:
+            self._admission.throttled_ms.add(now_ms - since_ms)
         return connection, [passed for since_ms, each in waited for passed in self._late(each, now_ms - since_ms)]
 
     def _late(self, message: ClientMessage, waited_ms: int) -> list[ClientMessage]:

@@ -228,6 +228,7 @@ class ClientConnection(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._throttled = False
         self._paused = False
+        self._ended_here = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connected; it has to say who it is before it counts."""
@@ -423,6 +424,7 @@ class ClientConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close after what is queued."""
+        self._ended_here = True
         self.flush()
         if self._transport is not None:
             self._transport.close()
@@ -436,6 +438,7 @@ class ClientConnection(asyncio.Protocol):
             self._port.admission.leave(self._host)
             self._host = None
         if self._id is not None:
+            self._port.admission.counts.connection_drop_count += not self._ended_here
             self._port.forget(self._id)
             self._id = None
             self.note()

@@ -52,6 +52,7 @@ from ensemble.server.operator_view import OperatorView
 from ensemble.server.quorum_port import QuorumPort
 from ensemble.tree.service import Service
 from ensemble.txn import Txn
+from ensemble.txnlog.losses import DAMAGE_FOUND
 from ensemble.txnlog.recovery import Recovery
 from ensemble.txnlog.snapshots import WrittenSnapshot
 from ensemble.txnlog.storage import Storage
@@ -86,6 +87,8 @@ class PeerDriver:
         self.quorum: QuorumPort | None = None
         self.operator: OperatorView | None = None
         self.membership: MembershipPorts | None = None
+        self.begin_anew: Callable[[str], None] = self.stop
+        """Ends the peer, so that another begins in its place from what the disk has."""
         self._peer = peer
         self._service = service
         self._journal = journal
@@ -136,6 +139,8 @@ class PeerDriver:
         if self._finished.done():
             return
         traceback.print_exception(failure)
+        if self.operator is not None:
+            self.operator.metrics.unrecoverable_errors += 1
         reason = f"{name}: {type(failure).__name__}: {failure}"
         self._finish(Stopped(reason), reason)
 
@@ -329,6 +334,10 @@ class PeerDriver:
         """An election message."""
         self._call(self._peer.on_notification, src, notification)
 
+    def on_oracle(self, agrees: bool) -> None:
+        """What the oracle says by now."""
+        self._call(self._peer.on_oracle, agrees)
+
     def on_voter_unreachable(self, peer_id: PeerId) -> None:
         """A peer's election port does not answer."""
         if peer_id in self._voters:
@@ -387,10 +396,13 @@ class PeerDriver:
             self._flush()
 
     def on_truncated(self, recovery: Recovery) -> None:
-        """The log is cut."""
+        """The log is cut; where it was found damaged, what this peer serves may rest on what it has not any more."""
         for damage in recovery.damages:
             self.emit(damage)
-        self._call(self._peer.on_recovered, recovery.recovered)
+        if recovery.damages and not recovery.recovered.complete:
+            self.begin_anew(DAMAGE_FOUND)
+        else:
+            self._call(self._peer.on_recovered, recovery.recovered)
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: list[Txn] | None) -> None:
         """Part of the log, for a learner."""

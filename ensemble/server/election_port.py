@@ -8,8 +8,10 @@ is sent again on a fresh connection, since it may have been lost with the old on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple, Protocol, cast
 
 from ensemble.ids import PeerId
@@ -24,11 +26,12 @@ from ensemble.server.election_wire import (
     encode_notification,
     encode_opening,
 )
+from ensemble.server.peer_addresses import CHECKED, Reachability, first_to_answer, listen_each
 from ensemble.server.peer_security import Listening, PeerSecurity, open_port, tls_problem
 from ensemble.server.quorum_auth import QuorumAuth, Side, step_of
 from ensemble.server.sockets import keep_alive, remote_name
 from ensemble.zab.messages import Notification
-from ensemble.zab.server_line import ServerLine, bracketed
+from ensemble.zab.server_line import Address, ServerLine, bracketed
 
 CONNECT_TIMEOUT_S = 5.0
 OPENING_TIMEOUT_S = 10.0
@@ -37,6 +40,8 @@ RETRY_MAX_S = 1.0
 CALL_BACK_S = 1.0
 """How long a smaller peer waits to be called back before it asks again."""
 UNIDENTIFIED_MAX = 64
+ADDRESSES_MAX = 8
+"""More addresses of one stranger are not tried."""
 
 
 class _Origin(NamedTuple):
@@ -67,15 +72,17 @@ class ElectionPort:
         admits_strangers: bool = False,
         security: PeerSecurity | None = None,
         auth: QuorumAuth | None = None,
+        reachability: Reachability = CHECKED,
     ) -> None:
         self.my_id = my_id
+        self._reachability = reachability
         self.listener = listener
         self.auth = auth
         self.unidentified = 0
         self._servers = servers
         self._mine = servers[my_id]
         self._admits_strangers = admits_strangers
-        self._strangers: dict[PeerId, tuple[str, int]] = {}
+        self._strangers: dict[PeerId, list[tuple[str, int]]] = {}
         self._faults = faults
         self._security = security
         self._server: Listening | None = None
@@ -88,22 +95,25 @@ class ElectionPort:
         self._origins: dict[PeerId, _Origin] = {}
         self._doubles: set[tuple[_Origin, _Origin]] = set()
 
-    async def listen(self, host: str) -> None:
-        """Open this peer's election port, in place of one that is open.  Raises PortError."""
+    async def listen(self, addresses: Sequence[Address], tell: Callable[[str], None]) -> None:
+        """Open this peer's election port at these, in place of what is open; `tell` hears of those that cannot be
+        opened, if others can.  Raises PortError."""
         if self._server is not None:
             self._server.close()
-        port = self._mine.election_port
-        self._server = await open_port(
-            self._security, lambda: ElectionConnection(self, None), host, port, "the election port",
-            self.listener.on_peer_broken,
-        )  # fmt: skip
+        report = self.listener.on_peer_broken
+
+        def open_one(host: str, port: int) -> Awaitable[Listening]:
+            accepted = partial(ElectionConnection, self, None)
+            return open_port(self._security, accepted, host, port, "the election port", report)
+
+        self._server = await listen_each([(each.host, each.election_port) for each in addresses], open_one, tell)
 
     def use(self, servers: Mapping[PeerId, ServerLine]) -> None:
         """The ensemble's servers are these now: connections to others, and to old addresses, are dropped."""
         before, self._servers = self._servers, servers
         self._mine = servers.get(self.my_id, self._mine)
         for peer_id in [*self._connections, *self._dialling]:
-            if _election_address(servers, peer_id) != _election_address(before, peer_id):
+            if _election_addresses(servers, peer_id) != _election_addresses(before, peer_id):
                 self._origins.pop(peer_id, None)
                 self._forget(peer_id)
                 self._stop_dialling(peer_id)
@@ -127,6 +137,9 @@ class ElectionPort:
             return
         frame = encode_notification(notification)
         connection = self._connections.get(to)
+        if connection is not None and self._may_be_cut_off(connection, to):
+            self._forget(to)
+            connection = None
         if connection is not None and connection.ready:
             self._last[to] = frame
             connection.write(frame)
@@ -135,10 +148,17 @@ class ElectionPort:
             if connection is None:
                 self._dial(to)
 
+    def _may_be_cut_off(self, connection: ElectionConnection, to: PeerId) -> bool:
+        """Whether a server with several addresses has left what it was told unanswered: perhaps at another it hears
+        (SendWorker.asyncValidateIfSocketIsStillReachable)."""
+        if not self._reachability.checks or len(self._addresses_of(to)) < 2:
+            return False
+        return connection.silent_s() > self._reachability.timeout_s
+
     # -- connecting ------------------------------------------------------------------------------------------------
 
     def _dial(self, to: PeerId) -> None:
-        if to not in self._dialling and self._address_of(to) is not None and not self._closed:
+        if to not in self._dialling and self._addresses_of(to) and not self._closed:
             self._dialling[to] = asyncio.get_running_loop().create_task(self._keep_dialling(to))
 
     async def _keep_dialling(self, to: PeerId) -> None:
@@ -153,7 +173,7 @@ class ElectionPort:
                 if not reached and self._strangers.pop(to, None) is not None and to not in self._servers:
                     self._waiting.pop(to, None)
                     break
-                if not reached and attempt >= self._addresses(to):
+                if not reached and (self._reachability.checks or attempt >= len(self._addresses_of(to))):
                     self.listener.on_voter_unreachable(to)
                 await self._pause(to, CALL_BACK_S if reached else delay_s)
                 delay_s = min(2 * delay_s, RETRY_MAX_S)
@@ -171,28 +191,28 @@ class ElectionPort:
         if dialler is not None:
             dialler.cancel()
 
-    def _addresses(self, peer_id: PeerId) -> int:
-        line = self._servers.get(peer_id)
-        return len(line.addresses) if line is not None else 1
-
-    def _address_of(self, peer_id: PeerId, attempt: int = 0) -> tuple[str, int] | None:
-        return _election_address(self._servers, peer_id, attempt) or self._strangers.get(peer_id)
+    def _addresses_of(self, peer_id: PeerId) -> list[tuple[str, int]]:
+        return _election_addresses(self._servers, peer_id) or self._strangers.get(peer_id, [])
 
     async def _dial_once(self, to: PeerId, attempt: int) -> bool:
-        address = self._address_of(to, attempt)
-        if address is None:
+        addresses = self._addresses_of(to)
+        if not addresses:
             return False
-        context = self._security.context if self._security is not None else None
-        opening = self._faults.open_connection(lambda: ElectionConnection(self, to), *address, ssl=context)
+        host, port = addresses[attempt % len(addresses)]
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                _, connection = await opening
+                sock = None
+                if len(addresses) > 1 and self._reachability.checks:
+                    sock, host, port = await first_to_answer(self._faults, addresses)
+                context = self._security.context if self._security is not None else None
+                calling = partial(ElectionConnection, self, to)
+                _, connection = await self._faults.open_connection(calling, host, port, ssl=context, sock=sock)
                 assert isinstance(connection, ElectionConnection)
                 if connection.proved is not None:
                     await connection.proved
         except (OSError, TimeoutError) as failed:
             if (problem := tls_problem(failed)) is not None:
-                self.listener.on_peer_broken(f"{address[0]}:{address[1]}", f"election port: {problem}")
+                self.listener.on_peer_broken(f"{host}:{port}", f"election port: {problem}")
             return False
         return not connection.refused
 
@@ -200,15 +220,16 @@ class ElectionPort:
         """Why the other side of a connection is not to be talked to, by its certificate; None where it is."""
         if self._security is None:
             return None
-        address = self._address_of(dialled) if dialled is not None else None
-        if address is not None:
-            return self._security.refusal_of_called(transport, address[0])
-        return self._security.refusal_of_caller(transport, (line.host for line in self._servers.values()))
+        called = [host for host, _ in self._addresses_of(dialled)] if dialled is not None else []
+        if called:
+            return self._security.refusal_of_called(transport, called)
+        members = (host for line in self._servers.values() for host in line.hosts)
+        return self._security.refusal_of_caller(transport, members)
 
     def opening(self) -> bytes:
         """What this peer says first on a connection it opened."""
-        mine = self._mine
-        return encode_opening(self.my_id, f"{bracketed(mine.host)}:{mine.election_port}")
+        mine = (f"{bracketed(each.host)}:{each.election_port}" for each in self._mine.addresses)
+        return encode_opening(self.my_id, list(mine))
 
     # -- called by connections -------------------------------------------------------------------------------------
 
@@ -270,9 +291,9 @@ class ElectionPort:
         """A server that wants to join says where it can be called back."""
         if not self._admits_strangers or opening.peer_id < 0 or len(self._strangers) >= UNIDENTIFIED_MAX:
             return opening.peer_id in self._strangers
-        host, _, port = opening.address.partition("|")[0].rpartition(":")
-        if host and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536:
-            self._strangers[opening.peer_id] = host.strip("[]"), int(port)
+        found = [_read_address(text) for text in opening.address.split("|", ADDRESSES_MAX)[:ADDRESSES_MAX]]
+        if addresses := [address for address in found if address is not None]:
+            self._strangers[opening.peer_id] = addresses
         return opening.peer_id in self._strangers
 
     def established(self, connection: ElectionConnection, peer_id: PeerId) -> None:
@@ -303,15 +324,18 @@ class ElectionPort:
             connection.write(frame)
 
 
-def _election_address(
-    servers: Mapping[PeerId, ServerLine], peer_id: PeerId, attempt: int = 0
-) -> tuple[str, int] | None:
-    """Where to call a server; one with several addresses is tried at each in turn."""
+def _read_address(text: str) -> tuple[str, int] | None:
+    """The "host:port" that a stranger gives as its own; None where it is none."""
+    host, _, port = text.rpartition(":")
+    if host and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536:
+        return host.strip("[]"), int(port)
+    return None
+
+
+def _election_addresses(servers: Mapping[PeerId, ServerLine], peer_id: PeerId) -> list[tuple[str, int]]:
+    """Where to call a server; none where it is not known."""
     line = servers.get(peer_id)
-    if line is None:
-        return None
-    host, _, port = line.addresses[attempt % len(line.addresses)]
-    return host, port
+    return [(each.host, each.election_port) for each in line.addresses] if line is not None else []
 
 
 class ElectionConnection(asyncio.Protocol):
@@ -330,6 +354,7 @@ class ElectionConnection(asyncio.Protocol):
         self.refused = False
         self.proved: asyncio.Future[None] | None = None
         """Where a connection that was opened here has to prove itself: done when it has, or cannot."""
+        self._unanswered_since_s: float | None = None
         self._side: Side | None = None
         self._opened: Opening | None = None
 
@@ -381,6 +406,7 @@ class ElectionConnection(asyncio.Protocol):
                 data = self._prove(data) if self._side is not None else self._read_opening(data)
             if self._peer_id is None:
                 return
+            self._unanswered_since_s = None
             for frame in self._frames.feed(data):
                 self._port.listener.on_notification(self._peer_id, decode_notification(frame))
         except MalformedRecord as bad:
@@ -443,8 +469,14 @@ class ElectionConnection(asyncio.Protocol):
 
     def write(self, frame: bytes) -> None:
         """Send a notification's frame."""
+        if self._unanswered_since_s is None:
+            self._unanswered_since_s = time.monotonic()
         if self._transport is not None:
             self._transport.write(frame)
+
+    def silent_s(self) -> float:
+        """For how long the other side has said nothing to what it was told."""
+        return 0.0 if self._unanswered_since_s is None else time.monotonic() - self._unanswered_since_s
 
     def drop(self) -> None:
         """Close without telling the port."""

@@ -7,6 +7,7 @@ receiver).  After the opening message every frame is an int length and a notific
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ensemble.ids import Epoch, PeerId, Zxid
@@ -34,10 +35,10 @@ class Opening(NamedTuple):
     size: int
 
 
-def encode_opening(peer_id: int, address: str) -> bytes:
-    """The first bytes on a connection that this peer opened; `address` is its election "host:port"."""
-    raw = address.encode()
-    return _OPENING.pack(PROTOCOL_V1, peer_id, len(raw)) + raw
+def encode_opening(peer_id: int, addresses: Sequence[str]) -> bytes:
+    """The first bytes on a connection that this peer opened; `addresses` are its own, "host:port" each."""
+    raw = "|".join(addresses).encode()
+    return _OPENING.pack(PROTOCOL_V1 if len(addresses) == 1 else PROTOCOL_V2, peer_id, len(raw)) + raw
 
 
 def decode_opening(data: bytes) -> Opening | None:

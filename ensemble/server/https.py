@@ -13,15 +13,17 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Https:
-    """What a port is secured with; `forced` where plain HTTP is not answered at all."""
+    """What a port is secured with; `forced` where plain HTTP is not answered at all.  `on_plain` hears of each
+    connection without TLS."""
 
-    def __init__(self, store: TlsStore, *, forced: bool) -> None:
+    def __init__(self, store: TlsStore, *, forced: bool, on_plain: Callable[[], None] = lambda: None) -> None:
         self._store = store
         self._forced = forced
+        self._on_plain = on_plain
 
     async def listen(self, serve: Serve, host: str, port: int, purpose: str, limit: int) -> TlsListener:
         """Listen; every connection goes to `serve`.  Raises PortError."""
-        door = _Door(serve, limit, plain=not self._forced)
+        door = _Door(serve, limit, self._on_plain, plain=not self._forced)
         listener = TlsListener(self._store, door, handshakes_max=HANDSHAKES_MAX, detects_plain=True)
         await listener.listen(host, port, purpose)
         return listener
@@ -30,9 +32,10 @@ class Https:
 class _Door:
     """Lets everybody try; the server itself counts its connections.  Of failures nobody is told: scanners make them."""
 
-    def __init__(self, serve: Serve, limit: int, *, plain: bool) -> None:
+    def __init__(self, serve: Serve, limit: int, on_plain: Callable[[], None], *, plain: bool) -> None:
         self._serve = serve
         self._limit = limit
+        self._on_plain = on_plain
         self._plain = plain
 
     def admit(self, host: str) -> bool:
@@ -49,6 +52,7 @@ class _Door:
 
     def made_plain(self, host: str) -> asyncio.Protocol | None:
         """One without, where both are answered."""
+        self._on_plain()
         return self.made(host) if self._plain else None
 
     def on_handshake_failed(self, remote: str, reason: str) -> None:

@@ -53,6 +53,7 @@ class LimitCounts(msgspec.Struct, kw_only=True):
     unsuccessful_handshake: int = 0
     tls_handshake_exceeded: int = 0
     sessionless_connections_expired: int = 0
+    connection_drop_count: int = 0
     auth_failed_count: int = 0
     non_mtls_remote_conn_count: int = 0
     non_mtls_local_conn_count: int = 0

@@ -53,13 +53,14 @@ class MembershipPorts:
     async def _move(self, earlier: asyncio.Task[None] | None, before: ServerLine, after: ServerLine) -> None:
         if earlier is not None:
             await earlier
-        host = "" if self._listens_on_all or after.others else after.host
-        moved = before.host != after.host
+        addresses, warn = after.listens_at(on_all=self._listens_on_all), self._log.warning
+        ports = [[(each.host, each.quorum_port) for each in line.addresses] for line in (before, after)]
         # Only a voter takes observers, at a port of its own.
-        if moved or before.quorum_port != after.quorum_port or before.observer != after.observer:
-            await self._reopen(lambda: self._quorum.listen(host))
-        if moved or before.election_port != after.election_port:
-            await self._reopen(lambda: self._elections.listen(host))
+        if ports[0] != ports[1] or before.observer != after.observer:
+            await self._reopen(lambda: self._quorum.listen(addresses, warn))
+        ports = [[(each.host, each.election_port) for each in line.addresses] for line in (before, after)]
+        if ports[0] != ports[1]:
+            await self._reopen(lambda: self._elections.listen(addresses, warn))
         port = after.client_port
         if port is not None and (before.client_host or ANY_HOST, before.client_port) != (after.client_host, port):
             await self._reopen(lambda: self._clients.listen(after.client_host, port))

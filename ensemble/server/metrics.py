@@ -59,6 +59,8 @@ class PeerHistory:
         self.follower_sync_time_ms = Summary()
         self.observer_sync_time_ms = Summary()
         self.load_time_ms = Summary()
+        self.snapshot_load_time_ms = Summary()
+        self.txns_load_time_ms = Summary()
         self.txns_loaded = Summary()
         self._synchronising_since_ms: int | None = None
         self._looking_since_ms: int | None = None
@@ -109,12 +111,14 @@ class PeerHistory:
 
 
 class OnDemandCounts(msgspec.Struct):
-    """Snapshots and restores that were asked for over HTTP and did not come about, under ZooKeeper's names."""
+    """Snapshots and restores that were asked for over HTTP and did not come about, and who came there without TLS,
+    under ZooKeeper's names."""
 
     snapshot_error_count: int = 0
     snapshot_rate_limited_count: int = 0
     restore_error_count: int = 0
     restore_rate_limited_count: int = 0
+    insecure_admin_count: int = 0
 
 
 class Readings(NamedTuple):
@@ -144,6 +148,7 @@ class Metrics:
     ) -> None:
         self.history = PeerHistory()
         self.on_demand = OnDemandCounts()
+        self.unrecoverable_errors = 0
         self._config = config
         self._peer = peer
         self._service = service
@@ -158,6 +163,7 @@ class Metrics:
         """Take note of what the journal is told."""
         self.history.on_event(event, _now_ms())
         if isinstance(event, PeerStateChanged):
+            self._storage.stages.learning = event.state == "FOLLOWING"
             self._roles.settle(self._storage.txns_logged, self._service.txns_applied, event.state == "LEADING")
 
     def reset(self) -> None:
@@ -208,6 +214,8 @@ class Metrics:
             gauges["quorum_size"] = len(self._peer.membership.voters)
         if status.state is PeerState.LEADING and self._config.distributed:
             gauges |= self._gauges_of_leader(status)
+        elif status.state is PeerState.OBSERVING and status.source_id is not None:
+            gauges["observer_master_id"] = status.source_id
         elif status.state is PeerState.FOLLOWING and self._config.observer_master_port:
             gauges["synced_observers"] = sum(learner.synced for learner in status.learners)
         return gauges
@@ -268,11 +276,19 @@ class Metrics:
                 "looking_count": self.history.looking_count,
                 "stale_sessions_expired": self.history.sessions_expired,
                 "digest_mismatches_count": self._service.digest_mismatches,
+                "sync_processor_request_queued": self._storage.txns_logged,
+                "watch_bytes": self._service.watch_bytes,
+                "stale_requests": self._service.stale_requests,
+                "stale_replies": self._service.stale_replies,
+                "cnxn_closed_without_zk_server_running": self._service.closed_without_service,
+                "quit_leading_due_to_disloyal_voter": self._peer.quits_over_voters,
+                "revalidate_count": self._service.revalidations,
+                "unrecoverable_error_count": self.unrecoverable_errors,
             }
         )
 
     def _summaries(self) -> dict[str, Summary]:
-        history = self.history
+        history, stages, admission = self.history, self._storage.stages, self._clients.admission
         return {
             "election_time": history.election_time_ms,
             "unavailable_time": history.unavailable_time_ms,
@@ -285,14 +301,27 @@ class Metrics:
             "startup_txns_loaded": history.txns_loaded,
             **{FIRED_AS[event]: summary for event, summary in self._service.watches_fired.items()},
             "sync_processor_batch_size": self._storage.batch_sizes,
+            "sync_processor_queue_size": stages.queue_sizes,
+            "sync_process_time": stages.process_ms,
+            "startup_snap_load_time": history.snapshot_load_time_ms,
+            "startup_txns_load_time": history.txns_load_time_ms,
+            "connection_token_deficit": admission.token_deficit,
         }
 
     def _detailed(self) -> dict[str, Summary]:
-        service = self._service
+        service, stages = self._service, self._storage.stages
         return {
             "readlatency": service.read_latency_ms,
             "updatelatency": service.update_latency_ms,
             "propagation_latency": service.propagation_latency_ms,
+            "commit_propagation_latency": service.commit_propagation_latency_ms,
+            "quorum_ack_latency": service.quorum_ack_latency_ms,
+            "proposal_latency": stages.proposed_ms,
+            "proposal_ack_creation_latency": stages.acknowledged_ms,
+            "sync_processor_queue_time_ms": stages.queue_ms,
+            "sync_processor_queue_flush_time_ms": self._storage.fsync_time_ms,
+            "sync_processor_queue_and_flush_time_ms": stages.whole_ms,
+            "request_throttle_queue_time_ms": self._clients.admission.throttled_ms,
         }
 
 

@@ -18,6 +18,7 @@ from ensemble.server.words import TraceMask, Words
 from ensemble.server.zoo_cfg import ZooConfig
 from ensemble.tree.service import Service
 from ensemble.txnlog.directory import VERSION_DIRECTORY
+from ensemble.txnlog.recovery import Recovery
 from ensemble.txnlog.storage import Storage
 from ensemble.zab.peer import Peer
 from journal.events import Event, SnapshotTaken
@@ -76,10 +77,13 @@ class OperatorView:
         self._clock_check: asyncio.TimerHandle | None = None
         self._snapshots_wanted: list[asyncio.Future[SnapshotTaken]] = []
 
-    def on_loaded(self, took_ms: int, txns: int) -> None:
-        """What this peer had on its disk was loaded before it began: how long that took, and how many transactions."""
-        self.metrics.history.load_time_ms.add(took_ms)
-        self.metrics.history.txns_loaded.add(txns)
+    def on_loaded(self, took_ms: int, recovery: Recovery) -> None:
+        """What this peer had on its disk was loaded before it began; how long that took."""
+        history = self.metrics.history
+        history.load_time_ms.add(took_ms)
+        history.snapshot_load_time_ms.add(recovery.snapshot_load_ms)
+        history.txns_load_time_ms.add(recovery.txns_load_ms)
+        history.txns_loaded.add(len(recovery.recovered.txns))
 
     async def open(self) -> None:
         """Open the ports that are configured; what they need is imported only then.  Raises PortError."""

@@ -27,6 +27,7 @@ from ensemble.server.dynamic_config import DynamicConfigFiles
 from ensemble.server.election_port import ElectionPort
 from ensemble.server.membership_ports import MembershipPorts
 from ensemble.server.operator_view import OperatorView
+from ensemble.server.oracle import OracleWatch
 from ensemble.server.ownership import claim
 from ensemble.server.peer_security import PeerSecurity
 from ensemble.server.quorum_auth import QuorumAuth
@@ -115,6 +116,7 @@ def ensemble_config(config: ZooConfig) -> EnsembleConfig:
         snapshot_size_factor=config.storage.snapshot_size_factor,
         full_journal=config.journal_full,
         read_only_mode=config.read_only_mode,
+        has_oracle=config.oracle_path is not None,
         local_sessions=config.local_sessions,
         local_sessions_upgrading=config.local_sessions_upgrading,
         tree=config.tree,
@@ -138,9 +140,10 @@ def peer_names(config: ZooConfig) -> dict[str, str]:
     """Which peer answers at which address, for the fault table."""
     names: dict[str, str] = {}
     for number, line in config.servers.items():
-        for port in (line.quorum_port, line.election_port, line.client_port):
-            if port is not None:
-                names[f"{line.host}:{port}"] = f"peer-{number}"
+        for host, quorum_port, election_port in line.addresses:
+            for port in (quorum_port, election_port, line.client_port):
+                if port is not None:
+                    names[f"{host}:{port}"] = f"peer-{number}"
     return names
 
 
@@ -190,13 +193,16 @@ async def _serve(
         driver.emit(HistoryReplaced(restored))
     control: ControlSocket | None = None
     ending = _Ending(driver)
+    driver.begin_anew = ending.begin_anew
     try:
         control = await _open_ports(config, driver, peer, service, ending.begin_anew)
         if driver.operator is not None:
-            driver.operator.on_loaded(loaded.took_ms, len(recovery.recovered.txns))
+            driver.operator.on_loaded(loaded.took_ms, recovery)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ending.stop)
         driver.start()
+        if config.oracle_path is not None:
+            OracleWatch(config.oracle_path, config.tick_time, driver.on_oracle).start()
         gc.freeze()
         gc.enable()
         await driver.finished()
@@ -213,10 +219,10 @@ class _Ending:
         self.anew = False
         self._driver = driver
 
-    def begin_anew(self) -> None:
-        """A snapshot was restored."""
+    def begin_anew(self, reason: str = "a snapshot was restored") -> None:
+        """What the peer serves is not what its disk has."""
         self.anew = True
-        self._driver.stop("a snapshot was restored")
+        self._driver.stop(reason)
 
     def stop(self) -> None:
         """SIGTERM or SIGINT."""
@@ -238,20 +244,25 @@ async def _open_ports(
     my_id = PeerId(config.my_id)
     mine = config.servers.get(config.my_id)
     if mine is not None and config.distributed:
-        host = "" if config.listen_on_all or mine.others else mine.host
+        addresses = mine.listens_at(on_all=config.listen_on_all)
+        warn = node_logger(config.node).warning
         servers = {PeerId(i): line for i, line in config.servers.items()}
         init_limit_s = config.init_limit * config.tick_time / 1000
         driver.elections = elections = ElectionPort(
-            my_id, servers, faults, driver, admits_strangers=config.reconfig_enabled, security=security, auth=auth
-        )
-        driver.quorum = quorum = QuorumPort(my_id, servers, faults, driver, init_limit_s, security=security, auth=auth)
+            my_id, servers, faults, driver, admits_strangers=config.reconfig_enabled, security=security, auth=auth,
+            reachability=config.reachability,
+        )  # fmt: skip
+        driver.quorum = quorum = QuorumPort(
+            my_id, servers, faults, driver, init_limit_s, security=security, auth=auth,
+            reachability=config.reachability,
+        )  # fmt: skip
         quorum.observer_master_port = config.observer_master_port
         ports = (elections, quorum, clients)
         driver.membership = MembershipPorts(
             my_id, mine, ports, node_logger(config.node), listens_on_all=config.listen_on_all
         )
-        await driver.quorum.listen(host)
-        await driver.elections.listen(host)
+        await driver.quorum.listen(addresses, warn)
+        await driver.elections.listen(addresses, warn)
     await _listen_for_clients(config, clients)
     await driver.operator.open()
     if config.control_socket is None:

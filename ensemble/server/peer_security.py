@@ -41,11 +41,12 @@ class PeerSecurity:
         """For a connection that this side opens."""
         return self.store.client_context() if self._dials else None
 
-    def refusal_of_called(self, transport: asyncio.BaseTransport, host: str) -> str | None:
-        """Why the server that was called may not be who it should be; None where it may."""
+    def refusal_of_called(self, transport: asyncio.BaseTransport, hosts: Iterable[str]) -> str | None:
+        """Why the server that was called, which is reached at these hosts, may not be who it should be; None where it
+        may."""
         if not self._dials or not self.store.settings.verify_server_name:
             return None
-        return refusal(transport, (host, _address(transport)))
+        return refusal(transport, (*hosts, _address(transport)))
 
     def refusal_of_caller(self, transport: asyncio.BaseTransport, members: Iterable[str]) -> str | None:
         """Why a caller may not be a server of this ensemble; None where it may, or came without TLS by right."""

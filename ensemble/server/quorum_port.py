@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Protocol, cast
 
 from ensemble.auth.digest_md5 import SaslError
@@ -11,12 +11,13 @@ from ensemble.auth.quorum_sasl import LearnerSide, ServerSide
 from ensemble.ids import LinkId, PeerId
 from ensemble.jute import MalformedRecord
 from ensemble.links import LinkFaults
+from ensemble.server.peer_addresses import CHECKED, Reachability, first_to_answer, listen_each
 from ensemble.server.peer_security import Listening, PeerSecurity, open_port, tls_problem
 from ensemble.server.quorum_auth import QuorumAuth, SaslDoor
 from ensemble.server.quorum_wire import QuorumCodec, encode_shared
 from ensemble.server.sockets import keep_alive, remote_name
 from ensemble.zab.messages import Commit, Packet, Proposal, Snap
-from ensemble.zab.server_line import ServerLine
+from ensemble.zab.server_line import Address, ServerLine
 
 ACCEPTED_MAX = 1024
 CHUNKS_A_TURN = 4
@@ -61,8 +62,10 @@ class QuorumPort:
         *,
         security: PeerSecurity | None = None,
         auth: QuorumAuth | None = None,
+        reachability: Reachability = CHECKED,
     ) -> None:
         self.listener = listener
+        self._reachability = reachability
         self.init_limit_s = init_limit_s
         self.observer_master_port = 0
         """Where followers take observers; this peer calls there while it is one, unless that is 0."""
@@ -83,21 +86,30 @@ class QuorumPort:
         self._shared_bytes = b""
         self._opening: dict[PeerId, asyncio.Task[None]] = {}
 
-    async def listen(self, host: str) -> None:
-        """Open this peer's quorum port, in place of one that is open.  Raises PortError."""
+    async def listen(self, addresses: Sequence[Address], tell: Callable[[str], None]) -> None:
+        """Open this peer's quorum port at these, in place of what is open; `tell` hears of those that cannot be opened,
+        if others can.  Raises PortError."""
         if self._server is not None:
             self._server.close()
-        port = self._mine.quorum_port
-        self._server = await open_port(
-            self._security, self._accepted, host, port, "the quorum port", self.listener.on_peer_broken
-        )
+        report = self.listener.on_peer_broken
+
+        def open_one(host: str, port: int) -> Awaitable[Listening]:
+            return open_port(self._security, self._accepted, host, port, "the quorum port", report)
+
+        self._server = await listen_each([(each.host, each.quorum_port) for each in addresses], open_one, tell)
         if self._master_server is not None:
             self._master_server.close()
         if self.observer_master_port and not self._mine.observer:
-            self._master_server = await open_port(
-                self._security, self._observer_accepted, host, self.observer_master_port,
-                "the observer master port", self.listener.on_peer_broken,
-            )  # fmt: skip
+            self._master_server = await self._listen_for_observers(addresses, tell)
+
+    async def _listen_for_observers(self, addresses: Sequence[Address], tell: Callable[[str], None]) -> Listening:
+        report = self.listener.on_peer_broken
+
+        def open_one(host: str, port: int) -> Awaitable[Listening]:
+            return open_port(self._security, self._observer_accepted, host, port, "the observer master port", report)
+
+        hosts = dict.fromkeys(each.host for each in addresses)
+        return await listen_each([(host, self.observer_master_port) for host in hosts], open_one, tell)
 
     def _accepted(self) -> asyncio.Protocol:
         link = QuorumLink(self, None)
@@ -142,20 +154,18 @@ class QuorumPort:
             return
         deadline = asyncio.get_running_loop().time() + self.init_limit_s
         for attempt in range(CONNECT_TRIES):
-            host, port, _ = line.addresses[attempt % len(line.addresses)]
-            if self.observer_master_port and self._mine.observer:
-                port = self.observer_master_port
+            addresses = self._addresses(line, attempt)
             if attempt:
                 # Learner.connectToLeader: a leader that was elected just now may not listen yet.
                 await asyncio.sleep(CONNECT_RETRY_S)
             link = QuorumLink(self, to)
             try:
                 async with asyncio.timeout_at(deadline):
-                    if not await self._reach(link, host, port):
+                    if not await self._reach(link, addresses):
                         break
             except (OSError, TimeoutError) as failed:
                 if (problem := tls_problem(failed)) is not None:
-                    self.listener.on_peer_broken(f"{host}:{port}", f"quorum port: {problem}")
+                    self.listener.on_peer_broken("{}:{}".format(*addresses[0]), f"quorum port: {problem}")
                 continue
             if link.refused:
                 continue
@@ -164,12 +174,21 @@ class QuorumPort:
         self._opening.pop(to, None)
         self.listener.on_link_failed(to)
 
-    async def _reach(self, link: QuorumLink, host: str, port: int) -> bool:
+    def _addresses(self, line: ServerLine, attempt: int) -> list[tuple[str, int]]:
+        """Where to call a server: whichever answers first, or without checks of reachability each in turn."""
+        own = self.observer_master_port if self._mine.observer else 0
+        found = [(each.host, own or each.quorum_port) for each in line.addresses]
+        return found if self._reachability.checks else [found[attempt % len(found)]]
+
+    async def _reach(self, link: QuorumLink, addresses: Sequence[tuple[str, int]]) -> bool:
         """Connect; whether it is worth another try where that fails.  Raises OSError."""
         side = self._auth.learner_side() if self._auth is not None else None
         door = self._door(self._auth, link, side) if self._auth is not None and side is not None else None
         context = self._security.context if self._security is not None else None
-        await self._faults.open_connection(lambda: door or link, host, port, ssl=context)
+        (host, port), sock = addresses[0], None
+        if len(addresses) > 1:
+            sock, host, port = await first_to_answer(self._faults, addresses)
+        await self._faults.open_connection(lambda: door or link, host, port, ssl=context, sock=sock)
         return door is None or await door.passed or link.refused
 
     def refusal(self, transport: asyncio.BaseTransport, leader: PeerId | None) -> str | None:
@@ -178,8 +197,9 @@ class QuorumPort:
             return None
         line = self._servers.get(leader) if leader is not None else None
         if line is not None:
-            return self._security.refusal_of_called(transport, line.host)
-        return self._security.refusal_of_caller(transport, (line.host for line in self._servers.values()))
+            return self._security.refusal_of_called(transport, line.hosts)
+        members = (host for member in self._servers.values() for host in member.hosts)
+        return self._security.refusal_of_caller(transport, members)
 
     def register(self, link: QuorumLink) -> LinkId:
         """A number for a new link, never used before."""

@@ -68,11 +68,14 @@ AUTH_ENTRIES_MAX = 2000
 SIGNATURE = b"\0\0\0\x0aBenWasHere"
 OFFERED = b"\x01"
 """Behind LearnerInfo and LEADERINFO's version: cumulative acks; in ACK and COMMIT: this one is.  Others ignore it."""
+OFFERED_WITH_ACKS = b"\x02"
+"""Behind LearnerInfo alone: as above, and the leader's own acks are heeded."""
 NO_ZXID = -1
 NO_AUTH = b"\0\0\0\0"
 NULL_AUTH = b"\xff\xff\xff\xff"
 _OFFERED_ALONE = OFFERED + NULL_AUTH
 """What is behind the head of a cumulative ACK or COMMIT."""
+_CUMULATIVE: Final[dict[int, type[Ack | Commit]]] = {ACK: Ack, COMMIT: Commit}
 _HEAD = struct.Struct(">iqi")
 _head_at = _HEAD.unpack_from
 _EMPTY = struct.Struct(">iqii")
@@ -205,7 +208,7 @@ class QuorumCodec:
         return out
 
     def _feed_common(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
-        """Read what nearly all packets are, as long as that is what comes: a leader's transactions and commits, a
+        """Read what nearly all packets are, as long as that is what comes: a leader's transactions, commits and acks, a
         learner's requests and acks.  Where that ends; anything else, odd or not complete is left to `feed`."""
         last = len(buffer) - _EMPTY.size
         if self._learner:
@@ -214,11 +217,11 @@ class QuorumCodec:
                 kind, zxid, size = _head_at(buffer, pos)
                 start = pos + 16
                 end = start + size
-                if kind == COMMIT and size == 1 and buffer.startswith(_OFFERED_ALONE, start):
+                if size == 1 and kind in _CUMULATIVE and buffer.startswith(_OFFERED_ALONE, start):
                     if txns:
                         out.append(Proposal(txns))
                         txns = []
-                    out.append(Commit(Zxid(zxid), cumulative=True))
+                    out.append(_CUMULATIVE[kind](Zxid(zxid), cumulative=True))
                     pos = end + 4
                     continue
                 if kind != PROPOSAL or not buffer.startswith(NULL_AUTH, end) or size < 0:
@@ -289,6 +292,8 @@ class QuorumCodec:
             return Proposal((_txn(zxid, data),))
         if kind == COMMIT:
             return Commit(Zxid(zxid), data == OFFERED)
+        if kind == ACK:
+            return Ack(Zxid(zxid), data == OFFERED)
         if kind == PING:
             return Ping(Zxid(zxid))
         if kind == INFORM:
@@ -387,19 +392,23 @@ def _follower_info(kind: int, zxid: int, data: bytes) -> FollowerInfo:
     peer_id, version, config_version = _LEARNER_INFO.unpack_from(data)
     if version < PROTOCOL_VERSION:
         raise MalformedRecord(f"a learner of protocol version 0x{version:x}")
+    offered = data[_LEARNER_INFO.size :]
     return FollowerInfo(
         accepted_epoch=Epoch(zxid >> 32),
         peer_id=PeerId(peer_id),
         config_version=config_version,
         observer=kind == OBSERVERINFO,
-        cumulative=data[_LEARNER_INFO.size :] == OFFERED,
+        cumulative=offered in (OFFERED, OFFERED_WITH_ACKS),
+        heeds_acks=offered == OFFERED_WITH_ACKS,
     )
 
 
 def _encode_follower_info(packet: FollowerInfo) -> bytes:
     data = _LEARNER_INFO.pack(packet.peer_id, PROTOCOL_VERSION, packet.config_version)
     kind = OBSERVERINFO if packet.observer else FOLLOWERINFO
-    return _packet(kind, packet.accepted_epoch << 32, data + OFFERED if packet.cumulative else data)
+    if packet.cumulative:
+        data += OFFERED_WITH_ACKS if packet.heeds_acks else OFFERED
+    return _packet(kind, packet.accepted_epoch << 32, data)
 
 
 def _encode_leader_info(packet: LeaderInfo) -> bytes:

@@ -123,10 +123,7 @@ class Words:
         return "\n".join(("Environment:", *rows)) + "\n"
 
     def _isro(self) -> str:
-        status = self._peer.status()
-        if status.read_only:
-            return "ro"
-        return "rw" if status.serving else "null"
+        return self._peer.status().isro
 
     def _dirs(self) -> str:
         data, log = server_facts.directory_sizes(self._config)

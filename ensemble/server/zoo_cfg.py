@@ -25,6 +25,7 @@ from ensemble.server.dynamic_config import (
 )
 from ensemble.server.limits import Limits
 from ensemble.server.operator_cfg import AdminSettings, MetricsSettings, read_admin, read_metrics
+from ensemble.server.peer_addresses import Reachability
 from ensemble.server.quorum_sasl_cfg import read_quorum_sasl
 from ensemble.server.security_cfg import (
     read_auth,
@@ -75,6 +76,8 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
     auth: AuthPolicy
     limits: Limits
     listen_on_all: bool
+    reachability: Reachability
+    oracle_path: Path | None
     storage: StorageSettings
     whitelist: tuple[str, ...]
     journal_dir: Path
@@ -149,7 +152,7 @@ def parse(text: str, path: Path | None = None) -> ZooConfig:
     membership = read_membership(raw)
     values.used |= {key for key in raw if is_membership_key(key)} | {"dynamicConfigFile"}
     servers = _lines(membership)
-    if any(line.others for line in servers.values()) and not values.flag("multiAddress.enabled", False):
+    if not values.flag("multiAddress.enabled", False) and any(line.others for line in servers.values()):
         raise ConfigError("a server has several addresses, but multiAddress.enabled is not true")
     my_id = _my_id(data_dir, servers)
     mine = servers.get(my_id)
@@ -186,6 +189,11 @@ def parse(text: str, path: Path | None = None) -> ZooConfig:
         observer_master_port=values.number("observerMasterPort", 0, 0, 65535),
         auth=read_auth(raw, values, tls=client_tls is not None),
         limits=read_limits(values),
+        reachability=Reachability(
+            values.flag("multiAddress.reachabilityCheckEnabled", True),
+            values.number("multiAddress.reachabilityCheckTimeoutMs", 1000, 1) / 1000,
+        ),
+        oracle_path=Path(oracle) if (oracle := values.text("oraclePath", "")) else None,
         listen_on_all=values.flag("quorumListenOnAllIPs", False),
         storage=read_storage_settings(values),
         whitelist=_whitelist(values),
@@ -202,18 +210,12 @@ def parse(text: str, path: Path | None = None) -> ZooConfig:
         warnings=(),
     )
     _check_sessions(config)
-    _refuse_oracle(values)
     unknown = [key for key in raw if key not in values.used]
     warnings = (
         *(_unknown(key, values.used) for key in unknown),
         *peer_type_warnings(raw, membership, my_id),
     )
     return msgspec.structs.replace(config, warnings=warnings)
-
-
-def _refuse_oracle(values: Values) -> None:
-    if values.text("oraclePath", ""):
-        raise ConfigError("oraclePath: quorums with an oracle are not supported; a third voter does the same")
 
 
 def _unknown(key: str, known: Iterable[str]) -> str:

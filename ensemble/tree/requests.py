@@ -105,6 +105,7 @@ class RequestQueues(LocalRequests):
     def _forget(self, connection: Connection) -> None:
         connection.stage = Stage.CLOSED
         connection.held.clear()
+        self.stale_replies += connection.outstanding
         del self._connections[connection.id]
         self._watches.forget(connection.id)
         session_id = connection.session_id

@@ -37,7 +37,7 @@ from ensemble.tree.proposer import Proposer
 from ensemble.tree.requests import OUTSTANDING_MAX, AnswerRun, RequestQueues
 from ensemble.tree.sessions import NO_PASSWORD, NO_SESSION, SessionIds, SessionTracker, owner_of, password_of
 from ensemble.tree.snapshot import TreeSnapshot
-from ensemble.tree.statistics import DIGESTS_EVERY
+from ensemble.tree.statistics import DIGESTS_EVERY, WATCH_EVENT_BYTES
 from ensemble.tree.watches import Watches
 from ensemble.txn import CreateSessionTxn, Txn
 from ensemble.zab.application import AskRevalidate, EnsembleConfig, EnsembleView, Submit
@@ -177,6 +177,9 @@ class Service(RequestQueues):
                 acl = change.parent_acl if fired.of_parent else change.acl
                 event = WatcherEvent(int(fired.event), _SYNC_CONNECTED, fired.path)
                 self.watches_fired[fired.event].add(len(fired.connections))
+                self.watch_bytes += len(fired.connections) * (
+                    WATCH_EVENT_BYTES + len(fired.path.encode("utf-8", "surrogatepass"))
+                )
                 reply = Reply(NOTIFICATION_XID, zxid, 0, event)
                 for watcher in fired.connections:
                     connection = self._connections[watcher]
@@ -243,6 +246,7 @@ class Service(RequestQueues):
         """Leader: may the session go on at that learner (None: here)?  If so, it is owned there now."""
         assert self._proposer is not None, "revalidate without start_leading"
         tracker = self._proposer.tracker
+        self.revalidations += 1
         if not tracker.touch(now, session_id, timeout_ms):
             return False
         tracker.set_owner(session_id, owner_of(origin))
@@ -322,11 +326,13 @@ class Service(RequestQueues):
         """A frame from a client; frames of connections that were closed meanwhile are dropped."""
         client = self._connections.get(connection)
         if client is None:
+            self.stale_requests += 1
             return []
         effects: list[Effect] = []
         self.packets_received += 1
         client.received += 1
         if not self._serving:
+            self.closed_without_service += 1
             self._close(client, effects)
         elif isinstance(message, Frames):
             self._take_frames(now, client, message.frames, effects)

@@ -27,6 +27,8 @@ FIRED_AS = {
     EventType.CHILDREN_CHANGED: "node_children_watch_count",
 }
 """Under which names it is counted how many connections hear of a change."""
+WATCH_EVENT_BYTES = 28
+"""A notification's header, type, state, and the length of its path."""
 DIGESTS_EVERY = 128
 DIGESTS_KEPT = 1024
 """DataTree.DIGEST_LOG_INTERVAL and DIGEST_LOG_LIMIT."""
@@ -92,6 +94,10 @@ class ServiceViews:
         self.read_latency_ms = Summary()
         self.update_latency_ms = Summary()
         self.propagation_latency_ms = Summary()
+        self.commit_propagation_latency_ms = Summary()
+        self.quorum_ack_latency_ms = Summary()
+        self.stale_requests = self.stale_replies = self.closed_without_service = 0
+        self.revalidations = self.watch_bytes = 0
         self.watches_fired = {event: Summary() for event in FIRED_AS}
         self.reset_statistics()
 
@@ -103,7 +109,10 @@ class ServiceViews:
         self._latency_min_ms = -1
         self._latency_max_ms = 0
         self._latency_total_ms = 0
-        latencies = (self.read_latency_ms, self.update_latency_ms, self.propagation_latency_ms)
+        latencies = (
+            self.read_latency_ms, self.update_latency_ms, self.propagation_latency_ms,
+            self.commit_propagation_latency_ms, self.quorum_ack_latency_ms,
+        )  # fmt: skip
         for summary in (*latencies, *self.watches_fired.values()):
             summary.reset()
 
@@ -116,7 +125,11 @@ class ServiceViews:
         """A batch of transactions was applied while clients are served; its last one tells how long it took here."""
         self.txns_applied += len(txns)
         took_ms = now.wall_ms - txns[-1].time_ms
-        self.propagation_latency_ms.add(took_ms if took_ms > 0 else 0, len(txns))
+        took_ms = took_ms if took_ms > 0 else 0
+        self.propagation_latency_ms.add(took_ms, len(txns))
+        # Applied in the turn of the quorum's last acknowledgement, or of the leader's word.
+        committed = self.commit_propagation_latency_ms if self._proposer is None else self.quorum_ack_latency_ms
+        committed.add(took_ms, len(txns))
 
     def _count_answers_at_once(
         self, now: Instant, count: int, client: Connection, xid: int, zxid: int, op: int

@@ -10,6 +10,7 @@ LOG_PREFIX = "log"
 SNAPSHOT_PREFIX = "snapshot"
 GZIP_SUFFIX, SNAPPY_SUFFIX = ".gz", ".snappy"
 COMPRESSED_SUFFIXES = (GZIP_SUFFIX, SNAPPY_SUFFIX)
+WRITE_BYTES_MAX = 1 << 24
 
 
 def sync_directory(directory: Path) -> None:
@@ -25,6 +26,23 @@ def sync_file(path: Path) -> None:
     """Make a file's bytes durable, whoever wrote them."""
     descriptor = os.open(path, os.O_RDWR)
     try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_again(path: Path) -> None:
+    """Write a file's bytes over themselves, and make them durable.
+
+    A sync that fails leaves its pages in the kernel, marked clean: a process that begins after it reads them, and its
+    own sync has nothing to write.  What it then promises, a power loss takes.
+    """
+    data = memoryview(read_used(path))
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        position = 0
+        while position < len(data):
+            position += os.pwrite(descriptor, data[position : position + WRITE_BYTES_MAX], position)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -17,21 +17,26 @@ from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.files import remove_all, replace_file, sync_directory
 from ensemble.txnlog.log import cut_file, list_logs
 from ensemble.txnlog.records import HEADER, Damage
+from ensemble.txnlog.snapshots import list_snapshots
 from journal.events import LogDamageFound
 
 MARKER_NAME = ".incomplete"
 """Present while transactions may be missing here that this peer once acknowledged; says why."""
 ASIDE_PREFIX = "damaged-"
+DAMAGE_FOUND = "the log turned out to be damaged"
+"""Why a peer begins anew that finds it in the midst of its service."""
 _ACTION = "set aside; what is missing comes from the leader"
 
 
 class Loss(NamedTuple):
-    """Where a log stops being usable: file, offset, why, and the last transaction before."""
+    """Where a log stops being usable: file, offset, why, the last transaction before, and up to where a snapshot
+    covers for it."""
 
     path: Path
     offset: int
     damage: Damage
     behind: int
+    floor: int
 
 
 class Losses:
@@ -39,6 +44,7 @@ class Losses:
 
     def __init__(self, data: Path, log: Path, damages: list[LogDamageFound], may_ask_others: bool) -> None:
         self.marker = data / MARKER_NAME
+        self._data = data
         self._log = log
         self._damages = damages
         self._may_ask_others = may_ask_others
@@ -46,6 +52,8 @@ class Losses:
     def lose(self, loss: Loss, complaint: str, later: list[Path]) -> None:
         """Keep a log file up to the loss, and nothing of the `later` ones."""
         self._mark(complaint, loss.damage)
+        if loss.behind < loss.floor:
+            self._give_up_snapshots_before(loss.floor)
         for path in reversed(later):
             set_aside(path)
         kept_bytes = loss.offset if loss.offset > HEADER.size else 0
@@ -56,6 +64,15 @@ class Losses:
             set_aside(loss.path)
         reason = f"{loss.damage.value} behind {zxid_text(loss.behind)}"
         self._damages.append(LogDamageFound(loss.path.name, loss.offset, reason, _ACTION))
+
+    def _give_up_snapshots_before(self, floor: int) -> None:
+        """Behind them the log has a gap from now on, where only the newest snapshot covers for it.  Should that become
+        unreadable, they must not take its place: a gap that ends with an epoch does not show in the numbers."""
+        for zxid, path in list_snapshots(self._data):
+            if zxid < floor:
+                set_aside(path)
+                reason = f"the log between it and the snapshot of {zxid_text(floor)} is damaged"
+                self._damages.append(LogDamageFound(path.name, 0, reason, "set aside"))
 
     def lose_all_logs(self, complaint: str) -> None:
         """No snapshot is left that the logs could follow."""

@@ -7,6 +7,7 @@ makes any other one take them from a leader again before its vote counts.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.txnlog.epochs import load_epochs
 from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import remove_all, replace_file, sync_directory, sync_file
+from ensemble.txnlog.files import remove_all, replace_file, sync_directory, write_again
 from ensemble.txnlog.log import close_record, cut_file, list_logs, read_log, truncate_logs
 from ensemble.txnlog.losses import Loss, Losses, set_aside
 from ensemble.txnlog.records import HEADER, Damage, ScannedLog, is_torn_tail, whole_record_after
@@ -28,6 +29,7 @@ from ensemble.txnlog.snapshots import (
     snapshot_path,
     stage_snapshot,
 )
+from ensemble.txnlog.stage_times import NANOS_PER_MS
 from journal.events import LogDamageFound
 
 REPLACING_NAME = ".replacing"
@@ -47,6 +49,8 @@ class Recovery(NamedTuple):
 
     recovered: Recovered
     damages: list[LogDamageFound]
+    snapshot_load_ms: int = 0
+    txns_load_ms: int = 0
 
 
 class RecoveryPolicy(NamedTuple):
@@ -69,9 +73,12 @@ def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery
     finish_replacement(directories)
     damages: list[LogDamageFound] = []
     losses = Losses(directories.data, directories.log, damages, policy.other_voters > 0)
+    began_ns = time.monotonic_ns()
     snapshot, damaged = _newest_snapshot(directories.data, damages)
     floor = snapshot.zxid if snapshot is not None else 0
+    loaded_ns = time.monotonic_ns()
     txns = _read_logs(directories.log, floor, damages, losses)
+    took_ms = (loaded_ns - began_ns) // NANOS_PER_MS, (time.monotonic_ns() - loaded_ns) // NANOS_PER_MS
     if snapshot is None and txns and not policy.trusts_empty:
         losses.lose_all_logs(
             f"{directories.data} has no usable snapshot, but there are transactions up to {zxid_text(txns[-1].zxid)}"
@@ -89,7 +96,7 @@ def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery
             f"{losses.marker} says that transactions are missing here, and there is no other voter to take them from; "
             "remove it to go on without them"
         )
-    return Recovery(Recovered(accepted, current, snapshot, txns, complete), damages)
+    return Recovery(Recovered(accepted, current, snapshot, txns, complete), damages, *took_ms)
 
 
 def _newest_snapshot(
@@ -125,7 +132,7 @@ def _read_logs(directory: Path, floor: int, damages: list[LogDamageFound], losse
             if txn.zxid > floor:
                 if not follows(last, txn.zxid):
                     losses.lose(
-                        Loss(path, begin, Damage.GAP, last),
+                        Loss(path, begin, Damage.GAP, last, floor),
                         f"{path} goes from {zxid_text(last)} to {zxid_text(txn.zxid)}: "
                         "transactions are missing between", later,
                     )  # fmt: skip
@@ -134,8 +141,9 @@ def _read_logs(directory: Path, floor: int, damages: list[LogDamageFound], losse
                 txns.append(txn)
             begin = end
         if index == len(files) - 1 and scanned.txns:
-            # A killed process leaves what the kernel has, not what the disk has; from here on it counts as durable.
-            sync_file(path)
+            # A killed process leaves what the kernel has, and one whose sync failed what the kernel takes to be on the
+            # disk; from here on it counts as durable.
+            write_again(path)
         if scanned.damage is Damage.NONE:
             continue
         if scanned.damage in (Damage.TORN, Damage.LOST) and is_torn_tail(data, scanned.end):
@@ -143,7 +151,7 @@ def _read_logs(directory: Path, floor: int, damages: list[LogDamageFound], losse
             damages.append(LogDamageFound(path.name, scanned.end, scanned.damage.value, "cut off"))
             continue
         behind = scanned.txns[-1].zxid if scanned.txns else last
-        losses.lose(Loss(path, scanned.end, scanned.damage, behind), _complaint(path, data, scanned), later)
+        losses.lose(Loss(path, scanned.end, scanned.damage, behind, floor), _complaint(path, data, scanned), later)
         return txns
     return txns
 

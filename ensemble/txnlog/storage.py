@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ensemble.effects import (
     Append,
@@ -44,6 +44,7 @@ from ensemble.txnlog.log_reading import LogReader
 from ensemble.txnlog.recovery import LONE, Directories, Recovery, RecoveryPolicy, purge, replace_history, truncate
 from ensemble.txnlog.snapshot_child import SnapshotChildren
 from ensemble.txnlog.snapshots import WrittenSnapshot
+from ensemble.txnlog.stage_times import NANOS_PER_MS, StageTimes
 from ensemble.txnlog.sync_pace import SyncPace
 from ensemble.zab.membership import Membership
 
@@ -56,10 +57,11 @@ FSYNC_WARNING_MS = 1000
 QUICK_SYNC_US = 500
 """A disk whose syncs take less, in the median, is waited for in the event loop (zabka.fsync.inlinethresholdus)."""
 
+AT_ONCE = (0,)
+"""What the event loop carries out itself waits for nothing."""
+
 WAIT_TXNS_MAX = 4
 """More transactions in one group are the thread's: a loop with that much to do has better things to do than wait."""
-
-NANOS_PER_MS = 1_000_000
 
 
 def complaint(failed: Exception) -> str:
@@ -77,6 +79,11 @@ class _RollLog(Effect):
     """The next append begins a new log file; what went before is durable, so the snapshot of that number may count."""
 
     snapshot: int
+
+
+class _Submission(NamedTuple):
+    effects: list[Effect]
+    since_ns: int
 
 
 class StorageListener(Protocol):
@@ -144,6 +151,7 @@ class Storage:
         self.txns_logged = 0
         self.batch_sizes = Summary()
         self.fsync_time_ms = Summary()
+        self.stages = StageTimes()
         self._directories = directories
         self._memberships = memberships
         self._listener = listener
@@ -156,7 +164,7 @@ class Storage:
         self._log = LogWriter(directories.log, preallocate_bytes)
         self._reader = LogReader(directories)
         self._readers = ThreadPoolExecutor(1, "log-reader")
-        self._queue: queue.SimpleQueue[list[Effect] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Submission | None] = queue.SimpleQueue()
         self._submitted = 0
         self._finished = 0
         """How much of what was submitted the thread is done with; it stays behind for good where the disk failed."""
@@ -177,7 +185,7 @@ class Storage:
 
     def _put(self, effects: list[Effect]) -> None:
         self._submitted += 1
-        self._queue.put(effects)
+        self._queue.put(_Submission(effects, self._clock_ns()))
 
     def is_quick(self, effects: Sequence[Effect]) -> bool:
         """Whether these should be carried out in the event loop: nothing is before them, and they are quickly done."""
@@ -196,7 +204,7 @@ class Storage:
         Everything that need not wait for the disk should be on its way: a sync takes as long as it takes."""
         assert self._submitted == self._finished and not self._owed, "the disk's work is done in order"
         try:
-            self._carry_out(effects, self._listener.on_durable)
+            self._carry_out(effects, self._listener.on_durable, AT_ONCE)
         except (OSError, DataDirectoryError) as failed:
             self._failed = True
             self._listener.on_storage_failed(complaint(failed))
@@ -232,26 +240,27 @@ class Storage:
         try:
             closing = False
             while not closing:
-                group, submissions, closing = self._next_group()
-                self._carry_out(group, self._tell_later)
-                self._finished += submissions
+                group, since_ns, closing = self._next_group()
+                taken_ns = self._clock_ns()
+                self._carry_out(group, self._tell_later, [taken_ns - each for each in since_ns])
+                self._finished += len(since_ns)
             if not self._failed:
                 self._log.roll()
         except (OSError, DataDirectoryError) as failed:
             self._post_back(self._listener.on_storage_failed, complaint(failed))
 
-    def _next_group(self) -> tuple[list[Effect], int, bool]:
-        """Wait for work; all that has come by then, how many submissions that were, and whether it is the last."""
+    def _next_group(self) -> tuple[list[Effect], list[int], bool]:
+        """Wait for work; all that has come by then, when each part of it was submitted, and whether it is the last."""
         group: list[Effect] = []
-        submissions = 0
+        since_ns: list[int] = []
         submitted = self._queue.get()
         while submitted is not None:
-            group += submitted
-            submissions += 1
+            group += submitted.effects
+            since_ns.append(submitted.since_ns)
             if len(group) >= GROUP_MAX or self._queue.empty():
-                return group, submissions, False
+                return group, since_ns, False
             submitted = self._queue.get()
-        return group, submissions, True
+        return group, since_ns, True
 
     def _tell_later(self, tokens: list[int]) -> None:
         self._post_back(self._told, tokens)
@@ -262,7 +271,7 @@ class Storage:
 
     # -- the disk, in the thread or in the event loop --------------------------------------------------------------
 
-    def _carry_out(self, group: Sequence[Effect], tell: Callable[[list[int]], None]) -> None:
+    def _carry_out(self, group: Sequence[Effect], tell: Callable[[list[int]], None], waits_ns: Sequence[int]) -> None:
         txns: list[Txn] = []
         tokens: list[int] = []
         for effect in group:
@@ -271,12 +280,15 @@ class Storage:
             elif isinstance(effect, Barrier):
                 tokens.append(effect.token)
             else:
-                self._settle(txns, tokens, tell)
+                self._settle(txns, tokens, tell, waits_ns)
                 self._carry_out_other(effect)
-        self._settle(txns, tokens, tell)
+        self._settle(txns, tokens, tell, waits_ns)
 
-    def _settle(self, txns: list[Txn], tokens: list[int], tell: Callable[[list[int]], None]) -> None:
+    def _settle(
+        self, txns: list[Txn], tokens: list[int], tell: Callable[[list[int]], None], waits_ns: Sequence[int]
+    ) -> None:
         """Write what is collected; where somebody waits for it, sync it and say so."""
+        taken_ns = self._clock_ns()
         if txns:
             self._log.append(txns)
         if tokens:
@@ -287,6 +299,11 @@ class Storage:
             tell(tokens.copy())
             tokens.clear()
             self._note_sync(ended_ns, ended_ns - began_ns)
+            if txns:
+                self.stages.note(
+                    len(txns), waits_ns, process_ns=began_ns - taken_ns, sync_ns=ended_ns - began_ns,
+                    behind=self._queue.qsize(), made_ms=txns[-1].time_ms, wall_ms=time.time_ns() // NANOS_PER_MS,
+                )  # fmt: skip
         if txns:
             self.txns_logged += len(txns)
             self.batch_sizes.add(len(txns))

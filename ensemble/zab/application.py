@@ -193,6 +193,8 @@ class EnsembleConfig(msgspec.Struct, frozen=True):
     reconfig_enabled: bool = False
     read_only_mode: bool = False
     """Whether a peer that finds no leader serves reads (readonlymode.enabled)."""
+    has_oracle: bool = False
+    """Whether somebody tells this peer, one of two voters, if it may go on without the other (oraclePath)."""
     local_sessions: bool = False
     local_sessions_upgrading: bool = False
     tree: TreeRules = DEFAULT_RULES

@@ -131,6 +131,8 @@ class Core:
         self.pending: deque[Txn] = deque()
         self.committed_log: deque[Txn] = deque(maxlen=config.committed_log_length)
         self.snaps_sent = self.diffs_sent = 0
+        self.quits_over_voters = 0
+        """How often this peer gave up a reign that had not begun, since a voter it needed looked elsewhere."""
         """Learners that were given a snapshot, and those that were given transactions."""
         self.awaiting_recovery = False
         self.needs_snapshot = False
@@ -195,6 +197,11 @@ class Core:
     def quorum(self) -> QuorumSystem:
         """What a quorum is now: of two memberships while a reconfiguration is under way."""
         return self.reconfiguration.quorum
+
+    def quit_over(self, voter: PeerId) -> None:
+        """Give up a reign that has not begun (Leader.quitWaitForEpoch)."""
+        self.quits_over_voters += 1
+        self.leave(f"voter {voter} is looking again and no quorum has come")
 
     def leave(self, reason: str, successor: PeerId | None = None) -> None:
         """The role gives up: at the end of this turn the peer goes looking for a leader again, unless it has one."""

@@ -103,6 +103,11 @@ class Election:
         if self.looking:
             self._check()
 
+    def on_quorum_changed(self) -> None:
+        """Other sets of peers may decide now."""
+        if self.looking:
+            self._check()
+
     def on_sign_of_life(self, voter: PeerId) -> None:
         """That voter answers again: the next election waits for its vote."""
         self._silent.pop(voter, None)

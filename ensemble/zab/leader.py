@@ -26,6 +26,7 @@ from ensemble.records import OpCode
 from ensemble.txn import Txn
 from ensemble.zab.core import STRETCH_TXNS, Core, Phase
 from ensemble.zab.handover import HANDOVER_TIMER, Handover
+from ensemble.zab.leader_acks import LeaderAcks
 from ensemble.zab.learner_link import LearnerLink, Step
 from ensemble.zab.learner_sync import Progress, begin_forwarding, send_from_log, send_history
 from ensemble.zab.messages import (
@@ -86,6 +87,7 @@ class Leader:
         self._last_told = Zxid(0)
         self._handover = Handover(core)
         self._syncs = SyncRequests()
+        self._acks = LeaderAcks(core)
         self._half_ticks = 0
 
     # -- reports ---------------------------------------------------------------------------------------------------
@@ -116,10 +118,8 @@ class Leader:
 
     def stop(self, reason: str) -> None:
         """Let every learner go."""
-        self._core.cancel_timer(INIT_TIMER)
-        self._core.cancel_timer(HALF_TICK_TIMER)
-        self._core.cancel_timer(SILENCE_TIMER)
-        self._core.cancel_timer(HANDOVER_TIMER)
+        for timer in (INIT_TIMER, HALF_TICK_TIMER, SILENCE_TIMER, HANDOVER_TIMER):
+            self._core.cancel_timer(timer)
         for link in self._links:
             self._core.close(link, reason)
         self._links.clear()
@@ -148,6 +148,7 @@ class Leader:
         self._logged.pop(peer.peer_id, None)
         if self.established and not self._core.quorum.contains(self._synced_voters()):
             self._core.leave("lost the quorum of learners", self._handover.successor)
+        self._advance()
 
     def on_recovered(self) -> None:
         """A leader never truncates."""
@@ -163,7 +164,7 @@ class Leader:
         if src in introduced or core.quorum.contains(introduced | {core.my_id: None}):
             return
         if round > core.round or core.now.mono_ms - self._started_ms >= LOOKING_GRACE_MS:
-            core.leave(f"voter {src} is looking again and no quorum has come")
+            core.quit_over(src)
 
     def on_timer(self, name: str) -> None:
         """The init limit, half a tick, or the moment at which a learner has been silent for too long."""
@@ -238,11 +239,7 @@ class Leader:
             return
         for other in [o for o in self._links.values() if o.peer_id == info.peer_id]:
             self._drop(other, "it has connected anew")
-        peer.peer_id = info.peer_id
-        # A participant that is no voter (yet) gets proposals like one; its acknowledgements count when it is.
-        peer.observer = info.observer
-        peer.cumulative = info.cumulative and core.cumulative
-        peer.step = Step.INTRODUCED
+        peer.introduce(info, core.cumulative)
         core.epoch_floor = max(core.epoch_floor, info.accepted_epoch)
         if self._epoch is not None and info.accepted_epoch > self._epoch:
             # It promised a higher epoch to a leader that came to nothing, and may never follow this one.  Epochs are
@@ -328,7 +325,8 @@ class Leader:
     # -- synchronisation -------------------------------------------------------------------------------------------
 
     def _synchronise(self, peer: LearnerLink) -> None:
-        self._take_in(peer, send_history(self._core, peer))
+        if not self._acks.is_ahead(peer, self._last_committed):
+            self._take_in(peer, send_history(self._core, peer))
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> None:
         """The disk has read the transactions behind `after` for that learner."""
@@ -374,6 +372,7 @@ class Leader:
 
     def _up_to_date(self, peer: LearnerLink) -> None:
         peer.step = Step.SYNCED
+        self._logged |= {} if peer.observer else {peer.peer_id: self._logged.get(peer.peer_id, 0)}
         # Pings sent so far reach it before UPTODATE, and are not answered.
         peer.answered_round = self._syncs.round
         if not peer.observer and self._core.pending:
@@ -390,6 +389,7 @@ class Leader:
         core = self._core
         if not self.established or core.leaving is not None:
             return
+        self._acks.asked_by = origin
         left = COUNTER_MAX - 1 - counter_of(self._last_proposed)
         together = 1 if len(requests) == 1 or _RECONFIG in [request.op for request in requests] else STRETCH_TXNS
         for start in range(0, min(len(requests), left), together):
@@ -444,6 +444,8 @@ class Leader:
         if self.established:
             self._logged[self._core.my_id] = zxid
             self._advance()
+            if self._core.pending and self._handover.successor is None:
+                self._acks.tell(zxid, self._links)
 
     def _on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
         if counter_of(zxid) == 0:
@@ -484,6 +486,8 @@ class Leader:
         self._tell_committed()
         self._advancing = False
         self._answer_syncs()
+        for peer in self._acks.take_held_back(self._links):
+            self._synchronise(peer)
 
     def _commit(self, reached: int) -> None:
         """Commit the transactions up to `reached`, or up to a reconfiguration, which changes what a quorum is."""
@@ -509,7 +513,8 @@ class Leader:
         self._last_told = self._last_committed
         commit = Commit(self._last_committed, cumulative=True)
         for peer in self._links.values():
-            if peer.cumulative and not peer.observer and peer.step >= _SYNCING:
+            takes_it = peer.cumulative and not peer.observer and peer.step >= _SYNCING
+            if takes_it and not self._acks.commits_itself(peer, commit.zxid):
                 self._core.send(peer.link, commit)
 
     # -- sync, sessions --------------------------------------------------------------------------------------------
@@ -529,9 +534,8 @@ class Leader:
 
     def _answered_round(self) -> int:
         """The newest ping round that a quorum, this peer included, has answered."""
-        learners = (peer for peer in self._links.values() if peer.synced and not peer.observer)
-        answered = {self._core.my_id: self._syncs.round, **{peer.peer_id: peer.answered_round for peer in learners}}
-        return self._core.quorum.reached(answered)
+        answered = {peer.peer_id: peer.answered_round for peer in self._links.values() if peer.counts}
+        return self._core.quorum.reached({self._core.my_id: self._syncs.round, **answered})
 
     def _answer_syncs(self) -> None:
         """Answer what can be answered; begin a ping round for those that need one."""
@@ -613,5 +617,4 @@ class Leader:
             core.set_timer(SILENCE_TIMER, min(ends) - now_ms)
 
     def _synced_voters(self) -> dict[PeerId, None]:
-        learners = (peer for peer in self._links.values() if peer.synced and not peer.observer)
-        return {self._core.my_id: None, **{peer.peer_id: None for peer in learners}}
+        return {self._core.my_id: None, **{peer.peer_id: None for peer in self._links.values() if peer.counts}}

@@ -17,6 +17,7 @@ from ensemble.records import OpCode
 from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.zab.core import Core, Phase
+from ensemble.zab.leader_acks import CommonLog
 from ensemble.zab.learner_link import LearnerLink
 from ensemble.zab.messages import (
     Ack,
@@ -119,6 +120,7 @@ class Learner:
         self._announced = False
         # Broadcast.
         self._unacked: deque[Sequence[Txn]] = deque()
+        self._common = CommonLog()
         self._syncs: deque[tuple[SyncRequest, LinkId | None]] = deque()
         self._revalidations: deque[tuple[SessionId, LinkId | None]] = deque()
         self._master: ObserverMaster | None = None
@@ -174,6 +176,7 @@ class Learner:
                 config_version=core.reconfiguration.current.version,
                 observer=self._observer,
                 cumulative=core.cumulative,
+                heeds_acks=core.cumulative,
             ),
         )
 
@@ -476,6 +479,8 @@ class Learner:
             self._on_proposal(packet.txns)
         elif isinstance(packet, Commit):
             self._on_commit(packet)
+        elif isinstance(packet, Ack) and self._cumulative and not self._observer:
+            self._on_leaders_ack(packet.zxid)
         elif isinstance(packet, Ping):
             assert self._link is not None
             touched = tuple(core.application.drain_touched())
@@ -537,13 +542,32 @@ class Learner:
             self._unacked.append(txns)
 
     def _on_commit(self, commit: Commit) -> None:
-        core, pending = self._core, self._core.pending
+        pending = self._core.pending
         if commit.cumulative or (pending and pending[0].zxid == commit.zxid):
-            if self._master is not None:
-                self._master.inform(commit.zxid)
-            core.apply_up_to(commit.zxid)
+            self._commit(commit.zxid)
         else:
             self._broken(f"COMMIT of 0x{commit.zxid:x}, which is not the oldest one pending")
+
+    def _on_leaders_ack(self, zxid: Zxid) -> None:
+        if zxid > self._core.last_logged:
+            self._broken(f"the leader acknowledged 0x{zxid:x}, which it has not proposed")
+            return
+        self._common.leaders = zxid
+        self._commit_common()
+
+    def _commit_common(self) -> None:
+        """Commit what both logs hold, except while a change of membership may change what a quorum is."""
+        pending, end = self._core.pending, self._common.end
+        if pending and pending[0].zxid <= end and not self._core.reconfiguration.under_way:
+            self._commit(end)
+
+    def _commit(self, zxid: Zxid) -> None:
+        """Everything up to `zxid` is chosen; part of it, or all, may have been committed before."""
+        pending = self._core.pending
+        if pending and pending[0].zxid <= zxid:
+            if self._master is not None:
+                self._master.inform(zxid)
+            self._core.apply_up_to(zxid)
 
     def _on_activation(self, packet: CommitAndActivate) -> None:
         core, pending = self._core, self._core.pending
@@ -568,6 +592,8 @@ class Learner:
         if last is not None and self._cumulative:
             assert self._link is not None
             self._core.send(self._link, Ack(last, cumulative=True))
+        self._common.own = zxid
+        self._commit_common()
 
     # -- the application's wishes ----------------------------------------------------------------------------------
 

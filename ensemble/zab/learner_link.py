@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from ensemble.ids import NO_PEER, LinkId, PeerId, Zxid
+from ensemble.zab.messages import FollowerInfo
 
 
 class Step(IntEnum):
@@ -31,6 +32,7 @@ class LearnerLink:
         "answered_round",
         "cumulative",
         "heard_ms",
+        "heeds_acks",
         "last_zxid",
         "link",
         "observer",
@@ -47,7 +49,7 @@ class LearnerLink:
         self.step = Step.CONNECTED
         self.peer_id: PeerId = NO_PEER
         self.observer = False
-        self.cumulative = False
+        self.cumulative = self.heeds_acks = False
         self.last_zxid = Zxid(0)
         # Behind which transaction the log is being read for it, and whether it has got anything from there.
         self.reading: Zxid | None = None
@@ -58,6 +60,15 @@ class LearnerLink:
         # One sampled proposal that is not acknowledged yet, to see a disk or a link that has stopped (SyncLimitCheck).
         self.unacked_zxid: Zxid | None = None
         self.unacked_since_ms = 0
+
+    def introduce(self, info: FollowerInfo, cumulative: bool) -> None:
+        """It has said who it is, and what it can; `cumulative`: whether this side can, too.  A participant that is
+        no voter (yet) gets proposals like one; its acknowledgements count when it is."""
+        self.peer_id = info.peer_id
+        self.observer = info.observer
+        self.cumulative = cumulative and info.cumulative
+        self.heeds_acks = cumulative and info.heeds_acks
+        self.step = Step.INTRODUCED
 
     @property
     def synced(self) -> bool:

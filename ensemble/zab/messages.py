@@ -49,13 +49,15 @@ class Notification(msgspec.Struct, frozen=True):
 
 class FollowerInfo(msgspec.Struct, frozen=True):
     """Follower to leader, first: my accepted epoch (zxid = acceptedEpoch << 32).  `observer` sends OBSERVERINFO.
-    `cumulative` offers cumulative Acks and Commits; on the wire one byte 1 behind LearnerInfo, which others ignore."""
+    `cumulative` offers cumulative Acks and Commits; on the wire one byte behind LearnerInfo, which others ignore.
+    `heeds_acks` offers to commit by the leader's own Acks (see `leader_acks`): that byte is 2, and else 1."""
 
     accepted_epoch: Epoch
     peer_id: PeerId
     config_version: int = 0
     observer: bool = False
     cumulative: bool = False
+    heeds_acks: bool = False
 
 
 class LeaderInfo(msgspec.Struct, frozen=True):
@@ -113,7 +115,8 @@ class Proposal(msgspec.Struct, frozen=True):
 
 class Ack(msgspec.Struct, frozen=True):
     """Learner: `zxid` is durable here.  Also answers NewLeader (and UpToDate) with epoch << 32.
-    `cumulative` says that everything up to zxid is meant; only between peers that agreed to it."""
+    `cumulative` says that everything up to zxid is meant; only between peers that agreed to it.
+    Leader, to a follower that heeds it: `zxid` is durable here, and what you and I hold is chosen."""
 
     zxid: Zxid
     cumulative: bool = False

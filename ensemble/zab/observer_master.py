@@ -128,8 +128,7 @@ class ObserverMaster:
             return
         for other in [o for o in self._links.values() if o.peer_id == info.peer_id]:
             self._drop(other, "it has connected anew")
-        peer.peer_id, peer.observer = PeerId(info.peer_id), True
-        peer.cumulative = info.cumulative and core.cumulative
+        peer.introduce(info, core.cumulative)
         peer.step = Step.OFFERED
         core.send(peer.link, LeaderInfo(self._epoch, peer.cumulative))
 

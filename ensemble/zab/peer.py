@@ -59,6 +59,15 @@ class PeerStatus(msgspec.Struct, frozen=True):
     pending_syncs: int
     learners: tuple[LearnerStatus, ...]
     read_only: bool = False
+    source_id: PeerId | None = None
+    """Whom a learner learns from: its leader, or a follower that serves observers."""
+
+    @property
+    def isro(self) -> str:
+        """What clients that look for a leader are told (IsroCommand): `rw`, `ro`, or `null` where nothing is served."""
+        if self.read_only:
+            return "ro"
+        return "rw" if self.serving else "null"
 
 
 class Peer:
@@ -167,12 +176,18 @@ class Peer:
             pending_syncs=pending_syncs,
             learners=learners,
             read_only=self._read_only,
+            source_id=role.source_id if isinstance(role, Learner) else None,
         )
 
     @property
     def syncs_sent(self) -> tuple[int, int]:
         """How many learners were given a snapshot here, and how many transactions alone."""
         return self._core.snaps_sent, self._core.diffs_sent
+
+    @property
+    def quits_over_voters(self) -> int:
+        """How often it gave up leading before it had a quorum, for a voter that looked elsewhere."""
+        return self._core.quits_over_voters
 
     def proposal_sizes(self) -> tuple[int, int, int]:
         """The size in bytes of the last transaction of this peer's reign, and of the largest and the smallest of those
@@ -211,6 +226,14 @@ class Peer:
             self._election.on_sign_of_life(src)
             self._answer(src)
             role.on_looking(src, notification.round)
+        return self._finish()
+
+    def on_oracle(self, now: Instant, agrees: bool) -> list[Effect]:
+        """What the oracle says by now: may this server, one of two, go on without the other?"""
+        self._core.now = now
+        if not self._halted:
+            self._core.reconfiguration.hear_oracle(agrees)
+            self._election.on_quorum_changed()
         return self._finish()
 
     def on_voter_unreachable(self, now: Instant, voter: PeerId) -> list[Effect]:

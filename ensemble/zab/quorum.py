@@ -2,7 +2,8 @@
 
 `Quorum` is a majority (QuorumMaj); `HierarchicalQuorum` wants more than half of the weight in more than half of the
 groups (QuorumHierarchical); `JointQuorum` wants a quorum of the configuration in force and of the one proposed, while
-a reconfiguration is under way (SyncedLearnerTracker).  Servers that are no voters never count.
+a reconfiguration is under way (SyncedLearnerTracker).  Servers that are no voters never count.  `SurvivorQuorum` is the
+exception to the first sentence: somebody outside vouches for it (QuorumOracleMaj).
 """
 
 from __future__ import annotations
@@ -109,3 +110,32 @@ class JointQuorum:
     def reached(self, marks: Mapping[PeerId, int]) -> int:
         """The highest value that quorums of both have reached."""
         return min(self._first.reached(marks), self._second.reached(marks))
+
+
+class SurvivorQuorum:
+    """Two voters of which `survivor` is enough by itself: an oracle says that the other one does not go on alone.
+
+    What the other has said counts nevertheless: as long as it logs what this one proposes, both must have it.
+    """
+
+    __slots__ = ("_pair", "_survivor", "voters")
+
+    def __init__(self, pair: QuorumSystem, survivor: PeerId) -> None:
+        assert len(pair.voters) == 2 and survivor in pair.voters
+        self._pair = pair
+        self._survivor = survivor
+        self.voters = pair.voters
+
+    def weight(self, peer: PeerId) -> int:
+        """As in the pair."""
+        return self._pair.weight(peer)
+
+    def contains(self, peers: Container[PeerId]) -> bool:
+        """Is the survivor among `peers`?"""
+        return self._survivor in peers
+
+    def reached(self, marks: Mapping[PeerId, int]) -> int:
+        """What the survivor has reached; or both, where both have a mark."""
+        if all(voter in marks for voter in self.voters):
+            return self._pair.reached(marks)
+        return marks.get(self._survivor, -1)

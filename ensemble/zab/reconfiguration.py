@@ -16,7 +16,7 @@ from ensemble.ids import PeerId, Zxid
 from ensemble.txn import SetDataTxn, Txn
 from ensemble.zab.application import EnsembleConfig
 from ensemble.zab.membership import BadMembership, Membership
-from ensemble.zab.quorum import JointQuorum, QuorumSystem
+from ensemble.zab.quorum import JointQuorum, QuorumSystem, SurvivorQuorum
 from journal.events import MembershipActivated
 
 if TYPE_CHECKING:
@@ -61,13 +61,26 @@ class Reconfiguration:
             following = Membership.parse(config.next_membership)
             if following.version > self.current.version:
                 self.last_seen = following
+        self._has_oracle = config.has_oracle
+        self._oracle_agrees = False
         self.quorum = self._quorum()
         self.text = self.current.text
 
     def _quorum(self) -> QuorumSystem:
         if self.under_way and not self._same_quorums():
             return JointQuorum(self.current.quorum, self.last_seen.quorum)
+        if self._oracle_agrees and self._asks_oracle and self.votes:
+            return SurvivorQuorum(self.current.quorum, self._core.my_id)
         return self.current.quorum
+
+    @property
+    def _asks_oracle(self) -> bool:
+        return self._has_oracle and len(self.current.voters) == 2 and not self.current.groups
+
+    def hear_oracle(self, agrees: bool) -> None:
+        """The oracle says whether this server, one of two, may go on without the other."""
+        self._oracle_agrees = agrees
+        self.quorum = self._quorum()
 
     def _same_quorums(self) -> bool:
         one, other = self.current, self.last_seen
@@ -90,7 +103,10 @@ class Reconfiguration:
 
     def backs(self, peers: Container[PeerId]) -> bool:
         """Do enough of them follow a leader for this peer to try it?  A quorum of either membership will do: to follow
-        promises nothing, and one that was proposed in vain, of which this peer may be half, must not keep it out."""
+        promises nothing, and one that was proposed in vain, of which this peer may be half, must not keep it out.
+        Where an oracle has not chosen this peer, a leader that it may have chosen will do."""
+        if self._asks_oracle and not self._oracle_agrees and any(voter in peers for voter in self.current.voters):
+            return True
         return self.current.quorum.contains(peers) or (self.under_way and self.last_seen.quorum.contains(peers))
 
     def begin(self) -> None:

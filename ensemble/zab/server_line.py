@@ -32,6 +32,17 @@ class ServerLine(NamedTuple):
         """All of them, the first one first."""
         return (Address(self.host, self.quorum_port, self.election_port), *self.others)
 
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts of all of them."""
+        return tuple(address.host for address in self.addresses)
+
+    def listens_at(self, *, on_all: bool) -> tuple[Address, ...]:
+        """Where such a server listens for others: at each of its addresses, or at all there are (host "")."""
+        if not on_all:
+            return self.addresses
+        return tuple(dict.fromkeys(address._replace(host="") for address in self.addresses))
+
     def canonical(self) -> str:
         """As ZooKeeper writes it in its configuration znode."""
         role = "observer" if self.observer else "participant"

@@ -21,14 +21,27 @@ def _refuse(reason: str) -> int:
     return USAGE
 
 
-def list_all(as_json: bool) -> int:
-    """Every scenario, one a line."""
+class Player(Protocol):
+    """Plays scenarios somewhere else than in the simulated world."""
+
+    def unplayable(self, scenario: AnyScenario) -> str | None:
+        """Why it cannot be played there; None where it can."""
+        ...
+
+    def play(self, scenario: AnyScenario) -> Verdict:
+        """Play it to its verdict."""
+        ...
+
+
+def list_all(as_json: bool, elsewhere: Player) -> int:
+    """Every scenario, one a line, and whether it can be played elsewhere, too."""
     if as_json:
         sys.stdout.write(msgspec.json.encode(list(LIBRARY.values())).decode() + "\n")
         return 0
-    table = Table("name", "what went wrong", "holds here because", "fixed there in", box=None)
+    table = Table("name", "what went wrong", "holds here because", "fixed there in", "--live", box=None)
     for scenario in LIBRARY.values():
-        table.add_row(scenario.name, scenario.title, scenario.hypothesis, scenario.fixed)
+        live = "" if elsewhere.unplayable(scenario) else "yes"
+        table.add_row(scenario.name, scenario.title, scenario.hypothesis, scenario.fixed, live)
     Console().print(table)
     return 0
 
@@ -45,18 +58,6 @@ def _found(name: str) -> AnyScenario:
     raise ValueError(
         f"there is no scenario {name!r}; `zabka scenarios list` names them, and a file's name ends in .json"
     )
-
-
-class Player(Protocol):
-    """Plays scenarios somewhere else than in the simulated world."""
-
-    def unplayable(self, scenario: AnyScenario) -> str | None:
-        """Why it cannot be played there; None where it can."""
-        ...
-
-    def play(self, scenario: AnyScenario) -> Verdict:
-        """Play it to its verdict."""
-        ...
 
 
 class _Simulated:

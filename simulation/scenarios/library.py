@@ -7,6 +7,7 @@ import msgspec
 from simulation.scenarios import core_player, world_player
 from simulation.scenarios.kafka_controller_outages import CONTROLLER_OUTAGES
 from simulation.scenarios.kafka_replication_outages import REPLICATION_OUTAGES
+from simulation.scenarios.read_only import READ_ONLY_SERVICE
 from simulation.scenarios.scenario import AnyScenario, CoreScenario, Verdict
 from simulation.scenarios.sessions import SESSIONS
 from simulation.scenarios.zab_broadcast import BROADCAST
@@ -16,6 +17,7 @@ _ALL: tuple[AnyScenario, ...] = (
     *BROADCAST,
     *SYNCHRONISATION,
     *SESSIONS,
+    *READ_ONLY_SERVICE,
     *CONTROLLER_OUTAGES,
     *REPLICATION_OUTAGES,
 )

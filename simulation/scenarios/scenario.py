@@ -66,6 +66,8 @@ class WorldScenario(Scenario, frozen=True, tag="world"):
     snap_count: int = 400
     seed: int = 1
     keys: dict[str, str] = {}
+    peer_keys: dict[str, str] = {}
+    """zoo.cfg's, of those that `--set` takes."""
     bug: dict[str, str] = {}
     shows: str = ""
     provokes: tuple[str, ...] = ()

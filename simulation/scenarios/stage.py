@@ -15,7 +15,7 @@ from ensemble.records import ACL, EventType, Stat
 from journal.kafka_analysis import ACKS_ALL
 from simulation.broker_node import broker_name
 from simulation.channel import KAFKA_SERVICE, SimChannel
-from simulation.connector import SimConnector
+from simulation.connector import SimConnector, SimWords
 from simulation.kernel import Deadlock, SimRuntime, derive_random, run_task
 from simulation.peer_node import CLIENT_SERVICE, peer_name
 from simulation.scenarios.core_steps import StepFailed
@@ -104,14 +104,23 @@ class Stage:
 
     # -- clients -----------------------------------------------------------------------------------------------------
 
-    def join(self, name: str, peers: tuple[int, ...], session_timeout_ms: int) -> None:
+    def join(self, name: str, peers: tuple[int, ...], session_timeout_ms: int, *, read_only: bool = False) -> None:
         """Connect a client."""
         machine = f"client-{name}"
         runtime = SimRuntime(self.world.scheduler, derive_random(self.world.seed, machine))
         host = self.world.network.boot(machine, runtime)
         hosts = ",".join(f"{peer_name(peer)}:{CLIENT_SERVICE}" for peer in peers)
         connector = SimConnector(self.world.network, host)
-        client = Client(hosts, connector, runtime, session_timeout_ms=session_timeout_ms, name=name)
+        asker = SimWords(self.world.network, host, runtime)
+        client = Client(
+            hosts,
+            connector,
+            runtime,
+            session_timeout_ms=session_timeout_ms,
+            name=name,
+            read_only=read_only,
+            asker=asker,
+        )
         self._runtimes[name] = runtime
         self.finish(runtime, client.start(), f"{name} to connect")
         self.clients[name] = client
@@ -152,10 +161,23 @@ class Stage:
         except ZooKeeperError as refused:
             return type(refused).__name__
 
-    def ask(self, name: str, operation: str, path: str, data: str) -> str:
-        """Ask, and wait for the answer."""
+    def client(self, name: str) -> Client:
+        """The client of that name.  Raises StepFailed where there is none."""
         if name not in self.clients:
             raise StepFailed(f"there is no client {name!r}")
+        return self.clients[name]
+
+    def kind_of_session(self, name: str) -> str:
+        """`global`, `local`, or `unknown` to every peer that runs."""
+        session_id, processes = self.client(name).session_id, self.world.peer_processes()
+        if any(process.knows_session(session_id) for process in processes):
+            return "global"
+        listed = (known for process in processes for known, _ in process.service.local_sessions())
+        return "local" if session_id in listed else "unknown"
+
+    def ask(self, name: str, operation: str, path: str, data: str) -> str:
+        """Ask, and wait for the answer."""
+        self.client(name)
         answer = self.finish(
             self._runtimes[name], self._answer(name, operation, path, data), f"{name}'s {operation} {path}"
         )

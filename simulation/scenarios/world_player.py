@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import msgspec
+
 from journal.kafka_analysis import ACKS_ALL
 from simulation.kernel import Deadlock
 from simulation.scenarios.core_steps import StepFailed
@@ -11,6 +13,7 @@ from simulation.scenarios.kafka_steps import asked
 from simulation.scenarios.scenario import Verdict, WorldScenario
 from simulation.scenarios.stage import Stage
 from simulation.scenarios.world_steps import Serving
+from simulation.settings import own_settings
 from simulation.settled import unsettled
 from simulation.world import World, WorldSettings
 
@@ -34,7 +37,7 @@ def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
     keys = {**scenario.keys, **(scenario.bug if with_bug else {})}
     acks = int(keys.pop("acks", ACKS_ALL))
     settings = WorldSettings(scenario.peers, scenario.brokers, snap_count=scenario.snap_count, broker_keys=keys)
-    world = World(scenario.seed, settings)
+    world = World(scenario.seed, msgspec.structs.replace(settings, **own_settings(scenario.peer_keys)))
     stage = Stage(world, with_bug, acks)
     problems: list[str] = []
     world.start()

@@ -114,10 +114,12 @@ class Join(WorldStep, frozen=True):
     client: str
     peers: tuple[int, ...] = (1, 2, 3)
     session_timeout_ms: int = 4_000
+    read_only: bool = False
+    """Is it content with a server that has no leader (canBeReadOnly)?"""
 
     def play(self, stage: Stage) -> None:
         """Wait until it has its session."""
-        stage.join(self.client, self.peers, self.session_timeout_ms)
+        stage.join(self.client, self.peers, self.session_timeout_ms, read_only=self.read_only)
 
 
 class Vanish(WorldStep, frozen=True):
@@ -160,6 +162,35 @@ class Begin(WorldStep, frozen=True):
         stage.begin(self.client, self.operation, self.path, self.data)
 
 
+class Becomes(WorldStep, frozen=True):
+    """Wait until a client's session stands so: `connected`, `connected read-only`, `suspended`, `expired`."""
+
+    client: str
+    state: str
+
+    def play(self, stage: Stage) -> None:
+        """Let time pass until then."""
+        client = stage.client(self.client)
+        try:
+            stage.world.until(lambda: client.state.value == self.state, PATIENCE_MS)
+        except Deadlock:
+            raise StepFailed(f"{self.client} is {client.state.value}, not {self.state}") from None
+
+
+class SessionIs(WorldStep, frozen=True):
+    """Who knows a client's session: `global` where a peer's tree does, `local` where the server alone does that it is
+    on, else `unknown`."""
+
+    client: str
+    kind: str
+
+    def play(self, stage: Stage) -> None:
+        """Compare."""
+        found = stage.kind_of_session(self.client)
+        if found != self.kind:
+            raise StepFailed(f"{self.client}'s session is {found}, not {self.kind}")
+
+
 class Fired(WorldStep, frozen=True):
     """A client's watches have fired `count` times so far."""
 
@@ -188,4 +219,7 @@ class Agree(WorldStep, frozen=True):
             raise StepFailed(f"{self.operation} {self.path}: {answers}, expected {self.expect or 'the same'}")
 
 
-WorldSteps = Wait | Kill | Restart | Pause | Resume | Cut | Heal | Serving | Join | Vanish | Ask | Begin | Fired | Agree
+WorldSteps = (
+    Wait | Kill | Restart | Pause | Resume | Cut | Heal | Serving | Join | Vanish | Ask | Begin | Becomes | SessionIs
+    | Fired | Agree
+)  # fmt: skip

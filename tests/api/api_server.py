@@ -20,16 +20,18 @@ from api.ensemble_view import (
     Fresh,
     PartitionZnodes,
     Reading,
+    Registration,
     TopicZnodes,
     ZnodeReading,
 )
+from api.joined_brokers import JoinedBrokers
 from api.models import ElectionResult, NewTopic, NewWorkload, Workload
 from api.problems import Problem
 from api.services import Services
 from api.settings import AgentAddress, Settings
 from api.views import Views
 from ensemble.records import OPEN_ACL, Stat
-from journal.events import TopicPartition
+from journal.events import Event, TopicPartition
 
 NODES = ["peer-1", "peer-2", "peer-3", "broker-1", "broker-2", "broker-3"]
 
@@ -99,7 +101,7 @@ class FakeEnsemble(EnsembleView):
         partition = PartitionZnodes((1, 2, 3), 1, 4, (1, 2), 3, 6)
         self.reading = Reading(
             ControllerZnodes(1, 3, 3, 1_700_000_000_000),
-            {1: 25, 2: 26, 3: 27},
+            {1: Registration(25), 2: Registration(26), 3: Registration(27)},
             {"orders": TopicZnodes("orders", "3gFxN0DEQ2iZpSkbVjH1Vg", {}, {0: partition})},
         )
         self.stale = False
@@ -179,7 +181,9 @@ class Server:
         agents = Agents([self.agent])
         views = Views(chosen, agents, self.ensemble, self.collector)
         admin = FakeAdmin(self.ensemble)
-        self.services = Services(chosen, agents, self.ensemble, self.collector, views, admin, FakeWorkloads())
+        self.told: list[Event] = []
+        joined = JoinedBrokers(chosen.brokers, self.told.append, self.collector.state)
+        self.services = Services(chosen, agents, self.ensemble, self.collector, views, admin, FakeWorkloads(), joined)
         config = uvicorn.Config(
             create_app(self.services, token), port=0, log_level="error", timeout_graceful_shutdown=1
         )

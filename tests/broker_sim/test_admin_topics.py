@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from broker_sim.assignment import assign_replicas
+from broker_sim.assignment import RacksIncomplete, assign_replicas
 from broker_sim.topic_names import collide, invalid_name
 from broker_sim.wire.kafka_schema import ApiKey, request
 from controller import znodes
@@ -170,6 +170,21 @@ def test_every_version_of_create_topics_is_answered_in_its_shape(cluster: Cluste
         assert answer.topics[0].num_partitions == 2
 
 
+def test_what_a_request_names_twice_and_what_is_not_kafkas_with_zookeeper_is_refused(cluster: Cluster) -> None:
+    rows = [
+        {"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("a", "a", "b", "__cluster_metadata")
+    ]
+    answer = at_controller(cluster, request(ApiKey.CREATE_TOPICS, 7, topics=rows, timeout=5_000))
+    assert {row.name: (row.error_code, row.error_message) for row in answer.topics} == {
+        "a": (ErrorCode.invalid_request, "Found multiple entries for this topic."),
+        "b": (ErrorCode.none, None),
+        "__cluster_metadata": (
+            ErrorCode.invalid_request,
+            "Creation of internal topic __cluster_metadata is prohibited.",
+        ),
+    }
+
+
 def at_controller(cluster: Cluster, message: Any) -> Any:
     node = cluster.controller
     return cluster.on(node, node.broker.handle(message))
@@ -208,6 +223,8 @@ def test_deletion_can_be_turned_off() -> None:
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     refused = cluster.refused(cluster.client.delete_topic("orders"))
     assert refused is not None and refused[0] is ErrorCode.topic_deletion_disabled
+    old = at_controller(cluster, request(ApiKey.DELETE_TOPICS, 2, topic_names=["orders"], timeout=5_000))
+    assert old.responses[0].error_code is ErrorCode.invalid_request, "an older client knows no better"
     cluster.stop_all()
 
 
@@ -344,3 +361,40 @@ def test_the_assignment_is_kafkas() -> None:
 def test_znodes_beyond_zookeepers_limit_are_refused_before_they_are_sent(cluster: Cluster) -> None:
     refused = create(cluster, "orders", 1, 1, configs={"message.format.version": "x" * 1_100_000})
     assert refused is not None and refused[0] is ErrorCode.invalid_request
+
+
+RACKS: dict[int, str | None] = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
+
+
+def test_replicas_go_to_different_racks() -> None:
+    # What AdminUtils of Kafka 3.9.1 makes of the same.
+    made = assign_replicas(range(6), 8, 3, Random(0), racks=RACKS, start_index=0)
+    assert made == {
+        0: (0, 3, 1), 1: (3, 1, 5), 2: (1, 5, 4), 3: (5, 4, 2), 4: (4, 2, 0), 5: (2, 0, 3), 6: (0, 4, 2), 7: (3, 2, 0),
+    }  # fmt: skip
+    grown = assign_replicas(range(6), 4, 4, Random(0), racks=RACKS, first_partition=5, start_index=2)
+    assert grown == {5: (3, 5, 2, 0), 6: (1, 3, 5, 4), 7: (5, 1, 4, 2), 8: (4, 5, 2, 0)}
+
+
+def test_racks_that_some_brokers_do_not_name_are_no_ground_to_spread_by() -> None:
+    with pytest.raises(RacksIncomplete):
+        assign_replicas(range(6), 1, 1, Random(0), racks={**RACKS, 3: None})
+    assert assign_replicas([0, 1], 1, 1, Random(0), racks={**RACKS, 3: None})
+
+
+def test_a_topic_is_spread_over_racks_and_refused_where_they_are_not_all_known() -> None:
+    cluster = Cluster(4)
+    for node in cluster.nodes.values():
+        node.keys["broker.rack"] = f"r{node.broker_id % 2}"
+    cluster.start()
+    cluster.run(cluster.client.create_topic("t", 6, 2))
+    cluster.run(cluster.client.create_partitions("t", 12))
+    rows = cluster.run(cluster.client.metadata(["t"])).topics["t"].partitions
+    assert len(rows) == 12 and all({b % 2 for b in row.replicas} == {0, 1} for row in rows)
+    cluster.stop_all()
+    cluster = Cluster(2)
+    cluster.nodes[1].keys["broker.rack"] = "r"
+    cluster.start()
+    message = "Not all brokers have rack information for replica rack aware assignment."
+    assert cluster.refused(cluster.client.create_topic("t", 1, 1)) == (ErrorCode.unknown_server_error, message)
+    cluster.stop_all()

@@ -13,7 +13,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 from replication_cluster import batch
 
-from broker_sim.quotas.client_throttling import CONSUMER_RATE, METERS_MAX, PRODUCER_RATE, ClientQuota, ClientThrottles
+from broker_sim.handlers.broker_requests import RequestContext
+from broker_sim.quotas.client_meters import METERS_MAX
+from broker_sim.quotas.client_throttling import CONSUMER_RATE, PRODUCER_RATE, ClientQuota, ClientThrottles
 from broker_sim.wire.data_messages import FetchResponse, ProduceResponse
 from broker_sim.wire.kafka_schema import ApiKey, as_time, milliseconds, request
 from controller import znodes
@@ -260,9 +262,10 @@ def test_a_throttled_connection_is_answered_first_and_not_heard_then() -> None:
         async with serving() as (served, port):
             heard: list[float] = []
 
-            async def handle(message: Any, *rest: str) -> Any:
+            async def handle(message: Any, context: RequestContext) -> Any:
                 heard.append(loop.time())
-                return ProduceResponse(9, (), as_time(200 if len(heard) == 1 else 0))
+                context.muted_ms = 200 if len(heard) == 1 else 0
+                return ProduceResponse(9, (), as_time(context.muted_ms))
 
             port.handle = handle
             channel = AsyncioChannel("test")

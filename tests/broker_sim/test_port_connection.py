@@ -5,19 +5,24 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
+from time import perf_counter
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.handlers.broker_requests import RequestRefused
+from broker_sim.handlers.broker_requests import RequestContext, RequestRefused
 from broker_sim.kafka_channel import AsyncioChannel
 from broker_sim.kafka_port import KafkaPort
+from broker_sim.quotas.client_throttling import RequestTime
+from broker_sim.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas
+from broker_sim.request_times import RequestTimes, ThreadClock
 from broker_sim.wire import api_versions
 from broker_sim.wire.frame_reader import FRAME_SIZE
 from broker_sim.wire.frames import decode_response, encode_request
 from broker_sim.wire.kafka_schema import ApiKey, api_key_of, request, respond
 from controller.ports import ChannelBroken, Endpoint, KafkaMessage
+from ensemble.asyncio_runtime import AsyncioRuntime
 
 FRAME_BYTES_MAX = 100_000
 
@@ -32,10 +37,8 @@ class Served:
         self.held: asyncio.Event | None = None
         self.number = 0
 
-    async def handle(
-        self, message: KafkaMessage, client_id: str, listener: str, client_host: str
-    ) -> KafkaMessage | None:
-        self.requests.append((message, client_id, listener))
+    async def handle(self, message: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
+        self.requests.append((message, context.client_id, context.listener))
         if api_key_of(message) == ApiKey.API_VERSIONS:
             return api_versions.answer(message)
         if api_key_of(message) == ApiKey.PRODUCE and message.acks == 0:
@@ -50,14 +53,22 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(**options: Any) -> AsyncIterator[tuple[Served, KafkaPort]]:
+async def serving(
+    limits: ConnectionLimits | None = None, times: Any = None, **options: Any
+) -> AsyncIterator[tuple[Served, KafkaPort]]:
     served = Served()
+    loop = asyncio.get_running_loop()
+    runtime = AsyncioRuntime(loop, on_failure=lambda name, failure: served.failures.append(f"{name}: {failure}"))
+    quotas = ConnectionQuotas(runtime, 11, 1, "PLAINTEXT")
+    quotas.configure(limits or ConnectionLimits())
     port = KafkaPort(
         "PLAINTEXT",
         served.handle,
         lambda remote, reason: served.broken.append(reason),
         lambda name, failure: served.failures.append(f"{name}: {failure}"),
-        **{"frame_bytes_max": FRAME_BYTES_MAX, "connections_max": 100, "idle_ms_max": 0, **options},
+        quotas,
+        times,
+        **{"frame_bytes_max": FRAME_BYTES_MAX, "idle_ms_max": 0, **options},
     )
     served.number = await port.start("127.0.0.1", 0)
     try:
@@ -214,13 +225,79 @@ def test_an_error_of_ours_closes_that_connection_and_is_told() -> None:
     run(test)
 
 
-def test_more_connections_than_allowed_are_closed_at_once() -> None:
+def test_a_connection_beyond_max_connections_is_heard_once_another_ends() -> None:
     async def test() -> None:
-        async with serving(connections_max=1) as (served, port):
+        async with serving(ConnectionLimits(max_connections=1)) as (served, port):
+            _reader, writer = await asyncio.open_connection("127.0.0.1", served.number)
+            await until(lambda: bool(port.connections))
+            asking = asyncio.ensure_future(ask(served.number, request(ApiKey.METADATA, 12)))
+            await asyncio.sleep(0.05)
+            assert not served.requests
+            writer.close()
+            await asking
+            assert len(served.requests) == 1
+
+    run(test)
+
+
+def test_an_address_with_as_many_connections_as_it_may_have_gets_no_more() -> None:
+    async def test() -> None:
+        async with serving(ConnectionLimits(per_address=5, overrides={"127.0.0.1": 1})) as (served, port):
             _reader, writer = await asyncio.open_connection("127.0.0.1", served.number)
             await until(lambda: bool(port.connections))
             assert await talk(served.number, b"") == b""
             writer.close()
+            await until(lambda: not port.connections)
+            await ask(served.number, request(ApiKey.METADATA, 12))
+
+    run(test)
+
+
+def test_a_request_s_time_is_what_the_thread_works_on_it() -> None:
+    async def test() -> None:
+        quota = RequestTime(AsyncioRuntime(asyncio.get_running_loop(), on_failure=print), 11, 1)
+        async with serving(times=RequestTimes(quota)) as (served, port):
+            spent: list[int] = []
+
+            async def handle(message: KafkaMessage, context: RequestContext) -> KafkaMessage:
+                worked_until = perf_counter() + 0.02
+                while perf_counter() < worked_until:
+                    pass
+                await asyncio.sleep(0.2)
+                spent.append(context.clock.spent_ns())
+                return respond(message)
+
+            port.handle = handle
+            await ask(served.number, request(ApiKey.METADATA, 12))
+            assert spent == [0], "nobody has a quota: nothing is measured"
+            quota.quota.limit("", "<default>", 1000.0)
+            await ask(served.number, request(ApiKey.METADATA, 12))
+            assert 20_000_000 <= spent[1] < 150_000_000
+            assert len(quota.quota._meters) == 1, "writing the answer counted too"
+
+    run(test)
+
+
+def test_an_error_thrown_into_a_measured_request_reaches_it() -> None:
+    async def test() -> None:
+        ended: list[str] = []
+
+        async def work() -> None:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                ended.append("cancelled")
+                raise
+
+        async def measured() -> None:
+            await ThreadClock().measure(work())
+
+        task = asyncio.ensure_future(measured())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended == ["cancelled"]
 
     run(test)
 

@@ -74,13 +74,15 @@ def test_a_session_that_expires_is_nobody_elses_doing(cluster: broker_world.Clus
     assert registered(cluster) is not None, "the new session's registration is looked after, too"
 
 
-def test_a_broker_that_finds_no_ensemble_in_time_says_so_in_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["zookeeper.connection.timeout.ms", "zookeeper.session.timeout.ms"])
+def test_a_broker_that_finds_no_ensemble_in_time_says_so_in_one_line(tmp_path: Path, key: str) -> None:
+    # Where the first is not set, the second holds in its place.
     with socket.create_server(("127.0.0.1", 0)) as silent:
         connect = f"127.0.0.1:{silent.getsockname()[1]}"
         config = tmp_path / "server.properties"
         config.write_text(
             f"broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path / 'logs'}\n"
-            f"zookeeper.connect={connect}\nzookeeper.connection.timeout.ms=300\n"
+            f"zookeeper.connect={connect}\n{key}=300\n"
         )
         program = "import sys, pathlib, broker_sim.broker_process as b; sys.exit(b.main(pathlib.Path(sys.argv[1])))"
         done = subprocess.run(

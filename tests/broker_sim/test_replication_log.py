@@ -327,6 +327,9 @@ def test_epoch_cache_answers_as_section_4_5_says() -> None:
     cache.truncate_from_start(15)
     assert cache.entries == [(2, 15)] == saved[-1]
     assert [cache.epoch_for_offset(offset) for offset in (14, 15, 99)] == [-1, 2, 2]
+    cache = EpochCache([(2, 10), (4, 20), (7, 30)], lambda entries: saved.append(list(entries)))
+    cache.truncate_from_start(20)
+    assert cache.entries == [(4, 20), (7, 30)] == saved[-1]
 
 
 def test_small_files_are_in_kafkas_own_formats(directory: LogDirectory) -> None:

@@ -45,6 +45,10 @@ class BrittleDirectory(MemoryLogDirectory):
         self.check()
         return self._files[name].setdefault(file, BrittleFile(self))
 
+    def read_text(self, name: str, file: str) -> str | None:
+        self.check()
+        return super().read_text(name, file)
+
     def write_text(self, name: str, file: str, text: str) -> None:
         self.check()
         super().write_text(name, file, text)
@@ -146,3 +150,18 @@ def test_a_broker_whose_every_directory_failed_ends(cluster: TwoDisks) -> None:
     cluster.wait(1_000)
     assert cluster.halted == ["every log directory has failed"]
     assert cluster.nodes[2].of(e.NodeStopped)[-1].reason == "every log directory has failed"
+
+
+def test_a_broker_starts_without_a_directory_that_fails_already(cluster: TwoDisks) -> None:
+    """KIP-112; what lies there is answered with an error, and the controller learns of it from that."""
+    lost, kept = cluster.lying_on(1, 1), cluster.lying_on(1, 0)
+    cluster.nodes[1].kill()
+    cluster.expire(cluster.nodes[1])
+    cluster.disks[1][1].is_broken = True
+    cluster.wait(1_000)
+    cluster.start(1)
+    cluster.wait(3_000)
+    assert [damage.file for damage in cluster.nodes[1].of(e.LogDamageFound)] == ["log.dirs[1]"]
+    assert cluster.nodes[1].broker.state == "running" and cluster.halted == []
+    for partition in ORDERS:
+        assert (1 in cluster.state(partition).isr) == (partition in kept), (partition, lost)

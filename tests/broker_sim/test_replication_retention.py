@@ -11,11 +11,13 @@ from kio.schema.errors import ErrorCode
 from replication_cluster import TP, Cluster, batch
 
 from broker_sim.configs.replica_config import CompactionSettings
-from broker_sim.logs import retention
+from broker_sim.logs import producer_snapshots, retention
 from broker_sim.logs.cleaner import compact, is_filthy
 from broker_sim.logs.file_log_directory import FileLogDirectory
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from broker_sim.logs.partition_log import PartitionLog
+from broker_sim.logs.producer_snapshots import ProducerEntry
+from broker_sim.logs.producer_state import ProducerBatch
 from broker_sim.logs.record_batch import (
     Record,
     build_batch,
@@ -385,3 +387,108 @@ def test_a_topic_deleted_while_it_is_compacted_harms_nothing(tmp_path: Path) -> 
     scheduler.run_until(1_000_000)
     assert task.done() and list(tmp_path.iterdir()) == []
     runtime.stop()
+
+
+def known(log: PartitionLog, producer_id: int, sequence: int) -> object:
+    """What a leader says to that producer's batch of one record."""
+    data = batch("x", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+    return log.producers.check(check_produced(data, 1 << 20).headers[0])
+
+
+def test_a_producer_whose_records_were_deleted_is_known_after_a_restart() -> None:
+    directory, log = a_log_of_two_producers()
+    log.drop_first_segments(len(log.segments) - 1)
+    again = PartitionLog(directory, TP, segment_bytes=200)
+    repeated = known(again, 7, 4)
+    assert isinstance(repeated, ProducerBatch) and repeated.base_offset == 4
+    assert known(again, 7, 9) == ErrorCode.out_of_order_sequence_number and known(again, 7, 5) == 0
+    # What the log says itself is more than the last batch.
+    assert isinstance(known(again, 8, 18), ProducerBatch)
+    files = [file for file in directory.list_files(str(TP)) if file.endswith(".snapshot")]
+    assert files == [f"{segment.base_offset:020d}.snapshot" for segment in again.segments]
+
+
+def a_log_of_two_producers() -> tuple[MemoryLogDirectory, PartitionLog]:
+    """Five records of one, then twenty of the other, a few to a segment."""
+    directory = MemoryLogDirectory()
+    log = PartitionLog(directory, TP, segment_bytes=200)
+    for producer_id, count in ((7, 5), (8, 20)):
+        for sequence in range(count):
+            append(log, ("k", "x"), producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+    return directory, log
+
+
+def test_a_batch_that_was_deleted_is_not_stored_again_after_a_restart() -> None:
+    cluster = Cluster(1, log_segment_bytes=100)
+    cluster.create([1])
+
+    def produce(sequence: int) -> tuple[int, int]:
+        answer = cluster.produce_later(1, batch("x", producer_id=7, producer_epoch=0, base_sequence=sequence))
+        cluster.until(answer.done)
+        return int(answer.result()[0].error), int(answer.result()[0].base_offset)
+
+    assert [produce(sequence) for sequence in range(4)] == [(0, 0), (0, 1), (0, 2), (0, 3)]
+    log = cluster[1].partition.log
+    log.drop_first_segments(len(log.segments))
+    cluster.kill(1)
+    cluster.restart(1)
+    cluster.elect(1, [1])
+    assert cluster[1].partition.log.start_offset == 4
+    assert produce(3) == (0, 3), "the answer it got before"
+    assert produce(9)[0] == ErrorCode.out_of_order_sequence_number
+    assert produce(4) == (0, 4)
+
+
+def test_a_truncation_forgets_nobody_whose_records_were_deleted() -> None:
+    _, log = a_log_of_two_producers()
+    log.drop_first_segments(len(log.segments) - 3)
+    log.truncate_to(log.start_offset + 1)
+    assert isinstance(known(log, 7, 4), ProducerBatch)
+    assert isinstance(known(log, 8, log.end_offset - 5 - 1), ProducerBatch)
+    assert known(log, 8, 19) == ErrorCode.out_of_order_sequence_number
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "gone"])
+def test_where_a_snapshot_is_damaged_the_next_one_serves(damage: str) -> None:
+    directory, log = a_log_of_two_producers()
+    log.drop_first_segments(len(log.segments) - 3)
+    name = producer_snapshots.file_name(log.segments[0].base_offset)
+    file = directory.open(str(TP), name)
+    data = file.read(0, file.size())
+    directory.remove(str(TP), name)
+    if damage != "gone":
+        broken = {"cut": data[:-1], "flipped": data[:-1] + bytes([data[-1] ^ 1]), "empty": b""}[damage]
+        directory.open(str(TP), name).append(broken)
+    again = PartitionLog(directory, TP, segment_bytes=200)
+    assert isinstance(known(again, 7, 4), ProducerBatch)
+
+
+def test_snapshots_of_what_is_no_longer_there_go() -> None:
+    directory, log = a_log_of_two_producers()
+    for offset in (1, 1_000):
+        producer_snapshots.write(directory, str(TP), offset, [])
+    log.drop_first_segments(2)
+    PartitionLog(directory, TP, segment_bytes=200)
+    left = producer_snapshots.offsets(directory.list_files(str(TP)))
+    assert left == [segment.base_offset for segment in log.segments]
+    log.truncate_fully_and_start_at(50)
+    assert producer_snapshots.offsets(directory.list_files(str(TP))) == []
+    assert known(log, 7, 3) == 0
+
+
+def test_a_log_without_idempotent_producers_has_no_snapshots() -> None:
+    directory = MemoryLogDirectory()
+    log = PartitionLog(directory, TP, segment_bytes=100)
+    for _ in range(9):
+        append(log, ("k", "x"))
+    assert len(log.segments) > 2 and producer_snapshots.offsets(directory.list_files(str(TP))) == []
+
+
+def test_snapshots_are_kafkas() -> None:
+    # What ProducerStateManager.writeSnapshot of Kafka 3.9.1 makes of this producer.
+    entry = ProducerEntry(producer_id=7, epoch=1, last_sequence=41, last_offset=100, offset_delta=2, timestamp_ms=1234)
+    theirs = bytes.fromhex(
+        "0001c286895300000001000000000000000700010000002900000000000000640000000200000000000004d2ffffffffffffffffffffffff"
+    )
+    assert producer_snapshots.encode([entry]) == theirs
+    assert producer_snapshots.decode(theirs) == [entry]

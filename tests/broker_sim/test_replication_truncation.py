@@ -180,6 +180,22 @@ def test_monotonic_offsets_after_leader_change() -> None:
     assert cluster[2].manager.list_offset(TP, -1, -1, False) == (0, -1, 2, 2)
 
 
+def test_a_new_leader_that_knows_little_to_be_committed_still_lists_that_by_its_time() -> None:
+    cluster = Cluster(3)
+    cluster.create([1, 2, 3])
+    cluster.produce(1, "a")
+    cluster.until(lambda: cluster[2].partition.log.high_watermark == 1)
+    cluster.produce(1, "b", "c")
+    cluster.until(lambda: cluster[2].partition.log.end_offset == 3)
+    cluster.cut_link(2, 3)
+    assert cluster[2].partition.log.high_watermark == 1
+    cluster.elect(2, [1, 2, 3])
+    cluster.kill(1)
+    assert cluster[2].manager.list_offset(TP, 1_000, -1, False) == (0, 1_000, 0, 0)
+    assert cluster[2].manager.list_offset(TP, 1_001, -1, False)[0] == ErrorCode.offset_not_available
+    assert cluster[2].manager.list_offset(TP, -1, -1, False)[0] == ErrorCode.offset_not_available
+
+
 @pytest.mark.scenario(68)
 @pytest.mark.parametrize("leader", [1, 2])
 def test_ignore_partition_state_change_with_older_partition_epoch(leader: int) -> None:

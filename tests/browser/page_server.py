@@ -7,17 +7,19 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from sse_starlette.sse import AppStatus
 
-from api.agent_protocol import JournalAnswer, JournalChunk, Position
+from api.agent_protocol import API_NODE, JournalAnswer, JournalChunk, Position
 from api.agents import Agents
 from api.app import create_app
 from api.collector import Collector
 from api.ensemble_view import ControllerZnodes, PartitionZnodes, TopicZnodes
+from api.joined_brokers import JoinedBrokers
 from api.services import Services
 from api.views import Views
 from journal import events as e
@@ -84,7 +86,11 @@ class PageServer:
         agents = Agents([self.agent])
         views = Views(self._settings, agents, self.ensemble, self._collector)
         admin = FakeAdmin(self.ensemble)
-        services = Services(self._settings, agents, self.ensemble, self._collector, views, admin, FakeWorkloads())
+        tell = partial(self.agent.write, API_NODE)
+        joined = JoinedBrokers(self._settings.brokers, tell, self._collector.state)
+        services = Services(
+            self._settings, agents, self.ensemble, self._collector, views, admin, FakeWorkloads(), joined
+        )
         config = uvicorn.Config(
             create_app(services, self._token), port=self._port, log_level="error", timeout_graceful_shutdown=1
         )

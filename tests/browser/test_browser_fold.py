@@ -96,6 +96,7 @@ def a_history_of_everything() -> list[Entry]:
         ("broker-1", e.BrokerSessionChanged(1, "connected", big)),
         ("broker-1", e.BrokerRegistered(1, 44, big)),
         ("broker-2", e.BrokerRegistered(2, 45, big + 1)),
+        ("api", e.BrokerRegistered(4, 46, big + 2)),
         ("broker-1", e.ControllerElected(1, 3, 3)),
         ("broker-2", e.ControllerElected(2, 3, 3)),
         ("broker-1", e.ControllerBelieved(1, 1, 3, True)),

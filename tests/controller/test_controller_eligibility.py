@@ -6,7 +6,7 @@ import pytest
 from controller_world import World
 
 from controller import znodes
-from controller.eligibility import given_way, with_isr
+from controller.eligibility import given_way, not_eligible, with_isr, with_nobody_eligible
 from controller.historical import Historical
 from controller.znodes import LeaderAndIsr
 from journal.events import LeaderElected, TopicPartition
@@ -208,6 +208,13 @@ def test_a_state_in_which_somebody_gave_way_outlives_its_controller(world: World
     world.start(9)
     world.settle()
     assert stands(world) == (-1, (2,), (3,)) and world.state("t").doubtful == (2,)
+
+
+def test_a_state_in_which_nobody_is_eligible_is_as_its_znode_reads() -> None:
+    """A write that was sent twice is recognised by what the znode holds."""
+    state = LeaderAndIsr(2, 7, (2,), 3, 11, eligible=(3,), eligible_by_zxid=9)
+    for changed in (with_isr(state, (2, 3)), not_eligible(state, [3]), with_nobody_eligible(state)):
+        assert znodes.decode_partition_state(znodes.encode_partition_state(changed), 11) == changed
 
 
 def test_whoever_gives_way_keeps_its_place_in_the_isr_and_a_leader_that_is_trusted_leads_on() -> None:

@@ -6,14 +6,15 @@ import pytest
 
 from bench.kafka_histories import record
 from compose.live import LiveCluster
-from compose.live_scenarios import LivePlayer, LiveStage, play_script
+from compose.live_scenarios import LivePlayer, play_script
+from compose.live_stage import LiveStage
 from journal.kafka_analysis import ACKS_ALL
 from simulation.scenarios.library import LIBRARY
 from simulation.scenarios.scenario import WorldScenario
 
 LIVE = [
     "controller-killed", "leader-killed", "isolated-leader", "jepsen-2013", "zombie-controller", "kafka-14190",
-    "acks-1-planned-move",
+    "acks-1-planned-move", "kafka-4447", "kip-966", "honeycomb-2017", "zookeeper-710",
 ]  # fmt: skip
 
 
@@ -22,8 +23,15 @@ def test_these_can_be_played_live(name: str) -> None:
     assert LivePlayer().unplayable(LIBRARY[name]) is None
 
 
-def test_what_needs_a_disk_that_is_lost_is_refused() -> None:
-    assert LivePlayer().unplayable(LIBRARY["kafka-14617"]) == "there is no LoseDisk among real processes"
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("zookeeper-1367", "it cuts a machine's power, which nobody does to real processes"),
+        ("kafka-14617", "what it shows (StrongIsr) is seen only by looking into every broker's disk and memory"),
+    ],
+)
+def test_what_real_processes_do_not_let_one_do_or_see_is_refused(name: str, reason: str) -> None:
+    assert LivePlayer().unplayable(LIBRARY[name]) == reason
 
 
 def test_a_script_plays_over_real_processes_as_in_the_simulated_world(zabka_cluster: LiveCluster) -> None:

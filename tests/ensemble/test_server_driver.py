@@ -6,13 +6,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
 import structlog
 
-from ensemble.effects import Answer, Append, Barrier, Effect, SendPackets
-from ensemble.ids import ConnectionId, LinkId, Zxid
+from ensemble.effects import Answer, Append, Barrier, Effect, Recovered, SendPackets
+from ensemble.ids import ConnectionId, Epoch, LinkId, Zxid
 from ensemble.records import OpCode, Reply, Request
 from ensemble.server.driver import PeerDriver
+from ensemble.txnlog.losses import DAMAGE_FOUND
+from ensemble.txnlog.recovery import Recovery
 from ensemble.zab.messages import Commit
+from journal.events import LogDamageFound
 
 ONE, TWO = ConnectionId(1), ConnectionId(2)
 EARLY: list[Effect] = [SendPackets(LinkId(1), [Commit(Zxid(5))]), Append([]), Barrier(1)]
@@ -42,6 +46,10 @@ class FakePeer:
     def on_durable(self, now: object, token: int) -> list[Effect]:
         self.said.append(f"durable {token}")
         return [SendPackets(LinkId(1), [Commit(Zxid(6))])]
+
+    def on_recovered(self, now: object, recovered: Recovered) -> list[Effect]:
+        self.said.append("goes on")
+        return []
 
     def on_client_closed(self, now: object, connection: ConnectionId) -> list[Effect]:
         self.said.append(f"closed {connection}")
@@ -207,3 +215,21 @@ def test_packets_behind_a_clients_frames_leave_with_what_those_ask_for() -> None
 
     said = asyncio.run(run())
     assert said == [[1], [(ONE, 1)], "commit", "commit", ["Append", "Barrier"], "applied", "answer"]
+
+
+@pytest.mark.parametrize("complete", [True, False])
+@pytest.mark.parametrize(
+    "damages", [[], [LogDamageFound("log.1", 16, "bad checksum", "set aside")]], ids=["", "damaged"]
+)
+def test_a_peer_begins_anew_where_a_truncation_finds_that_the_log_lost_something(
+    damages: list[LogDamageFound], complete: bool
+) -> None:
+    """Its tree and what it told others rest on what the disk has not any more.  An incomplete peer may be truncated."""
+
+    async def run() -> list[Any]:
+        driver, said = await driver_and_notes()
+        driver.begin_anew = said.append
+        driver.on_truncated(Recovery(Recovered(Epoch(1), Epoch(1), None, [], complete), damages))
+        return said
+
+    assert asyncio.run(run()) == ["goes on" if complete or not damages else DAMAGE_FOUND]

@@ -137,7 +137,7 @@ async def election_port(listener: Listener) -> tuple[ElectionPort, int, str]:
     mine, third = free_ports(2)
     servers = {PeerId(i): ServerLine("127.0.0.1", 1, port) for i, port in ((1, mine), (3, third))}
     port = ElectionPort(PeerId(1), servers, LinkFaults({}), listener)
-    await port.listen("127.0.0.1")
+    await port.listen(servers[PeerId(1)].addresses, print)
     return port, mine, f"127.0.0.1:{third}"
 
 
@@ -145,10 +145,10 @@ def test_a_second_server_with_the_same_id_is_kept_out_and_both_are_named() -> No
     async def scenario() -> None:
         listener = Listener()
         port, mine, address = await election_port(listener)
-        real, real_writer = await knock(mine, encode_opening(3, address) + encode_notification(NOTHING_NEW))
+        real, real_writer = await knock(mine, encode_opening(3, [address]) + encode_notification(NOTHING_NEW))
         await listener.heard.wait()
         for _ in range(2):
-            double, writer = await knock(mine, encode_opening(3, "127.0.0.1:9"))
+            double, writer = await knock(mine, encode_opening(3, ["127.0.0.1:9"]))
             assert await double.read() == b""
             writer.close()
         assert listener.broken == [
@@ -156,7 +156,7 @@ def test_a_second_server_with_the_same_id_is_kept_out_and_both_are_named() -> No
             "give each its own myid"
         ]
         # The same one again, after its connection broke without a word, is welcome.
-        _, again_writer = await knock(mine, encode_opening(3, address))
+        _, again_writer = await knock(mine, encode_opening(3, [address]))
         assert await real.read() == b""
         assert len(listener.broken) == 1 and PeerId(3) in port._connections
         real_writer.close()
@@ -170,9 +170,9 @@ def test_who_has_the_configured_address_takes_its_place_from_one_that_was_there_
     async def scenario() -> None:
         listener = Listener()
         port, mine, address = await election_port(listener)
-        wrong, wrong_writer = await knock(mine, encode_opening(3, "127.0.0.1:9") + encode_notification(NOTHING_NEW))
+        wrong, wrong_writer = await knock(mine, encode_opening(3, ["127.0.0.1:9"]) + encode_notification(NOTHING_NEW))
         await listener.heard.wait()
-        _, right_writer = await knock(mine, encode_opening(3, address))
+        _, right_writer = await knock(mine, encode_opening(3, [address]))
         assert await wrong.read() == b""
         assert len(listener.broken) == 1 and "two servers have the id 3" in listener.broken[0]
         wrong_writer.close()

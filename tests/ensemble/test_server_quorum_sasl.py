@@ -200,8 +200,9 @@ async def follow(leader: dict[str, object], learner: dict[str, object]) -> tuple
         ElectionPort(PeerId(i + 1), lines, LinkFaults(), owners[i], **kind)  # type: ignore[arg-type]
         for i, kind in enumerate((leader, learner))
     ]
-    for port in (*quorum, *elections):
-        await port.listen("127.0.0.1")
+    for i in range(2):
+        for port in (quorum[i], elections[i]):
+            await port.listen(lines[PeerId(i + 1)].addresses, print)
     quorum[1].open(PeerId(1))
     elections[1].send(PeerId(1), LOOK)
     elections[0].send(PeerId(2), LOOK)

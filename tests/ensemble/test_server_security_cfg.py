@@ -155,7 +155,6 @@ SECURE = "secureClientPort=1"
         (["secureClientPortAddress=::1"], "secureClientPortAddress is set but secureClientPort is not"),
         (["sslQuorum=true"], "ssl.quorum.keyStore.location is not set"),
         (["sslQuorum=true", "ssl.quorum.keyStore.location=/q.pem", "ssl.quorum.clientAuth=none"], "trustStore"),
-        (["oraclePath=/run/oracle"], "oraclePath: quorums with an oracle are not supported"),
         (["observerMasterPort=70000"], "observerMasterPort=70000 is not a number from 0 to 65535"),
         (["authProvider.1=com.example.Own"], "com.example.Own is no authentication provider that is known here"),
         (["DigestAuthenticationProvider.digestAlg=SHA-9"], "SHA-9 is not a digest algorithm"),

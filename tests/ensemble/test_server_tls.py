@@ -244,7 +244,7 @@ def connected(authority: Authority, mine: str, theirs: str, called: str) -> tupl
 
     class Caller(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            sides[0].append(secure[0].refusal_of_called(transport, called))
+            sides[0].append(secure[0].refusal_of_called(transport, [called]))
 
     class Called(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:

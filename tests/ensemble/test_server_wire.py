@@ -60,6 +60,7 @@ def a_reconfiguration(zxid: Zxid) -> Txn:
 FROM_LEARNER: list[Packet] = [
     FollowerInfo(Epoch(3), PeerId(2)),
     FollowerInfo(Epoch(3), PeerId(2), 9, observer=True, cumulative=True),
+    FollowerInfo(Epoch(3), PeerId(2), cumulative=True, heeds_acks=True),
     AckEpoch(ZXID, -1),
     Ack(ZXID),
     Ack(ZXID, cumulative=True),
@@ -84,6 +85,7 @@ FROM_LEADER: list[Packet] = [
     Proposal([a_txn(ZXID)]),
     Commit(ZXID),
     Commit(ZXID, cumulative=True),
+    Ack(ZXID, cumulative=True),
     Inform(a_txn(ZXID)),
     Ping(ZXID),
     Revalidate(SESSION, 0, True),
@@ -130,7 +132,11 @@ def test_cumulative_acks_and_commits_come_back_between_what_they_travel_with(ste
     commit, ack = Commit(ZXID, cumulative=True), Ack(ZXID, cumulative=True)
     request = ForwardedRequest(SessionId(5), 1, OpCode.DELETE, b"x")
     for sender, receiver, packets in (
-        (leader, learner, [commit, Proposal([txn]), commit, commit, Commit(ZXID), commit, UpToDate()]),
+        (
+            leader,
+            learner,
+            [commit, Proposal([txn]), commit, ack, commit, Commit(ZXID), Proposal([txn]), ack, UpToDate()],
+        ),
         (learner, leader, [ack, request, ack, Ack(ZXID), ack, request]),
     ):
         raw = to_bytes(sender, packets)
@@ -249,7 +255,7 @@ def test_a_notification_that_makes_no_sense_is_malformed(body: bytes) -> None:
 
 
 def test_an_opening_message_is_read_in_pieces_and_tells_its_length() -> None:
-    raw = encode_opening(5, "host:3888")
+    raw = encode_opening(5, ["host:3888"])
     assert raw == struct.pack(">qqi", -65536, 5, 9) + b"host:3888"
     for cut in range(len(raw)):
         assert decode_opening(raw[:cut]) is None

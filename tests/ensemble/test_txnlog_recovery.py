@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,13 @@ from ensemble.txnlog.directory import open_directories
 from ensemble.txnlog.epochs import ACCEPTED, CURRENT, write_epoch
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.log import LogWriter, list_logs, read_log
+from ensemble.txnlog.losses import clear
 from ensemble.txnlog.records import LOG_HEADER, frame_record
 from ensemble.txnlog.recovery import (
     REPLACEMENT_NAME,
     REPLACING_NAME,
     Directories,
+    RecoveryPolicy,
     purge,
     recover,
     replace_history,
@@ -289,3 +292,52 @@ def test_an_unusable_directory_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataDirectoryError, match="cannot be used"):
         open_directories(tmp_path / "file" / "data", tmp_path / "file" / "data")
+
+
+def test_the_last_log_is_written_again_before_it_counts_as_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a sync that failed the kernel takes its pages for clean: another sync would have nothing to write."""
+    directories = directories_with(tmp_path, range(1, 4), range(4, 6))
+    (_, before), (_, last) = list_logs(tmp_path)
+    content = [path.read_bytes() for path in (before, last)]
+    written: list[tuple[str, bytes]] = []
+    pwrite, fsync = os.pwrite, os.fsync
+
+    def name_of(descriptor: int) -> str:
+        return Path(f"/proc/self/fd/{descriptor}").readlink().name
+
+    def note_write(descriptor: int, data: bytes, at: int) -> int:
+        written.append((name_of(descriptor), bytes(data)))
+        return pwrite(descriptor, data, at)
+
+    def note_sync(descriptor: int) -> None:
+        written.append((name_of(descriptor), b"synced"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "pwrite", note_write)
+    monkeypatch.setattr(os, "fsync", note_sync)
+    assert counters(directories) == [1, 2, 3, 4, 5]
+    (name, data), synced = written
+    assert (name, synced) == (last.name, (last.name, b"synced"))
+    assert content[1].startswith(data.rstrip(b"\0")) and data.rstrip(b"\0").endswith(b"B")
+    assert [path.read_bytes() for path in (before, last)] == content
+
+
+def test_a_snapshot_that_alone_covers_for_a_damaged_log_has_no_older_one_to_fall_back_on(tmp_path: Path) -> None:
+    """A gap that ends with an epoch does not show in the numbers: the older snapshot would be taken for the truth."""
+    epoch_2 = 2 << 32
+    directories = directories_with(tmp_path, range(1, 5), snapshots=(0, EPOCH_1 + 4), epoch=2)
+    (_, path), policy = list_logs(tmp_path)[0], RecoveryPolicy(other_voters=2)
+    damage_log(path, len(LOG_HEADER) + len(frame_record(a_txn(EPOCH_1 + 1))) + 30, b"?")
+    found = recover(directories, policy)
+    assert found.recovered.snapshot is not None and found.recovered.snapshot.zxid == EPOCH_1 + 4
+    assert not found.recovered.complete and found.damages[0].action == "set aside"
+    clear(tmp_path)
+    writer = LogWriter(tmp_path, preallocate_bytes=8192)
+    writer.append([a_txn(epoch_2 + 1)])
+    writer.roll()
+    assert recover(directories, policy).recovered.complete
+    damage_log(list_snapshots(tmp_path)[-1][1], 40, b"?")
+    left = recover(directories, policy).recovered
+    assert (left.complete, left.snapshot, left.txns) == (False, None, [])

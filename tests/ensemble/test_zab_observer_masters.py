@@ -17,6 +17,7 @@ from ensemble.zab.peer import LearnerStatus
 
 MASTERS = {"observes_followers": True, "serves_observers": True}
 OBSERVER = 4
+FIRST = make_zxid(1, 1)
 
 
 def world(seed: int = 1, voters: int = 3, observers: int = 1, **options: object) -> World:
@@ -60,6 +61,19 @@ def test_what_is_written_anywhere_reaches_it_when_it_is_committed_and_not_before
     told = list(packets(made, source(made)))
     assert sum(isinstance(packet, Inform) for packet in told) == 5
     assert not any(isinstance(packet, Proposal) for packet in told)
+
+
+def test_what_its_follower_commits_before_the_leader_does_reaches_it_at_once() -> None:
+    made = world()
+    master, leader = source(made), made.leader()
+    assert leader is not None
+    made.write(master)
+    made.run_until(lambda: leader.peer.last_zxid == FIRST)
+    made.cut |= {(i, leader.id) for i in (1, 2, 3) if i != leader.id}  # No acknowledgement gets through.
+    made.run_until(lambda: made.nodes[OBSERVER].app.last_applied == FIRST)
+    assert made.acknowledged and leader.app.last_applied == 0
+    made.cut.clear()
+    made.run_until(made.converged)
 
 
 def test_a_sync_through_a_follower_sees_what_was_acknowledged_before_it() -> None:

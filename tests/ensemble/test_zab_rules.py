@@ -86,7 +86,7 @@ def test_ackepoch_waits_until_the_accepted_epoch_is_durable() -> None:
     solo.start()
     solo.elect(3)
     solo.do(solo.peer.on_link_up(solo.now, LINK, PeerId(3)))
-    assert solo.packets() == [FollowerInfo(Epoch(0), PeerId(1), cumulative=True)]
+    assert solo.packets() == [FollowerInfo(Epoch(0), PeerId(1), cumulative=True, heeds_acks=True)]
     effects = solo.packet(LeaderInfo(Epoch(4)))
     assert solo.of(SaveAcceptedEpoch, effects) == [SaveAcceptedEpoch(Epoch(4))] and not solo.packets(effects)
     assert solo.packets(solo.flush()) == [AckEpoch(Zxid(0), 0)]

@@ -24,6 +24,8 @@ from broker_sim.configs.config_def import ConfigError
 from broker_sim.configs.replica_config import ReplicaConfig, partition_config
 from broker_sim.configs.topic_config import TOPIC_KEYS
 from broker_sim.handlers.broker_requests import RequestRefused
+from broker_sim.logs import producer_snapshots
+from broker_sim.logs.producer_state import ProducerStates
 from broker_sim.logs.record_batch import (
     BatchUnreadable,
     Record,
@@ -136,6 +138,17 @@ def record_batches(data: bytes) -> None:
         split_batches(data, checked)
     with suppress(BatchUnreadable):
         decode_records(data)
+
+
+def _snapshots() -> list[bytes]:
+    entry = producer_snapshots.ProducerEntry(7, 1, 41, 100, 2, 1_234)
+    return [producer_snapshots.encode(entries) for entries in ([], [entry], [entry, entry._replace(producer_id=8)])]
+
+
+def producer_snapshot(data: bytes) -> None:
+    """A file beside a log's segments is a snapshot of producers, or none."""
+    with suppress(producer_snapshots.BadSnapshot):
+        ProducerStates().add_unknown(producer_snapshots.decode(data))
 
 
 # ---- texts ----------------------------------------------------------------------------------------------------
@@ -254,6 +267,7 @@ KAFKA_TARGETS = {
     "kafka-request": Target(kafka_request, request_frames),
     "kafka-response": Target(kafka_response, _response_seeds),
     "kafka-records": Target(record_batches, _batches),
+    "kafka-producers": Target(producer_snapshot, _snapshots),
     "kafka-znode": Target(kafka_znode, _znode_seeds),
     "server.properties": Target(
         server_properties,

@@ -211,7 +211,7 @@ class Lone:
         for step in range(min(upto, 4)):
             zxid = Zxid(self.peer.accepted_epoch << 32)
             before = (
-                FollowerInfo(self.peer.accepted_epoch, PeerId(2), cumulative=True),
+                FollowerInfo(self.peer.accepted_epoch, PeerId(2), cumulative=True, heeds_acks=True),
                 AckEpoch(self.peer.last_zxid, self.peer.current_epoch),
                 Ack(zxid),
                 Ack(zxid),

@@ -116,7 +116,7 @@ def from_leader(snapshot: TreeSnapshot | None = None) -> list[Packet]:
         *([Snap(snapshot.zxid, snapshot)] if snapshot is not None else []),
         NewLeader(make_zxid(1, 0), MEMBERS), UpToDate(), Ping(Zxid(5)), Revalidate(SESSION, 0, True),
         Commit(txns[0].zxid), Inform(txns[2]), CommitAndActivate(config.zxid, PeerId(2)),
-        InformAndActivate(config, PeerId(1)),
+        InformAndActivate(config, PeerId(1)), Ack(txns[0].zxid, True),
     ]  # fmt: skip
 
 
@@ -124,6 +124,7 @@ def from_learner() -> list[Packet]:
     """What a learner says."""
     auth = (("ip", "127.0.0.1"), ("digest", "ann:x"))
     return [
+        FollowerInfo(Epoch(1), PeerId(2), cumulative=True, heeds_acks=True),
         FollowerInfo(Epoch(1), PeerId(2), cumulative=True), FollowerInfo(Epoch(0), PeerId(9), observer=True),
         AckEpoch(Zxid(0), 0), Ack(make_zxid(2, 0)), Ack(make_zxid(2, 1), True), Ping(Zxid(1), ((SESSION, 4000),)),
         Revalidate(SESSION, 4000), SyncRequest(SESSION, 3, "/a"),

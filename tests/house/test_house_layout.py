@@ -34,6 +34,7 @@ SHELLS = {
     "broker_sim/logs/file_log_directory.py",
     "broker_sim/generated_id.py",
     "broker_sim/kafka_port.py",
+    "broker_sim/request_times.py",
     "broker_sim/kafka_channel.py",
     "broker_sim/wire/frames.py",
     "broker_sim/broker_process.py",

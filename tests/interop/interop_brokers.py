@@ -41,6 +41,7 @@ class BrokerServer:
             "zookeeper.connect": zookeeper,
             "log.dirs": home / "logs",
             "zookeeper.session.timeout.ms": 3000,
+            "zookeeper.connection.timeout.ms": 60_000,
             "replica.lag.time.max.ms": 3000,
             "default.replication.factor": BROKERS,
             "num.partitions": 2,

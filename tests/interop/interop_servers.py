@@ -50,6 +50,10 @@ class Server:
 
     def serves(self) -> bool:
         """Does it answer `srvr` with a mode?"""
+        return bool(self.mode())
+
+    def mode(self) -> str:
+        """What it calls itself, such as `leader`; empty while it does not serve."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), 2) as link:
                 link.settimeout(2)
@@ -58,8 +62,8 @@ class Server:
                 while part := link.recv(4096):
                     text += part
         except OSError:
-            return False
-        return b"Mode: " in text
+            return ""
+        return text.partition(b"Mode: ")[2].partition(b"\n")[0].decode()
 
     def complaint(self) -> str:
         return f"{self.address} does not serve:\n" + self._log.read_text(errors="replace")[-2000:]
@@ -139,7 +143,8 @@ def _java_command(config: Path, home: Path) -> list[str]:
     paths = [str(home), *(str(jar) for pattern in _JARS for jar in sorted(jars.glob(f"{pattern}.jar")))]
     (home / "log4j2.properties").write_text("rootLogger.level=ERROR\n")
     return [
-        java, "-Xmx200m", "-Dzookeeper.admin.enableServer=false", "-Dzookeeper.4lw.commands.whitelist=*",
+        java, "-Xmx200m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+        "-Dzookeeper.admin.enableServer=false", "-Dzookeeper.4lw.commands.whitelist=*",
         f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}", "-cp", os.pathsep.join(paths),
         "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config),
     ]  # fmt: skip

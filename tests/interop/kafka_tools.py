@@ -14,6 +14,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
+from confluent_kafka import Producer
 from interop_brokers import BrokerCluster, broker_cluster
 from interop_servers import running
 from kafka_jars import classpath
@@ -23,6 +24,7 @@ SERVER = Path(__file__).parent / "kafka_jars" / "ToolServer.java"
 ANSWER_S = 90.0
 STARTS_S = 60.0
 SETTLES_S = 60.0
+RECORD_SIZE = 1000
 TOOLS = {
     "acls": "kafka.admin.AclCommand",
     "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
@@ -159,6 +161,14 @@ class TwoClusters:
             said.append(self.tools.run(tool, *all_arguments, stdin=stdin))
         return said[0], said[1]
 
+    def fill(self, topic: str, partitions: int, size: int) -> None:
+        """Records of that many bytes in all for each partition of a topic, on both."""
+        for bootstrap in (self.kafka, self.ours.bootstrap):
+            producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "batch.size": 16_384})
+            for number in range(partitions * size // RECORD_SIZE):
+                producer.produce(topic, b"x" * RECORD_SIZE, partition=number % partitions)
+            assert producer.flush(ANSWER_S) == 0
+
     def homes(self) -> list[tuple[str, dict[int, Path]]]:
         """Each cluster's address, and its brokers' own directories; Kafka's first."""
         return [
@@ -169,6 +179,17 @@ class TwoClusters:
     def until(self, says: Callable[[str], bool], tool: str, *arguments: str) -> None:
         """Wait until a tool says something of both."""
         self.ours.until(lambda: all(says(said.out) for said in self.run(tool, *arguments)), SETTLES_S)
+
+    def settles(self, tool: str, *arguments: str) -> str:
+        """Wait until a tool says the same of both, whichever of their brokers it asks; what it says, masked."""
+        said: list[str] = []
+
+        def same() -> bool:
+            said[:] = [masked(each.out) for each in self.run(tool, *arguments)]
+            return said[0] == said[1]
+
+        self.ours.until(same, SETTLES_S)
+        return said[1]
 
     def same(self, tool: str, *arguments: str, stdin: str = "", mask: Callable[[str], str] = lambda text: text) -> str:
         """Run a tool on both, and hold it to the same words and exit code; what it said, masked."""
@@ -188,6 +209,10 @@ def two_clusters(directory: Path) -> Iterator[TwoClusters]:
     settings = {
         "default_replication_factor": 1, "offsets_topic_num_partitions": 5, "auto_leader_rebalance_enable": "false",
         "group_initial_rebalance_delay_ms": 0, "num_io_threads": 4, "log_dirs": "{home}/logs,{home}/more",
+        # A JVM that starts on a busy machine stands still for seconds, and Kafka's broker gives up at a lost session.
+        "zookeeper_session_timeout_ms": 9_000,
+        # A throttle lets one fetch pass, then waits for as long as its bytes take.
+        "replica_fetch_max_bytes": 50_000, "replica_fetch_response_max_bytes": 100_000,
     }  # fmt: skip
     with (
         running("ours", 1, directory / "kafka-peers") as ensemble,

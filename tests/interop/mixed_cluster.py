@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 from interop_brokers import BrokerServer
-from interop_servers import free_ports, running
+from interop_servers import Ensemble, Server, free_ports, running
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from real_kafka import KafkaServer
@@ -63,7 +63,8 @@ def write(producer: KafkaProducer, topic: str, values: Sequence[str], partition:
 class MixedCluster:
     """Broker processes by id: ours have small ids, Apache Kafka's from 101."""
 
-    def __init__(self, zk: KazooClient, nodes: dict[int, BrokerServer | KafkaServer]) -> None:
+    def __init__(self, ensemble: Ensemble, zk: KazooClient, nodes: dict[int, BrokerServer | KafkaServer]) -> None:
+        self.ensemble = ensemble
         self.zk = zk
         self.nodes = nodes
         self._paused: set[int] = set()
@@ -72,7 +73,13 @@ class MixedCluster:
 
     @property
     def registered(self) -> list[int]:
-        return sorted(int(name) for name in self.zk.get_children("/brokers/ids"))
+        return sorted(int(name) for name in self.zk.retry(self.zk.get_children, "/brokers/ids"))
+
+    @property
+    def lives(self) -> dict[int, int]:
+        """The broker epoch of each registration: another life, or another session, has another."""
+        paths = {broker_id: f"/brokers/ids/{broker_id}" for broker_id in self.registered}
+        return {broker_id: self.zk.retry(self.zk.get, path)[1].czxid for broker_id, path in paths.items()}
 
     @property
     def bootstrap(self) -> list[str]:
@@ -125,19 +132,26 @@ class MixedCluster:
             for broker_id in broker_ids:
                 self.nodes[broker_id].send(signal.SIGCONT)
 
+    # ---- the ensemble -------------------------------------------------------------------------------------
+
+    def zab_leader(self) -> Server:
+        """The peer that leads, once there is one."""
+        until(lambda: any(peer.mode() == "leader" for peer in self.ensemble.servers), "no peer leads")
+        return next(peer for peer in self.ensemble.servers if peer.mode() == "leader")
+
     # ---- the controller -----------------------------------------------------------------------------------
 
     @property
     def controller(self) -> int:
         """The broker in /controller; -1 for none."""
         try:
-            return int(json.loads(self.zk.get("/controller")[0])["brokerid"])
+            return int(json.loads(self.zk.retry(self.zk.get, "/controller")[0])["brokerid"])
         except NoNodeError:
             return -1
 
     @property
     def controller_epoch(self) -> int:
-        return int(self.zk.get("/controller_epoch")[0])
+        return int(self.zk.retry(self.zk.get, "/controller_epoch")[0])
 
     def make_controller(self, *wanted: int) -> None:
         """Take /controller from whoever has it while all but the wanted candidates stand still."""
@@ -173,7 +187,7 @@ class MixedCluster:
     def state(self, topic: str, partition: int = 0) -> dict[str, Any]:
         """A partition's state znode; empty while there is none."""
         try:
-            data, _ = self.zk.get(f"/brokers/topics/{topic}/partitions/{partition}/state")
+            data, _ = self.zk.retry(self.zk.get, f"/brokers/topics/{topic}/partitions/{partition}/state")
         except NoNodeError:
             return {}
         state: dict[str, Any] = json.loads(data)
@@ -245,14 +259,15 @@ class MixedCluster:
 
 @contextmanager
 def mixed_cluster(
-    directory: Path, ours: Sequence[int] = OURS, kafka: Sequence[int] = (KAFKA,)
+    directory: Path, ours: Sequence[int] = OURS, kafka: Sequence[int] = (KAFKA,), peers: int = 1
 ) -> Iterator[MixedCluster]:
-    """A cluster of such brokers, all of them up."""
+    """A cluster of such brokers on that many peers of ours, all of them up."""
     (directory / "peers").mkdir(parents=True)
     settings: dict[str, object] = {**SETTINGS, "zookeeper_session_timeout_ms": SESSION_MS}
     with ExitStack() as stack:
-        ensemble = stack.enter_context(running("ours", 1, directory / "peers"))
-        zk = KazooClient(ensemble.hosts)
+        ensemble = stack.enter_context(running("ours", peers, directory / "peers"))
+        # Every read goes on for as long as the ensemble has no leader.
+        zk = KazooClient(ensemble.hosts, command_retry={"max_tries": -1, "backoff": 1, "delay": 0.2})
         zk.start()
         # What kazoo leaves open is a pair of sockets.
         stack.callback(zk.close)
@@ -264,7 +279,7 @@ def mixed_cluster(
             nodes[broker_id] = KafkaServer(broker_id, directory / str(broker_id), ensemble.hosts, **settings)
         for node in nodes.values():
             stack.callback(node.kill)
-        cluster = MixedCluster(zk, nodes)
+        cluster = MixedCluster(ensemble, zk, nodes)
         for node in nodes.values():
             node.start()
         until(lambda: zk.exists("/brokers/ids") and cluster.registered == sorted(nodes), "not everybody came")

@@ -84,12 +84,13 @@ def _longest_gap_s(lines: list[tuple[float, str]]) -> float:
 
 
 class Session:
-    """A producer and a consumer of one library, on a topic and in a group of their own."""
+    """A producer and a consumer of one library, on a topic and in a group of their own: `outage-NAME`, `group-NAME`."""
 
-    def __init__(self, library: str, bootstrap: str, directory: Path) -> None:
+    def __init__(self, library: str, bootstrap: str, directory: Path, name: str = "") -> None:
+        """The library's name names the two where nothing else does."""
         self.library = library
-        self.topic = f"outage-{library}"
-        self.group = f"group-{library}"
+        self.topic = f"outage-{name or library}"
+        self.group = f"group-{name or library}"
         self._bootstrap = bootstrap
         self._directory = directory
         self._feeding = True

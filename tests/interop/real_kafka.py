@@ -16,7 +16,7 @@ from pathlib import Path
 from interop_servers import free_ports
 from kafka_jars import classpath
 
-HEAP = "-Xmx512m"
+HEAP = "-Xmx400m"
 STOPS_WITHIN_S = 60.0
 
 LOGGING = """log4j.rootLogger=INFO, file
@@ -50,7 +50,7 @@ class KafkaServer:
             "broker.id": broker_id,
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "zookeeper.connect": zookeeper,
-            "zookeeper.session.timeout.ms": 3000,
+            "zookeeper.session.timeout.ms": 8000,
             "log.dirs": home / "logs",
             "replica.lag.time.max.ms": 3000,
             "num.partitions": 2,

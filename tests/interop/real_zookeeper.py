@@ -52,6 +52,8 @@ class MixedEnsemble(Ensemble):
     """Peers of which each can be started as ours or as Apache ZooKeeper, on the same configuration and data."""
 
     log_level = "WARN"
+    java_options: tuple[str, ...] = ()
+    """What Apache ZooKeeper takes as system properties alone."""
 
     def start_java(self, *ids: int) -> None:
         logging = self.directory / "log4j2.properties"
@@ -61,8 +63,10 @@ class MixedEnsemble(Ensemble):
             with (self.directory / str(i) / "java.log").open("ab") as log:
                 self.processes[i] = subprocess.Popen(
                     [
-                        "java", "-Xmx256m", "-Dzookeeper.admin.enableServer=false",
+                        "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+                        "-Dzookeeper.admin.enableServer=false",
                         "-Dzookeeper.4lw.commands.whitelist=*", f"-Dlog4j2.configurationFile={logging}",
+                        *self.java_options,
                         "-cp", path, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self.config(i)),
                     ],
                     stdout=log, stderr=log,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from metric_names import ABSENT, metrics_of
 from real_zookeeper import MixedEnsemble, needs_java
 
 pytestmark = needs_java
@@ -80,6 +81,12 @@ def test_mntr_has_only_names_that_zookeeper_has(pair: Pair) -> None:
     )
     assert ours - java <= OURS_ONLY
     assert {"znode_count", "watch_count", "p99_updatelatency", "cnt_fsynctime", "connection_rejected"} <= ours & java
+
+
+def test_every_metric_of_zookeeper_is_served_or_its_absence_explained(pair: Pair) -> None:
+    java, ours = map(metrics_of, pair.words("mntr"))
+    assert java - ours == {name for name in ABSENT if name in java}
+    assert not ours & set(ABSENT), "no longer absent"
 
 
 def test_what_both_count_is_the_same(pair: Pair) -> None:

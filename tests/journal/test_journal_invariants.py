@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 
 from journal import events as e
@@ -46,6 +47,10 @@ def elected(
     return e.LeaderElected("t", 0, leader, epoch, isr, [1, 2, 3], partition_epoch, controller, unclean, "offline", zxid)
 
 
+def with_eligible(eligible: list[int], event: e.LeaderElected) -> e.LeaderElected:
+    return msgspec.structs.replace(event, eligible=eligible)
+
+
 def appended(broker: int, first: int, last: int, epoch: int = 0, checksum: int = CHECKSUM) -> Event:
     return e.RecordsAppended(broker, "t", 0, epoch, first, last, checksum)
 
@@ -86,6 +91,16 @@ def power_lost(broker: int) -> list[tuple[str, Event]]:
         ("world", e.FaultInjected("f1", "power_loss", name, name, False)),
         (name, e.NodeStarted("broker", broker, {})),
         (name, e.ReplicaLoaded(broker, "t", 0, 0, 0)),
+    ]
+
+
+def disk_replaced(broker: int) -> list[tuple[str, Event]]:
+    """A broker loses its power and its disk, and finds no log to load."""
+    name = f"broker-{broker}"
+    return [
+        ("world", e.FaultInjected("f1", "power_loss", name, name, False)),
+        ("world", e.FaultInjected("f2", "disk_replaced", name, name, False)),
+        (name, e.NodeStarted("broker", broker, {})),
     ]
 
 
@@ -271,6 +286,32 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
             *one_leads(partition_epoch=3, leader_epoch=2),
         ],
     ),
+    "a record of which a copy in sync lay in a log directory that did not fail": (
+        "committed and acks=all records survive",
+        [
+            *IN_SYNC,
+            *power_lost(1),
+            ("broker-2", e.LogDamageFound("log.dirs[1]", 0, "EIO", "taken offline")),
+            ("broker-1", e.BrokerRegistered(1, 20, 0x61)),
+            ("broker-3", elected(1, 1, [1, 2], 1, zxid=30)),
+            ("broker-1", leads(1, 1, 0)),
+        ],
+    ),
+    "a record lost with a disk that was replaced, while another replica in sync stayed": (
+        "committed and acks=all records survive",
+        [*IN_SYNC, *disk_replaced(1), *one_leads()],
+    ),
+    "a record that a log lacks which was found longer than the journal says, and was cut since": (
+        "committed and acks=all records survive",
+        [
+            *IN_SYNC,
+            *power_lost(2),
+            ("broker-2", e.ReplicaLoaded(2, "t", 0, 1, 0)),
+            ("broker-2", e.LogTruncated(2, "t", 0, 1, 0, 0)),
+            ("broker-3", elected(2, 1, [2], 1, zxid=30)),
+            ("broker-2", leads(2, 1, 0)),
+        ],
+    ),
     "a restarted broker that leads on in the leader epoch of the process before it": (
         "one leader per partition and leader epoch",
         [
@@ -299,6 +340,18 @@ def test_it_is_caught(case: str) -> None:
 
 EXCUSED: dict[str, list[tuple[str, Event]]] = {
     "nothing happened": [],
+    "an eligible replica outside the ISR is elected": [
+        ("broker-3", with_eligible([3], elected(1, 0, [1], 0))),
+        ("broker-3", elected(3, 1, [3], 1)),
+    ],
+    "one of the ISR is elected uncleanly where another was eligible, to whom it had to give way": [
+        ("broker-3", with_eligible([3], elected(-1, 0, [1], 0))),
+        ("broker-3", elected(1, 1, [1], 1, unclean=True)),
+    ],
+    "an eligible replica is elected uncleanly, for the minimum has changed since": [
+        ("broker-3", with_eligible([3], elected(-1, 0, [1], 0))),
+        ("broker-3", elected(3, 1, [3], 1, unclean=True)),
+    ],
     "an unclean election loses records": [
         ("broker-1", appended(1, 0, 0)),
         ("broker-1", acknowledged(1, 0, 0)),
@@ -348,6 +401,27 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
         *power_lost(1),
         ("broker-3", e.LeaderElected("t", 0, 1, 1, [1], [1, 2], 1, 1, False, "controlled_shutdown", 12)),
         *one_leads(partition_epoch=2, leader_epoch=2),
+    ],
+    "a power loss took the last copy: the other lies in a log directory that failed": [
+        *IN_SYNC,
+        *power_lost(1),
+        ("broker-2", e.LogDamageFound("log.dirs[0]", 0, "EIO", "taken offline")),
+        ("broker-3", e.IsrChanged("t", 0, [1], 1, 0, 1, "controller", zxid=12)),
+        *one_leads(partition_epoch=2),
+    ],
+    "a disk was replaced by an empty one, and no other replica was in sync": [
+        *IN_SYNC,
+        ("broker-3", e.IsrChanged("t", 0, [1], 1, 0, 1, "lag", zxid=11)),
+        *disk_replaced(1),
+        *one_leads(partition_epoch=2),
+    ],
+    "a broker found what an append had left that failed": [
+        *IN_SYNC,
+        *power_lost(2),
+        ("broker-2", e.NodeStarted("broker", 2, {})),
+        ("broker-2", e.ReplicaLoaded(2, "t", 0, 1, 0)),
+        ("broker-3", elected(2, 1, [2], 1, zxid=30)),
+        ("broker-2", leads(2, 1, 1)),
     ],
     "a power loss took a record, and who was in sync nobody lived to tell": [
         *IN_SYNC,

@@ -16,6 +16,7 @@ from ensemble.tree.sessions import SessionTracker
 from ensemble.zab.core import Core
 from ensemble.zab.election import RESEND_MIN_MS, Election
 from ensemble.zab.leader import Leader
+from ensemble.zab.leader_acks import CommonLog, LeaderAcks
 from ensemble.zab.learner import Learner
 from ensemble.zab.quorum import Quorum
 from journal.events import EpochAccepted
@@ -291,6 +292,34 @@ def epochs_do_not_rise() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def leader_acknowledges_before_its_fsync() -> Iterator[None]:
+    """A leader tells who asked that its log is durable as soon as it has proposed."""
+    propose = Leader._propose
+
+    def hasty(self: Leader, requests: Any, origin: Any) -> None:
+        propose(self, requests, origin)
+        if self._core.pending:
+            self._acks.tell(self._last_proposed, self._links)
+
+    with patch.object(Leader, "_propose", hasty):
+        yield
+
+
+@contextmanager
+def committed_by_the_leaders_log_alone() -> Iterator[None]:
+    """A follower that hears that its leader's log is durable does not look at its own."""
+    with patch.object(CommonLog, "end", property(lambda self: self.leaders)):
+        yield
+
+
+@contextmanager
+def who_comes_back_ahead_is_cut_back() -> Iterator[None]:
+    """A leader cuts a follower back to what it has committed itself, where the follower may have committed more."""
+    with patch.object(LeaderAcks, "is_ahead", lambda self, peer, last_committed: False):
+        yield
+
+
 PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "a promise before it is durable": promise_before_it_is_durable,
     "NEWLEADER acknowledged before the epoch": newleader_acknowledged_before_the_epoch,
@@ -298,6 +327,9 @@ PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "snapshots of what is not committed": snapshots_of_what_is_not_committed,
     "votes with what memory knows": votes_with_what_memory_knows,
     "leader counts itself before its fsync": leader_counts_itself_before_its_fsync,
+    "leader acknowledges before its fsync": leader_acknowledges_before_its_fsync,
+    "committed by the leader's log alone": committed_by_the_leaders_log_alone,
+    "who comes back ahead is cut back": who_comes_back_ahead_is_cut_back,
     "established without a quorum": established_without_a_quorum,
     "sync answered by the leader alone": sync_answered_by_the_leader_alone,
     "session owner not checked": session_owner_not_checked,

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import planted
+import planted_disks
 import planted_ensemble
 
 from controller.historical import Historical
@@ -29,6 +30,7 @@ RARE = {
     "session owner not checked": "zookeeper-710",
     "ephemerals forgotten in snapshots": "zookeeper-3144",
     "ISR change without the version check": "late-isr-change",
+    "who comes back ahead is cut back": "ahead-of-its-leader",
     "no truncation on sync": "zookeeper-trunc-fsync",
     "no epoch check on controller writes": "kafka-6082",
     "closed sessions keep their ephemerals": "zookeeper-1367",
@@ -49,6 +51,11 @@ def bugs() -> list[tuple[str, str, Plant]]:
     """Every planted bug: the scenario whose seeds look for it, its name, and how it is planted."""
     ensemble = [("ensemble", name, plant) for name, plant in planted_ensemble.PLANTED.items()]
     return ensemble + [("chaos", name, plant) for name, plant in planted.PLANTED.items()]
+
+
+def disk_bugs() -> list[tuple[str, str, Plant]]:
+    """The same for disks that fail, where some take more seeds than the suite has time for."""
+    return [("disks", name, plant) for name, plant in planted_disks.PLANTED.items()]
 
 
 def search(
@@ -101,7 +108,7 @@ def main() -> int:
     seeds_max = int(sys.argv[1]) if len(sys.argv) > 1 else SEEDS_MAX
     missed = 0
     sys.stdout.write(f"{'planted bug':44} {'seeds of':9} {'seeds':>5} {'CPU s':>6}  shown by\n")
-    for scenario, name, plant in bugs():
+    for scenario, name, plant in bugs() + disk_bugs():
         found = search(scenario, plant, seeds_max)
         if found.seeds is None and name in RARE and shown_by_script(name, plant):
             found = Found(None, f"no seed, but the script {RARE[name]}", found.cpu_s)

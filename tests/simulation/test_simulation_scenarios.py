@@ -23,6 +23,7 @@ PLANTED = {**planted.PLANTED, **planted_ensemble.PLANTED}
 SHOWN_BY = [
     ("zookeeper-1549", "commit on a minority"),
     ("zookeeper-1675", "sync answered by the leader alone"),
+    ("ahead-of-its-leader", "who comes back ahead is cut back"),
     ("zookeeper-2845", "votes with what memory knows"),
     ("zookeeper-1154", "zxids go on across epochs"),
     ("zookeeper-3911", "established without a quorum"),
@@ -71,7 +72,7 @@ def test_a_scenario_is_the_same_out_of_its_file(name: str, tmp_path: Path) -> No
 
 
 def test_the_library_is_listed_and_played(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert cli.list_all(as_json=True) == 0
+    assert cli.list_all(True, LivePlayer()) == 0
     assert '"zookeeper-1549"' in capsys.readouterr().out
     out = tmp_path / "journal.jsonl"
     assert cli.run(["zookeeper-1549", "keeper-116690"], None, out) == 0

@@ -101,8 +101,9 @@ def test_what_a_fingerprint_leaves_out_is_there() -> None:
     fields: dict[str, None] = {}
     for node in cores.nodes.values():
         peer: Any = node.peer
-        things = [peer, peer._core, peer._election, peer._core.reconfiguration, node.application, peer._core.role]
-        for thing in [*things, *getattr(peer._core.role, "_links", {}).values()]:
+        role = peer._core.role
+        things = [peer, peer._core, peer._election, peer._core.reconfiguration, node.application, role]
+        for thing in [*things, getattr(role, "_acks", None), *getattr(role, "_links", {}).values()]:
             if thing is not None:
                 fields |= dict.fromkeys([*fields_of(type(thing)), *getattr(thing, "__dict__", {})])
                 for name in LEFT_OUT.get(type(thing), lambda thing: frozenset())(thing) - HEARD:
@@ -194,6 +195,9 @@ ONE_WRITE = Bounds(writes=1, crashes=0)
         ("established without a quorum", POWER_ON, 4),
         ("NEWLEADER acknowledged before the epoch", POWER_ON, 10),
         ("leader counts itself before its fsync", ONE_WRITE, 7),
+        ("leader acknowledges before its fsync", ONE_WRITE, 5),
+        ("committed by the leader's log alone", ONE_WRITE, 8),
+        ("who comes back ahead is cut back", Bounds(writes=1, crashes=0, breaks=1), 17),
     ],
 )
 def test_a_planted_bug_is_found_by_the_fewest_steps(

@@ -97,7 +97,7 @@ function spark(state, w) {
 
 /** @param {Model} m @param {Actions} actions */
 export function faults(m, actions) {
-  const nodes = [...m.brokers, ...m.peers].map((n) => n.name);
+  const nodes = [...m.brokers.filter((b) => b.ours), ...m.peers].map((n) => n.name);
   const inject = submit((fields) => void actions.send(requests.injectFault({
     from: fields.from, to: fields.to, kind: fields.kind, both_ways: fields.both_ways === "on",
     ...(fields.kind === "delay" ? { delay_ms: Number(fields.delay_ms) } : {}),

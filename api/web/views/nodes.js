@@ -24,6 +24,7 @@ const SENSIBLE = {
 /** @param {Actions} actions @param {{name: string, process: string}} node */
 function buttons(actions, node) {
   const spoken = node.name.replace("-", " ");
+  if (node.process === "unknown") return html`<p class="quiet">Not started here: nothing can be done to its process.</p>`;
   return html`<div class="actions" role="group" aria-label="Actions on ${spoken}">${ACTIONS.map((action) =>
     send(actions, requests.act(node.name, action.toLowerCase()), action, {
       name: `${action} ${spoken}`, disabled: !SENSIBLE[node.process]?.includes(action),
@@ -31,11 +32,14 @@ function buttons(actions, node) {
     }))}</div>`;
 }
 
+/** @type {Record<string, "running" | "paused" | "empty">} */
+const SHAPES_OF_PROCESSES = { running: "running", paused: "paused", unknown: "empty" };
+
 /** @param {{process: string, pid: number | null}} node */
 function processBadge(node) {
-  const shape = node.process === "running" || node.process === "paused" ? node.process : "down";
+  const shape = SHAPES_OF_PROCESSES[node.process] ?? "down";
   const pid = node.pid ? html` <span class="pid">pid ${node.pid}</span>` : nothing;
-  return html`<span class="process ${node.process}" title=${node.pid ? `pid ${node.pid}` : "no process"}>${icon(shape)}${node.process}${pid}</span>`;
+  return html`<span class="process ${node.process}" title=${node.pid ? `pid ${node.pid}` : node.process === "unknown" ? "not started here" : "no process"}>${icon(shape)}${node.process}${pid}</span>`;
 }
 
 /** @type {Record<string, "crown" | "follower" | "looking" | "observer" | "down">} */

@@ -87,7 +87,9 @@ function cell(p, broker, low, high) {
 
 /** @param {Replica} replica @returns {["crown" | "ok" | "warn" | "down" | "paused", string, string]} */
 function standing(replica) {
-  if (replica.process === "down") return ["down", "down", replica.in_sync ? "silent" : "out"];
+  if (replica.process === "down" || replica.process === "gone") {
+    return ["down", replica.process, replica.in_sync ? "silent" : "out"];
+  }
   if (replica.process === "paused") return ["paused", replica.leader ? "leader, paused" : "paused", replica.in_sync ? "silent" : "out"];
   if (replica.leader) return ["crown", "leader", "leader"];
   return replica.in_sync ? ["ok", "in sync", "in"] : ["warn", "out of sync", "out"];

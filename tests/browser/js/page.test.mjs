@@ -127,6 +127,30 @@ test("of an answer and an event the later one counts, whichever came first", () 
   assert.equal(shown(), "running", "nor does an event from before the answer");
 });
 
+test("a broker that was not started here is what the ensemble says of it, and no more", () => {
+  const state = newState();
+  takeSnapshot(state, emptyState(), 0);
+  const joined = {
+    id: 4, process: "unknown", pid: null, host: "10.0.0.4", port: 9092, registered: true, broker_epoch: 44,
+    is_controller: true, believes: { controller_id: -1, controller_epoch: 0, age_ms: null }, session_state: "unknown",
+    fenced_writes: 0, fenced_requests: 0, as_of_us: 0,
+  };
+  const topic = { name: "t", config: {}, deleting: false, partitions: [{
+    partition: 0, leader: 4, leader_epoch: 1, partition_epoch: 1, isr: [4], replicas: [4, 1], high_watermark: 9,
+    log_end_offsets: { 1: 9 },
+  }] };
+  const shown = (registered) => {
+    takeAnswer(state, answer({ brokers: [{ ...joined, registered }], topics: [topic] }), 1000, NaN);
+    return model(state, 1000);
+  };
+  const [broker] = shown(true).brokers;
+  assert.deepEqual([broker.process, broker.session, broker.address, broker.judged.verdict], ["unknown", "unknown", "10.0.0.4:9092", "silent"]);
+  const replicas = (m) => m.topics[0].partitions[0].rows.map(({ process, leo, behind }) => [process, leo, behind]);
+  assert.deepEqual(replicas(shown(true))[0], ["unknown", null, 0], "an end that nobody tells is not behind");
+  assert.equal(replicas(shown(false))[0][0], "gone");
+  assert.ok(shown(false).health.reasons.some((r) => r.text === "broker 4 not registered"));
+});
+
 test("a clock that differs from ours by more than the header's granularity is corrected for", () => {
   const state = newState();
   takeAnswer(state, answer({}), 100_000, 99_000);
@@ -157,6 +181,12 @@ test("neighbours that say the same of several nodes are one line", () => {
   const closed = (seq, node) => entry(seq, node, "session_closed", { session_id: 5, ephemerals: [] });
   const lines = together([closed(4, "peer-3"), closed(3, "peer-1"), closed(2, "peer-2"), closed(1, "peer-1")]);
   assert.deepEqual(lines.map((line) => line.nodes), [["peer-3", "peer-1", "peer-2"], ["peer-1"]]);
+});
+
+test("what somebody else tells of a broker names it", () => {
+  const elected = { broker_id: 4, controller_epoch: 7, zk_version: 7 };
+  assert.equal(sentence(entry(1, "broker-4", "controller_elected", elected)), "is controller, epoch 7");
+  assert.equal(sentence(entry(1, "api", "controller_elected", elected)), "broker 4 is controller, epoch 7");
 });
 
 test("an event of an unknown type is told by its fields", () => {

@@ -1,0 +1,126 @@
+"""What a log remembers of idempotent producers, as a file beside its segments (Kafka's ProducerStateManager).
+
+OFFSET.snapshot holds what was known before OFFSET: of each producer the last batch.  One is written with every new
+segment, so what only segments said that have been deleted since is not forgotten when the log is opened again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from broker_sim.ports import LogDirectory
+
+SUFFIX = ".snapshot"
+NO_OFFSET = -1
+_VERSION = 1
+_HEAD = Struct(">hI")
+_COUNT = Struct(">i")
+_ENTRY = Struct(">qhiqiqiq")
+_NO_COORDINATOR = -1
+_NO_TRANSACTION = -1
+
+
+class BadSnapshot(Exception):
+    """A file that is no snapshot, or a damaged one."""
+
+
+class ProducerEntry(NamedTuple):
+    """A producer and its last batch; `last_offset` is -1 where only a transaction's marker is known of it."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+
+def encode(entries: Iterable[ProducerEntry]) -> bytes:
+    """A snapshot's bytes."""
+    rows = [_ENTRY.pack(*entry, _NO_COORDINATOR, _NO_TRANSACTION) for entry in entries]
+    body = _COUNT.pack(len(rows)) + b"".join(rows)
+    return _HEAD.pack(_VERSION, crc32c(body)) + body
+
+
+def decode(data: bytes) -> list[ProducerEntry]:
+    """The producers in a snapshot.  Raises BadSnapshot."""
+    body = data[_HEAD.size :]
+    if len(body) < _COUNT.size:
+        raise BadSnapshot("it is too short")
+    version, checksum = _HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise BadSnapshot(f"its version is {version}")
+    if crc32c(body) != checksum:
+        raise BadSnapshot("its checksum is wrong")
+    (count,) = _COUNT.unpack_from(body)
+    if count < 0 or len(body) < _COUNT.size + count * _ENTRY.size:
+        raise BadSnapshot(f"it holds no {count} producers")
+    rows = (_ENTRY.unpack_from(body, _COUNT.size + at * _ENTRY.size) for at in range(count))
+    return [ProducerEntry(*row[:6]) for row in rows]
+
+
+def file_name(offset: int) -> str:
+    """The file of what was known before an offset."""
+    return f"{offset:020d}{SUFFIX}"
+
+
+def offsets(files: Iterable[str]) -> list[int]:
+    """The offsets of the snapshots among a replica's files, in order."""
+    stems = (file.removesuffix(SUFFIX) for file in files if file.endswith(SUFFIX))
+    return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
+
+
+def write(directory: LogDirectory, name: str, offset: int, entries: Iterable[ProducerEntry]) -> None:
+    """Write a snapshot, durably; one that a crash tore does not pass its checksum.  Raises OSError."""
+    directory.remove(name, file_name(offset))
+    file = directory.open(name, file_name(offset))
+    try:
+        file.append(encode(entries))
+        file.flush()
+    finally:
+        file.close()
+
+
+def read(directory: LogDirectory, name: str, offset: int) -> list[ProducerEntry]:
+    """Read a snapshot that is there.  Raises BadSnapshot, OSError."""
+    file = directory.open(name, file_name(offset))
+    try:
+        return decode(file.read(0, file.size()))
+    finally:
+        file.close()
+
+
+class SnapshotReader:
+    """Finds, while a log is read from its `start` on, the first snapshot that can be used.
+
+    Whoever it knows, and the log does not name before its offset, is known by what has been deleted.
+    """
+
+    def __init__(self, directory: LogDirectory, name: str, start: int) -> None:
+        self._directory = directory
+        self._name = name
+        self._offsets = [offset for offset in offsets(directory.list_files(name)) if offset >= start]
+
+    def reach(self, offset: int) -> list[ProducerEntry]:
+        """The log has been read up to that offset: what the snapshot of there adds, or one before it; once."""
+        while self._offsets and self._offsets[0] <= offset:
+            at = self._offsets.pop(0)
+            try:
+                entries = read(self._directory, self._name, at)
+            except BadSnapshot:
+                self._directory.remove(self._name, file_name(at))
+                continue
+            self._offsets.clear()
+            return entries
+        return []
+
+
+def drop_strays(directory: LogDirectory, name: str, start: int, end: int) -> None:
+    """Remove what a crash left: snapshots of what is deleted, and of what was lost."""
+    for offset in offsets(directory.list_files(name)):
+        if not start <= offset <= end:
+            directory.remove(name, file_name(offset))

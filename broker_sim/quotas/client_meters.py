@@ -1,0 +1,106 @@
+"""Which quota holds for a client, and with whom it is measured together (Kafka's ClientQuotaManager).
+
+In this order: users/U/clients/C, users/U/clients/<default>, users/U, users/<default>/clients/C,
+users/<default>/clients/<default>, users/<default>, clients/C, clients/<default>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from controller.znodes import DEFAULT_ENTITY
+from ensemble.ports import Runtime
+
+M = TypeVar("M")
+
+USER = "ANONYMOUS"
+"""Who everybody is that comes by a listener without authentication."""
+METERS_MAX = 10_000
+"""Clients that are measured at a time; the one that was silent longest goes first."""
+SILENT_MS_MAX = 3_600_000
+"""A client that was silent that long is measured no more (ClientQuotaManager.InactiveSensorExpirationTimeSeconds)."""
+THROTTLE_MS_MAX = 2**31 - 1
+_ABSENT = ""
+_CLIENT, _USER, _USER_AND_CLIENT = 1, 2, 4
+"""At which levels quotas were ever set: with one level alone a client's key is simple."""
+
+Key = tuple[str, str]
+"""(user, client id): a name as it stands under /config, `<default>`, or "" where there is no such part."""
+
+
+class _Meter(Generic[M]):
+    __slots__ = ("heard_ms", "measured")
+
+    def __init__(self, measured: M, now_ms: int) -> None:
+        self.measured = measured
+        self.heard_ms = now_ms
+
+
+class ClientMeters(Generic[M]):
+    """One kind of quota: the limits that were set, and what is measured of clients, made by `new_meter(now_ms)`."""
+
+    __slots__ = ("_levels", "_limits", "_meters", "_new_meter", "_runtime")
+
+    def __init__(self, runtime: Runtime, new_meter: Callable[[int], M]) -> None:
+        self._runtime = runtime
+        self._new_meter = new_meter
+        self._levels = 0
+        self._limits: dict[Key, float] = {}
+        self._meters: dict[Key, _Meter[M]] = {}
+
+    @property
+    def is_used(self) -> bool:
+        """Was any such quota set since this broker started?"""
+        return self._levels != 0
+
+    def limit(self, user: str, client: str, per_second: float | None) -> None:
+        """Set one quota, or remove it; names as in `_Key`, a client's as it calls itself."""
+        key = user, client
+        if per_second is None:
+            self._limits.pop(key, None)
+            return
+        self._levels |= _USER_AND_CLIENT if user and client else _USER if user else _CLIENT
+        self._limits[key] = per_second
+
+    def measured_as(self, client: str) -> Key:
+        """Who shares a meter with this client: those for whom the same quota holds and nothing finer."""
+        if self._levels == _CLIENT:
+            return _ABSENT, client
+        if self._levels == _USER:
+            return USER, _ABSENT
+        if self._levels == _USER_AND_CLIENT:
+            return USER, client
+        for user in (USER, DEFAULT_ENTITY):
+            if (user, client) in self._limits or (user, DEFAULT_ENTITY) in self._limits:
+                return USER, client
+            if (user, _ABSENT) in self._limits:
+                return USER, _ABSENT
+        return _ABSENT, client
+
+    def limit_of(self, key: Key) -> float | None:
+        """The quota that holds for them; None where there is none."""
+        user, client = key
+        users = (user, DEFAULT_ENTITY) if user else (_ABSENT,)
+        clients = (client, DEFAULT_ENTITY) if client else (_ABSENT,)
+        for each in users:
+            for other in clients:
+                found = self._limits.get((each, other))
+                if found is not None:
+                    return found
+        return None
+
+    def meter(self, key: Key, now_ms: int) -> M:
+        """What is measured of them."""
+        meter = self._meters.pop(key, None)
+        if meter is None:
+            meter = _Meter(self._new_meter(now_ms), now_ms)
+            while self._meters and self._has_too_many(now_ms):
+                del self._meters[next(iter(self._meters))]
+        self._meters[key] = meter
+        meter.heard_ms = now_ms
+        return meter.measured
+
+    def _has_too_many(self, now_ms: int) -> bool:
+        silent_longest = next(iter(self._meters.values()))
+        return len(self._meters) >= METERS_MAX or now_ms - silent_longest.heard_ms > SILENT_MS_MAX

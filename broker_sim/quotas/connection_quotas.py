@@ -1,0 +1,203 @@
+"""How many connections a broker has, and how many new ones a second it takes (Kafka's SocketServer.ConnectionQuotas).
+
+KIP-308: max.connections, of the broker and of a listener.  KIP-612: max.connection.creation.rate of both, which lets
+new connections wait, and connection_creation_rate of an address, which lets them wait and then closes them.
+max.connections.per.ip closes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from broker_sim.quotas.client_meters import METERS_MAX
+from broker_sim.quotas.sampled_rate import SampledAmount, rate, rate_window_ms
+from ensemble.ports import Future, Runtime
+
+UNLIMITED = 2**31 - 1
+
+
+class ConnectionThrottled(Exception):
+    """An address makes connections too fast: this one is not served, and closed after `throttle_ms`."""
+
+    def __init__(self, throttle_ms: int) -> None:
+        super().__init__(throttle_ms)
+        self.throttle_ms = throttle_ms
+
+
+class TooManyConnections(Exception):
+    """An address has as many connections as it may: this one is closed at once."""
+
+
+class ListenerLimits(NamedTuple):
+    """One listener's own limits."""
+
+    max_connections: int = UNLIMITED
+    creations_per_second: int = UNLIMITED
+
+
+class ConnectionLimits(NamedTuple):
+    """A broker's limits.  Overrides go by address, the limits of listeners by name."""
+
+    max_connections: int = UNLIMITED
+    creations_per_second: int = UNLIMITED
+    per_address: int = UNLIMITED
+    overrides: Mapping[str, int] = {}
+    listeners: Mapping[str, ListenerLimits] = {}
+
+
+class _Listener:
+    __slots__ = ("connections", "created", "evict")
+
+    def __init__(self, created: SampledAmount, evict: Callable[[], str | None]) -> None:
+        self.created = created
+        self.evict = evict
+        self.connections = 0
+
+
+class ConnectionQuotas:
+    """Counts a broker's connections.
+
+    `protected` is the listener of the other brokers, whose connections do not count against max.connections of the
+    broker where there is another listener: they rather cost one of those.
+    """
+
+    def __init__(self, runtime: Runtime, windows: int, window_seconds: int, protected: str) -> None:
+        self._runtime = runtime
+        self._windows = windows
+        self._window_ms = window_seconds * 1000
+        self._protected = protected
+        self._limits = ConnectionLimits()
+        self._default_rate = UNLIMITED
+        self._address_rates: dict[str, int] = {}
+        self._created = self._amount()
+        self._created_by: dict[str, SampledAmount] = {}
+        self._listeners: dict[str, _Listener] = {}
+        self._connections: dict[str, int] = {}
+        self._total = 0
+        self._waiting: list[Future[None]] = []
+
+    def _amount(self) -> SampledAmount:
+        return SampledAmount(self._windows, self._window_ms)
+
+    # ---- limits -----------------------------------------------------------------------------------------------
+
+    def add_listener(self, name: str, evict: Callable[[], str | None]) -> None:
+        """A listener opens.  `evict` closes its connection that was silent longest, and says whose that was; None
+        where there is none."""
+        self._listeners[name] = _Listener(self._amount(), evict)
+
+    def configure(self, limits: ConnectionLimits) -> None:
+        """These are the limits from now on; what is too much now is closed."""
+        self._limits = limits
+        self._close_surplus()
+        self._look_again()
+
+    def limit_address(self, address: str | None, creations_per_second: int | None) -> None:
+        """Set the rate of an address, or with no address of all that have none; None removes it."""
+        if address is None:
+            self._default_rate = UNLIMITED if creations_per_second is None else creations_per_second
+        elif creations_per_second is None:
+            self._address_rates.pop(address, None)
+        else:
+            self._address_rates[address] = creations_per_second
+
+    # ---- connections ------------------------------------------------------------------------------------------
+
+    async def admit(self, listener: str, address: str) -> None:
+        """Let a new connection in; waits while there is no room for it, or until the rates allow it.
+
+        To be called for one connection of a listener after the other.  Raises ConnectionThrottled,
+        TooManyConnections: such a connection is not counted.
+        """
+        throttle_ms = self._note_created(listener)
+        if throttle_ms:
+            await self._runtime.sleep(throttle_ms)
+        while not self._has_room(listener):
+            turn: Future[None] = self._runtime.future()
+            self._waiting.append(turn)
+            await turn
+        self._hold_address_to_its_rate(listener, address)
+        held = self._connections.get(address, 0)
+        if held >= self._limits.overrides.get(address, self._limits.per_address):
+            raise TooManyConnections(address)
+        self._connections[address] = held + 1
+        self._listeners[listener].connections += 1
+        self._total += 1
+        self._close_surplus()
+
+    def release(self, listener: str, address: str) -> None:
+        """A connection that was let in has ended."""
+        left = self._connections[address] - 1
+        if left:
+            self._connections[address] = left
+        else:
+            del self._connections[address]
+        self._listeners[listener].connections -= 1
+        self._total -= 1
+        self._look_again()
+
+    def _look_again(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for turn in waiting:
+            if not turn.done():
+                turn.set_result(None)
+
+    def _is_protected(self, listener: str) -> bool:
+        return listener == self._protected and len(self._listeners) > 1
+
+    def _has_room(self, listener: str) -> bool:
+        limits = self._limits
+        own = limits.listeners.get(listener)
+        if self._listeners[listener].connections >= (limits.max_connections if own is None else own.max_connections):
+            return False
+        return self._is_protected(listener) or self._total < limits.max_connections
+
+    def _close_surplus(self) -> None:
+        """Where the other brokers' connections made it too many: close others, those silent longest first."""
+        for name, listener in self._listeners.items():
+            while self._total > self._limits.max_connections and not self._is_protected(name):
+                address = listener.evict()
+                if address is None:
+                    break
+                self.release(name, address)
+
+    # ---- rates ------------------------------------------------------------------------------------------------
+
+    def _note_created(self, listener: str) -> int:
+        """A connection comes; for how many milliseconds it has to wait."""
+        limits, own = self._limits, self._limits.listeners.get(listener)
+        per_second = limits.creations_per_second
+        throttle_ms = self._note(
+            self._listeners[listener].created, per_second if own is None else own.creations_per_second
+        )
+        if self._is_protected(listener):
+            return throttle_ms
+        return max(throttle_ms, self._note(self._created, per_second))
+
+    def _note(self, amount: SampledAmount, per_second: int) -> int:
+        now_ms = self._runtime.now().mono_ms
+        amount.add(1, now_ms)
+        excess = rate(amount, now_ms) - per_second
+        if excess <= 0:
+            return 0
+        if per_second <= 0:
+            return self._window_ms
+        return min(round(excess / per_second * rate_window_ms(amount, now_ms)), self._window_ms)
+
+    def _hold_address_to_its_rate(self, listener: str, address: str) -> None:
+        per_second = self._address_rates.get(address, self._default_rate)
+        if per_second == UNLIMITED:
+            return
+        created = self._created_by.pop(address, None) or self._amount()
+        while len(self._created_by) >= METERS_MAX:
+            del self._created_by[next(iter(self._created_by))]
+        self._created_by[address] = created
+        throttle_ms = self._note(created, per_second)
+        if throttle_ms:
+            # It will not be served, and counts nowhere.
+            now_ms = self._runtime.now().mono_ms
+            counted = [created, self._listeners[listener].created]
+            for amount in counted if self._is_protected(listener) else [*counted, self._created]:
+                amount.add(-1, now_ms)
+            raise ConnectionThrottled(throttle_ms)

@@ -1,0 +1,51 @@
+"""How long transactions take on their way to the disk, a group at a time (SyncRequestProcessor, AckRequestProcessor).
+
+Everything is taken in behind the sync and behind whoever waited for it, and of a group's last transaction: the others
+came with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ensemble.summary import Summary
+
+NANOS_PER_MS = 1_000_000
+
+
+class StageTimes:
+    """One storage's.  `learning`: the transactions come from a leader elsewhere."""
+
+    __slots__ = ("acknowledged_ms", "learning", "process_ms", "proposed_ms", "queue_ms", "queue_sizes", "whole_ms")
+
+    def __init__(self) -> None:
+        self.learning = False
+        self.queue_sizes = Summary()
+        """Submissions that wait behind a group when it is done."""
+        self.queue_ms = Summary()
+        """From a submission (what a turn wants written) until it is taken."""
+        self.process_ms = Summary()
+        """Writing a group, without the sync."""
+        self.whole_ms = Summary()
+        """From a submission until it is durable."""
+        self.proposed_ms = Summary()
+        """From the leader's making of a transaction, by the wall clocks, until it was here."""
+        self.acknowledged_ms = Summary()
+        """From there until it is durable here, and acknowledged."""
+
+    def note(
+        self, txns: int, waits_ns: Sequence[int], *, process_ns: int, sync_ns: int, behind: int, made_ms: int,
+        wall_ms: int,
+    ) -> None:  # fmt: skip
+        """A group was synced, of which each submission had waited so long before; its last transaction was made at
+        `made_ms` and is durable at `wall_ms`, both of them wall clocks'."""
+        rest_ns = process_ns + sync_ns
+        self.queue_sizes.add(behind)
+        for wait_ns in waits_ns:
+            self.queue_ms.add(wait_ns // NANOS_PER_MS)
+            self.whole_ms.add((wait_ns + rest_ns) // NANOS_PER_MS)
+        self.process_ms.add(process_ns // NANOS_PER_MS, txns)
+        age_ms = max(wall_ms - made_ms, 0)
+        self.acknowledged_ms.add(age_ms, txns)
+        if self.learning:
+            self.proposed_ms.add(max(age_ms - (waits_ns[-1] + rest_ns) // NANOS_PER_MS, 0), txns)
