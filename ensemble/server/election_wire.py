@@ -28,7 +28,8 @@ _HEAD = struct.Struct(">iqqqqii")
 
 
 class Opening(NamedTuple):
-    """Who opened an election connection, and where it listens; `size` is the message's length in bytes."""
+    """Who opened an election connection, and where it listens, "host:port" or several with `|` between; `size` is the
+    message's length in bytes."""
 
     peer_id: PeerId
     address: str

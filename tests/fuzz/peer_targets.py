@@ -194,7 +194,7 @@ def election(data: bytes) -> None:
     with suppress(MalformedRecord):
         opening = decode_opening(stream)
     if opening is not None and opening.address and opening.address.isascii():
-        again = decode_opening(encode_opening(opening.peer_id, opening.address))
+        again = decode_opening(encode_opening(opening.peer_id, opening.address.split("|")))
         assert again is not None and again[:2] == opening[:2]
     rest = stream[opening.size :] if opening is not None else stream
     outcomes: list[list[Notification] | type[MalformedRecord]] = []
