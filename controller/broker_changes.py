@@ -30,6 +30,8 @@ async def process_broker_change(reign: Reign, _: str) -> None:
     for broker_id in bounced:
         reign.channels.add_broker(current[broker_id][0])
     for broker_id in dead:
+        # At once, unlike Kafka, which would elect it still where another one's bounce asks for an election.
+        context.remove_broker(broker_id)
         reign.channels.remove_broker(broker_id)
         reign.signals.forget_watcher("BrokerModifications", str(broker_id))
     live = sorted(current)
@@ -46,8 +48,6 @@ async def process_broker_change(reign: Reign, _: str) -> None:
             context.add_broker(*current[broker_id])
         await _on_startup(reign, bounced)
     if dead:
-        for broker_id in dead:
-            context.remove_broker(broker_id)
         await _on_failure(reign, dead)
 
 

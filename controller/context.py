@@ -57,6 +57,8 @@ class ControllerContext:
         self.replica_states: dict[Replica, ReplicaState] = {}
         self.shutting_down: set[int] = set()
         self.reassigning: dict[TopicPartition, None] = {}
+        self.broker_epoch_seen = -1
+        """Of the last registration that this controller has dealt with."""
         """Partitions whose reassignment is under way (partitionsBeingReassigned)."""
         self.offline_dirs: dict[int, frozenset[TopicPartition]] = {}
         """By broker: replicas whose log directory failed (replicasOnOfflineDirs)."""
@@ -73,6 +75,7 @@ class ControllerContext:
         """A broker is registered; its epoch is its znode's czxid."""
         self._brokers[info.broker_id] = info
         self._epochs[info.broker_id] = broker_epoch
+        self.broker_epoch_seen = max(self.broker_epoch_seen, broker_epoch)
 
     def update_broker(self, info: BrokerInfo) -> None:
         """A broker changed what it says of itself, in the same registration."""

@@ -6,6 +6,9 @@ member of the ISR is gone, Kafka waits for it, and lets it lead whatever it has 
 once, and an election among these is clean.  A broker that comes back without what it had (it does not say that its log
 is intact) is eligible no more; in the ISR it is doubtful, and gives way as long as anybody is eligible.
 
+Whose return nobody has dealt with is told by the last registration that the controller had seen when it wrote.  One
+that it had not seen has a higher broker epoch, for a list of brokers is read as a whole.
+
 What a replica may be eligible for hangs on the configuration, so the transaction that wrote it is noted beside them:
 once that is another one, a leader may have committed by a lower minimum, and they count no more.  The other way round a
 leader may not have heard of a raised minimum for as long as its session may last, so until it has, nobody becomes
@@ -37,7 +40,7 @@ def with_isr(state: LeaderAndIsr, isr: Sequence[int]) -> LeaderAndIsr:
 
 def with_nobody_eligible(state: LeaderAndIsr) -> LeaderAndIsr:
     """The state as Kafka knows it."""
-    return state._replace(eligible=(), eligible_by_zxid=_NOT_NOTED, doubtful=())
+    return state._replace(eligible=(), eligible_by_zxid=_NOT_NOTED, doubtful=(), broker_epoch_seen=_NOT_NOTED)
 
 
 def not_eligible(state: LeaderAndIsr, brokers: Collection[int]) -> LeaderAndIsr:
@@ -107,7 +110,11 @@ class EligibleReplicas:
                 settled[partition] = with_nobody_eligible(state)
             else:
                 eligible = tuple(b for b in state.eligible if b in replicas)
-                settled[partition] = state._replace(eligible=eligible, eligible_by_zxid=minimum.zxid)
+                settled[partition] = state._replace(
+                    eligible=eligible,
+                    eligible_by_zxid=minimum.zxid,
+                    broker_epoch_seen=self._context.broker_epoch_seen,
+                )
         return settled
 
     async def confirm(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:

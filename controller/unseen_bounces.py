@@ -8,7 +8,8 @@ stayed, nor lead on in the leader epoch of its predecessor, in which logs could 
 Here we deviate from Kafka's ZooKeeper mode, whose new controller finds such a broker live, in the ISR and leader, and
 sends it the same leader epoch again.  Ours does what a controller does that sees a broker bounce
 (KafkaController.processBrokerChange): the others are preferred, and the leader epoch rises by one, in one write.  What
-it cannot see is a bounce after which the controller before it, not knowing of it yet, wrote the state again and died.
+it cannot see is a bounce after which the controller before it, not knowing of it yet, wrote the state again and died;
+unless somebody is noted as eligible, for then it is noted, too, which registrations that controller had seen.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def _fenced(
     fenced: dict[TopicPartition, LeaderAndIsr] = {}
     for partition, (state, zxid) in states.items():
         live = [broker_id for broker_id in (*state.isr, *state.eligible) if context.is_live(broker_id)]
-        bounced = [broker_id for broker_id in live if (context.broker_epoch(broker_id) or 0) > zxid]
+        seen = state.broker_epoch_seen if state.eligible else zxid
+        bounced = [broker_id for broker_id in live if (context.broker_epoch(broker_id) or 0) > seen]
         # A later controller's write says that this one is over: its next fenced write will tell.
         if bounced and state.controller_epoch <= context.epoch:
             after = leader_after_bounce(state, context.replicas(partition), live, bounced)

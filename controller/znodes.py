@@ -358,8 +358,8 @@ class LeaderAndIsr(NamedTuple):
     """A partition's state znode (LeaderIsrAndControllerEpoch).  `partition_epoch` is that znode's version.
 
     `eligible` are replicas outside the ISR that have all that was committed, by the configuration that the transaction
-    `eligible_by_zxid` wrote; `doubtful` members of the ISR may not have it: see `eligibility`.  Kafka's controllers
-    skip these three, and drop them when they write.
+    `eligible_by_zxid` wrote; `doubtful` members of the ISR may not have it; its writer had seen registrations up to
+    `broker_epoch_seen`.  See `eligibility`.  Kafka's controllers skip these four, and drop them when they write.
     """
 
     leader: int
@@ -371,6 +371,7 @@ class LeaderAndIsr(NamedTuple):
     eligible: tuple[int, ...] = ()
     eligible_by_zxid: int = -1
     doubtful: tuple[int, ...] = ()
+    broker_epoch_seen: int = -1
 
 
 def encode_partition_state(state: LeaderAndIsr) -> bytes:
@@ -388,6 +389,7 @@ def encode_partition_state(state: LeaderAndIsr) -> bytes:
         value["eligible_leader_replicas"] = state.eligible
         value["eligible_by_zxid"] = state.eligible_by_zxid
         value["doubtful_replicas"] = state.doubtful
+        value["broker_epoch_seen"] = state.broker_epoch_seen
     return encode(value)
 
 
@@ -409,10 +411,10 @@ def decode_partition_state(data: bytes | None, version: int) -> LeaderAndIsr | N
     recovering = value.get("leader_recovery_state", 0) == 1
     state = LeaderAndIsr(leader, leader_epoch, isr, controller_epoch, version, recovering)
     eligible, doubtful = _ids(value.get("eligible_leader_replicas")), _ids(value.get("doubtful_replicas"))
-    by_zxid = value.get("eligible_by_zxid")
-    if not eligible or doubtful is None or not isinstance(by_zxid, int) or isinstance(by_zxid, bool):
+    by_zxid, seen = value.get("eligible_by_zxid"), value.get("broker_epoch_seen")
+    if not eligible or doubtful is None or type(by_zxid) is not int or type(seen) is not int:
         return state
-    return state._replace(eligible=eligible, eligible_by_zxid=by_zxid, doubtful=doubtful)
+    return state._replace(eligible=eligible, eligible_by_zxid=by_zxid, doubtful=doubtful, broker_epoch_seen=seen)
 
 
 # ---- the rest -------------------------------------------------------------------------------------------------

@@ -116,6 +116,8 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
             Wait(12_000),
             Heal(),
             Restart(("third",)),
+            # Who is told nothing does not fetch, which shows once there is something to be fetched.
+            Produce("orders-0"),
         ),
     ),
     WorldScenario(

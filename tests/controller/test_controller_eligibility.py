@@ -78,9 +78,11 @@ def test_with_the_default_minimum_of_one_the_znode_is_kafkas(world: World) -> No
 
 
 def test_a_state_with_eligible_replicas_reads_as_it_was_written() -> None:
-    state = LeaderAndIsr(-1, 4, (2,), 3, 7, eligible=(3, 4), eligible_by_zxid=99, doubtful=(2,))
+    state = LeaderAndIsr(-1, 4, (2,), 3, 7, eligible=(3, 4), eligible_by_zxid=99, doubtful=(2,), broker_epoch_seen=77)
     data = znodes.encode_partition_state(state)
-    assert data.endswith(b'"isr":[2],"eligible_leader_replicas":[3,4],"eligible_by_zxid":99,"doubtful_replicas":[2]}')
+    assert data.endswith(
+        b'"isr":[2],"eligible_leader_replicas":[3,4],"eligible_by_zxid":99,"doubtful_replicas":[2],"broker_epoch_seen":77}'
+    )
     assert znodes.decode_partition_state(data, 7) == state
     for spoilt in (b'"x"', b"[true]", b"{}"):
         read = znodes.decode_partition_state(data.replace(b"[3,4]", spoilt), 7)
@@ -199,6 +201,21 @@ def test_a_return_that_no_controller_saw_is_judged_by_the_next(world: World) -> 
     assert stands(world) == (-1, (2,), (3,)) and world.state("t").doubtful == (2,)
     join(world, 3, intact=True)
     assert stands(world) == (3, (3,), ())
+
+
+def test_a_return_that_the_last_controller_had_not_seen_is_judged_though_the_state_is_newer(world: World) -> None:
+    leave(world, 4, 3)
+    # It comes back unseen; the controller writes the state once more, as after a shrink, and dies.
+    node = world.active()
+    node.session.hold_watches = True
+    world.join(3)
+    store, state = node.controller.reign.store, node.controller.reign.context.leadership[T0]
+    world.call(store.update({T0: state._replace(leader_epoch=state.leader_epoch + 1)}))
+    assert stands(world) == (2, (2,), (3,))
+    world.kill(1)
+    world.start(9)
+    world.settle()
+    assert stands(world) == (2, (2,), ())
 
 
 def test_a_state_in_which_somebody_gave_way_outlives_its_controller(world: World) -> None:
