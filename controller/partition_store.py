@@ -183,6 +183,7 @@ class PartitionStore:
                 cause=cause,
                 zxid=zxid,
                 eligible=list(new.eligible),
+                recovering=new.recovering,
             )
         )
         if old is not None and old.isr != new.isr:

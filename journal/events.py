@@ -391,6 +391,8 @@ class LeaderElected(Event):
     zxid: int = 0
     eligible: list[int] = []
     """Outside the ISR, with all that was committed."""
+    recovering: bool = False
+    """Has no leader changed the ISR since the last unclean election (KIP-704)?"""
 
 
 class IsrChanged(Event):

@@ -58,6 +58,7 @@ class _Partition:
         "marks",
         "partition_epoch",
         "promises",
+        "recovering",
         "unclean",
         "unheard_of",
         "unloaded",
@@ -71,6 +72,8 @@ class _Partition:
         self.unclean = -1
         """The epoch of the last unclean election.  What a leader of before it, who does not know, still promises was
         taken by that election."""
+        self.recovering = False
+        """Has nobody changed the ISR since that?"""
         self.isr: tuple[int, ...] = ()
         self.zxid = 0
         self.partition_epoch = -1
@@ -88,7 +91,8 @@ class _Partition:
 class CommittedRecordsSurvive:
     """What was below a leader's high watermark, or acknowledged with acks=all, is in every later leader's log.
 
-    It may be lost in two ways only, both of which the journal must show: by an unclean election, and by a power loss of
+    It may be lost in two ways only, both of which the journal must show: by an unclean election (of one that was not
+    told, the state says that it is recovering from it), and by a power loss of
     the last in-sync replica, for brokers do not fsync and Kafka relies on replication.  The latter means that the new
     leader had held the record and lost it to a power loss, that it has not left the ISR since (who has must catch up
     first), and that every other member of the ISR, as last written before the power loss or at any time since, either
@@ -221,6 +225,14 @@ class CommittedRecordsSurvive:
         if event.partition_epoch <= partition.partition_epoch:
             # The second telling of a write, or one that was told late.
             return
+        if isinstance(event, e.LeaderElected):
+            if event.recovering and not event.unclean and not partition.recovering:
+                # There was an unclean election of which its controller died before it told.
+                partition.promises.clear()
+                partition.unclean = max(partition.unclean, event.leader_epoch - 1)
+            partition.recovering = event.recovering
+        elif event.cause != "controller":
+            partition.recovering = False
         for broker, loss in partition.unloaded.items():
             _follow_isr(loss, broker, event, partition.partition_epoch, self._lost_directories)
         for broker, losses in partition.losses.items():

@@ -47,6 +47,10 @@ def elected(
     return e.LeaderElected("t", 0, leader, epoch, isr, [1, 2, 3], partition_epoch, controller, unclean, "offline", zxid)
 
 
+def recovering(event: e.LeaderElected) -> e.LeaderElected:
+    return msgspec.structs.replace(event, recovering=True)
+
+
 def with_eligible(eligible: list[int], event: e.LeaderElected) -> e.LeaderElected:
     return msgspec.structs.replace(event, eligible=eligible)
 
@@ -179,6 +183,16 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
         [("broker-1", leads(1, 4, 0)), ("broker-2", leads(2, 4, 0))],
     ),
     "a stranger in the ISR": ("ISR within the assignment", [("broker-1", elected(1, 0, [1, 9], 0))]),
+    "a record acknowledged after an unclean election is lost while the partition still recovers from it": (
+        "committed and acks=all records survive",
+        [
+            ("broker-3", recovering(elected(1, 1, [1, 2], 1, unclean=True))),
+            ("broker-1", appended(1, 0, 0)),
+            ("broker-1", e.RecordsAcknowledged(1, "t", 0, 1, 0, 0, -1, CHECKSUM)),
+            ("broker-3", recovering(elected(2, 2, [2], 2))),
+            ("broker-2", leads(2, 2, 0)),
+        ],
+    ),
     "an unclean election called clean": (
         "only unclean elections leave the ISR",
         [("broker-3", elected(1, 0, [1, 2], 0)), ("broker-3", elected(3, 1, [3], 1))],
@@ -340,6 +354,13 @@ def test_it_is_caught(case: str) -> None:
 
 EXCUSED: dict[str, list[tuple[str, Event]]] = {
     "nothing happened": [],
+    "an unclean election of which its controller died before it told": [
+        ("broker-1", appended(1, 0, 0)),
+        ("broker-1", acknowledged(1, 0, 0)),
+        ("broker-1", elected(1, 0, [1], 0)),
+        ("broker-3", recovering(elected(2, 2, [2], 2))),
+        ("broker-2", leads(2, 2, 0)),
+    ],
     "an eligible replica outside the ISR is elected": [
         ("broker-3", with_eligible([3], elected(1, 0, [1], 0))),
         ("broker-3", elected(3, 1, [3], 1)),
