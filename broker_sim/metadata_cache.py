@@ -103,7 +103,11 @@ class MetadataCache:
     # ---- change ---------------------------------------------------------------------------------------------
 
     def apply(self, request: KafkaMessage) -> list[TopicPartition]:
-        """Take over an UpdateMetadata request (version 5 or later); the partitions that it says are deleted."""
+        """Take over an UpdateMetadata request (version 5 or later); the partitions that it says are deleted.
+
+        What is older than what is known of the same topic is left out: a request that was given up and sent again may
+        arrive after all that came behind it, which Kafka's brokers would believe.
+        """
         self.controller_id = int(request.controller_id) if request.controller_id >= 0 else -1
         self._brokers = {int(broker.id_): _live_broker(broker) for broker in request.live_brokers}
         deleted = []
@@ -115,7 +119,7 @@ class MetadataCache:
                 if not known:
                     del self._topics[topic]
                     self._names.pop(self._topic_ids.pop(topic, None), None)
-            else:
+            elif not self._is_late(topic, topic_id, state):
                 known[state.partition] = state
                 if topic_id is not None and self._topic_ids.get(topic) != topic_id:
                     self._names.pop(self._topic_ids.get(topic), None)
@@ -123,6 +127,11 @@ class MetadataCache:
                     self._names[topic_id] = topic
         self.changed()
         return deleted
+
+    def _is_late(self, topic: str, topic_id: KafkaUuid | None, state: PartitionMetadata) -> bool:
+        known = self._topics[topic].get(state.partition)
+        is_same_topic = topic_id is not None and self._topic_ids.get(topic) == topic_id
+        return is_same_topic and known is not None and state.partition_epoch < known.partition_epoch
 
     def changed(self) -> None:
         """Count a new generation and wake whoever waits."""

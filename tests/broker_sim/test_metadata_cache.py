@@ -1,0 +1,68 @@
+"""What a broker believes of partitions it does not host: the last that a controller told it."""
+
+from __future__ import annotations
+
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from broker_sim.metadata_cache import MetadataCache
+from broker_sim.wire.kafka_schema import ApiKey, KafkaMessage, request
+from journal.events import TopicPartition
+from simulation.kernel import Scheduler, SimRuntime
+
+P0 = TopicPartition("orders", 0)
+FIRST, SECOND = UUID(int=1), UUID(int=2)
+
+
+@pytest.fixture
+def cache() -> MetadataCache:
+    return MetadataCache(SimRuntime(Scheduler(), Random(1)))
+
+
+def told(leader: int, partition_epoch: int, topic_id: UUID = FIRST) -> KafkaMessage:
+    row = {
+        "partition_index": 0,
+        "controller_epoch": 1,
+        "leader": leader,
+        "leader_epoch": 0,
+        "isr": (1, 2),
+        "zk_version": partition_epoch,
+        "replicas": (1, 2),
+        "offline_replicas": (),
+    }
+    topics = [{"topic_name": "orders", "topic_id": topic_id, "partition_states": [row]}]
+    return request(
+        ApiKey.UPDATE_METADATA,
+        7,
+        controller_id=1,
+        controller_epoch=1,
+        broker_epoch=1,
+        topic_states=topics,
+        live_brokers=[],
+    )
+
+
+def leader(cache: MetadataCache) -> int | None:
+    found = cache.partition(P0)
+    return None if found is None else found.leader
+
+
+def test_a_request_that_arrives_behind_its_successors_changes_nothing(cache: MetadataCache) -> None:
+    cache.apply(told(1, 7))
+    cache.apply(told(2, 8))
+    cache.apply(told(1, 7))
+    assert leader(cache) == 2
+
+
+def test_a_topic_made_again_under_the_same_name_begins_anew(cache: MetadataCache) -> None:
+    cache.apply(told(2, 8))
+    cache.apply(told(1, 0, SECOND))
+    assert leader(cache) == 1
+
+
+def test_a_deletion_counts_whatever_is_known(cache: MetadataCache) -> None:
+    cache.apply(told(2, 8))
+    assert cache.apply(told(-2, 0)) == [P0]
+    assert leader(cache) is None
