@@ -54,6 +54,7 @@ from controller.coordination import Zk
 from controller.historical import Historical
 from controller.ports import BrokerChannel, ChannelBroken, Emit, KafkaMessage
 from controller.registration import BrokerIdInUse, cluster_id, create_persistent_paths
+from controller.topic_configs import UNCLEAN
 from controller.znodes import DEFAULT_ENTITY, BrokerEndpoint, BrokerInfo
 from ensemble.client.service import CoordinationService, SessionState
 from ensemble.errors import SessionExpired, ZooKeeperError
@@ -63,7 +64,6 @@ from journal.events import BrokerSessionChanged, NodeStarted, NodeStopped
 PLAINTEXT = "PLAINTEXT"
 """The listener by which brokers reach each other where none is named."""
 CONNECTION_RATE = "connection_creation_rate"
-UNCLEAN = "unclean.leader.election.enable"
 REGISTRATION_POLL_MS = 500
 CONTROLLED_SHUTDOWN_VERSION = 3
 LEAVING_POLL_MS = 500

@@ -1,7 +1,8 @@
 """Plays scripts of the outage library over real processes: `zabka scenarios run NAME --live`.
 
 The scripts are those that are simulated; what takes virtual time there takes that long here.  A step that needs more
-than real processes let one do (a disk that is lost, a machine's power) is refused before anything is started.
+than real processes let one do (to cut a machine's power, to choose when a disk answers) is refused before anything is
+started.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Eligibility(Protocol):
 
 
 class NobodyEligible:
-    """Historical.LAST_REPLICA_STANDING."""
+    """Where the last in sync alone may lead, or more is committed below the minimum (`Historical`)."""
 
     async def settle(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
         """Kafka's states."""
@@ -97,8 +97,7 @@ class EligibleReplicas:
 
     async def settle(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
         """Nobody where enough are in sync; else replicas of the partition, by one configuration."""
-        topics = list(dict.fromkeys(partition.topic for partition, state in states.items() if state.eligible))
-        minimums = await self._configs.minimums(topics)
+        minimums = await self._configs.minimums(_topics_with_eligible(states))
         settled = dict(states)
         for partition, state in states.items():
             if not state.eligible:
@@ -108,18 +107,17 @@ class EligibleReplicas:
             known = minimum is not None and state.eligible_by_zxid in (_NOT_NOTED, minimum.zxid)
             if minimum is None or not known or _enough(state, min(minimum.size, len(replicas))):
                 settled[partition] = with_nobody_eligible(state)
-            else:
-                eligible = tuple(b for b in state.eligible if b in replicas)
-                settled[partition] = state._replace(
-                    eligible=eligible,
-                    eligible_by_zxid=minimum.zxid,
-                    broker_epoch_seen=self._context.broker_epoch_seen,
-                )
+                continue
+            left = not_eligible(state, [b for b in state.eligible if b not in replicas])
+            if left.eligible:
+                seen = self._context.broker_epoch_seen
+                left = left._replace(eligible_by_zxid=minimum.zxid, broker_epoch_seen=seen)
+            settled[partition] = left
         return settled
 
     async def confirm(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
         """By the configuration as it is now."""
-        topics = list(dict.fromkeys(partition.topic for partition, state in states.items() if state.eligible))
+        topics = _topics_with_eligible(states)
         if not topics:
             return dict(states)
         self._configs.forget_minimums(topics)
@@ -130,6 +128,10 @@ class EligibleReplicas:
             still = minimum is not None and state.eligible_by_zxid == minimum.zxid
             confirmed[partition] = state if still else with_nobody_eligible(state)
         return confirmed
+
+
+def _topics_with_eligible(states: Mapping[TopicPartition, LeaderAndIsr]) -> list[str]:
+    return list(dict.fromkeys(partition.topic for partition, state in states.items() if state.eligible))
 
 
 def _enough(state: LeaderAndIsr, minimum: int) -> bool:

@@ -45,17 +45,14 @@ class FaultyLogDirectory:
         has_refused, self._has_refused = self._has_refused, False
         return has_refused
 
-    def replace(self, name: str, file: str, by: str) -> None:
-        """Put the file `by` in the place of `file`, atomically."""
-        self._check(WRITE)
-        self.disk.replace(name, file, by)
-
     def _check(self, operation: str) -> None:
         if operation in self._broken:
             self._has_refused = True
             if self._once:
                 self._broken = ()
             raise OSError(self._errno, os.strerror(self._errno))
+
+    # -- its files ---------------------------------------------------------------------------------------------------
 
     def append(self, file: MemoryLogFile, data: bytes) -> int:
         """Append to a file.  A full disk lets what it took of that be taken back, a broken one does not."""
@@ -114,6 +111,11 @@ class FaultyLogDirectory:
     def remove(self, name: str, file: str) -> None:
         """Remove a file, if it is there."""
         self.disk.remove(name, file)
+
+    def replace(self, name: str, file: str, by: str) -> None:
+        """Put the file `by` in the place of `file`, atomically."""
+        self._check(WRITE)
+        self.disk.replace(name, file, by)
 
     def read_text(self, name: str, file: str) -> str | None:
         """A small file's content; None where it does not exist."""

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from broker_sim.ports import LogDirectory
+from controller.ports import UNKNOWN_BROKER_EPOCH
 from controller.topic_ids import is_topic_id
 from journal.events import TopicPartition
 
@@ -19,8 +20,6 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-
-NO_BROKER_EPOCH = -1
 
 _VERSION = "0"
 
@@ -54,9 +53,9 @@ def broker_epoch_of(mark: str | None) -> int:
     try:
         found = json.loads(mark or "")
     except ValueError:
-        return NO_BROKER_EPOCH
+        return UNKNOWN_BROKER_EPOCH
     epoch = found.get("brokerEpoch") if isinstance(found, dict) else None
-    return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) else NO_BROKER_EPOCH
+    return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) else UNKNOWN_BROKER_EPOCH
 
 
 def read_offsets(directory: LogDirectory, file: str) -> dict[TopicPartition, int]:

@@ -13,7 +13,7 @@ from broker_sim.logs.guarded_directory import GuardedDirectory, LogDirFailed
 from broker_sim.logs.meta_properties import claim_log_directory
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.ports import LogDirectory
-from controller.ports import Emit
+from controller.ports import UNKNOWN_BROKER_EPOCH, Emit
 from journal.events import LogDamageFound, RecordsLost, ReplicaLoaded, TopicPartition
 
 
@@ -99,7 +99,7 @@ class LogManager:
     def broker_epoch_left(self) -> int:
         """The registration as which all these logs were stopped in order; -1 where not all of them were."""
         complete = not self.has_offline_directory and len(self._epochs_left) == len(self._dirs)
-        return min(self._epochs_left) if complete else checkpoints.NO_BROKER_EPOCH
+        return min(self._epochs_left) if complete else UNKNOWN_BROKER_EPOCH
 
     @property
     def has_offline_directory(self) -> bool:
@@ -416,7 +416,7 @@ class LogManager:
         cleaned = {tp: log.first_dirty_offset for tp, log in log_dir.all.items() if log.first_dirty_offset}
         log_dir.checkpoint(checkpoints.CLEANER_OFFSETS, cleaned)
 
-    def close(self, broker_epoch: int = checkpoints.NO_BROKER_EPOCH) -> None:
+    def close(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Stop cleanly: everything flushed, checkpoints written, and a mark that says so, and who this was."""
         mark = checkpoints.clean_shutdown(broker_epoch)
         for log_dir in list(self._online()):

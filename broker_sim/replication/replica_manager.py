@@ -12,7 +12,6 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from broker_sim.configs.replica_config import ReplicaConfig, TopicConfigs, no_overrides
-from broker_sim.logs.checkpoints import NO_BROKER_EPOCH
 from broker_sim.logs.guarded_directory import LogDirFailed
 from broker_sim.logs.housekeeping import LogHousekeeping
 from broker_sim.logs.log_manager import LogManager
@@ -37,7 +36,7 @@ from broker_sim.replication.purgatory import DelayedFetch, DelayedProduce, Produ
 from broker_sim.replication.replica_control import ReplicaControl
 from broker_sim.replication.replica_selector import replica_selector
 from broker_sim.replication.rules import replication_rules
-from controller.ports import BrokerChannel, Emit, KafkaMessage
+from controller.ports import UNKNOWN_BROKER_EPOCH, BrokerChannel, Emit, KafkaMessage
 from ensemble.ports import Future, Runtime, Timer
 from journal.events import RecordsAcknowledged, ReplicaProgressed, TopicPartition
 
@@ -153,7 +152,7 @@ class ReplicaManager:
         """The registration as which the process before stopped all these logs in order, or -1."""
         return self._logs.broker_epoch_left
 
-    def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
+    def shutdown(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Stop cleanly: nothing is fetched or proposed any more, waiting requests are answered, logs are flushed and
         high watermarks checkpointed, and a mark is left of who this was."""
         for timer in self._timers.values():

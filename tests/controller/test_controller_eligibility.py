@@ -234,6 +234,13 @@ def test_a_state_in_which_nobody_is_eligible_is_as_its_znode_reads() -> None:
         assert znodes.decode_partition_state(znodes.encode_partition_state(changed), 11) == changed
 
 
+def test_who_is_a_replica_no_more_is_not_eligible_and_leaves_no_trace(world: World) -> None:
+    leave(world, 4, 3)
+    state = world.state("t")._replace(eligible=(9,))
+    written = world.call(world.active().controller.reign.store.update({T0: state})).written[T0]
+    assert written == world.state("t") == with_nobody_eligible(written)
+
+
 def test_whoever_gives_way_keeps_its_place_in_the_isr_and_a_leader_that_is_trusted_leads_on() -> None:
     state = LeaderAndIsr(2, 7, (2, 3), 3, 11, eligible=(4,), eligible_by_zxid=9)
     assert given_way(state, [3]) == state._replace(doubtful=(3,))
