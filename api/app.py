@@ -8,7 +8,16 @@ from collections.abc import AsyncIterator
 
 from fastapi import FastAPI
 
-from api import page, problems, routes_faults, routes_health, routes_journal, routes_nodes, routes_topics
+from api import (
+    page,
+    problems,
+    routes_faults,
+    routes_health,
+    routes_journal,
+    routes_nodes,
+    routes_scenarios,
+    routes_topics,
+)
 from api.security import Gate, loopback
 from api.services import Services
 
@@ -24,6 +33,7 @@ TAGS = [
     {"name": "topics", "description": "Topics, their configuration, leader elections"},
     {"name": "workloads", "description": "Producers and consumers that run inside"},
     {"name": "faults", "description": "Link faults"},
+    {"name": "scenarios", "description": "The outage library, played in a simulated world"},
     {"name": "journal", "description": "What happened: events and tables"},
     {"name": "health", "description": "For machines"},
 ]
@@ -49,7 +59,7 @@ def create_app(services: Services, token: str | None) -> FastAPI:
     )
     app.state.services = services
     problems.install(app)
-    for module in (routes_health, routes_nodes, routes_topics, routes_faults, routes_journal):
+    for module in (routes_health, routes_nodes, routes_topics, routes_faults, routes_scenarios, routes_journal):
         app.include_router(module.router)
     problems.describe(app)
     settings = services.settings

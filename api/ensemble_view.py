@@ -57,7 +57,10 @@ class Registration(NamedTuple):
 
 
 class PartitionZnodes(NamedTuple):
-    """A partition's assignment and state znode; leader -1 for none, partition_epoch -1 where there is no state yet."""
+    """A partition's assignment and state znode; leader -1 for none, partition_epoch -1 where there is no state yet.
+
+    `eligible` are those who are so by the configuration of this moment (`controller.eligibility`).
+    """
 
     replicas: tuple[int, ...]
     leader: int = -1
@@ -65,6 +68,7 @@ class PartitionZnodes(NamedTuple):
     isr: tuple[int, ...] = ()
     controller_epoch: int = 0
     partition_epoch: int = -1
+    eligible: tuple[int, ...] = ()
 
 
 class TopicZnodes(NamedTuple):
@@ -211,6 +215,7 @@ async def _children(client: Client, path: str) -> list[str]:
 async def _read_all(client: Client) -> Reading:
     """One pipelined look: everything of a level is asked for before anything is awaited."""
     controller, epoch = client.get(znodes.CONTROLLER), client.get(znodes.CONTROLLER_EPOCH)
+    every_broker = client.get(znodes.config_path("brokers", znodes.DEFAULT_ENTITY))
     ids, names, doomed = await asyncio.gather(
         _children(client, znodes.BROKER_IDS),
         _children(client, znodes.BROKER_TOPICS),
@@ -223,8 +228,10 @@ async def _read_all(client: Client) -> Reading:
     found = _controller(await _or_none(controller), await _or_none(epoch))
     registered = {i: _registration(*read) for i, b in brokers.items() if (read := await _or_none(b)) is not None}
     bodies = [_json((await _or_none(t) or (b"", None))[0]) for t in topics]
-    overrides = [_json((await _or_none(c) or (b"", None))[0]) for c in configs]
-    states = await _states(client, names, bodies)
+    configured = [await _or_none(c) for c in configs]
+    overrides = [_json((c or (b"", None))[0]) for c in configured]
+    common = _written(await _or_none(every_broker))
+    states = await _states(client, names, bodies, [max(common, _written(c)) for c in configured])
     described = {}
     for name, body, override in zip(names, bodies, overrides, strict=True):
         assignment = {int(p): tuple(r) for p, r in body.get("partitions", {}).items()}
@@ -239,15 +246,15 @@ async def _read_all(client: Client) -> Reading:
 
 
 async def _states(
-    client: Client, names: list[str], bodies: list[dict[str, Any]]
+    client: Client, names: list[str], bodies: list[dict[str, Any]], configured_by: list[int]
 ) -> dict[tuple[str, int], PartitionZnodes]:
     asked = []
-    for name, body in zip(names, bodies, strict=True):
+    for name, body, zxid in zip(names, bodies, configured_by, strict=True):
         for number, replicas in body.get("partitions", {}).items():
             path = znodes.partition_state_path(TopicPartition(name, int(number)))
-            asked.append((name, int(number), tuple(replicas), client.get(path)))
+            asked.append((name, int(number), tuple(replicas), zxid, client.get(path)))
     states = {}
-    for name, number, replicas, answer in asked:
+    for name, number, replicas, zxid, answer in asked:
         found = await _or_none(answer)
         if found is not None:
             raw = _json(found[0])
@@ -258,8 +265,19 @@ async def _states(
                 tuple(raw.get("isr", ())),
                 int(raw.get("controller_epoch", 0)),
                 found[1].version,
+                eligible_by(found[0], zxid) if raw.get("eligible_leader_replicas") else (),
             )
     return states
+
+
+def _written(config: tuple[bytes, Stat] | None) -> int:
+    return 0 if config is None else config[1].mzxid
+
+
+def eligible_by(state: bytes, configured_by: int) -> tuple[int, ...]:
+    """Who is eligible by a state znode, which counts only as long as the configuration is the one it was judged by."""
+    found = znodes.decode_partition_state(state, 0)
+    return found.eligible if found is not None and found.eligible_by_zxid == configured_by else ()
 
 
 def _controller(controller: tuple[bytes, Stat] | None, epoch: tuple[bytes, Stat] | None) -> ControllerZnodes:

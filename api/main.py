@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
@@ -15,6 +16,8 @@ from api.collector import Collector
 from api.ensemble_view import EnsembleView
 from api.joined_brokers import JoinedBrokers
 from api.kafka import KafkaAdmin
+from api.scenario_process import ScenarioProcess
+from api.scenario_runs import ScenarioRuns
 from api.security import loopback
 from api.services import Services
 from api.settings import Settings, load_settings
@@ -24,8 +27,11 @@ from journal.events import Event
 from journal.writer import JournalWriter
 
 
-def build(settings: Settings) -> Services:
-    """Make the services that these settings describe.  Raises OSError where a token or directory is not to be had."""
+def build(settings: Settings, player: Sequence[str]) -> Services:
+    """Make the services that these settings describe; `player` is the command line of `zabka scenarios`.
+
+    Raises OSError where a token or directory is not to be had.
+    """
     agent_token = settings.agent_token_file.read_text().strip()
     agents = Agents([Agent(address, agent_token) for address in settings.agents])
     collector = Collector(settings.data / "collected")
@@ -40,11 +46,12 @@ def build(settings: Settings) -> Services:
         journal.flush()
 
     joined = JoinedBrokers(settings.brokers, emit, collector.state)
-    return Services(settings, agents, ensemble, collector, views, admin, workloads, joined)
+    scenarios = ScenarioRuns(ScenarioProcess(player))
+    return Services(settings, agents, ensemble, collector, views, admin, workloads, joined, scenarios)
 
 
-def main(config: Path) -> int:
-    """Serve until SIGTERM or SIGINT; the process's exit code."""
+def main(config: Path, player: Sequence[str]) -> int:
+    """Serve until SIGTERM or SIGINT; the process's exit code.  `player` is the command line of `zabka scenarios`."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -55,7 +62,7 @@ def main(config: Path) -> int:
     try:
         settings = load_settings(config)
         token = None if loopback(settings.host) else settings.token_file.read_text().strip()
-        services = build(settings)
+        services = build(settings, player)
     except (OSError, ValueError) as reason:
         print(f"zabka: the API cannot start: {reason}", file=sys.stderr)  # noqa: T201
         return 1

@@ -127,6 +127,12 @@ class Partition(BaseModel):
     leader: int = Field(description="-1 for none")
     leader_epoch: int
     isr: list[int]
+    eligible: list[int] = Field(
+        default=[],
+        exclude_if=lambda eligible: not eligible,
+        description="Outside the ISR, with all that was committed: they may lead where nobody in the ISR can.  "
+        "Absent where nobody is",
+    )
     replicas: list[int]
     partition_epoch: int = Field(description="The zkVersion of its state znode; -1 before there is one")
     high_watermark: int | None

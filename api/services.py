@@ -16,6 +16,7 @@ from api.collector import Collector
 from api.ensemble_view import EnsembleView
 from api.joined_brokers import JoinedBrokers
 from api.models import ElectionResult, NewTopic, NewWorkload, Workload
+from api.scenario_runs import ScenarioRuns
 from api.settings import Settings
 from api.views import Views
 from journal.events import TopicPartition
@@ -53,6 +54,7 @@ class Services:
     admin: Admin
     workloads: Workloads
     joined: JoinedBrokers
+    scenarios: ScenarioRuns
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def watchers(self, path: str) -> list[str] | None:
@@ -67,6 +69,7 @@ class Services:
             asyncio.create_task(self.collector.run(self.agents.all)),
             asyncio.create_task(self.ensemble.run()),
             asyncio.create_task(self.joined.run(self.ensemble)),
+            asyncio.create_task(self.scenarios.run()),
         ]
         try:
             yield

@@ -246,6 +246,7 @@ class Views:
             leader=found.leader,
             leader_epoch=found.leader_epoch,
             isr=list(found.isr),
+            eligible=list(found.eligible),
             replicas=list(found.replicas),
             partition_epoch=found.partition_epoch,
             high_watermark=marks.get(found.leader, max(marks.values(), default=None)),

@@ -29,6 +29,12 @@ class LogFile(Protocol):
 class LogDirectory(Protocol):
     """A broker's log.dirs: one directory a replica, named topic-partition, plus small text files."""
 
+    @property
+    def boot_id(self) -> str:
+        """Names this run of the operating system: whatever was written under the same one is there, flushed or not.
+        Empty where that is not known."""
+        ...
+
     def partitions(self) -> list[str]:
         """Names of the replica directories, sorted."""
         ...

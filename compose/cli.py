@@ -336,15 +336,26 @@ def run_scenarios(
     out: Annotated[
         Path | None, typer.Option(envvar="ZABKA_OUT", help="The journal goes there, of the outage if there is one")
     ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, envvar="ZABKA_SEED", help="Draws other delays than the script's own seed")
+    ] = None,
+    set_: Settings = None,
+    story: Annotated[
+        bool, typer.Option("--story", envvar="ZABKA_STORY", help="Tell each step, and what came of it")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", envvar="ZABKA_JSON", help="For programs: verdicts and stories")
+    ] = False,
 ) -> None:
     """Play scenarios; exit code 0 when each verdict is the expected one."""
-    from simulation.scenarios.cli import run
+    from simulation.scenarios.cli import Wanted, run
 
+    wanted = Wanted(seed, tuple(set_ or ()), as_json, story, out)
     if not live:
-        raise typer.Exit(run(names or [], None, out))
+        raise typer.Exit(run(names or [], None, wanted))
     from compose.live_scenarios import LivePlayer
 
-    raise typer.Exit(run(names or [], LivePlayer(), out))
+    raise typer.Exit(run(names or [], LivePlayer(), wanted))
 
 
 @app.command(context_settings=_PASS_ON, help="The Spark jobs: tables made of the journals.")

@@ -1,6 +1,7 @@
 """What a node's process runs first: tie its life to its parent's, then become a peer, a broker, the API or an agent.
 
-`python -P -m compose.node peer --config FILE`.  Kept free of heavy imports, so that a node is up soon.
+`python -P -m compose.node peer --config FILE`; `scenarios run NAME` is a child of the API's that plays a script.  Kept
+free of heavy imports, so that a node is up soon.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ def die_with_parent(number: signal.Signals) -> None:
 
 def main() -> int:
     """Run what the arguments say; the process's exit code."""
+    if sys.argv[1] == "scenarios":
+        die_with_parent(signal.SIGKILL)
+        return run_scenarios()
     kind, option, config = sys.argv[1:4]
     assert option == "--config"
     die_with_parent(signal.SIGTERM if kind == "agent" else signal.SIGKILL)
@@ -45,7 +49,7 @@ def main() -> int:
     if kind == "api":
         from api.main import main as run_api
 
-        return run_api(Path(config))
+        return run_api(Path(config), argv_for("scenarios"))
     from compose.agent import main as run_agent
 
     return run_agent(Path(config))
@@ -63,6 +67,14 @@ def run_broker(config: str) -> int:
     from broker_sim.broker_process import main as run
 
     return run(Path(config))
+
+
+def run_scenarios() -> int:
+    """`zabka scenarios`."""
+    from compose.cli import main as run
+
+    run()
+    return 0
 
 
 if __name__ == "__main__":

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from controller.context import PartitionState
-from controller.eligibility import given_way, is_noted
+from controller.eligibility import given_way
 from controller.reign import Reign
 from controller.znodes import LeaderAndIsr
 from journal.events import TopicPartition
 
 
 async def give_way(reign: Reign, returned: Sequence[int]) -> None:
-    """Write a new state for every partition that notes who may lead, if one of these brokers is in sync or eligible."""
+    """Write a new state for every partition with eligible replicas of which one of these brokers is a replica."""
     context = reign.context
     doubtful = [broker_id for broker_id in returned if not context.is_intact(broker_id)]
     remaining = [
         partition
         for partition, state in sorted(context.leadership.items())
-        if is_noted(state) and any(b in doubtful for b in (*state.isr, *state.eligible))
+        if state.eligible and any(b in doubtful for b in (*state.isr, *state.eligible))
     ]
     while remaining:
         read = await reign.store.read(remaining)

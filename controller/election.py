@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from enum import Enum
 
-from controller.eligibility import trusted, with_heir, with_isr, with_nobody_eligible
+from controller.eligibility import trusted, with_isr, with_nobody_eligible
 from controller.znodes import LeaderAndIsr
 
 
@@ -26,12 +26,12 @@ class ElectionStrategy(Enum):
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
 
 
-def _led(state: LeaderAndIsr, leader: int) -> LeaderAndIsr:
-    return state._replace(leader=leader, leader_epoch=state.leader_epoch + 1)
-
-
-def _lead(state: LeaderAndIsr, leader: int, isr: Sequence[int]) -> LeaderAndIsr:
-    return _led(with_isr(state, isr), leader)
+def _lead(state: LeaderAndIsr, leader: int, isr: Sequence[int], *, recovering: bool | None = None) -> LeaderAndIsr:
+    return with_isr(state, isr)._replace(
+        leader=leader,
+        leader_epoch=state.leader_epoch + 1,
+        recovering=state.recovering if recovering is None else recovering,
+    )
 
 
 def leader_for_offline(
@@ -49,11 +49,11 @@ def leader_for_offline(
             return _lead(state, broker_id, [b for b in in_sync if b in live])
     for broker_id in assignment:
         if broker_id in live and broker_id in state.eligible:
-            return _led(with_heir(state, broker_id), broker_id)
+            return _lead(state, broker_id, [broker_id])
     if unclean:
         for broker_id in sorted(assignment, key=lambda b: b not in state.doubtful):
             if broker_id in live:
-                return with_nobody_eligible(_lead(state, broker_id, [broker_id]))._replace(recovering=True)
+                return with_nobody_eligible(_lead(state, broker_id, [broker_id], recovering=True))
     return None
 
 

@@ -4,10 +4,7 @@ While fewer are in sync than min.insync.replicas asks for, nothing more is commi
 then goes on having all that was committed: it is eligible, and stays so until enough are in sync again.  When the last
 member of the ISR is gone, Kafka waits for it, and lets it lead whatever it has lost; here an eligible replica leads at
 once, and an election among these is clean.  A broker that comes back without what it had (it does not say that its log
-is intact) is eligible no more; in the ISR it is doubtful, and gives way as long as anybody is eligible.
-
-The heir may be dead, and its session not know it yet.  So who was in sync before it is noted until enough are in sync,
-and is in sync again where the heir, too, comes back without saying that its log is intact: Kafka's choice is ours then.
+is intact, as after a clean stop or a kill) is eligible no more; in the ISR it is doubtful, and gives way as long as anybody is eligible.
 
 Whose return nobody has dealt with is told by the last registration that the controller had seen when it wrote.  One
 that it had not seen has a higher broker epoch, for a list of brokers is read as a whole.
@@ -32,56 +29,36 @@ from journal.events import TopicPartition
 _NOT_NOTED = -1
 
 
-def is_noted(state: LeaderAndIsr) -> bool:
-    """Does the state say more than Kafka's would?"""
-    return bool(state.eligible or state.last_in_sync)
-
-
 def with_isr(state: LeaderAndIsr, isr: Sequence[int]) -> LeaderAndIsr:
     """The state with another ISR; whoever leaves it may be eligible, which is judged when the state is written."""
     eligible = [b for b in dict.fromkeys((*state.eligible, *state.isr)) if b not in isr and b not in state.doubtful]
-    last = () if any(b in isr for b in state.last_in_sync) else state.last_in_sync
-    return _with_eligible(state._replace(isr=tuple(isr), last_in_sync=last), eligible)
+    changed = state._replace(isr=tuple(isr), eligible=tuple(eligible))
+    if not eligible:
+        return with_nobody_eligible(changed)
+    return changed._replace(doubtful=tuple([b for b in state.doubtful if b in isr]))
 
 
 def with_nobody_eligible(state: LeaderAndIsr) -> LeaderAndIsr:
     """The state as Kafka knows it."""
-    return state._replace(
-        eligible=(), eligible_by_zxid=_NOT_NOTED, doubtful=(), broker_epoch_seen=_NOT_NOTED, last_in_sync=()
-    )
+    return state._replace(eligible=(), eligible_by_zxid=_NOT_NOTED, doubtful=(), broker_epoch_seen=_NOT_NOTED)
 
 
 def not_eligible(state: LeaderAndIsr, brokers: Collection[int]) -> LeaderAndIsr:
     """The state with those eligible who are not among the brokers."""
-    return _with_eligible(state, [b for b in state.eligible if b not in brokers])
-
-
-def _with_eligible(state: LeaderAndIsr, eligible: Sequence[int]) -> LeaderAndIsr:
-    """Nobody is doubtful where nobody else is eligible."""
-    doubtful = tuple(b for b in state.doubtful if b in state.isr) if eligible else ()
-    changed = state._replace(eligible=tuple(eligible), doubtful=doubtful)
-    return changed if is_noted(changed) else with_nobody_eligible(changed)
+    left = tuple(b for b in state.eligible if b not in brokers)
+    return state._replace(eligible=left) if left else with_nobody_eligible(state)
 
 
 def given_way(state: LeaderAndIsr, returned: Collection[int]) -> LeaderAndIsr:
     """The state after some brokers came back, perhaps without what they had.
 
-    They are eligible no more, and do not lead where others are: those have all that was committed.  Where nobody is,
-    and all that are in sync came back so, whoever was in sync before an eligible one led is so again.
+    They are eligible no more, and do not lead where others are: those have all that was committed.
     """
     left = not_eligible(state, returned)
+    if not left.eligible:
+        return left
     doubtful = tuple(b for b in state.isr if b in state.doubtful or b in returned)
-    if left.eligible:
-        return left._replace(leader=NO_LEADER if state.leader in doubtful else state.leader, doubtful=doubtful)
-    if left.last_in_sync and len(doubtful) == len(state.isr):
-        return with_nobody_eligible(left._replace(leader=NO_LEADER, isr=left.last_in_sync))
-    return left
-
-
-def with_heir(state: LeaderAndIsr, heir: int) -> LeaderAndIsr:
-    """The state with an eligible one alone in sync, and who was so before there was any such heir."""
-    last = state.last_in_sync or state.isr
-    return with_isr(state, [heir])._replace(last_in_sync=last if heir not in last else ())
+    return left._replace(leader=NO_LEADER if state.leader in doubtful else state.leader, doubtful=doubtful)
 
 
 def trusted(state: LeaderAndIsr) -> list[int]:
@@ -120,10 +97,10 @@ class EligibleReplicas:
 
     async def settle(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
         """Nobody where enough are in sync; else replicas of the partition, by one configuration."""
-        minimums = await self._configs.minimums(_topics_noted(states))
+        minimums = await self._configs.minimums(_topics_with_eligible(states))
         settled = dict(states)
         for partition, state in states.items():
-            if not is_noted(state):
+            if not state.eligible:
                 continue
             replicas = self._context.replicas(partition)
             minimum = minimums.get(partition.topic)
@@ -131,9 +108,8 @@ class EligibleReplicas:
             if minimum is None or not known or _enough(state, min(minimum.size, len(replicas))):
                 settled[partition] = with_nobody_eligible(state)
                 continue
-            last = tuple(b for b in state.last_in_sync if b in replicas)
-            left = not_eligible(state._replace(last_in_sync=last), [b for b in state.eligible if b not in replicas])
-            if is_noted(left):
+            left = not_eligible(state, [b for b in state.eligible if b not in replicas])
+            if left.eligible:
                 seen = self._context.broker_epoch_seen
                 left = left._replace(eligible_by_zxid=minimum.zxid, broker_epoch_seen=seen)
             settled[partition] = left
@@ -141,7 +117,7 @@ class EligibleReplicas:
 
     async def confirm(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
         """By the configuration as it is now."""
-        topics = _topics_noted(states)
+        topics = _topics_with_eligible(states)
         if not topics:
             return dict(states)
         self._configs.forget_minimums(topics)
@@ -154,8 +130,8 @@ class EligibleReplicas:
         return confirmed
 
 
-def _topics_noted(states: Mapping[TopicPartition, LeaderAndIsr]) -> list[str]:
-    return list(dict.fromkeys(partition.topic for partition, state in states.items() if is_noted(state)))
+def _topics_with_eligible(states: Mapping[TopicPartition, LeaderAndIsr]) -> list[str]:
+    return list(dict.fromkeys(partition.topic for partition, state in states.items() if state.eligible))
 
 
 def _enough(state: LeaderAndIsr, minimum: int) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from controller.context import ControllerContext
 from controller.election import leader_after_bounce
-from controller.eligibility import given_way, is_noted, not_eligible
+from controller.eligibility import given_way, not_eligible
 from controller.partition_store import Updates, WrittenState
 from controller.reign import Reign
 from controller.znodes import LeaderAndIsr
@@ -53,13 +53,13 @@ def _fenced(
     fenced: dict[TopicPartition, LeaderAndIsr] = {}
     for partition, (state, zxid) in states.items():
         live = [broker_id for broker_id in (*state.isr, *state.eligible) if context.is_live(broker_id)]
-        seen = state.broker_epoch_seen if is_noted(state) else zxid
+        seen = state.broker_epoch_seen if state.eligible else zxid
         bounced = [broker_id for broker_id in live if (context.broker_epoch(broker_id) or 0) > seen]
         # A later controller's write says that this one is over: its next fenced write will tell.
         if bounced and state.controller_epoch <= context.epoch:
             after = leader_after_bounce(state, context.replicas(partition), live, bounced)
             doubtful = [b for b in bounced if not context.is_intact(b)]
-            fenced[partition] = given_way(after, doubtful) if is_noted(state) else not_eligible(after, doubtful)
+            fenced[partition] = given_way(after, doubtful) if state.eligible else not_eligible(after, doubtful)
     return fenced
 
 

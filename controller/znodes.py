@@ -359,8 +359,7 @@ class LeaderAndIsr(NamedTuple):
 
     `eligible` are replicas outside the ISR that have all that was committed, by the configuration that the transaction
     `eligible_by_zxid` wrote; `doubtful` members of the ISR may not have it; its writer had seen registrations up to
-    `broker_epoch_seen`; `last_in_sync` were in sync before an eligible one led.  See `eligibility`.  Controllers of
-    Kafka's own skip these five, and drop them when they write.
+    `broker_epoch_seen`.  See `eligibility`.  Kafka's controllers skip these four, and drop them when they write.
     """
 
     leader: int
@@ -373,7 +372,6 @@ class LeaderAndIsr(NamedTuple):
     eligible_by_zxid: int = -1
     doubtful: tuple[int, ...] = ()
     broker_epoch_seen: int = -1
-    last_in_sync: tuple[int, ...] = ()
 
 
 def encode_partition_state(state: LeaderAndIsr) -> bytes:
@@ -387,13 +385,11 @@ def encode_partition_state(state: LeaderAndIsr) -> bytes:
     }
     if state.recovering:
         value["leader_recovery_state"] = 1
-    if state.eligible or state.last_in_sync:
+    if state.eligible:
         value["eligible_leader_replicas"] = state.eligible
         value["eligible_by_zxid"] = state.eligible_by_zxid
         value["doubtful_replicas"] = state.doubtful
         value["broker_epoch_seen"] = state.broker_epoch_seen
-    if state.last_in_sync:
-        value["last_in_sync_replicas"] = state.last_in_sync
     return encode(value)
 
 
@@ -416,14 +412,9 @@ def decode_partition_state(data: bytes | None, version: int) -> LeaderAndIsr | N
     state = LeaderAndIsr(leader, leader_epoch, isr, controller_epoch, version, recovering)
     eligible, doubtful = _ids(value.get("eligible_leader_replicas")), _ids(value.get("doubtful_replicas"))
     by_zxid, seen = value.get("eligible_by_zxid"), value.get("broker_epoch_seen")
-    last = _ids(value.get("last_in_sync_replicas", []))
-    if eligible is None or doubtful is None or last is None or not (eligible or last):
+    if not eligible or doubtful is None or type(by_zxid) is not int or type(seen) is not int:
         return state
-    if type(by_zxid) is not int or type(seen) is not int:
-        return state
-    return state._replace(
-        eligible=eligible, eligible_by_zxid=by_zxid, doubtful=doubtful, broker_epoch_seen=seen, last_in_sync=last
-    )
+    return state._replace(eligible=eligible, eligible_by_zxid=by_zxid, doubtful=doubtful, broker_epoch_seen=seen)
 
 
 # ---- the rest -------------------------------------------------------------------------------------------------

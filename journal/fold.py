@@ -74,6 +74,7 @@ class PartitionView(msgspec.Struct):
     isr: list[int] = []
     partition_epoch: int = 0
     unclean: bool = False
+    eligible: list[int] = []
     high_watermarks: dict[int, int] = {}
     log_end_offsets: dict[int, int] = {}
 
@@ -355,6 +356,7 @@ def _leader_elected(state: ClusterState, entry: Entry, event: e.LeaderElected) -
         event.partition_epoch,
         event.unclean,
     )
+    partition.eligible = event.eligible
 
 
 @_on(e.AssignmentChanged)
@@ -372,7 +374,7 @@ def _isr_changed(state: ClusterState, entry: Entry, event: e.IsrChanged) -> None
     if event.partition_epoch < partition.partition_epoch:
         return
     partition.isr, partition.leader, partition.leader_epoch = event.isr, event.leader, event.leader_epoch
-    partition.partition_epoch = event.partition_epoch
+    partition.partition_epoch, partition.eligible = event.partition_epoch, event.eligible
 
 
 @_on(e.ReplicaProgressed)

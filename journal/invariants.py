@@ -230,13 +230,18 @@ class OneLeaderPerLeaderEpoch:
 
 
 class IsrWithinAssignment:
-    """An ISR holds assigned replicas only, the leader among them, and partition epochs rise by one write each."""
+    """An ISR holds assigned replicas only, the leader among them, and partition epochs rise by one write each.
+
+    A write that is told late, when the assignment has been changed since, is not held against that one.
+    """
 
     name = "ISR within the assignment"
     watches = (e.TopicDeleted, e.LeaderElected, e.IsrChanged, e.AssignmentChanged)
 
     def __init__(self) -> None:
         self._replicas: dict[TopicPartition, dict[int, None]] = {}
+        self._assigned: dict[TopicPartition, int] = {}
+        """The transaction that wrote the assignment."""
         self._writes: dict[tuple[TopicPartition, int], tuple[int, ...]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
@@ -247,17 +252,20 @@ class IsrWithinAssignment:
                 del self._writes[key]
             for name in [name for name in self._replicas if name.topic == event.topic]:
                 del self._replicas[name]
+                self._assigned.pop(name, None)
             return
         assert isinstance(event, e.LeaderElected | e.IsrChanged | e.AssignmentChanged)
         name = TopicPartition(event.topic, event.partition)
         if isinstance(event, e.AssignmentChanged):
-            self._replicas[name] = dict.fromkeys(event.replicas)
+            if event.zxid >= self._assigned.get(name, 0):
+                self._replicas[name], self._assigned[name] = dict.fromkeys(event.replicas), event.zxid
             return
-        if isinstance(event, e.LeaderElected):
+        is_late = event.zxid < self._assigned.get(name, 0)
+        if isinstance(event, e.LeaderElected) and not is_late:
             # While a reassignment ends, a controller goes by the target already, and the ISR still holds the origin.
             self._replicas.setdefault(name, {}).update(dict.fromkeys(event.replicas))
         replicas = self._replicas.get(name)
-        if replicas is not None:
+        if replicas is not None and not is_late:
             strangers = [broker for broker in event.isr if broker not in replicas]
             if strangers:
                 yield f"{name}: {strangers} in the ISR but not among the replicas {list(replicas)}"

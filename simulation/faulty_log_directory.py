@@ -54,6 +54,11 @@ class FaultyLogDirectory:
 
     # -- its files ---------------------------------------------------------------------------------------------------
 
+    @property
+    def boot_id(self) -> str:
+        """The disk's machine's."""
+        return self.disk.boot_id
+
     def append(self, file: MemoryLogFile, data: bytes) -> int:
         """Append to a file.  A full disk lets what it took of that be taken back, a broken one does not."""
         if WRITE in self._broken and self._errno == errno.EIO:

@@ -6,69 +6,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from broker_sim.configs.broker_config import config_from
-from broker_sim.configs.config_def import ConfigError
+from simulation.setting_keys import BadSetting as BadSetting
+from simulation.setting_keys import own_settings, split_settings
 from simulation.world import WorldSettings
-
-
-class BadSetting(Exception):
-    """A key nobody knows, or a value that makes no sense."""
-
-
-_OWN_KEYS: dict[str, str] = {
-    "tickTime": "tick_time_ms",
-    "initLimit": "init_limit",
-    "syncLimit": "sync_limit",
-    "snapCount": "snap_count",
-    "peers": "peers",
-    "brokers": "brokers",
-    "zookeeper.session.timeout.ms": "session_timeout_ms",
-    "replica.lag.time.max.ms": "replica_lag_time_max_ms",
-}
-_OWN_FLAGS = {
-    "readonlymode.enabled": "read_only_mode",
-    "localSessionsEnabled": "local_sessions",
-    "localSessionsUpgradingEnabled": "local_sessions_upgrading",
-}
-
-
-def _positive(key: str, value: str) -> int:
-    if not value.isdigit() or (int(value) == 0 and key != "brokers"):
-        raise BadSetting(f"{key}={value}: a positive whole number is wanted")
-    return int(value)
-
-
-def _flag(key: str, value: str) -> bool:
-    if value.lower() not in ("true", "false"):
-        raise BadSetting(f"{key}={value}: true or false is wanted")
-    return value.lower() == "true"
-
-
-def own_settings(keys: dict[str, str]) -> dict[str, int | bool]:
-    """What some of these keys say of the world itself, by field of WorldSettings.  Raises BadSetting."""
-    numbers = {_OWN_KEYS[key]: _positive(key, value) for key, value in keys.items() if key in _OWN_KEYS}
-    return numbers | {_OWN_FLAGS[key]: _flag(key, value) for key, value in keys.items() if key in _OWN_FLAGS}
 
 
 def world_settings(settings: Iterable[str]) -> WorldSettings:
     """The world that `KEY=VALUE` settings describe.  Raises BadSetting."""
-    keys: dict[str, str] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise BadSetting(f"--set takes KEY=VALUE; got {setting!r}")
-        keys[key] = value
-    broker_keys = {key: value for key, value in keys.items() if key not in _OWN_KEYS and key not in _OWN_FLAGS}
-    _check_broker_keys(broker_keys)
-    return msgspec.structs.replace(WorldSettings(), **own_settings(keys), broker_keys=broker_keys)
-
-
-def _check_broker_keys(keys: dict[str, str]) -> None:
-    needed = {"broker.id": "1", "listeners": "PLAINTEXT://broker:9092", "zookeeper.connect": "peer:2181"}
-    try:
-        config = config_from({**needed, "log.dirs": "/simulated", **keys})
-    except ConfigError as reason:
-        raise BadSetting(str(reason)) from None
-    if config.warnings:
-        own = ", ".join(sorted((*_OWN_KEYS, *_OWN_FLAGS)))
-        raise BadSetting(f"--set: {config.warnings[0]}; give a ZooKeeper or Kafka key, or one of {own}")
+    own, broker_keys = split_settings(settings)
+    return msgspec.structs.replace(WorldSettings(), **own_settings(own), broker_keys=broker_keys)

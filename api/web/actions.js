@@ -10,6 +10,7 @@ import { beginCall } from "./store.js";
 
 const TOKEN_KEY = "zabka.token";
 const CALL_TIMEOUT_MS = 60_000;
+const RUN_POLL_MS = 250;
 
 /** @param {string} text */
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
@@ -48,6 +49,12 @@ export const requests = {
   stopWorkload: (id) => ({ method: "DELETE", path: `/api/v1/workloads/${id}` }),
   /** @param {string} name @returns {Request} */
   table: (name) => ({ method: "GET", path: `/api/v1/analytics/${name}?limit=20` }),
+  /** @returns {Request} */
+  library: () => ({ method: "GET", path: "/api/v1/scenarios" }),
+  /** @param {string} name @returns {Request} */
+  play: (name) => ({ method: "POST", path: `/api/v1/scenarios/${name}/runs` }),
+  /** @param {string} id @returns {Request} */
+  run: (id) => ({ method: "GET", path: `/api/v1/scenario-runs/${id}` }),
 };
 
 /** The calls, over one state. */
@@ -79,6 +86,7 @@ export class Actions {
       this.waiting = request;
       this.state.ui.token = true;
     }
+    if (answer?.ok && answer.body?.scenario) void this.#followRun(answer.body);
     this.changed();
     this.refresh();
     return answer;
@@ -97,6 +105,30 @@ export class Actions {
     this.waiting = null;
     this.state.ui.token = false;
     this.changed();
+  }
+
+  /** Load the outage library. */
+  async loadScenarios() {
+    const scenarios = this.state.scenarios;
+    scenarios.state = "loading";
+    this.changed();
+    const answer = await this.#fetch(requests.library(), null).catch(() => null);
+    if (answer?.ok) Object.assign(scenarios, { state: "ready", list: answer.body, message: "" });
+    else Object.assign(scenarios, { state: "idle", message: answer === null ? "the API does not answer" : outcome(answer) });
+    this.changed();
+  }
+
+  /** Ask how a run stands until it has ended, or another one is wanted. @param {any} run */
+  async #followRun(run) {
+    const scenarios = this.state.scenarios;
+    scenarios.run = run;
+    while (scenarios.run.id === run.id && scenarios.run.state !== "ended") {
+      await new Promise((resolve) => setTimeout(resolve, RUN_POLL_MS));
+      const answer = await this.#fetch(requests.run(run.id), null).catch(() => null);
+      if (scenarios.run.id !== run.id || answer === null) continue;
+      scenarios.run = answer.ok ? answer.body : { ...run, state: "ended", error: outcome(answer) };
+      this.changed();
+    }
   }
 
   /** Load one of the Spark tables. @param {string} name */

@@ -12,7 +12,8 @@
  * @typedef {{broker_id: number, controller_epoch: number, zk_version: number, since_us: number,
  *   until_us: number | null, ended_by: string | null}} Reign
  * @typedef {{topic: string, partition: number, replicas: number[], leader: number, leader_epoch: number,
- *   isr: number[], partition_epoch: number, unclean: boolean, high_watermarks: Record<string, number>,
+ *   isr: number[], partition_epoch: number, unclean: boolean, eligible: number[],
+ *   high_watermarks: Record<string, number>,
  *   log_end_offsets: Record<string, number>}} PartitionView
  * @typedef {{fault_id: string, kind: string, source: string, target: string, both_ways: boolean,
  *   delay_ms: number}} FaultView
@@ -67,7 +68,7 @@ export function newBroker(id) {
 export function newPartition(topic, partition) {
   return {
     topic, partition, replicas: [], leader: -1, leader_epoch: 0, isr: [], partition_epoch: 0, unclean: false,
-    high_watermarks: {}, log_end_offsets: {},
+    eligible: [], high_watermarks: {}, log_end_offsets: {},
   };
 }
 
@@ -226,8 +227,8 @@ const HANDLERS = {
     const found = partition(state, e.topic, e.partition);
     const older = e.leader_epoch - found.leader_epoch || e.partition_epoch - found.partition_epoch;
     if (older < 0) return;
-    const { leader, leader_epoch, isr, replicas, partition_epoch, unclean } = e;
-    Object.assign(found, { leader, leader_epoch, isr, replicas, partition_epoch, unclean });
+    const { leader, leader_epoch, isr, replicas, partition_epoch, unclean, eligible } = e;
+    Object.assign(found, { leader, leader_epoch, isr, replicas, partition_epoch, unclean, eligible: eligible ?? [] });
   },
   assignment_changed(state, e) {
     const found = partition(state, e.topic, e.partition);
@@ -241,8 +242,8 @@ const HANDLERS = {
   isr_changed(state, e) {
     const found = partition(state, e.topic, e.partition);
     if (e.partition_epoch < found.partition_epoch) return;
-    const { isr, leader, leader_epoch, partition_epoch } = e;
-    Object.assign(found, { isr, leader, leader_epoch, partition_epoch });
+    const { isr, leader, leader_epoch, partition_epoch, eligible } = e;
+    Object.assign(found, { isr, leader, leader_epoch, partition_epoch, eligible: eligible ?? [] });
   },
   replica_progressed(state, e) {
     for (const [topic, number, highWatermark, logEndOffset] of e.replicas) {

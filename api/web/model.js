@@ -20,7 +20,7 @@ import { belief, clockShort, hex, list, plural } from "./format.js";
  * @typedef {{broker_id: number, leader: boolean, in_sync: boolean, leo: number | null, hw: number | null,
  *   behind: number, process: string}} Replica
  * @typedef {{topic: string, partition: number, leader: number, leader_epoch: number, partition_epoch: number,
- *   isr: number[], replicas: number[], out_of_sync: number[], high_watermark: number | null, unclean: boolean,
+ *   isr: number[], eligible: number[], replicas: number[], out_of_sync: number[], high_watermark: number | null, unclean: boolean,
  *   offline: boolean, rows: Replica[], gone: number, gone_committed: number}} Partition
  * @typedef {{name: string, config: Record<string, string>, deleting: boolean, partitions: Partition[]}} Topic
  * @typedef {{level: "ok" | "warn" | "bad" | "unknown", word: string,
@@ -233,7 +233,7 @@ function partitionOf(journal, answer, processes) {
     behind: id in ends ? Math.max(0, end - ends[id]) : 0, process: processes.get(id) ?? "down",
   }));
   return {
-    leader, leader_epoch, partition_epoch, isr, replicas, high_watermark,
+    leader, leader_epoch, partition_epoch, isr, eligible: said.eligible ?? [], replicas, high_watermark,
     out_of_sync: replicas.filter((/** @type {number} */ id) => !isr.includes(id)),
     unclean: journal !== undefined && said === journal && journal.unclean, offline: leader === -1, rows,
   };

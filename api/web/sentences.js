@@ -9,6 +9,8 @@ const ENVELOPE = new Set(["seq", "schema", "node", "node_seq", "wall_us", "mono_
 const tp = (/** @type {Entry} */ e) => `${e.topic}-${e.partition}`;
 /** Of a broker that does not tell for itself, somebody else does: then it is named. @param {Entry} e */
 const told = (e) => (e.node === `broker-${e.broker_id}` ? "" : `broker ${e.broker_id} `);
+/** Of who may lead where nobody in the ISR can, where there is any. @param {Entry} e */
+const eligible = (e) => (e.eligible?.length ? `, eligible ${e.eligible.join(", ")}` : "");
 const who = (/** @type {number} */ id) => (id < 0 ? "none" : `broker ${id}`);
 
 /** @type {Record<string, (e: Entry) => string>} */
@@ -48,10 +50,10 @@ const SENTENCES = {
   request_fenced: (e) => `${e.request} from ${who(e.sender_id)} refused: ${words(e.reason)} (${e.request_epoch}, knows ${e.known_epoch})`,
   broker_liveness_changed: (e) => `live brokers: ${e.live.join(", ") || "none"}`,
   leader_elected: (e) => `${tp(e)}: ${e.leader < 0 ? "no leader" : `broker ${e.leader} leads`}, leader epoch ${e.leader_epoch}, `
-    + `ISR ${e.isr.join(", ") || "empty"}${e.unclean ? ", UNCLEAN" : ""}`,
+    + `ISR ${e.isr.join(", ") || "empty"}${eligible(e)}${e.unclean ? ", UNCLEAN" : ""}`,
   assignment_changed: (e) => `${tp(e)}: replicas ${e.replicas.join(", ")}${e.adding.length ? `, adding ${e.adding.join(", ")}` : ""}`
     + `${e.removing.length ? `, removing ${e.removing.join(", ")}` : ""}`,
-  isr_changed: (e) => `${tp(e)}: ISR ${e.isr.join(", ") || "empty"} (${words(e.cause)})`,
+  isr_changed: (e) => `${tp(e)}: ISR ${e.isr.join(", ") || "empty"}${eligible(e)} (${words(e.cause)})`,
   leadership_taken: (e) => `leads ${tp(e)} at leader epoch ${e.leader_epoch} from offset ${e.log_end_offset}`,
   followership_taken: (e) => `${tp(e)}: follows ${who(e.leader)} at leader epoch ${e.leader_epoch}`,
   replica_progressed: (e) => e.replicas.map((/** @type {any[]} */ [t, p, hw, leo]) => `${t}-${p} ${hw}/${leo}`).join(", "),

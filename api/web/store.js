@@ -9,12 +9,15 @@ import { apply, emptyState, nodeId } from "./fold.js";
  * @typedef {{at_ms: number, cluster: any}} Polled  An answer of GET /api/v1/cluster.
  * @typedef {{name: string, state: "idle" | "loading" | "ready" | "absent", table: any, message: string,
  *   command: string | null}} Analytics
+ * @typedef {{state: "idle" | "loading" | "ready", list: any[], message: string, run: any}} Scenarios  The outage library, and
+ *   the run that was asked for last.
  * @typedef {{node: string, type: string, progress: boolean, config: string | null, armed: string | null,
  *   token: boolean}} Ui
  * @typedef {{cluster: ClusterState, known: boolean, touched: Record<string, number>, events: Entry[],
  *   chatter: Entry[], polled: Polled | null, poll_problem: string | null, link: "connecting" | "live" | "reconnecting",
  *   skew_ms: number, calls: Call[], rates: Record<string, {at_us: number, acknowledged: number}[]>,
- *   zxids: Record<string, string>, analytics: Analytics, ui: Ui}} State
+ *   zxids: Record<string, string>, analytics: Analytics, scenarios: Scenarios,
+ *   ui: Ui}} State
  */
 
 export const EVENTS_MAX = 1000;
@@ -37,6 +40,7 @@ export function newState() {
     cluster: emptyState(), known: false, touched: {}, events: [], chatter: [], polled: null,
     poll_problem: null, link: "connecting", skew_ms: 0, calls: [], rates: {}, zxids: {},
     analytics: { name: "controller_reigns", state: "idle", table: null, message: "", command: null },
+    scenarios: { state: "idle", list: [], message: "", run: null },
     ui: { node: "", type: "", progress: false, config: null, armed: null, token: false},
   };
 }

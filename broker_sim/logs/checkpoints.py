@@ -20,6 +20,7 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+ALIVE = ".zabka_alive"
 
 _VERSION = "0"
 
@@ -56,6 +57,20 @@ def broker_epoch_of(mark: str | None) -> int:
         return UNKNOWN_BROKER_EPOCH
     epoch = found.get("brokerEpoch") if isinstance(found, dict) else None
     return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) else UNKNOWN_BROKER_EPOCH
+
+
+def alive(broker_epoch: int, boot_id: str) -> str:
+    """The mark of a process that has everything it was ever answerable for, as which it lives, and on which system.
+
+    If it is killed nothing is lost, for the system has what it wrote.  KIP-966 goes by clean stops alone.
+    """
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch, "bootId": boot_id}, separators=(",", ":"))
+
+
+def broker_epoch_alive(mark: str | None, boot_id: str) -> int:
+    """The registration that such a mark names, if the system has not been started anew since; else -1."""
+    known = boot_id and mark and broker_epoch_of(mark) >= 0 and mark == alive(broker_epoch_of(mark), boot_id)
+    return broker_epoch_of(mark) if known else UNKNOWN_BROKER_EPOCH
 
 
 def read_offsets(directory: LogDirectory, file: str) -> dict[TopicPartition, int]:

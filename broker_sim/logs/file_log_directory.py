@@ -9,6 +9,8 @@ from pathlib import Path
 from broker_sim.logs.background_sync import BackgroundSync
 from ensemble.txnlog.files import sync_directory
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
 
 class DiskLogFile:
     """One append-only file, written through to the operating system with every append."""
@@ -81,6 +83,14 @@ class DiskLogFile:
             self._descriptor = -1
 
 
+def _boot_id() -> str:
+    """Linux's (random(4)); other systems have none that a process could trust."""
+    try:
+        return BOOT_ID.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
 class FileLogDirectory:
     """`broker_sim.ports.LogDirectory` under a directory, which is created where it is missing."""
 
@@ -88,6 +98,7 @@ class FileLogDirectory:
         root.mkdir(parents=True, exist_ok=True)
         self._root = root
         self._sync = BackgroundSync(root)
+        self.boot_id = _boot_id()
 
     def _path(self, name: str, file: str = "") -> Path:
         if "/" in name or "/" in file or name in (".", "..") or file in (".", ".."):

@@ -7,6 +7,7 @@ broker goes on with its other directories.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn, TypeVar
 
 from broker_sim.ports import LogDirectory, LogFile
@@ -25,6 +26,11 @@ class GuardedDirectory:
         self.is_online = True
         self._inner = inner
         self._failed = failed
+
+    @property
+    def boot_id(self) -> str:
+        """Names this run of the operating system."""
+        return self._inner.boot_id
 
     def attempt(self, action: Callable[[], T]) -> T:
         """Do something with the disk."""
@@ -69,6 +75,11 @@ class GuardedDirectory:
     def remove(self, name: str, file: str) -> None:
         """Remove a file, if it is there."""
         self.attempt(lambda: self._inner.remove(name, file))
+
+    def forget(self, name: str, file: str) -> None:
+        """Remove a file even where the directory has failed, if its disk lets that be done."""
+        with suppress(OSError):
+            self._inner.remove(name, file)
 
     def replace(self, name: str, file: str, by: str) -> None:
         """Put the file `by` in the place of `file`, atomically."""

@@ -82,6 +82,8 @@ class LogManager:
         self._topic_ids: dict[TopicPartition, str] = {}
         self._epochs_left: list[int] = []
         """The broker epochs in the marks that log directories bore when they were opened."""
+        self._alive_as: int = UNKNOWN_BROKER_EPOCH
+        self._was_whole = True
         self._unique = unique
         self._preferred: dict[TopicPartition, _LogDir] = {}
         """Where logs that are not there yet are to be created."""
@@ -97,8 +99,9 @@ class LogManager:
 
     @property
     def broker_epoch_left(self) -> int:
-        """The registration as which all these logs were stopped in order; -1 where not all of them were."""
-        complete = not self.has_offline_directory and len(self._epochs_left) == len(self._dirs)
+        """The registration as which all these logs were stopped in order, or their process was killed on a system that
+        still runs; -1 where that is not so of all of them."""
+        complete = self._was_whole and not self.has_offline_directory and len(self._epochs_left) == len(self._dirs)
         return min(self._epochs_left) if complete else UNKNOWN_BROKER_EPOCH
 
     @property
@@ -119,6 +122,10 @@ class LogManager:
                 log.close()
         log_dir.logs.clear()
         log_dir.futures.clear()
+        # Of what this process wrote something is out of reach, or gone.
+        self._alive_as = UNKNOWN_BROKER_EPOCH
+        for each in self._dirs:
+            each.directory.forget("", checkpoints.ALIVE)
         self._emit(LogDamageFound(f"log.dirs[{self._dirs.index(log_dir)}]", 0, str(failure), "taken offline"))
         self._failed(lost, futures)
 
@@ -142,11 +149,25 @@ class LogManager:
         for topic_partition in sorted(tp for log_dir in self._online() for tp in log_dir.futures):
             with suppress(LogDirFailed):
                 self._drop_other_topics_future(topic_partition)
+        self.mark_alive(self.broker_epoch_left)
+
+    def mark_alive(self, broker_epoch: int) -> None:
+        """Say on every disk that all is there, and as which registration this process lives, unless that is -1."""
+        if broker_epoch in (self._alive_as, UNKNOWN_BROKER_EPOCH) or self.has_offline_directory:
+            return
+        self._alive_as = broker_epoch
+        for log_dir in list(self._online()):
+            directory = log_dir.directory
+            with suppress(LogDirFailed):
+                directory.exchange_text("", checkpoints.ALIVE, checkpoints.alive(broker_epoch, directory.boot_id))
 
     def _open_dir(self, log_dir: _LogDir) -> None:
         directory = log_dir.directory
         left_behind = directory.read_text("", checkpoints.CLEAN_SHUTDOWN)
-        self._epochs_left.append(checkpoints.broker_epoch_of(left_behind))
+        epoch_left = checkpoints.broker_epoch_of(left_behind)
+        if left_behind is None:
+            epoch_left = checkpoints.broker_epoch_alive(directory.read_text("", checkpoints.ALIVE), directory.boot_id)
+        self._epochs_left.append(epoch_left)
         stopped_cleanly = left_behind is not None
         directory.remove("", checkpoints.CLEAN_SHUTDOWN)
         marks = log_dir.read_checkpoint(checkpoints.REPLICATION_OFFSETS)
@@ -184,6 +205,7 @@ class LogManager:
 
     def _journal_loss(self, topic_partition: TopicPartition, end_offset: int, mark: int) -> None:
         """The log ends below what was committed when the mark was written: a power loss, or damage, took the rest."""
+        self._was_whole = False
         self._emit(
             RecordsLost(
                 broker_id=self._broker_id,
@@ -244,6 +266,7 @@ class LogManager:
         if topic_id is not None and logs is log_dir.logs:
             self._topic_ids[topic_partition] = topic_id
         for damage in log.damage:
+            self._was_whole = False
             self._emit(LogDamageFound(f"{log.name}/{damage.file}", damage.position, damage.reason, "truncated"))
         return log
 
@@ -418,7 +441,7 @@ class LogManager:
 
     def close(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Stop cleanly: everything flushed, checkpoints written, and a mark that says so, and who this was."""
-        mark = checkpoints.clean_shutdown(broker_epoch)
+        mark = checkpoints.clean_shutdown(UNKNOWN_BROKER_EPOCH if self.has_offline_directory else broker_epoch)
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
                 for log in log_dir.all.values():

@@ -68,6 +68,12 @@ class MemoryLogDirectory:
         self._texts: dict[str, dict[str, str]] = {"": {}}
         self._before: dict[tuple[str, str], str | None] = {}
         """What lies on the disk yet of texts that were exchanged."""
+        self._power_losses = 0
+
+    @property
+    def boot_id(self) -> str:
+        """Another one after every power loss."""
+        return f"boot-{self._power_losses}"
 
     def partitions(self) -> list[str]:
         """Names of the replica directories, sorted."""
@@ -158,4 +164,5 @@ class MemoryLogDirectory:
             if gone:
                 lost[name] = gone
         self.crash()
+        self._power_losses += 1
         return lost

@@ -131,6 +131,9 @@ class ReplicaControl:
             answers.append(row)
             topics.setdefault(topic_id, []).append(row)
         self._fetchers.close_idle()
+        if self.partitions:
+            # The controller has dealt with whatever this process had lost when it came.
+            self._logs.mark_alive(self._broker_epoch())
         return respond(
             request,
             error_code=error,

@@ -6,7 +6,7 @@ elect a leader, commit a write, and hold the same history, every acknowledged wr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ensemble.zab import leader
@@ -25,7 +25,8 @@ from simulation.scenarios.core_steps import (
     looking,
     zxid_list,
 )
-from simulation.scenarios.scenario import CoreScenario, Verdict
+from simulation.scenarios.scenario import CoreScenario, StepTaken, Verdict
+from simulation.scenarios.story import HEALING, step_text
 
 HEALING_ROUNDS_MAX = 12
 
@@ -33,10 +34,18 @@ HEALING_ROUNDS_MAX = 12
 def play(scenario: CoreScenario) -> Verdict:
     """Play it to its verdict."""
     cores = Cores(scenario.peers, scenario.snap_count, scenario.cumulative, keeps_journal=True)
+    taken: list[StepTaken] = []
+
+    def take(text: str) -> None:
+        taken.append(StepTaken(cores.now_ms, text, len(cores.journal)))
+
     with _counter_ends_at(scenario.counter_max):
-        problems = play_steps(cores, scenario.steps) or recover(cores)
+        problems = play_steps(cores, scenario.steps, lambda step: take(step_text(step)))
+        if not problems:
+            take(HEALING)
+            problems = recover(cores)
     faults = sum(isinstance(step, Crash | Break | Isolate) for step in scenario.steps)
-    return Verdict(scenario.name, problems, cores.steps, cores.now_ms, faults, cores.journal)
+    return Verdict(scenario.name, problems, cores.steps, cores.now_ms, faults, cores.journal, taken=taken)
 
 
 @contextmanager
@@ -49,9 +58,12 @@ def _counter_ends_at(counter_max: int) -> Iterator[None]:
         vars(leader)["COUNTER_MAX"] = before
 
 
-def play_steps(cores: Cores, steps: Sequence[CoreSteps]) -> list[str]:
-    """Take the steps, until something does not hold; what that was."""
+def play_steps(
+    cores: Cores, steps: Sequence[CoreSteps], before: Callable[[CoreSteps], None] = lambda _: None
+) -> list[str]:
+    """Take the steps, each announced to `before`, until something does not hold; what that was."""
     for number, step in enumerate(steps, 1):
+        before(step)
         try:
             step.play(cores)
         except StepFailed as failed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from simulation.scenarios import core_player, world_player
@@ -12,6 +14,7 @@ from simulation.scenarios.scenario import AnyScenario, CoreScenario, Verdict
 from simulation.scenarios.sessions import SESSIONS
 from simulation.scenarios.zab_broadcast import BROADCAST
 from simulation.scenarios.zab_synchronisation import SYNCHRONISATION
+from simulation.setting_keys import BadSetting, split_settings
 
 _ALL: tuple[AnyScenario, ...] = (
     *BROADCAST,
@@ -27,6 +30,21 @@ LIBRARY = {scenario.name: scenario for scenario in _ALL}
 def seeded(scenario: AnyScenario, seed: int) -> AnyScenario:
     """The same in another world; over the bare protocol nothing is left to a seed."""
     return scenario if isinstance(scenario, CoreScenario) else msgspec.structs.replace(scenario, seed=seed)
+
+
+def configured(scenario: AnyScenario, settings: Iterable[str]) -> AnyScenario:
+    """The same with these `KEY=VALUE` settings over its own; where it has an outage to show, its bug is over both.
+    Raises BadSetting."""
+    own, broker_keys = split_settings(settings)
+    if not own and not broker_keys:
+        return scenario
+    if isinstance(scenario, CoreScenario):
+        raise BadSetting(f"{scenario.name} is a script over the bare protocol, which has nothing to set")
+    for key in ("peers", "brokers"):
+        if key in own:
+            raise BadSetting(f"{key}={own[key]}: {scenario.name} names its nodes, so their number is its own")
+    keys, peer_keys = {**scenario.keys, **broker_keys}, {**scenario.peer_keys, **own}
+    return msgspec.structs.replace(scenario, keys=keys, peer_keys=peer_keys)
 
 
 def play(scenario: AnyScenario) -> Verdict:

@@ -75,6 +75,14 @@ class WorldScenario(Scenario, frozen=True, tag="world"):
     steps: tuple[AnyWorldStep, ...] = ()
 
 
+class StepTaken(msgspec.Struct, frozen=True):
+    """A step of the script in words, when it was taken, and how long the journal was then."""
+
+    at_ms: int
+    text: str
+    entries: int
+
+
 class Verdict(msgspec.Struct):
     """What came of one scenario: `problems` is empty when all is as expected; `journal` is what happened.
 
@@ -88,6 +96,7 @@ class Verdict(msgspec.Struct):
     faults: int
     journal: list[Entry]
     shown: Verdict | None = None
+    taken: list[StepTaken] = []
 
     def lines(self) -> Iterator[bytes]:
         """The journal as it is written to files."""

@@ -10,10 +10,11 @@ from journal.kafka_analysis import ACKS_ALL
 from simulation.kernel import Deadlock
 from simulation.scenarios.core_steps import StepFailed
 from simulation.scenarios.kafka_steps import asked
-from simulation.scenarios.scenario import Verdict, WorldScenario
+from simulation.scenarios.scenario import AnyWorldStep, StepTaken, Verdict, WithBug, WorldScenario
 from simulation.scenarios.stage import Stage
+from simulation.scenarios.story import HEALING, step_text
 from simulation.scenarios.world_steps import Serving
-from simulation.settings import own_settings
+from simulation.setting_keys import own_settings
 from simulation.settled import unsettled
 from simulation.world import World, WorldSettings
 
@@ -40,8 +41,10 @@ def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
     world = World(scenario.seed, msgspec.structs.replace(settings, **own_settings(scenario.peer_keys)))
     stage = Stage(world, with_bug, acks)
     problems: list[str] = []
+    taken: list[StepTaken] = []
     world.start()
     for number, step in enumerate((Serving(), *scenario.steps)):
+        taken += _announced(stage, step)
         try:
             step.play(stage)
         except (StepFailed, AssertionError) as failed:
@@ -50,12 +53,25 @@ def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
         except Exception as crash:  # A node's own mistake, whatever it is.
             problems.append(f"step {number} ({type(step).__name__}): crash: {crash!r}")
             break
-    problems += _recover(stage) if with_bug or not problems else []
+    if with_bug or not problems:
+        taken.append(_taken(stage, HEALING))
+        problems += _recover(stage)
     problems = [problem for problem in [*_violations(world), *problems] if not _is_among(problem, scenario.provokes)]
     stage.end()
-    return Verdict(
-        scenario.name, problems[:SHOWN_MAX], world.scheduler.steps, world.now_ms, world.faults, world.record.entries
-    )
+    shown = problems[:SHOWN_MAX]
+    steps, entries = world.scheduler.steps, world.record.entries
+    return Verdict(scenario.name, shown, steps, world.now_ms, world.faults, entries, taken=taken)
+
+
+def _taken(stage: Stage, text: str) -> StepTaken:
+    return StepTaken(stage.world.now_ms, text, len(stage.world.record.entries))
+
+
+def _announced(stage: Stage, step: AnyWorldStep) -> list[StepTaken]:
+    """What is about to be done; steps that belong to the outage alone are told where it is played."""
+    if isinstance(step, WithBug):
+        return [_taken(stage, step_text(inner, stage.names)) for inner in step.steps] if stage.with_bug else []
+    return [_taken(stage, step_text(step, stage.names))]
 
 
 def _is_among(problem: str, provoked: tuple[str, ...]) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import uvicorn
 
@@ -27,6 +29,8 @@ from api.ensemble_view import (
 from api.joined_brokers import JoinedBrokers
 from api.models import ElectionResult, NewTopic, NewWorkload, Workload
 from api.problems import Problem
+from api.scenario_process import PlayerFailed
+from api.scenario_runs import ScenarioRuns
 from api.services import Services
 from api.settings import AgentAddress, Settings
 from api.views import Views
@@ -170,6 +174,44 @@ class FakeWorkloads:
         return
 
 
+class FakePlayer:
+    """A library of three scripts; the last one is never played to its end, and the second cannot be played."""
+
+    SCRIPTS: ClassVar[list[dict[str, Any]]] = [
+        {"name": "kafka-708", "title": "An empty ISR", "hypothesis": "The last member stays.", "source": "KAFKA-708",
+         "fixed": "0.11", "driver": "world", "peers": 3, "brokers": 3, "bug": {"zabka.historical": "empty-isr"},
+         "shows": "LeaderInIsr", "switches": ["empty-isr"], "live": True, "live_obstacle": None},
+        {"name": "broken", "title": "A disk that lies", "hypothesis": "Nobody believes it.", "source": "", "fixed": "",
+         "driver": "cores", "peers": 3, "switches": [], "live": False,
+         "live_obstacle": "it chooses when a disk answers"},
+        {"name": "endless", "title": "Nothing happens", "hypothesis": "For ever.", "source": "", "fixed": "open",
+         "driver": "world", "peers": 3, "brokers": 0, "bug": {}, "shows": "", "switches": [], "live": True,
+         "live_obstacle": None},
+    ]  # fmt: skip
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ...]] = []
+        self.cancelled = asyncio.Event()
+
+    async def ask(self, *arguments: str) -> bytes:
+        self.asked.append(arguments)
+        if arguments[0] == "list":
+            return json.dumps(self.SCRIPTS).encode()
+        if arguments[1] == "broken":
+            raise PlayerFailed("the player ended with code -9: it said nothing")
+        if arguments[1] == "endless":
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.cancelled.set()
+        line = {"at_ms": 1171, "who": "script", "text": "kill second (broker-1)"}
+        fell = {"at_ms": 6515, "who": "broker-2", "text": "orders-0: nobody leads, leader epoch 1, ISR nobody"}
+        played = {"problems": [], "virtual_ms": 6700, "steps": 9, "faults": 1, "events": 2, "journal_sha256": "ab" * 32}
+        outage = {**played, "problems": ["LeaderInIsr: orders-0: the ISR is empty"], "story": [line, fell]}
+        run = {"name": arguments[1], "held": True, "played": {**played, "story": [line]}, "outage": outage}
+        return json.dumps({"scenarios": 1, "violated": 0, "runs": [run]}).encode()
+
+
 class Server:
     """The application on a free port, in a thread."""
 
@@ -183,7 +225,11 @@ class Server:
         admin = FakeAdmin(self.ensemble)
         self.told: list[Event] = []
         joined = JoinedBrokers(chosen.brokers, self.told.append, self.collector.state)
-        self.services = Services(chosen, agents, self.ensemble, self.collector, views, admin, FakeWorkloads(), joined)
+        self.player = FakePlayer()
+        scenarios = ScenarioRuns(self.player)
+        self.services = Services(
+            chosen, agents, self.ensemble, self.collector, views, admin, FakeWorkloads(), joined, scenarios
+        )
         config = uvicorn.Config(
             create_app(self.services, token), port=0, log_level="error", timeout_graceful_shutdown=1
         )

@@ -14,6 +14,8 @@ import pytest
 from api_server import Server
 
 from api.agent_protocol import JournalChunk, Position
+from api.ensemble_view import eligible_by
+from controller.znodes import LeaderAndIsr, encode_partition_state
 from journal.events import ControllerBelieved, ControllerElected, EpochAccepted, IsrChanged
 from journal.writer import encode_line
 
@@ -94,6 +96,23 @@ def test_marks_and_ends_come_from_the_brokers(server: Server, http: httpx.Client
     assert partition["high_watermark"] == 12
     assert partition["log_end_offsets"] == {"1": 14, "2": 12}
     assert (partition["leader"], partition["leader_epoch"], partition["partition_epoch"]) == (1, 4, 6)
+
+
+def test_who_is_eligible_to_lead_is_told_where_anybody_is(server: Server, http: httpx.Client) -> None:
+    assert "eligible" not in http.get(f"{V1}/topics/orders").json()["partitions"][0]
+    orders = server.ensemble.reading.topics["orders"]
+    server.ensemble.reading.topics["orders"] = orders._replace(
+        partitions={0: orders.partitions[0]._replace(eligible=(3,))}
+    )
+    assert http.get(f"{V1}/topics/orders").json()["partitions"][0]["eligible"] == [3]
+    assert http.get(f"{V1}/cluster").json()["topics"][0]["partitions"][0]["eligible"] == [3]
+
+
+def test_who_is_eligible_counts_as_long_as_the_configuration_is_the_one_it_was_judged_by() -> None:
+    state = LeaderAndIsr(1, 4, (1,), 3, eligible=(2,), eligible_by_zxid=77, broker_epoch_seen=5)
+    content = encode_partition_state(state)
+
+    assert (eligible_by(content, 77), eligible_by(content, 78), eligible_by(b"{", 77)) == ((2,), (), ())
 
 
 def test_ready_means_registered_and_taken_over(server: Server, http: httpx.Client) -> None:
@@ -293,7 +312,8 @@ def test_the_openapi_document_is_complete(http: httpx.Client) -> None:
             if "{" in path and "topics" not in path:
                 assert "404" in errors, where
     for name in ("Peer", "Broker", "Controller", "Topic", "Workload", "FaultView", "Znode", "ProblemDocument",
-                 "NewTopic", "NewElection", "NewWorkload", "NewFault", "ElectionResult", "ProcessResult"):  # fmt: skip
+                 "NewTopic", "NewElection", "NewWorkload", "NewFault", "ElectionResult", "ProcessResult", "Scenario",
+                 "NewScenarioRun", "ScenarioRun"):  # fmt: skip
         assert schemas[name]["example"], name
 
 

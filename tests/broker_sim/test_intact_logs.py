@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from broker_world import Cluster, Node
 
-from broker_sim.logs.checkpoints import broker_epoch_of, clean_shutdown
+from broker_sim.logs.checkpoints import alive, broker_epoch_alive, broker_epoch_of, clean_shutdown
+from broker_sim.logs.file_log_directory import FileLogDirectory
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from controller import znodes
 
 MARK = ".kafka_cleanshutdown"
@@ -55,11 +59,67 @@ def test_after_a_clean_stop_it_is(cluster: Cluster) -> None:
     assert is_intact(cluster, node)
 
 
-def test_after_a_kill_it_may_not_be(cluster: Cluster) -> None:
+def test_after_a_kill_it_is_for_the_system_has_what_the_process_wrote(cluster: Cluster) -> None:
     node = cluster.nodes[3]
-    cluster.on(node, node.broker.stop())
-    restart(cluster, node)
     kill(cluster, node)
+    restart(cluster, node)
+    assert is_intact(cluster, node)
+    kill(cluster, node)
+    restart(cluster, node)
+    assert is_intact(cluster, node)
+
+
+def test_after_a_power_loss_it_may_not_be_until_a_controller_has_told_the_broker_its_part(cluster: Cluster) -> None:
+    node = cluster.nodes[3]
+    kill(cluster, node)
+    node.directory.power_loss()
+    restart(cluster, node)
+    assert not is_intact(cluster, node)
+    kill(cluster, node)
+    restart(cluster, node)
+    assert is_intact(cluster, node)
+
+
+def test_a_kill_before_a_controller_has_told_it_its_part_passes_on_what_the_process_found(cluster: Cluster) -> None:
+    node = cluster.nodes[3]
+    first_session = node.session.session_id
+    node.kill()
+    node.directory.power_loss()
+    starting = node.boot().start()
+    task = node.runtime.spawn(starting, "start")
+    cluster.wait(1_000)
+    assert node.broker.state == "registering"
+    task.cancel()
+    kill(cluster, node)
+    cluster.ensemble.end_session(first_session)
+    restart(cluster, node)
+    assert not is_intact(cluster, node)
+
+
+def tear(directory: MemoryLogDirectory) -> None:
+    (file,) = directory.files("orders-0").values()
+    file.append(b"half a batch")
+
+
+def take_records_away(directory: MemoryLogDirectory) -> None:
+    directory.write_text("", "replication-offset-checkpoint", "0\n1\norders 0 5\n")
+
+
+@pytest.mark.parametrize("damage", [tear, take_records_away])
+def test_after_a_kill_it_is_not_where_a_log_is_not_as_it_was(
+    cluster: Cluster, damage: Callable[[MemoryLogDirectory], None]
+) -> None:
+    node = cluster.nodes[3]
+    kill(cluster, node)
+    damage(node.directory)
+    restart(cluster, node)
+    assert not is_intact(cluster, node)
+
+
+def test_after_a_kill_it_is_not_where_a_disk_was_replaced(cluster: Cluster) -> None:
+    node = cluster.nodes[3]
+    kill(cluster, node)
+    node.directory.wipe()
     restart(cluster, node)
     assert not is_intact(cluster, node)
 
@@ -73,9 +133,10 @@ def test_a_new_session_of_a_process_that_was_told_its_part_says_that_it_is(clust
 
 
 def test_a_clean_stop_of_a_process_that_nobody_told_its_part_passes_on_what_it_found(cluster: Cluster) -> None:
-    """It has waited in vain for the session of a process that was killed; what that one lost is lost all the same."""
+    """It has waited in vain for the session of the process before; what that one lost is lost all the same."""
     node = cluster.nodes[3]
     node.kill()
+    node.directory.power_loss()
     starting = node.boot().start()
     task = node.runtime.spawn(starting, "start")
     cluster.wait(1_000)
@@ -90,6 +151,21 @@ def test_a_clean_stop_of_a_process_that_nobody_told_its_part_passes_on_what_it_f
 )
 def test_a_mark_that_names_no_registration_says_nothing(text: str | None) -> None:
     assert broker_epoch_of(text) == -1
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "{}", '{"version":0,"brokerEpoch":7}', alive(7, "before"), alive(-1, "now")]
+)
+def test_a_mark_of_another_run_of_the_system_says_nothing(text: str | None) -> None:
+    assert broker_epoch_alive(text, "now") == -1
+    assert broker_epoch_alive(alive(7, "now"), "now") == 7
+    assert broker_epoch_alive(alive(7, ""), "") == -1
+
+
+def test_a_system_that_has_not_been_started_anew_says_so(tmp_path: Path) -> None:
+    assert FileLogDirectory(tmp_path).boot_id == FileLogDirectory(tmp_path).boot_id
+    if sys.platform == "linux":
+        assert len(FileLogDirectory(tmp_path).boot_id) == 36
 
 
 def test_the_mark_is_kafkas() -> None:

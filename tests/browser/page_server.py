@@ -20,6 +20,7 @@ from api.app import create_app
 from api.collector import Collector
 from api.ensemble_view import ControllerZnodes, PartitionZnodes, TopicZnodes
 from api.joined_brokers import JoinedBrokers
+from api.scenario_runs import ScenarioRuns
 from api.services import Services
 from api.views import Views
 from journal import events as e
@@ -28,7 +29,7 @@ from journal.writer import encode_line
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 
-from api_server import NODES, FakeAdmin, FakeAgent, FakeEnsemble, FakeWorkloads, settings
+from api_server import NODES, FakeAdmin, FakeAgent, FakeEnsemble, FakePlayer, FakeWorkloads, settings
 
 HELD_BACK_S = 5.0
 
@@ -89,8 +90,9 @@ class PageServer:
         tell = partial(self.agent.write, API_NODE)
         joined = JoinedBrokers(self._settings.brokers, tell, self._collector.state)
         services = Services(
-            self._settings, agents, self.ensemble, self._collector, views, admin, FakeWorkloads(), joined
-        )
+            self._settings, agents, self.ensemble, self._collector, views, admin, FakeWorkloads(), joined,
+            ScenarioRuns(FakePlayer()),
+        )  # fmt: skip
         config = uvicorn.Config(
             create_app(services, self._token), port=self._port, log_level="error", timeout_graceful_shutdown=1
         )

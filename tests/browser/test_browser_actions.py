@@ -98,6 +98,26 @@ def test_an_absent_table_is_answered_with_the_command_that_makes_it(page: Page) 
     expect(region(page, "Analytics")).to_contain_text("zabka pipeline tables --data ")
 
 
+def test_a_scenario_is_played_and_its_story_read(page: Page) -> None:
+    library = region(page, "Outage library")
+    library.get_by_role("button", name="Show the library").click()
+    expect(row(page, "Scenario kafka-708")).to_contain_text("The last member stays.")
+    expect(row(page, "Scenario kafka-708")).to_contain_text("empty-isr")
+    button(page, "Play kafka-708").click()
+
+    run = region(page, "Run of kafka-708")
+    expect(run).to_contain_text("held, as expected")
+    expect(run).to_contain_text("zabka scenarios run kafka-708")
+    expect(run.get_by_role("list", name="Story: As it is")).to_contain_text("1.171 skill second (broker-1)")
+    expect(run.get_by_role("list", name="Story: With the bug")).to_contain_text("broker-2orders-0: nobody leads")
+    expect(run).to_contain_text("LeaderInIsr: orders-0: the ISR is empty")
+    expect(region(page, "Calls")).to_contain_text("202 accepted")
+
+    button(page, "Play broken").click()
+    expect(region(page, "Run of broken")).to_contain_text("the player ended with code -9")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1440
+
+
 def test_the_page_is_operated_with_the_keyboard_alone(page: Page, server: PageServer) -> None:
     expect(card(page, "Broker 3")).to_be_visible()
     wanted = ["Skip to the cluster"] + [f"{a} peer 1" for a in ("Kill", "Stop", "Pause", "Restart")]

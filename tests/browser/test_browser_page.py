@@ -102,6 +102,14 @@ def test_partitions_show_leader_isr_against_replicas_and_where_each_log_ends(pag
     expect(partition.get_by_role("img", name="log end offset 90, its high watermark 90")).to_be_visible()
 
 
+def test_who_may_lead_where_nobody_in_sync_can_is_shown_where_there_is_any(page: Page, server: PageServer) -> None:
+    expect(row(page, "Partition orders-0")).not_to_contain_text("eligible")
+    server.tell("broker-1", e.IsrChanged("orders", 0, [1], 1, 4, 7, "lag", eligible=[2]))
+
+    expect(row(page, "Partition orders-0")).to_contain_text("ISR 1eligible 2")
+    expect(page.get_by_text("orders-0: ISR 1, eligible 2 (lag)")).to_be_visible()
+
+
 def test_an_unclean_election_and_the_records_it_cost_are_shown(page: Page, server: PageServer) -> None:
     server.tell("broker-1", e.LeaderElected("orders", 0, -1, 5, [1], [1, 2, 3], 7, 3, False, "offline"))
     expect(row(page, "Partition orders-0")).to_contain_text("offline")

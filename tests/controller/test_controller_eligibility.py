@@ -6,7 +6,7 @@ import pytest
 from controller_world import World
 
 from controller import znodes
-from controller.eligibility import given_way, not_eligible, with_heir, with_isr, with_nobody_eligible
+from controller.eligibility import given_way, not_eligible, with_isr, with_nobody_eligible
 from controller.historical import Historical
 from controller.znodes import LeaderAndIsr
 from journal.events import LeaderElected, TopicPartition
@@ -168,58 +168,6 @@ def test_the_last_one_standing_gives_way_to_who_is_eligible(world: World) -> Non
     assert last_election(world) == (3, "offline", False)
 
 
-def test_where_the_heir_too_has_lost_its_log_the_last_one_standing_leads_as_in_kafka(world: World) -> None:
-    """The heir is dead, which its session does not know yet (seed 971076)."""
-    leave(world, 4, 3, 2)
-    join(world, 3, intact=True)
-    join(world, 2, intact=False)
-    assert stands(world) == (3, (3,), ()) and world.state("t").last_in_sync == (2,)
-    leave(world, 3)
-    assert stands(world) == (-1, (3,), ())
-    join(world, 3, intact=False)
-    assert stands(world) == (2, (2,), ()) and world.state("t").last_in_sync == ()
-    assert last_election(world) == (2, "offline", False)
-
-
-def test_where_the_heir_and_everybody_else_has_lost_its_log_the_last_one_standing_is_waited_for(world: World) -> None:
-    leave(world, 4, 3, 2)
-    join(world, 3, intact=True)
-    leave(world, 3)
-    join(world, 3, intact=False)
-    assert stands(world) == (-1, (3,), (2,)) and world.state("t").doubtful == (3,)
-    join(world, 4, intact=False)
-    assert stands(world) == (-1, (3,), (2,))
-    join(world, 2, intact=False)
-    assert stands(world) == (2, (2,), ())
-
-
-def test_a_dead_heir_is_told_by_the_next_controller_too(world: World) -> None:
-    leave(world, 4, 3, 2)
-    join(world, 2, intact=False)
-    join(world, 3, intact=True)
-    assert stands(world) == (3, (3,), ())
-    world.kill(1)
-    world.leave(3)
-    world.join(3)
-    world.start(9)
-    world.settle()
-    assert stands(world) == (2, (2,), ())
-
-
-def test_who_was_last_in_sync_is_noted_until_it_or_enough_others_are_in_sync(world: World) -> None:
-    state = LeaderAndIsr(2, 7, (2,), 3, 11, eligible=(3, 4), eligible_by_zxid=9)
-    led = with_heir(state, 3)
-    assert (led.isr, led.eligible, led.last_in_sync) == ((3,), (4, 2), (2,))
-    assert with_heir(led, 4).last_in_sync == (2,) and with_heir(led, 2).last_in_sync == ()
-    assert with_isr(led, (3, 4)).last_in_sync == (2,) and with_isr(led, (3, 2)).last_in_sync == ()
-    enough = world.call(
-        world.active().controller.reign.store.update(
-            {T0: with_isr(led, (3, 4))._replace(partition_epoch=world.state("t").partition_epoch)}
-        )
-    )
-    assert enough.written[T0].last_in_sync == ()
-
-
 def test_the_last_one_standing_leads_where_its_log_is_intact(world: World) -> None:
     leave(world, 4, 3, 2)
     join(world, 2, intact=True)
@@ -282,8 +230,7 @@ def test_a_state_in_which_somebody_gave_way_outlives_its_controller(world: World
 def test_a_state_in_which_nobody_is_eligible_is_as_its_znode_reads() -> None:
     """A write that was sent twice is recognised by what the znode holds."""
     state = LeaderAndIsr(2, 7, (2,), 3, 11, eligible=(3,), eligible_by_zxid=9)
-    heir = with_heir(state, 3)
-    for changed in (with_isr(state, (2, 3)), not_eligible(state, [3]), with_nobody_eligible(heir), heir):
+    for changed in (with_isr(state, (2, 3)), not_eligible(state, [3]), with_nobody_eligible(state)):
         assert znodes.decode_partition_state(znodes.encode_partition_state(changed), 11) == changed
 
 

@@ -417,6 +417,12 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
         ("broker-3", e.AssignmentChanged("t", 0, [1], [], [], 1, 14)),
         *one_leads(partition_epoch=3, leader_epoch=3),
     ],
+    "an election told late, when its replicas have been reassigned since (seed 981285)": [
+        ("broker-1", e.AssignmentChanged("t", 0, [2, 3, 1], [], [1], 1, 10)),
+        ("broker-3", e.LeaderElected("t", 0, 2, 2, [2, 3], [2, 3], 2, 2, False, "replica_offline", 12)),
+        ("broker-3", e.AssignmentChanged("t", 0, [2, 3], [], [], 2, 14)),
+        ("broker-1", e.LeaderElected("t", 0, 2, 1, [2, 3, 1], [2, 3], 1, 1, False, "reassignment", 11)),
+    ],
     "a power loss took the last copy: the other replica in sync had left in order, to who lost it unnoticed": [
         *IN_SYNC,
         *power_lost(1),

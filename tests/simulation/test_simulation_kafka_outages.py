@@ -43,7 +43,7 @@ def test_an_outage_that_does_not_show_is_not_as_expected() -> None:
 
 
 def test_both_sides_of_an_outage_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["kafka-708"], None, None) == 0
+    assert cli.run(["kafka-708"], None) == 0
     said = capsys.readouterr().out
     assert "kafka-708: held" in said
     assert "with zabka.historical=empty-isr" in said and "the ISR is empty" in said

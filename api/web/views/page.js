@@ -10,6 +10,7 @@ import { beliefs, brokers, peers } from "./nodes.js";
 import { icon, submit } from "./parts.js";
 import { losses, partitions } from "./partitions.js";
 import { reigns } from "./reigns.js";
+import { scenarios } from "./scenarios.js";
 
 /**
  * @typedef {import("../model.js").Model} Model
@@ -33,6 +34,7 @@ export function page(state, m, actions, changed) {
         ${losses(state)}
         ${faults(m, actions)}
         ${analytics(state, actions)}
+        ${scenarios(state, actions)}
       </div>
       <aside class="rail" aria-label="Journal">${calls(state)}${events(state, m, changed)}</aside>
     </main>

@@ -58,7 +58,9 @@ function row(p, brokers, actions) {
       ${p.unclean ? badge("warn", "unclean", "warn") : nothing}</span>
       <span class="facts">leader epoch ${p.leader_epoch}</span></td>
     <td>${p.out_of_sync.length ? html`<span class="behind">${icon("warn")} ${p.out_of_sync.join(", ")}</span>` : nothing}
-      <span class="facts">ISR ${p.isr.join(", ") || "empty"}</span>${gone(p)}</td>
+      <span class="facts">ISR ${p.isr.join(", ") || "empty"}</span>${p.eligible.length
+      ? html`<span class="facts" title="outside the ISR, with all that was committed: may lead where nobody in the ISR can">eligible ${p.eligible.join(", ")}</span>`
+      : nothing}${gone(p)}</td>
     ${brokers.map((id) => cell(p, id, low, high))}
     <td class="elect">
       ${send(actions, requests.elect("PREFERRED", what), "Preferred", { name: `Elect the preferred leader of ${name}`, disabled: preferred })}

@@ -1,0 +1,42 @@
+"""Routes of the outage library.  It is played in a simulated world, beside this cluster and not in it."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from api.problems import responses
+from api.scenario_models import NewScenarioRun, Scenario, ScenarioRun
+from api.services import Service
+
+router = APIRouter(prefix="/api/v1", tags=["scenarios"])
+
+
+@router.get("/scenarios", summary="The outage library", responses=responses(503))
+async def get_scenarios(service: Service) -> list[Scenario]:
+    """What went wrong elsewhere, as scripts that must go right here."""
+    return [*(await service.scenarios.library()).values()]
+
+
+@router.post(
+    "/scenarios/{name}/runs",
+    summary="Play a scenario",
+    status_code=202,
+    responses={
+        **responses(401, 403, 404, 409, 422, 503),
+        202: {"headers": {"Location": {"description": "Where its run is told", "schema": {"type": "string"}}}},
+    },
+)
+async def run_scenario(
+    name: str, service: Service, response: Response, wanted: NewScenarioRun | None = None
+) -> ScenarioRun:
+    """Play it in the simulated world, as `zabka scenarios run NAME --simulated` does, in a process of its own; runs
+    take their turns."""
+    run = await service.scenarios.request(name, wanted or NewScenarioRun())
+    response.headers["location"] = f"/api/v1/scenario-runs/{run.id}"
+    return run
+
+
+@router.get("/scenario-runs/{id}", summary="How a run stands", responses=responses(404, 422))
+async def get_scenario_run(id: str, service: Service) -> ScenarioRun:
+    """Its state; once it has ended its verdict and its story."""
+    return service.scenarios.get(id)

@@ -1,0 +1,75 @@
+// The outage library: what went wrong elsewhere, played in a simulated world beside this cluster, and its story.
+
+import { html, nothing } from "lit-html";
+
+import { requests } from "../actions.js";
+import { count, plural } from "../format.js";
+import { badge, copyable, icon, panel, send } from "./parts.js";
+
+/**
+ * @typedef {import("../actions.js").Actions} Actions
+ * @typedef {import("../store.js").State} State
+ */
+
+/** @param {State} state @param {Actions} actions */
+export function scenarios(state, actions) {
+  const { list, run, message } = state.scenarios;
+  const aside = list.length ? html`<span class="sum"><b>${list.length}</b> scripts</span>`
+    : html`<button type="button" class="small" ?disabled=${state.scenarios.state === "loading"}
+      @click=${() => void actions.loadScenarios()}>${state.scenarios.state === "loading" ? "Loading…" : "Show the library"}</button>`;
+  const intro = html`<p class="quiet">${message || `Outages of ZooKeeper's and Kafka's as scripts. They are played in a simulated world
+    beside this cluster, which they do not touch; Kafka's twice, as it is here and with its bug.`}</p>`;
+  return panel("scenarios", "Outage library", aside, html`${list.length ? table(list, actions) : intro}${run ? told(list, run) : nothing}`);
+}
+
+/** @param {any[]} list @param {Actions} actions */
+function table(list, actions) {
+  return html`<div class="scroll library" tabindex="0" role="region" aria-label="Outage library, scrollable"><table>
+    <thead><tr><th scope="col">scenario</th><th scope="col">what went wrong, and why it holds here</th>
+      <th scope="col">fixed there in</th><th scope="col">with</th><td></td></tr></thead>
+    <tbody>${list.map((s) => html`<tr aria-label="Scenario ${s.name}">
+      <th scope="row"><span class="name">${s.name}</span><span class="facts">${s.live ? "also plays live" : "simulated only"}</span></th>
+      <td><b>${s.title}</b><span class="why">${s.hypothesis}</span></td>
+      <td>${s.fixed}</td><td>${s.outage ? bug(s.outage.settings) : nothing}</td>
+      <td class="n">${send(actions, requests.play(s.name), "Play", { name: `Play ${s.name}` })}</td></tr>`)}</tbody></table></div>`;
+}
+
+/** What brings the outage about. @param {Record<string, string>} settings */
+function bug(settings) {
+  const set = Object.entries(settings);
+  if (set.length === 0) return html`<span class="quiet">what somebody did</span>`;
+  const each = set.flatMap(([key, value]) => (key === "zabka.historical" ? value.split(",") : [`${key}=${value}`]));
+  return each.map((text) => html`<span class="override">${text}</span> `);
+}
+
+/** @param {any[]} list @param {any} run */
+function told(list, run) {
+  const settings = list.find((s) => s.name === run.scenario)?.outage?.settings ?? {};
+  return html`<section class="run" aria-label="Run of ${run.scenario}" aria-busy=${run.state !== "ended"}>
+    <header><h3>${run.scenario}</h3>${verdict(run)}
+      ${run.virtual_ms === null ? nothing : html`<span class="sum">${count(Math.round(run.virtual_ms / 1000))} s of virtual time, played in ${count(run.took_ms)} ms</span>`}</header>
+    ${run.error ? html`<p class="bad">${run.error}</p>` : nothing}${problems(run.problems)}
+    ${run.story.length ? html`${copyable(run.replay, "the command that plays it again")}${story("As it is", run.story)}` : nothing}
+    ${run.outage ? html`<div class="outage"><h4>${icon("warn")} The same with ${bug(settings)}</h4>
+      ${problems(run.outage.problems)}${story("With the bug", run.outage.story)}</div>` : nothing}
+  </section>`;
+}
+
+/** @param {any} run */
+function verdict(run) {
+  if (run.state !== "ended") return badge("looking", run.state, "looking");
+  if (run.verdict === null) return badge("bad", "not played", "bad");
+  return run.as_expected ? badge("ok", "held, as expected", "leading") : badge("bad", "violated", "bad");
+}
+
+/** @param {string[]} found */
+function problems(found) {
+  return found.length ? html`<ul class="problems">${found.map((problem) => html`<li>${icon("bad")} ${problem}</li>`)}</ul>` : nothing;
+}
+
+/** @param {string} name @param {{at_ms: number, who: string, text: string}[]} lines */
+function story(name, lines) {
+  return html`<details open><summary>${name}: ${plural(lines.length, "line")}</summary>
+    <ol class="story" aria-label="Story: ${name}">${lines.map((line) => html`<li class=${line.who === "script" ? "step" : ""}>
+      <time>${(line.at_ms / 1000).toFixed(3)} s</time><b>${line.who === "script" ? "" : line.who}</b><span>${line.text}</span></li>`)}</ol></details>`;
+}

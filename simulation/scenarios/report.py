@@ -1,0 +1,81 @@
+"""What a scenario is and what came of one, for programs: `zabka scenarios list --json` and `run --json`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from simulation.scenarios.scenario import AnyScenario, Verdict, WorldScenario
+from simulation.scenarios.story import Line, story
+
+HISTORICAL_KEY = "zabka.historical"
+
+
+class Play(msgspec.Struct, frozen=True):
+    """One time that a script was played.  `journal_sha256` is that of its journal as `--out` writes it."""
+
+    problems: list[str]
+    virtual_ms: int
+    steps: int
+    faults: int
+    events: int
+    journal_sha256: str
+    story: list[Line]
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A scenario's verdict; `outage` is what the script came to with its bug, where it has one to show."""
+
+    name: str
+    held: bool
+    hypothesis: str
+    seed: int | None
+    played: Play
+    outage: Play | None
+    replay: str
+
+
+def description(scenario: AnyScenario, obstacle: str | None) -> dict[str, Any]:
+    """The whole scenario, with what follows from it; `obstacle` is why it cannot be played live."""
+    bug = scenario.bug if isinstance(scenario, WorldScenario) else {}
+    switches = [name for name in bug.get(HISTORICAL_KEY, "").split(",") if name]
+    found: dict[str, Any] = msgspec.to_builtins(scenario)
+    return {**found, "switches": switches, "live": obstacle is None, "live_obstacle": obstacle}
+
+
+def report(scenario: AnyScenario, verdict: Verdict, replay: str) -> Report:
+    """What came of it."""
+    return Report(
+        scenario.name,
+        verdict.held,
+        scenario.hypothesis,
+        scenario.seed if isinstance(scenario, WorldScenario) else None,
+        _play(verdict),
+        None if verdict.shown is None else _play(verdict.shown),
+        replay,
+    )
+
+
+def _play(verdict: Verdict) -> Play:
+    digest = sha256()
+    for line in verdict.lines():
+        digest.update(line)
+    return Play(
+        verdict.problems,
+        verdict.virtual_ms,
+        verdict.steps,
+        verdict.faults,
+        len(verdict.journal),
+        digest.hexdigest(),
+        story(verdict),
+    )
+
+
+def replay_command(name: str, seed: int | None, settings: Iterable[str]) -> str:
+    """The command that plays a scenario again."""
+    asked = "" if seed is None else f" --seed {seed}"
+    return f"zabka scenarios run {name}{asked}" + "".join(f" --set {shlex.quote(setting)}" for setting in settings)
