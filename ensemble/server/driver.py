@@ -5,8 +5,13 @@ write a connection, disk effects are carried out together, the journal is flushe
 for others in the midst of a long turn, they get it at once.
 
 Packets and replies never wait for the disk, unless the core says so: where the loop waits for a quick disk itself (see
-`Storage`), everything of the round has left before, so that the syncs of all servers go on side by side.  What the peer
-asks for when that sync is done belongs to the same round.
+`Storage`), what somebody waits for has left before, so that syncs go on side by side.  What the peer asks for when that
+sync is done belongs to the same round.
+
+With one request under way its latency is the sum of what is done one after the other, and on few cores also of what is
+done at the same time.  So whoever is waited for comes first: of two other servers one makes a quorum, and the other
+hears of a proposal when this log has it; and a follower whose client waits looks once whether the word that it needs
+has come before it says that its own log is durable.
 """
 
 from __future__ import annotations
@@ -64,6 +69,8 @@ from journal.writer import JournalWriter
 ROUND_PACKETS_MAX = 2
 """So few packets of another server are a round by themselves, where nothing else has come: to go round the event loop
 once more would take as long as the turn does."""
+ONE_OTHER_IS_ENOUGH = 3
+"""In an ensemble of so many voters this one and another are a quorum."""
 BROKEN_EVENTS_MAX = 20
 """peer_protocol_broken events a minute; beyond that they are dropped (a port scanner must not fill the journal)."""
 _DISK_EFFECTS = (
@@ -100,6 +107,9 @@ class PeerDriver:
         self._disk: list[Effect] = []
         self._from_clients: list[tuple[ConnectionId, ClientMessage]] = []
         self._flush_due = False
+        self._client_waits = False
+        """Was a client's request the last that came or went, and not an answer?"""
+        self._holds_ack = False
         self._broken_left = BROKEN_EVENTS_MAX
         self._journal_failed = False
         self._actions = self._build_actions()
@@ -207,9 +217,9 @@ class PeerDriver:
         """End the round."""
         if self._from_clients:
             self._take_from_clients()
-        if self.quorum is not None:
-            self.quorum.flush()
         disk, storage = self._disk, self.storage
+        if disk:
+            self._send_before_disk()
         while disk and storage is not None and storage.is_quick(disk):
             if self.clients is not None:
                 self.clients.flush()
@@ -222,10 +232,28 @@ class PeerDriver:
             disk.clear()
         if self.clients is not None:
             self.clients.flush()
+        self._end_round_for_others()
         if self._from_clients:
             # Let go by the gate (requests in process are limited) while this round was under way.
             self._flush_soon()
         self._flush_journal()
+
+    def _send_before_disk(self) -> None:
+        """What other servers are to do meanwhile."""
+        if self.quorum is None:
+            return
+        if len(self._voters) <= ONE_OTHER_IS_ENOUGH and self._disk_is_quick():
+            self.quorum.flush_heard()
+        else:
+            self.quorum.flush()
+
+    def _end_round_for_others(self) -> None:
+        if self._holds_ack:
+            # The loop comes round between these two, and reads what has come.
+            self._holds_ack = False
+            self._loop.call_soon(self._loop.call_soon, self._send_to_others)
+        elif self.quorum is not None:
+            self.quorum.flush()
 
     def _flush_journal(self) -> None:
         try:
@@ -321,6 +349,7 @@ class PeerDriver:
             self.membership.use(effect)
 
     def _answer(self, effect: Answer) -> None:
+        self._client_waits = False
         if self.clients is not None:
             self.clients.answer(effect.connection, effect.message)
 
@@ -389,7 +418,9 @@ class PeerDriver:
         """Barriers are done; the newest covers the older.  Who waits for that is told before anything else is done."""
         if self._flush_due:
             self._call(self._peer.on_durable, tokens[-1])
-            self._send_to_others()
+            self._holds_ack = self._client_waits and self._peer.state is PeerState.FOLLOWING
+            if not self._holds_ack:
+                self._send_to_others()
         else:
             self._flush_due = True
             self._call(self._peer.on_durable, tokens[-1])
@@ -443,6 +474,7 @@ class PeerDriver:
     def _take_from_clients(self) -> None:
         if self._from_clients:
             messages, self._from_clients = self._from_clients, []
+            self._client_waits = True
             self._call(self._peer.on_clients, messages)
 
     def on_client_closed(self, connection: ConnectionId) -> None:

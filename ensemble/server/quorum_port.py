@@ -229,12 +229,16 @@ class QuorumPort:
     def flush(self) -> None:
         """Write what was queued in this turn; first where something was heard from last, since there somebody waits."""
         if self._unflushed:
+            self.flush_heard()
             links, self._unflushed = self._unflushed, {}
-            waiting = links.pop(self._heard, None)
-            if waiting is not None:
-                waiting.flush()
             for link in links.values():
                 link.flush()
+
+    def flush_heard(self) -> None:
+        """Write what was queued where something was heard from last; the rest is for `flush`."""
+        waiting = self._unflushed.pop(self._heard, None)
+        if waiting is not None:
+            waiting.flush()
 
     def receive(self, link_id: LinkId, packets: list[Packet]) -> None:
         """Packets came on a link."""

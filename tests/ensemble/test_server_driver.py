@@ -15,7 +15,7 @@ from ensemble.records import OpCode, Reply, Request
 from ensemble.server.driver import PeerDriver
 from ensemble.txnlog.losses import DAMAGE_FOUND
 from ensemble.txnlog.recovery import Recovery
-from ensemble.zab.messages import Commit
+from ensemble.zab.messages import Commit, PeerState
 from journal.events import LogDamageFound
 
 ONE, TWO = ConnectionId(1), ConnectionId(2)
@@ -28,6 +28,7 @@ class FakePeer:
 
     def __init__(self, said: list[Any]) -> None:
         self.said = said
+        self.state = PeerState.LEADING
         self.outlet: Callable[[list[Effect]], None] = lambda effects: None
 
     def hand_effects_to(self, outlet: Callable[[list[Effect]], None]) -> None:
@@ -78,6 +79,9 @@ class FakePorts:
         self.said += self.queued
         self.queued.clear()
 
+    def flush_heard(self) -> None:
+        self.said.append("to who asked")
+
     def submit(self, effects: list[Effect]) -> None:
         self.said.append([type(effect).__name__ for effect in effects])
 
@@ -108,13 +112,29 @@ async def driver_and_notes() -> tuple[PeerDriver, list[Any]]:
     return driver, said
 
 
-async def driver_and_ports() -> tuple[PeerDriver, FakePorts, list[Any]]:
+async def driver_and_ports(
+    voters: tuple[int, ...] = (1, 2, 3),
+    state: PeerState = PeerState.LEADING,
+    kind: type[FakePeer] = FakePeer,
+) -> tuple[PeerDriver, FakePorts, list[Any]]:
     said: list[Any] = []
-    peer, journal = cast(Any, FakePeer(said)), cast(Any, FakeJournal())
-    driver = PeerDriver(peer, cast(Any, None), journal, (1, 2, 3), structlog.get_logger())
+    fake, journal = kind(said), cast(Any, FakeJournal())
+    fake.state = state
+    driver = PeerDriver(cast(Any, fake), cast(Any, None), journal, voters, structlog.get_logger())
     ports = FakePorts(said)
     driver.quorum = driver.storage = driver.clients = cast(Any, ports)
     return driver, ports, said
+
+
+async def driver_with_two_links(
+    voters: tuple[int, ...], state: PeerState, kind: type[FakePeer] = FakePeer
+) -> tuple[PeerDriver, FakePorts, FakePorts, list[Any]]:
+    """What stands for its clients' connections is told from its links to others; the disk is quick."""
+    driver, clients, said = await driver_and_ports(voters, state, kind)
+    others = FakePorts(said)
+    driver.quorum = driver.storage = cast(Any, others)
+    others.quick, others.when_durable = True, lambda: driver.on_durable([1])
+    return driver, clients, others, said
 
 
 def test_frames_of_many_clients_in_one_round_are_one_turn_whose_first_part_leaves_before_the_rest() -> None:
@@ -141,17 +161,50 @@ def test_what_a_client_sent_counts_before_its_end() -> None:
     assert said[0] == [(ONE, 1)] and said[-1] == f"closed {ONE}"
 
 
-def test_a_quick_disk_is_waited_for_once_all_of_the_round_has_left_and_what_follows_is_of_the_same_round() -> None:
+@pytest.mark.parametrize("voters", [(1, 2, 3, 4, 5), (1, 2, 3)])
+def test_a_quick_disk_is_waited_for_once_others_have_what_a_quorum_needs_and_what_follows_is_of_the_same_round(
+    voters: tuple[int, ...],
+) -> None:
     async def run() -> list[Any]:
-        driver, ports, said = await driver_and_ports()
-        ports.quick = True
-        ports.when_durable = lambda: driver.on_durable([1])
+        driver, clients, _, said = await driver_with_two_links(voters, PeerState.LEADING)
+        clients.queued.append("answer")
+        driver.on_packets(LinkId(1), commits(1))
         driver.on_client_messages(ONE, [a_request(1)])
+        said.clear()
         await asyncio.sleep(0)
         return said
 
     turn, sync = [(ONE, 1)], ["at once", "Append", "Barrier"]
-    assert asyncio.run(run()) == [turn, "commit", "applied", "answer", sync, "durable 1", "commit"]
+    before = [turn, "commit", "applied"] if len(voters) > 3 else [turn, "commit", "applied", "to who asked"]
+    assert asyncio.run(run()) == [*before, "answer", sync, "durable 1", "commit"]
+
+
+class Follower(FakePeer):
+    """It only passes requests on; what it is told it logs, and acknowledges."""
+
+    def on_clients(self, now: object, messages: list[tuple[ConnectionId, Request]]) -> list[Effect]:
+        return []
+
+    def on_packets(self, now: object, link: LinkId, packets: list[Commit]) -> list[Effect]:
+        return [Append([]), Barrier(1)] if packets == commits(1) else REST
+
+
+@pytest.mark.parametrize("client_waits", [True, False])
+def test_a_follower_whose_client_waits_hears_its_leader_out_before_it_says_what_is_durable(client_waits: bool) -> None:
+    async def run() -> list[Any]:
+        driver, _, _, said = await driver_with_two_links((1, 2, 3), PeerState.FOLLOWING, Follower)
+        if client_waits:
+            driver.on_client_messages(ONE, [a_request(1)])
+            await asyncio.sleep(0)
+        driver.on_packets(LinkId(1), commits(1))
+        # The leader's word has come meanwhile.
+        asyncio.get_running_loop().call_soon(driver.on_packets, LinkId(1), commits(2))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return [each for each in said if isinstance(each, str)]
+
+    acknowledged = ["durable 1", "answer", "commit"] if client_waits else ["durable 1", "commit", "answer"]
+    assert [each for each in asyncio.run(run()) if each != "to who asked"] == acknowledged
 
 
 def test_a_peer_that_stops_leaves_the_rest_to_the_disks_thread_and_hears_nothing_more() -> None:

@@ -66,6 +66,8 @@ def test_a_proposal_leaves_first_to_the_follower_that_asked_for_it() -> None:
         port.flush()
         written.clear()
         links["second"].data_received(request)
+        port.flush_heard()
+        assert written == ["second"]
         port.flush()
         return written
 
