@@ -7,7 +7,7 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up test lint sweep planted-bugs explore bench bench-kafka histories kafka-histories crowd failover test-interop test-kazoo fuzz clean
+.PHONY: setup up test lint sweep planted-bugs explore bench bench-kafka histories kafka-histories crowd failover test-long test-interop test-kazoo fuzz clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh compose/setup.sh
@@ -47,6 +47,9 @@ explore: setup
 
 planted-bugs: setup
 	@$(BIN)/python tests/simulation/planted_table.py $(ARGS)
+
+test-long: setup
+	@$(BIN)/python -m pytest -m long $(ARGS)
 
 test-interop: setup
 	@$(BIN)/python -m pytest -m "long or not long" tests/interop $(ARGS)

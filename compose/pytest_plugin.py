@@ -2,7 +2,8 @@
 
 Installed with zabka, and loaded by pytest by itself; everything heavy is imported only when a test asks for a fixture.
 Both give what `compose.cluster.Cluster` describes.  `@pytest.mark.zabka(peers=5, brokers=5, seed=7,
-settings={"min.insync.replicas": "2"})` gives a test a cluster that is made so.
+settings={"min.insync.replicas": "2"})` gives a test a cluster that is made so; `zabka_settings` in pytest's
+configuration are the settings of all others.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 
 _MARKER = "zabka"
+_INI = "zabka_settings"
 _MARKER_HELP = "zabka(peers, brokers, seed, settings): what the cluster of zabka_cluster and zabka_world is made like"
 
 
@@ -31,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--zabka-peers", type=int, default=3, help="peers of zabka_cluster and zabka_world [3]")
     group.addoption("--zabka-brokers", type=int, default=3, help="brokers of zabka_cluster and zabka_world [3]")
     group.addoption("--zabka-seed", type=int, default=0, help="the seed of zabka_world [0]")
+    parser.addini(_INI, "KEY=VALUE: settings of the clusters of tests whose marker names none", type="linelist")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,8 +41,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _MARKER_HELP)
 
 
-def _size(config: pytest.Config) -> dict[str, Any]:
-    return {"peers": config.getoption("--zabka-peers"), "brokers": config.getoption("--zabka-brokers")}
+def _by_default(config: pytest.Config) -> dict[str, Any]:
+    """What a cluster is made like where no marker says otherwise.  Raises pytest.UsageError."""
+    settings: dict[str, str] = {}
+    for line in config.getini(_INI):
+        key, equals, value = line.partition("=")
+        if not equals:
+            raise pytest.UsageError(f"{_INI} takes KEY=VALUE, not {line!r}")
+        settings[key.strip()] = value.strip()
+    size = {"peers": config.getoption("--zabka-peers"), "brokers": config.getoption("--zabka-brokers")}
+    return {**size, "settings": settings}
 
 
 def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
@@ -51,7 +62,7 @@ def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
 def _zabka_processes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     from compose import live
 
-    cluster = live.start(tmp_path_factory.mktemp("zabka"), **_size(request.config))
+    cluster = live.start(tmp_path_factory.mktemp("zabka"), **_by_default(request.config))
     try:
         yield cluster
     finally:
@@ -69,11 +80,11 @@ def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     wanted = {name: value for name, value in _marked(request).items() if name != "seed"}
     if not wanted:
         cluster: LiveCluster = request.getfixturevalue("_zabka_processes")
+        # Whatever a test leaves broken is mended here, when the next one wants it whole.
         cluster.begin()
         yield cluster
-        cluster.heal()
         return
-    cluster = live.start(tmp_path_factory.mktemp("zabka"), **{**_size(request.config), **wanted})
+    cluster = live.start(tmp_path_factory.mktemp("zabka"), **{**_by_default(request.config), **wanted})
     try:
         cluster.begin()
         yield cluster
@@ -94,7 +105,7 @@ def zabka_world(request: pytest.FixtureRequest, zabka_seed: int) -> Iterator[Sim
     from compose import simulated
 
     wanted = {name: value for name, value in _marked(request).items() if name != "seed"}
-    cluster = simulated.start(seed=zabka_seed, **{**_size(request.config), **wanted})
+    cluster = simulated.start(seed=zabka_seed, **{**_by_default(request.config), **wanted})
     yield cluster
     violations = cluster.violations
     cluster.close()

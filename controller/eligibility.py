@@ -4,7 +4,8 @@ While fewer are in sync than min.insync.replicas asks for, nothing more is commi
 then goes on having all that was committed: it is eligible, and stays so until enough are in sync again.  When the last
 member of the ISR is gone, Kafka waits for it, and lets it lead whatever it has lost; here an eligible replica leads at
 once, and an election among these is clean.  A broker that comes back without what it had (it does not say that its log
-is intact, as after a clean stop or a kill) is eligible no more; in the ISR it is doubtful, and gives way as long as anybody is eligible.
+is intact, as after a clean stop or a kill) is eligible no more; in the ISR it is doubtful, and gives way as long as
+anybody is eligible.
 
 Whose return nobody has dealt with is told by the last registration that the controller had seen when it wrote.  One
 that it had not seen has a higher broker epoch, for a list of brokers is read as a whole.

@@ -21,6 +21,7 @@ ZABKA = [sys.executable, "-P", "-m", "compose.cli"]
 FREE = ["--port", "0", "--zk-port", "0", "--kafka-port", "0"]
 
 
+@pytest.mark.long
 def test_a_killed_controller_is_replaced_and_its_partitions_are_led_on(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders", partitions=3)
     before = zabka_cluster.until(lambda: zabka_cluster.controller)
@@ -51,7 +52,8 @@ def test_who_is_controller_is_the_brokers_own_last_word_while_it_is_paused(zabka
     assert said["is_controller"] is True
     assert said["believes"]["controller_id"] == controller.id
     assert said["believes"]["controller_epoch"] == epoch
-    assert said["believes"]["age_ms"] > 3_000
+    session_ms = int(zabka_cluster.settings()["zookeeper.session.timeout.ms"])
+    assert said["believes"]["age_ms"] > session_ms / 2
     controller.resume()
     zabka_cluster.until(lambda: not controller.is_controller and controller.registered, 15)
     zabka_cluster.until(
@@ -287,9 +289,10 @@ def test_a_second_up_finds_its_data_again_and_ctrl_c_leaves_nothing(tmp_path: Pa
     first = Foreground(tmp_path, "--peers", "1", "--brokers", "1", *FREE)
     url = first.ready()
     pids = first.pids()
-    httpx.post(
-        f"{url}/api/v1/topics", json={"name": "kept", "partitions": 1, "replication_factor": 1}
-    ).raise_for_status()
+    driven = LiveCluster(url, tmp_path)
+    driven.topics.create("kept")
+    driven.produce("kept", ["so is this"])
+    driven.close()
     began = time.monotonic()
     first.process.send_signal(signal.SIGINT)
     assert first.end() == 0
@@ -298,7 +301,10 @@ def test_a_second_up_finds_its_data_again_and_ctrl_c_leaves_nothing(tmp_path: Pa
 
     second = Foreground(tmp_path)
     assert second.ready() == url
-    assert [t["name"] for t in httpx.get(f"{url}/api/v1/topics").json()] == ["kept"]
+    driven = LiveCluster(url, tmp_path)
+    assert driven.topics.names() == ["kept"]
+    assert driven.consume("kept") == ["so is this"]
+    driven.close()
     pids = second.pids()
     # Not even SIGKILL of everything's parent leaves a process behind.
     second.process.kill()

@@ -66,6 +66,7 @@ def end(cluster: LiveCluster, how: signal.Signals) -> None:
     assert listening(cluster.data) == []
 
 
+@pytest.mark.long
 @pytest.mark.scenario(3)
 @pytest.mark.scenario(33)
 def test_a_second_up_finds_topics_and_records_and_a_signal_leaves_no_process_and_no_port(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def a_returns_and_the_logs_converge(cluster: Cluster, bereft: Bereft) -> None:
 
 
 @pytest.mark.scenario(43)
+@pytest.mark.parametrize("cluster", ["simulated", pytest.param("live", marks=pytest.mark.long)], indirect=True)
 def test_with_unclean_elections_off_it_waits_for_the_old_leader_and_nothing_is_lost(cluster: Cluster) -> None:
     bereft = bereave(cluster)
 

@@ -19,6 +19,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 _PR_SET_PDEATHSIG = 1
+SESSION = "zookeeper.session.timeout.ms=3000"
+"""Half of what a reader is given to watch a killed broker."""
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a job of seconds Java's optimizing compiler and parallel collector take more than they give back."""
 README = (ROOT / "README.md").read_text()
 TOOLS = {"kcat": "kcat", ".venv/bin/zabka pipeline": "java"}
 
@@ -73,7 +77,7 @@ class Started:
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     data = tmp_path_factory.mktemp("readme") / "data"
     process = subprocess.Popen(
-        ["make", "up", f"ARGS=--data {data} --port 0 --zk-port 0 --kafka-port 0"],
+        ["make", "up", f"ARGS=--data {data} --port 0 --zk-port 0 --kafka-port 0 --set {SESSION}"],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -115,7 +119,7 @@ def test_a_command_of_the_tour_works(started: Started, tmp_path: Path, command: 
     done = subprocess.run(
         ["bash", "-ec", started.bent(command).replace("seed-7.jsonl", str(tmp_path / "seed-7.jsonl"))],
         cwd=ROOT,
-        env={**os.environ, "ZABKA_DATA": str(started.data)},
+        env={**os.environ, "ZABKA_DATA": str(started.data), "JDK_JAVA_OPTIONS": QUICK_JAVA},
         capture_output=True,
         text=True,
         check=False,
@@ -139,7 +143,10 @@ def test_the_example_for_test_authors_passes(tmp_path: Path, fixture: str) -> No
     (example,) = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
     (tmp_path / "test_example.py").write_text(example.replace("zabka_cluster", fixture))
     done = subprocess.run(
-        [Path(sys.executable).with_name("pytest"), "-q", "-p", "no:cacheprovider", "test_example.py"],
+        [
+            *(Path(sys.executable).with_name("pytest"), "-q", "-p", "no:cacheprovider"),
+            *("-o", f"zabka_settings={SESSION}", "test_example.py"),
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,

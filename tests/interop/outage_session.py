@@ -17,6 +17,7 @@ from interop_brokers import tool
 
 CLIENTS = Path(__file__).with_name("outage_clients.py")
 KCAT_RATE_PER_S = 25
+LAST_WORDS = 600
 KCAT_MS = {"message.timeout.ms": 120_000, "session.timeout.ms": 15_000, "auto.commit.interval.ms": 1_000}
 
 
@@ -142,9 +143,17 @@ class Session:
         """How many acknowledgements have come; kcat does not tell before its end."""
         return len(self._producer.lines) if self.library != "kcat" else self._fed
 
+    def stands(self) -> str:
+        """How far its two programs are, and the last words of each."""
+        words = [f"the {role} said {program.errors()[-LAST_WORDS:]!r}" for program, role in self._programs()]
+        return "\n  ".join([f"{self.library}: {self.acknowledged} acknowledged, {self.consumed} read", *words])
+
+    def _programs(self) -> tuple[tuple[_Program, str], ...]:
+        return (self._producer, "producer"), (self._consumer, "consumer")
+
     def ended_early(self) -> str | None:
         """Which program has ended by itself, and its last words."""
-        for program, role in ((self._producer, "producer"), (self._consumer, "consumer")):
+        for program, role in self._programs():
             code = program.process.poll()
             if code is not None:
                 return f"the {role} of {self.library} ended with {code}: {program.errors()}"

@@ -19,7 +19,12 @@ from pipeline.session import open_session
 def spark() -> Iterator[SparkSession]:
     if shutil.which("java") is None:
         pytest.skip("needs java (17 or newer) on the PATH for Spark")
-    session = open_session("local[2]")
+    # These jobs last seconds: Java's optimizing compiler and parallel collector take more than they give back.
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        session = open_session("local[2]")
+    # Compiling a plan takes longer than a few lines do without; the README's `zabka pipeline tables` does it.
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
     yield session
     session.stop()
 

@@ -91,7 +91,7 @@ def test_a_stream_takes_every_line_once_over_restarts_and_growth(
 ) -> None:
     out = tmp_path / "stream"
     total = 0
-    for generation in range(3):
+    for generation in range(2):
         for number in range(5):
             history.write(f"peer-{number % 2 + 1}", e.EpochAccepted(generation * 10 + number))
             total += 1

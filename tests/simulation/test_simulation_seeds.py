@@ -14,9 +14,14 @@ import pytest
 from simulation.run import Run, run_seed
 from simulation.world import WorldSettings
 
-SEEDS_IN_THE_SUITE = 36
-SEEDS_OF_THE_ENSEMBLE_IN_THE_SUITE = 20
+SEEDS, SEEDS_IN_THE_SUITE = 36, 20
+SEEDS_OF_THE_ENSEMBLE, SEEDS_OF_THE_ENSEMBLE_IN_THE_SUITE = 20, 10
 SEEDS_TO_FIND_A_BUG = 200
+
+
+def seeds(count: int, in_the_suite: int) -> list[object]:
+    """The first ones for every run of the suite, all of them for a long one."""
+    return [pytest.param(seed, marks=[pytest.mark.long] if seed >= in_the_suite else []) for seed in range(count)]
 
 
 def fingerprint(run: Run) -> str:
@@ -26,7 +31,7 @@ def fingerprint(run: Run) -> str:
     return digest.hexdigest()
 
 
-@pytest.mark.parametrize("seed", range(SEEDS_IN_THE_SUITE))
+@pytest.mark.parametrize("seed", seeds(SEEDS, SEEDS_IN_THE_SUITE))
 def test_a_seed_holds_every_invariant_and_recovers(seed: int) -> None:
     outcome = run_seed(seed)
     assert outcome.problems == []
@@ -57,7 +62,7 @@ def test_another_seed_gives_another_history() -> None:
 
 def test_replay_writes_the_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
     written = []
-    for hash_seed in ("0", "1", "4242"):
+    for hash_seed in ("0", "4242"):
         out = tmp_path / f"{hash_seed}.jsonl"
         done = subprocess.run(
             [Path(sys.executable).with_name("zabka"), "replay", "--seed", "5", "--out", out],
@@ -68,11 +73,11 @@ def test_replay_writes_the_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> 
         )
         assert done.returncode == 0, done.stderr
         written.append(out.read_bytes())
-    assert written[0] == written[1] == written[2]
+    assert written[0] == written[1]
     assert written[0].count(b"\n") > 1_000
 
 
-@pytest.mark.parametrize("seed", range(SEEDS_OF_THE_ENSEMBLE_IN_THE_SUITE))
+@pytest.mark.parametrize("seed", seeds(SEEDS_OF_THE_ENSEMBLE, SEEDS_OF_THE_ENSEMBLE_IN_THE_SUITE))
 def test_a_seed_of_the_ensemble_alone_holds_too(seed: int) -> None:
     outcome = run_seed(seed, "ensemble")
     assert outcome.problems == []
