@@ -45,6 +45,7 @@ def test_a_script_plays_over_real_processes_as_in_the_simulated_world(zabka_clus
     assert stage.kafka.history.acknowledged == 10
 
 
+@pytest.mark.long
 def test_what_clients_see_under_troubles_is_recorded_and_holds(zabka_cluster: LiveCluster) -> None:
     judgement, troubles = record(zabka_cluster, seconds=1, topics=1, seed=4)
     assert judgement.wrong == []
