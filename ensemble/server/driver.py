@@ -217,8 +217,8 @@ class PeerDriver:
         """End the round."""
         if self._from_clients:
             self._take_from_clients()
-        disk, storage = self._disk, self.storage
-        if disk:
+        disk, storage, held_before = self._disk, self.storage, self._holds_ack
+        if disk or not held_before:
             self._send_before_disk()
         while disk and storage is not None and storage.is_quick(disk):
             if self.clients is not None:
@@ -232,7 +232,11 @@ class PeerDriver:
             disk.clear()
         if self.clients is not None:
             self.clients.flush()
-        self._end_round_for_others()
+        if self._holds_ack and not held_before:
+            # The loop comes round between these two, and reads what has come.
+            self._loop.call_soon(self._loop.call_soon, self._acknowledge)
+        else:
+            self._acknowledge()
         if self._from_clients:
             # Let go by the gate (requests in process are limited) while this round was under way.
             self._flush_soon()
@@ -242,17 +246,19 @@ class PeerDriver:
         """What other servers are to do meanwhile."""
         if self.quorum is None:
             return
-        if len(self._voters) <= ONE_OTHER_IS_ENOUGH and self._disk_is_quick():
+        if self._disk and len(self._voters) <= ONE_OTHER_IS_ENOUGH and self._is_alone() and self._disk_is_quick():
             self.quorum.flush_heard()
         else:
             self.quorum.flush()
 
-    def _end_round_for_others(self) -> None:
-        if self._holds_ack:
-            # The loop comes round between these two, and reads what has come.
-            self._holds_ack = False
-            self._loop.call_soon(self._loop.call_soon, self._send_to_others)
-        elif self.quorum is not None:
+    def _is_alone(self) -> bool:
+        """Is there one transaction under way at most?  With more it is throughput that counts."""
+        return self._peer.outstanding <= 1
+
+    def _acknowledge(self) -> None:
+        """Send what others have not been told of this round, or of the one before."""
+        self._holds_ack = False
+        if self.quorum is not None:
             self.quorum.flush()
 
     def _flush_journal(self) -> None:
@@ -418,7 +424,7 @@ class PeerDriver:
         """Barriers are done; the newest covers the older.  Who waits for that is told before anything else is done."""
         if self._flush_due:
             self._call(self._peer.on_durable, tokens[-1])
-            self._holds_ack = self._client_waits and self._peer.state is PeerState.FOLLOWING
+            self._holds_ack = self._client_waits and self._peer.state is PeerState.FOLLOWING and self._is_alone()
             if not self._holds_ack:
                 self._send_to_others()
         else:

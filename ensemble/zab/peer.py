@@ -114,6 +114,11 @@ class Peer:
         return Phase.ELECTION if role is None else role.phase
 
     @property
+    def outstanding(self) -> int:
+        """Transactions that are logged here, or about to be, and are not committed yet."""
+        return len(self._core.pending)
+
+    @property
     def quorum(self) -> QuorumSystem:
         """Whose promises and acknowledgements count, as this peer knows it."""
         return self._core.quorum

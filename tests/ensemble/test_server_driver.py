@@ -29,6 +29,7 @@ class FakePeer:
     def __init__(self, said: list[Any]) -> None:
         self.said = said
         self.state = PeerState.LEADING
+        self.outstanding = 1
         self.outlet: Callable[[list[Effect]], None] = lambda effects: None
 
     def hand_effects_to(self, outlet: Callable[[list[Effect]], None]) -> None:
