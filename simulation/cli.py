@@ -49,6 +49,8 @@ def _configured(scenario: str, settings: list[str]) -> WorldSettings:
         raise ValueError(
             f"there is no scenario {scenario!r}; there are {searches}, and what `zabka scenarios list` names"
         )
+    if settings and scenario in LIBRARY:
+        raise ValueError(f"{scenario} is a script: `zabka scenarios run {scenario} --set …` takes settings for it")
     return world_settings(settings)
 
 

@@ -76,6 +76,11 @@ def test_scenarios_of_the_library_run_over_seeds_and_replay(capsys: pytest.Captu
     assert written[0] == written[1] != b""
 
 
+def test_settings_for_a_script_are_not_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.simulate("0-4", "kip-966", ["min.insync.replicas=1"], 1, False) == 2
+    assert "zabka scenarios run kip-966 --set" in capsys.readouterr().err
+
+
 def test_kafka_and_zookeeper_keys_reach_the_world() -> None:
     settings = world_settings(["tickTime=250", "unclean.leader.election.enable=true", "brokers=5"])
     assert (settings.tick_time_ms, settings.brokers) == (250, 5)
