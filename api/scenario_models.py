@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from api.models import Text, as_texts
-from controller.historical import Historical
+from controller.historical import HISTORICAL_KEY, Historical
 
-HISTORICAL_KEY = "zabka.historical"
 SETTINGS_MAX = 50
 _STORY: list[Any] = [
     {"at_ms": 1171, "who": "script", "text": "kill second (broker-1)"},

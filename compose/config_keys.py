@@ -11,7 +11,7 @@ import difflib
 import re
 from typing import NamedTuple
 
-from controller.historical import Historical
+from controller.historical import HISTORICAL_KEY, Historical
 
 
 def _words(text: str) -> list[str]:
@@ -138,8 +138,6 @@ delegation.token.master.key early.start.listeners
 """)
 
 _ZABKA_BOTH = {"zabka.journal.level": ("normal", "full")}
-_HISTORICAL = "zabka.historical"
-"""Old behaviours of Kafka's, a list of their names (`controller.historical`)."""
 _MANAGED = {
     *("dataDir", "clientPort", "myid", "broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir"),
     *("zookeeper.connect", "zabka.node.name", "zabka.journal.dir", "zabka.control.socket", "node.id", "process.roles"),
@@ -149,7 +147,7 @@ _SHAPES = {
     **dict.fromkeys((*_ZOOKEEPER_BOOL, *_KAFKA_BOOL), "bool"),
 }
 _ZOOKEEPER = frozenset((*_ZOOKEEPER_INT, *_ZOOKEEPER_BOOL, *_ZOOKEEPER_TEXT))
-_KAFKA = frozenset((*_KAFKA_INT, *_KAFKA_BOOL, *_KAFKA_TEXT, _HISTORICAL))
+_KAFKA = frozenset((*_KAFKA_INT, *_KAFKA_BOOL, *_KAFKA_TEXT, HISTORICAL_KEY))
 _SERVER_KEY = re.compile(r"^(server|group|weight)\.\d+$")
 _AUTH_PROVIDER = re.compile(r"^authProvider\.\w+$")
 _POSITIVE = {"tickTime", "initLimit", "syncLimit", "zookeeper.session.timeout.ms", "replica.lag.time.max.ms",
@@ -206,7 +204,9 @@ def _check_value(key: str, value: str) -> None:
     allowed = _ZABKA_BOTH.get(key)
     if allowed and value not in allowed:
         raise BadSetting(f"{key} is one of {', '.join(allowed)}, not {value!r}")
-    unknown = [name for name in value.split(",") if name.strip() not in set(Historical)] if key == _HISTORICAL else []
+    unknown = (
+        [name for name in value.split(",") if name.strip() not in set(Historical)] if key == HISTORICAL_KEY else []
+    )
     if unknown:
         raise BadSetting(f"{key} knows no {unknown[0]!r}; there are {', '.join(Historical)}")
     shape = _SHAPES.get(key)

@@ -57,9 +57,9 @@ class ControllerContext:
         self.replica_states: dict[Replica, ReplicaState] = {}
         self.shutting_down: set[int] = set()
         self.reassigning: dict[TopicPartition, None] = {}
+        """Partitions whose reassignment is under way (partitionsBeingReassigned)."""
         self.broker_epoch_seen = -1
         """Of the last registration that this controller has dealt with."""
-        """Partitions whose reassignment is under way (partitionsBeingReassigned)."""
         self.offline_dirs: dict[int, frozenset[TopicPartition]] = {}
         """By broker: replicas whose log directory failed (replicasOnOfflineDirs)."""
         self.topics_to_be_deleted: set[str] = set()

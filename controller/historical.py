@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+HISTORICAL_KEY = "zabka.historical"
+
 
 class Historical(StrEnum):
     """One old behaviour.  The source is the issue that describes it."""

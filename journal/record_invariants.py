@@ -92,17 +92,17 @@ class CommittedRecordsSurvive:
     """What was below a leader's high watermark, or acknowledged with acks=all, is in every later leader's log.
 
     It may be lost in two ways only, both of which the journal must show: by an unclean election (of one that was not
-    told, the state says that it is recovering from it), and by a power loss of
-    the last in-sync replica, for brokers do not fsync and Kafka relies on replication.  The latter means that the new
-    leader had held the record and lost it to a power loss, that it has not left the ISR since (who has must catch up
-    first), and that every other member of the ISR, as last written before the power loss or at any time since, either
-    lost that record to a power loss too or had gone by the time of the election: its registration ended or begun anew.
-    One member that stayed is enough to condemn the loss, for it should have led.  The leader itself may narrow that
-    circle, by dropping followers that lag.  Whom the controller takes out of the ISR still counts, unless it is a
-    replica no more, for a reassignment believes the ISR, too, and has the other copies deleted; or unless it asked to
-    leave: a controlled shutdown hands all to the members that are taken for live; or unless it had given up a log
-    directory, and what lies there is out of reach.  Where the journal lacks a write of the state, because the
-    controller died before it told of it, nothing is known of the ISR since, and the loss is not judged.
+    told, the state says that it is recovering from it), and by a power loss of the last in-sync replica, for brokers do
+    not fsync and Kafka relies on replication.  The latter means that the new leader had held the record and lost it to
+    a power loss, that it has not left the ISR since (who has must catch up first), and that every other member of the
+    ISR, as last written before the power loss or at any time since, either lost that record to a power loss too or had
+    gone by the time of the election: its registration ended or begun anew.  One member that stayed is enough to condemn
+    the loss, for it should have led.  The leader itself may narrow that circle, by dropping followers that lag.  Whom
+    the controller takes out of the ISR still counts, unless it is a replica no more, for a reassignment believes the
+    ISR, too, and has the other copies deleted; or unless it asked to leave: a controlled shutdown hands all to the
+    members that are taken for live; or unless it had given up a log directory, and what lies there is out of reach.
+    Where the journal lacks a write of the state, because the controller died before it told of it, nothing is known of
+    the ISR since, and the loss is not judged.
 
     A disk that was replaced by an empty one is a power loss that took all that lay on it: Kafka makes such a log anew
     and, where nobody else was in sync, lets it lead.  A log directory that only failed excuses nothing: what lies in it

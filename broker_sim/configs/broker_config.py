@@ -26,7 +26,7 @@ from broker_sim.configs.config_def import (
     split_list,
 )
 from broker_sim.configs.topic_config import TOPIC_KEYS
-from controller.historical import Historical
+from controller.historical import HISTORICAL_KEY, Historical
 from ensemble.client.hosts import parse_hosts
 
 _B, _S, _I, _L, _D, _LIST, _SHORT = (
@@ -130,7 +130,7 @@ _OWN_KEYS = (
     ConfigKey("zookeeper.max.in.flight.requests", _I, 10, at_least(1)),
     ConfigKey("zookeeper.session.timeout.ms", _I, 18_000, at_least(1)),
     ConfigKey("zabka.control.socket", _S, ""),
-    ConfigKey("zabka.historical", _LIST, "", list_of(*Historical)),
+    ConfigKey(HISTORICAL_KEY, _LIST, "", list_of(*Historical)),
     ConfigKey("zabka.journal.dir", _S, ""),
     ConfigKey("zabka.journal.level", _S, "normal", list_of("normal", "full")),
     ConfigKey("zabka.node.name", _S, ""),
@@ -254,7 +254,7 @@ class KafkaConfig:
     @property
     def historical(self) -> frozenset[Historical]:
         """zabka.historical: old behaviours of Kafka's that are switched on."""
-        return frozenset(Historical(name) for name in split_list(self.text("zabka.historical")))
+        return frozenset(Historical(name) for name in split_list(self.text(HISTORICAL_KEY)))
 
     @property
     def node_name(self) -> str:

@@ -83,7 +83,9 @@ class LogManager:
         self._epochs_left: list[int] = []
         """The broker epochs in the marks that log directories bore when they were opened."""
         self._alive_as: int = UNKNOWN_BROKER_EPOCH
+        """What the marks say that this process has left on every disk."""
         self._was_whole = True
+        """Was every log that was opened as it had been left?"""
         self._unique = unique
         self._preferred: dict[TopicPartition, _LogDir] = {}
         """Where logs that are not there yet are to be created."""

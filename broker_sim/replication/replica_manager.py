@@ -149,7 +149,7 @@ class ReplicaManager:
 
     @property
     def broker_epoch_left(self) -> int:
-        """The registration as which the process before stopped all these logs in order, or -1."""
+        """The registration since which nothing of these logs can have been lost when they were opened, or -1."""
         return self._logs.broker_epoch_left
 
     def shutdown(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from controller.historical import HISTORICAL_KEY
 from simulation.scenarios.kafka_steps import (
     Cast,
     Delay,
@@ -33,7 +34,7 @@ def late_watches(ms: int, *brokers: str) -> tuple[AnyWorldStep, ...]:
 
 def historical(*names: str) -> dict[str, str]:
     """These old behaviours switched on."""
-    return {"zabka.historical": ",".join(names)}
+    return {HISTORICAL_KEY: ",".join(names)}
 
 
 CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (

@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 
+from controller.historical import HISTORICAL_KEY
 from simulation.scenarios.scenario import AnyScenario, Verdict, WorldScenario
 from simulation.scenarios.story import Line, story
-
-HISTORICAL_KEY = "zabka.historical"
 
 
 class Play(msgspec.Struct, frozen=True):

@@ -46,6 +46,17 @@ def kill(cluster: Cluster, node: Node) -> None:
     cluster.ensemble.end_session(session)
 
 
+def lose_power_and_wait_in_vain(cluster: Cluster, node: Node) -> None:
+    """Another process waits for the session of the one before, so that no controller tells it its part."""
+    node.kill()
+    node.directory.power_loss()
+    starting = node.boot().start()
+    task = node.runtime.spawn(starting, "start")
+    cluster.wait(1_000)
+    assert node.broker.state == "registering"
+    task.cancel()
+
+
 def test_a_broker_that_has_never_been_stopped_cannot_say(cluster: Cluster) -> None:
     assert [is_intact(cluster, node) for node in cluster.nodes.values()] == [False, False, False]
 
@@ -83,13 +94,7 @@ def test_after_a_power_loss_it_may_not_be_until_a_controller_has_told_the_broker
 def test_a_kill_before_a_controller_has_told_it_its_part_passes_on_what_the_process_found(cluster: Cluster) -> None:
     node = cluster.nodes[3]
     first_session = node.session.session_id
-    node.kill()
-    node.directory.power_loss()
-    starting = node.boot().start()
-    task = node.runtime.spawn(starting, "start")
-    cluster.wait(1_000)
-    assert node.broker.state == "registering"
-    task.cancel()
+    lose_power_and_wait_in_vain(cluster, node)
     kill(cluster, node)
     cluster.ensemble.end_session(first_session)
     restart(cluster, node)
@@ -135,13 +140,7 @@ def test_a_new_session_of_a_process_that_was_told_its_part_says_that_it_is(clust
 def test_a_clean_stop_of_a_process_that_nobody_told_its_part_passes_on_what_it_found(cluster: Cluster) -> None:
     """It has waited in vain for the session of the process before; what that one lost is lost all the same."""
     node = cluster.nodes[3]
-    node.kill()
-    node.directory.power_loss()
-    starting = node.boot().start()
-    task = node.runtime.spawn(starting, "start")
-    cluster.wait(1_000)
-    assert node.broker.state == "registering"
-    task.cancel()
+    lose_power_and_wait_in_vain(cluster, node)
     cluster.on(node, node.broker.stop())
     assert node.directory.read_text("", MARK) == '{"version":0,"brokerEpoch":-1}'
 

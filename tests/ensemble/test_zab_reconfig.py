@@ -402,7 +402,7 @@ def a_leader_that_left_goes_on_committing() -> Iterator[None]:
     ids=lambda plant: getattr(plant, "__name__", None),
 )
 def test_a_planted_bug_is_found(plant: Callable[[], AbstractContextManager[None]], first_seed: int) -> None:
-    """Seeds 1, 225, 26 and 0 found them first."""
+    """The search begins near a seed that finds it: 1, 225, 26 and 0."""
     with plant(), pytest.raises(AssertionError):
         for seed in range(first_seed, first_seed + 150):
             stir(seed)
