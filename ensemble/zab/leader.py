@@ -144,8 +144,9 @@ class Leader:
         if peer is None:
             return
         self._syncs.forget(link)
-        # What it logged must not count once it reconnects: its synchronisation may cut its log back first.
+        # What it logged and took over does not count once it reconnects: its synchronisation may cut its log back.
         self._logged.pop(peer.peer_id, None)
+        self._adopted.pop(peer.peer_id, None)
         if self.established and not self._core.quorum.contains(self._synced_voters()):
             self._core.leave("lost the quorum of learners", self._handover.successor)
         self._advance()
@@ -355,8 +356,7 @@ class Leader:
             self._establish_with_quorum()
 
     def _establish_with_quorum(self) -> None:
-        core = self._core
-        adopted = self._adopted
+        core, adopted = self._core, self._adopted
         if self.established or core.my_id not in adopted or not core.quorum.contains(adopted):
             return
         assert self._epoch is not None and core.current_epoch == self._epoch

@@ -166,6 +166,18 @@ def test_a_leader_counts_itself_after_its_own_current_epoch_is_durable() -> None
     assert next(e.event for e in solo.of(Emit) if isinstance(e.event, LeaderEstablished)).quorum == [1, 3]
 
 
+def test_a_leader_whose_learner_has_gone_before_it_was_established_waits_for_another() -> None:
+    """Found by `zabka explore` in scope of two crashes: it would have served until its next tick, alone."""
+    solo = Solo(id=3)
+    solo.lead()
+    solo.packet(AckEpoch(Zxid(0), 0))
+    solo.packet(Ack(E1))
+    solo.do(solo.peer.on_link_down(solo.now, LINK))
+    solo.flush()
+    assert solo.peer.phase is Phase.SYNCHRONIZATION and not solo.app.serving
+    assert not [e for e in solo.of(Emit) if isinstance(e.event, LeaderEstablished)]
+
+
 # -- rule 3
 
 
