@@ -88,6 +88,8 @@ def _of_link(link: Any) -> frozenset[str]:
     left_out = HEARD
     if link.forwarding:
         left_out |= {"last_zxid", "reading", "reads_on"}
+    if link.told <= link.acked:
+        left_out |= {"told"}
     return left_out
 
 
@@ -107,7 +109,7 @@ def _of_leader_acks(acks: Any) -> frozenset[str]:
     if not acks._core.pending:
         left_out |= {"asked_by"}
     if acks._up_to <= acks._core.last_committed:
-        left_out |= {"_told", "_up_to"}
+        left_out |= {"_up_to"}
     return left_out
 
 

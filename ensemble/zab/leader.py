@@ -26,7 +26,7 @@ from ensemble.records import OpCode
 from ensemble.txn import Txn
 from ensemble.zab.core import STRETCH_TXNS, Core, Phase
 from ensemble.zab.handover import HANDOVER_TIMER, Handover
-from ensemble.zab.leader_acks import LeaderAcks
+from ensemble.zab.leader_acks import REMINDER_TIMER, LeaderAcks
 from ensemble.zab.learner_link import LearnerLink, Step
 from ensemble.zab.learner_sync import Progress, begin_forwarding, send_from_log, send_history
 from ensemble.zab.messages import (
@@ -84,7 +84,6 @@ class Leader:
         self._logged: dict[PeerId, int] = {}
         self._proposing: list[Txn] | None = None
         self._advancing = False
-        self._last_told = Zxid(0)
         self._handover = Handover(core)
         self._syncs = SyncRequests()
         self._acks = LeaderAcks(core)
@@ -118,7 +117,7 @@ class Leader:
 
     def stop(self, reason: str) -> None:
         """Let every learner go."""
-        for timer in (INIT_TIMER, HALF_TICK_TIMER, SILENCE_TIMER, HANDOVER_TIMER):
+        for timer in (INIT_TIMER, HALF_TICK_TIMER, SILENCE_TIMER, HANDOVER_TIMER, REMINDER_TIMER):
             self._core.cancel_timer(timer)
         for link in self._links:
             self._core.close(link, reason)
@@ -177,6 +176,8 @@ class Leader:
             core.leave("the new membership has another leader", self._handover.successor)
         elif name == SILENCE_TIMER:
             self._drop_silent_learners()
+        elif name == REMINDER_TIMER:
+            self._acks.on_reminder(self._links.values())
         elif name == HALF_TICK_TIMER:
             core.set_timer(HALF_TICK_TIMER, core.config.tick_time_ms // 2)
             self._on_half_tick()
@@ -312,7 +313,7 @@ class Leader:
             return
         assert self._epoch is not None
         self.phase = Phase.SYNCHRONIZATION
-        self._last_proposed = self._last_committed = self._last_told = make_zxid(self._epoch, 0)
+        self._last_proposed = self._last_committed = self._acks.last_told = make_zxid(self._epoch, 0)
         core.reconfiguration.open_epoch(self._last_proposed)
         core.save_current_epoch(self._epoch, self._own_history_durable)
         for peer in list(self._links.values()):
@@ -401,7 +402,9 @@ class Leader:
     def _propose_stretch(self, requests: Sequence[ForwardedRequest], origin: LinkId | None) -> None:
         core, zxid = self._core, Zxid(self._last_proposed + 1)
         if requests[0].op == _RECONFIG:
-            # It is prepared by itself, against the membership that all before it leave.
+            # It is prepared by itself, against the membership that all before it leave; from here on nobody commits
+            # by the leader's word.
+            self._acks.make_up_for(self._links.values())
             view = self._handover.view(self._links.values())
             txns = [core.application.prepare_reconfig(core.now, requests[0], zxid, origin, view)]
         else:
@@ -478,7 +481,7 @@ class Leader:
                 self._tell_committed()
                 assert txn.zxid == self._last_committed + 1, "commits are in zxid order, without gaps"
                 self._handover.commit(txn, self._logged, self._links.values())
-                self._last_committed = self._last_told = txn.zxid
+                self._last_committed = self._acks.last_told = txn.zxid
                 core.apply_up_to(txn.zxid)
                 reached = core.quorum.reached(self._logged)
             else:
@@ -507,15 +510,7 @@ class Leader:
         core.apply_up_to(self._last_committed)
 
     def _tell_committed(self) -> None:
-        """One COMMIT for all since the last, where the learner takes that."""
-        if self._last_committed == self._last_told:
-            return
-        self._last_told = self._last_committed
-        commit = Commit(self._last_committed, cumulative=True)
-        for peer in self._links.values():
-            takes_it = peer.cumulative and not peer.observer and peer.step >= _SYNCING
-            if takes_it and not self._acks.commits_itself(peer, commit.zxid):
-                self._core.send(peer.link, commit)
+        self._acks.tell_committed(self._last_committed, self._links.values())
 
     # -- sync, sessions --------------------------------------------------------------------------------------------
 
@@ -548,7 +543,7 @@ class Leader:
             if isinstance(sync.request, Revalidate):
                 self._tell_session(sync.request, sync.origin, False)
             elif sync.origin is not None:
-                core.send(sync.origin, sync.request)
+                self._answer(sync.origin, sync.request)
             else:
                 core.perform(core.application.sync_done(core.now, sync.request))
 
@@ -566,9 +561,14 @@ class Leader:
     def _tell_session(self, asked: Revalidate, origin: LinkId | None, valid: bool) -> None:
         core = self._core
         if origin is not None:
-            core.send(origin, Revalidate(asked.session_id, asked.timeout_ms, valid))
+            self._answer(origin, Revalidate(asked.session_id, asked.timeout_ms, valid))
         else:
             core.perform(core.application.revalidated(core.now, asked.session_id, valid))
+
+    def _answer(self, origin: LinkId, answer: Packet) -> None:
+        # It relies on every commit before it.
+        self._acks.make_up_for([self._links[origin]] if origin in self._links else ())
+        self._core.send(origin, answer)
 
     def _ping(self) -> None:
         self._syncs.round += 1
@@ -608,8 +608,7 @@ class Leader:
         init_ms = core.ticks_ms(core.config.init_limit)
         sync_ms = core.ticks_ms(core.config.sync_limit)
         for peer in list(self._links.values()):
-            reason = peer.too_slow(now_ms, sync_ms if peer.synced else init_ms, sync_ms)
-            if reason:
+            if reason := peer.too_slow(now_ms, sync_ms if peer.synced else init_ms, sync_ms):
                 self._drop(peer, reason)
         # Half ticks alone would find a silent learner up to half a tick late.
         ends = [p.patience_ends_ms(sync_ms if p.synced else init_ms, sync_ms) for p in self._links.values()]

@@ -3,8 +3,9 @@
 A transaction is chosen once a quorum has it on disk in the epoch that proposed it.  Where the leader and one follower
 are a quorum, as in an ensemble of three, that follower can know by itself: the leader acknowledges its own proposal to
 it, in a learner's words (Ack), and the follower commits what both logs hold.  A client that waits there has its answer
-without the way of the follower's acknowledgement to the leader and of the COMMIT back.  ZooKeeper has nothing like it;
-between our own peers it is agreed upon when they connect (`FollowerInfo.heeds_acks`).
+without the way of the follower's acknowledgement to the leader and of the COMMIT back.  The others are told as well:
+with the proposal, if that has not left yet, and instead of a packet with the COMMIT behind it.  ZooKeeper has nothing
+like it; between our own peers it is agreed upon when they connect (`FollowerInfo.heeds_acks`).
 
 It is as safe as a COMMIT.  Both have acknowledged the epoch's initial history, and links are in order, so that each
 holds all before that transaction too.  Every later leader needs the promise of one of the two, and that comes after it
@@ -22,50 +23,91 @@ promise is established.  What else must hold:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ensemble.ids import LinkId, Zxid
 from ensemble.zab.core import Core
 from ensemble.zab.learner_link import LearnerLink
-from ensemble.zab.messages import Ack
+from ensemble.zab.messages import Ack, Commit
 
 OUTSTANDING_MAX = 2
 """How many proposals may be on their way for a leader to say anything.  With more, packets and turns are what limits
 the ensemble, and one more of each costs more than it saves."""
+REMINDER_TIMER = "leader.reminder"
+REMINDER_MS = 20
+"""So long at most does what was committed stay unknown to a follower whose own disk has not logged it yet."""
 
 
 class LeaderAcks:
-    """What one leader says of its own log, and to whom.  Only who has asked for the last proposal hears of it: there a
-    client waits.  `asked_by` is its link, None where that is a client of the leader's."""
+    """What one leader says of its own log, and to whom.  `asked_by` is who asked for the last proposal, since a client
+    waits there: None where that is a client of the leader's, whose answer needs no word to anybody."""
 
-    __slots__ = ("_core", "_held_back", "_told", "_up_to", "asked_by")
+    __slots__ = ("_core", "_held_back", "_reminds", "_up_to", "asked_by", "last_told")
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._told: LearnerLink | None = None
         self._up_to = Zxid(0)
+        self._reminds = False
         self._held_back: list[LearnerLink] = []
         self.asked_by: LinkId | None = None
+        self.last_told = Zxid(0)
+        """Up to where all that is committed is known to every learner, or will be without another word."""
 
     def tell(self, zxid: Zxid, links: Mapping[LinkId, LearnerLink]) -> None:
         """This log is durable up to `zxid`, and not all of that is committed yet: say so where it is of use."""
         core = self._core
         if self.asked_by is None or len(core.pending) > OUTSTANDING_MAX or core.leaving is not None:
             return
-        peer = links.get(self.asked_by)
-        if peer is None or not peer.heeds_acks or not peer.counts or core.reconfiguration.under_way:
+        if core.pending[0].zxid > zxid or core.reconfiguration.under_way:
             return
-        # By itself this peer may be one too, where an oracle says so: a learner without a vote adds nothing to that.
-        if peer.peer_id not in core.quorum.voters or not core.quorum.contains((core.my_id, peer.peer_id)):
-            return
-        if core.pending[0].zxid <= zxid:
-            self._told, self._up_to = peer, zxid
-            core.send(peer.link, Ack(zxid, cumulative=True))
+        said = Ack(zxid, cumulative=True)
+        for peer in links.values():
+            if self._can_commit(peer):
+                peer.told = self._up_to = zxid
+                core.send(peer.link, said)
 
-    def commits_itself(self, peer: LearnerLink, zxid: Zxid) -> bool:
-        """Does that learner need no COMMIT of `zxid`, since it knows by now that both logs hold it?"""
-        knows = peer is self._told and peer.acked >= zxid and self._up_to >= zxid
-        return knows and not self._core.reconfiguration.under_way
+    def _can_commit(self, peer: LearnerLink) -> bool:
+        """Are that learner and this server a quorum?"""
+        if not peer.heeds_acks or not peer.counts:
+            return False
+        # By itself this server may be one too, where an oracle says so: a learner without a vote adds nothing to that.
+        quorum = self._core.quorum
+        return peer.peer_id in quorum.voters and quorum.contains((self._core.my_id, peer.peer_id))
+
+    def tell_committed(self, zxid: Zxid, peers: Iterable[LearnerLink]) -> None:
+        """One COMMIT for all since the last, where the learner takes that and does not know by itself."""
+        if zxid == self.last_told:
+            return
+        self.last_told = zxid
+        commit = Commit(zxid, cumulative=True)
+        for peer in peers:
+            if peer.takes_one_commit and not self._commits_itself(peer, zxid):
+                self._core.send(peer.link, commit)
+
+    def _commits_itself(self, peer: LearnerLink, zxid: Zxid) -> bool:
+        """Does that learner know, or will it once its own log is durable?"""
+        if peer.told < zxid or self._core.reconfiguration.under_way:
+            return False
+        if peer.acked >= zxid:
+            return True
+        if peer.link == self.asked_by:
+            return False
+        if not self._reminds:
+            self._reminds = True
+            self._core.set_timer(REMINDER_TIMER, REMINDER_MS)
+        return True
+
+    def on_reminder(self, peers: Iterable[LearnerLink]) -> None:
+        """Whose disk is slow need not wait for it any longer."""
+        self._reminds = False
+        self.make_up_for(peers)
+
+    def make_up_for(self, peers: Iterable[LearnerLink]) -> None:
+        """Send the COMMIT that was left out, where the learner may not know yet: what follows relies on it."""
+        for peer in peers:
+            if peer.acked < self.last_told <= peer.told:
+                peer.told = Zxid(0)
+                self._core.send(peer.link, Commit(self.last_told, cumulative=True))
 
     # -- who comes back ----------------------------------------------------------------------------------------------
 

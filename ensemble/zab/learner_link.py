@@ -40,6 +40,7 @@ class LearnerLink:
         "reading",
         "reads_on",
         "step",
+        "told",
         "unacked_since_ms",
         "unacked_zxid",
     )
@@ -56,6 +57,8 @@ class LearnerLink:
         self.reads_on = False
         self.heard_ms = now_ms
         self.acked = Zxid(0)
+        # Up to where it knows that the leader's own log is durable (see `leader_acks`).
+        self.told = Zxid(0)
         self.answered_round = 0
         # One sampled proposal that is not acknowledged yet, to see a disk or a link that has stopped (SyncLimitCheck).
         self.unacked_zxid: Zxid | None = None
@@ -90,6 +93,11 @@ class LearnerLink:
     def forwarding(self) -> bool:
         """Does it receive proposals and commits?  From its synchronisation on (Leader.startForwarding)."""
         return self.step >= _SYNCING
+
+    @property
+    def takes_one_commit(self) -> bool:
+        """Does one COMMIT stand for all up to its zxid there?"""
+        return self.cumulative and not self.observer and self.step >= _SYNCING
 
     def too_slow(self, now_ms: int, silence_ms_max: int, unacked_ms_max: int) -> str:
         """Why not to wait for it any longer; empty while it keeps up."""

@@ -194,9 +194,9 @@ class GiveUp(CoreStep, frozen=True):
 
 
 class Expect(CoreStep, frozen=True):
-    """The script is where its author thinks it is: what is `log` (that disk's history, as `1.1 1.2`), `leads`,
-    `serves`, `looks`, `epochs` (accepted and current on disk), `synced` (its synchronisations so far, as `DIFF SNAP`)
-    or `answered` (how many requests, whoever's)."""
+    """The script is where its author thinks it is: what is `log` (that disk's history, as `1.1 1.2`), `tree` (the same
+    of what it serves), `leads`, `serves`, `looks`, `epochs` (accepted and current on disk), `synced` (its
+    synchronisations so far, as `DIFF SNAP`) or `answered` (how many requests, whoever's)."""
 
     what: str
     peer: int = 0
@@ -226,6 +226,9 @@ def observed(cores: Cores, what: str, peer: int) -> str:
     node = cores.nodes[peer]
     if what == "log":
         return zxid_list(node.disk.history())
+    if what == "tree":
+        assert node.application is not None
+        return zxid_list([zxid for zxid, _ in node.application.entries])
     if what == "epochs":
         return f"{node.disk.accepted} {node.disk.current}"
     status = node.status

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from zab_solo import LINK, Solo, txn
 
+from ensemble.effects import SetTimer
 from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
-from ensemble.records import OpCode, Request
+from ensemble.records import OpCode, ReconfigRequest, Request
 from ensemble.zab.core import Phase
+from ensemble.zab.leader_acks import REMINDER_MS, REMINDER_TIMER
 from ensemble.zab.messages import (
     Ack,
     AckEpoch,
@@ -20,6 +22,7 @@ from ensemble.zab.messages import (
     Packet,
     PeerState,
     Proposal,
+    Revalidate,
     SyncRequest,
     UpToDate,
 )
@@ -86,12 +89,12 @@ def follower(cumulative: bool = True) -> Solo:
 # -- the leader
 
 
-def test_a_leader_tells_who_asked_that_its_own_log_is_durable_and_nobody_before_it_is() -> None:
+def test_a_leader_tells_its_followers_that_its_own_log_is_durable_and_not_before_it_is() -> None:
     solo = leader()
     asked = solo.together(requests(1))
     assert [type(p) for p in solo.packets(asked)] == [Proposal]
     durable = solo.flush()
-    assert solo.packets(durable) == [SAID] and not solo.packets(durable, OTHER)
+    assert solo.packets(durable) == solo.packets(durable, OTHER) == [SAID]
 
 
 def test_what_is_committed_already_needs_no_word() -> None:
@@ -148,21 +151,54 @@ def test_while_a_change_of_membership_is_proposed_nothing_is_said_and_every_comm
     assert not untold.packets(untold.flush())
 
 
-def test_who_knows_by_itself_hears_no_commit_but_the_others_do() -> None:
+def test_who_knows_by_itself_or_will_once_its_log_is_durable_hears_no_commit() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
     effects = solo.packet(SAID)
     assert solo.app.last_applied == FIRST
-    assert not solo.packets(effects) and solo.packets(effects, OTHER) == [COMMIT]
+    assert not solo.packets(effects) and not solo.packets(effects, OTHER)
+    solo.packet(SAID, OTHER)
+    reminder = solo.timer(REMINDER_TIMER, REMINDER_MS)
+    assert not solo.packets(reminder) and not solo.packets(reminder, OTHER)
 
 
-def test_who_has_not_acknowledged_yet_hears_of_the_commit_all_the_same() -> None:
+def test_whose_disk_is_slow_hears_of_the_commit_soon_and_once() -> None:
+    solo = leader()
+    solo.together(requests(1))
+    solo.flush()
+    assert SetTimer(REMINDER_TIMER, REMINDER_MS) in solo.packet(SAID)
+    reminder = solo.timer(REMINDER_TIMER, REMINDER_MS)
+    assert not solo.packets(reminder) and solo.packets(reminder, OTHER) == [COMMIT]
+    assert not solo.packets(solo.timer(REMINDER_TIMER, REMINDER_MS), OTHER)
+
+
+def test_one_reminder_at_a_time_is_due() -> None:
+    solo = leader()
+    solo.together(requests(1))
+    solo.flush()
+    solo.packet(SAID)
+    solo.together(requests(2))
+    solo.flush()
+    assert not any(isinstance(effect, SetTimer) for effect in solo.packet(Ack(make_zxid(1, 2), cumulative=True)))
+    assert solo.packets(solo.timer(REMINDER_TIMER, REMINDER_MS), OTHER) == [Commit(make_zxid(1, 2), cumulative=True)]
+
+
+def test_where_a_client_waits_the_commit_is_told_though_its_servers_disk_is_slow() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
     effects = solo.packet(SAID, OTHER)
-    assert solo.packets(effects) == solo.packets(effects, OTHER) == [COMMIT]
+    assert solo.packets(effects) == [COMMIT] and not solo.packets(effects, OTHER)
+
+
+def test_before_an_answer_that_relies_on_it_a_commit_is_made_up_for() -> None:
+    solo = leader()
+    solo.together(requests(1))
+    solo.flush()
+    solo.packet(SAID)
+    lives = solo.packets(solo.packet(Revalidate(SessionId(1), 4000), OTHER), OTHER)
+    assert lives[0] == COMMIT and isinstance(lives[-1], Revalidate)
 
 
 def test_a_sync_waits_for_what_a_follower_may_have_answered_and_its_leader_has_not_committed() -> None:
@@ -172,6 +208,17 @@ def test_a_sync_waits_for_what_a_follower_may_have_answered_and_its_leader_has_n
     wanted = SyncRequest(SessionId(2), 1, "/")
     assert not solo.packets(solo.packet(wanted, OTHER), OTHER)
     assert solo.packets(solo.packet(SAID), OTHER) == [COMMIT, wanted]
+
+
+def test_before_a_change_of_membership_is_proposed_a_commit_is_made_up_for() -> None:
+    """Who hears of the change before its own log is durable commits nothing by the leader's word any more."""
+    solo = leader()
+    solo.together(requests(1))
+    solo.flush()
+    solo.packet(SAID)
+    change = ReconfigRequest(None, b"2", None, -1).encode()
+    effects = solo.packet(ForwardedRequest(SessionId(1), 2, OpCode.RECONFIG, change))
+    assert [type(packet) for packet in solo.packets(effects, OTHER)] == [Commit, Proposal]
 
 
 # -- who comes back

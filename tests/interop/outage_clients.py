@@ -125,6 +125,12 @@ def kafka_python_produce(bootstrap: str, topic: str) -> None:
         raise SystemExit(str(failures[:3]))
 
 
+KAFKA_PYTHON_POLL_MS = 10_000
+"""A poll returns as soon as there is a record; but one whose time ends while its group's leader waits for SyncGroup's
+answer, after the topic's partitions have changed, leaves kafka-python 3.0.12 outside its group for ever, against Apache
+Kafka as here: it then takes the join for done without having seen how it ended."""
+
+
 def kafka_python_consume(bootstrap: str, topic: str, group: str) -> None:
     from kafka import KafkaConsumer
     from kafka.errors import KafkaConnectionError
@@ -140,7 +146,7 @@ def kafka_python_consume(bootstrap: str, topic: str, group: str) -> None:
     )
     while not _ending:
         try:
-            polled = consumer.poll(timeout_ms=200)
+            polled = consumer.poll(timeout_ms=KAFKA_PYTHON_POLL_MS)
         except KafkaConnectionError as refused:
             # kafka-python lets this one through where the broker it asks for the coordinator is down; the consumer
             # is whole, and the next poll asks another broker.

@@ -18,9 +18,7 @@ from compose.live import LiveCluster, Node
 
 LIBRARIES = ("kcat", "confluent-kafka", "kafka-python", "aiokafka")
 TWO_LIBRARIES = ("confluent-kafka", "aiokafka")
-"""Not kafka-python: on a machine with too much to do its consumer now and then reads nothing, before there is any
-outage (3.0.12: it has joined, spins in poll, and neither fetches nor sends a heartbeat).  Why is not known; the long
-test has it."""
+"""Not kafka-python, whose consumer may lose its group by itself on a busy machine (see `outage_clients`)."""
 PARTITIONS = 3
 OFFSETS_PARTITIONS = 10
 SETTINGS = {

@@ -320,6 +320,13 @@ def who_comes_back_ahead_is_cut_back() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def answers_overtake_the_commits_they_rely_on() -> Iterator[None]:
+    """A follower whose own log is late hears that its sync is done, and not yet what is committed."""
+    with patch.object(Leader, "_answer", lambda self, origin, answer: self._core.send(origin, answer)):
+        yield
+
+
 PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "a promise before it is durable": promise_before_it_is_durable,
     "NEWLEADER acknowledged before the epoch": newleader_acknowledged_before_the_epoch,
@@ -330,6 +337,7 @@ PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "leader acknowledges before its fsync": leader_acknowledges_before_its_fsync,
     "committed by the leader's log alone": committed_by_the_leaders_log_alone,
     "who comes back ahead is cut back": who_comes_back_ahead_is_cut_back,
+    "answers overtake the commits they rely on": answers_overtake_the_commits_they_rely_on,
     "established without a quorum": established_without_a_quorum,
     "sync answered by the leader alone": sync_answered_by_the_leader_alone,
     "session owner not checked": session_owner_not_checked,

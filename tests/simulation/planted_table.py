@@ -31,6 +31,7 @@ RARE = {
     "ephemerals forgotten in snapshots": "zookeeper-3144",
     "ISR change without the version check": "late-isr-change",
     "who comes back ahead is cut back": "ahead-of-its-leader",
+    "answers overtake the commits they rely on": "sync-behind-a-slow-disk",
     "no truncation on sync": "zookeeper-trunc-fsync",
     "no epoch check on controller writes": "kafka-6082",
     "closed sessions keep their ephemerals": "zookeeper-1367",
