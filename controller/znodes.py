@@ -161,6 +161,11 @@ class BrokerEndpoint(NamedTuple):
     security_protocol: str = "PLAINTEXT"
 
 
+LOG_INTACT = ("zabka.log.intact", 1, 1)
+"""How a broker of ours says that its log is: among its features, where the layout of a registration leaves room for
+more (KIP-584), and which a controller of Kafka's passes over."""
+
+
 class BrokerInfo(NamedTuple):
     """What a broker writes of itself into /brokers/ids/N."""
 
@@ -197,9 +202,8 @@ def encode_broker(info: BrokerInfo, timestamp_ms: int) -> bytes:
     if info.rack is not None:
         value["rack"] = info.rack
     value["listener_security_protocol_map"] = {e.listener: e.security_protocol for e in info.endpoints}
-    value["features"] = {n: {"min_version": low, "max_version": high} for n, low, high in info.features}
-    if info.log_intact:
-        value["log_intact"] = True
+    features = (*info.features, LOG_INTACT) if info.log_intact else info.features
+    value["features"] = {n: {"min_version": low, "max_version": high} for n, low, high in features}
     return encode(value)
 
 
@@ -223,13 +227,14 @@ def decode_broker(broker_id: int, data: bytes | None) -> BrokerInfo | None:
     else:
         return None
     rack, jmx_port = value.get("rack"), value.get("jmx_port")
+    features = _features(value.get("features"))
     return BrokerInfo(
         broker_id,
         tuple(endpoints),
         rack if isinstance(rack, str) else None,
         jmx_port if isinstance(jmx_port, int) and _is_int32(jmx_port, -1, PORT_MAX) else -1,
-        _features(value.get("features")),
-        value.get("log_intact") is True,
+        tuple(feature for feature in features if feature != LOG_INTACT),
+        LOG_INTACT in features,
     )
 
 

@@ -32,6 +32,14 @@ def test_broker_with_and_without_a_rack() -> None:
     assert znodes.decode_broker(1, with_rack) == info
 
 
+def test_a_broker_says_that_its_log_is_intact_among_its_features() -> None:
+    info = BrokerInfo(1, (BrokerEndpoint("PLAINTEXT", "h", 9092),), features=(("f", 1, 3),), log_intact=True)
+    data = znodes.encode_broker(info, 1)
+    assert b'"features":{"f":{"min_version":1,"max_version":3},"zabka.log.intact":{"min_version":1,"max_v' in data
+    assert znodes.decode_broker(1, data) == info
+    assert znodes.decode_broker(1, znodes.encode_broker(info._replace(log_intact=False), 1)) != info
+
+
 def test_broker_endpoints_with_names_protocols_and_ipv6() -> None:
     info = BrokerInfo(2, (BrokerEndpoint("INSIDE", "::1", 1, "SSL"), BrokerEndpoint("OUT", "h", 2, "PLAINTEXT")))
     data = znodes.encode_broker(info, 1)

@@ -11,6 +11,8 @@ from kazoo.exceptions import NoNodeError
 VARYING = frozenset({"timestamp", "topic_id", "id", "port", "host", "endpoints", "broker"})
 """Fields whose values differ from one cluster to the next: their types are compared, and nothing else."""
 NOT_KAFKAS = "/zookeeper"
+OUR_FEATURES = "zabka."
+"""Features that a broker of ours names in its registration; there Kafka's has none."""
 PLACED_AT_RANDOM = frozenset({"plain", "__consumer_offsets"})
 """Topics whose replicas the cluster places itself, from a random broker on."""
 
@@ -57,7 +59,7 @@ def content_of(data: bytes | None) -> Any:
 
 def _settled(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
-        return {key: _settled(each, key) for key, each in value.items()}
+        return {key: _settled(each, key) for key, each in value.items() if not key.startswith(OUR_FEATURES)}
     if isinstance(value, list):
         return [_settled(each, name) for each in value]
     return type(value).__name__ if name in VARYING else value
