@@ -448,7 +448,7 @@ class Leader:
             self._logged[self._core.my_id] = zxid
             self._advance()
             if self._core.pending and self._handover.successor is None:
-                self._acks.tell(zxid, self._links)
+                self._acks.tell(zxid, self._links.values())
 
     def _on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
         if counter_of(zxid) == 0:

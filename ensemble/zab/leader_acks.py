@@ -17,6 +17,8 @@ promise is established.  What else must hold:
 - The leader may be the last to know.  So a sync waits for everything proposed before it, committed or not, and so does
   the word that a session is over; a session lives from its proposal on.  A client that has seen more than the server it
   comes to is sent away, as ever.
+- What a follower was left to find out by itself it has to know before all that relies on it: an answer from the leader,
+  and a change of membership, from whose proposal on it finds out nothing.  So the COMMIT is made up for before these.
 - A follower that comes back must not be cut back to what its leader has committed, since it may have answered for more
   (`is_ahead`): it is brought in sync once that is committed too, which needs the others alone.
 """
@@ -51,9 +53,9 @@ class LeaderAcks:
         self._held_back: list[LearnerLink] = []
         self.asked_by: LinkId | None = None
         self.last_told = Zxid(0)
-        """Up to where all that is committed is known to every learner, or will be without another word."""
+        """Up to where COMMITs were sent, or left out where a learner finds out by itself."""
 
-    def tell(self, zxid: Zxid, links: Mapping[LinkId, LearnerLink]) -> None:
+    def tell(self, zxid: Zxid, peers: Iterable[LearnerLink]) -> None:
         """This log is durable up to `zxid`, and not all of that is committed yet: say so where it is of use."""
         core = self._core
         if self.asked_by is None or len(core.pending) > OUTSTANDING_MAX or core.leaving is not None:
@@ -61,7 +63,7 @@ class LeaderAcks:
         if core.pending[0].zxid > zxid or core.reconfiguration.under_way:
             return
         said = Ack(zxid, cumulative=True)
-        for peer in links.values():
+        for peer in peers:
             if self._can_commit(peer):
                 peer.told = self._up_to = zxid
                 core.send(peer.link, said)

@@ -57,7 +57,7 @@ class LearnerLink:
         self.reads_on = False
         self.heard_ms = now_ms
         self.acked = Zxid(0)
-        # Up to where it knows that the leader's own log is durable (see `leader_acks`).
+        # Up to where it was told that the leader's own log is durable; 0 once a COMMIT has made up for that.
         self.told = Zxid(0)
         self.answered_round = 0
         # One sampled proposal that is not acknowledged yet, to see a disk or a link that has stopped (SyncLimitCheck).

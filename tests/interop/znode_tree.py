@@ -59,7 +59,8 @@ def content_of(data: bytes | None) -> Any:
 
 def _settled(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
-        return {key: _settled(each, key) for key, each in value.items() if not key.startswith(OUR_FEATURES)}
+        ours = [key for key in value if name == "features" and key.startswith(OUR_FEATURES)]
+        return {key: _settled(each, key) for key, each in value.items() if key not in ours}
     if isinstance(value, list):
         return [_settled(each, name) for each in value]
     return type(value).__name__ if name in VARYING else value

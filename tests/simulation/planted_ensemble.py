@@ -300,7 +300,7 @@ def leader_acknowledges_before_its_fsync() -> Iterator[None]:
     def hasty(self: Leader, requests: Any, origin: Any) -> None:
         propose(self, requests, origin)
         if self._core.pending:
-            self._acks.tell(self._last_proposed, self._links)
+            self._acks.tell(self._last_proposed, self._links.values())
 
     with patch.object(Leader, "_propose", hasty):
         yield
