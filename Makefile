@@ -1,5 +1,5 @@
 # zabka: every target sets up what it needs first; a second run is quick.
-PYTHON ?= python3
+PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS ?=

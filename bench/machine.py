@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
+import sysconfig
 import tempfile
 import time
 from pathlib import Path
@@ -26,6 +28,12 @@ def fdatasync_ms(directory: Path) -> float:
     return median(times) * 1000
 
 
+def compiled_with_profiles() -> bool:
+    """Whether this Python was: a distribution's is, and one that says so.  compose/choose_python.sh asks the same."""
+    options = str(sysconfig.get_config_var("CONFIG_ARGS") or "")
+    return sys.base_prefix == "/usr" or "--enable-optimizations" in options
+
+
 def describe(directory: Path) -> dict[str, object]:
     """Cores, what else keeps them busy, the disk, and the versions."""
     return {
@@ -33,6 +41,7 @@ def describe(directory: Path) -> dict[str, object]:
         "load_before": round(os.getloadavg()[0], 2),
         "fdatasync_ms": round(fdatasync_ms(directory), 3),
         "python": platform.python_version(),
+        "python_with_profiles": compiled_with_profiles(),
         "java": java_major(),
         "zookeeper": zookeeper_version(),
     }
@@ -46,5 +55,10 @@ def cautions(machine: dict[str, object]) -> list[str]:
         found.append(
             f"noisy: other programs already keep the machine busy (load {load:.1f} on {cores} cores); "
             "trust the ratios of CPU per operation before those of throughput"
+        )
+    if not machine["python_with_profiles"]:
+        found.append(
+            f"slow Python: {sys.base_prefix} was compiled without profiles, and ours takes a fifth more time with it; "
+            "rm -r .venv && make setup takes a distribution's of the same version where there is one"
         )
     return found

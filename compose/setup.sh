@@ -2,7 +2,7 @@
 # Sets up what is missing and nothing else: the virtual environment, the locked dependencies, the page's two
 # npm packages.  Called by every make target; says nothing when there is nothing to do.
 set -eu
-PYTHON=${PYTHON:-python3}
+PYTHON=${PYTHON:-}
 VENV=.venv
 STAMP=$VENV/.set-up
 say() { printf '  %s\n' "$*"; }
@@ -13,14 +13,19 @@ newer() { # is any of the files newer than the stamp?
 }
 
 if newer requirements.lock pyproject.toml || [ ! -x "$VENV/bin/zabka" ]; then
+  WHY=
+  if [ -z "$PYTHON" ]; then
+    PYTHON=$(sh compose/choose_python.sh)
+    [ "$PYTHON" = python3 ] || WHY=", faster than the python3 in PATH; make PYTHON=python3 takes that"
+  fi
   "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
     echo "zabka needs Python 3.11 or newer; '$PYTHON' is $("$PYTHON" --version 2>&1). Name another one: make PYTHON=python3.11 …" >&2
     exit 1
   }
   echo "Setting up (a few minutes the first time):"
-  [ -x "$VENV/bin/python" ] || { say "virtual environment in $VENV"; "$PYTHON" -m venv "$VENV"; }
+  [ -x "$VENV/bin/python" ] || { say "virtual environment in $VENV ($("$PYTHON" --version 2>&1), $PYTHON$WHY)"; "$PYTHON" -m venv "$VENV"; }
   say "locked dependencies ($(grep -c '==' requirements.lock) packages, PySpark is the large one)"
-  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 --require-hashes -r requirements.lock
   say "zabka itself"
   "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -e .
   touch "$STAMP"

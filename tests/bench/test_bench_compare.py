@@ -106,8 +106,10 @@ def test_the_sides_alternate_and_so_does_who_goes_first(monkeypatch: pytest.Monk
 
 
 def test_a_busy_machine_is_called_noisy() -> None:
-    assert cautions({"cores": 2, "load_before": 0.3}) == []
-    assert "noisy" in cautions({"cores": 2, "load_before": 1.5})[0]
+    quiet = {"cores": 2, "load_before": 0.3, "python_with_profiles": True}
+    assert cautions(quiet) == []
+    assert "noisy" in cautions(quiet | {"load_before": 1.5})[0]
+    assert "slow Python" in cautions(quiet | {"python_with_profiles": False})[0]
 
 
 def test_free_ports_are_different_ones() -> None:
