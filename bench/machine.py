@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import sys
-import sysconfig
 import tempfile
 import time
 from pathlib import Path
 from statistics import median
 
 from bench.ensembles import java_major, zookeeper_version
+from compose.compiled_with_profiles import compiled_with_profiles
 
 SYNCS = 50
 
@@ -26,12 +26,6 @@ def fdatasync_ms(directory: Path) -> float:
             os.fdatasync(file.fileno())
             times.append(time.perf_counter() - begin)
     return median(times) * 1000
-
-
-def compiled_with_profiles() -> bool:
-    """Whether this Python was: a distribution's is, and one that says so.  compose/choose_python.sh asks the same."""
-    options = str(sysconfig.get_config_var("CONFIG_ARGS") or "")
-    return sys.base_prefix == "/usr" or "--enable-optimizations" in options
 
 
 def describe(directory: Path) -> dict[str, object]:

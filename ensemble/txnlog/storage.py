@@ -62,7 +62,7 @@ AT_ONCE = (0,)
 
 WAIT_TXNS_MAX = 128
 """More transactions in one group are the thread's.  Up to here two changes of threads cost more than a quick sync takes
-from a round: 64 writers of one request each get a tenth more written than if it were 4."""
+from a round: 64 writers of one request each got a tenth more written with 32 than with 4, and more still with 200."""
 
 
 def complaint(failed: Exception) -> str:

@@ -16,8 +16,8 @@ def interpreter(directory: Path, name: str, *, profiles: bool = True, environmen
     directory.mkdir(exist_ok=True)
     script = directory / name
     script.write_text(
-        '#!/bin/sh\ncase "$2" in\n'
-        f"*CONFIG_ARGS*) exit {int(not profiles)} ;;\n"
+        '#!/bin/sh\ncase "$*" in\n'
+        f"*compiled_with_profiles.py) exit {int(not profiles)} ;;\n"
         f"*ensurepip*) exit {int(not environments)} ;;\n"
         f'esac\nexec {sys.executable} "$@"\n'
     )
