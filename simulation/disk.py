@@ -190,7 +190,7 @@ class SimDisk:
             self._log.clear()
             self._durable = 0
             self._snapshots.clear()
-        # A snapshot of its own counts once the log is durable that far (`ensemble.txnlog.snapshot_child`).
+        # A snapshot of its own counts once the log is durable that far (`ensemble.txnlog.snapshot_writer`).
         self._durable = len(self._log)
         self._snapshots.append(effect.snapshot)
         del self._snapshots[:-SNAPSHOTS_KEPT]

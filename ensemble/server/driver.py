@@ -450,6 +450,12 @@ class PeerDriver:
         self.emit(SnapshotTaken(written.zxid, written.size_bytes, written.duration_ms))
         self._call(lambda now: [])
 
+    def on_snapshot_spoiled(self) -> None:
+        """The newest snapshot's file cannot be read as it was written: the next one takes nothing over from it."""
+        self._log.warning("the newest snapshot is damaged on the disk: a new one is written from memory")
+        if self.storage is not None:
+            self.storage.take_snapshot(self._service.snapshot())
+
     def on_storage_warning(self, line: str) -> None:
         """Something an operator should know of."""
         self._log.warning(line)

@@ -17,6 +17,7 @@ from ensemble.ids import SessionId, Zxid
 from ensemble.jute import Record
 from ensemble.records import ACL, OPEN_ACL, EventType, OpCode, Stat
 from ensemble.tree.acl import READ_ACL, interned
+from ensemble.tree.blocks import Blocks
 from ensemble.tree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, join
 from ensemble.tree.quota import QUOTA_PREFIX, Quotas
 from ensemble.tree.shared_nodes import SharedNodes
@@ -88,16 +89,18 @@ class DataTree:
     `lapsing` are the paths of containers and of nodes with a time to live, `quotas` the limits on subtrees.
     `foreseen` has, by zxid, what a leader has worked out for a plain write that it proposed: the node's seed and its
     digest, and its parent's digest.  So it need not do so a second time, as its learners must.  Empty elsewhere.
+    `blocks` are the znodes in groups, which tell a snapshot what has changed since the one before.
     `responses` keeps ready answers to getData by encoded path (ResponseCache): whoever changes a node drops its own.
     """
 
     __slots__ = (
-        "_apply_by_type", "_generation", "_lent", "changes", "data_size_bytes", "digest_sum", "ephemeral_count",
-        "ephemerals", "foreseen", "lapsing", "last_zxid", "nodes", "quotas", "responses", "sessions",
+        "_apply_by_type", "_generation", "_lent", "blocks", "changes", "data_size_bytes", "digest_sum",
+        "ephemeral_count", "ephemerals", "foreseen", "lapsing", "last_zxid", "nodes", "quotas", "responses", "sessions",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.nodes: dict[str, Znode] = {}
+        self.blocks = Blocks()
         self.sessions: dict[SessionId, int] = {}
         self.ephemerals: dict[int, dict[str, None]] = {}
         self.ephemeral_count = 0
@@ -140,8 +143,12 @@ class DataTree:
         """The state as of `last_zxid`.  Costs one shallow copy, or none where it is gone before the next change; a node
         changed later is cloned once."""
         nodes = self._lent() if self._lent is not None else None
+        if nodes is not None and nodes.parted:
+            # It has a dict of its own; its znodes are the tree's still, which therefore clones them from now on.
+            self._generation += 1
+            nodes = None
         if nodes is None:
-            nodes = SharedNodes(self.nodes)
+            nodes = SharedNodes(self.nodes, self.blocks)
             self._lent = ref(nodes)
         return TreeSnapshot(self.last_zxid, self.sessions.copy(), nodes, self.digest)
 
@@ -158,6 +165,7 @@ class DataTree:
         """The tree that a snapshot describes.  Nodes whose parent is missing are a damaged snapshot: ValueError."""
         tree = cls()
         tree.nodes.clear()
+        tree.blocks = Blocks()
         tree.digest_sum = tree.data_size_bytes = 0
         if isinstance(snapshot.nodes, StoredNodes):
             tree._put_stored(snapshot.nodes, snapshot.digest)
@@ -175,7 +183,7 @@ class DataTree:
 
     def _put_stored(self, stored: StoredNodes, digest: int) -> None:
         """Take over records as they are; the digest is the snapshot's own, unless it carries none."""
-        nodes = self.nodes = stored.znodes()
+        nodes = self.nodes = stored.znodes(self.blocks)
         self.data_size_bytes = stored.data_bytes + sum(map(len, nodes))
         for path, owner in stored.owned:
             self._owned(path, owner)
@@ -204,6 +212,8 @@ class DataTree:
 
     def _put(self, path: str, node: Znode) -> None:
         self.digest_sum += node.redigest()
+        node.block = self.blocks.add(path)
+        node.set_acl(node.acl)
         self.nodes[path] = node
         self.data_size_bytes += len(path) + (len(node.data) if node.data else 0)
         if node.ephemeral_owner:
@@ -287,6 +297,8 @@ class DataTree:
             self._part_from_snapshot(self._lent)
         if node.generation != self._generation:
             node = self.nodes[path] = node.clone(self._generation)
+        if node.block.changed_in != self.blocks.turn:
+            self.blocks.change(node.block)
         return node
 
     def _create_plain(self, txn: Txn, kind: int, body: CreateTxn, with_stats: bool) -> Applied:
@@ -319,6 +331,8 @@ class DataTree:
             return _NO_NODE
         if parent.generation != self._generation or self._lent is not None or self.responses:
             parent = self._own(parent_path or ROOT, parent)
+        elif parent.block.changed_in != self.blocks.turn:
+            self.blocks.change(parent.block)
         foreseen = self.foreseen.pop(zxid, None) if self.foreseen else None
         # A replayed create must not turn back what the snapshot already knows of the parent.
         cversion = body.parent_cversion if body.parent_cversion != -1 else parent.cversion + 1
@@ -329,7 +343,7 @@ class DataTree:
         acl = body.acl if body.acl is OPEN_ACL else interned(body.acl)
         existing = nodes.get(path)
         if existing is not None:
-            self._own(path, existing).acl = acl
+            self._own(path, existing).set_acl(acl)
             return _NODE_EXISTS
         if parent.children is None:
             parent.children = {}
@@ -338,7 +352,11 @@ class DataTree:
             seed, digest, _ = foreseen
         else:
             seed, digest = txn.seed if txn.seed is not None else digest_seed(path, data), None
-        nodes[path] = node = Znode.leaf(data, self._generation, zxid, txn.time_ms, owner, acl, seed, digest)
+        node = Znode.leaf(data, self._generation, zxid, txn.time_ms, owner, acl, seed, digest)
+        node.block = block = self.blocks.add(path)
+        nodes[path] = node
+        if acl is not OPEN_ACL:
+            block.note_acl(acl)
         self.digest_sum += node.digest
         self.data_size_bytes += len(path) + (len(data) if data else 0)
         if owner:
@@ -367,7 +385,8 @@ class DataTree:
             self._delete_newer_children(path, node, zxid)
         assert parent.children is not None, f"{path} is not among its parent's children"
         del parent.children[path[slash + 1 :]]
-        node = self.nodes.pop(path)
+        self.blocks.remove(path, node.block)
+        del self.nodes[path]
         self.responses.pop(path.encode("utf-8", "surrogatepass"), None)
         self.digest_sum -= node.digest
         self.data_size_bytes -= len(path) + (len(node.data) if node.data else 0)
@@ -412,6 +431,8 @@ class DataTree:
             return None
         if node.generation != self._generation or self._lent is not None or self.responses:
             node = self._own(path, node)
+        elif node.block.changed_in != self.blocks.turn:
+            self.blocks.change(node.block)
         before = node.data
         if self.quotas.by_path:
             self.quotas.resized(self, path, before, data)
@@ -434,7 +455,7 @@ class DataTree:
         if node is None:
             return Applied(kind, _NO_NODE, body.path)
         node = self._own(body.path, node)
-        node.acl = interned(body.acl)
+        node.set_acl(interned(body.acl))
         node.aversion = body.version
         self.digest_sum += node.redigest()
         return Applied(kind, _OK, body.path, node, node.stat() if with_stats else None)

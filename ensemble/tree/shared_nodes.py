@@ -3,40 +3,54 @@
 Taking a snapshot must not stall a peer with a million znodes.  So `SharedNodes` begins as the tree's own dict, and is
 parted from it by whoever comes first: the tree, when it is about to change, or somebody who reads the snapshot.  Then
 the dict is copied, and from there on the tree clones a znode before it changes it.  A snapshot that is used up
-before the next change (a forked child has its own memory) costs nothing.
+before the next change costs nothing, and neither does the beginning of a `capture`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import overload
 
 from ensemble.records import ACL
+from ensemble.tree.blocks import Blocks
+from ensemble.tree.capture import Capture, Piece
 from ensemble.tree.paths import ROOT, join
 from ensemble.tree.snapshot import NodeImage
-from ensemble.tree.stored import StoredZnode, encode_record
+from ensemble.tree.stored import AclTable, record_of
 from ensemble.tree.znode import Znode
 
 
 class SharedNodes(Sequence[NodeImage]):
-    """The nodes of a snapshot, depth first from the root: the tree's own, which it clones before changing them."""
+    """The nodes of a snapshot, depth first from the root: the tree's own, which it clones before changing them.
 
-    __slots__ = ("__weakref__", "_images", "_nodes", "_parted")
+    `turn` is the snapshot's number among the tree's (`Blocks.turn`); `parted` says whether the dict is its own.
+    """
 
-    def __init__(self, nodes: dict[str, Znode]) -> None:
+    __slots__ = ("__weakref__", "_blocks", "_images", "_nodes", "parted", "turn")
+
+    def __init__(self, nodes: dict[str, Znode], blocks: Blocks) -> None:
         self._nodes = nodes
-        self._parted = False
+        self._blocks = blocks
+        self.turn = blocks.turn
+        blocks.turn += 1
+        self.parted = False
         self._images: list[NodeImage] | None = None
 
     def part(self) -> None:
         """No longer share the dict with the tree; the znodes still are, until the tree changes them."""
-        if not self._parted:
+        if not self.parted:
             self._nodes = self._nodes.copy()
-            self._parted = True
+            self.parted = True
 
-    def claim(self) -> None:
-        """Keep the tree's own dict: whoever calls this knows that the tree will not change (a forked child)."""
-        self._parted = True
+    @property
+    def tree(self) -> Blocks:
+        """What tells one tree's snapshots from another's."""
+        return self._blocks
+
+    def capture(self, known: Container[int], since: int, table: AclTable, sink: Callable[[Piece], None]) -> Capture:
+        """Have the nodes come in pieces while the tree goes on, which must not have changed since the snapshot."""
+        assert not self.parted, "the tree has changed since"
+        return Capture(self._nodes, self._blocks, known, since, table, sink)
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -70,11 +84,7 @@ class SharedNodes(Sequence[NodeImage]):
         self.part()
         return [node.acl for node in self._nodes.values()]
 
-    def encoded(self) -> Iterator[tuple[bytes, Sequence[ACL]]]:
-        """Each node's record, with any ACL index, and its ACL; parents before children, since they are older."""
+    def encoded(self, table: AclTable) -> Iterator[bytes]:
+        """Each node's record; parents before children, since they are older."""
         self.part()
-        for path, node in self._nodes.items():
-            if node.__class__ is StoredZnode:
-                yield node.stored, node.acl
-            else:
-                yield encode_record("" if path == ROOT else path, node), node.acl
+        return (record_of(path, node, table.index(node.acl)) for path, node in self._nodes.items())

@@ -12,13 +12,21 @@ from itertools import repeat
 from struct import Struct
 from typing import Any, overload
 
-from ensemble.records import ACL
+from ensemble.records import ACL, OPEN_ACL
+from ensemble.tree.blocks import Blocks
+from ensemble.tree.paths import ROOT
 from ensemble.tree.snapshot import NodeImage
 from ensemble.tree.znode import Znode, digest_seed
 
 STAT = Struct(">qqqqqiiiqq")
 """Behind path and data in a record: ACL index, then StatPersisted."""
+LARGE_BYTES = 16 * 1024
+OPEN_ACL_INDEX = -1
+"""Stands for world:anyone with every permission; never in the table."""
+_INDEX_FROM, _INDEX_TO = -STAT.size, -STAT.size + 8
 _INT = Struct(">i")
+_LONG = Struct(">q")
+_LENGTHS = [_INT.pack(length) for length in range(1024)]
 
 
 class StoredZnode(Znode):
@@ -63,17 +71,92 @@ def data_size_of(record: bytes) -> int:
     return max(size, 0)
 
 
-def encode_record(path: str, node: Znode | NodeImage) -> bytes:
-    """A node's record, with ACL index 0; the root's path is empty."""
+class AclTable:
+    """The ACL lists of a serialised tree by their indices there (ReferenceCountedACLCache)."""
+
+    def __init__(self, rows: dict[tuple[ACL, ...], int] | None = None) -> None:
+        self.rows = {OPEN_ACL: OPEN_ACL_INDEX} if rows is None else rows
+        self._acl: Sequence[ACL] = OPEN_ACL
+        self._index = self.rows[OPEN_ACL]
+
+    def index(self, acl: Sequence[ACL]) -> int:
+        """The index of a list, which is a new one where it has none yet; mostly it is that of the node before."""
+        if acl is not self._acl:
+            self._acl = acl
+            self._index = self.rows.setdefault(tuple(acl), len(self.rows))
+        return self._index
+
+
+def with_acl_index(record: bytes, index: int) -> bytes:
+    """A record as it is where its ACL has that index."""
+    mark = _LONG.pack(index)
+    return record if record[_INDEX_FROM:_INDEX_TO] == mark else record[:_INDEX_FROM] + mark + record[_INDEX_TO:]
+
+
+def encode_record(path: str, node: Znode | NodeImage, acl_index: int) -> bytes:
+    """A node's record; the root's path is empty."""
     name = path.encode("utf-8", "surrogatepass")
     data = node.data
     stat = STAT.pack(
-        0, node.czxid, node.mzxid, node.ctime, node.mtime, node.version, node.cversion, node.aversion,
+        acl_index, node.czxid, node.mzxid, node.ctime, node.mtime, node.version, node.cversion, node.aversion,
         node.ephemeral_owner, node.pzxid,
     )  # fmt: skip
     if data is None:
         return b"%b%b\xff\xff\xff\xff%b" % (_INT.pack(len(name)), name, stat)
     return b"%b%b%b%b%b" % (_INT.pack(len(name)), name, _INT.pack(len(data)), data, stat)
+
+
+def record_of(path: str, node: Znode, acl_index: int) -> bytes:
+    """The record of a znode in a tree."""
+    if node.__class__ is StoredZnode:
+        return with_acl_index(node.stored, acl_index)
+    return encode_record("" if path == ROOT else path, node, acl_index)
+
+
+class RecordParts:
+    """The records of znodes in a tree, in as few parts as that takes without copying large data."""
+
+    def __init__(self, table: AclTable) -> None:
+        self._table = table
+        self._whole: list[bytes | memoryview] = []
+        self._small: list[bytes | memoryview] = []
+
+    def add(self, paths: Iterable[str], nodes: Iterable[Znode]) -> None:
+        """Add a record for each.  It is done in the event loop of a busy peer, of znodes that no cache holds any more:
+        the common case is one tuple."""
+        extend, lengths, common, index, pack = self._small.extend, _LENGTHS, len(_LENGTHS), self._table.index, STAT.pack
+        for path, node in zip(paths, nodes, strict=True):
+            if node.__class__ is StoredZnode:
+                self._add_stored(node.stored, index(node.acl))
+                continue
+            name = path.encode("utf-8", "surrogatepass") if path != ROOT else b""
+            data = node.data
+            stat = pack(
+                index(node.acl), node.czxid, node.mzxid, node.ctime, node.mtime, node.version, node.cversion,
+                node.aversion, node.ephemeral_owner, node.pzxid,
+            )  # fmt: skip
+            if data is not None and len(data) < common and len(name) < common:
+                extend((lengths[len(name)], name, lengths[len(data)], data, stat))
+            else:
+                extend((_INT.pack(len(name)), name, _INT.pack(-1 if data is None else len(data))))
+                self._add_data(data or b"")
+                self._small.append(stat)
+
+    def _add_stored(self, record: bytes, acl_index: int) -> None:
+        view = memoryview(record)
+        self._add_data(view[:_INDEX_FROM])
+        self._small += (_LONG.pack(acl_index), view[_INDEX_TO:])
+
+    def _add_data(self, data: bytes | memoryview) -> None:
+        if len(data) < LARGE_BYTES:
+            self._small.append(data)
+        else:
+            self._whole += (b"".join(self._small), data)
+            self._small.clear()
+
+    def take(self) -> list[bytes | memoryview]:
+        """All of them."""
+        return [*self._whole, b"".join(self._small)]
 
 
 class StoredNodes(Sequence[NodeImage]):
@@ -115,11 +198,11 @@ class StoredNodes(Sequence[NodeImage]):
         """Every node's ACL."""
         return self.acls
 
-    def encoded(self) -> Iterator[tuple[bytes, Sequence[ACL]]]:
-        """Each node's record and its ACL."""
-        return zip(self.records, self.acls, strict=True)
+    def encoded(self, table: AclTable) -> Iterator[bytes]:
+        """Each node's record."""
+        return map(with_acl_index, self.records, map(table.index, self.acls))
 
-    def znodes(self) -> dict[str, Znode]:
+    def znodes(self, blocks: Blocks) -> dict[str, Znode]:
         """A znode for each record, by its path in a tree.  ValueError where a parent is missing.
 
         A million pass here at start: what can be done without a line of Python for each is done so.
@@ -131,6 +214,7 @@ class StoredNodes(Sequence[NodeImage]):
         deque(map(slots.stored.__set__, made, self.records), maxlen=0)
         deque(map(slots.acl.__set__, made, self.acls), maxlen=0)
         paths = ["/", *self.paths[1:]]
+        deque(map(slots.block.__set__, made, blocks.load(paths, self.acls)), maxlen=0)
         nodes: dict[str, Znode] = dict(zip(paths, made, strict=True))
         parent_path: str | None = None
         siblings: dict[str, None] = {}

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from struct import Struct
 from zlib import crc32
 
-from ensemble.records import ACL, Stat, pack_stat
+from ensemble.records import ACL, OPEN_ACL, Stat, pack_stat
+from ensemble.tree.blocks import Block
 from ensemble.tree.snapshot import NodeImage
 
 CONTAINER_OWNER = -(1 << 63)
@@ -152,13 +153,14 @@ class NodeState:
 class Znode(NodeState):
     """A znode in the tree.  `generation` tells whether a snapshot still shares it: then it is cloned before a change.
 
-    `stored` is for `ensemble.tree.stored` alone.
+    `block` is where it lies among the tree's `Blocks`; `stored` is for `ensemble.tree.stored` alone.
 
     `children` is a dict for its order of insertion; None while there are none, since most nodes are leaves.
     """
 
-    __slots__ = ("children", "data", "generation", "stored")
+    __slots__ = ("block", "children", "data", "generation", "stored")
 
+    block: Block
     children: dict[str, None] | None
     data: bytes | None
     generation: int
@@ -192,6 +194,12 @@ class Znode(NodeState):
         node.digest = digest
         return node
 
+    def set_acl(self, acl: Sequence[ACL]) -> None:
+        """Have this list, which a snapshot of the block must know."""
+        self.acl = acl
+        if acl is not OPEN_ACL:
+            self.block.note_acl(acl)
+
     def take_digest(self, digest: int) -> int:
         """Take over the digest of this very state, and say by how much it differs from before."""
         change = digest - self.digest
@@ -202,6 +210,7 @@ class Znode(NodeState):
         """A copy of its own; the data is shared, being immutable."""
         twin = Znode(self.data, generation)
         twin.copy_state(self)
+        twin.block = self.block
         if self.children is not None:
             twin.children = self.children.copy()
         return twin

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 LOG_PREFIX = "log"
@@ -29,6 +30,16 @@ def sync_file(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def forget_pages(descriptor: int, start: int, end: int) -> None:
+    """Have the kernel drop what it keeps in memory of a part of a file that is on the disk, and will hardly be read.
+
+    A file that is only ever written takes new pages without end, and pages that were never used cost the most: in a
+    virtual machine the host has to find them.  These are used again for what is written next.
+    """
+    with suppress(OSError):  # It is advice, which a file system need not take.
+        os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
 
 
 def write_again(path: Path) -> None:

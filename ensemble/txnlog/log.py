@@ -12,7 +12,7 @@ from pathlib import Path
 from ensemble.ids import zxid_text
 from ensemble.txn import Txn
 from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import LOG_PREFIX, by_zxid, read_used, remove_all, sync_directory
+from ensemble.txnlog.files import LOG_PREFIX, by_zxid, forget_pages, read_used, remove_all, sync_directory
 from ensemble.txnlog.records import END_OF_RECORD, HEADER, LOG_HEADER, LOG_MAGIC, Damage, ScannedLog, frame_record, scan
 
 PREALLOCATE_BYTES = 64 * 1024 * 1024
@@ -21,6 +21,8 @@ ZEROS_AHEAD_BYTES = 256 * 1024
 only data to write; one that must give the file new blocks waits for the file system's journal as well."""
 ZEROS_AT_ONCE_BYTES = 16 * 1024
 """In pieces: Linux keeps what is written at once as one large page, and a sync looks through the whole of it."""
+FORGET_BYTES = 1 << 20
+"""As much of the log is dropped from memory at a time."""
 _ZEROS = bytes(ZEROS_AT_ONCE_BYTES)
 
 
@@ -53,6 +55,8 @@ class LogWriter:
         self._zeroed = 0
         """Where the blocks end that the file has."""
         self._allocated = 0
+        self._forgotten = 0
+        """Up to where the kernel no longer keeps it in memory."""
 
     def append(self, txns: Sequence[Txn]) -> None:
         """Write transactions in one go; durable only after `sync`.  Raises OSError, DataDirectoryError."""
@@ -82,6 +86,9 @@ class LogWriter:
         """Make everything appended durable (one fdatasync)."""
         if self._descriptor >= 0:
             os.fdatasync(self._descriptor)
+            if self._pos - self._forgotten >= FORGET_BYTES:
+                forget_pages(self._descriptor, self._forgotten, self._pos)
+                self._forgotten = self._pos
 
     def roll(self) -> None:
         """Close this file; the next append begins another."""
@@ -97,6 +104,7 @@ class LogWriter:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         os.pwrite(self._descriptor, LOG_HEADER, 0)
         self._pos = self._zeroed = len(LOG_HEADER)
+        self._forgotten = 0
         self._allocated = self._pos + self._preallocate_bytes
         os.ftruncate(self._descriptor, self._allocated)
         sync_directory(self._directory)

@@ -9,7 +9,7 @@ seal (running Adler32 and "/"), then the digest and the last zxid, each sealed a
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from struct import error as StructError
 
 from ensemble.ids import SessionId, Zxid
@@ -18,11 +18,9 @@ from ensemble.records import ACL, ACLS, OPEN_ACL
 from ensemble.tree.acl import interned
 from ensemble.tree.shared_nodes import SharedNodes
 from ensemble.tree.snapshot import NodeImage, TreeSnapshot
-from ensemble.tree.stored import STAT, StoredNodes, encode_record
+from ensemble.tree.stored import OPEN_ACL_INDEX, STAT, AclTable, StoredNodes, encode_record
 from ensemble.txn import DIGEST_VERSION
 
-OPEN_ACL_INDEX = -1
-"""Stands for world:anyone with every permission; never in the table."""
 CHUNK_BYTES = 64 * 1024
 FIELD_BYTES_MAX = 256 * 1024 * 1024
 COUNT_MAX = 50_000_000
@@ -31,7 +29,6 @@ ROOT_END = b"\0\0\0\1/"
 _SESSION = struct.Struct(">qi")
 _TAIL = struct.Struct(">q44xq8x")
 """Of a record's last part the ACL index and the ephemeralOwner."""
-_INDEX_FROM, _INDEX_TO = -STAT.size, -STAT.size + 8
 _SLASH = 0x2F
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
@@ -53,47 +50,48 @@ class _ImageNodes:
     def used_acls(self) -> Iterable[Sequence[ACL]]:
         return (image.acl for image in self._images)
 
-    def encoded(self) -> Iterator[tuple[bytes, Sequence[ACL]]]:
-        return ((encode_record(image.path, image), image.acl) for image in self._images)
+    def encoded(self, table: AclTable) -> Iterator[bytes]:
+        return (encode_record(image.path, image, table.index(image.acl)) for image in self._images)
 
 
-def _acl_table(used: Iterable[Sequence[ACL]]) -> dict[tuple[ACL, ...], int]:
-    table: dict[tuple[ACL, ...], int] = {OPEN_ACL: OPEN_ACL_INDEX}
-    previous: Sequence[ACL] | None = None
-    for acl in used:
-        if acl is not previous:
-            previous = acl
-            table.setdefault(tuple(acl), len(table))
-    return table
+def encode_head(sessions: Mapping[SessionId, int], table: AclTable) -> bytearray:
+    """What comes before the nodes: the sessions and the ACL lists."""
+    out = bytearray(_INT.pack(len(sessions)))
+    for session_id, timeout_ms in sessions.items():
+        out += _SESSION.pack(session_id, timeout_ms)
+    out += _INT.pack(len(table.rows) - 1)
+    for row, index in table.rows.items():
+        if index != OPEN_ACL_INDEX:
+            out += _LONG.pack(index)
+            ACLS.write(out, row)
+    return out
 
 
 def encode_tree(snapshot: TreeSnapshot) -> Iterator[bytes]:
     """The serialised sessions and tree, in chunks of about 64 KiB."""
     nodes = snapshot.nodes
     source = nodes if isinstance(nodes, SharedNodes | StoredNodes) else _ImageNodes(nodes)
-    out = bytearray(_INT.pack(len(snapshot.sessions)))
-    for session_id, timeout_ms in snapshot.sessions.items():
-        out += _SESSION.pack(session_id, timeout_ms)
-    table = _acl_table(source.used_acls())
-    out += _INT.pack(len(table) - 1)
-    for row, index in table.items():
-        if index != OPEN_ACL_INDEX:
-            out += _LONG.pack(index)
-            ACLS.write(out, row)
-    previous: Sequence[ACL] | None = None
-    mark = b""
-    for record, acl in source.encoded():
-        if acl is not previous:
-            previous = acl
-            mark = _LONG.pack(table[tuple(acl)])
-        if record[_INDEX_FROM:_INDEX_TO] != mark:
-            record = record[:_INDEX_FROM] + mark + record[_INDEX_TO:]
+    table = AclTable()
+    for acl in source.used_acls():
+        table.index(acl)
+    yield bytes(encode_head(snapshot.sessions, table))
+    yield from in_chunks(source.encoded(table))
+    yield ROOT_END
+
+
+def in_chunks(records: Iterable[bytes | memoryview], size: int = CHUNK_BYTES) -> Iterator[bytes]:
+    """Records put together until they have about that size; no empty chunk."""
+    out = bytearray()
+    for record in records:
+        if not out and len(record) >= size:
+            yield bytes(record)
+            continue
         out += record
-        if len(out) >= CHUNK_BYTES:
+        if len(out) >= size:
             yield bytes(out)
             out.clear()
-    out += ROOT_END
-    yield bytes(out)
+    if out:
+        yield bytes(out)
 
 
 def encode_digest(snapshot: TreeSnapshot) -> bytes:

@@ -12,14 +12,22 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 from zlib import adler32
 
 from ensemble.jute import MalformedRecord
 from ensemble.tree.snapshot import TreeSnapshot
-from ensemble.txnlog.files import GZIP_SUFFIX, SNAPPY_SUFFIX, SNAPSHOT_PREFIX, by_zxid, sync_directory, zxid_of
+from ensemble.txnlog.files import (
+    GZIP_SUFFIX,
+    SNAPPY_SUFFIX,
+    SNAPSHOT_PREFIX,
+    by_zxid,
+    forget_pages,
+    sync_directory,
+    zxid_of,
+)
 from ensemble.txnlog.records import HEADER
 from ensemble.txnlog.snappy_stream import SnappyDamaged, SnappyReader, SnappyWriter
 from ensemble.txnlog.snapshot_format import DIGEST, ROOT_END, TreeDecoder, encode_digest, encode_tree, seal
@@ -28,12 +36,12 @@ SNAPSHOT_MAGIC = 0x5A4B534E
 """ZKSN"""
 SNAPSHOT_HEADER = HEADER.pack(SNAPSHOT_MAGIC, 2, -1)
 STAGING_NAME = ".snapshot.tmp"
-"""Of a snapshot that is being written; a forked child adds its process id."""
+"""Of a snapshot that is being written."""
 _LONG = struct.Struct(">q")
 SEAL_BYTES = _LONG.size + len(ROOT_END)
 PIECE_BYTES = 1 << 20
 GZIP_LEVEL = 1
-SYNC_BYTES = 8 << 20
+SYNC_BYTES = 2 << 20
 _BREATHE_S = 0.0005
 _DIGEST_MASK = (1 << 64) - 1
 
@@ -65,8 +73,15 @@ def snapshot_path(directory: Path, zxid: int, suffix: str = "") -> Path:
     return directory / f"{SNAPSHOT_PREFIX}.{zxid:x}{suffix}"
 
 
-def stage_snapshot(staged: Path, snapshot: TreeSnapshot, suffix: str = "", pace: Callable[[], None] = breathe) -> None:
+def stage_snapshot(
+    staged: Path,
+    snapshot: TreeSnapshot,
+    suffix: str = "",
+    pace: Callable[[], None] = breathe,
+    encoded: Iterable[bytes] | None = None,
+) -> None:
     """Write a snapshot under a name that no server reads, and sync it.  `pace` is called after every chunk.
+    `encoded` is its serialised tree, where that is not simply to be made by `encode_tree`.
 
     Synced every few megabytes: one large sync at the end would hold up those of the log on the same disk.
     Raises OSError, and whatever `pace` raises.
@@ -80,7 +95,7 @@ def stage_snapshot(staged: Path, snapshot: TreeSnapshot, suffix: str = "", pace:
         file.write(SNAPSHOT_HEADER)
         checksum = adler32(SNAPSHOT_HEADER)
         unsynced = 0
-        for chunk in encode_tree(snapshot):
+        for chunk in encode_tree(snapshot) if encoded is None else encoded:
             checksum = adler32(chunk, checksum)
             file.write(chunk)
             unsynced += len(chunk)
@@ -88,6 +103,7 @@ def stage_snapshot(staged: Path, snapshot: TreeSnapshot, suffix: str = "", pace:
                 unsynced = 0
                 raw.flush()
                 os.fdatasync(raw.fileno())
+                forget_pages(raw.fileno(), 0, raw.tell())
             pace()
         for part in (b"", encode_digest(snapshot), _LONG.pack(snapshot.zxid)):
             checksum = adler32(part, checksum)
@@ -98,6 +114,7 @@ def stage_snapshot(staged: Path, snapshot: TreeSnapshot, suffix: str = "", pace:
             file.close()
         raw.flush()
         os.fsync(raw.fileno())
+        forget_pages(raw.fileno(), 0, raw.tell())
 
 
 def write_snapshot(directory: Path, snapshot: TreeSnapshot, staging_name: str = STAGING_NAME) -> WrittenSnapshot:

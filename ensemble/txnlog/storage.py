@@ -5,8 +5,8 @@ barrier of the group shares one fdatasync.  While the disk is quick (`sync_pace`
 loop carries out a few appends and barriers itself, a round's as one group; all else is the thread's.  Log and pace have
 no lock: they are the thread's from `submit` until it has finished, and the loop's otherwise.
 
-Ordinary snapshots are written by forked children, since nothing waits for them and a large one must not hold up the
-log; a truncation or a replacement of the history stops one that is at it.
+Ordinary snapshots are written by a thread of their own, since nothing waits for them and a large one must not hold up
+the log; a truncation or a replacement of the history stops one that is at it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.log import PREALLOCATE_BYTES, LogWriter
 from ensemble.txnlog.log_reading import LogReader
 from ensemble.txnlog.recovery import LONE, Directories, Recovery, RecoveryPolicy, purge, replace_history, truncate
-from ensemble.txnlog.snapshot_child import SnapshotChildren
+from ensemble.txnlog.snapshot_writer import SnapshotWriter
 from ensemble.txnlog.snapshots import WrittenSnapshot
 from ensemble.txnlog.stage_times import NANOS_PER_MS, StageTimes
 from ensemble.txnlog.sync_pace import SyncPace
@@ -96,6 +96,10 @@ class StorageListener(Protocol):
 
     def on_truncated(self, recovery: Recovery) -> None:
         """A TruncateLog is done."""
+        ...
+
+    def on_snapshot_spoiled(self) -> None:
+        """The newest snapshot's file cannot be read as it was written: take another one now."""
         ...
 
     def on_snapshot(self, written: WrittenSnapshot) -> None:
@@ -172,8 +176,8 @@ class Storage:
         self._owed = 0
         """Barriers among what was submitted that the owner has not been told of."""
         self._failed = False
-        self._snapshots = SnapshotChildren(
-            directories.data, snapshot_suffix, self._snapshot_done, self._snapshot_failed
+        self._snapshots = SnapshotWriter(
+            directories.data, snapshot_suffix, post, self._snapshot_done, self._snapshot_failed, self._snapshot_spoiled
         )
         self._thread = threading.Thread(target=self._run, name="txnlog", daemon=True)
         self._thread.start()
@@ -222,8 +226,9 @@ class Storage:
         self._readers.submit(self._read_log, effect)
 
     def take_snapshot(self, snapshot: TreeSnapshot) -> None:
-        """Write an ordinary snapshot, of a tree that has not changed since, by a child process; unless the one before
-        is still being written.  The log goes on in a new file, and is durable so far before the snapshot counts."""
+        """Write an ordinary snapshot, of a tree that has not changed since, while it goes on changing; unless the one
+        before is still being written.  The log goes on in a new file, and is durable so far before the snapshot counts.
+        """
         self._snapshots.take(snapshot)
         self._put([_RollLog(self._snapshots.taken)])
 
@@ -366,6 +371,9 @@ class Storage:
     def _snapshot_failed(self, number: int) -> None:
         failed = OSError(number, os.strerror(number), "the snapshot")
         self._post_back(self._listener.on_storage_failed, complaint(failed))
+
+    def _snapshot_spoiled(self) -> None:
+        self._post_back(self._listener.on_snapshot_spoiled)
 
     def _post_back(self, callback: Callable[..., None], *args: object) -> None:
         try:

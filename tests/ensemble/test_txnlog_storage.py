@@ -45,6 +45,7 @@ class Owner:
         self.tokens: list[list[int]] = []
         self.truncated: list[Recovery] = []
         self.snapshots: list[WrittenSnapshot] = []
+        self.spoiled = 0
         self.failures: list[str] = []
         self.warnings: list[str] = []
         self.read: list[tuple[int, list[int] | None]] = []
@@ -73,6 +74,9 @@ class Owner:
 
     def on_snapshot(self, written: WrittenSnapshot) -> None:
         self.snapshots.append(written)
+
+    def on_snapshot_spoiled(self) -> None:
+        self.spoiled += 1
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: list[Txn] | None) -> None:
         self.read.append((after, [txn.zxid for txn in txns] if txns is not None else None))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import queue
 import subprocess
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import pytest
 from real_zookeeper import classpath, needs_java
 
 from ensemble.ids import SessionId, Zxid
 from ensemble.records import ACL, OPEN_ACL, ErrorCode, OpCode
+from ensemble.tree.blocks import BLOCK_ZNODES
 from ensemble.tree.datatree import DataTree
 from ensemble.txn import (
     CheckVersionTxn,
@@ -26,6 +31,7 @@ from ensemble.txn import (
     Txn,
 )
 from ensemble.txnlog.log import LogWriter
+from ensemble.txnlog.snapshot_writer import SnapshotWriter
 from ensemble.txnlog.snapshots import write_snapshot
 
 pytestmark = needs_java
@@ -93,10 +99,37 @@ def test_the_txn_log_toolkit_reads_every_kind_of_transaction(tmp_path: Path) -> 
         assert f" {name}" in out, name
 
 
-def test_the_snapshot_formatter_reads_sessions_acls_ephemerals_and_ttls(tmp_path: Path) -> None:
+def write_plainly(directory: Path, tree: DataTree) -> None:
+    write_snapshot(directory, tree.to_snapshot())
+
+
+def take_over(directory: Path, tree: DataTree) -> None:
+    """Two snapshots as a serving peer writes them, the second with blocks of the first, and with one more list."""
+    posted: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+
+    def end(*outcome: object) -> None:
+        posted.put(None)
+
+    writer = SnapshotWriter(directory, "", lambda call, *args: posted.put(partial(call, *args)), end, end, end)
+    for number in (1, 2):
+        assert writer.take(tree.to_snapshot())
+        writer.publish(number)
+        while (callback := posted.get()) is not None:
+            callback()
+        if number == 1:
+            for n in range(2 * BLOCK_ZNODES):
+                body = CreateTxn(f"/n{n}", b"x", ((ACL(3, "ip", "10.0.0.1"),)), False, -1)
+                tree.apply(Txn(SessionId(7), n, Zxid(tree.last_zxid + 1), 5, OpCode.CREATE, body))
+
+
+@pytest.mark.parametrize("write", [write_plainly, take_over])
+def test_the_snapshot_formatter_reads_sessions_acls_ephemerals_and_ttls(
+    tmp_path: Path, write: Callable[[Path, DataTree], None]
+) -> None:
     tree, _ = history()
-    write_snapshot(tmp_path, tree.to_snapshot())
+    write(tmp_path, tree)
     out = java("org.apache.zookeeper.server.SnapshotFormatter", str(tmp_path / f"snapshot.{tree.last_zxid:x}"))
     assert "/plain/ephemeral" in out and "ephemeralOwner = 0x00000000000007" in out
     assert "0x00000000000007, 30000, 1" in out
     assert f"Last zxid: 0x{tree.last_zxid:x}" in out
+    assert all(path in out for path in tree.nodes)

@@ -1,0 +1,91 @@
+"""A snapshot of a living tree, taken block by block while the tree goes on changing.
+
+Nothing is copied when it begins.  From then on a block's records are made when somebody asks for the next ones, or when
+the block is about to change, whichever comes first.  A block that has not changed since the snapshot before is left
+out: its records are in that one's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+from typing import NamedTuple
+from zlib import adler32
+
+from ensemble.records import OPEN_ACL
+from ensemble.tree.blocks import Block, Blocks
+from ensemble.tree.stored import AclTable, RecordParts
+from ensemble.tree.znode import Znode
+
+
+class Piece(NamedTuple):
+    """A block's records: in parts, so that nothing large is copied; the sum of their lengths, and their Adler32."""
+
+    number: int
+    parts: list[bytes | memoryview]
+    size: int
+    checksum: int
+
+
+class Capture:
+    """`pieces` will come of the blocks in it, in any order; `order` is that of all blocks, oldest first.
+
+    `known` are the blocks that the snapshot with the number `since` has in its file, and `table` its ACL lists, to
+    which those of the pieces are added at once.  Each piece goes to `sink`.
+    """
+
+    def __init__(
+        self,
+        nodes: dict[str, Znode],
+        blocks: Blocks,
+        known: Container[int],
+        since: int,
+        table: AclTable,
+        sink: Callable[[Piece], None],
+    ) -> None:
+        self.order = [block.number for block in blocks]
+        self.table = table
+        self._nodes = nodes
+        self._blocks = blocks
+        self._sink = sink
+        self._pending = {
+            block.number: block for block in blocks if block.changed_in > since or block.number not in known
+        }
+        self.pieces = frozenset(self._pending)
+        self._next: Iterator[Block] = iter(list(self._pending.values()))
+        for block in self._pending.values():
+            for acl in block.acls or ():
+                table.index(acl)
+        blocks.keeper = self._keep
+
+    def step(self, count: int) -> None:
+        """Make the pieces of the next blocks."""
+        for block in self._next:
+            if self._pending.pop(block.number, None) is not None:
+                self._make(block)
+                count -= 1
+                if not count:
+                    return
+        self.end()
+
+    def end(self) -> None:
+        """No further piece is wanted."""
+        self._pending.clear()
+        if self._blocks.keeper == self._keep:
+            self._blocks.keeper = None
+
+    def _keep(self, block: Block) -> None:
+        if self._pending.pop(block.number, None) is not None:
+            self._make(block)
+
+    def _make(self, block: Block) -> None:
+        nodes = [self._nodes[path] for path in block.paths]
+        records = RecordParts(self.table)
+        records.add(block.paths, nodes)
+        if block.acls:
+            block.acls = dict.fromkeys(node.acl for node in nodes if node.acl is not OPEN_ACL)
+        parts = records.take()
+        size, checksum = 0, adler32(b"")
+        for part in parts:
+            size += len(part)
+            checksum = adler32(part, checksum)
+        self._sink(Piece(block.number, parts, size, checksum))

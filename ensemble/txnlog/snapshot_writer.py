@@ -1,0 +1,350 @@
+"""Snapshots that nobody waits for: made in the event loop piece by piece, written by a thread of their own.
+
+A tree of a million znodes is neither copied nor looked at as a whole.  Its blocks come from the tree's `Capture` when
+the thread asks for them; those in which nothing has changed since the snapshot before are copied from that one's file.
+Whatever is copied is checked against the checksum with which it was written: a file that rots does not pass that on.
+
+A finished snapshot gets its name only when the peer says that its log is durable as far as the snapshot goes.  What is
+committed need not be on a slow leader's own disk yet: a log that lacked it, and went on behind it later, would have a
+hole, and be wrong the day an older snapshot had to be used.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+from weakref import ref
+from zlib import adler32
+
+from ensemble.records import ACL
+from ensemble.tree.blocks import Blocks
+from ensemble.tree.capture import Capture, Piece
+from ensemble.tree.shared_nodes import SharedNodes
+from ensemble.tree.snapshot import TreeSnapshot
+from ensemble.tree.stored import AclTable
+from ensemble.txnlog.files import SNAPPY_SUFFIX, forget_pages, sync_directory
+from ensemble.txnlog.snappy_stream import codec
+from ensemble.txnlog.snapshot_format import ROOT_END, encode_head, encode_tree, in_chunks
+from ensemble.txnlog.snapshots import SNAPSHOT_HEADER, STAGING_NAME, WrittenSnapshot, snapshot_path, stage_snapshot
+
+STEP_BLOCKS = 2
+"""How many blocks the event loop makes at a time, before it turns to its clients again: some 0.2 ms."""
+WRITE_BYTES = 1 << 20
+TAKEN_BYTES_MAX = 4 << 20
+"""Of a block that is taken over; with larger znodes it costs no less than making it anew."""
+ACLS_TAKEN = 1000
+"""How many ACL lists a snapshot takes over, apart from one for each block: there may be those that nobody has now."""
+_ADLER = 65521
+
+
+def adler32_of_both(one: int, other: int, other_bytes: int) -> int:
+    """The Adler32 of two byte strings in a row, of those of each and the second one's length."""
+    low = (one & 0xFFFF) - 1
+    sum_low = (low + (other & 0xFFFF)) % _ADLER
+    sum_high = ((one >> 16) + (other >> 16) + other_bytes * low) % _ADLER
+    return sum_high << 16 | sum_low
+
+
+class Place(NamedTuple):
+    """Where in a snapshot's file a block lies, and its Adler32."""
+
+    offset: int
+    size: int
+    checksum: int
+
+
+class _TakeOver(NamedTuple):
+    """What the next snapshot can take over from a file: of which tree it is, its number among that tree's, its ACL
+    lists, and where the blocks lie."""
+
+    path: Path
+    tree: ref[Blocks]
+    turn: int
+    acls: dict[tuple[ACL, ...], int]
+    places: dict[int, Place]
+
+    def is_of(self, tree: Blocks) -> bool:
+        """Whether a snapshot of this tree can take over anything, and not too many ACL lists with it."""
+        return self.tree() is tree and len(self.acls) <= ACLS_TAKEN + len(self.places)
+
+
+class _Cancelled(Exception):
+    """Nobody wants the snapshot any more."""
+
+
+class _Spoiled(Exception):
+    """The file of the snapshot before does not hold what was written to it."""
+
+
+class _Run:
+    """Blocks that lie side by side in the file of the snapshot before."""
+
+    def __init__(self, file: BinaryIO | None) -> None:
+        self._file = file
+        self._offset = self._size = 0
+        self._checksum = adler32(b"")
+
+    def joins(self, place: Place) -> bool:
+        """Whether it may be read together with this block."""
+        return not self._size or (self._size < WRITE_BYTES and self._offset + self._size == place.offset)
+
+    def add(self, place: Place) -> None:
+        """Have it read with the others."""
+        if not self._size:
+            self._offset = place.offset
+        self._size += place.size
+        self._checksum = adler32_of_both(self._checksum, place.checksum, place.size)
+
+    def read(self) -> bytes:
+        """All that was added, and begin anew.  Raises _Spoiled."""
+        if not self._size:
+            return b""
+        assert self._file is not None, "nothing is taken over where there is no file"
+        try:
+            data = os.pread(self._file.fileno(), self._size, self._offset)
+        except OSError:
+            raise _Spoiled from None
+        if len(data) != self._size or adler32(data) != self._checksum:
+            raise _Spoiled
+        forget_pages(self._file.fileno(), self._offset, self._offset + self._size)
+        self._size = 0
+        self._checksum = adler32(b"")
+        return data
+
+
+class _Writing:
+    """One snapshot on its way to the disk."""
+
+    def __init__(self, number: int, post: Callable[..., object]) -> None:
+        self.number = number
+        self.gate = threading.Event()
+        self.pieces: queue.SimpleQueue[Piece | None] = queue.SimpleQueue()
+        self.thread: threading.Thread | None = None
+        self.ended = False
+        """The thread has nothing left to do but to say so."""
+        self._post = post
+        self._cancelled = False
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it still needs the staging file."""
+        return not self.ended and self.thread is not None and self.thread.is_alive()
+
+    def cancel(self) -> None:
+        """Give it up, and wait for its end."""
+        self._cancelled = True
+        self.pieces.put(None)
+        self.gate.set()
+        self.wait()
+
+    def wait(self) -> None:
+        """Block until it is written, or given up."""
+        if self.thread is not None:
+            self.thread.join()
+
+    def check(self) -> None:
+        """Raise _Cancelled where it was given up."""
+        if self._cancelled:
+            raise _Cancelled
+
+    def tree(self, head: bytes, capture: Capture, before: _TakeOver | None, now: _TakeOver) -> Iterator[bytes]:
+        """The serialised sessions and tree; `now` is filled."""
+        yield head
+        try:
+            yield from in_chunks(self._blocks(len(SNAPSHOT_HEADER) + len(head), capture, before, now), WRITE_BYTES)
+        finally:
+            with suppress(RuntimeError):
+                self._post(capture.end)
+        yield ROOT_END
+
+    def _blocks(
+        self, offset: int, capture: Capture, before: _TakeOver | None, now: _TakeOver
+    ) -> Iterator[bytes | memoryview]:
+        came: dict[int, Piece] = {}
+        with _open(before) as file:
+            run = _Run(file)
+            for number in capture.order:
+                if before is None or number in capture.pieces:
+                    yield run.read()
+                    piece = self._piece(capture, number, came)
+                    yield from piece.parts
+                    place = Place(offset, piece.size, piece.checksum)
+                else:
+                    taken = before.places[number]
+                    if not run.joins(taken):
+                        yield run.read()
+                    run.add(taken)
+                    place = taken._replace(offset=offset)
+                offset += place.size
+                if place.size <= TAKEN_BYTES_MAX:
+                    now.places[number] = place
+            yield run.read()
+
+    def _piece(self, capture: Capture, number: int, came: dict[int, Piece]) -> Piece:
+        """That block's records, once the event loop has made them."""
+        while number not in came:
+            try:
+                piece = self.pieces.get_nowait()
+            except queue.Empty:
+                try:
+                    self._post(capture.step, STEP_BLOCKS)
+                except RuntimeError:
+                    # The event loop is closed.
+                    raise _Cancelled from None
+                piece = self.pieces.get()
+            if piece is None:
+                raise _Cancelled
+            came[piece.number] = piece
+        return came.pop(number)
+
+
+class SnapshotWriter:
+    """Writes one snapshot at a time.
+
+    `post` hands a callback to the event loop whose tree it is.  In the thread, `done` gets what was written, `failed`
+    the error number of a disk that did not take it; `spoiled` hears where another snapshot has to be taken, because
+    the file of the one before cannot be read as it was written.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        suffix: str,
+        post: Callable[..., object],
+        done: Callable[[WrittenSnapshot], None],
+        failed: Callable[[int], None],
+        spoiled: Callable[[], None],
+    ) -> None:
+        self._directory = directory
+        self._suffix = suffix
+        if suffix == SNAPPY_SUFFIX:
+            # The import takes seconds, for which the first snapshot would hold up the event loop.
+            codec()
+        self._post = post
+        self._done = done
+        self._failed = failed
+        self._spoiled = spoiled
+        self._writing: _Writing | None = None
+        self._before: _TakeOver | None = None
+        self.taken = 0
+        """How many snapshots were begun; the number of the last one."""
+
+    def take(self, snapshot: TreeSnapshot) -> bool:
+        """Begin to write this one, of a tree that has not changed since; False where the one before is still being
+        written, or no thread can be had.  It is published once `publish` is called too, which may be before it is
+        written.
+
+        The caller drops `snapshot` before its tree changes, so that nothing need be copied for it.
+        """
+        if self._writing is not None and self._writing.goes_on:
+            return False
+        began = time.monotonic()
+        # What is there now stays: collecting over a growing million objects would find nothing.
+        gc.freeze()
+        self.taken += 1
+        writing = _Writing(self.taken, self._post)
+        path = snapshot_path(self._directory, snapshot.zxid, self._suffix)
+        nodes, now = snapshot.nodes, None
+        if isinstance(nodes, SharedNodes):
+            encoded, now = self._capture(writing, path, snapshot, nodes)
+            snapshot = TreeSnapshot(snapshot.zxid, snapshot.sessions, (), snapshot.digest)
+        else:
+            encoded = encode_tree(snapshot)
+        writing.thread = threading.Thread(
+            target=self._run, args=(writing, path, snapshot, encoded, now, began), name="snapshot", daemon=True
+        )
+        try:
+            writing.thread.start()
+        except RuntimeError:
+            # No thread can be had.
+            if isinstance(nodes, SharedNodes):
+                nodes.tree.keeper = None
+            return False
+        self._writing = writing
+        return True
+
+    def publish(self, number: int) -> None:
+        """The log is durable as far as that snapshot goes; one that was begun later has to wait for its own turn."""
+        if self._writing is not None and number == self._writing.number:
+            self._writing.gate.set()
+
+    def wait(self) -> None:
+        """Block until nothing is being written."""
+        if self._writing is not None:
+            self._writing.wait()
+
+    def cancel(self) -> None:
+        """Give up what is being written, and wait for its end."""
+        if self._writing is not None:
+            self._writing.cancel()
+
+    def _capture(
+        self, writing: _Writing, path: Path, snapshot: TreeSnapshot, nodes: SharedNodes
+    ) -> tuple[Iterator[bytes], _TakeOver]:
+        before = self._before if self._before is not None and self._before.is_of(nodes.tree) else None
+        known, since, acls = ({}, 0, None) if before is None else (before.places, before.turn, before.acls.copy())
+        table = AclTable(acls)
+        capture = nodes.capture(known, since, table, writing.pieces.put)
+        now = _TakeOver(path, ref(nodes.tree), nodes.turn, table.rows, {})
+        return writing.tree(bytes(encode_head(snapshot.sessions, table)), capture, before, now), now
+
+    def _run(
+        self,
+        writing: _Writing,
+        path: Path,
+        snapshot: TreeSnapshot,
+        encoded: Iterator[bytes],
+        now: _TakeOver | None,
+        began: float,
+    ) -> None:
+        """The thread's whole life."""
+        staged = path.with_name(STAGING_NAME)
+        try:
+            stage_snapshot(staged, snapshot, self._suffix, writing.check, encoded)
+            writing.gate.wait()
+            writing.check()
+            staged.rename(path)
+            sync_directory(path.parent)
+            size = path.stat().st_size
+        except _Cancelled:
+            _end(writing, staged)
+        except _Spoiled:
+            self._before = None
+            _end(writing, staged)
+            self._spoiled()
+        except OSError as failed:
+            _end(writing, staged)
+            self._failed(failed.errno or errno.EIO)
+        else:
+            self._before = None if self._suffix else now
+            _end(writing, staged)
+            self._done(WrittenSnapshot(snapshot.zxid, size, int((time.monotonic() - began) * 1000)))
+
+
+def _end(writing: _Writing, staged: Path) -> None:
+    """Leave nothing behind; another one may begin."""
+    with suppress(OSError):
+        staged.unlink(missing_ok=True)
+    writing.ended = True
+
+
+@contextmanager
+def _open(before: _TakeOver | None) -> Iterator[BinaryIO | None]:
+    """The file of the snapshot before, where anything is taken over.  Raises _Spoiled."""
+    if before is None:
+        yield None
+        return
+    try:
+        file = before.path.open("rb")
+    except OSError:
+        raise _Spoiled from None
+    with file:
+        yield file
