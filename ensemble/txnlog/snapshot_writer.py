@@ -36,10 +36,10 @@ from ensemble.txnlog.snapshot_format import ROOT_END, encode_head, encode_tree, 
 from ensemble.txnlog.snapshots import SNAPSHOT_HEADER, STAGING_NAME, WrittenSnapshot, snapshot_path, stage_snapshot
 
 STEP_BLOCKS = 2
-"""How many blocks the event loop makes at a time, before it turns to its clients again: some 0.2 ms."""
+"""How many blocks the event loop makes at a time, before it turns to its clients again: half a millisecond."""
 WRITE_BYTES = 1 << 20
 TAKEN_BYTES_MAX = 4 << 20
-"""Of a block that is taken over; with larger znodes it costs no less than making it anew."""
+"""Of a block that is taken over: it is read as a whole, and of larger znodes hardly more than the data is made."""
 ACLS_TAKEN = 1000
 """How many ACL lists a snapshot takes over, apart from one for each block: there may be those that nobody has now."""
 _ADLER = 65521

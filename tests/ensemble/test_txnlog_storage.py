@@ -24,6 +24,7 @@ from ensemble.effects import (
     TruncateLog,
 )
 from ensemble.ids import Epoch, LinkId, Zxid
+from ensemble.tree.datatree import DataTree
 from ensemble.txn import Txn
 from ensemble.txnlog.log import cut_file, list_logs, read_log
 from ensemble.txnlog.log_reading import PIECE_TXNS
@@ -152,6 +153,22 @@ def test_an_ordinary_snapshot_rolls_the_log(owner: Owner, tmp_path: Path) -> Non
     assert [written.zxid for written in owner.snapshots] == [EPOCH_1 + 3]
     assert [path.name for _, path in list_logs(tmp_path)] == ["log.100000001", "log.100000003", "log.100000004"]
     assert counters(owner.directories) == [4]
+
+
+def test_a_snapshot_whose_file_has_rotted_is_said_when_the_next_one_wants_to_take_it_over(
+    owner: Owner, tmp_path: Path
+) -> None:
+    tree = DataTree()
+    for _ in range(2):
+        owner.storage.take_snapshot(tree.to_snapshot())
+        while not owner.snapshots and not owner.spoiled:
+            owner.run_one()
+        if not owner.spoiled:
+            written = owner.snapshots.pop()
+            path = tmp_path / f"snapshot.{written.zxid:x}"
+            raw = path.read_bytes()
+            path.write_bytes(raw.replace(b"quota", b"quotb"))
+    assert owner.spoiled == 1 and not owner.snapshots
 
 
 def test_a_replacing_snapshot_begins_a_new_history(owner: Owner, tmp_path: Path) -> None:
