@@ -16,7 +16,7 @@ from ensemble.tree.blocks import Blocks
 from ensemble.tree.capture import Capture, Piece
 from ensemble.tree.paths import ROOT, join
 from ensemble.tree.snapshot import NodeImage
-from ensemble.tree.stored import AclTable, record_of
+from ensemble.tree.stored import AclTable, records_of
 from ensemble.tree.znode import Znode
 
 
@@ -84,7 +84,7 @@ class SharedNodes(Sequence[NodeImage]):
         self.part()
         return [node.acl for node in self._nodes.values()]
 
-    def encoded(self, table: AclTable) -> Iterator[bytes]:
-        """Each node's record; parents before children, since they are older."""
+    def encoded(self, table: AclTable) -> Iterator[bytes | memoryview]:
+        """The nodes' records, in parts; parents before children, since they are older."""
         self.part()
-        return (record_of(path, node, table.index(node.acl)) for path, node in self._nodes.items())
+        return records_of(self._nodes.keys(), self._nodes.values(), table)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from struct import Struct
 from typing import Any, overload
 
 from ensemble.records import ACL, OPEN_ACL
-from ensemble.tree.blocks import Blocks
+from ensemble.tree.blocks import BLOCK_ZNODES, Blocks
 from ensemble.tree.paths import ROOT
 from ensemble.tree.snapshot import NodeImage
 from ensemble.tree.znode import Znode, digest_seed
@@ -93,35 +93,15 @@ def with_acl_index(record: bytes, index: int) -> bytes:
     return record if record[_INDEX_FROM:_INDEX_TO] == mark else record[:_INDEX_FROM] + mark + record[_INDEX_TO:]
 
 
-def encode_record(path: str, node: Znode | NodeImage, acl_index: int) -> bytes:
-    """A node's record; the root's path is empty."""
-    name = path.encode("utf-8", "surrogatepass")
-    data = node.data
-    stat = STAT.pack(
-        acl_index, node.czxid, node.mzxid, node.ctime, node.mtime, node.version, node.cversion, node.aversion,
-        node.ephemeral_owner, node.pzxid,
-    )  # fmt: skip
-    if data is None:
-        return b"%b%b\xff\xff\xff\xff%b" % (_INT.pack(len(name)), name, stat)
-    return b"%b%b%b%b%b" % (_INT.pack(len(name)), name, _INT.pack(len(data)), data, stat)
-
-
-def record_of(path: str, node: Znode, acl_index: int) -> bytes:
-    """The record of a znode in a tree."""
-    if node.__class__ is StoredZnode:
-        return with_acl_index(node.stored, acl_index)
-    return encode_record("" if path == ROOT else path, node, acl_index)
-
-
 class RecordParts:
-    """The records of znodes in a tree, in as few parts as that takes without copying large data."""
+    """The records of znodes, in as few parts as that takes without copying large data.  The root is "/", or empty."""
 
     def __init__(self, table: AclTable) -> None:
         self._table = table
         self._whole: list[bytes | memoryview] = []
         self._small: list[bytes | memoryview] = []
 
-    def add(self, paths: Iterable[str], nodes: Iterable[Znode]) -> None:
+    def add(self, paths: Iterable[str], nodes: Iterable[Znode | NodeImage]) -> None:
         """Add a record for each.  It is done in the event loop of a busy peer, of znodes that no cache holds any more:
         the common case is one tuple."""
         extend, lengths, common, index, pack = self._small.extend, _LENGTHS, len(_LENGTHS), self._table.index, STAT.pack
@@ -157,6 +137,17 @@ class RecordParts:
     def take(self) -> list[bytes | memoryview]:
         """All of them."""
         return [*self._whole, b"".join(self._small)]
+
+
+def records_of(
+    paths: Iterable[str], nodes: Iterable[Znode | NodeImage], table: AclTable
+) -> Iterator[bytes | memoryview]:
+    """The records of any number of znodes, a few at a time."""
+    those, these = iter(paths), iter(nodes)
+    while some := list(islice(those, BLOCK_ZNODES)):
+        records = RecordParts(table)
+        records.add(some, islice(these, len(some)))
+        yield from records.take()
 
 
 class StoredNodes(Sequence[NodeImage]):

@@ -18,7 +18,7 @@ from ensemble.records import ACL, ACLS, OPEN_ACL
 from ensemble.tree.acl import interned
 from ensemble.tree.shared_nodes import SharedNodes
 from ensemble.tree.snapshot import NodeImage, TreeSnapshot
-from ensemble.tree.stored import OPEN_ACL_INDEX, STAT, AclTable, StoredNodes, encode_record
+from ensemble.tree.stored import OPEN_ACL_INDEX, STAT, AclTable, StoredNodes, records_of
 from ensemble.txn import DIGEST_VERSION
 
 CHUNK_BYTES = 64 * 1024
@@ -50,8 +50,8 @@ class _ImageNodes:
     def used_acls(self) -> Iterable[Sequence[ACL]]:
         return (image.acl for image in self._images)
 
-    def encoded(self, table: AclTable) -> Iterator[bytes]:
-        return (encode_record(image.path, image, table.index(image.acl)) for image in self._images)
+    def encoded(self, table: AclTable) -> Iterator[bytes | memoryview]:
+        return records_of((image.path for image in self._images), self._images, table)
 
 
 def encode_head(sessions: Mapping[SessionId, int], table: AclTable) -> bytearray:
