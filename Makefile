@@ -10,7 +10,7 @@ export PEERS BROKERS
 .PHONY: setup up test lint sweep planted-bugs explore bench bench-kafka histories kafka-histories crowd failover test-long test-interop test-kazoo fuzz clean
 
 setup:
-	@PYTHON="$(PYTHON)" sh compose/setup.sh
+	@PYTHON="$(PYTHON)" sh tools/setup/setup.sh
 
 up: setup
 	@exec $(BIN)/zabka up $(if $(PEERS),--peers $(PEERS)) $(if $(BROKERS),--brokers $(BROKERS)) $(ARGS)
@@ -19,7 +19,7 @@ test: setup
 	@$(BIN)/python -m pytest $(ARGS)
 
 lint: setup
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && sh compose/check_page.sh
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && sh tools/setup/check_page.sh
 
 bench: setup
 	@$(BIN)/python -m bench.compare $(ARGS)
@@ -46,7 +46,7 @@ explore: setup
 	@$(BIN)/zabka explore $(ARGS)
 
 planted-bugs: setup
-	@$(BIN)/python tests/simulation/planted_table.py $(ARGS)
+	@$(BIN)/python -m tests.simulation.planted_table $(ARGS)
 
 test-long: setup
 	@$(BIN)/python -m pytest -m long $(ARGS)
@@ -58,7 +58,7 @@ test-kazoo: setup
 	@$(BIN)/python tests/interop/kazoo_suite/run.py $(ARGS)
 
 fuzz: setup
-	@$(BIN)/python tests/fuzz/run.py $(ARGS)
+	@$(BIN)/python -m tests.fuzz.run $(ARGS)
 
 clean:
 	rm -rf $(VENV) node_modules build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import structlog
 
 from api.problems import Problem
-from controller import znodes
-from ensemble.asyncio_runtime import AsyncioRuntime
 from ensemble.client.asyncio_connector import AsyncioConnector
 from ensemble.client.client import Client
 from ensemble.client.service import SessionState
 from ensemble.errors import NoNode, ZooKeeperError
 from ensemble.records import ACL, Stat
+from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from journal.events import TopicPartition
+from kafka_protocol.zk import znodes
 
 READ_TIMEOUT_S = 1.0
 CACHE_S = 0.1

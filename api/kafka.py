@@ -10,11 +10,11 @@ from kio.schema.errors import ErrorCode
 
 from api.models import ElectionResult, NewTopic
 from api.problems import Problem
-from broker_sim.client.admin_client import PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
-from broker_sim.client.client_errors import KafkaRequestFailed, KafkaUnavailable
-from broker_sim.kafka_channel import AsyncioChannel
-from ensemble.asyncio_runtime import AsyncioRuntime
+from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from journal.events import TopicPartition
+from kafka_protocol.channel import AsyncioChannel
+from kafka_protocol.client.admin_client import PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
+from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 
 ADMIN_TIMEOUT_MS = 15_000
 

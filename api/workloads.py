@@ -17,20 +17,20 @@ from api.kafka import make_client
 from api.models import NewWorkload
 from api.models import Workload as WorkloadView
 from api.problems import Problem
-from broker_sim.client.client import KafkaClient
-from broker_sim.client.client_errors import KafkaRequestFailed, KafkaUnavailable
-from broker_sim.client.consumer_status import TakeRecords
-from broker_sim.client.consumer_workload import ConsumerWorkload, GroupProgress
-from broker_sim.client.group_client import GroupSettings
-from broker_sim.client.group_consumer import GroupConsumer
-from broker_sim.client.workload import Workload
-from broker_sim.client.zookeeper_consumer import ZookeeperConsumer
-from broker_sim.kafka_channel import AsyncioChannel
-from ensemble.asyncio_runtime import AsyncioRuntime
 from ensemble.client.asyncio_connector import AsyncioConnector
 from ensemble.client.client import Client
+from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from journal.events import Event
 from journal.writer import JournalWriter
+from kafka_protocol.channel import AsyncioChannel
+from kafka_protocol.client.client import KafkaClient
+from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from kafka_protocol.client.consumer_status import TakeRecords
+from kafka_protocol.client.consumer_workload import ConsumerWorkload, GroupProgress
+from kafka_protocol.client.group_client import GroupSettings
+from kafka_protocol.client.group_consumer import GroupConsumer
+from kafka_protocol.client.workload import Workload
+from kafka_protocol.client.zookeeper_consumer import ZookeeperConsumer
 
 WORKLOADS_MAX = 50
 KEPT_MAX = 200

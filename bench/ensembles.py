@@ -219,7 +219,7 @@ class Ensemble:
 
 def _our_command(config: str) -> list[str]:
     installed = Path(sys.executable).with_name("zabka")
-    start = [str(installed)] if installed.exists() else [sys.executable, "-c", "from compose.cli import main; main()"]
+    start = [str(installed)] if installed.exists() else [sys.executable, "-c", "from tools.cli import main; main()"]
     return [*start, "peer", "--config", config]
 
 

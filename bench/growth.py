@@ -24,7 +24,6 @@ from bench.ensembles import running
 from bench.interrupts import interruptible
 from bench.load import CannotMeasure, build_zkload, default_cache, fill, run_load
 from bench.works import WORKS
-from ensemble.effects import Answer
 from ensemble.ids import ConnectionId, Epoch, SessionId, Zxid, make_zxid
 from ensemble.ports import Instant
 from ensemble.records import (
@@ -41,6 +40,7 @@ from ensemble.records import (
 from ensemble.tree.service import Service
 from ensemble.txn import CreateTxn, Txn
 from ensemble.zab.application import EnsembleConfig, Submit
+from ensemble.zab.effects import Answer
 
 ZNODES = (1_000, 10_000, 100_000, 1_000_000)
 SESSIONS = (0, 1_000, 5_000, 20_000)

@@ -21,16 +21,16 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from bench.verdict import counted, end_with
-from compose import live
-from ensemble.asyncio_runtime import AsyncioRuntime
 from ensemble.client.asyncio_connector import AsyncioConnector
 from ensemble.client.client import Client
 from ensemble.client.service import WatchEvent
 from ensemble.errors import BadVersion, ConnectionLoss, NodeExists, NoNode, SessionExpired, ZooKeeperError
 from ensemble.records import EventType
-from journal.linearizability import Operation, Verdict, check
-from journal.session_order import Seen, violations
-from journal.znode_register import ANY_VERSION, UNKNOWN, Answered, Asked, step
+from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from journal.judges.linearizability import Operation, Verdict, check
+from journal.judges.session_order import Seen, violations
+from journal.judges.znode_register import ANY_VERSION, UNKNOWN, Answered, Asked, step
+from testing import live
 
 KEYS_AT_A_TIME = 3
 KEYS_LAST_S = 4.0

@@ -20,12 +20,12 @@ import typer
 
 from api.kafka import make_client
 from bench.verdict import counted, end_with
-from broker_sim.client.history_clients import HistoryConsumer, HistoryProducer, TopicPlan
-from compose import live
-from ensemble.asyncio_runtime import AsyncioRuntime
+from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from journal.events import entry_from_dict
-from journal.invariants import check
-from journal.kafka_analysis import KafkaHistory
+from journal.judges.invariants import check
+from journal.judges.kafka_analysis import KafkaHistory
+from kafka_protocol.client.history_clients import HistoryConsumer, HistoryProducer, TopicPlan
+from testing import live
 
 PARTITIONS = 3
 PAUSE_MS = 20

@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 from types import TracebackType
 
-from broker_sim.wire.frame_reader import FrameReader
-from broker_sim.wire.frames import decode_response, encode_request
-from broker_sim.wire.kafka_schema import ApiKey, request
+from kafka_protocol.wire.frame_reader import FrameReader
+from kafka_protocol.wire.frames import decode_response, encode_request
+from kafka_protocol.wire.kafka_schema import ApiKey, request
 
 TIMEOUT_S = 60.0
 VERSION = 5

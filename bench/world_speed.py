@@ -14,15 +14,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from broker_sim.client.admin_client import AdminClient
-from broker_sim.client.client_errors import KafkaRequestFailed, KafkaUnavailable
-from broker_sim.logs.record_batch import Record
 from journal.events import TopicPartition
-from simulation.channel import KAFKA_SERVICE, SimChannel
-from simulation.cli import seldom_collected
-from simulation.kernel import SimRuntime, derive_random
-from simulation.wire import EncodedWire, TypedWire, Wire
+from kafka_protocol.client.admin_client import AdminClient
+from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from kafka_protocol.record_batch import Record
+from simulation.kernel.scheduler import SimRuntime, derive_random
+from simulation.network.channel import KAFKA_SERVICE, SimChannel
+from simulation.network.wire import EncodedWire, TypedWire, Wire
 from simulation.world import World, WorldSettings
+from tools.simulate import seldom_collected
 
 TOPIC = "speed"
 BOOT_MS_MAX = 60_000

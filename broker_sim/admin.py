@@ -11,19 +11,19 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.assignment import RacksIncomplete, assign_replicas
 from broker_sim.configs.broker_config import KafkaConfig
 from broker_sim.configs.config_def import ConfigError
 from broker_sim.configs.topic_config import validate_topic_config
 from broker_sim.metadata_cache import MetadataCache
-from broker_sim.topic_names import collide, invalid_name
-from controller import znodes
-from controller.coordination import Zk
-from controller.registration import create_recursive
-from controller.topic_ids import random_topic_id
-from controller.znodes import ReplicaAssignment, TopicAssignment
 from ensemble.errors import BadVersion, ErrorCode, NodeExists, NoNode, SessionExpired, ZooKeeperError, error_for
 from ensemble.ports import Runtime
+from kafka_protocol.assignment import RacksIncomplete, assign_replicas
+from kafka_protocol.topic_ids import random_topic_id
+from kafka_protocol.topic_names import collide, invalid_name
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.coordination import Zk
+from kafka_protocol.zk.registration import create_recursive
+from kafka_protocol.zk.znodes import ReplicaAssignment, TopicAssignment
 
 PARTITIONS_MAX = 10_000
 """Partitions that one topic may have here."""

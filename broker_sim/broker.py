@@ -46,20 +46,20 @@ from broker_sim.quotas.connection_quotas import ConnectionQuotas
 from broker_sim.registration_watch import RegistrationWatch
 from broker_sim.replication.replica_manager import ReplicaManager
 from broker_sim.replication.zookeeper_isr import ZooKeeperIsrWriter
-from broker_sim.wire.kafka_schema import ApiKey, api_key_of, request
-from controller import znodes
 from controller.config import ControllerConfig
 from controller.controller import KafkaController
-from controller.coordination import Zk
 from controller.historical import Historical
-from controller.ports import BrokerChannel, ChannelBroken, Emit, KafkaMessage
-from controller.registration import BrokerIdInUse, cluster_id, create_persistent_paths
 from controller.topic_configs import UNCLEAN
-from controller.znodes import DEFAULT_ENTITY, BrokerEndpoint, BrokerInfo
 from ensemble.client.service import CoordinationService, SessionState
 from ensemble.errors import SessionExpired, ZooKeeperError
 from ensemble.ports import Future, Runtime, Task
 from journal.events import BrokerSessionChanged, NodeStarted, NodeStopped
+from kafka_protocol.ports import BrokerChannel, ChannelBroken, Emit, KafkaMessage
+from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, request
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.coordination import Zk
+from kafka_protocol.zk.registration import BrokerIdInUse, cluster_id, create_persistent_paths
+from kafka_protocol.zk.znodes import DEFAULT_ENTITY, BrokerEndpoint, BrokerInfo
 
 PLAINTEXT = "PLAINTEXT"
 """The listener by which brokers reach each other where none is named."""

@@ -20,22 +20,22 @@ from broker_sim.broker import Broker
 from broker_sim.configs.broker_config import KafkaConfig, Listener, parse_config
 from broker_sim.configs.config_def import ConfigError
 from broker_sim.generated_id import identified
-from broker_sim.kafka_channel import AsyncioChannel
 from broker_sim.kafka_port import KafkaPort
 from broker_sim.logs.file_log_directory import FileLogDirectory
 from broker_sim.logs.log_manager import DuplicateReplicas
 from broker_sim.logs.meta_properties import InconsistentMetaProperties
 from broker_sim.request_times import RequestTimes
-from controller.registration import BrokerIdInUse
-from ensemble.asyncio_runtime import AsyncioRuntime
 from ensemble.client.asyncio_connector import AsyncioConnector
 from ensemble.client.client import Client
 from ensemble.client.hosts import parse_hosts, split_host
 from ensemble.errors import ZooKeeperError
-from ensemble.links import ControlSocket, LinkFaults, address_key
-from ensemble.node_process import new_event_loop, node_logger
+from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from ensemble.runtime.links import ControlSocket, LinkFaults, address_key
+from ensemble.runtime.node_process import new_event_loop, node_logger
 from journal.events import Event, LogDamageFound, NodeStopped, PeerProtocolBroken
 from journal.writer import JournalWriter
+from kafka_protocol.channel import AsyncioChannel
+from kafka_protocol.zk.registration import BrokerIdInUse
 
 GC_THRESHOLDS = (50_000, 20, 50)
 """Fewer, larger collections: most of what a broker allocates is freed by reference counting at once."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from broker_sim.metadata_cache import MetadataCache
-from controller.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
 from ensemble.ports import Runtime
+from kafka_protocol.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
 
 RETRY_BACKOFF_MS = 50
 

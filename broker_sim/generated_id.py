@@ -11,11 +11,11 @@ from pathlib import Path
 from broker_sim.configs.broker_config import KafkaConfig
 from broker_sim.logs.file_log_directory import FileLogDirectory
 from broker_sim.logs.meta_properties import stored_broker_id
-from controller.coordination import Zk
-from controller.registration import create_persistent_paths, next_broker_id
-from ensemble.asyncio_runtime import AsyncioRuntime
 from ensemble.client.asyncio_connector import AsyncioConnector
 from ensemble.client.client import Client
+from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from kafka_protocol.zk.coordination import Zk
+from kafka_protocol.zk.registration import create_persistent_paths, next_broker_id
 
 
 async def identified(config: KafkaConfig) -> KafkaConfig:

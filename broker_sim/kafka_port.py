@@ -16,18 +16,13 @@ from typing import Any, cast
 from broker_sim.handlers.broker_requests import COSTLESS, RequestContext, RequestRefused
 from broker_sim.quotas.connection_quotas import ConnectionQuotas, ConnectionThrottled, TooManyConnections
 from broker_sim.request_times import RequestTimes, ThreadClock
-from broker_sim.wire import api_versions
-from broker_sim.wire.frame_reader import FrameReader, FrameTooLarge
-from broker_sim.wire.frames import (
-    DecodedRequest,
-    ResponseEncoder,
-    UnsupportedVersion,
-    decode_request,
-)
-from broker_sim.wire.kafka_schema import ApiKey
-from broker_sim.wire.metadata_messages import MetadataResponse, pack_rows_in_slices
-from broker_sim.wire.primitives import WireError
-from controller.ports import KafkaMessage
+from kafka_protocol.ports import KafkaMessage
+from kafka_protocol.wire import api_versions
+from kafka_protocol.wire.frame_reader import FrameReader, FrameTooLarge
+from kafka_protocol.wire.frames import DecodedRequest, ResponseEncoder, UnsupportedVersion, decode_request
+from kafka_protocol.wire.kafka_schema import ApiKey
+from kafka_protocol.wire.metadata_messages import MetadataResponse, pack_rows_in_slices
+from kafka_protocol.wire.primitives import WireError
 
 Handle = Callable[[KafkaMessage, RequestContext], Coroutine[Any, Any, KafkaMessage | None]]
 """A request and who asks to the response; None where the client expects none."""

@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from controller.ports import Endpoint, KafkaMessage
 from journal.events import TopicPartition
+from kafka_protocol.ports import Endpoint, KafkaMessage
 
 
 class LogFile(Protocol):

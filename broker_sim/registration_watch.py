@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller import znodes
-from controller.coordination import Zk
-from controller.znodes import BrokerInfo
 from ensemble.client.service import WatchEvent
 from ensemble.errors import ErrorCode, SessionExpired, ZooKeeperError
 from ensemble.ports import Future, Runtime
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.coordination import Zk
+from kafka_protocol.zk.znodes import BrokerInfo
 
 LOOK_AGAIN_MS = 1_000
 """Before the next look where there is nothing to watch yet, or the ensemble refused."""

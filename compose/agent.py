@@ -18,21 +18,14 @@ import uvicorn
 from fastapi import Depends, FastAPI, Header, Query, Request, Response
 
 from api.agent_protocol import ACTIONS, FaultState, JournalRequest, Refusal
+from compose.files import TOKEN_FILE, AgentConfig
 from compose.host import Host
 from compose.processes import NotNow
 from compose.topology import BadTopology, Topology, load
 
-TOKEN_FILE = "agent.token"
 BODY_BYTES_MAX = 4 * 1024 * 1024
 
 S = TypeVar("S", bound=msgspec.Struct)
-
-
-class AgentConfig(msgspec.Struct, frozen=True):
-    """What an agent is started from (`agent.json`): where the cluster's files are and which host it is."""
-
-    data: str
-    host: str
 
 
 class _Refused(Exception):

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from compose.agent import TOKEN_FILE, AgentConfig
 from compose.topology import HostSpec, Topology, bracketed, reachable, write_atomically
 
+TOKEN_FILE = "agent.token"
 API_TOKEN_FILE = "token"
 RUN_FILE = "run.json"
 LOCK_FILE = "lock"
@@ -27,6 +27,13 @@ class Run(msgspec.Struct, frozen=True):
 
     agent_pid: int
     url: str
+
+
+class AgentConfig(msgspec.Struct, frozen=True):
+    """What an agent is started from (`agent.json`): where the cluster's files are and which host it is."""
+
+    data: str
+    host: str
 
 
 class InUse(Exception):

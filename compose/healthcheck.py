@@ -9,8 +9,8 @@ import httpx
 import msgspec
 
 from api.agent_protocol import Snapshot
-from compose.agent import TOKEN_FILE
 from compose.containers import API_PORT, DATA
+from compose.files import TOKEN_FILE
 from compose.topology import HostSpec, load
 
 STALE_MS = 5_000

@@ -15,7 +15,7 @@ from api.agent_protocol import API_NODE as API
 from api.agent_protocol import Fault, JournalAnswer, JournalRequest, NodeStatus, ProcessInfo, Snapshot
 from compose.control_link import ControlLink
 from compose.journal_files import read_on
-from compose.node import argv_for
+from compose.launch import argv_for
 from compose.ports import control_socket
 from compose.processes import ManagedProcess, NotNow
 from compose.topology import (
@@ -27,7 +27,7 @@ from compose.topology import (
     node_directory,
     write_node,
 )
-from ensemble.links import ANY, FaultTable, LinkFault
+from ensemble.runtime.links import ANY, FaultTable, LinkFault
 from journal.events import FaultInjected, FaultRemoved, NodeStarted, NodeStopped, ProcessChanged
 from journal.writer import JournalWriter
 

@@ -1,7 +1,7 @@
 """Processes that an agent owns: spawning, signalling, and knowing how each stands.
 
 A process is `running`, `paused` (SIGSTOP) or `down`.  Every change made or seen is reported once, through `on_change`.
-Each child leads a process group of its own, away from the terminal's Ctrl-C, and dies with the agent (`compose.node`
+Each child leads a process group of its own, away from the terminal's Ctrl-C, and dies with the agent (`compose.launch`
 asks the kernel for that).
 """
 

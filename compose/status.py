@@ -9,8 +9,7 @@ import httpx
 import msgspec
 
 from api.agent_protocol import Snapshot
-from compose.agent import TOKEN_FILE
-from compose.files import agent_url, is_running, load_run
+from compose.files import TOKEN_FILE, agent_url, is_running, load_run
 from compose.topology import Topology, load
 
 

@@ -14,9 +14,9 @@ import httpx
 import msgspec
 
 from api.agent_protocol import Snapshot
-from compose.agent import TOKEN_FILE
 from compose.files import (
     API_TOKEN_FILE,
+    TOKEN_FILE,
     Run,
     agent_url,
     forget_run,
@@ -26,12 +26,12 @@ from compose.files import (
     take_lock,
     write_host,
 )
+from compose.launch import argv_for, die_with_parent
 from compose.make_parent import make_was_interrupted
-from compose.node import argv_for, die_with_parent
 from compose.plan import Wanted, plan
 from compose.progress import Progress
 from compose.topology import Topology, load, node_directory, save
-from ensemble.server.security_cfg import without_secrets
+from ensemble.server.config.security_cfg import without_secrets
 
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 20.0

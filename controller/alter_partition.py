@@ -21,12 +21,12 @@ from controller.context import ControllerContext
 from controller.eligibility import with_isr
 from controller.historical import Historical
 from controller.leader_elections import NO_THROTTLE
-from controller.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
 from controller.reassignments import complete_reassignments
 from controller.reign import Reign
-from controller.topic_ids import topic_id_from_kafka
-from controller.znodes import LeaderAndIsr
 from journal.events import RequestFenced, TopicPartition
+from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
+from kafka_protocol.topic_ids import topic_id_from_kafka
+from kafka_protocol.zk.znodes import LeaderAndIsr
 
 _RESPONSES: tuple[Any, ...] = (v0, v1, v2, v3)
 _TOPIC_IDS_SINCE = 2

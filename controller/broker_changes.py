@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller import znodes
 from controller.context import PartitionState, Replica, ReplicaState
 from controller.doubtful_returns import give_way
 from controller.partition_state_machine import Refused
 from controller.reassignments import resume_for_brokers
 from controller.reign import Reign
 from journal.events import BrokerLivenessChanged
+from kafka_protocol.zk import znodes
 
 
 async def process_broker_change(reign: Reign, _: str) -> None:

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 from controller.config import REQUESTS_QUEUED_MAX, ControllerConfig
-from controller.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
-from controller.znodes import BrokerInfo
 from ensemble.ports import Future, Runtime, Task
+from kafka_protocol.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
+from kafka_protocol.zk.znodes import BrokerInfo
 
 OnResponse = Callable[[KafkaMessage], None]
 

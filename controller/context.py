@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
-from controller.znodes import BrokerInfo, LeaderAndIsr, ReplicaAssignment
 from journal.events import TopicPartition
+from kafka_protocol.zk.znodes import BrokerInfo, LeaderAndIsr, ReplicaAssignment
 
 
 class PartitionState(Enum):

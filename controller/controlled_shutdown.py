@@ -18,9 +18,9 @@ from kio.static.primitive import i32
 
 from controller.context import PartitionState, Replica, ReplicaState
 from controller.election import ElectionStrategy
-from controller.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
 from controller.reign import Reign
 from journal.events import TopicPartition
+from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
 
 _RESPONSES: tuple[Any, ...] = (v0, v1, v2, v3)
 

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from controller import znodes
 from controller.alter_partition import (
     process_alter_partition,
     reassign_after_alter_partition,
@@ -21,7 +20,6 @@ from controller.alter_partition import (
 from controller.broker_changes import process_broker_change, process_broker_modifications
 from controller.config import EVENTS_QUEUED_MAX, ControllerConfig
 from controller.controlled_shutdown import controlled_shutdown_response, process_controlled_shutdown
-from controller.coordination import ControllerMoved, Zk
 from controller.events import ControllerEvent, EventQueue
 from controller.failover import fail_over
 from controller.historical import Historical
@@ -37,7 +35,6 @@ from controller.leader_elections import (
 from controller.legacy import Legacy
 from controller.log_dir_failures import on_leader_and_isr_answered, process_log_dir_events
 from controller.metrics import ControllerStats, mbeans
-from controller.ports import BrokerChannel, BrokerEpoch, BrokerId, ControllerEpoch, Emit, KafkaMessage
 from controller.producer_id_blocks import process_allocate_producer_ids, producer_ids_response
 from controller.reassignment_requests import (
     process_alter_reassignments,
@@ -46,7 +43,22 @@ from controller.reassignment_requests import (
     refuse_list_reassignments,
 )
 from controller.reassignments import process_zk_reassignment
-from controller.registration import (
+from controller.reign import Reign
+from controller.topic_changes import (
+    process_partition_modifications,
+    process_topic_change,
+    process_topic_deletion,
+)
+from ensemble.client.service import CoordinationService, Watcher, WatchEvent
+from ensemble.errors import SessionExpired
+from ensemble.ids import SessionId
+from ensemble.ports import Runtime, Timer
+from ensemble.records import EventType
+from journal import events as journal
+from kafka_protocol.ports import BrokerChannel, BrokerEpoch, BrokerId, ControllerEpoch, Emit, KafkaMessage
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.coordination import ControllerMoved, Zk
+from kafka_protocol.zk.registration import (
     BrokerIdInUse,
     ControllerSeen,
     Won,
@@ -58,19 +70,7 @@ from controller.registration import (
     remove_any_controller,
     remove_controller,
 )
-from controller.reign import Reign
-from controller.topic_changes import (
-    process_partition_modifications,
-    process_topic_change,
-    process_topic_deletion,
-)
-from controller.znodes import BrokerInfo
-from ensemble.client.service import CoordinationService, Watcher, WatchEvent
-from ensemble.errors import SessionExpired
-from ensemble.ids import SessionId
-from ensemble.ports import Runtime, Timer
-from ensemble.records import EventType
-from journal import events as journal
+from kafka_protocol.zk.znodes import BrokerInfo
 
 R = TypeVar("R")
 

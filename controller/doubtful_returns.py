@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from controller.context import PartitionState
 from controller.eligibility import given_way
 from controller.reign import Reign
-from controller.znodes import LeaderAndIsr
 from journal.events import TopicPartition
+from kafka_protocol.zk.znodes import LeaderAndIsr
 
 
 async def give_way(reign: Reign, returned: Sequence[int]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from enum import Enum
 
 from controller.eligibility import trusted, with_isr, with_nobody_eligible
-from controller.znodes import LeaderAndIsr
+from kafka_protocol.zk.znodes import LeaderAndIsr
 
 
 class ElectionStrategy(Enum):

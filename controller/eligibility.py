@@ -22,10 +22,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from controller.context import ControllerContext
-from controller.ports import NO_LEADER
 from controller.topic_configs import TopicConfigs
-from controller.znodes import LeaderAndIsr
 from journal.events import TopicPartition
+from kafka_protocol.ports import NO_LEADER
+from kafka_protocol.zk.znodes import LeaderAndIsr
 
 _NOT_NOTED = -1
 

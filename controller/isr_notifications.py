@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from controller import znodes
 from controller.notifications import ISR_CHANGES, delete_notifications, watch_notifications
 from controller.reassignments import complete_reassignments
 from controller.reign import Reign
-from controller.znodes import LeaderAndIsr
 from ensemble.errors import ErrorCode
 from journal.events import TopicPartition
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.znodes import LeaderAndIsr
 
 
 async def process_isr_notifications(reign: Reign, _: str) -> None:

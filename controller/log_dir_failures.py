@@ -12,14 +12,14 @@ from functools import partial
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from controller import znodes
 from controller.broker_changes import on_replicas_offline
 from controller.context import Replica, ReplicaState
 from controller.notifications import LOG_DIR_EVENTS, delete_notifications, watch_notifications
-from controller.ports import KafkaMessage
 from controller.reign import Reign
-from controller.topic_ids import topic_id_from_kafka
 from journal.events import TopicPartition
+from kafka_protocol.ports import KafkaMessage
+from kafka_protocol.topic_ids import topic_id_from_kafka
+from kafka_protocol.zk import znodes
 
 
 async def process_log_dir_events(reign: Reign, _: str) -> None:

@@ -19,9 +19,9 @@ from controller.metrics import ControllerStats
 from controller.partition_store import PartitionStore
 from controller.request_batch import RequestBatch
 from controller.topic_configs import TopicConfigs
-from controller.znodes import LeaderAndIsr
 from ensemble.errors import ErrorCode
 from journal.events import TopicPartition
+from kafka_protocol.zk.znodes import LeaderAndIsr
 
 VALID_PREVIOUS: Mapping[PartitionState, tuple[PartitionState, ...]] = {
     PartitionState.NEW: (PartitionState.NON_EXISTENT,),

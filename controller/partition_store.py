@@ -10,10 +10,13 @@ from functools import partial
 from typing import NamedTuple
 
 from controller.context import ControllerContext
-from controller.coordination import FencedWriter, Written
 from controller.eligibility import Eligibility
-from controller.ports import Emit
-from controller.znodes import (
+from ensemble.client.service import Create, SetData
+from ensemble.errors import ErrorCode
+from journal.events import IsrChanged, LeaderElected, TopicPartition
+from kafka_protocol.ports import Emit
+from kafka_protocol.zk.coordination import FencedWriter, Written
+from kafka_protocol.zk.znodes import (
     LeaderAndIsr,
     decode_partition_state,
     encode_partition_state,
@@ -21,9 +24,6 @@ from controller.znodes import (
     partition_state_path,
     partitions_path,
 )
-from ensemble.client.service import Create, SetData
-from ensemble.errors import ErrorCode
-from journal.events import IsrChanged, LeaderElected, TopicPartition
 
 
 class Updates(NamedTuple):

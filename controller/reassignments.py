@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from controller import znodes
 from controller.context import PartitionState, Replica, ReplicaState
 from controller.election import ElectionStrategy
-from controller.ports import NO_LEADER
 from controller.reign import Reign
-from controller.znodes import LeaderAndIsr, ReplicaAssignment, TopicAssignment
 from ensemble.client.service import Create, Delete, Op, SetData
 from ensemble.errors import ErrorCode, NoNode, error_for
 from journal.events import AssignmentChanged, TopicPartition
+from kafka_protocol.ports import NO_LEADER
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.znodes import LeaderAndIsr, ReplicaAssignment, TopicAssignment
 
 Outcomes = dict[TopicPartition, KafkaError]
 """For each partition what became of the request; NONE for one that was begun, or is complete already."""

@@ -10,29 +10,29 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
-from controller import znodes
 from controller.channel_manager import ControllerChannelManager
 from controller.config import ControllerConfig
 from controller.context import ControllerContext, Replica
-from controller.coordination import FencedWriter, UnfencedWriter, Zk
 from controller.eligibility import Eligibility, EligibleReplicas, NobodyEligible
 from controller.historical import Historical
 from controller.legacy import Legacy, PoisonedReplicaStateMachine
 from controller.metrics import ControllerStats
 from controller.partition_state_machine import PartitionStateMachine
 from controller.partition_store import PartitionStore
-from controller.ports import UNKNOWN_BROKER_EPOCH, BrokerChannel, BrokerId, Emit, KafkaMessage
-from controller.registration import Won
 from controller.replica_state_machine import ReplicaStateMachine, isr_keeping_the_last, isr_to_the_last
 from controller.request_batch import RequestBatch
 from controller.topic_configs import TopicConfigs
 from controller.topic_deletion import TopicDeletion
-from controller.znodes import BrokerInfo, TopicAssignment
 from ensemble.client.service import Watcher
 from ensemble.errors import ErrorCode, error_for
 from ensemble.ports import Runtime, Timer
 from ensemble.records import Stat
 from journal.events import ControllerEventFailed, TopicPartition
+from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, BrokerChannel, BrokerId, Emit, KafkaMessage
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.coordination import FencedWriter, UnfencedWriter, Zk
+from kafka_protocol.zk.registration import Won
+from kafka_protocol.zk.znodes import BrokerInfo, TopicAssignment
 
 
 class Signals(Protocol):

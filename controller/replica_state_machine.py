@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from controller.context import ControllerContext, Replica, ReplicaState
 from controller.eligibility import with_isr
 from controller.partition_store import PartitionStore
-from controller.ports import NO_LEADER
 from controller.request_batch import RequestBatch
-from controller.znodes import LeaderAndIsr
 from ensemble.errors import ErrorCode
 from journal.events import TopicPartition
+from kafka_protocol.ports import NO_LEADER
+from kafka_protocol.zk.znodes import LeaderAndIsr
 
 VALID_PREVIOUS: Mapping[ReplicaState, tuple[ReplicaState, ...]] = {
     ReplicaState.NEW: (ReplicaState.NON_EXISTENT,),

@@ -18,10 +18,10 @@ from kio.static.primitive import i8, i16, i32, i64
 
 from controller.channel_manager import ControllerChannelManager
 from controller.context import ControllerContext
-from controller.ports import KafkaMessage
-from controller.topic_ids import topic_id_to_kafka
-from controller.znodes import BrokerInfo, LeaderAndIsr
 from journal.events import TopicPartition
+from kafka_protocol.ports import KafkaMessage
+from kafka_protocol.topic_ids import topic_id_to_kafka
+from kafka_protocol.zk.znodes import BrokerInfo, LeaderAndIsr
 
 LEADER_DURING_DELETE = -2
 """LeaderAndIsr.LeaderDuringDelete: what UpdateMetadata names as leader in a topic that is being deleted."""

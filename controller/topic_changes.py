@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller import znodes
 from controller.context import PartitionState, ReplicaState
 from controller.reign import Reign
-from controller.topic_ids import random_topic_id
-from controller.znodes import TopicAssignment
 from ensemble.client.service import Delete, SetData
 from ensemble.errors import ErrorCode, error_for
 from journal.events import TopicCreated, TopicDeleted, TopicPartition
+from kafka_protocol.topic_ids import random_topic_id
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.znodes import TopicAssignment
 
 
 async def process_topic_change(reign: Reign, _: str) -> None:

@@ -7,11 +7,11 @@ from functools import partial
 from typing import NamedTuple
 
 from controller.config import ControllerConfig
-from controller.coordination import Outcome, Zk
-from controller.znodes import DEFAULT_ENTITY, config_path, decode_config
 from ensemble.errors import ErrorCode
 from ensemble.ports import Runtime
 from ensemble.records import Stat
+from kafka_protocol.zk.coordination import Outcome, Zk
+from kafka_protocol.zk.znodes import DEFAULT_ENTITY, config_path, decode_config
 
 UNCLEAN = "unclean.leader.election.enable"
 MINIMUM = "min.insync.replicas"

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from controller import znodes
 from controller.context import ControllerContext, PartitionState, Replica, ReplicaState
-from controller.coordination import FencedWriter
 from controller.partition_state_machine import PartitionStateMachine
-from controller.ports import Emit
 from controller.replica_state_machine import ReplicaStateMachine
 from controller.request_batch import RequestBatch
 from ensemble.client.service import Delete
 from ensemble.errors import ErrorCode, error_for
 from journal.events import TopicDeleted, TopicPartition
+from kafka_protocol.ports import Emit
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.coordination import FencedWriter
 
 
 class TopicDeletion:

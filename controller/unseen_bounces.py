@@ -21,9 +21,9 @@ from controller.election import leader_after_bounce
 from controller.eligibility import given_way, not_eligible
 from controller.partition_store import Updates, WrittenState
 from controller.reign import Reign
-from controller.znodes import LeaderAndIsr
 from ensemble.errors import ErrorCode
 from journal.events import TopicPartition
+from kafka_protocol.zk.znodes import LeaderAndIsr
 
 
 async def fence_bounced(reign: Reign, states: Mapping[TopicPartition, WrittenState]) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from ensemble.ports import Instant
 from journal.events import Entry, Event, TxnCommitted
 from journal.fold import ClusterState
-from journal.invariants import Violation, Watchdog, default_checkers
+from journal.judges.invariants import Violation, Watchdog, default_checkers
+from journal.judges.zab_invariants import zab_checkers
 from journal.writer import encode_line
-from journal.zab_invariants import zab_checkers
-from simulation.kernel import Scheduler, SimRuntime
+from simulation.kernel.scheduler import Scheduler, SimRuntime
 
 
 class Record:

@@ -8,21 +8,21 @@ from functools import partial
 
 import msgspec
 
-from broker_sim.client.history_clients import TopicPlan
 from broker_sim.groups.config import CONSUMER_OFFSETS
-from simulation.consuming import Consuming
-from simulation.disks import disks, disks_shape
-from simulation.kernel import Deadlock, SimRuntime, derive_random
-from simulation.nemesis import Nemesis
-from simulation.producing import Producing
-from simulation.reading import Reading, read_only, read_only_shape
-from simulation.reconfiguring import reconfiguring, shape
+from kafka_protocol.client.history_clients import TopicPlan
+from simulation.faults.disk_faults import disks, disks_shape
+from simulation.faults.nemesis import Nemesis
+from simulation.judges.settled import unsettled
+from simulation.kernel.scheduler import Deadlock, SimRuntime, derive_random
+from simulation.network.wire import EncodedWire, TypedWire, Wire
 from simulation.scenarios.library import LIBRARY, play, seeded
-from simulation.settled import unsettled
-from simulation.watching import Watching
-from simulation.wire import EncodedWire, TypedWire, Wire
+from simulation.workloads.consuming import Consuming
+from simulation.workloads.producing import Producing
+from simulation.workloads.reading import Reading, read_only, read_only_shape
+from simulation.workloads.reconfiguring import reconfiguring, shape
+from simulation.workloads.watching import Watching
+from simulation.workloads.writer import Writer
 from simulation.world import World, WorldSettings
-from simulation.writer import Writer
 
 BOOT_MS_MAX = 60_000
 HARM_MS = 30_000

@@ -13,14 +13,14 @@ import msgspec
 
 from ensemble.zab.application import EnsembleConfig
 from journal.events import FaultInjected, FaultRemoved
-from simulation.broker_node import BrokerNode, broker_name
-from simulation.kernel import Deadlock, Scheduler, SimRuntime, derive_random
-from simulation.network import Network
-from simulation.peer_node import CLIENT_SERVICE, PeerNode, PeerProcess, peer_name
-from simulation.reconfiguring import with_membership
+from simulation.judges.replication_audit import ReplicationAudit
+from simulation.kernel.scheduler import Deadlock, Scheduler, SimRuntime, derive_random
+from simulation.network.network import Network
+from simulation.network.wire import TypedWire, Wire
+from simulation.nodes.broker_node import BrokerNode, broker_name
+from simulation.nodes.peer_node import CLIENT_SERVICE, PeerNode, PeerProcess, peer_name
 from simulation.record import Record
-from simulation.replication_audit import ReplicationAudit
-from simulation.wire import TypedWire, Wire
+from simulation.workloads.reconfiguring import with_membership
 
 SKEW_MS_MAX = 500
 

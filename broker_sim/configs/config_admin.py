@@ -23,9 +23,9 @@ from broker_sim.configs.config_resources import (
 from broker_sim.configs.entity_znodes import EntityZnodes
 from broker_sim.configs.topic_config import TOPIC_KEYS, validate_topic_config
 from broker_sim.metadata_cache import MetadataCache
-from controller.coordination import Zk
-from controller.znodes import DEFAULT_ENTITY
 from ensemble.errors import SessionExpired, ZooKeeperError
+from kafka_protocol.zk.coordination import Zk
+from kafka_protocol.zk.znodes import DEFAULT_ENTITY
 
 _POOLS = ("background.threads", "num.io.threads", "num.recovery.threads.per.data.dir", "num.replica.fetchers")
 _BROKER_KEYS = {**{name: key.definition for name, key in KAFKA_KEYS.items()}, **REPLICATION_QUOTAS}

@@ -25,11 +25,11 @@ from broker_sim.configs.config_resources import (
 )
 from broker_sim.configs.topic_config import TOPIC_KEYS
 from broker_sim.metadata_cache import MetadataCache
-from broker_sim.topic_names import invalid_name
-from controller import znodes
-from controller.coordination import Zk
-from controller.znodes import DEFAULT_ENTITY
 from ensemble.errors import ErrorCode, ZooKeeperError, error_for
+from kafka_protocol.topic_names import invalid_name
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.coordination import Zk
+from kafka_protocol.zk.znodes import DEFAULT_ENTITY
 
 _Found = Mapping[str, Mapping[str, str]]
 """Overrides by entity: "topics/T", "brokers/N", "brokers/<default>"."""

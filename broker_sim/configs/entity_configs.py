@@ -11,14 +11,14 @@ from contextlib import suppress
 from broker_sim.configs.broker_config import BROKER_KEYS, DYNAMIC_KEYS, KafkaConfig
 from broker_sim.configs.config_def import ConfigError, Value, render
 from broker_sim.configs.topic_config import TOPIC_KEYS
-from controller import znodes
-from controller.coordination import Zk
-from controller.ports import Emit
-from controller.znodes import DEFAULT_ENTITY
 from ensemble.client.service import WatchEvent
 from ensemble.errors import ErrorCode, SessionExpired, ZooKeeperError
 from ensemble.ports import Future, Runtime
 from journal.events import ConfigChanged
+from kafka_protocol.ports import Emit
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.coordination import Zk
+from kafka_protocol.zk.znodes import DEFAULT_ENTITY
 
 CHANGE_PREFIX = "config_change_"
 CHANGE_KEPT_MS = 15 * 60 * 1000

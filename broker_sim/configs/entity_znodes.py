@@ -8,11 +8,11 @@ from kio.schema.errors import ErrorCode as KafkaError
 
 from broker_sim.admin import ZNODE_BYTES_MAX, Refused
 from broker_sim.configs.entity_configs import CHANGE_PREFIX
-from controller import znodes
-from controller.coordination import Zk
-from controller.registration import create_recursive
 from ensemble.client.service import Check, Create, SetData
 from ensemble.errors import ErrorCode, NoNode, error_for
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.coordination import Zk
+from kafka_protocol.zk.registration import create_recursive
 
 
 class EntityZnodes:

@@ -10,13 +10,14 @@ from kio.schema.errors import ErrorCode
 
 from broker_sim.groups.config import GroupConfig
 from broker_sim.groups.membership import GroupMembership, Joining, Leaving, Syncing, current_member_error
-from broker_sim.groups.metadata import NO_MEMBER, Group, GroupState, JoinResult, Member, SyncResult
+from broker_sim.groups.metadata import Group, GroupState, JoinResult, Member, SyncResult
 from broker_sim.groups.records import NO_LEADER_EPOCH, OffsetAndMetadata
 from broker_sim.groups.store import GroupStore
 from broker_sim.replication.replica_manager import ReplicaManager
-from controller.ports import Emit
 from ensemble.ports import Future, Runtime, Timer
 from journal.events import GroupChanged, TopicPartition
+from kafka_protocol.client.consumer_protocol import NO_MEMBER
+from kafka_protocol.ports import Emit
 
 T = TypeVar("T")
 

@@ -16,9 +16,9 @@ from broker_sim.groups.records import (
     read_offset,
 )
 from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.logs.record_batch import BatchUnreadable, Record, decode_batch, split_batches
 from ensemble.ports import Runtime
 from journal.events import TopicPartition
+from kafka_protocol.record_batch import BatchUnreadable, Record, decode_batch, split_batches
 
 _CONTROL_BIT = 0x20
 

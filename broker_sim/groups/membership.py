@@ -14,7 +14,6 @@ from kio.schema.errors import ErrorCode
 
 from broker_sim.groups.config import GroupConfig
 from broker_sim.groups.metadata import (
-    NO_MEMBER,
     DelayedJoin,
     Group,
     GroupState,
@@ -25,6 +24,7 @@ from broker_sim.groups.metadata import (
 )
 from broker_sim.groups.store import GroupStore
 from ensemble.ports import Runtime
+from kafka_protocol.client.consumer_protocol import NO_MEMBER
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
 """How long a new member's JoinGroup waits: until it is answered the member cannot send heartbeats."""

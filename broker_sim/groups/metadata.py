@@ -13,15 +13,16 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.groups.consumer_protocol import PROTOCOL_TYPE, BadConsumerProtocol, decode_subscription
 from broker_sim.groups.offsets import GroupOffsets
 from broker_sim.groups.records import OffsetAndMetadata, StoredGroup, StoredMember
 from ensemble.ports import Timer
 from journal.events import TopicPartition
-
-NO_MEMBER = ""
-"""The member id of one that has none yet."""
-NO_GENERATION = -1
+from kafka_protocol.client.consumer_protocol import (
+    NO_GENERATION,
+    PROTOCOL_TYPE,
+    BadConsumerProtocol,
+    decode_subscription,
+)
 
 
 class GroupState(StrEnum):

@@ -17,12 +17,12 @@ from broker_sim.groups.metadata import Group, GroupState
 from broker_sim.groups.offsets import StoredOffset
 from broker_sim.groups.records import OffsetAndMetadata, group_key, group_value, offset_key, offset_value
 from broker_sim.logs.guarded_directory import LogDirFailed
-from broker_sim.logs.record_batch import Record, build_batch
 from broker_sim.ports import ProducedPartition
 from broker_sim.replication.replica_manager import ReplicaManager
-from controller.ports import Emit
 from ensemble.ports import Runtime, Task
 from journal.events import LogDamageFound, TopicPartition
+from kafka_protocol.ports import Emit
+from kafka_protocol.record_batch import Record, build_batch
 
 _NOT_AVAILABLE = (
     ErrorCode.unknown_topic_or_partition,

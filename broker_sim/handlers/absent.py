@@ -11,8 +11,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from broker_sim.handlers.broker_requests import Handler, RequestContext
-from broker_sim.wire.kafka_schema import ApiKey, respond
-from controller.ports import KafkaMessage
+from kafka_protocol.ports import KafkaMessage
+from kafka_protocol.wire.kafka_schema import ApiKey, respond
 
 TRANSACTION_STATES = frozenset(
     {

@@ -15,9 +15,9 @@ from broker_sim.configs.config_resources import Alteration, ConfigResult, Descri
 from broker_sim.handlers.broker_requests import Handler, RequestContext
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.quotas.controller_mutations import MutationQuota, Mutations
-from broker_sim.wire.kafka_schema import ApiKey, milliseconds, respond, version_of
-from controller.ports import KafkaMessage
-from controller.topic_ids import topic_id_to_kafka
+from kafka_protocol.ports import KafkaMessage
+from kafka_protocol.topic_ids import topic_id_to_kafka
+from kafka_protocol.wire.kafka_schema import ApiKey, milliseconds, respond, version_of
 
 CREATE_TOPICS_STRICT, CREATE_PARTITIONS_STRICT, DELETE_TOPICS_STRICT = 6, 3, 5
 """From these versions on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from controller.ports import KafkaMessage
+from kafka_protocol.ports import KafkaMessage
 
 
 class RequestRefused(Exception):

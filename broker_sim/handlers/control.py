@@ -12,10 +12,10 @@ from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.handlers.broker_requests import Handler, RequestContext
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.replication.replica_manager import ReplicaManager
-from broker_sim.wire.kafka_schema import ApiKey, respond, version_of
-from broker_sim.wire.kafka_schema import request as build_request
 from controller.controller import KafkaController
-from controller.ports import KafkaMessage
+from kafka_protocol.ports import KafkaMessage
+from kafka_protocol.wire.kafka_schema import ApiKey, respond, version_of
+from kafka_protocol.wire.kafka_schema import request as build_request
 
 _ELECT_LEADERS_VERSION = 2
 PREFERRED = 0

@@ -23,8 +23,12 @@ from broker_sim.ports import (
 )
 from broker_sim.quotas.client_throttling import ClientThrottles
 from broker_sim.replication.fetch_session import FetchKey, FetchRefused, FetchSessions, Request, Rows
-from broker_sim.topic_names import INTERNAL_TOPICS
-from broker_sim.wire.data_messages import (
+from ensemble.ports import Runtime
+from journal.events import TopicPartition
+from kafka_protocol.ports import KafkaMessage
+from kafka_protocol.topic_ids import topic_id_from_kafka
+from kafka_protocol.topic_names import INTERNAL_TOPICS
+from kafka_protocol.wire.data_messages import (
     NO_WORD_OF_LEADER,
     NOT_DIVERGING,
     EpochEndOffset,
@@ -38,7 +42,7 @@ from broker_sim.wire.data_messages import (
     TopicProduceResponse,
     error_code,
 )
-from broker_sim.wire.kafka_schema import (
+from kafka_protocol.wire.kafka_schema import (
     FETCH_BY_TOPIC_ID,
     NO_TIME,
     ApiKey,
@@ -50,10 +54,6 @@ from broker_sim.wire.kafka_schema import (
     version_of,
     wall_time,
 )
-from controller.ports import KafkaMessage
-from controller.topic_ids import topic_id_from_kafka
-from ensemble.ports import Runtime
-from journal.events import TopicPartition
 
 _ACKS = (-1, 0, 1)
 ADMIN_CLIENT_ID = "__admin_client"

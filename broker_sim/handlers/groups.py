@@ -12,8 +12,8 @@ from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.groups.membership import Joining, Leaving, Syncing
 from broker_sim.groups.metadata import Member
 from broker_sim.handlers.broker_requests import Handler, RequestContext
-from broker_sim.wire.kafka_schema import ApiKey, milliseconds, respond, version_of
-from controller.ports import KafkaMessage
+from kafka_protocol.ports import KafkaMessage
+from kafka_protocol.wire.kafka_schema import ApiKey, milliseconds, respond, version_of
 
 _MEMBER_ID_REQUIRED_FROM = 4
 _SKIPS_ASSIGNMENT_FROM = 9

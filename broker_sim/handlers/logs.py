@@ -12,10 +12,10 @@ from broker_sim.logs.log_manager import DirectoryLogs
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.replication.replica_manager import ReplicaManager
-from broker_sim.topic_names import invalid_name
-from broker_sim.wire.kafka_schema import ApiKey, respond
-from controller.ports import KafkaMessage
 from journal.events import TopicPartition
+from kafka_protocol.ports import KafkaMessage
+from kafka_protocol.topic_names import invalid_name
+from kafka_protocol.wire.kafka_schema import ApiKey, respond
 
 NO_TRANSACTION = -1
 UNKNOWN_LAG = -1

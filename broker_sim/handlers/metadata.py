@@ -11,18 +11,18 @@ from kio.static.constants import uuid_zero
 from broker_sim.handlers.broker_requests import Handler, RequestContext
 from broker_sim.metadata_cache import MetadataCache, PartitionMetadata
 from broker_sim.producer_ids import ProducerIds
-from broker_sim.topic_names import INTERNAL_TOPICS, invalid_name
-from broker_sim.wire import api_versions
-from broker_sim.wire.kafka_schema import ApiKey, KafkaUuid, respond, version_of
-from broker_sim.wire.metadata_messages import (
+from controller.producer_id_blocks import ProducerIdsUnavailable
+from ensemble.errors import ZooKeeperError
+from kafka_protocol.ports import KafkaMessage
+from kafka_protocol.topic_names import INTERNAL_TOPICS, invalid_name
+from kafka_protocol.wire import api_versions
+from kafka_protocol.wire.kafka_schema import ApiKey, KafkaUuid, respond, version_of
+from kafka_protocol.wire.metadata_messages import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from controller.ports import KafkaMessage
-from controller.producer_id_blocks import ProducerIdsUnavailable
-from ensemble.errors import ZooKeeperError
 
 ANSWERS_REMEMBERED_MAX = 64
 

@@ -10,19 +10,19 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.groups import consumer_znodes
 from broker_sim.groups.config import CONSUMER_OFFSETS
 from broker_sim.groups.coordinator import CommittedOffset, Committing, GroupCoordinator
-from broker_sim.groups.metadata import NO_GENERATION, NO_MEMBER
 from broker_sim.groups.records import NO_LEADER_EPOCH, NO_TIME, OffsetAndMetadata
 from broker_sim.handlers.broker_requests import Handler, RequestContext
 from broker_sim.metadata_cache import MetadataCache
-from broker_sim.wire.kafka_schema import ApiKey, milliseconds, respond, version_of
-from controller.coordination import Zk
-from controller.ports import Endpoint, KafkaMessage
 from ensemble.errors import SessionExpired, ZooKeeperError
 from ensemble.ports import Runtime
 from journal.events import TopicPartition
+from kafka_protocol.client.consumer_protocol import NO_GENERATION, NO_MEMBER
+from kafka_protocol.ports import Endpoint, KafkaMessage
+from kafka_protocol.wire.kafka_schema import ApiKey, milliseconds, respond, version_of
+from kafka_protocol.zk import consumer_znodes
+from kafka_protocol.zk.coordination import Zk
 
 _GROUPS = 0
 """The key type of FindCoordinator that means groups."""

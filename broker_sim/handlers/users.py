@@ -11,9 +11,9 @@ from broker_sim.admin import Refused
 from broker_sim.configs.scram_credentials import ScramCredentials, Upsertion
 from broker_sim.handlers.broker_requests import Handler, RequestContext
 from broker_sim.quotas.client_quotas import ClientQuotas, Component, Entity, QuotaChange
-from broker_sim.wire.kafka_schema import ApiKey, respond
-from controller.ports import KafkaMessage
 from ensemble.errors import ZooKeeperError
+from kafka_protocol.ports import KafkaMessage
+from kafka_protocol.wire.kafka_schema import ApiKey, respond
 
 
 class UserHandlers:

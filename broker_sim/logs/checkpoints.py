@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping, Sequence
 
 from broker_sim.ports import LogDirectory
-from controller.ports import UNKNOWN_BROKER_EPOCH
-from controller.topic_ids import is_topic_id
 from journal.events import TopicPartition
+from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH
+from kafka_protocol.topic_ids import is_topic_id
 
 REPLICATION_OFFSETS = "replication-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"

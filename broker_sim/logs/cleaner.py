@@ -11,16 +11,9 @@ from typing import NamedTuple
 
 from broker_sim.configs.replica_config import CompactionSettings
 from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.logs.record_batch import (
-    BatchHeader,
-    BatchUnreadable,
-    Record,
-    decode_batch,
-    filter_batch,
-    is_control,
-)
 from broker_sim.logs.segment import Segment
 from ensemble.ports import Runtime
+from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, Record, decode_batch, filter_batch, is_control
 
 
 class _Section(NamedTuple):

@@ -13,8 +13,8 @@ from broker_sim.logs.guarded_directory import GuardedDirectory, LogDirFailed
 from broker_sim.logs.meta_properties import claim_log_directory
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.ports import LogDirectory
-from controller.ports import UNKNOWN_BROKER_EPOCH, Emit
 from journal.events import LogDamageFound, RecordsLost, ReplicaLoaded, TopicPartition
+from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, Emit
 
 
 class DuplicateReplicas(Exception):

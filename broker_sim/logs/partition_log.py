@@ -10,10 +10,10 @@ from broker_sim.logs import checkpoints, producer_snapshots
 from broker_sim.logs.epoch_cache import EpochCache
 from broker_sim.logs.producer_snapshots import SnapshotReader
 from broker_sim.logs.producer_state import ProducerStates
-from broker_sim.logs.record_batch import BatchHeader, BatchUnreadable, decode_batch, patch_batches
 from broker_sim.logs.segment import Damage, Segment, base_offset_of, file_name
 from broker_sim.ports import LogDirectory, LogFile
 from journal.events import TopicPartition
+from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, decode_batch, patch_batches
 
 CLEANED_SUFFIX = ".cleaned"
 """Of a segment's file while compaction writes it."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from broker_sim.logs.producer_snapshots import NO_OFFSET, ProducerEntry
-from broker_sim.logs.record_batch import BatchHeader
+from kafka_protocol.record_batch import BatchHeader
 
 BATCHES_KEPT = 5
 """As many as a producer may have in flight, so a resend of any of them is recognised."""

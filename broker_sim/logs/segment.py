@@ -7,15 +7,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from broker_sim.logs.record_batch import (
-    HEADER_SIZE,
-    MAGIC,
-    BatchHeader,
-    checksum_holds,
-    header_is_sane,
-    read_header,
-)
 from broker_sim.ports import LogFile
+from kafka_protocol.record_batch import HEADER_SIZE, MAGIC, BatchHeader, checksum_holds, header_is_sane, read_header
 
 SUFFIX = ".log"
 _SCAN_BYTES = 1 << 20

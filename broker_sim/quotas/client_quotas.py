@@ -17,8 +17,8 @@ from broker_sim.admin import Refused
 from broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, at_least, render
 from broker_sim.configs.connection_limits import Resolve
 from broker_sim.configs.entity_znodes import EntityZnodes
-from controller.znodes import DEFAULT_ENTITY
 from ensemble.errors import ZooKeeperError
+from kafka_protocol.zk.znodes import DEFAULT_ENTITY
 
 USER, CLIENT, IP = "user", "client-id", "ip"
 EXACT, DEFAULT, ANY = 0, 1, 2

@@ -18,10 +18,10 @@ from broker_sim.handlers.broker_requests import RequestContext
 from broker_sim.quotas.client_meters import THROTTLE_MS_MAX, ClientMeters
 from broker_sim.quotas.controller_mutations import MutationQuota
 from broker_sim.quotas.sampled_rate import SampledAmount, rate, rate_window_ms
-from broker_sim.wire.kafka_schema import ApiKey, api_key_of, as_time
-from controller.ports import KafkaMessage
-from controller.znodes import DEFAULT_ENTITY
 from ensemble.ports import Runtime
+from kafka_protocol.ports import KafkaMessage
+from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, as_time
+from kafka_protocol.zk.znodes import DEFAULT_ENTITY
 
 PRODUCER_RATE = "producer_byte_rate"
 CONSUMER_RATE = "consumer_byte_rate"

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from broker_sim.ports import ControllerGate
 from broker_sim.replication.partition_host import IsrAnswer, IsrProposal
-from broker_sim.wire.kafka_schema import ApiKey, request
-from controller.ports import ChannelBroken, KafkaMessage
-from controller.topic_ids import topic_id_from_kafka, topic_id_to_kafka
 from ensemble.ports import Runtime, Task, Timer
 from journal.events import TopicPartition
+from kafka_protocol.ports import ChannelBroken, KafkaMessage
+from kafka_protocol.topic_ids import topic_id_from_kafka, topic_id_to_kafka
+from kafka_protocol.wire.kafka_schema import ApiKey, request
 
 RETRY_BACKOFF_MS = 50
 VERSION = 3

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.wire.data_messages import FetchPartition, FetchResponse
 from journal.events import TopicPartition
+from kafka_protocol.wire.data_messages import FetchPartition, FetchResponse
 
 _INITIAL_EPOCH = 0
 _NO_SESSION = 0

@@ -22,13 +22,13 @@ from broker_sim.replication.fetch_questions import FetchQuestions
 from broker_sim.replication.following import append_fetched, restart_at, truncate, truncate_to_divergence
 from broker_sim.replication.partition import Partition
 from broker_sim.replication.truncation import EpochEnd, Truncation, truncation
-from broker_sim.wire.data_messages import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
-from broker_sim.wire.kafka_schema import FETCH_BY_TOPIC_ID, ApiKey, as_time, request
-from controller.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
-from controller.topic_ids import topic_id_to_kafka
 from ensemble.ports import Future, Runtime, Task, Timer
 from journal.events import TopicPartition
 from journal.events import topic_partition as name_of
+from kafka_protocol.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
+from kafka_protocol.topic_ids import topic_id_to_kafka
+from kafka_protocol.wire.data_messages import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from kafka_protocol.wire.kafka_schema import FETCH_BY_TOPIC_ID, ApiKey, as_time, request
 
 LIST_OFFSETS_VERSION = 9
 OFFSET_FOR_LEADER_EPOCH_VERSION = 4

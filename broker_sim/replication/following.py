@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker_sim.logs.record_batch import split_batches
 from broker_sim.replication.partition import Partition
 from broker_sim.replication.partition_host import NO_EPOCH
 from journal.events import LogTruncated, RecordsLost, RecordsReplicated
+from kafka_protocol.record_batch import split_batches
 
 
 def append_fetched(partition: Partition, data: bytes, leader_high_watermark: int, leader_start_offset: int) -> bool:

@@ -13,12 +13,12 @@ from broker_sim.logs.directory_names import LENGTH_MAX, future_name
 from broker_sim.logs.guarded_directory import LogDirFailed
 from broker_sim.logs.log_manager import LogManager
 from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.logs.record_batch import split_batches
 from broker_sim.logs.retention import drop_below_start
 from broker_sim.quotas.replication_throttles import ReplicationQuota
 from broker_sim.replication.partition import Partition
 from ensemble.ports import Runtime, Task
 from journal.events import TopicPartition
+from kafka_protocol.record_batch import split_batches
 
 _UNIQUE_LENGTH = 32
 

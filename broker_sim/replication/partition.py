@@ -7,7 +7,6 @@ from kio.schema.errors import ErrorCode
 from broker_sim.configs.replica_config import PartitionConfig, lists
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.logs.producer_state import UNKNOWN_CHECKSUM, ProducerBatch
-from broker_sim.logs.record_batch import BatchHeader, check_produced
 from broker_sim.ports import FetchedPartition, FetchParams, FetchPartition
 from broker_sim.replication.isr import RECOVERED, Committed, IsrState, Pending, PendingExpand, PendingShrink
 from broker_sim.replication.partition_host import (
@@ -28,6 +27,7 @@ from journal.events import (
     RecordsAppended,
     TopicPartition,
 )
+from kafka_protocol.record_batch import BatchHeader, check_produced
 
 ALL = -1
 """acks=all."""

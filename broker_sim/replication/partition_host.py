@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker_sim.configs.replica_config import ReplicaConfig
-from broker_sim.logs.record_batch import BatchHeader
 from broker_sim.ports import MetadataView
 from broker_sim.quotas.replication_throttles import ReplicationQuota
 from broker_sim.replication.replica_selector import ReplicaSelector
 from broker_sim.replication.rules import ReplicationRules
-from controller.ports import Emit
 from ensemble.ports import Runtime
 from journal.events import TopicPartition
+from kafka_protocol.ports import Emit
+from kafka_protocol.record_batch import BatchHeader
 
 if TYPE_CHECKING:
     from broker_sim.replication.partition import Partition

@@ -18,11 +18,11 @@ from broker_sim.replication.isr import RECOVERED
 from broker_sim.replication.log_dir_moves import LogDirMoves
 from broker_sim.replication.partition import Partition
 from broker_sim.replication.partition_host import NO_EPOCH, LeaderAndIsr, PartitionHost
-from broker_sim.topic_names import invalid_name
-from broker_sim.wire.kafka_schema import respond
-from controller.ports import KafkaMessage
-from controller.topic_ids import topic_id_from_kafka, topic_id_to_kafka
 from journal.events import RequestFenced, TopicPartition
+from kafka_protocol.ports import KafkaMessage
+from kafka_protocol.topic_ids import topic_id_from_kafka, topic_id_to_kafka
+from kafka_protocol.topic_names import invalid_name
+from kafka_protocol.wire.kafka_schema import respond
 
 LEADER_AND_ISR = "LeaderAndIsr"
 STOP_REPLICA = "StopReplica"

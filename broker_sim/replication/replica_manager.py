@@ -36,9 +36,9 @@ from broker_sim.replication.purgatory import DelayedFetch, DelayedProduce, Produ
 from broker_sim.replication.replica_control import ReplicaControl
 from broker_sim.replication.replica_selector import replica_selector
 from broker_sim.replication.rules import replication_rules
-from controller.ports import UNKNOWN_BROKER_EPOCH, BrokerChannel, Emit, KafkaMessage
 from ensemble.ports import Future, Runtime, Timer
 from journal.events import RecordsAcknowledged, ReplicaProgressed, TopicPartition
+from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, BrokerChannel, Emit, KafkaMessage
 
 LATEST = -1
 EARLIEST = -2

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from crc32c import crc32c
 
-from broker_sim.logs.record_batch import (
+from kafka_protocol.record_batch import (
     CHECKED_FROM,
     HEADER,
     HEADER_SIZE,

@@ -13,13 +13,13 @@ from functools import partial
 from kio.schema.errors import ErrorCode as KafkaError
 
 from broker_sim.replication.partition_host import IsrAnswer, IsrProposal
-from controller import znodes
-from controller.coordination import Zk
-from controller.ports import Emit
-from controller.znodes import LeaderAndIsr
 from ensemble.errors import ErrorCode, SessionExpired
 from ensemble.ports import Runtime, Task, Timer
 from journal.events import IsrChanged, TopicPartition
+from kafka_protocol.ports import Emit
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.coordination import Zk
+from kafka_protocol.zk.znodes import LeaderAndIsr
 
 CHECK_PERIOD_MS = 2_500
 LINGER_MS = 5_000

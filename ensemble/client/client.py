@@ -58,7 +58,7 @@ from ensemble.records import (
     Stat,
     StatResponse,
 )
-from ensemble.watch_records import (
+from ensemble.records.watches import (
     AddWatchMode,
     AddWatchRequest,
     GetAllChildrenNumberResponse,

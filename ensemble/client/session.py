@@ -46,7 +46,7 @@ from ensemble.records import (
     Request,
     SaslRequest,
 )
-from ensemble.watch_records import SetWatches2, WatcherType, WatchesRequest
+from ensemble.records.watches import SetWatches2, WatcherType, WatchesRequest
 
 CLOSE_WAIT_MS = 2_000
 """How long close() waits for the server's answer, or for a reconnect to send it at all."""

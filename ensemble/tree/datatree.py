@@ -21,7 +21,6 @@ from ensemble.tree.blocks import Blocks
 from ensemble.tree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, join
 from ensemble.tree.quota import QUOTA_PREFIX, Quotas
 from ensemble.tree.shared_nodes import SharedNodes
-from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.tree.stored import StoredNodes
 from ensemble.tree.znode import CONTAINER_OWNER, Znode, digest_seed, is_ephemeral, ttl_owner
 from ensemble.txn import (
@@ -38,6 +37,7 @@ from ensemble.txn import (
     SubTxn,
     Txn,
 )
+from ensemble.zab.snapshot import TreeSnapshot
 
 DIGEST_MASK = 0xFFFFFFFFFFFFFFFF
 _MULTI, _SET_DATA, _CREATE = int(OpCode.MULTI), int(OpCode.SET_DATA), int(OpCode.CREATE)

@@ -22,14 +22,7 @@ from ensemble.records import (
     PathWatchRequest,
     Permission,
 )
-from ensemble.tree.acl import allows
-from ensemble.tree.connections import Connection
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.paths import ROOT, join
-from ensemble.tree.reads import Outcome, answer_read
-from ensemble.tree.watch_requests import add_watch, check_watches, remove_watches
-from ensemble.tree.watches import Watches
-from ensemble.watch_records import (
+from ensemble.records.watches import (
     AddWatchRequest,
     ClientInfo,
     ErrorResponse,
@@ -38,6 +31,13 @@ from ensemble.watch_records import (
     WatchesRequest,
     WhoAmIResponse,
 )
+from ensemble.tree.acl import allows
+from ensemble.tree.connections import Connection
+from ensemble.tree.datatree import DataTree
+from ensemble.tree.paths import ROOT, join
+from ensemble.tree.reads import Outcome, answer_read
+from ensemble.tree.watch_requests import add_watch, check_watches, remove_watches
+from ensemble.tree.watches import Watches
 
 _READ = int(Permission.READ)
 _OK, _NO_NODE, _NO_AUTH = int(ErrorCode.OK), int(ErrorCode.NO_NODE), int(ErrorCode.NO_AUTH)

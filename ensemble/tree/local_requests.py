@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ensemble.effects import Effect
 from ensemble.errors import ErrorCode
 from ensemble.ids import SessionId
 from ensemble.ports import Instant
@@ -12,6 +11,7 @@ from ensemble.tree.local_sessions import NEEDS_A_QUORUM, LocalSessions, wants_ep
 from ensemble.tree.statistics import ServiceViews
 from ensemble.txn import CreateSessionTxn
 from ensemble.zab.application import EnsembleConfig, Submit
+from ensemble.zab.effects import Effect
 from ensemble.zab.messages import ForwardedRequest
 
 

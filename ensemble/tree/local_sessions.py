@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from ensemble.effects import SetTimer
 from ensemble.ids import PeerId, SessionId
 from ensemble.ports import Instant
 from ensemble.records import CreateRequest, MultiRequest, OpCode, Request
 from ensemble.tree.sessions import SessionTracker
+from ensemble.zab.effects import SetTimer
 
 EXPIRY_TIMER: Final = "local-sessions.expiry"
 """Runs at the end of each tick while there are local sessions."""

@@ -38,7 +38,6 @@ from ensemble.tree.paths import CONFIG, ROOT, SYSTEM_PATHS, is_valid_path
 from ensemble.tree.plain_proposals import PlainProposals
 from ensemble.tree.quota_guard import QuotaGuard
 from ensemble.tree.reconfig import new_membership
-from ensemble.tree.rules import DEFAULT_RULES, TreeRules
 from ensemble.tree.sessions import LOCAL, Owner, SessionTracker
 from ensemble.tree.znode import CONTAINER_OWNER, digest_seed, is_ephemeral, next_version
 from ensemble.txn import (
@@ -56,6 +55,7 @@ from ensemble.txn import (
 )
 from ensemble.zab.application import EnsembleView
 from ensemble.zab.messages import ForwardedRequest
+from ensemble.zab.tree_rules import DEFAULT_RULES, TreeRules
 
 _DIGEST_MASK = 0xFFFFFFFFFFFFFFFF
 _CREATE, _WRITE, _READ = int(Permission.CREATE), int(Permission.WRITE), int(Permission.READ)

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from itertools import islice
 from struct import Struct
 
-from ensemble.effects import Answer, CloseConnection, Effect, Emit
 from ensemble.errors import ErrorCode
 from ensemble.ids import SessionId
 from ensemble.ports import Instant
@@ -31,6 +30,7 @@ from ensemble.records import (
     SyncResponse,
     WatcherEvent,
 )
+from ensemble.records.watches import SetWatches2
 from ensemble.tree.answers import answer_write, moved
 from ensemble.tree.authentication import Authentication
 from ensemble.tree.connections import Connection, OpenSession, Stage, Waiting
@@ -52,8 +52,8 @@ from ensemble.tree.sessions import LOCAL
 from ensemble.tree.watch_requests import rearm
 from ensemble.tree.znode import Znode
 from ensemble.txn import Txn
-from ensemble.watch_records import SetWatches2
 from ensemble.zab.application import EnsembleConfig, Submit, SubmitSync
+from ensemble.zab.effects import Answer, CloseConnection, Effect, Emit
 from ensemble.zab.messages import ForwardedRequest, SyncRequest
 
 OUTSTANDING_MAX = 20_000

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ensemble.auth.schemes import AuthId
-from ensemble.effects import Answer, CloseConnection, Effect, Emit
 from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid
 from ensemble.ports import Instant
 from ensemble.records import (
@@ -36,12 +35,13 @@ from ensemble.tree.local_sessions import LocalSessions
 from ensemble.tree.proposer import Proposer
 from ensemble.tree.requests import OUTSTANDING_MAX, AnswerRun, RequestQueues
 from ensemble.tree.sessions import NO_PASSWORD, NO_SESSION, SessionIds, SessionTracker, owner_of, password_of
-from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.tree.statistics import DIGESTS_EVERY, WATCH_EVENT_BYTES
 from ensemble.tree.watches import Watches
 from ensemble.txn import CreateSessionTxn, Txn
 from ensemble.zab.application import AskRevalidate, EnsembleConfig, EnsembleView, Submit
+from ensemble.zab.effects import Answer, CloseConnection, Effect, Emit
 from ensemble.zab.messages import ForwardedRequest
+from ensemble.zab.snapshot import TreeSnapshot
 from journal.events import InvariantViolated, QuotaExceeded, SessionExpired
 
 _MIN_TIMEOUT_TICKS = 2

@@ -15,9 +15,9 @@ from ensemble.records import ACL
 from ensemble.tree.blocks import Blocks
 from ensemble.tree.capture import Capture, Piece
 from ensemble.tree.paths import ROOT, join
-from ensemble.tree.snapshot import NodeImage
 from ensemble.tree.stored import AclTable, records_of
 from ensemble.tree.znode import Znode
+from ensemble.zab.snapshot import NodeImage
 
 
 class SharedNodes(Sequence[NodeImage]):

@@ -15,8 +15,8 @@ from typing import Any, overload
 from ensemble.records import ACL, OPEN_ACL
 from ensemble.tree.blocks import BLOCK_ZNODES, Blocks
 from ensemble.tree.paths import ROOT
-from ensemble.tree.snapshot import NodeImage
 from ensemble.tree.znode import Znode, digest_seed
+from ensemble.zab.snapshot import NodeImage
 
 STAT = Struct(">qqqqqiiiqq")
 """Behind path and data in a record: ACL index, then StatPersisted."""

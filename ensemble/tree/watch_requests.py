@@ -8,9 +8,9 @@ from __future__ import annotations
 from ensemble.errors import ErrorCode
 from ensemble.ids import ConnectionId
 from ensemble.records import EventType, SetWatches
+from ensemble.records.watches import AddWatchMode, AddWatchRequest, SetWatches2, WatcherType, WatchesRequest
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.watches import Watches
-from ensemble.watch_records import AddWatchMode, AddWatchRequest, SetWatches2, WatcherType, WatchesRequest
 
 _OK, _NO_WATCHER = int(ErrorCode.OK), int(ErrorCode.NO_WATCHER)
 _MARSHALLING_ERROR = int(ErrorCode.MARSHALLING_ERROR)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from ensemble.ids import ConnectionId
 from ensemble.records import EventType
+from ensemble.records.watches import WatcherType
 from ensemble.tree.datatree import Change
-from ensemble.watch_records import WatcherType
 
 
 class WatchCounts(NamedTuple):

@@ -11,9 +11,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from ensemble.effects import Recovered
 from ensemble.ids import counter_of, epoch_of, zxid_text
-from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.txnlog.epochs import load_epochs
 from ensemble.txnlog.errors import DataDirectoryError
@@ -30,6 +28,8 @@ from ensemble.txnlog.snapshots import (
     stage_snapshot,
 )
 from ensemble.txnlog.stage_times import NANOS_PER_MS
+from ensemble.zab.effects import Recovered
+from ensemble.zab.snapshot import TreeSnapshot
 from journal.events import LogDamageFound
 
 REPLACING_NAME = ".replacing"

@@ -20,21 +20,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
-from ensemble.effects import (
-    Append,
-    Barrier,
-    Effect,
-    ReadLog,
-    SaveAcceptedEpoch,
-    SaveCurrentEpoch,
-    SaveMembership,
-    SaveNextMembership,
-    SaveSnapshot,
-    TruncateLog,
-)
 from ensemble.ids import LinkId, Zxid
 from ensemble.summary import Summary
-from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.txnlog import losses
 from ensemble.txnlog.epochs import ACCEPTED, CURRENT, write_epoch
@@ -46,7 +33,20 @@ from ensemble.txnlog.snapshot_writer import SnapshotWriter
 from ensemble.txnlog.snapshots import WrittenSnapshot
 from ensemble.txnlog.stage_times import NANOS_PER_MS, StageTimes
 from ensemble.txnlog.sync_pace import SyncPace
+from ensemble.zab.effects import (
+    Append,
+    Barrier,
+    Effect,
+    ReadLog,
+    SaveAcceptedEpoch,
+    SaveCurrentEpoch,
+    SaveMembership,
+    SaveNextMembership,
+    SaveSnapshot,
+    TruncateLog,
+)
 from ensemble.zab.membership import Membership
+from ensemble.zab.snapshot import TreeSnapshot
 
 GROUP_MAX = 1000
 """Effects carried out before the barriers among them are answered."""

@@ -14,16 +14,16 @@ import msgspec
 
 from ensemble.auth.policy import OPEN_POLICY, AuthPolicy
 from ensemble.auth.schemes import AuthId
-from ensemble.effects import Effect
 from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid
 from ensemble.ports import Instant
 from ensemble.records import ClientMessage
-from ensemble.tree.rules import DEFAULT_RULES, TreeRules
-from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.txn import Txn
+from ensemble.zab.effects import Effect
 from ensemble.zab.membership import Membership
 from ensemble.zab.messages import ForwardedRequest, SyncRequest
+from ensemble.zab.snapshot import TreeSnapshot
 from ensemble.zab.sync import COMMITTED_LOG_LENGTH, SNAPSHOT_SIZE_FACTOR
+from ensemble.zab.tree_rules import DEFAULT_RULES, TreeRules
 from journal.events import ZxidCheckpoint
 
 

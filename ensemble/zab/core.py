@@ -12,7 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from ensemble.effects import (
+from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid
+from ensemble.ports import Instant, Random
+from ensemble.records import OpCode
+from ensemble.txn import Txn
+from ensemble.zab.application import Application, AskRevalidate, EnsembleConfig, Submit, SubmitSync
+from ensemble.zab.effects import (
     Append,
     Barrier,
     CancelTimer,
@@ -27,15 +32,10 @@ from ensemble.effects import (
     SetTimer,
     TruncateLog,
 )
-from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid
-from ensemble.ports import Instant, Random
-from ensemble.records import OpCode
-from ensemble.tree.snapshot import TreeSnapshot
-from ensemble.txn import Txn
-from ensemble.zab.application import Application, AskRevalidate, EnsembleConfig, Submit, SubmitSync
 from ensemble.zab.messages import ForwardedRequest, Packet, PeerState, SyncRequest
 from ensemble.zab.quorum import QuorumSystem
 from ensemble.zab.reconfiguration import Reconfiguration
+from ensemble.zab.snapshot import TreeSnapshot
 from ensemble.zab.sync import SyncMode, follows
 from journal.events import (
     EpochAccepted,

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ensemble.effects import SendNotification
 from ensemble.ids import Epoch, PeerId, Zxid
 from ensemble.zab.core import Core
+from ensemble.zab.effects import SendNotification
 from ensemble.zab.messages import Notification, PeerState, Vote
 from ensemble.zab.quorum import QuorumSystem
 

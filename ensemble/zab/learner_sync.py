@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from ensemble.effects import ReadLog
 from ensemble.ids import Zxid
 from ensemble.txn import Txn
 from ensemble.zab.core import Core
+from ensemble.zab.effects import ReadLog
 from ensemble.zab.learner_link import LearnerLink, Step
 from ensemble.zab.messages import Commit, Diff, NewLeader, Packet, Proposal, Snap, Trunc
 from ensemble.zab.sync import SyncMode, SyncPlan, follows, plan_sync

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ensemble.auth.schemes import AuthId
-from ensemble.effects import Effect, Halt, Recovered, SendNotification
 from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, Zxid, epoch_of
 from ensemble.ports import Instant, Random
 from ensemble.records import ClientMessage
@@ -18,6 +17,7 @@ from ensemble.tree.local_sessions import EXPIRY_TIMER
 from ensemble.txn import Txn
 from ensemble.zab.application import Application, EnsembleConfig
 from ensemble.zab.core import Core, Phase
+from ensemble.zab.effects import Effect, Halt, Recovered, SendNotification
 from ensemble.zab.election import Election
 from ensemble.zab.leader import Leader
 from ensemble.zab.learner import Learner

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
-from ensemble.effects import SaveMembership, SaveNextMembership, UseMembership
 from ensemble.ids import PeerId, Zxid
 from ensemble.txn import SetDataTxn, Txn
 from ensemble.zab.application import EnsembleConfig
+from ensemble.zab.effects import SaveMembership, SaveNextMembership, UseMembership
 from ensemble.zab.membership import BadMembership, Membership
 from ensemble.zab.quorum import JointQuorum, QuorumSystem, SurvivorQuorum
 from journal.events import MembershipActivated

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from ensemble.zab import leader
 from ensemble.zab.messages import PeerState
-from simulation.cores import Cores
+from simulation.cores.cores import Cores
 from simulation.scenarios.core_steps import (
     Break,
     CoreSteps,

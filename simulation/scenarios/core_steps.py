@@ -13,7 +13,7 @@ import msgspec
 from ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER
 from ensemble.zab.learner import LIVENESS_TIMER
 from ensemble.zab.messages import PeerState
-from simulation.cores import Cores
+from simulation.cores.cores import Cores
 
 STEPS_MAX = 5_000
 ROUNDS_MAX = 30

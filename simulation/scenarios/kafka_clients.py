@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.client.admin_client import AdminClient
-from broker_sim.client.client_errors import KafkaRequestFailed, KafkaUnavailable
-from broker_sim.logs.record_batch import Record, build_batch, decode_records
-from broker_sim.wire.kafka_schema import ApiKey, request
-from controller.ports import BrokerChannel, ChannelBroken, Endpoint
 from ensemble.ports import Runtime
 from journal.events import TopicPartition
-from journal.kafka_analysis import ACKS_ALL, KafkaHistory, Polled, Sent
+from journal.judges.kafka_analysis import ACKS_ALL, KafkaHistory, Polled, Sent
+from kafka_protocol.client.admin_client import AdminClient
+from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from kafka_protocol.ports import BrokerChannel, ChannelBroken, Endpoint
+from kafka_protocol.record_batch import Record, build_batch, decode_records
+from kafka_protocol.wire.kafka_schema import ApiKey, request
 
 PATIENCE_MS = 8_000
 """How long a client tries; by then a script has had its answer."""

@@ -9,15 +9,15 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from broker_sim.client.admin_client import TOPIC_RESOURCE
-from broker_sim.client.client_errors import KafkaRequestFailed, KafkaUnavailable
-from controller.ports import ChannelBroken
-from simulation.kernel import Deadlock
+from kafka_protocol.client.admin_client import TOPIC_RESOURCE
+from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from kafka_protocol.ports import ChannelBroken
+from simulation.judges.settled import unsettled
+from simulation.kernel.scheduler import Deadlock
 from simulation.scenarios.core_steps import StepFailed
 from simulation.scenarios.kafka_clients import PATIENCE_MS, partition_of
 from simulation.scenarios.stage import Stage
 from simulation.scenarios.world_steps import WorldStep
-from simulation.settled import unsettled
 
 WITHIN_MS = 40_000
 OPERATOR = "operator"

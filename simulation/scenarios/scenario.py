@@ -10,7 +10,7 @@ import msgspec
 from ensemble.ids import COUNTER_MAX
 from journal.events import Entry
 from journal.writer import encode_line
-from simulation.cores import SNAP_COUNT
+from simulation.cores.cores import SNAP_COUNT
 from simulation.scenarios.core_steps import CoreSteps
 from simulation.scenarios.kafka_steps import KafkaSteps
 from simulation.scenarios.stage import Stage

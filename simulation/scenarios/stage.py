@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from broker_sim.client.admin_client import AdminClient
-from controller.ports import Endpoint
-from controller.znodes import LeaderAndIsr
 from ensemble.client.client import Client
 from ensemble.client.service import Create, WatchEvent
 from ensemble.errors import ZooKeeperError
 from ensemble.records import ACL, EventType, Stat
-from journal.kafka_analysis import ACKS_ALL
-from simulation.broker_node import broker_name
-from simulation.channel import KAFKA_SERVICE, SimChannel
-from simulation.connector import SimConnector, SimWords
-from simulation.kernel import Deadlock, SimRuntime, derive_random, run_task
-from simulation.peer_node import CLIENT_SERVICE, peer_name
+from journal.judges.kafka_analysis import ACKS_ALL
+from kafka_protocol.client.admin_client import AdminClient
+from kafka_protocol.ports import Endpoint
+from kafka_protocol.zk.znodes import LeaderAndIsr
+from simulation.kernel.scheduler import Deadlock, SimRuntime, derive_random, run_task
+from simulation.network.channel import KAFKA_SERVICE, SimChannel
+from simulation.network.connector import SimConnector, SimWords
+from simulation.nodes.broker_node import broker_name
+from simulation.nodes.peer_node import CLIENT_SERVICE, peer_name
 from simulation.scenarios.core_steps import StepFailed
 from simulation.scenarios.kafka_clients import KafkaClients, Surroundings, partition_of
 from simulation.world import World

@@ -6,8 +6,9 @@ from functools import partial
 
 import msgspec
 
-from journal.kafka_analysis import ACKS_ALL
-from simulation.kernel import Deadlock
+from journal.judges.kafka_analysis import ACKS_ALL
+from simulation.judges.settled import unsettled
+from simulation.kernel.scheduler import Deadlock
 from simulation.scenarios.core_steps import StepFailed
 from simulation.scenarios.kafka_steps import asked
 from simulation.scenarios.scenario import AnyWorldStep, StepTaken, Verdict, WithBug, WorldScenario
@@ -15,7 +16,6 @@ from simulation.scenarios.stage import Stage
 from simulation.scenarios.story import HEALING, step_text
 from simulation.scenarios.world_steps import Serving
 from simulation.setting_keys import own_settings
-from simulation.settled import unsettled
 from simulation.world import World, WorldSettings
 
 RECOVERY_MS_MAX = 60_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from simulation.kernel import Deadlock
+from simulation.kernel.scheduler import Deadlock
 from simulation.scenarios.core_steps import StepFailed
 from simulation.scenarios.stage import Stage
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from pathlib import Path
 from random import Random
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from broker_sim.broker import Broker
-from broker_sim.client.admin_client import AdminClient
-from broker_sim.client.client_errors import KafkaRequestFailed
 from broker_sim.configs.broker_config import KafkaConfig, config_from
 from broker_sim.handlers.broker_requests import RequestRefused
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory
-from broker_sim.wire.kafka_schema import ApiKey, api_key_of
-from controller.ports import ChannelBroken, Endpoint, KafkaMessage
 from journal.events import Event
-from simulation.kernel import Call, Scheduler, SimRuntime, run_task
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "controller"))
-
-from controller_world import FakeEnsemble, FakeSession
+from kafka_protocol.client.admin_client import AdminClient
+from kafka_protocol.client.client_errors import KafkaRequestFailed
+from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage
+from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
+from simulation.kernel.scheduler import Call, Scheduler, SimRuntime, run_task
+from tests.controller.controller_world import FakeEnsemble, FakeSession
 
 LATENCY_MS = 1
 _LANES = {ApiKey.FETCH: 0, ApiKey.LEADER_AND_ISR: 1, ApiKey.STOP_REPLICA: 1, ApiKey.UPDATE_METADATA: 1}

@@ -3,7 +3,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from replication_cluster import Cluster
+
+from tests.broker_sim.replication.replication_cluster import Cluster
 
 
 @pytest.fixture(autouse=True)

@@ -12,12 +12,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from broker_world import Cluster
 from kio.schema.errors import ErrorCode
 
-from broker_sim.logs.record_batch import Record
-from controller import znodes
 from journal.events import ControllerEventFailed, TopicPartition
+from kafka_protocol.record_batch import Record
+from kafka_protocol.zk import znodes
+from tests.broker_sim.broker_world import Cluster
 
 GOOD = TopicPartition("good", 0)
 STRANGER = 0x666

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from broker_world import Cluster, Node
 
 from broker_sim.logs.checkpoints import alive, broker_epoch_alive, broker_epoch_of, clean_shutdown
 from broker_sim.logs.file_log_directory import FileLogDirectory
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory
-from controller import znodes
+from kafka_protocol.zk import znodes
+from tests.broker_sim.broker_world import Cluster, Node
 
 MARK = ".kafka_cleanshutdown"
 

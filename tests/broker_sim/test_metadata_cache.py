@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 
 from broker_sim.metadata_cache import MetadataCache
-from broker_sim.wire.kafka_schema import ApiKey, KafkaMessage, request
 from journal.events import TopicPartition
-from simulation.kernel import Scheduler, SimRuntime
+from kafka_protocol.wire.kafka_schema import ApiKey, KafkaMessage, request
+from simulation.kernel.scheduler import Scheduler, SimRuntime
 
 P0 = TopicPartition("orders", 0)
 FIRST, SECOND = UUID(int=1), UUID(int=2)

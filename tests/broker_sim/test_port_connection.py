@@ -12,17 +12,17 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker_sim.handlers.broker_requests import RequestContext, RequestRefused
-from broker_sim.kafka_channel import AsyncioChannel
 from broker_sim.kafka_port import KafkaPort
 from broker_sim.quotas.client_throttling import RequestTime
 from broker_sim.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas
 from broker_sim.request_times import RequestTimes, ThreadClock
-from broker_sim.wire import api_versions
-from broker_sim.wire.frame_reader import FRAME_SIZE
-from broker_sim.wire.frames import decode_response, encode_request
-from broker_sim.wire.kafka_schema import ApiKey, api_key_of, request, respond
-from controller.ports import ChannelBroken, Endpoint, KafkaMessage
-from ensemble.asyncio_runtime import AsyncioRuntime
+from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from kafka_protocol.channel import AsyncioChannel
+from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage
+from kafka_protocol.wire import api_versions
+from kafka_protocol.wire.frame_reader import FRAME_SIZE
+from kafka_protocol.wire.frames import decode_response, encode_request
+from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, request, respond
 
 FRAME_BYTES_MAX = 100_000
 

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import broker_world
 import pytest
 
-from controller import znodes
-from controller.znodes import BrokerEndpoint, BrokerInfo
 from journal import events as e
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.znodes import BrokerEndpoint, BrokerInfo
+from tests.broker_sim import broker_world
 
 PATH = "/brokers/ids/2"
 

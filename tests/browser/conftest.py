@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chromium import Watched, launched
-from page_server import PageServer, tell_a_healthy_cluster
 from playwright.sync_api import Browser, Page
+
+from tests.browser.chromium import Watched, launched
+from tests.browser.page_server import PageServer, tell_a_healthy_cluster
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 import threading
 import time
 from functools import partial
@@ -26,10 +25,7 @@ from api.views import Views
 from journal import events as e
 from journal.events import Event
 from journal.writer import encode_line
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
-
-from api_server import NODES, FakeAdmin, FakeAgent, FakeEnsemble, FakePlayer, FakeWorkloads, settings
+from tests.api.api_server import NODES, FakeAdmin, FakeAgent, FakeEnsemble, FakePlayer, FakeWorkloads, settings
 
 HELD_BACK_S = 5.0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from controller_world import World
 from kio.schema.alter_partition.v3.request import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from kio.schema.alter_partition_reassignments.v0.request import (
     AlterPartitionReassignmentsRequest,
@@ -16,8 +15,9 @@ from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
 from kio.schema.errors import ErrorCode as KafkaError
 
 from controller.context import ControllerContext
-from controller.topic_ids import topic_id_to_kafka
 from journal.events import TopicPartition
+from kafka_protocol.topic_ids import topic_id_to_kafka
+from tests.controller.controller_world import World
 
 
 def isr_request(

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from controller_world import Told, World
-
-from controller import znodes
 from ensemble.client.service import Create, Delete, Op, OpResult, SetData
 from ensemble.errors import ErrorCode
 from journal.events import TopicPartition
+from kafka_protocol.zk import znodes
+from tests.controller.controller_world import Told, World
 
 
 class Transcript:

@@ -20,12 +20,8 @@ from kio.schema.leader_and_isr.v7.response import (
 from kio.schema.stop_replica.v4.response import StopReplicaPartitionError, StopReplicaResponse
 from kio.schema.update_metadata.v8.response import UpdateMetadataResponse
 
-from controller import znodes
 from controller.config import ControllerConfig
 from controller.controller import KafkaController
-from controller.ports import ChannelBroken, Endpoint, KafkaMessage
-from controller.topic_ids import random_topic_id
-from controller.znodes import BrokerEndpoint, BrokerInfo, LeaderAndIsr, ReplicaAssignment, TopicAssignment
 from ensemble.client.service import (
     Check,
     Create,
@@ -42,7 +38,11 @@ from ensemble.errors import ConnectionLoss, ErrorCode, NoNode, SessionExpired, Z
 from ensemble.ids import SessionId
 from ensemble.records import EventType, Stat
 from journal.events import Event, TopicPartition
-from simulation.kernel import Deadlock, Scheduler, SimRuntime, run_task
+from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage
+from kafka_protocol.topic_ids import random_topic_id
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.znodes import BrokerEndpoint, BrokerInfo, LeaderAndIsr, ReplicaAssignment, TopicAssignment
+from simulation.kernel.scheduler import Deadlock, Scheduler, SimRuntime, run_task
 
 LATENCY_US = 1_000
 

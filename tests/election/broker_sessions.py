@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from compose.cluster import Cluster, Happening
-from compose.live import LiveCluster
+from testing.cluster import Cluster, Happening
+from testing.live import LiveCluster
 
 
 def expired(cluster: Cluster | LiveCluster, after_us: int | None = None) -> list[Happening]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from compose.cluster import Cluster
+from testing.cluster import Cluster
 
 
 @pytest.fixture(params=["simulated", "live"])

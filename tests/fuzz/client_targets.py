@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from choices import Choices, Target, pieces
-
 from ensemble.auth.addresses import canonical_address, parse_network, within
 from ensemble.auth.digest_md5 import DigestMd5Server, SaslError
 from ensemble.auth.digest_md5_client import DigestMd5Client
@@ -51,8 +49,9 @@ from ensemble.records import (
     WatcherEvent,
 )
 from ensemble.records import CheckVersionRequest as Check
+from ensemble.records.watches import AddWatchRequest, SetWatches2, WatchesRequest
 from ensemble.tree.acl import allows, fixed_up
-from ensemble.watch_records import AddWatchRequest, SetWatches2, WatchesRequest
+from tests.fuzz.choices import Choices, Target, pieces
 
 PASSWORD = bytes(range(16))
 STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, 8, 9, 10)

@@ -9,21 +9,19 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from choices import Target
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
-from peer_targets import MEMBERS, small_snapshot
 
 from ensemble.auth.jaas import digest_users
 from ensemble.errors import ErrorCode
 from ensemble.ids import PeerId, Zxid
 from ensemble.properties import read_properties
 from ensemble.records import ReconfigRequest
-from ensemble.server.config_values import ConfigError
-from ensemble.server.dynamic_config import read_membership
-from ensemble.server.tls import TlsSettings, TlsStore
-from ensemble.server.zoo_cfg import load, parse
+from ensemble.server.config.config_values import ConfigError
+from ensemble.server.config.dynamic_config import read_membership
+from ensemble.server.config.tls import TlsSettings, TlsStore
+from ensemble.server.config.zoo_cfg import load, parse
 from ensemble.tree.quota import NO_LIMIT, Limits, parse_limits
 from ensemble.tree.reconfig import new_membership
 from ensemble.txnlog.epochs import load_epochs, read_epoch
@@ -33,6 +31,8 @@ from ensemble.txnlog.snapshots import SnapshotDamaged, read_snapshot, stage_snap
 from ensemble.zab.application import EnsembleView
 from ensemble.zab.membership import BadMembership, Membership
 from journal.reader import decode_line
+from tests.fuzz.choices import Target
+from tests.fuzz.peer_targets import MEMBERS, small_snapshot
 
 
 @cache

@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from choices import Target
-
-from broker_sim.groups.consumer_protocol import (
-    BadConsumerProtocol,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-    encode_subscription,
-)
-from broker_sim.groups.consumer_znodes import decode_member, decode_offset, encode_member
 from broker_sim.groups.log import GroupLog
 from broker_sim.groups.records import (
     OffsetAndMetadata,
@@ -28,8 +18,17 @@ from broker_sim.groups.records import (
     read_key,
     read_offset,
 )
-from broker_sim.logs.record_batch import Record, build_batch
 from journal.events import TopicPartition
+from kafka_protocol.client.consumer_protocol import (
+    BadConsumerProtocol,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from kafka_protocol.record_batch import Record, build_batch
+from kafka_protocol.zk.consumer_znodes import decode_member, decode_offset, encode_member
+from tests.fuzz.choices import Target
 
 _PARTITION = TopicPartition("orders", 3)
 _OFFSET = OffsetAndMetadata(7, 2, "note", 1_000)

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import typing
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cache
 from io import BytesIO
-from pathlib import Path
 from random import Random
 from typing import Any
 
-from choices import Choices, Target, spoil
 from kio.serial import entity_writer
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "broker_sim"))
-
-from broker_world import Cluster
 
 from broker_sim.configs.broker_config import config_from, parse_config
 from broker_sim.configs.config_def import ConfigError
@@ -26,7 +19,9 @@ from broker_sim.configs.topic_config import TOPIC_KEYS
 from broker_sim.handlers.broker_requests import RequestRefused
 from broker_sim.logs import producer_snapshots
 from broker_sim.logs.producer_state import ProducerStates
-from broker_sim.logs.record_batch import (
+from controller.features import decode_features
+from journal.events import TopicPartition
+from kafka_protocol.record_batch import (
     BatchUnreadable,
     Record,
     build_batch,
@@ -34,12 +29,12 @@ from broker_sim.logs.record_batch import (
     decode_records,
     split_batches,
 )
-from broker_sim.wire.api_versions import SUPPORTED
-from broker_sim.wire.frames import UnsupportedVersion, WireError, decode_request, decode_response, encode_request
-from broker_sim.wire.kafka_schema import ApiKey, api_key_of, fill, request_class, response_class, version_of
-from controller import znodes
-from controller.features import decode_features
-from journal.events import TopicPartition
+from kafka_protocol.wire.api_versions import SUPPORTED
+from kafka_protocol.wire.frames import UnsupportedVersion, WireError, decode_request, decode_response, encode_request
+from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, fill, request_class, response_class, version_of
+from kafka_protocol.zk import znodes
+from tests.broker_sim.broker_world import Cluster
+from tests.fuzz.choices import Choices, Target, spoil
 
 WITNESS = TopicPartition("witness", 0)
 MESSAGE_BYTES_MAX = 1_048_588

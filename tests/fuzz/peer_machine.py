@@ -6,18 +6,20 @@ sends can be written on the wire.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "ensemble"))
-
 import msgspec
-from choices import Choices, Target, spoil
-from peer_targets import MEMBERS, encoded, from_leader, from_learner, notifications, small_snapshot
-from zab_driver import Disk
 
-from ensemble.effects import (
+from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, Zxid
+from ensemble.jute import MalformedRecord
+from ensemble.ports import Instant
+from ensemble.records import ConnectRequest, Frames
+from ensemble.server.net.election_wire import decode_notification, encode_notification
+from ensemble.server.net.quorum_wire import QuorumCodec
+from ensemble.tree.service import Service
+from ensemble.txnlog.snapshot_format import encode_tree
+from ensemble.zab.application import EnsembleConfig
+from ensemble.zab.effects import (
     Append,
     Barrier,
     CloseLink,
@@ -36,15 +38,6 @@ from ensemble.effects import (
     SetTimer,
     TruncateLog,
 )
-from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, Zxid
-from ensemble.jute import MalformedRecord
-from ensemble.ports import Instant
-from ensemble.records import ConnectRequest, Frames
-from ensemble.server.election_wire import decode_notification, encode_notification
-from ensemble.server.quorum_wire import QuorumCodec
-from ensemble.tree.service import Service
-from ensemble.txnlog.snapshot_format import encode_tree
-from ensemble.zab.application import EnsembleConfig
 from ensemble.zab.messages import (
     Ack,
     AckEpoch,
@@ -60,6 +53,9 @@ from ensemble.zab.messages import (
     Vote,
 )
 from ensemble.zab.peer import Peer
+from tests.ensemble.zab.zab_driver import Disk
+from tests.fuzz.choices import Choices, Target, spoil
+from tests.fuzz.peer_targets import MEMBERS, encoded, from_leader, from_learner, notifications, small_snapshot
 
 _ON_DISK = (
     Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveMembership, SaveNextMembership, SaveSnapshot, TruncateLog,

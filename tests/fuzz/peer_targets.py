@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import pytest
-from choices import Choices, Target, pieces
-from client_targets import DIGEST_ACL
 
 from ensemble.auth.digest_md5 import SaslError
 from ensemble.auth.quorum_sasl import LearnerSide, QuorumSasl, ServerSide, packet
 from ensemble.ids import Epoch, PeerId, SessionId, Zxid, make_zxid
 from ensemble.jute import MalformedRecord, Reader
 from ensemble.records import OPEN_ACL, OpCode
-from ensemble.server.election_wire import (
+from ensemble.server.net.election_wire import (
     FRAME_BYTES_MAX,
     FrameReader,
     Opening,
@@ -23,9 +21,8 @@ from ensemble.server.election_wire import (
     encode_notification,
     encode_opening,
 )
-from ensemble.server.quorum_wire import QuorumCodec
+from ensemble.server.net.quorum_wire import QuorumCodec
 from ensemble.tree.datatree import DataTree
-from ensemble.tree.snapshot import TreeSnapshot
 from ensemble.txn import (
     CheckVersionTxn,
     CloseSessionTxn,
@@ -68,6 +65,9 @@ from ensemble.zab.messages import (
     UpToDate,
     Vote,
 )
+from ensemble.zab.snapshot import TreeSnapshot
+from tests.fuzz.choices import Choices, Target, pieces
+from tests.fuzz.client_targets import DIGEST_ACL
 
 MEMBERS = "server.1=127.0.0.1:1:2:participant;127.0.0.1:3\nserver.2=127.0.0.1:4:5:participant;127.0.0.1:6\nversion=0"
 SESSION = SessionId(0x100000000000001)

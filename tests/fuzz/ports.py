@@ -6,24 +6,20 @@ import shutil
 import socket
 import ssl
 import struct
-import sys
 import threading
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import Random
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "ensemble"))
-
-from choices import Choices, spoil
-from client_targets import connect_frames, request_frames
-from peer_processes import Ensemble, free_ports
-from peer_targets import encoded, from_learner, notifications
-from pem_files import Authority
-
 from ensemble.ids import Epoch, PeerId
-from ensemble.server.election_wire import encode_notification, encode_opening
+from ensemble.server.net.election_wire import encode_notification, encode_opening
 from ensemble.zab.messages import FollowerInfo
+from tests.ensemble.server.peer_processes import Ensemble, free_ports
+from tests.ensemble.server.pem_files import Authority
+from tests.fuzz.choices import Choices, spoil
+from tests.fuzz.client_targets import connect_frames, request_frames
+from tests.fuzz.peer_targets import encoded, from_learner, notifications
 
 STRANGER = PeerId(9)
 HELD_OPEN_MAX = 40

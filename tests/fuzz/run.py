@@ -1,7 +1,8 @@
-"""Coverage-guided fuzzing with atheris: `run.py --seconds 60 --target all` (or a target's name), one after the other.
+"""Coverage-guided fuzzing with atheris, one target after the other.
 
+`python -m tests.fuzz.run --seconds 60 --target all` (or a target's name).
 `ports` attacks a running ensemble.  Any other target runs in a process of its own, from its seeds.  What it finds is
-kept in --findings with the bytes that did it; `run.py --replay FILE --target NAME` runs those again.  Exits with 1
+kept in --findings with the bytes that did it; `--replay FILE --target NAME` runs those again.  Exits with 1
 where anything was found.
 """
 
@@ -16,7 +17,6 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 PORTS = "ports"
 INPUT_BYTES_MAX = 4096
@@ -31,7 +31,7 @@ def fuzz(name: str, options: list[str]) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["ensemble", "journal"]):
-        from targets import TARGETS
+        from tests.fuzz.targets import TARGETS
     run = TARGETS[name].run
     atheris.Setup([sys.argv[0], *options], run)
     atheris.Fuzz()
@@ -39,7 +39,7 @@ def fuzz(name: str, options: list[str]) -> None:
 
 def replay(name: str, file: Path) -> None:
     """Run one input again."""
-    from targets import TARGETS
+    from tests.fuzz.targets import TARGETS
 
     TARGETS[name].run(file.read_bytes())
 
@@ -53,11 +53,11 @@ def supervise(name: str, seeds: list[bytes], seconds: int, findings: Path) -> tu
             (corpus / f"seed-{n}").write_bytes(seed)
         done = subprocess.run(
             [
-                sys.executable, __file__, "--child", name, str(corpus), f"-max_total_time={seconds}",
+                sys.executable, "-m", "tests.fuzz.run", "--child", name, str(corpus), f"-max_total_time={seconds}",
                 f"-max_len={INPUT_BYTES_MAX}", f"-timeout={SLOW_S}", f"-rss_limit_mb={MEMORY_MB_MAX}",
                 "-print_final_stats=1", f"-artifact_prefix={findings}/{name}-",
             ],
-            capture_output=True, check=False, env={**os.environ, "TMPDIR": directory},
+            capture_output=True, check=False, cwd=ROOT, env={**os.environ, "TMPDIR": directory},
         )  # fmt: skip
     said = done.stderr.decode("utf-8", "replace") + done.stdout.decode("utf-8", "replace")
     executed = _EXECUTED.search(said)
@@ -67,7 +67,7 @@ def supervise(name: str, seeds: list[bytes], seconds: int, findings: Path) -> tu
 
 def attack(seconds: int, seed: int) -> bool:
     """Garbage on every port of a running ensemble; whether it stood that."""
-    from ports import attack_new_ensemble
+    from tests.fuzz.ports import attack_new_ensemble
 
     with tempfile.TemporaryDirectory() as directory:
         try:
@@ -91,7 +91,7 @@ def main() -> int:
     parser.add_argument("--findings", type=Path, default=ROOT / ".zabka" / "fuzz")
     parser.add_argument("--replay", type=Path)
     options = parser.parse_args()
-    from targets import TARGETS
+    from tests.fuzz.targets import TARGETS
 
     if options.target not in ("all", PORTS, *TARGETS):
         parser.error(f"there is no target {options.target}; there are all, {PORTS}, {', '.join(TARGETS)}")

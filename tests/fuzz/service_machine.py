@@ -6,23 +6,18 @@ Both say the same to every client.  Others are served all the while, and both se
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "ensemble"))
-
 import msgspec
-from choices import Choices, Target, spoil
-from client_targets import REQUESTS, USERS, connect_frames, request_frames, sasl_tokens
-from tree_driver import Ensemble, create, exists
 
 from ensemble.auth.policy import AuthPolicy
-from ensemble.effects import Effect
 from ensemble.ids import LinkId
 from ensemble.jute import MalformedRecord
 from ensemble.records import ClientMessage, ConnectRequest, Frames, OpCode, Reply, Request
 from ensemble.tree.requests import PLAIN_WRITES
+from ensemble.zab.effects import Effect
 from ensemble.zab.messages import ForwardedRequest
+from tests.ensemble.tree.tree_driver import Ensemble, create, exists
+from tests.fuzz.choices import Choices, Target, spoil
+from tests.fuzz.client_targets import REQUESTS, USERS, connect_frames, request_frames, sasl_tokens
 
 FUZZED = 3
 POLICY = AuthPolicy(schemes=frozenset({"digest", "ip", "sasl", "x509"}), sasl_users=USERS, super_digest="super:x")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from choices import Target
-from client_port_target import PORT_TARGETS
-from client_targets import CLIENT_TARGETS
-from file_targets import FILE_TARGETS
-from group_targets import GROUP_TARGETS
-from kafka_targets import KAFKA_TARGETS
-from peer_machine import MACHINE_TARGETS
-from peer_targets import PEER_TARGETS
-from service_machine import SERVICE_TARGETS
+from tests.fuzz.choices import Target
+from tests.fuzz.client_port_target import PORT_TARGETS
+from tests.fuzz.client_targets import CLIENT_TARGETS
+from tests.fuzz.file_targets import FILE_TARGETS
+from tests.fuzz.group_targets import GROUP_TARGETS
+from tests.fuzz.kafka_targets import KAFKA_TARGETS
+from tests.fuzz.peer_machine import MACHINE_TARGETS
+from tests.fuzz.peer_targets import PEER_TARGETS
+from tests.fuzz.service_machine import SERVICE_TARGETS
 
 TARGETS: dict[str, Target] = {
     **CLIENT_TARGETS,

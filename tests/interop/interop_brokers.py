@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from interop_servers import Ensemble, free_ports, running
+
+from tests.interop.interop_servers import Ensemble, free_ports, running
 
 READY_S = 40.0
 BROKERS = 3

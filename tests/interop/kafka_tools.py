@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka import Producer
-from interop_brokers import BrokerCluster, broker_cluster
-from interop_servers import running
-from kafka_jars import classpath
-from real_kafka import KafkaServer
+
+from tests.interop.interop_brokers import BrokerCluster, broker_cluster
+from tests.interop.interop_servers import running
+from tests.interop.kafka_jars import classpath
+from tests.interop.real_kafka import KafkaServer
 
 SERVER = Path(__file__).parent / "kafka_jars" / "ToolServer.java"
 ANSWER_S = 90.0

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
-from interop_brokers import BrokerServer
-from interop_servers import Ensemble, Server, free_ports, running
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
-from real_kafka import KafkaServer
+
+from tests.interop.interop_brokers import BrokerServer
+from tests.interop.interop_servers import Ensemble, Server, free_ports, running
+from tests.interop.real_kafka import KafkaServer
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas with a function of importlib.resources that Python 3.11 deprecates.

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from interop_brokers import tool
+from tests.interop.interop_brokers import tool
 
 CLIENTS = Path(__file__).with_name("outage_clients.py")
 KCAT_RATE_PER_S = 25

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from interop_servers import free_ports
-from kafka_jars import classpath
+from tests.interop.interop_servers import free_ports
+from tests.interop.kafka_jars import classpath
 
 HEAP = "-Xmx400m"
 STOPS_WITHIN_S = 60.0

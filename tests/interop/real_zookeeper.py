@@ -5,14 +5,11 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "ensemble"))
-
-from peer_processes import Ensemble
+from tests.ensemble.server.peer_processes import Ensemble
 
 JARS = (
     "zookeeper-3*.jar", "zookeeper-jute-*.jar", "slf4j-api-*.jar", "log4j-*.jar", "netty*.jar", "metrics-core-*.jar",

@@ -8,14 +8,15 @@ from typing import Any
 from unittest.mock import patch
 
 from broker_sim.replication.partition import Partition
-from controller import alter_partition, coordination, election, failover, partition_state_machine, partition_store
-from ensemble.effects import Barrier
+from controller import alter_partition, election, failover, partition_state_machine, partition_store
 from ensemble.errors import ErrorCode
 from ensemble.ids import Zxid
 from ensemble.tree.datatree import Applied, DataTree
 from ensemble.zab import learner_sync, sync
+from ensemble.zab.effects import Barrier
 from ensemble.zab.quorum import Quorum
-from simulation.disk import SimDisk
+from kafka_protocol.zk import coordination
+from simulation.disks.disk import SimDisk
 
 Planted = Callable[[], Any]
 

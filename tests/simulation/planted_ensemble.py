@@ -9,18 +9,18 @@ from unittest.mock import patch
 
 import msgspec
 
-from ensemble.effects import Effect, Emit, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog
 from ensemble.tree import requests, service
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.sessions import SessionTracker
 from ensemble.zab.core import Core
+from ensemble.zab.effects import Effect, Emit, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog
 from ensemble.zab.election import RESEND_MIN_MS, Election
 from ensemble.zab.leader import Leader
 from ensemble.zab.leader_acks import CommonLog, LeaderAcks
 from ensemble.zab.learner import Learner
 from ensemble.zab.quorum import Quorum
 from journal.events import EpochAccepted
-from simulation.disk import SimDisk
+from simulation.disks.disk import SimDisk
 
 
 @contextmanager

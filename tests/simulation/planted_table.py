@@ -1,7 +1,7 @@
 """Prints the table of planted bugs and of Kafka's old behaviours: for each, the number of seeds it took to find it, and
 what showed it.
 
-python tests/simulation/planted_table.py [how many seeds to try at most]
+python -m tests.simulation.planted_table [how many seeds to try at most]
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
-import planted
-import planted_disks
-import planted_ensemble
-
 from controller.historical import Historical
 from simulation.run import run_seed
 from simulation.scenarios.library import LIBRARY, play
 from simulation.scenarios.scenario import WorldScenario
 from simulation.settings import world_settings
 from simulation.world import WorldSettings
+from tests.simulation import planted, planted_ensemble
+from tests.simulation.disks import planted_disks
 
 SEEDS_MAX = 200
 RARE = {

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from ensemble.asyncio_runtime import AsyncioRuntime
 from ensemble.client.asyncio_connector import AsyncioConnector
 from ensemble.client.sasl import SaslLogin
 from ensemble.client.service import SessionState, WatchEvent
 from ensemble.client.session import Session
+from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 
 Work = Callable[[Session], object]
 

@@ -16,7 +16,7 @@ from certificates import Certificates
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = (
-    "import sys; from pathlib import Path; from ensemble.server.peer_process import main; "
+    "import sys; from pathlib import Path; from ensemble.server.process.peer_process import main; "
     "sys.exit(main(Path(sys.argv[1])))"
 )
 READY_S = 30.0

@@ -1,0 +1,161 @@
+"""Which servers make the ensemble, read from zoo.cfg or its dynamic file, and written when that changes.
+
+Sources: QuorumPeerConfig (parse, writeDynamicConfig, editStaticConfig), QuorumPeer.setQuorumVerifier.  A membership in
+force is in `zoo.cfg.dynamic.<version>`, which zoo.cfg then names; one that was proposed is in `zoo.cfg.dynamic.next`.
+Each file is written whole and synced before anything names it, so that a crash leaves the old state or the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ensemble.ids import PeerId
+from ensemble.properties import read_properties
+from ensemble.server.config.config_values import ConfigError
+from ensemble.txnlog.errors import DataDirectoryError
+from ensemble.txnlog.files import remove_all, replace_file
+from ensemble.zab.membership import BadMembership, Membership, membership_from
+
+PEER_ID_MAX = 255
+_POINTER = "dynamicConfigFile"
+
+
+def is_membership_key(key: str) -> bool:
+    """Does this key of a zoo.cfg say who belongs to the ensemble?"""
+    return key.startswith(("server.", "group.", "weight."))
+
+
+def read_membership(raw: Mapping[str, str]) -> Membership | None:
+    """The membership that a zoo.cfg holds or names; None where it is for one server alone.  Raises ConfigError."""
+    members = {key: value for key, value in raw.items() if is_membership_key(key)}
+    if _POINTER not in raw:
+        return _checked(members, 0) if members else None
+    if members:
+        raise ConfigError(f"{next(iter(members))} must be in the dynamic file that {_POINTER} names")
+    path = Path(raw[_POINTER])
+    members = read_properties(_text_of(path))
+    if "version" in members:
+        raise ConfigError(f"{path}: a dynamic file's version is in its name, not inside")
+    return _checked(members, _version_of(path))
+
+
+def peer_type_warnings(raw: Mapping[str, str], membership: Membership | None, my_id: int) -> tuple[str, ...]:
+    """The member's own line says what it is; a peerType that says otherwise is not obeyed (setupPeerType)."""
+    role = "observer" if membership is not None and my_id in membership.observers else "participant"
+    said = raw.get("peerType", role).lower()
+    return () if said == role else (f"peerType={said} is ignored: this server's own line says {role}",)
+
+
+def read_next_membership(config: Path) -> Membership | None:
+    """The membership that was proposed last, if it is not in force.  Raises ConfigError."""
+    path = _next_of(config)
+    if not path.exists():
+        return None
+    try:
+        return membership_from(read_properties(_text_of(path)))
+    except BadMembership as bad:
+        raise ConfigError(f"{path}: {bad}") from None
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, ValueError) as bad:  # No such file, no text, or no file name
+        raise ConfigError(f"{path} cannot be read: {getattr(bad, 'strerror', None) or bad}") from None
+
+
+def _version_of(path: Path) -> int:
+    """zoo.cfg.dynamic.100000000: hexadecimal; 0 where there is none."""
+    try:
+        return int(path.suffix[1:], 16)
+    except ValueError:
+        return 0
+
+
+def _next_of(config: Path) -> Path:
+    return config.with_name(config.name + ".dynamic.next")
+
+
+def _is_peer_id(text: str) -> bool:
+    return text.isdecimal() and len(text) < 9 and 1 <= int(text) <= PEER_ID_MAX
+
+
+def _checked(members: Mapping[str, str], version: int) -> Membership:
+    for key in members:
+        _, _, number = key.partition(".")
+        if key.startswith("server.") and not _is_peer_id(number):
+            raise ConfigError(f"{key}: a server's id is a number from 1 to {PEER_ID_MAX}")
+    try:
+        membership = membership_from(members)
+    except BadMembership as bad:
+        raise ConfigError(str(bad)) from None
+    _check_addresses(membership)
+    if not membership.voters:
+        raise ConfigError("every server is an observer: at least one participant is needed")
+    return membership.with_version(version)
+
+
+def _check_addresses(membership: Membership) -> None:
+    seen: dict[tuple[str, int], PeerId] = {}
+    for number, line in membership.lines.items():
+        for port in (line.quorum_port, line.election_port):
+            other = seen.setdefault((line.host, port), number)
+            if other != number or line.quorum_port == line.election_port:
+                raise ConfigError(f"server.{number} uses {line.host}:{port} twice, or shares it with server.{other}")
+
+
+class DynamicConfigFiles:
+    """The files beside one zoo.cfg; every call returns when its effect is durable.  Raises DataDirectoryError where
+    they cannot be written."""
+
+    def __init__(self, config: Path, my_id: int) -> None:
+        self._config = config.resolve()
+        self._my_id = PeerId(my_id)
+
+    def save_next(self, membership: Membership) -> None:
+        """This one was proposed."""
+        _write(_next_of(self._config), membership.text)
+
+    def save(self, membership: Membership) -> None:
+        """This one is in force: its own file first, then zoo.cfg names it, then what was proposed is forgotten."""
+        if membership.version:
+            path = self._config.with_name(f"{self._config.name}.dynamic.{membership.version:x}")
+            _write(path, "\n".join(membership.text.split("\n")[:-1]))
+            static = self._config.read_text()
+            if _POINTER not in read_properties(static):
+                _write(self._config.with_name(self._config.name + ".bak"), static)
+            mine = membership.lines.get(self._my_id)
+            named = mine is not None and mine.client_port is not None
+            _write(self._config, _pointing_at(path, static, drops_client_port=named))
+        if _next_of(self._config).exists():
+            remove_all([_next_of(self._config)])
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        replace_file(path, text.rstrip("\n").encode() + b"\n", path.name + ".tmp")
+    except OSError as failed:
+        # ZooKeeper goes on, and forgets the membership when it restarts.
+        reason = f"{path} cannot be written: {failed.strerror or failed}"
+        raise DataDirectoryError(f"{reason}; with reconfigEnabled=true the membership is kept there") from None
+
+
+def _pointing_at(path: Path, static: str, *, drops_client_port: bool) -> str:
+    """A zoo.cfg's text without its members, naming their dynamic file; without a client port that is in the member's
+    own line, too.  All else stays, comments as well."""
+    kept: list[str] = []
+    continues = drops = False
+    for line in static.splitlines():
+        comment = line.lstrip().startswith(("#", "!"))
+        if not continues:
+            key = "" if comment else next(iter(read_properties(line.rstrip("\\"))), "")
+            drops = (
+                is_membership_key(key)
+                or key in (_POINTER, "peerType")
+                or (drops_client_port and key in ("clientPort", "clientPortAddress"))
+            )
+        continues = line.endswith("\\") and not comment
+        if not drops:
+            kept.append(line)
+    return "\n".join([*kept, f"{_POINTER}={path}"])

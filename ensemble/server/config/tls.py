@@ -1,0 +1,217 @@
+"""TLS on a server's ports: contexts out of stores, and whether a certificate names whom we talk to.
+
+Sources: org.apache.zookeeper.common.X509Util, ClientX509Util, QuorumX509Util, ZKHostnameVerifier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterable, Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ensemble.server.config.config_values import ConfigError
+from ensemble.server.config.tls_stores import BadStore, Store, StoreType, load_key, load_revoked, load_trust
+
+ClientAuth = Literal["need", "want", "none"]
+_VERIFY = {"need": ssl.CERT_REQUIRED, "want": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
+VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+"""Older ones are not offered."""
+TLS13_OFFERED = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"})
+TLS13_SUITES = TLS13_OFFERED | {"TLS_AES_128_CCM_SHA256", "TLS_AES_128_CCM_8_SHA256"}
+"""RFC 8446, appendix B.4; OpenSSL does not offer the last two by itself."""
+
+
+class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of port's keys of zoo.cfg (`ssl.…` or `ssl.quorum.…`).  `key_store` holds the private key and the chain,
+    own certificate first; `revoked` the authorities' lists, where certificates are looked up in them."""
+
+    prefix: str
+    key_store: Path
+    key_password: str
+    trust_store: Path | None
+    client_auth: ClientAuth = "need"
+    verify_server_name: bool = True
+    verify_client_name: bool = False
+    versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    ciphers: tuple[str, ...] = ()
+    handshake_timeout_ms: int = 10_000
+    reloads: bool = False
+    key_type: StoreType = "PEM"
+    trust_type: StoreType = "PEM"
+    trust_password: str = ""
+    revoked: Path | None = None
+
+    def __repr__(self) -> str:
+        """Without the password."""
+        return f"TlsSettings({self.prefix}, {self.key_store}, {self.trust_store})"
+
+
+class TlsStore:
+    """Contexts for one kind of port, made again when their files change where `reloads` asks for that.  A new
+    revocation list is always taken: it is outdated soon.
+
+    `report` hears of a changed store that cannot be used; the old one goes on.
+    """
+
+    def __init__(self, settings: TlsSettings, report: Callable[[str], object] = lambda problem: None) -> None:
+        """Raises ConfigError where a store cannot be used."""
+        self.settings = settings
+        self._report = report
+        self._stamp = self._files()
+        self._server, self._client = self._made()
+        if (unchosen := unchosen_suites(settings.ciphers)) is not None:
+            report(f"{settings.prefix}ciphersuites: {unchosen}")
+
+    def server_context(self) -> ssl.SSLContext:
+        """For connections that are accepted."""
+        self._refresh()
+        return self._server
+
+    def client_context(self) -> ssl.SSLContext:
+        """For connections that this side opens.  Names are checked by `refusal`, not by the context."""
+        self._refresh()
+        return self._client
+
+    def _made(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+        server = self._context(ssl.PROTOCOL_TLS_SERVER)
+        server.verify_mode = _VERIFY[self.settings.client_auth]
+        client = self._context(ssl.PROTOCOL_TLS_CLIENT)
+        client.check_hostname = False
+        client.verify_mode = ssl.CERT_REQUIRED
+        return server, client
+
+    def _refresh(self) -> None:
+        """A store that is just being replaced may be half there."""
+        watched = self.settings.reloads or self.settings.revoked is not None
+        if not watched or (stamp := self._files()) == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._server, self._client = self._made()
+        except ConfigError as bad:
+            self._report(f"the store before it goes on: {bad}")
+
+    def _files(self) -> tuple[tuple[int, int, int], ...]:
+        stamps: list[tuple[int, int, int]] = []
+        settings = self.settings
+        stores = (settings.key_store, settings.trust_store) if settings.reloads else ()
+        for path in (*stores, settings.revoked):
+            try:
+                stat = path.stat() if path is not None else None
+            except OSError:
+                stat = None
+            stamps.append((stat.st_mtime_ns, stat.st_size, stat.st_ino) if stat else (0, 0, 0))
+        return tuple(stamps)
+
+    def _context(self, protocol: Any) -> ssl.SSLContext:
+        settings = self.settings
+        context = ssl.SSLContext(protocol)
+        versions = [VERSIONS[name] for name in offered_versions(settings.versions, settings.ciphers)]
+        if not versions:
+            raise ConfigError(f"{settings.prefix}ciphersuites names none for {', '.join(settings.versions)}")
+        context.minimum_version, context.maximum_version = min(versions), max(versions)
+        if older := [openssl_name(name) for name in settings.ciphers if name not in TLS13_SUITES]:
+            try:
+                context.set_ciphers(":".join(older))
+            except ssl.SSLError:
+                raise ConfigError(f"{settings.prefix}ciphersuites names no cipher that is known here") from None
+        self._load(context)
+        # As in Java, whatever is in the trust store is trusted, be it a root or not.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        return context
+
+    def _load(self, context: ssl.SSLContext) -> None:
+        settings = self.settings
+        key = f"{settings.prefix}keyStore.location={settings.key_store}"
+        try:
+            load_key(context, Store(settings.key_store, settings.key_type, settings.key_password))
+            if settings.trust_store is not None:
+                key = f"{settings.prefix}trustStore.location={settings.trust_store}"
+                load_trust(context, Store(settings.trust_store, settings.trust_type, settings.trust_password))
+            if settings.revoked is not None:
+                key = f"zabka.{settings.prefix}crl.location={settings.revoked}"
+                load_revoked(context, settings.revoked)
+        except BadStore as bad:
+            raise ConfigError(f"{key} cannot be used: {bad}") from None
+
+
+def offered_versions(versions: Sequence[str], ciphers: Sequence[str]) -> list[str]:
+    """The protocols for which there is a cipher to offer: TLS 1.3 has its own, and is not spoken without one."""
+    if not ciphers:
+        return list(versions)
+    modern = any(name in TLS13_SUITES for name in ciphers)
+    older = any(name not in TLS13_SUITES for name in ciphers)
+    return [name for name in versions if (modern if name == "TLSv1.3" else older)]
+
+
+def unchosen_suites(ciphers: Sequence[str]) -> str | None:
+    """What to say where some suites of TLS 1.3 are named and others not: the ssl module offers all of them or none."""
+    named = TLS13_SUITES.intersection(ciphers)
+    if not named or named >= TLS13_OFFERED:
+        return None
+    return f"Python offers all of TLS 1.3's or none; {', '.join(sorted(TLS13_OFFERED - named))} cannot be left out"
+
+
+def openssl_name(name: str) -> str:
+    """A cipher as OpenSSL names it: TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256 there.
+
+    TLS 1.3's keep their names.
+    """
+    if "_WITH_" not in name:
+        return name
+    name = name.removeprefix("TLS_").replace("_WITH_", "_").replace("_CBC_", "_")
+    return name.replace("AES_", "AES").replace("_", "-")
+
+
+def certificate_of(transport: asyncio.BaseTransport) -> bytes | None:
+    """The other side's certificate (DER) on a TLS connection, None where it showed none."""
+    secured = transport.get_extra_info("ssl_object")
+    return secured.getpeercert(binary_form=True) if secured is not None else None
+
+
+def refusal(transport: asyncio.BaseTransport, names: Iterable[str]) -> str | None:
+    """Why the other side's certificate stands for none of `names` (host names and addresses); None where it does."""
+    secured = transport.get_extra_info("ssl_object")
+    certificate = secured.getpeercert() if secured is not None else None
+    if not certificate:
+        return "it showed no certificate"
+    wanted = [name for name in dict.fromkeys(names) if name]
+    if any(stands_for(certificate, name) for name in wanted):
+        return None
+    return f"its certificate is not for {' or '.join(wanted)}"
+
+
+def stands_for(certificate: dict[str, Any], name: str) -> bool:
+    """Whether a certificate (as `getpeercert` gives it) is for that host name or address.
+
+    Its alternative names count; only where it has none does the common name.
+    """
+    alternatives: tuple[tuple[str, str], ...] = certificate.get("subjectAltName", ())
+    address = _address(name)
+    if address is not None and alternatives:
+        return address in [_address(value) for kind, value in alternatives if kind == "IP Address"]
+    hosts = [value for kind, value in alternatives if kind == "DNS"]
+    if not alternatives:
+        hosts = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    return any(_same_host(host, name) for host in hosts)
+
+
+def _address(text: str) -> object | None:
+    try:
+        return ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+
+
+def _same_host(pattern: str, name: str) -> bool:
+    """RFC 6125: case does not matter, and `*` may be the whole first label of three or more."""
+    pattern, name = pattern.lower().rstrip("."), name.lower().rstrip(".")
+    if not pattern.startswith("*."):
+        return pattern == name and bool(name)
+    label, _, rest = name.partition(".")
+    return bool(label) and rest == pattern[2:] and "." in rest and "*" not in rest

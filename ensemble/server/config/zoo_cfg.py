@@ -1,0 +1,295 @@
+"""zoo.cfg: ZooKeeper's configuration file, its keys and its defaults (QuorumPeerConfig).
+
+A Java properties file.  What ZooKeeper takes as a system property is read from the same file, without the `zookeeper.`
+prefix; `zabka.` keys are ours.  An unknown key is a warning, a bad value a ConfigError with one clear line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from ensemble.auth.policy import AuthPolicy
+from ensemble.auth.quorum_sasl import QuorumSasl
+from ensemble.properties import read_properties as read_properties
+from ensemble.server.config.config_values import ConfigError as ConfigError
+from ensemble.server.config.config_values import Values
+from ensemble.server.config.dynamic_config import (
+    PEER_ID_MAX,
+    is_membership_key,
+    peer_type_warnings,
+    read_membership,
+    read_next_membership,
+)
+from ensemble.server.config.limits import Limits
+from ensemble.server.config.operator_cfg import AdminSettings, MetricsSettings, read_admin, read_metrics
+from ensemble.server.config.quorum_sasl_cfg import read_quorum_sasl
+from ensemble.server.config.security_cfg import (
+    read_auth,
+    read_client_tls,
+    read_limits,
+    read_quorum_tls,
+    read_secure_address,
+    without_secrets,
+)
+from ensemble.server.config.storage_settings import StorageSettings, read_storage_settings
+from ensemble.server.config.tls import TlsSettings
+from ensemble.server.config.tree_keys import read_tree_rules
+from ensemble.server.net.peer_addresses import Reachability
+from ensemble.zab.membership import Membership
+from ensemble.zab.server_line import ServerLine
+from ensemble.zab.tree_rules import TreeRules
+
+ALWAYS_WHITELISTED = "srvr"
+"""ZooKeeper's own scripts depend on it."""
+
+
+class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A peer's configuration.  `tick_time` is in milliseconds, `init_limit` and `sync_limit` in ticks, as there."""
+
+    my_id: int
+    data_dir: Path
+    data_log_dir: Path
+    client_port: int
+    client_address: str
+    membership: Membership | None
+    next_membership: Membership | None
+    reconfig_enabled: bool
+    standalone_enabled: bool
+    path: Path | None
+    tick_time: int
+    init_limit: int
+    sync_limit: int
+    min_session_timeout: int
+    max_session_timeout: int
+    secure_client_port: int
+    secure_client_address: str
+    client_tls: TlsSettings | None
+    client_port_unification: bool
+    quorum_tls: TlsSettings | None
+    ssl_quorum: bool
+    port_unification: bool
+    quorum_sasl: QuorumSasl | None
+    observer_master_port: int
+    auth: AuthPolicy
+    limits: Limits
+    listen_on_all: bool
+    reachability: Reachability
+    oracle_path: Path | None
+    storage: StorageSettings
+    whitelist: tuple[str, ...]
+    journal_dir: Path
+    journal_full: bool
+    read_only_mode: bool
+    local_sessions: bool
+    local_sessions_upgrading: bool
+    tree: TreeRules
+    control_socket: str | None
+    admin: AdminSettings | None
+    metrics: MetricsSettings | None
+    values: dict[str, str]
+    warnings: tuple[str, ...]
+
+    @property
+    def servers(self) -> dict[int, ServerLine]:
+        """Every server's line, by id; none where this one is alone."""
+        return _lines(self.membership)
+
+    @property
+    def voters(self) -> tuple[int, ...]:
+        """Ids of the participants."""
+        return (self.my_id,) if self.membership is None else self.membership.voters
+
+    @property
+    def observers(self) -> tuple[int, ...]:
+        """Ids of the observers."""
+        return () if self.membership is None else self.membership.observers
+
+    @property
+    def distributed(self) -> bool:
+        """Does it talk to other servers, or may there be some one day?"""
+        return len(self.servers) > 1 or (bool(self.servers) and not self.standalone_enabled)
+
+    @property
+    def node(self) -> str:
+        """This node's name in journals and fault tables."""
+        return f"peer-{self.my_id}"
+
+    def ensemble_text(self) -> str:
+        """The ensemble as ZooKeeper writes it into /zookeeper/config and election notifications."""
+        return "version=0" if self.membership is None else self.membership.text
+
+
+# Keys that need no action: their meaning is built in here, or they tune what has no counterpart.
+ACCEPTED = frozenset(
+    {
+        "electionAlg", "cnxTimeout", "syncEnabled", "peerType",
+        "leaderServes",
+    }
+)  # fmt: skip
+
+
+def load(path: Path) -> ZooConfig:
+    """Read a zoo.cfg and the myid beside its data.  Raises ConfigError."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as bad:
+        raise ConfigError(f"{path} cannot be read: {getattr(bad, 'strerror', None) or bad}") from None
+    try:
+        return parse(text, path)
+    except ConfigError as bad:
+        raise ConfigError(f"{bad} (in {path})") from None
+
+
+def parse(text: str, path: Path | None = None) -> ZooConfig:
+    """A configuration from a zoo.cfg's text; `myid` is read from its dataDir.  Raises ConfigError."""
+    raw = read_properties(text)
+    values = Values(raw)
+    values.used |= ACCEPTED
+    data_dir = _data_dir(values)
+    membership = read_membership(raw)
+    values.used |= {key for key in raw if is_membership_key(key)} | {"dynamicConfigFile"}
+    servers = _lines(membership)
+    if not values.flag("multiAddress.enabled", False) and any(line.others for line in servers.values()):
+        raise ConfigError("a server has several addresses, but multiAddress.enabled is not true")
+    my_id = _my_id(data_dir, servers)
+    mine = servers.get(my_id)
+    secure_address, secure_port = read_secure_address(values)
+    unifies = values.flag("client.portUnification", False)
+    client_tls = read_client_tls(values, wanted=bool(secure_port) or unifies)
+    client_address, client_port = _client_address(values, mine, needed=not secure_port)
+    several = len(servers) > 1
+    tick_time = values.number("tickTime", 3000, 1)
+    config = ZooConfig(
+        my_id=my_id,
+        data_dir=data_dir,
+        data_log_dir=Path(values.text("dataLogDir", str(data_dir))),
+        client_port=client_port,
+        client_address=client_address,
+        membership=membership,
+        next_membership=read_next_membership(path) if path is not None and "dynamicConfigFile" in raw else None,
+        reconfig_enabled=values.flag("reconfigEnabled", False),
+        standalone_enabled=values.flag("standaloneEnabled", True),
+        path=path,
+        tick_time=tick_time,
+        init_limit=_limit(values, "initLimit", 10, several),
+        sync_limit=_limit(values, "syncLimit", 5, several),
+        min_session_timeout=values.number("minSessionTimeout", 2 * tick_time, -1),
+        max_session_timeout=values.number("maxSessionTimeout", 20 * tick_time, -1),
+        secure_client_port=secure_port,
+        secure_client_address=secure_address,
+        client_tls=client_tls,
+        client_port_unification=unifies,
+        quorum_tls=read_quorum_tls(values),
+        ssl_quorum=values.flag("sslQuorum", False),
+        port_unification=values.flag("portUnification", False),
+        quorum_sasl=read_quorum_sasl(values),
+        observer_master_port=values.number("observerMasterPort", 0, 0, 65535),
+        auth=read_auth(raw, values, tls=client_tls is not None),
+        limits=read_limits(values),
+        reachability=Reachability(
+            values.flag("multiAddress.reachabilityCheckEnabled", True),
+            values.number("multiAddress.reachabilityCheckTimeoutMs", 1000, 1) / 1000,
+        ),
+        oracle_path=Path(oracle) if (oracle := values.text("oraclePath", "")) else None,
+        listen_on_all=values.flag("quorumListenOnAllIPs", False),
+        storage=read_storage_settings(values),
+        whitelist=_whitelist(values),
+        journal_dir=Path(values.text("zabka.journal.dir", str(data_dir / "journal"))),
+        journal_full=values.get("zabka.journal.level", False, _journal_full, "normal or full"),
+        read_only_mode=values.flag("readonlymode.enabled", False),
+        local_sessions=values.flag("localSessionsEnabled", False),
+        local_sessions_upgrading=values.flag("localSessionsUpgradingEnabled", False),
+        tree=read_tree_rules(values, my_id),
+        control_socket=values.text("zabka.control.socket", "") or None,
+        admin=read_admin(values),
+        metrics=read_metrics(values),
+        values=without_secrets(raw),
+        warnings=(),
+    )
+    _check_sessions(config)
+    unknown = [key for key in raw if key not in values.used]
+    warnings = (
+        *(_unknown(key, values.used) for key in unknown),
+        *peer_type_warnings(raw, membership, my_id),
+    )
+    return msgspec.structs.replace(config, warnings=warnings)
+
+
+def _unknown(key: str, known: Iterable[str]) -> str:
+    # Not needed by a configuration that is right.
+    import difflib
+
+    near = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.7)
+    return f"unknown key {key} is ignored" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _whitelist(values: Values) -> tuple[str, ...]:
+    """The four-letter words that are answered: those listed, and those that tools and read-only clients cannot do
+    without (FourLetterCommands)."""
+    listed = [word.strip() for word in values.text("4lw.commands.whitelist", "").split(",")]
+    needed = [ALWAYS_WHITELISTED, "isro"] if values.flag("readonlymode.enabled", False) else [ALWAYS_WHITELISTED]
+    return tuple(dict.fromkeys(word for word in (*listed, *needed) if word))
+
+
+def _journal_full(text: str) -> bool:
+    if text.lower() not in ("normal", "full"):
+        raise ValueError(text)
+    return text.lower() == "full"
+
+
+def _limit(values: Values, key: str, default: int, needed: bool) -> int:
+    found = values.number(key, 0, 1)
+    if not found and needed:
+        raise ConfigError(f"{key} is not set")
+    return found or default
+
+
+def _check_sessions(config: ZooConfig) -> None:
+    if config.min_session_timeout > config.max_session_timeout >= 0:
+        raise ConfigError(
+            f"minSessionTimeout={config.min_session_timeout} is above maxSessionTimeout={config.max_session_timeout}"
+        )
+
+
+def _data_dir(values: Values) -> Path:
+    data_dir = values.text("dataDir", "")
+    if not data_dir:
+        raise ConfigError("dataDir is not set")
+    return Path(data_dir)
+
+
+def _lines(membership: Membership | None) -> dict[int, ServerLine]:
+    return {} if membership is None else {int(peer): line for peer, line in membership.lines.items()}
+
+
+def _my_id(data_dir: Path, servers: dict[int, ServerLine]) -> int:
+    path = data_dir / "myid"
+    try:
+        text = path.read_text().strip()
+    except FileNotFoundError:
+        if not servers:
+            return 1
+        raise ConfigError(f"{path} is missing; it must hold this server's id") from None
+    except (OSError, ValueError) as bad:
+        raise ConfigError(f"{path} cannot be read: {bad}") from None
+    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= PEER_ID_MAX:
+        raise ConfigError(f"{path} holds {text[:40]!r} instead of a number from 1 to {PEER_ID_MAX}")
+    if servers and int(text) not in servers:
+        raise ConfigError(f"{path} says {int(text)}, but there is no server.{int(text)}")
+    return int(text)
+
+
+def _client_address(values: Values, mine: ServerLine | None, *, needed: bool) -> tuple[str, int]:
+    address = values.text("clientPortAddress", "")
+    port = values.number("clientPort", 0, 0, 65535)
+    given = "clientPort" in values.used and port
+    if mine is not None and mine.client_port is not None:
+        if given and port != mine.client_port:
+            raise ConfigError(f"clientPort={port} differs from the {mine.client_port} in this server's own line")
+        return mine.client_host or address, mine.client_port
+    if not given and needed:
+        raise ConfigError("clientPort is not set")
+    return address, port

@@ -1,0 +1,140 @@
+"""Who may connect, and how much may be under way: the limits of the client ports, kept.
+
+Sources: NettyServerCnxnFactory (maxClientCnxns, maxCnxns), ZooKeeperServer (shouldThrottle, checkRequestSize…,
+connThrottle), RequestThrottler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ensemble.errors import ErrorCode
+from ensemble.ids import ConnectionId
+from ensemble.records import ClientMessage, ConnectRequest, Frames, OpCode, Request
+from ensemble.server.config.limits import ConnectionThrottle, LimitCounts, Limits
+from ensemble.summary import Summary
+
+_NEVER_THROTTLED = frozenset(map(int, (OpCode.PING, OpCode.CLOSE_SESSION, OpCode.AUTH, OpCode.SASL)))
+
+
+class Admission:
+    """The limits of one server, and what is used of them.  `draw` gives a random number from 0 to 1."""
+
+    def __init__(self, limits: Limits, draw: Callable[[], float], now_ms: int) -> None:
+        self.limits = limits
+        self.counts = LimitCounts()
+        self.throttle = ConnectionThrottle(limits.throttle, draw, now_ms)
+        self.connections = 0
+        self.token_deficit = Summary()
+        self.throttled_ms = Summary()
+        """How long requests waited at the gate, of those that had to."""
+        self.outstanding = 0
+        """Requests that wait for an answer, over all connections."""
+        self.large_bytes = 0
+        self._per_host: dict[str, int] = {}
+
+    def admit(self, host: str) -> bool:
+        """Whether another connection from that host may stay; it counts until `leave`."""
+        count = self._per_host.get(host, 0)
+        limits = self.limits
+        crowded = 0 < limits.per_host <= count or 0 < limits.connections <= self.connections
+        if crowded:
+            self.counts.connection_rejected += 1
+            return False
+        self._per_host[host] = count + 1
+        self.connections += 1
+        return True
+
+    def leave(self, host: str) -> None:
+        """An admitted connection from that host is gone."""
+        self.connections -= 1
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
+
+    def count_plain(self, host: str) -> None:
+        """A connection without TLS, from here or from elsewhere (incrementNonMTLS…ConnCount)."""
+        if host.startswith("127.") or host in ("::1", "localhost"):
+            self.counts.non_mtls_local_conn_count += 1
+        else:
+            self.counts.non_mtls_remote_conn_count += 1
+
+    def may_begin(self, request: ConnectRequest, now_ms: int) -> bool:
+        """Whether a session may be opened or renewed now; if not, its connection is closed without an answer."""
+        renews = request.session_id != 0
+        if not self.throttle.admits(now_ms, renews=renews):
+            self.counts.connection_rejected += 1
+            return False
+        self.token_deficit.add(self.throttle.deficit)
+        self.counts.connection_request_count += 1
+        self.counts.connection_revalidate_count += renews
+        return True
+
+    def overloaded(self, own: int) -> bool:
+        """Whether a connection with `own` requests under way must not be read from: others have too many, too."""
+        return own > 0 and self.outstanding > self.limits.outstanding
+
+    def is_large(self, size: int) -> bool:
+        """Whether a request of that many bytes counts against largeRequestMaxBytes."""
+        return 0 <= self.limits.large_request_threshold < size
+
+    def fits(self, size: int) -> bool:
+        """Whether a large request of that many bytes may come in beside those under way."""
+        if self.large_bytes + size <= self.limits.large_request_bytes:
+            return True
+        self.counts.large_requests_rejected += 1
+        return False
+
+
+class RequestGate:
+    """Holds requests back while more than `in_process` are under way, first come, first served (RequestThrottler).
+
+    One that waited longer than `throttled_op_wait_ms` is answered with THROTTLED, in its turn.
+    """
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self._held: dict[ConnectionId, list[tuple[int, ClientMessage]]] = {}
+
+    def holds(self, connection: ConnectionId, messages: list[ClientMessage], now_ms: int) -> bool:
+        """Keep what came on a connection; False where it may go on at once."""
+        admission = self._admission
+        waiting = self._held.get(connection)
+        if waiting is None:
+            if admission.outstanding < admission.limits.in_process:
+                return False
+            waiting = self._held[connection] = []
+            admission.counts.request_throttle_wait_count += 1
+        waiting.extend((now_ms, message) for message in messages)
+        return True
+
+    def is_holding(self, connection: ConnectionId) -> bool:
+        """Whether something of that connection waits here."""
+        return connection in self._held
+
+    def release(self, now_ms: int) -> tuple[ConnectionId, list[ClientMessage]] | None:
+        """What may go on now: everything of the connection that waits longest; None where nothing may."""
+        if not self._held or self._admission.outstanding >= self._admission.limits.in_process:
+            return None
+        connection = next(iter(self._held))
+        waited = self._held.pop(connection)
+        for since_ms, _ in waited:
+            self._admission.throttled_ms.add(now_ms - since_ms)
+        return connection, [passed for since_ms, each in waited for passed in self._late(each, now_ms - since_ms)]
+
+    def _late(self, message: ClientMessage, waited_ms: int) -> list[ClientMessage]:
+        wait_max_ms = self._admission.limits.throttled_op_wait_ms
+        if not 0 < wait_max_ms < waited_ms or not isinstance(message, Frames):
+            return [message]
+        return [self._refused(frame) for frame in message.frames]
+
+    def _refused(self, frame: bytes) -> ClientMessage:
+        xid, op = (int.from_bytes(frame[i : i + 4], "big", signed=True) for i in (0, 4))
+        if op in _NEVER_THROTTLED:
+            return Frames([frame])
+        self._admission.counts.throttled_ops += 1
+        return Request(xid, op, None, ErrorCode.THROTTLED)
+
+    def forget(self, connection: ConnectionId) -> None:
+        """A connection is gone, and with it what it asked for."""
+        self._admission.counts.stale_requests_dropped += len(self._held.pop(connection, ()))

@@ -1,0 +1,498 @@
+"""The client port: frames in, frames out, and the four-letter words (NIOServerCnxn, FourLetterCommands).
+
+All complete frames of a read are parsed in one go, all replies of a turn leave in one write.  Bytes that are no frame,
+or a frame beyond jute.maxbuffer, end that one connection.  The TLS port is the same behind a handshake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from itertools import islice
+from typing import Protocol, cast
+
+from ensemble.auth.addresses import canonical_address
+from ensemble.auth.names import subject_of
+from ensemble.auth.policy import AuthPolicy
+from ensemble.auth.schemes import X509, AuthId
+from ensemble.ids import ConnectionId
+from ensemble.jute import MalformedRecord, pack_int
+from ensemble.records import (
+    REQUEST_HEADER_SIZE,
+    ClientMessage,
+    ConnectRequest,
+    ConnectResponse,
+    Frames,
+    Reply,
+    ReplyFrames,
+    ServerMessage,
+)
+from ensemble.server.config.tls import TlsStore, certificate_of, refusal
+from ensemble.server.net.admission import Admission, RequestGate
+from ensemble.server.net.sockets import keep_alive, listen, remote_name
+from ensemble.server.net.tls_listener import TlsListener
+
+SESSIONLESS_TIMEOUT_S = 10.0
+"""zookeeper.nio.sessionlessCnxnTimeout: how long a connection may take to say who it is."""
+OUTSTANDING_HIGH = 4000
+OUTSTANDING_LOW = 1000
+"""Above the one a connection is not read from until it has fallen below the other."""
+WRITES_AT_ONCE = 200
+"""Connections written to before others get their turn: a watch that ten thousand left must not make everybody wait."""
+
+
+_SIZE = struct.Struct(">I")
+
+
+class ClientListener(Protocol):
+    """Who serves clients."""
+
+    def on_client_connected(self, connection: ConnectionId, identities: tuple[AuthId, ...]) -> None: ...
+    def on_client_refused(self, remote: str, reason: str) -> None:
+        """A TLS connection did not come about, or what came on a connection cannot be taken."""
+        ...
+
+    def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None: ...
+    def on_client_closed(self, connection: ConnectionId) -> None: ...
+    def answer_word(self, word: str, argument: bytes) -> str | None:
+        """The answer to a four-letter word, None where it is none; `argument` is what came behind it."""
+        ...
+
+    def outstanding(self, connection: ConnectionId) -> int:
+        """How many requests of a connection wait for an answer."""
+        ...
+
+
+class ClientPort:
+    """The listening port and every client connection."""
+
+    def __init__(self, listener: ClientListener, admission: Admission, policy: AuthPolicy) -> None:
+        self.listener = listener
+        self.admission = admission
+        self.gate = RequestGate(admission) if admission.limits.in_process else None
+        self._policy = policy
+        self._server: asyncio.AbstractServer | None = None
+        self._secure: list[SecureEntrance] = []
+        self._connections: dict[ConnectionId, ClientConnection] = {}
+        self._unflushed: dict[ConnectionId, ClientConnection] = {}
+        # Left over by a turn that had something for very many.
+        self._late: dict[ConnectionId, ClientConnection] = {}
+        self._next = 0
+        self._last: ConnectResponse | Reply | None = None
+        self._last_framed = b""
+        self.bytes_received = 0
+        self.bytes_sent = 0
+
+    async def listen(self, host: str, port: int) -> None:
+        """Open the port, in place of one that is open.  Raises PortError."""
+        if self._server is not None:
+            self._server.close()
+        self._server = await listen(lambda: ClientConnection(self, None), host, port, "the client port")
+
+    async def listen_secure(self, host: str, port: int, store: TlsStore) -> None:
+        """Open the TLS port.  Raises PortError."""
+        await self._listen_tls(SecureEntrance(self, store, accepts_plain=False), host, port, "the secure client port")
+
+    async def listen_unified(self, host: str, port: int, store: TlsStore) -> None:
+        """Open the client port for clients with TLS and without.  Raises PortError."""
+        await self._listen_tls(SecureEntrance(self, store, accepts_plain=True), host, port, "the client port")
+
+    async def _listen_tls(self, entrance: SecureEntrance, host: str, port: int, purpose: str) -> None:
+        self._secure.append(entrance)
+        await entrance.listener.listen(host, port, purpose)
+
+    async def close(self) -> None:
+        """Stop listening and close every connection."""
+        if self._server is not None:
+            self._server.close()
+        for entrance in self._secure:
+            entrance.listener.close()
+        for connection in list(self._connections.values()):
+            connection.close()
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on (where 0 was asked for)."""
+        assert self._server is not None
+        number: int = self._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+        return number
+
+    @property
+    def handshakes(self) -> int:
+        """TLS handshakes under way."""
+        return sum(entrance.listener.handshakes for entrance in self._secure)
+
+    def identities(self, host: str, transport: asyncio.BaseTransport) -> tuple[AuthId, ...]:
+        """What a connection proves by itself.  Raises MalformedRecord for a certificate that cannot be read."""
+        certificate = certificate_of(transport) if X509 in self._policy.schemes else None
+        return self._policy.identities_of(
+            canonical_address(host), subject_of(certificate) if certificate is not None else None
+        )
+
+    def register(self, connection: ClientConnection) -> ConnectionId:
+        """A number for a new connection, never used before."""
+        self._next += 1
+        connection_id = ConnectionId(self._next)
+        self._connections[connection_id] = connection
+        self.listener.on_client_connected(connection_id, connection.identities)
+        return connection_id
+
+    def forget(self, connection_id: ConnectionId) -> None:
+        """A connection broke or was closed by its client."""
+        if self.gate is not None:
+            self.gate.forget(connection_id)
+            asyncio.get_running_loop().call_soon(self._release, self.gate)
+        if self._connections.pop(connection_id, None) is not None:
+            self.listener.on_client_closed(connection_id)
+
+    def answer(self, connection_id: ConnectionId, message: ServerMessage) -> None:
+        """Queue a frame for a client."""
+        connection = self._connections.get(connection_id)
+        if connection is not None:
+            if isinstance(message, ReplyFrames):
+                connection.out.append(message)
+            else:
+                connection.out.append(self._framed(message))
+            self._unflushed[connection_id] = connection
+
+    def _framed(self, message: ConnectResponse | Reply) -> bytes:
+        """The bytes of a message; one that goes to many, as a watch that fires does, is encoded once."""
+        if message is not self._last:
+            frame = message.encode()
+            self._last, self._last_framed = message, pack_int(len(frame)) + frame
+        return self._last_framed
+
+    def close_connection(self, connection_id: ConnectionId) -> None:
+        """Close a connection after what is queued on it; its listener is not told."""
+        connection = self._connections.pop(connection_id, None)
+        if connection is not None:
+            connection.close()
+
+    def flush(self) -> None:
+        """Write what was queued in this turn; where that is for very many connections, in the turns that follow."""
+        if self._unflushed:
+            connections, self._unflushed = self._unflushed, {}
+            if len(connections) > WRITES_AT_ONCE:
+                self._put_off(connections)
+            for connection in connections.values():
+                connection.flush()
+        if self.gate is not None:
+            self._release(self.gate)
+
+    def _put_off(self, connections: dict[ConnectionId, ClientConnection]) -> None:
+        """Leave the last ones: behind those who are told of a change come those who asked for something."""
+        if not self._late:
+            asyncio.get_running_loop().call_soon(self._flush_late)
+        for connection_id in list(islice(connections, len(connections) - WRITES_AT_ONCE)):
+            self._late[connection_id] = connections.pop(connection_id)
+
+    def _flush_late(self) -> None:
+        late = self._late
+        for connection_id in list(islice(late, WRITES_AT_ONCE)):
+            late.pop(connection_id).flush()
+        if late:
+            asyncio.get_running_loop().call_soon(self._flush_late)
+
+    def _release(self, gate: RequestGate) -> None:
+        """Let those go on that wait for others."""
+        while (released := gate.release(now_ms())) is not None:
+            connection = self._connections.get(released[0])
+            if connection is not None:
+                self.listener.on_client_messages(*released)
+                connection.note()
+                connection.flush()
+
+    def address(self, connection_id: ConnectionId) -> str:
+        """A client's address, for the words that list connections."""
+        connection = self._connections.get(connection_id)
+        return connection.remote if connection is not None else "unknown"
+
+
+class ClientConnection(asyncio.Protocol):
+    """One client connection."""
+
+    def __init__(self, port: ClientPort, secure: SecureEntrance | None) -> None:
+        self.out: list[bytes] = []
+        self.remote = "unknown"
+        self.identities: tuple[AuthId, ...] = ()
+        self._port = port
+        self._secure = secure
+        self._host: str | None = None
+        self._noted = 0
+        self._large_bytes = 0
+        self._transport: asyncio.Transport | None = None
+        self._id: ConnectionId | None = None
+        self._buffer = b""
+        self._fresh = True
+        self._deadline: asyncio.TimerHandle | None = None
+        self._throttled = False
+        self._paused = False
+        self._ended_here = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client connected; it has to say who it is before it counts."""
+        # uvloop's transports are asyncio.Transport in all but name.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        self.remote = remote_name(transport)
+        host = self.remote.rpartition(":")[0]
+        # Who comes by the TLS port was admitted before the handshake.
+        if self._secure is None and not self._port.admission.admit(host):
+            transport.abort()
+            return
+        self._host = host
+        if transport.get_extra_info("ssl_object") is None:
+            self._port.admission.count_plain(host)
+            # A reply is to leave before the loop waits for the disk.
+            transport.set_write_buffer_limits(high=0)
+        keep_alive(transport)
+        try:
+            reason = self._secure.refusal(transport, host) if self._secure is not None else None
+            self.identities = self._port.identities(host, transport)
+        except MalformedRecord as bad:
+            reason = f"its certificate cannot be read: {bad}"
+        if reason is not None:
+            self._port.listener.on_client_refused(self.remote, reason)
+            transport.abort()
+            return
+        self._deadline = asyncio.get_running_loop().call_later(SESSIONLESS_TIMEOUT_S, self._expire)
+
+    def _expire(self) -> None:
+        self._port.admission.counts.sessionless_connections_expired += 1
+        self.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse every complete frame and hand them over together."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._port.bytes_received += len(data)
+        buffer = self._buffer + data if self._buffer else data
+        if self._fresh and len(buffer) >= 4 and self._is_word(buffer):
+            return
+        try:
+            messages = self._one_frame(buffer) or self._parse(buffer)
+        except MalformedRecord as bad:
+            self._hand_over([])
+            self._port.listener.on_client_refused(self.remote, str(bad))
+            self.close()
+            return
+        self._hand_over(messages)
+
+    def _is_word(self, buffer: bytes) -> bool:
+        """Answer a four-letter word, in place of the first frame's length."""
+        head = buffer[:4]
+        if not head.isalpha() or not head.islower():
+            return False
+        answer = self._port.listener.answer_word(head.decode(), buffer[4:12])
+        if answer is None or self._transport is None:
+            return False
+        self._transport.write(answer.encode())
+        self.close()
+        return True
+
+    def _one_frame(self, buffer: bytes) -> list[ClientMessage] | None:
+        """What comes from a client that waits for each answer: one frame, whole, and no large one.  None for all else,
+        which `_parse` judges."""
+        size = len(buffer) - 4
+        if self._fresh or size < REQUEST_HEADER_SIZE or _SIZE.unpack_from(buffer)[0] != size:
+            return None
+        limits = self._port.admission.limits
+        if size > limits.frame_bytes or 0 <= limits.large_request_threshold < size:
+            return None
+        self._buffer = b""
+        return [Frames([buffer[4:]])]
+
+    def _parse(self, buffer: bytes) -> list[ClientMessage]:
+        """The complete frames of what came: a ConnectRequest comes first, all that follow are handed over together."""
+        first: ConnectRequest | None = None
+        frames: list[bytes] = []
+        pos, end = 0, len(buffer)
+        limit = self._port.admission.limits.frame_bytes
+        large = self._port.admission.limits.large_request_threshold
+        while pos + 4 <= end:
+            size: int = _SIZE.unpack_from(buffer, pos)[0]
+            if size > limit or (size < REQUEST_HEADER_SIZE and not self._fresh):
+                # What came complete before it is still served; then the connection ends (the "Len error").
+                self._hand_over(_messages(first, frames))
+                raise MalformedRecord(self._complaint(size, limit))
+            stop = pos + 4 + size
+            if 0 <= large < size and not self._takes_large(size, complete=stop <= end):
+                self._hand_over(_messages(first, frames))
+                raise MalformedRecord("too much of large requests")
+            if stop > end:
+                break
+            if self._fresh:
+                first = self._first(buffer[pos + 4 : stop])
+            else:
+                frames.append(buffer[pos + 4 : stop])
+            pos = stop
+        self._buffer = buffer[pos:] if pos < end else b""
+        return _messages(first, frames)
+
+    def _complaint(self, size: int, limit: int) -> str:
+        if self._fresh:
+            return "it does not speak ZooKeeper's protocol"
+        if size < limit:
+            return f"it sent a request of {size} bytes"
+        return (
+            f"it sent a request of {size} bytes, jute.maxbuffer is {limit}: keep less in one znode or multi, or raise "
+            "jute.maxbuffer for every server and client"
+        )
+
+    def _first(self, frame: bytes) -> ConnectRequest:
+        request = ConnectRequest.decode(frame)
+        if not self._port.admission.may_begin(request, now_ms()):
+            raise MalformedRecord("too many new sessions")
+        self._fresh = False
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._id = self._port.register(self)
+        return request
+
+    def _hand_over(self, messages: list[ClientMessage]) -> None:
+        if not messages or self._id is None:
+            return
+        gate = self._port.gate
+        if gate is None or not gate.holds(self._id, messages, now_ms()):
+            self._port.listener.on_client_messages(self._id, messages)
+        self._throttle()
+
+    def note(self) -> int:
+        """Keep the count over all connections; how many requests of this one are under way."""
+        outstanding = self._port.listener.outstanding(self._id) if self._id is not None else 0
+        self._port.admission.outstanding += outstanding - self._noted
+        self._noted = outstanding
+        if not outstanding and self._large_bytes:
+            self._port.admission.large_bytes -= self._large_bytes
+            self._large_bytes = 0
+        return outstanding
+
+    def _takes_large(self, size: int, *, complete: bool) -> bool:
+        """Whether a large request may come in; once complete it counts until this connection has all its answers."""
+        admission = self._port.admission
+        if not admission.fits(size):
+            return False
+        if complete:
+            admission.large_bytes += size
+            self._large_bytes += size
+        return True
+
+    def _throttle(self) -> None:
+        """A client with very much under way is not read from for a while."""
+        if self._transport is None or self._id is None or self._transport.is_closing():
+            return
+        quiet = not (self._noted or self._large_bytes or self._port.gate)
+        if quiet and not self._port.listener.outstanding(self._id):
+            return
+        outstanding = self.note()
+        if not self._throttled and (outstanding > OUTSTANDING_HIGH or self._must_wait(outstanding)):
+            self._throttled = True
+            self._transport.pause_reading()
+
+    def flush(self) -> None:
+        """Write what is queued."""
+        if self._transport is None:
+            return
+        if self.out:
+            out, self.out = self.out, []
+            data = out[0] if len(out) == 1 else b"".join(out)
+            self._port.bytes_sent += len(data)
+            self._transport.write(data)
+        outstanding = self.note() if self._noted else 0
+        if not self._throttled or self._paused or self._transport.is_closing():
+            return
+        if outstanding < OUTSTANDING_LOW and not self._must_wait(outstanding):
+            self._throttled = False
+            self._transport.resume_reading()
+
+    def _must_wait(self, outstanding: int) -> bool:
+        gate = self._port.gate
+        held = gate is not None and self._id is not None and gate.is_holding(self._id)
+        return held or (outstanding > 0 and self._port.admission.overloaded(outstanding))
+
+    def pause_writing(self) -> None:
+        """The client does not read its replies: stop reading its requests."""
+        self._paused = True
+        if self._transport is not None and not self._throttled:
+            self._throttled = True
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self._paused = False
+        self.flush()
+
+    def close(self) -> None:
+        """Close after what is queued."""
+        self._ended_here = True
+        self.flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Gone."""
+        self._transport = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self._host is not None:
+            self._port.admission.leave(self._host)
+            self._host = None
+        if self._id is not None:
+            self._port.admission.counts.connection_drop_count += not self._ended_here
+            self._port.forget(self._id)
+            self._id = None
+            self.note()
+
+
+class SecureEntrance:
+    """The TLS port's doorkeeper."""
+
+    def __init__(self, port: ClientPort, store: TlsStore, *, accepts_plain: bool) -> None:
+        self._port = port
+        self._store = store
+        self._accepts_plain = accepts_plain
+        limits = port.admission.limits
+        self.listener = TlsListener(store, self, handshakes_max=limits.handshakes, detects_plain=accepts_plain)
+
+    def admit(self, host: str) -> bool:
+        """Within the limits on connections?"""
+        return self._port.admission.admit(host)
+
+    def leave(self, host: str) -> None:
+        """It did not get through."""
+        self._port.admission.leave(host)
+
+    def made(self, host: str) -> ClientConnection:
+        """A client with a handshake behind it."""
+        return ClientConnection(self._port, self)
+
+    def made_plain(self, host: str) -> ClientConnection | None:
+        """A client without, where both come by one port."""
+        return ClientConnection(self._port, self) if self._accepts_plain else None
+
+    def refusal(self, transport: asyncio.BaseTransport, host: str) -> str | None:
+        """Why a client's certificate does not fit where it comes from, if anybody asks for that."""
+        verifies = self._store.settings.verify_client_name and certificate_of(transport) is not None
+        return refusal(transport, [host]) if verifies else None
+
+    def on_too_many_handshakes(self) -> None:
+        """Count it."""
+        self._port.admission.counts.tls_handshake_exceeded += 1
+
+    def on_handshake_failed(self, remote: str, reason: str) -> None:
+        """Count it, and say so."""
+        self._port.admission.counts.unsuccessful_handshake += 1
+        self._port.admission.counts.auth_failed_count += 1
+        self._port.listener.on_client_refused(remote, reason)
+
+
+def now_ms() -> int:
+    """The monotonic clock, in milliseconds."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def _messages(first: ConnectRequest | None, frames: list[bytes]) -> list[ClientMessage]:
+    messages: list[ClientMessage] = [] if first is None else [first]
+    if frames:
+        messages.append(Frames(frames))
+    return messages

@@ -1,0 +1,516 @@
+"""Election connections: one between each two peers, newest notification wins.
+
+Source: org.apache.zookeeper.server.quorum.QuorumCnxManager.  Either side may open the connection, but only the one
+with the larger id keeps the one it opened; the smaller one's is a request to be called back.  The last notification
+is sent again on a fresh connection, since it may have been lost with the old one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple, Protocol, cast
+
+from ensemble.ids import PeerId
+from ensemble.jute import MalformedRecord
+from ensemble.runtime.links import LinkFaults
+from ensemble.server.net.election_wire import (
+    ADDRESS_BYTES_MAX,
+    FrameReader,
+    Opening,
+    decode_notification,
+    decode_opening,
+    encode_notification,
+    encode_opening,
+)
+from ensemble.server.net.peer_addresses import CHECKED, Reachability, first_to_answer, listen_each
+from ensemble.server.net.peer_security import Listening, PeerSecurity, open_port, tls_problem
+from ensemble.server.net.quorum_auth import QuorumAuth, Side, step_of
+from ensemble.server.net.sockets import keep_alive, remote_name
+from ensemble.zab.messages import Notification
+from ensemble.zab.server_line import Address, ServerLine, bracketed
+
+CONNECT_TIMEOUT_S = 5.0
+OPENING_TIMEOUT_S = 10.0
+RETRY_MIN_S = 0.05
+RETRY_MAX_S = 1.0
+CALL_BACK_S = 1.0
+"""How long a smaller peer waits to be called back before it asks again."""
+UNIDENTIFIED_MAX = 64
+ADDRESSES_MAX = 8
+"""More addresses of one stranger are not tried."""
+
+
+class _Origin(NamedTuple):
+    """Where a server with some id is: the host it comes from, and the address it gives as its own."""
+
+    host: str
+    address: str
+
+
+class ElectionListener(Protocol):
+    """Who hears of notifications."""
+
+    def on_notification(self, src: PeerId, notification: Notification) -> None: ...
+    def on_voter_unreachable(self, peer_id: PeerId) -> None: ...
+    def on_peer_broken(self, remote: str, reason: str) -> None: ...
+
+
+class ElectionPort:
+    """This peer's election port and its connections."""
+
+    def __init__(
+        self,
+        my_id: PeerId,
+        servers: Mapping[PeerId, ServerLine],
+        faults: LinkFaults,
+        listener: ElectionListener,
+        *,
+        admits_strangers: bool = False,
+        security: PeerSecurity | None = None,
+        auth: QuorumAuth | None = None,
+        reachability: Reachability = CHECKED,
+    ) -> None:
+        self.my_id = my_id
+        self._reachability = reachability
+        self.listener = listener
+        self.auth = auth
+        self.unidentified = 0
+        self._servers = servers
+        self._mine = servers[my_id]
+        self._admits_strangers = admits_strangers
+        self._strangers: dict[PeerId, list[tuple[str, int]]] = {}
+        self._faults = faults
+        self._security = security
+        self._server: Listening | None = None
+        self._connections: dict[PeerId, ElectionConnection] = {}
+        self._waiting: dict[PeerId, bytes] = {}
+        self._last: dict[PeerId, bytes] = {}
+        self._dialling: dict[PeerId, asyncio.Task[None]] = {}
+        self._pauses: dict[PeerId, asyncio.Event] = {}
+        self._closed = False
+        self._origins: dict[PeerId, _Origin] = {}
+        self._doubles: set[tuple[_Origin, _Origin]] = set()
+
+    async def listen(self, addresses: Sequence[Address], tell: Callable[[str], None]) -> None:
+        """Open this peer's election port at these, in place of what is open; `tell` hears of those that cannot be
+        opened, if others can.  Raises PortError."""
+        if self._server is not None:
+            self._server.close()
+        report = self.listener.on_peer_broken
+
+        def open_one(host: str, port: int) -> Awaitable[Listening]:
+            accepted = partial(ElectionConnection, self, None)
+            return open_port(self._security, accepted, host, port, "the election port", report)
+
+        self._server = await listen_each([(each.host, each.election_port) for each in addresses], open_one, tell)
+
+    def use(self, servers: Mapping[PeerId, ServerLine]) -> None:
+        """The ensemble's servers are these now: connections to others, and to old addresses, are dropped."""
+        before, self._servers = self._servers, servers
+        self._mine = servers.get(self.my_id, self._mine)
+        for peer_id in [*self._connections, *self._dialling]:
+            if _election_addresses(servers, peer_id) != _election_addresses(before, peer_id):
+                self._origins.pop(peer_id, None)
+                self._forget(peer_id)
+                self._stop_dialling(peer_id)
+                if peer_id in self._waiting:
+                    self._dial(peer_id)
+
+    async def close(self) -> None:
+        """Stop listening, dialling and talking."""
+        self._closed = True
+        if self._server is not None:
+            self._server.close()
+        for task in self._dialling.values():
+            task.cancel()
+        for connection in list(self._connections.values()):
+            connection.drop()
+
+    def send(self, to: PeerId, notification: Notification) -> None:
+        """Send to a peer, connecting first where needed; what was waiting for it is superseded."""
+        if to == self.my_id:
+            asyncio.get_running_loop().call_soon(self.listener.on_notification, to, notification)
+            return
+        frame = encode_notification(notification)
+        connection = self._connections.get(to)
+        if connection is not None and self._may_be_cut_off(connection, to):
+            self._forget(to)
+            connection = None
+        if connection is not None and connection.ready:
+            self._last[to] = frame
+            connection.write(frame)
+        else:
+            self._waiting[to] = frame
+            if connection is None:
+                self._dial(to)
+
+    def _may_be_cut_off(self, connection: ElectionConnection, to: PeerId) -> bool:
+        """Whether a server with several addresses has left what it was told unanswered: perhaps at another it hears
+        (SendWorker.asyncValidateIfSocketIsStillReachable)."""
+        if not self._reachability.checks or len(self._addresses_of(to)) < 2:
+            return False
+        return connection.silent_s() > self._reachability.timeout_s
+
+    # -- connecting ------------------------------------------------------------------------------------------------
+
+    def _dial(self, to: PeerId) -> None:
+        if to not in self._dialling and self._addresses_of(to) and not self._closed:
+            self._dialling[to] = asyncio.get_running_loop().create_task(self._keep_dialling(to))
+
+    async def _keep_dialling(self, to: PeerId) -> None:
+        """Try until there is a connection or nothing left to say."""
+        delay_s, attempt = RETRY_MIN_S, 0
+        try:
+            while to not in self._connections and to in self._waiting:
+                reached = await self._dial_once(to, attempt)
+                attempt += 1
+                if to in self._connections:
+                    break
+                if not reached and self._strangers.pop(to, None) is not None and to not in self._servers:
+                    self._waiting.pop(to, None)
+                    break
+                if not reached and (self._reachability.checks or attempt >= len(self._addresses_of(to))):
+                    self.listener.on_voter_unreachable(to)
+                await self._pause(to, CALL_BACK_S if reached else delay_s)
+                delay_s = min(2 * delay_s, RETRY_MAX_S)
+        finally:
+            if self._dialling.get(to) is asyncio.current_task():
+                del self._dialling[to]
+
+    async def _pause(self, to: PeerId, delay_s: float) -> None:
+        pause = self._pauses[to] = asyncio.Event()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(pause.wait(), delay_s)
+
+    def _stop_dialling(self, peer_id: PeerId) -> None:
+        dialler = self._dialling.pop(peer_id, None)
+        if dialler is not None:
+            dialler.cancel()
+
+    def _addresses_of(self, peer_id: PeerId) -> list[tuple[str, int]]:
+        return _election_addresses(self._servers, peer_id) or self._strangers.get(peer_id, [])
+
+    async def _dial_once(self, to: PeerId, attempt: int) -> bool:
+        addresses = self._addresses_of(to)
+        if not addresses:
+            return False
+        host, port = addresses[attempt % len(addresses)]
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                sock = None
+                if len(addresses) > 1 and self._reachability.checks:
+                    sock, host, port = await first_to_answer(self._faults, addresses)
+                context = self._security.context if self._security is not None else None
+                calling = partial(ElectionConnection, self, to)
+                _, connection = await self._faults.open_connection(calling, host, port, ssl=context, sock=sock)
+                assert isinstance(connection, ElectionConnection)
+                if connection.proved is not None:
+                    await connection.proved
+        except (OSError, TimeoutError) as failed:
+            if (problem := tls_problem(failed)) is not None:
+                self.listener.on_peer_broken(f"{host}:{port}", f"election port: {problem}")
+            return False
+        return not connection.refused
+
+    def refusal(self, transport: asyncio.BaseTransport, dialled: PeerId | None) -> str | None:
+        """Why the other side of a connection is not to be talked to, by its certificate; None where it is."""
+        if self._security is None:
+            return None
+        called = [host for host, _ in self._addresses_of(dialled)] if dialled is not None else []
+        if called:
+            return self._security.refusal_of_called(transport, called)
+        members = (host for line in self._servers.values() for host in line.hosts)
+        return self._security.refusal_of_caller(transport, members)
+
+    def opening(self) -> bytes:
+        """What this peer says first on a connection it opened."""
+        mine = (f"{bracketed(each.host)}:{each.election_port}" for each in self._mine.addresses)
+        return encode_opening(self.my_id, list(mine))
+
+    # -- called by connections -------------------------------------------------------------------------------------
+
+    def identified(self, connection: ElectionConnection, opening: Opening) -> bool:
+        """A connection's other side said who it is; whether the connection may stay."""
+        peer_id = opening.peer_id
+        if peer_id == self.my_id:
+            self.listener.on_peer_broken(connection.remote, f"another server has this server's id {peer_id}")
+            return False
+        if peer_id not in self._servers and not self._admitted(opening):
+            self.listener.on_peer_broken(connection.remote, f"server {peer_id} is not part of this ensemble")
+            return False
+        if self._is_double(connection, opening):
+            return False
+        if peer_id < self.my_id:
+            # It lost its connection, or never had one: call it back on one that this peer keeps.
+            self._forget(peer_id)
+            if peer_id in self._last:
+                self._waiting.setdefault(peer_id, self._last[peer_id])
+            self._waiting.setdefault(peer_id, b"")
+            # At once: a dialler of ours may be pausing before its next attempt, and that peer is there now.
+            pause = self._pauses.get(peer_id)
+            if pause is not None:
+                pause.set()
+            self._dial(peer_id)
+            return False
+        # This is the call back that a dialler of ours may be waiting for.
+        self._stop_dialling(peer_id)
+        self.established(connection, peer_id)
+        return True
+
+    def _is_double(self, connection: ElectionConnection, opening: Opening) -> bool:
+        """Whether somebody is there already with the same id and another address.  One that only comes from another
+        machine is worth a word, but it may have moved."""
+        peer_id, line = opening.peer_id, self._servers.get(opening.peer_id)
+        origin = _Origin(connection.remote.rpartition(":")[0], opening.address)
+        before = self._origins.get(peer_id)
+        if before is None and line is not None and not origin.address.endswith(f":{line.election_port}"):
+            before = _Origin(origin.host, f"{bracketed(line.host)}:{line.election_port}")
+        if peer_id not in self._connections or before in (None, origin) or (line is not None and line.others):
+            self._origins[peer_id] = origin
+            return False
+        assert before is not None
+        if (before, origin) not in self._doubles and len(self._doubles) < UNIDENTIFIED_MAX:
+            self._doubles.add((before, origin))
+            self.listener.on_peer_broken(
+                connection.remote,
+                f"two servers have the id {peer_id}: {before.address} (from {before.host}) and {origin.address} (from "
+                f"{origin.host}); give each its own myid",
+            )
+        # Who has the port that is configured for it takes its place back, whoever else was there.
+        ports = [before.address.rpartition(":")[2], str(line.election_port) if line is not None else ""]
+        if origin.address.rpartition(":")[2] not in ports:
+            return True
+        self._origins[peer_id] = origin
+        return False
+
+    def _admitted(self, opening: Opening) -> bool:
+        """A server that wants to join says where it can be called back."""
+        if not self._admits_strangers or opening.peer_id < 0 or len(self._strangers) >= UNIDENTIFIED_MAX:
+            return opening.peer_id in self._strangers
+        found = [_read_address(text) for text in opening.address.split("|", ADDRESSES_MAX)[:ADDRESSES_MAX]]
+        if addresses := [address for address in found if address is not None]:
+            self._strangers[opening.peer_id] = addresses
+        return opening.peer_id in self._strangers
+
+    def established(self, connection: ElectionConnection, peer_id: PeerId) -> None:
+        """From now on this is the connection with that peer."""
+        self._forget(peer_id)
+        self._connections[peer_id] = connection
+        frame = self._waiting.pop(peer_id, b"") or self._last.get(peer_id, b"")
+        if frame:
+            self._last[peer_id] = frame
+            connection.write(frame)
+
+    def _forget(self, peer_id: PeerId) -> None:
+        old = self._connections.pop(peer_id, None)
+        if old is not None:
+            old.drop()
+
+    def lost(self, connection: ElectionConnection, peer_id: PeerId) -> None:
+        """A connection is gone; what still waits for that peer is reason enough for another."""
+        if self._connections.get(peer_id) is connection:
+            del self._connections[peer_id]
+        if peer_id in self._waiting and peer_id not in self._connections:
+            self._dial(peer_id)
+
+    def writable(self, connection: ElectionConnection, peer_id: PeerId) -> None:
+        """A slow connection can take the newest notification."""
+        if self._connections.get(peer_id) is connection and (frame := self._waiting.pop(peer_id, b"")):
+            self._last[peer_id] = frame
+            connection.write(frame)
+
+
+def _read_address(text: str) -> tuple[str, int] | None:
+    """The "host:port" that a stranger gives as its own; None where it is none."""
+    host, _, port = text.rpartition(":")
+    if host and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536:
+        return host.strip("[]"), int(port)
+    return None
+
+
+def _election_addresses(servers: Mapping[PeerId, ServerLine], peer_id: PeerId) -> list[tuple[str, int]]:
+    """Where to call a server; none where it is not known."""
+    line = servers.get(peer_id)
+    return [(each.host, each.election_port) for each in line.addresses] if line is not None else []
+
+
+class ElectionConnection(asyncio.Protocol):
+    """One election connection; `dialled` names whom this side called, None on the accepting side."""
+
+    def __init__(self, port: ElectionPort, dialled: PeerId | None) -> None:
+        self._port = port
+        self._dialled = dialled
+        self._peer_id: PeerId | None = None
+        self._transport: asyncio.Transport | None = None
+        self._frames = FrameReader()
+        self._opening = b""
+        self._paused = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self.remote = "unknown"
+        self.refused = False
+        self.proved: asyncio.Future[None] | None = None
+        """Where a connection that was opened here has to prove itself: done when it has, or cannot."""
+        self._unanswered_since_s: float | None = None
+        self._side: Side | None = None
+        self._opened: Opening | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether a notification can be sent right now."""
+        return self._transport is not None and not self._paused
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say who this is, or wait to be told who that is."""
+        # uvloop's transports are asyncio.Transport in all but name.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        self.remote = remote_name(transport)
+        keep_alive(transport)
+        reason = self._port.refusal(transport, self._dialled)
+        if reason is not None:
+            self.refused = True
+            self._port.listener.on_peer_broken(self.remote, f"election port: {reason}")
+            transport.abort()
+            return
+        if self._dialled is None:
+            self._port.unidentified += 1
+            self._deadline = asyncio.get_running_loop().call_later(OPENING_TIMEOUT_S, self._give_up)
+            if self._port.unidentified > UNIDENTIFIED_MAX:
+                self._give_up()
+            return
+        transport.write(self._port.opening())
+        auth = self._port.auth
+        side = auth.learner_side() if auth is not None else None
+        if side is not None:
+            self._side, self.proved = side, asyncio.get_running_loop().create_future()
+            transport.write(side.begin())
+        else:
+            self._called(transport, self._dialled)
+
+    def _called(self, transport: asyncio.Transport, dialled: PeerId) -> None:
+        """Everything has been said that has to be said before the first notification."""
+        if self._port.my_id > dialled:
+            self._peer_id = dialled
+            self._port.established(self, dialled)
+        else:
+            # The other side closes this connection and opens one of its own.
+            transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """The opening message, then notifications."""
+        try:
+            if self._peer_id is None:
+                data = self._prove(data) if self._side is not None else self._read_opening(data)
+            if self._peer_id is None:
+                return
+            self._unanswered_since_s = None
+            for frame in self._frames.feed(data):
+                self._port.listener.on_notification(self._peer_id, decode_notification(frame))
+        except MalformedRecord as bad:
+            self._port.listener.on_peer_broken(self.remote, f"election port: {bad}")
+            self.drop()
+
+    def _read_opening(self, data: bytes) -> bytes:
+        self._opening += data
+        opening = decode_opening(self._opening)
+        if opening is None:
+            if len(self._opening) > 2 * ADDRESS_BYTES_MAX:
+                raise MalformedRecord("an endless opening message")
+            return b""
+        rest = self._opening[opening.size :]
+        if self._port.auth is None:
+            return self._admit(opening, rest)
+        self._opened, self._side = opening, self._port.auth.server_side()
+        return self._prove(rest) if rest else b""
+
+    def _prove(self, data: bytes | None) -> bytes:
+        """Go on with SASL (None: the other side has nothing more to say); what came behind it."""
+        transport, side, auth = self._transport, self._side, self._port.auth
+        if transport is None or side is None or auth is None or transport.is_closing():
+            return b""
+        step, refused = step_of(side, data)
+        if step.send:
+            transport.write(step.send)
+        if refused is not None:
+            self.refused = True
+            auth.tell(self._port.listener.on_peer_broken, self.remote, "election port", refused)
+            self._close()
+        elif step.done:
+            self._side = None
+            if self._opened is not None:
+                return self._admit(self._opened, step.rest)
+            assert self._dialled is not None
+            self._called(transport, self._dialled)
+            self._settle()
+            return step.rest
+        return b""
+
+    def _admit(self, opening: Opening, rest: bytes) -> bytes:
+        """Who that is is known for good."""
+        self._identify()
+        if not self._port.identified(self, opening):
+            self._close()
+            return b""
+        self._peer_id = opening.peer_id
+        return rest
+
+    def _settle(self) -> None:
+        if self.proved is not None and not self.proved.done():
+            self.proved.set_result(None)
+
+    def eof_received(self) -> bool:
+        """The other side says no more: one that need not prove itself may have said all it wants."""
+        if self._side is not None:
+            self._prove(None)
+        return False
+
+    def write(self, frame: bytes) -> None:
+        """Send a notification's frame."""
+        if self._unanswered_since_s is None:
+            self._unanswered_since_s = time.monotonic()
+        if self._transport is not None:
+            self._transport.write(frame)
+
+    def silent_s(self) -> float:
+        """For how long the other side has said nothing to what it was told."""
+        return 0.0 if self._unanswered_since_s is None else time.monotonic() - self._unanswered_since_s
+
+    def drop(self) -> None:
+        """Close without telling the port."""
+        self._peer_id = None
+        self._close()
+
+    def _close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _give_up(self) -> None:
+        if self._deadline is not None:
+            self._close()
+
+    def _identify(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+            self._port.unidentified -= 1
+
+    def pause_writing(self) -> None:
+        """The other side does not read."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """The other side reads again."""
+        self._paused = False
+        if self._peer_id is not None:
+            self._port.writable(self, self._peer_id)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Gone."""
+        self._transport = None
+        self._identify()
+        self._settle()
+        if self._peer_id is not None:
+            self._port.lost(self, self._peer_id)

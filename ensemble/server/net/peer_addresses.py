@@ -1,0 +1,126 @@
+"""Servers with several addresses (multiAddress.enabled): which of them answers, and listening at each of one's own.
+
+Sources: MultipleAddresses, QuorumCnxManager.Listener, Leader.createServerSocket.  ZooKeeper asks by ping whether an
+address is reachable and then connects; here connecting is the question, so a firewall that drops pings does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from ensemble.runtime.links import LinkFaults
+from ensemble.server.net.peer_security import Listening
+from ensemble.server.net.sockets import PortError
+
+HEAD_START_S = 0.25
+"""How long an address has to itself before the next is tried beside it (RFC 8305)."""
+
+
+class Reachability(NamedTuple):
+    """multiAddress.reachabilityCheckEnabled, and …TimeoutMs: how long a connection may say nothing before another
+    address is worth a try.  Without checks a server's addresses are tried one after the other."""
+
+    checks: bool = True
+    timeout_s: float = 1.0
+
+
+CHECKED = Reachability()
+
+
+class Answered(NamedTuple):
+    """A connection that stands, and where to."""
+
+    sock: socket.socket
+    host: str
+    port: int
+
+
+async def first_to_answer(faults: LinkFaults, addresses: Sequence[tuple[str, int]]) -> Answered:
+    """Connect to whichever answers first; those that come first in the list have a head start.
+
+    Raises OSError where none can be reached; bound it with a time-out.
+    """
+    waiting, asked = deque(addresses), set[asyncio.Task[Answered]]()
+    failure: OSError = OSError("no address")
+    try:
+        while waiting or asked:
+            if waiting:
+                asked.add(asyncio.create_task(_ask(faults, *waiting.popleft())))
+            done, asked = await asyncio.wait(
+                asked, timeout=HEAD_START_S if waiting else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            answers = []
+            for task in done:
+                try:
+                    answers.append(task.result())
+                except OSError as refused:
+                    failure = refused
+            for late in answers[1:]:
+                late.sock.close()
+            if answers:
+                return answers[0]
+        raise failure
+    finally:
+        for task in asked:
+            task.add_done_callback(_drop)
+            task.cancel()
+
+
+async def _ask(faults: LinkFaults, host: str, port: int) -> Answered:
+    loop = asyncio.get_running_loop()
+    await faults.passable(host, port)
+    family, kind, protocol, _, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        await loop.sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return Answered(sock, host, port)
+
+
+def _drop(task: asyncio.Task[Answered]) -> None:
+    """An answer that came too late."""
+    with suppress(OSError, asyncio.CancelledError):
+        task.result().sock.close()
+
+
+class SeveralPorts:
+    """Ports that are open together."""
+
+    def __init__(self, ports: Sequence[Listening]) -> None:
+        self._ports = ports
+
+    def close(self) -> None:
+        """Close all."""
+        for port in self._ports:
+            port.close()
+
+
+async def listen_each(
+    addresses: Sequence[tuple[str, int]],
+    listen: Callable[[str, int], Awaitable[Listening]],
+    tell: Callable[[str], None],
+) -> Listening:
+    """Listen at every address; one that there is not right now (a network that is down) costs a line to `tell`.
+
+    Raises PortError where none can be listened at.
+    """
+    ports: list[Listening] = []
+    troubles: list[PortError] = []
+    for host, port in addresses:
+        try:
+            ports.append(await listen(host, port))
+        except PortError as trouble:
+            troubles.append(trouble)
+    if not ports:
+        raise troubles[0]
+    for each in troubles:
+        tell(str(each))
+    return SeveralPorts(ports)

@@ -1,0 +1,126 @@
+"""TLS between servers: both sides of the quorum and election ports show certificates.
+
+Sources: QuorumX509Util, UnifiedServerSocket.  Where names are verified, a certificate must be for whom was called here;
+who calls must have one for its address or for the host of a server of this ensemble (ZooKeeper asks DNS backwards
+instead).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from ensemble.server.config.limits import HANDSHAKES_MAX
+from ensemble.server.config.tls import TlsStore, certificate_of, refusal
+from ensemble.server.net.sockets import listen, remote_name
+from ensemble.server.net.tls_listener import TlsListener
+
+Report = Callable[[str, str], None]
+"""Hears of (remote, reason)."""
+
+
+class Listening(Protocol):
+    """An open port."""
+
+    def close(self) -> None: ...
+
+
+class PeerSecurity:
+    """How connections between servers are secured.  `dials` (sslQuorum): this side begins with a handshake;
+    `accepts_plain` (portUnification): others need not."""
+
+    def __init__(self, store: TlsStore, *, dials: bool, accepts_plain: bool) -> None:
+        self.store = store
+        self.accepts_plain = accepts_plain
+        self._dials = dials
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """For a connection that this side opens."""
+        return self.store.client_context() if self._dials else None
+
+    def refusal_of_called(self, transport: asyncio.BaseTransport, hosts: Iterable[str]) -> str | None:
+        """Why the server that was called, which is reached at these hosts, may not be who it should be; None where it
+        may."""
+        if not self._dials or not self.store.settings.verify_server_name:
+            return None
+        return refusal(transport, (*hosts, _address(transport)))
+
+    def refusal_of_caller(self, transport: asyncio.BaseTransport, members: Iterable[str]) -> str | None:
+        """Why a caller may not be a server of this ensemble; None where it may, or came without TLS by right."""
+        settings = self.store.settings
+        plain = transport.get_extra_info("ssl_object") is None
+        # Where certificates are not demanded, somebody may come without one.
+        anonymous = settings.client_auth != "need" and certificate_of(transport) is None
+        if plain or anonymous or not settings.verify_client_name:
+            return None
+        return refusal(transport, (_address(transport), *dict.fromkeys(members)))
+
+
+async def open_port(
+    security: PeerSecurity | None,
+    factory: Callable[[], asyncio.Protocol],
+    host: str,
+    port: int,
+    purpose: str,
+    report: Report,
+) -> Listening:
+    """Listen for other servers.  Raises PortError."""
+    if security is None:
+        return await listen(factory, host, port, purpose)
+    listener = TlsListener(
+        security.store,
+        _Door(factory, purpose, report, accepts_plain=security.accepts_plain),
+        handshakes_max=HANDSHAKES_MAX,
+        detects_plain=True,
+    )
+    await listener.listen(host, port, purpose)
+    return listener
+
+
+def tls_problem(failed: BaseException) -> str | None:
+    """What went wrong in a handshake that this side began; None where that is not what failed."""
+    if isinstance(failed, ssl.SSLCertVerificationError):
+        return f"its certificate was refused: {failed.verify_message}"
+    return f"TLS handshake: {failed.reason or failed}" if isinstance(failed, ssl.SSLError) else None
+
+
+def _address(transport: asyncio.BaseTransport) -> str:
+    return remote_name(transport).rpartition(":")[0]
+
+
+class _Door:
+    """Lets every server begin a handshake."""
+
+    def __init__(
+        self, factory: Callable[[], asyncio.Protocol], purpose: str, report: Report, *, accepts_plain: bool
+    ) -> None:
+        self._factory = factory
+        self._purpose = purpose
+        self._report = report
+        self._accepts_plain = accepts_plain
+
+    def admit(self, host: str) -> bool:
+        """Anybody may try."""
+        return True
+
+    def leave(self, host: str) -> None:
+        """Nobody counted it."""
+
+    def made(self, host: str) -> asyncio.Protocol:
+        """A connection with a handshake behind it."""
+        return self._factory()
+
+    def made_plain(self, host: str) -> asyncio.Protocol | None:
+        """One without, where that is allowed."""
+        return self._factory() if self._accepts_plain else None
+
+    def on_handshake_failed(self, remote: str, reason: str) -> None:
+        """Say so."""
+        self._report(remote, f"{self._purpose}: {reason}")
+
+    def on_too_many_handshakes(self) -> None:
+        """Say so."""
+        self._report("several", f"{self._purpose}: more than {HANDSHAKES_MAX} handshakes at once")

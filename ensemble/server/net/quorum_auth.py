@@ -1,0 +1,134 @@
+"""SASL between servers, on their connections: what is in `ensemble.auth.quorum_sasl`, with time limits and a voice.
+
+A connection on the quorum port has a `SaslDoor` before its own protocol, which then takes its place; those on the
+election port negotiate behind their opening message, in `election_port`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from ensemble.auth.digest_md5 import SaslError
+from ensemble.auth.quorum_sasl import LearnerSide, QuorumSasl, Refused, ServerSide, Step
+from ensemble.server.net.sockets import remote_name
+
+NEGOTIATING_MAX = 256
+"""Negotiations of others that are under way on the quorum port; more are turned away."""
+TOLD_MAX = 256
+Report = Callable[[str, str], None]
+"""Hears of (remote, reason)."""
+Side = LearnerSide | ServerSide
+
+
+class QuorumAuth:
+    """How this server and others prove to each other that they belong together.  `new_nonce` must be unpredictable."""
+
+    def __init__(self, settings: QuorumSasl, new_nonce: Callable[[], str]) -> None:
+        self._settings = settings
+        self._new_nonce = new_nonce
+        self._told: set[tuple[str, str]] = set()
+        self.negotiating = 0
+
+    def learner_side(self) -> LearnerSide | None:
+        """For a connection that this server opens; None where it does not authenticate itself."""
+        return LearnerSide(self._settings, self._new_nonce()) if self._settings.learner_required else None
+
+    def server_side(self) -> ServerSide:
+        """For a connection that this server accepts."""
+        return ServerSide(self._settings, self._new_nonce())
+
+    def tell(self, report: Report, remote: str, purpose: str, refused: SaslError) -> None:
+        """Say why somebody was refused; once, since one that is configured wrongly comes again and again."""
+        told = (remote.rpartition(":")[0], f"{purpose}: SASL: {refused}")
+        if told not in self._told and len(self._told) < TOLD_MAX:
+            self._told.add(told)
+            report(remote, told[1])
+
+
+def step_of(side: Side, data: bytes | None) -> tuple[Step, SaslError | None]:
+    """What follows bytes (None: the end of them), and why that is the end, if it is."""
+    try:
+        return (side.feed(data) if data is not None else side.end()), None
+    except SaslError as bad:
+        return Step(bad.send if isinstance(bad, Refused) else b""), bad
+
+
+class SaslDoor(asyncio.Protocol):
+    """Lets a connection's own protocol in when both sides have proved who they are.
+
+    `checked` looks at the other side's certificate first: False ends the connection.  `passed` is done when that is
+    settled, with whether the protocol is in.
+    """
+
+    def __init__(
+        self,
+        auth: QuorumAuth,
+        side: Side,
+        inside: asyncio.Protocol,
+        checked: Callable[[asyncio.BaseTransport], bool],
+        report: Callable[[str, SaslError], None],
+        timeout_s: float,
+    ) -> None:
+        self._auth = auth
+        self._side = side
+        self._inside = inside
+        self._checked = checked
+        self._report = report
+        self._timeout_s = timeout_s
+        self._transport: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self.passed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection stands: the learner begins."""
+        # uvloop's transports are asyncio.Transport in all but name.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        self._auth.negotiating += 1
+        accepted = isinstance(self._side, ServerSide)
+        if (accepted and self._auth.negotiating > NEGOTIATING_MAX) or not self._checked(transport):
+            transport.abort()
+            return
+        self._deadline = asyncio.get_running_loop().call_later(self._timeout_s, transport.abort)
+        if isinstance(self._side, LearnerSide):
+            transport.write(self._side.begin())
+
+    def data_received(self, data: bytes) -> None:
+        """The other side's next packet, or a part of one."""
+        if not self.passed.done():
+            self._go_on(data)
+
+    def eof_received(self) -> bool:
+        """It says no more."""
+        if not self.passed.done():
+            self._go_on(None)
+        return False
+
+    def _go_on(self, data: bytes | None) -> None:
+        transport = self._transport
+        assert transport is not None
+        step, refused = step_of(self._side, data)
+        if step.send:
+            transport.write(step.send)
+        if refused is not None:
+            self._settle(False)
+            self._report(remote_name(transport), refused)
+            transport.close()
+        elif step.done:
+            self._settle(True)
+            transport.set_protocol(self._inside)
+            self._inside.connection_made(transport)
+            if step.rest:
+                self._inside.data_received(step.rest)
+
+    def _settle(self, passed: bool) -> None:
+        self._auth.negotiating -= 1
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self.passed.set_result(passed)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Gone before it was settled, or refused."""
+        if not self.passed.done():
+            self._settle(False)

@@ -1,0 +1,397 @@
+"""Quorum links: the connections between a leader and its learners, numbered, batched, and able to stream a snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Protocol, cast
+
+from ensemble.auth.digest_md5 import SaslError
+from ensemble.auth.quorum_sasl import LearnerSide, ServerSide
+from ensemble.ids import LinkId, PeerId
+from ensemble.jute import MalformedRecord
+from ensemble.runtime.links import LinkFaults
+from ensemble.server.net.peer_addresses import CHECKED, Reachability, first_to_answer, listen_each
+from ensemble.server.net.peer_security import Listening, PeerSecurity, open_port, tls_problem
+from ensemble.server.net.quorum_auth import QuorumAuth, SaslDoor
+from ensemble.server.net.quorum_wire import QuorumCodec, encode_shared
+from ensemble.server.net.sockets import keep_alive, remote_name
+from ensemble.zab.messages import Commit, Packet, Proposal, Snap
+from ensemble.zab.server_line import Address, ServerLine
+
+ACCEPTED_MAX = 1024
+CHUNKS_A_TURN = 4
+"""Chunks of a snapshot (64 KiB each) that are encoded before the loop gets to other work."""
+CONNECT_TRIES = 5
+CONNECT_RETRY_S = 0.1
+_SHARED = (Proposal, Commit)
+
+
+class QuorumListener(Protocol):
+    """Who hears of links and packets."""
+
+    def on_link_up(self, link: LinkId, to: PeerId) -> None: ...
+    def on_link_failed(self, to: PeerId) -> None: ...
+    def on_link_accepted(self, link: LinkId) -> None: ...
+    def on_link_down(self, link: LinkId) -> None: ...
+    def on_packets(self, link: LinkId, packets: list[Packet]) -> None: ...
+    def on_peer_broken(self, remote: str, reason: str) -> None: ...
+    def takes_observers(self) -> bool:
+        """Is this peer one that observers are to learn from now?  A leader is to be spared."""
+        ...
+
+
+class _Unwelcome(asyncio.Protocol):
+    """A connection that is ended at once."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Not here."""
+        cast(asyncio.Transport, transport).abort()
+
+
+class QuorumPort:
+    """This peer's quorum port and its links, those it opened and those it accepted."""
+
+    def __init__(
+        self,
+        my_id: PeerId,
+        servers: Mapping[PeerId, ServerLine],
+        faults: LinkFaults,
+        listener: QuorumListener,
+        init_limit_s: float,
+        *,
+        security: PeerSecurity | None = None,
+        auth: QuorumAuth | None = None,
+        reachability: Reachability = CHECKED,
+    ) -> None:
+        self.listener = listener
+        self._reachability = reachability
+        self.init_limit_s = init_limit_s
+        self.observer_master_port = 0
+        """Where followers take observers; this peer calls there while it is one, unless that is 0."""
+        self.accepted = 0
+        self._my_id = my_id
+        self._servers = servers
+        self._mine = servers[my_id]
+        self._faults = faults
+        self._security = security
+        self._auth = auth
+        self._server: Listening | None = None
+        self._master_server: Listening | None = None
+        self._links: dict[LinkId, QuorumLink] = {}
+        self._unflushed: dict[LinkId, QuorumLink] = {}
+        self._heard = LinkId(0)
+        self._next_link = 0
+        self._shared: Packet | None = None
+        self._shared_bytes = b""
+        self._opening: dict[PeerId, asyncio.Task[None]] = {}
+
+    async def listen(self, addresses: Sequence[Address], tell: Callable[[str], None]) -> None:
+        """Open this peer's quorum port at these, in place of what is open; `tell` hears of those that cannot be opened,
+        if others can.  Raises PortError."""
+        if self._server is not None:
+            self._server.close()
+        report = self.listener.on_peer_broken
+
+        def open_one(host: str, port: int) -> Awaitable[Listening]:
+            return open_port(self._security, self._accepted, host, port, "the quorum port", report)
+
+        self._server = await listen_each([(each.host, each.quorum_port) for each in addresses], open_one, tell)
+        if self._master_server is not None:
+            self._master_server.close()
+        if self.observer_master_port and not self._mine.observer:
+            self._master_server = await self._listen_for_observers(addresses, tell)
+
+    async def _listen_for_observers(self, addresses: Sequence[Address], tell: Callable[[str], None]) -> Listening:
+        report = self.listener.on_peer_broken
+
+        def open_one(host: str, port: int) -> Awaitable[Listening]:
+            return open_port(self._security, self._observer_accepted, host, port, "the observer master port", report)
+
+        hosts = dict.fromkeys(each.host for each in addresses)
+        return await listen_each([(host, self.observer_master_port) for host in hosts], open_one, tell)
+
+    def _accepted(self) -> asyncio.Protocol:
+        link = QuorumLink(self, None)
+        return link if self._auth is None else self._door(self._auth, link, self._auth.server_side())
+
+    def _observer_accepted(self) -> asyncio.Protocol:
+        return self._accepted() if self.listener.takes_observers() else _Unwelcome()
+
+    def _door(self, auth: QuorumAuth, link: QuorumLink, side: ServerSide | LearnerSide) -> SaslDoor:
+        def refused(remote: str, reason: SaslError) -> None:
+            auth.tell(self.listener.on_peer_broken, remote, "quorum port", reason)
+
+        return SaslDoor(auth, side, link, link.is_welcome, refused, self.init_limit_s)
+
+    def use(self, servers: Mapping[PeerId, ServerLine]) -> None:
+        """The ensemble's servers are these now; links that stand are the core's to close."""
+        self._servers = servers
+        self._mine = servers.get(self._my_id, self._mine)
+
+    async def close(self) -> None:
+        """Stop listening and drop every link."""
+        for server in (self._server, self._master_server):
+            if server is not None:
+                server.close()
+        for task in self._opening.values():
+            task.cancel()
+        for link in list(self._links.values()):
+            link.close()
+
+    def open(self, to: PeerId) -> None:
+        """Connect to a leader; a connection still being made is given up for this one."""
+        old = self._opening.pop(to, None)
+        if old is not None:
+            old.cancel()
+        self._opening[to] = asyncio.get_running_loop().create_task(self._open(to))
+
+    async def _open(self, to: PeerId) -> None:
+        line = self._servers.get(to)
+        if line is None:
+            self._opening.pop(to, None)
+            self.listener.on_link_failed(to)
+            return
+        deadline = asyncio.get_running_loop().time() + self.init_limit_s
+        for attempt in range(CONNECT_TRIES):
+            addresses = self._addresses(line, attempt)
+            if attempt:
+                # Learner.connectToLeader: a leader that was elected just now may not listen yet.
+                await asyncio.sleep(CONNECT_RETRY_S)
+            link = QuorumLink(self, to)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    if not await self._reach(link, addresses):
+                        break
+            except (OSError, TimeoutError) as failed:
+                if (problem := tls_problem(failed)) is not None:
+                    self.listener.on_peer_broken("{}:{}".format(*addresses[0]), f"quorum port: {problem}")
+                continue
+            if link.refused:
+                continue
+            self._opening.pop(to, None)
+            return
+        self._opening.pop(to, None)
+        self.listener.on_link_failed(to)
+
+    def _addresses(self, line: ServerLine, attempt: int) -> list[tuple[str, int]]:
+        """Where to call a server: whichever answers first, or without checks of reachability each in turn."""
+        own = self.observer_master_port if self._mine.observer else 0
+        found = [(each.host, own or each.quorum_port) for each in line.addresses]
+        return found if self._reachability.checks else [found[attempt % len(found)]]
+
+    async def _reach(self, link: QuorumLink, addresses: Sequence[tuple[str, int]]) -> bool:
+        """Connect; whether it is worth another try where that fails.  Raises OSError."""
+        side = self._auth.learner_side() if self._auth is not None else None
+        door = self._door(self._auth, link, side) if self._auth is not None and side is not None else None
+        context = self._security.context if self._security is not None else None
+        (host, port), sock = addresses[0], None
+        if len(addresses) > 1:
+            sock, host, port = await first_to_answer(self._faults, addresses)
+        await self._faults.open_connection(lambda: door or link, host, port, ssl=context, sock=sock)
+        return door is None or await door.passed or link.refused
+
+    def refusal(self, transport: asyncio.BaseTransport, leader: PeerId | None) -> str | None:
+        """Why the other side of a link is not to be talked to, by its certificate; None where it is."""
+        if self._security is None:
+            return None
+        line = self._servers.get(leader) if leader is not None else None
+        if line is not None:
+            return self._security.refusal_of_called(transport, line.hosts)
+        members = (host for member in self._servers.values() for host in member.hosts)
+        return self._security.refusal_of_caller(transport, members)
+
+    def register(self, link: QuorumLink) -> LinkId:
+        """A number for a new link, never used before."""
+        self._next_link += 1
+        self._links[LinkId(self._next_link)] = link
+        return LinkId(self._next_link)
+
+    def send(self, link_id: LinkId, packets: Sequence[Packet]) -> None:
+        """Queue packets; everything of a turn leaves in one write.  Nothing happens where the link is gone."""
+        link = self._links.get(link_id)
+        if link is not None:
+            link.send(packets)
+            self._unflushed[link_id] = link
+
+    def encode_shared(self, packet: Proposal | Commit) -> bytes:
+        """Its bytes, worked out once for all the learners that get the same."""
+        if packet is not self._shared:
+            self._shared, self._shared_bytes = packet, encode_shared(packet)
+        return self._shared_bytes
+
+    def close_link(self, link_id: LinkId) -> None:
+        """Close a link after what is queued on it."""
+        link = self._links.pop(link_id, None)
+        if link is not None:
+            link.close()
+
+    def flush(self) -> None:
+        """Write what was queued in this turn; first where something was heard from last, since there somebody waits."""
+        if self._unflushed:
+            self.flush_heard()
+            links, self._unflushed = self._unflushed, {}
+            for link in links.values():
+                link.flush()
+
+    def flush_heard(self) -> None:
+        """Write what was queued where something was heard from last; the rest is for `flush`."""
+        waiting = self._unflushed.pop(self._heard, None)
+        if waiting is not None:
+            waiting.flush()
+
+    def receive(self, link_id: LinkId, packets: list[Packet]) -> None:
+        """Packets came on a link."""
+        self._heard = link_id
+        self.listener.on_packets(link_id, packets)
+
+    def lost(self, link_id: LinkId) -> None:
+        """A link broke."""
+        if self._links.pop(link_id, None) is not None:
+            self.listener.on_link_down(link_id)
+
+    def is_open(self, link_id: LinkId) -> bool:
+        """Whether the link stands and was not closed from here."""
+        return link_id in self._links
+
+
+class QuorumLink(asyncio.Protocol):
+    """One link; `leader` is whom this side called as a learner, None on a leader's side."""
+
+    def __init__(self, port: QuorumPort, leader: PeerId | None) -> None:
+        self._port = port
+        self._leader = leader
+        self.refused = False
+        self._codec = QuorumCodec(learner=leader is not None)
+        self._link_id: LinkId | None = None
+        self._transport: asyncio.Transport | None = None
+        self._out: list[bytes] = []
+        self._stream: Iterator[bytes] | None = None
+        self._paused = False
+        self._closing = False
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection stands.  A learner's counts only once its first packet has come: anybody can connect."""
+        # uvloop's transports are asyncio.Transport in all but name.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        keep_alive(transport)
+        if transport.get_extra_info("ssl_object") is None:
+            # What is flushed is to leave at once, not when the loop comes round.  (uvloop's TLS would not resume.)
+            transport.set_write_buffer_limits(high=0)
+        if self._leader is None:
+            self._port.accepted += 1
+        if not self.is_welcome(transport):
+            self._break()
+            return
+        if self._leader is not None:
+            self._link_id = self._port.register(self)
+            self._port.listener.on_link_up(self._link_id, self._leader)
+            return
+        if self._port.accepted > ACCEPTED_MAX:
+            self.close()
+        else:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(self._port.init_limit_s, self.close)
+
+    def is_welcome(self, transport: asyncio.BaseTransport) -> bool:
+        """Whether the other side's certificate, if any is asked for, lets it in."""
+        reason = self._port.refusal(transport, self._leader)
+        if reason is None:
+            return True
+        self.refused = True
+        self._port.listener.on_peer_broken(remote_name(transport), f"quorum port: {reason}")
+        return False
+
+    def data_received(self, data: bytes) -> None:
+        """Hand over every complete packet."""
+        if self._closing:
+            return
+        try:
+            packets = self._codec.feed(data)
+        except MalformedRecord as bad:
+            remote = remote_name(self._transport) if self._transport is not None else "unknown"
+            self._port.listener.on_peer_broken(remote, f"quorum port: {bad}")
+            self._break()
+            return
+        if not packets:
+            return
+        if self._link_id is None:
+            self._link_id = self._port.register(self)
+            if self._deadline is not None:
+                self._deadline.cancel()
+            self._port.listener.on_link_accepted(self._link_id)
+        self._port.receive(self._link_id, packets)
+
+    def send(self, packets: Sequence[Packet]) -> None:
+        """Queue packets; behind a snapshot that is still being streamed they wait."""
+        out, encode = self._out, self._codec.encode
+        for packet in packets:
+            if isinstance(packet, _SHARED):
+                out.append(self._port.encode_shared(packet))
+                continue
+            out.append(encode(packet))
+            if isinstance(packet, Snap):
+                self.flush()
+                out = self._out
+                self._stream = self._codec.encode_stream(packet)
+
+    def flush(self) -> None:
+        """Write what is queued, or go on streaming."""
+        if self._transport is None:
+            return
+        if self._stream is not None:
+            self._pump()
+        elif self._out:
+            out, self._out = self._out, []
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    def _pump(self) -> None:
+        """Write a few chunks of the snapshot, then let others run."""
+        if self._stream is None or self._paused or self._transport is None:
+            return
+        for _ in range(CHUNKS_A_TURN):
+            chunk = next(self._stream, None)
+            if chunk is None:
+                self._stream = None
+                self.flush()
+                if self._closing:
+                    self._transport.close()
+                return
+            self._transport.write(chunk)
+        asyncio.get_running_loop().call_soon(self._pump)
+
+    def pause_writing(self) -> None:
+        """The other side reads slowly."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """There is room again."""
+        self._paused = False
+        self._pump()
+
+    def close(self) -> None:
+        """Close after what is queued."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._transport is not None and self._stream is None:
+            self.flush()
+            self._transport.close()
+
+    def _break(self) -> None:
+        """Close at once: the other side broke the protocol."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Gone."""
+        self._transport = None
+        self._stream = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self._leader is None:
+            self._port.accepted -= 1
+        if self._link_id is not None:
+            self._port.lost(self._link_id)

@@ -1,0 +1,177 @@
+"""A listening port whose connections begin with a TLS handshake.
+
+Each handshake is a task of its own with a deadline, so that one that stalls delays nobody; who may not connect is
+turned away before it costs one (NettyServerCnxnFactory, UnifiedServerSocket).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Protocol
+
+from ensemble.server.config.tls import TlsStore
+from ensemble.server.net.port_owner import port_trouble
+from ensemble.server.net.sockets import BACKLOG, PortError
+
+ACCEPT_PAUSE_S = 0.2
+"""How long to wait where no connection can be accepted (too many open files)."""
+SHUTDOWN_TIMEOUT_S = 5.0
+RECORD_HANDSHAKE = 0x16
+
+
+class Doorkeeper(Protocol):
+    """Who decides about connections before and after their handshakes."""
+
+    def admit(self, host: str) -> bool:
+        """Whether a connection from that address may begin its handshake."""
+        ...
+
+    def leave(self, host: str) -> None:
+        """An admitted connection did not get through its handshake."""
+        ...
+
+    def made(self, host: str) -> asyncio.Protocol:
+        """The protocol of a connection that got through; from now on it is its own matter."""
+        ...
+
+    def made_plain(self, host: str) -> asyncio.Protocol | None:
+        """The protocol of one that does not begin with a handshake at all, None where that is not allowed."""
+        ...
+
+    def on_handshake_failed(self, remote: str, reason: str) -> None: ...
+    def on_too_many_handshakes(self) -> None: ...
+
+
+class TlsListener:
+    """Listening sockets, the task that accepts on each, and the handshakes under way."""
+
+    def __init__(self, store: TlsStore, keeper: Doorkeeper, *, handshakes_max: int, detects_plain: bool) -> None:
+        self._store = store
+        self._keeper = keeper
+        self._handshakes_max = handshakes_max
+        self._detects_plain = detects_plain
+        self._sockets: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
+        self._welcoming: dict[asyncio.Task[None], socket.socket] = {}
+
+    async def listen(self, host: str, port: int, purpose: str) -> None:
+        """Listen on host:port ("" for every address).  Raises PortError."""
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            for family, address in {(entry[0], entry[4]): None for entry in found}:
+                listening = _listening(family, address)
+                if listening is not None:
+                    self._sockets.append(listening)
+        except OSError as bad:
+            self.close()
+            raise PortError(port_trouble(purpose, host, port, bad)) from None
+        self._accepting = [loop.create_task(self._accept(listening)) for listening in self._sockets]
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on (where 0 was asked for)."""
+        number: int = self._sockets[0].getsockname()[1]
+        return number
+
+    @property
+    def handshakes(self) -> int:
+        """How many are under way."""
+        return len(self._welcoming)
+
+    def close(self) -> None:
+        """Stop listening; handshakes under way are given up."""
+        for task in (*self._accepting, *self._welcoming):
+            task.cancel()
+        for listening in self._sockets:
+            listening.close()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(listening)
+            except OSError:
+                await asyncio.sleep(ACCEPT_PAUSE_S)
+                continue
+            host = address[0]
+            if len(self._welcoming) >= self._handshakes_max:
+                self._keeper.on_too_many_handshakes()
+                accepted.close()
+            elif not self._keeper.admit(host):
+                accepted.close()
+            else:
+                task = loop.create_task(self._welcome(accepted, host, f"{host}:{address[1]}"))
+                self._welcoming[task] = accepted
+                task.add_done_callback(self._welcomed)
+
+    def _welcomed(self, task: asyncio.Task[None]) -> None:
+        del self._welcoming[task]
+
+    async def _welcome(self, accepted: socket.socket, host: str, remote: str) -> None:
+        """One handshake; its time-out also holds for the first byte where that is looked at before."""
+        loop = asyncio.get_running_loop()
+        timeout_s = self._store.settings.handshake_timeout_ms / 1000
+        protocol: asyncio.Protocol | None = None
+        try:
+            accepted.setblocking(False)
+            if self._detects_plain and await self._is_plain(accepted, timeout_s):
+                plain = self._keeper.made_plain(host)
+                if plain is None:
+                    raise ConnectionAbortedError("no TLS handshake")
+                protocol = plain
+                await loop.connect_accepted_socket(lambda: plain, accepted)
+                return
+            secured = self._keeper.made(host)
+            await loop.connect_accepted_socket(
+                lambda: secured,
+                accepted,
+                ssl=self._store.server_context(),
+                ssl_handshake_timeout=timeout_s,
+                ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+            )
+            protocol = secured
+        except (OSError, TimeoutError) as failed:
+            self._keeper.on_handshake_failed(remote, str(failed) or type(failed).__name__)
+        finally:
+            if protocol is None:
+                self._keeper.leave(host)
+                accepted.close()
+
+    @staticmethod
+    async def _is_plain(accepted: socket.socket, timeout_s: float) -> bool:
+        """Look at the first byte without taking it."""
+        loop = asyncio.get_running_loop()
+        readable: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(accepted.fileno(), _settle, readable)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await readable
+        finally:
+            loop.remove_reader(accepted.fileno())
+        first = accepted.recv(1, socket.MSG_PEEK)
+        return not first or first[0] != RECORD_HANDSHAKE
+
+
+def _settle(readable: asyncio.Future[None]) -> None:
+    if not readable.done():
+        readable.set_result(None)
+
+
+def _listening(family: int, address: tuple[object, ...]) -> socket.socket | None:
+    try:
+        listening = socket.socket(family, socket.SOCK_STREAM)
+    except OSError:
+        return None  # a family that this machine's kernel does not have
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+        listening.setblocking(False)
+    except OSError:
+        listening.close()
+        raise
+    return listening

@@ -1,0 +1,95 @@
+"""Metrics as text: as `mntr` prints them (MonitorCommand) and as Prometheus reads them (its text format 0.0.4).
+
+Counters have their plain names, without `_total`, as ZooKeeper's exporter writes them.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from ensemble.server.operator.metrics import Readings
+from ensemble.summary import Summary
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+_BASIC = (0.5,)
+_DETAILED = (0.5, 0.9, 0.99)
+_STARTED_S = time.time()
+
+
+def monitor_rows(readings: Readings) -> Iterator[tuple[str, float | str]]:
+    """Every metric by its name in `mntr` and in the admin server's `monitor`."""
+    yield from readings.texts.items()
+    yield from readings.gauges.items()
+    for name, by_label in readings.by_namespace.items():
+        for label, value in by_label.items():
+            yield f"{label}_{name}", value
+    yield from readings.counters.items()
+    for name, summary in readings.summaries.items():
+        yield from _summary_rows(name, summary)
+    for name, summary in readings.detailed.items():
+        yield from _summary_rows(name, summary)
+        for prefix, share in _QUANTILES.items():
+            yield f"{prefix}_{name}", summary.quantile(share)
+
+
+def _summary_rows(name: str, summary: Summary) -> Iterator[tuple[str, float | str]]:
+    yield f"avg_{name}", summary.average
+    yield f"min_{name}", summary.minimum
+    yield f"max_{name}", summary.maximum
+    yield f"cnt_{name}", summary.count
+    yield f"sum_{name}", summary.total
+
+
+def prometheus_text(readings: Readings, *, process: bool) -> str:
+    """Every metric that is a number; with `process`, the process's own too."""
+    lines: list[str] = []
+    for name, value in readings.gauges.items():
+        lines += _header(name, "gauge")
+        lines.append(f"{name} {float(value)}")
+    for name, by_label in readings.by_namespace.items():
+        lines += _header(name, "gauge")
+        lines += [f'{name}{{key="{_escaped(label)}"}} {float(value)}' for label, value in by_label.items()]
+    for name, count in readings.counters.items():
+        lines += _header(name, "counter")
+        lines.append(f"{name} {float(count)}")
+    for name, summary in readings.summaries.items():
+        lines += _summary_lines(name, summary, _BASIC)
+    for name, summary in readings.detailed.items():
+        lines += _summary_lines(name, summary, _DETAILED)
+    for name, kind, value in _process_metrics() if process else ():
+        lines += _header(name, kind)
+        lines.append(f"{name} {value}")
+    return "\n".join(lines) + "\n"
+
+
+def _header(name: str, kind: str) -> list[str]:
+    return [f"# HELP {name} {name}", f"# TYPE {name} {kind}"]
+
+
+def _summary_lines(name: str, summary: Summary, shares: tuple[float, ...]) -> list[str]:
+    quantiles = (
+        f'{name}{{quantile="{share}"}} {float(summary.quantile(share)) if summary.count else "NaN"}' for share in shares
+    )
+    totals = f"{name}_count {float(summary.count)}", f"{name}_sum {float(summary.total)}"
+    return [*_header(name, "summary"), *quantiles, *totals]
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _process_metrics() -> Iterator[tuple[str, str, float]]:
+    """What the Prometheus clients of every language tell of a process."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    yield "process_cpu_seconds_total", "counter", usage.ru_utime + usage.ru_stime
+    yield "process_start_time_seconds", "gauge", _STARTED_S
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return
+    yield "process_resident_memory_bytes", "gauge", float(pages * os.sysconf("SC_PAGE_SIZE"))

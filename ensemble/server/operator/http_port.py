@@ -1,0 +1,244 @@
+"""A small HTTP/1.1 server for what operators ask a peer: one request a connection, limits on everything.
+
+A page of somebody else's cannot use a visitor's browser to reach it: requests for another host's name, or sent by
+another site's page, are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from ensemble.server.config.tls import certificate_of
+from ensemble.server.net.port_owner import port_trouble
+from ensemble.server.net.sockets import PortError, remote_name
+from ensemble.server.net.tls_listener import TlsListener
+from ensemble.server.operator.http_body import Body
+from ensemble.server.operator.https import Https
+
+HEAD_BYTES_MAX = 16 * 1024
+REQUEST_TIMEOUT_S = 10.0
+PART_BYTES = 256 * 1024
+CONNECTIONS_MAX = 32
+_METHODS = ("GET", "HEAD", "POST")
+_JSON = "application/json"
+
+
+class BadRequest(Exception):
+    """What came is no request that is served; with its status and one line."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class HttpRequest(msgspec.Struct, frozen=True):
+    """A request; header names are in lower case.  `remote` is the address that it comes from, `certificate` (DER) the
+    one that was shown there."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: Body | None = None
+    remote: str = ""
+    certificate: bytes | None = None
+
+
+class HttpResponse(msgspec.Struct, frozen=True):
+    """What is answered; where there is a `file`, its content.  `then` is called when it has left."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = _JSON
+    headers: Mapping[str, str] = {}
+    file: Path | None = None
+    then: Callable[[], None] | None = None
+
+
+Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
+Failure = Callable[[str, BaseException], None]
+
+
+class HttpPort:
+    """One listening port.  `handler` answers what is not refused before it."""
+
+    def __init__(self, handler: Handler, on_failure: Failure, https: Https | None = None) -> None:
+        self._handler = handler
+        self._on_failure = on_failure
+        self._https = https
+        self._server: asyncio.AbstractServer | TlsListener | None = None
+        self._writers: dict[int, asyncio.StreamWriter] = {}
+        self._names: frozenset[str] = frozenset()
+
+    async def listen(self, host: str, port: int, purpose: str) -> int:
+        """Open the port; its number, where 0 asked for a free one.  Raises PortError."""
+        own_names = ("localhost", host, socket.gethostname(), socket.getfqdn() if host not in _LOOPBACKS else host)
+        self._names = frozenset(name.lower() for name in own_names)
+        if self._https is not None:
+            listener = await self._https.listen(self._serve, host, port, purpose, HEAD_BYTES_MAX)
+            self._server = listener
+            return listener.port
+        try:
+            self._server = await asyncio.start_server(self._serve, host or None, port, limit=HEAD_BYTES_MAX)
+        except OSError as bad:
+            raise PortError(port_trouble(purpose, host, port, bad)) from None
+        number: int = self._server.sockets[0].getsockname()[1]
+        return number
+
+    async def close(self) -> None:
+        """Stop listening, and end the connections there are."""
+        if self._server is not None:
+            self._server.close()
+        for writer in list(self._writers.values()):
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._writers) >= CONNECTIONS_MAX:
+            writer.close()
+            return
+        self._writers[id(writer)] = writer
+        try:
+            response, request = await self._answer(reader, writer)
+            try:
+                await _write(writer, response, request is not None and request.method == "HEAD")
+                if request is not None and request.body is not None:
+                    await request.body.discard()
+            finally:
+                if response.then is not None:
+                    response.then()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            # The other side went away, or takes its time.
+            return
+        except Exception as bug:
+            self._on_failure("the http port", bug)
+        finally:
+            del self._writers[id(writer)]
+            writer.close()
+
+    async def _answer(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> tuple[HttpResponse, HttpRequest | None]:
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+            request = parse_head(head)
+            self._check_origin(request)
+            request = msgspec.structs.replace(
+                request,
+                body=_body(request.headers, reader, writer),
+                remote=remote_name(writer.transport).rpartition(":")[0],
+                certificate=certificate_of(writer.transport),
+            )
+        except asyncio.LimitOverrunError:
+            return _refusal(431, f"a request's head may have {HEAD_BYTES_MAX} bytes"), None
+        except BadRequest as bad:
+            return _refusal(bad.status, str(bad)), None
+        return await self._handler(request), request
+
+    def _check_origin(self, request: HttpRequest) -> None:
+        host = request.headers.get("host", "")
+        name = _name_of(f"//{host}")
+        if not self._is_own(name):
+            raise BadRequest(403, f"this server does not answer for the host {host[:100]!r}")
+        origin = request.headers.get("origin")
+        foreign = origin is not None and _name_of(origin) != name
+        if foreign or request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise BadRequest(403, "pages of other sites may not ask this server")
+
+    def _is_own(self, name: str) -> bool:
+        """An address cannot be a name that somebody else's name server points here."""
+        if name in self._names:
+            return True
+        try:
+            ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+_LOOPBACKS = ("127.0.0.1", "::1", "localhost")
+
+
+def parse_head(head: bytes) -> HttpRequest:
+    """A request from its head.  Raises BadRequest."""
+    first, *lines = head.decode("latin-1").split("\r\n")
+    parts = first.split(" ")
+    if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
+        raise BadRequest(400, "this is no HTTP/1.1 request")
+    method, target, _ = parts
+    if method not in _METHODS:
+        raise BadRequest(405, f"{method[:20]} is not one of {', '.join(_METHODS)}")
+    headers: dict[str, str] = {}
+    for line in filter(None, lines):
+        name, colon, value = line.partition(":")
+        if not colon or name != name.strip():
+            raise BadRequest(400, "a header is malformed")
+        headers[name.lower()] = value.strip()
+    try:
+        url = urlsplit(target)
+    except ValueError:
+        raise BadRequest(400, "the request's target is malformed") from None
+    return HttpRequest(method, url.path, dict(parse_qsl(url.query, keep_blank_values=True)), headers)
+
+
+def _body(headers: Mapping[str, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Body | None:
+    length = headers.get("content-length", "0")
+    if "transfer-encoding" in headers:
+        raise BadRequest(411, "a body needs a Content-Length here")
+    if not (length.isascii() and length.isdigit() and len(length) < 16):
+        raise BadRequest(400, "the Content-Length is malformed")
+    waits = headers.get("expect", "").lower() == "100-continue"
+    return Body(reader, writer, int(length), waits=waits) if int(length) else None
+
+
+def _name_of(url: str) -> str:
+    try:
+        return (urlsplit(url).hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _refusal(status: int, reason: str) -> HttpResponse:
+    return HttpResponse(msgspec.json.encode({"error": reason}) + b"\n", status)
+
+
+async def _write(writer: asyncio.StreamWriter, response: HttpResponse, head_only: bool) -> None:
+    if response.file is None:
+        await _send(writer, _head(response, len(response.body)) + (b"" if head_only else response.body))
+        return
+    with await asyncio.to_thread(response.file.open, "rb") as file:
+        await _send(writer, _head(response, os.fstat(file.fileno()).st_size))
+        while not head_only and (part := await asyncio.to_thread(file.read, PART_BYTES)):
+            await _send(writer, part)
+
+
+async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
+    writer.write(data)
+    async with asyncio.timeout(REQUEST_TIMEOUT_S):
+        await writer.drain()
+
+
+def _head(response: HttpResponse, size: int) -> bytes:
+    try:
+        phrase = HTTPStatus(response.status).phrase
+    except ValueError:
+        phrase = "Status"
+    headers = {
+        "Content-Type": response.content_type,
+        "Content-Length": str(size),
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+        "Connection": "close",
+        **response.headers,
+    }
+    lines = [f"HTTP/1.1 {response.status} {phrase}", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"

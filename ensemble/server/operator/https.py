@@ -1,0 +1,62 @@
+"""HTTP over TLS on the port of a small HTTP server, alone or beside plain HTTP (UnifiedConnectionFactory)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from ensemble.server.config.tls import TlsStore
+from ensemble.server.net.tls_listener import TlsListener
+
+HANDSHAKES_MAX = 16
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Https:
+    """What a port is secured with; `forced` where plain HTTP is not answered at all.  `on_plain` hears of each
+    connection without TLS."""
+
+    def __init__(self, store: TlsStore, *, forced: bool, on_plain: Callable[[], None] = lambda: None) -> None:
+        self._store = store
+        self._forced = forced
+        self._on_plain = on_plain
+
+    async def listen(self, serve: Serve, host: str, port: int, purpose: str, limit: int) -> TlsListener:
+        """Listen; every connection goes to `serve`.  Raises PortError."""
+        door = _Door(serve, limit, self._on_plain, plain=not self._forced)
+        listener = TlsListener(self._store, door, handshakes_max=HANDSHAKES_MAX, detects_plain=True)
+        await listener.listen(host, port, purpose)
+        return listener
+
+
+class _Door:
+    """Lets everybody try; the server itself counts its connections.  Of failures nobody is told: scanners make them."""
+
+    def __init__(self, serve: Serve, limit: int, on_plain: Callable[[], None], *, plain: bool) -> None:
+        self._serve = serve
+        self._limit = limit
+        self._on_plain = on_plain
+        self._plain = plain
+
+    def admit(self, host: str) -> bool:
+        """Anybody may try."""
+        return True
+
+    def leave(self, host: str) -> None:
+        """Nobody counted it."""
+
+    def made(self, host: str) -> asyncio.Protocol:
+        """A connection with a handshake behind it."""
+        reader = asyncio.StreamReader(limit=self._limit)
+        return asyncio.StreamReaderProtocol(reader, self._serve)
+
+    def made_plain(self, host: str) -> asyncio.Protocol | None:
+        """One without, where both are answered."""
+        self._on_plain()
+        return self.made(host) if self._plain else None
+
+    def on_handshake_failed(self, remote: str, reason: str) -> None:
+        """Nobody is told."""
+
+    def on_too_many_handshakes(self) -> None:
+        """Nobody is told."""

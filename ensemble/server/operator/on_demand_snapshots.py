@@ -1,0 +1,109 @@
+"""Snapshots that an operator asks for over HTTP, who has to prove that everything may be read (SnapshotCommand)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from ensemble.auth.addresses import canonical_address
+from ensemble.auth.names import subject_of
+from ensemble.jute import MalformedRecord
+from ensemble.records import Permission
+from ensemble.server.config.zoo_cfg import ZooConfig
+from ensemble.server.operator.http_port import HttpRequest
+from ensemble.server.operator.metrics import OnDemandCounts
+from ensemble.tree.acl import allows
+from ensemble.tree.service import Service
+from ensemble.txnlog.directory import VERSION_DIRECTORY
+from ensemble.txnlog.snapshots import list_snapshots
+from ensemble.txnlog.storage import Storage
+from journal.events import SnapshotTaken
+
+_PERMISSIONS = (Permission.READ, Permission.WRITE, Permission.CREATE, Permission.DELETE, Permission.ADMIN)
+
+
+class Refusal(NamedTuple):
+    """Why not, with an HTTP status."""
+
+    status: int
+    reason: str
+
+
+class OnDemandSnapshots:
+    """Takes them, no more often than `interval_ms`; never where that is None.  Who waits for one that is durable is put
+    into `wanted`, for somebody else to tell."""
+
+    def __init__(
+        self,
+        config: ZooConfig,
+        service: Service,
+        storage: Storage,
+        wanted: list[asyncio.Future[SnapshotTaken]],
+        interval_ms: int | None,
+        counts: OnDemandCounts,
+    ) -> None:
+        self._config = config
+        self._service = service
+        self._storage = storage
+        self._wanted = wanted
+        self._interval_ms = interval_ms
+        self._counts = counts
+        self._directory = config.data_dir / VERSION_DIRECTORY
+        self._last_ms: int | None = None
+
+    def newest(self) -> tuple[int, int]:
+        """The newest snapshot's zxid and when it was written, in seconds; -1 and -1 where there is none."""
+        try:
+            zxid, path = list_snapshots(self._directory)[-1]
+            return zxid, int(path.stat().st_mtime)
+        except (IndexError, OSError):
+            return -1, -1
+
+    def unproved(self, request: HttpRequest) -> Refusal | None:
+        """Why the request's Authorization header (a scheme and what proves it) is not enough; None where it is."""
+        scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+        if not scheme:
+            return Refusal(401, "Auth info is missing for the command")
+        policy = self._config.auth
+        try:
+            subject = subject_of(request.certificate) if request.certificate is not None else None
+        except MalformedRecord:
+            subject = None
+        # An address and a certificate are proved by the connection, not by what is written in the header.
+        present = policy.identities_of(canonical_address(request.remote), subject)
+        identities = policy.authenticate(scheme, credentials.encode() if credentials else None, present)
+        if not identities:
+            return Refusal(401, "Not authenticated")
+        root = self._service.tree.nodes["/"]
+        # Everything is in a snapshot, so every permission is asked for; in ZooKeeper any one is enough.
+        allowed = all(allows(root.acl, bit, self._config.auth.rights_of(identities)) for bit in _PERMISSIONS)
+        return None if allowed else Refusal(403, "Not authorized")
+
+    def refusal(self, request: HttpRequest) -> Refusal | None:
+        """Why there is to be no snapshot now; None where there may be one."""
+        if self._interval_ms is None:
+            return Refusal(403, "Snapshot command is disabled; admin.snapshot.enabled=true allows it")
+        if (unproved := self.unproved(request)) is not None:
+            return unproved
+        if self._last_ms is not None and _now_ms() - self._last_ms < self._interval_ms:
+            self._counts.snapshot_rate_limited_count += 1
+            return Refusal(429, "Snapshot request was rate limited; see admin.rateLimiterIntervalInMS")
+        return None
+
+    async def take(self) -> SnapshotTaken:
+        """Write one of the tree as it is now, or join one that is being written."""
+        self._last_ms = _now_ms()
+        future: asyncio.Future[SnapshotTaken] = asyncio.get_running_loop().create_future()
+        self._wanted.append(future)
+        self._storage.take_snapshot(self._service.snapshot())
+        return await future
+
+    def file_of(self, taken: SnapshotTaken) -> Path:
+        """The file of a snapshot that was just taken."""
+        return next(path for zxid, path in reversed(list_snapshots(self._directory)) if zxid == taken.zxid)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

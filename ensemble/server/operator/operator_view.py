@@ -1,0 +1,142 @@
+"""What an operator sees of a running peer: four-letter words, metrics, the admin server, and a word about its clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from ensemble.ids import Epoch
+from ensemble.ports import Instant
+from ensemble.runtime.asyncio_runtime import instant_now
+from ensemble.server.config.zoo_cfg import ZooConfig
+from ensemble.server.net.client_port import ClientPort
+from ensemble.server.operator import server_facts
+from ensemble.server.operator.http_port import Failure, HttpPort
+from ensemble.server.operator.metrics import Metrics
+from ensemble.server.operator.words import TraceMask, Words
+from ensemble.tree.service import Service
+from ensemble.txnlog.directory import VERSION_DIRECTORY
+from ensemble.txnlog.recovery import Recovery
+from ensemble.txnlog.storage import Storage
+from ensemble.zab.peer import Peer
+from journal.events import Event, SnapshotTaken
+
+CLOCK_CHECK_S = 1.0
+CLOCK_JUMP_MS = 2000
+
+
+class ClockWatch:
+    """Compares the wall clock with the monotonic one."""
+
+    def __init__(self, now: Instant) -> None:
+        self._skew_ms = now.wall_ms - now.mono_ms
+
+    def check(self, now: Instant) -> str | None:
+        """One line where the wall clock jumped since the last check."""
+        jump_ms = now.wall_ms - now.mono_ms - self._skew_ms
+        # A clock that is put right little by little makes no jump.
+        self._skew_ms += jump_ms
+        if abs(jump_ms) < CLOCK_JUMP_MS:
+            return None
+        return (
+            f"the wall clock jumped by {jump_ms / 1000:+.1f} s: sessions and timeouts do not depend on it, but times "
+            "in znodes and times to live do; check time synchronisation"
+        )
+
+
+class OperatorView:
+    """One peer's.  `open` when its other ports are."""
+
+    def __init__(
+        self,
+        config: ZooConfig,
+        peer: Peer,
+        service: Service,
+        clients: ClientPort,
+        storage: Storage,
+        log: structlog.BoundLogger,
+        on_failure: Failure,
+        begin_anew: Callable[[], None],
+    ) -> None:
+        """`begin_anew` lets the peer start again, from a snapshot that was restored."""
+        trace_mask = TraceMask()
+        self.metrics = Metrics(
+            config, peer, service, clients, storage, lambda: server_facts.mode_of(config, peer),
+            server_facts.version_text(),
+        )  # fmt: skip
+        self.words = Words(config, peer, service, clients.address, self.metrics, trace_mask)
+        self._parts = (config, peer, service, clients, self.metrics, trace_mask)
+        self._storage = storage
+        self._log = log
+        self._on_failure = on_failure
+        self._begin_anew = begin_anew
+        self._ports: list[HttpPort] = []
+        self._clock = ClockWatch(instant_now())
+        self._clock_check: asyncio.TimerHandle | None = None
+        self._snapshots_wanted: list[asyncio.Future[SnapshotTaken]] = []
+
+    def on_loaded(self, took_ms: int, recovery: Recovery) -> None:
+        """What this peer had on its disk was loaded before it began; how long that took."""
+        history = self.metrics.history
+        history.load_time_ms.add(took_ms)
+        history.snapshot_load_time_ms.add(recovery.snapshot_load_ms)
+        history.txns_load_time_ms.add(recovery.txns_load_ms)
+        history.txns_loaded.add(len(recovery.recovered.txns))
+
+    async def open(self) -> None:
+        """Open the ports that are configured; what they need is imported only then.  Raises PortError."""
+        config, _, service, *_ = self._parts
+        if config.admin is not None:
+            from ensemble.server.operator.admin import open_admin_port
+            from ensemble.server.operator.admin_commands import AdminCommands
+            from ensemble.server.operator.on_demand_snapshots import OnDemandSnapshots
+            from ensemble.server.operator.restores import Restores
+
+            snapshots = OnDemandSnapshots(
+                config,
+                service,
+                self._storage,
+                self._snapshots_wanted,
+                config.admin.snapshots_interval_ms,
+                self.metrics.on_demand,
+            )
+            directory = config.data_dir / VERSION_DIRECTORY
+            restores = Restores(
+                directory, self._accepted_epoch, config.admin.restores_interval_ms, self.metrics.on_demand
+            )
+            commands = AdminCommands(*self._parts, snapshots, restores, self._begin_anew)
+            if (port := await open_admin_port(config.admin, commands, self._log, self._on_failure)) is not None:
+                self._ports.append(port)
+        if config.metrics is not None:
+            from ensemble.server.operator.admin import open_metrics_port
+
+            self._ports.append(await open_metrics_port(config.metrics, self.metrics, self._log, self._on_failure))
+        self._check_clock()
+
+    def _accepted_epoch(self) -> Epoch | None:
+        config, peer, *_ = self._parts
+        return peer.status().accepted_epoch if config.distributed else None
+
+    async def close(self) -> None:
+        """Close them."""
+        if self._clock_check is not None:
+            self._clock_check.cancel()
+        for port in self._ports:
+            await port.close()
+
+    def on_event(self, event: Event) -> None:
+        """Take note of what the journal is told."""
+        self.metrics.on_event(event)
+        if isinstance(event, SnapshotTaken):
+            for wanted in self._snapshots_wanted:
+                if not wanted.done():
+                    wanted.set_result(event)
+            self._snapshots_wanted.clear()
+
+    def _check_clock(self) -> None:
+        line = self._clock.check(instant_now())
+        if line is not None:
+            self._log.warning(line)
+        self._clock_check = asyncio.get_running_loop().call_later(CLOCK_CHECK_S, self._check_clock)

@@ -1,0 +1,83 @@
+"""A snapshot comes over HTTP and replaces all that this server has (RestoreCommand).
+
+ZooKeeper changes its memory alone and goes on; what is on its disk comes back at the next start.  Here the snapshot is
+written down, and the server begins anew from it.  Its epoch has to be later than the ensemble's: then the server wins
+the next election, which its coming back brings about, and gives everybody the snapshot.  (A leader of ZooKeeper's does
+not make way: beside such ones, restore at a quorum.)  One of an earlier epoch would be overwritten by the leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ensemble.ids import Epoch, Zxid, epoch_of
+from ensemble.server.operator.http_body import Body, BodyRefused
+from ensemble.server.operator.metrics import OnDemandCounts
+from ensemble.server.operator.on_demand_snapshots import Refusal
+from ensemble.txnlog.restoring import ARRIVING_NAME, keep_received, read_received
+from ensemble.txnlog.snapshots import SnapshotDamaged
+
+
+class Restores:
+    """Takes them, no more often than `interval_ms`; never where that is None.  `accepted_epoch` says how far the
+    ensemble is, None for a server that is alone."""
+
+    def __init__(
+        self,
+        directory: Path,
+        accepted_epoch: Callable[[], Epoch | None],
+        interval_ms: int | None,
+        counts: OnDemandCounts,
+    ) -> None:
+        self._counts = counts
+        self._directory = directory
+        self._accepted_epoch = accepted_epoch
+        self._interval_ms = interval_ms
+        self._last_ms: int | None = None
+        self._under_way = False
+
+    async def receive(self, body: Body | None) -> Zxid | Refusal:
+        """Take a snapshot in, check it and write it down; its zxid.  It counts from the server's next start."""
+        if self._interval_ms is None:
+            return Refusal(503, "Restore command is disabled; admin.restore.enabled=true allows it")
+        if body is None or not body.length:
+            return Refusal(400, "a snapshot has to be sent, by POST and with its Content-Length")
+        limited = self._last_ms is not None and _now_ms() - self._last_ms < self._interval_ms
+        if limited or self._under_way:
+            self._counts.restore_rate_limited_count += 1
+            return Refusal(429, "Restore request was rate limited; see admin.rateLimiterIntervalInMS")
+        self._last_ms, self._under_way = _now_ms(), True
+        try:
+            return await self._receive(body)
+        except (BodyRefused, SnapshotDamaged) as bad:
+            self._counts.restore_error_count += 1
+            return Refusal(400, f"what was sent is no whole snapshot: {bad}")
+        except OSError as bad:
+            self._counts.restore_error_count += 1
+            return Refusal(500, f"the snapshot cannot be written down: {bad.strerror or bad}")
+        finally:
+            self._under_way = False
+
+    async def _receive(self, body: Body) -> Zxid | Refusal:
+        arriving = self._directory / ARRIVING_NAME
+        try:
+            await body.save(arriving)
+            snapshot = await asyncio.to_thread(read_received, arriving)
+            epoch, accepted = epoch_of(snapshot.zxid), self._accepted_epoch()
+            if accepted is not None and epoch <= accepted:
+                return Refusal(
+                    409,
+                    f"the snapshot's epoch {epoch} is not later than this ensemble's, {accepted}: the leader would "
+                    "overwrite it.  Stop every server, move its data away, start it, and restore the snapshot then",
+                )
+            await asyncio.to_thread(keep_received, self._directory)
+            return snapshot.zxid
+        finally:
+            arriving.unlink(missing_ok=True)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

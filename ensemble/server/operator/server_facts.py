@@ -1,0 +1,166 @@
+"""What the four-letter words and the admin server both tell: version, mode, configuration, environment, watchers."""
+
+from __future__ import annotations
+
+import getpass
+import platform
+import socket
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ensemble.ids import SessionId
+from ensemble.server.config.zoo_cfg import ZooConfig
+from ensemble.tree.service import Service
+from ensemble.txnlog.directory import VERSION_DIRECTORY
+from ensemble.zab.messages import PeerState
+from ensemble.zab.peer import Peer
+
+COMPATIBLE_WITH = "3.9.5"
+_MODES = {
+    PeerState.LEADING: "leader",
+    PeerState.FOLLOWING: "follower",
+    PeerState.OBSERVING: "observer",
+    PeerState.LOOKING: "looking",
+}
+# FinalRequestProcessor's names for the last operation of a connection.
+_SHORT_OPS = {
+    **dict.fromkeys(("create", "create2", "createTtl", "createContainer"), "CREA"),
+    **dict.fromkeys(("delete", "deleteContainer"), "DELE"),
+    **dict.fromkeys(("getChildren", "getChildren2"), "GETC"),
+    "addWatch": "ADDW",
+    "check": "CHEC",
+    "checkWatches": "CHKW",
+    "closeSession": "CLOS",
+    "createSession": "SESS",
+    "exists": "EXIS",
+    "getAcl": "GETA",
+    "getAllChildrenNumber": "GETACN",
+    "getData": "GETD",
+    "getEphemerals": "GETE",
+    "multi": "MULT",
+    "multiRead": "MLTR",
+    "ping": "PING",
+    "reconfig": "RECO",
+    "removeWatches": "REMW",
+    "setAcl": "SETA",
+    "setData": "SETD",
+    "setWatches": "SETW",
+    "setWatches2": "STW2",
+    "sync": "SYNC",
+    "whoAmI": "HOMI",
+}
+
+
+def version_text() -> str:
+    """The version line: the ZooKeeper release this speaks like, and our own."""
+    try:
+        ours = version("zabka")
+    except PackageNotFoundError:
+        ours = "dev"
+    return f"{COMPATIBLE_WITH}-zabka-{ours}, built on 2026-11-01 00:00 UTC"
+
+
+def mode_of(config: ZooConfig, peer: Peer) -> str:
+    """leader, follower, observer, read-only, or standalone where there is but one voter."""
+    if peer.status().read_only:
+        return "read-only"
+    return _MODES[peer.state] if config.distributed else "standalone"
+
+
+def short_op(name: str) -> str:
+    """An op's name in `cons`."""
+    return _SHORT_OPS.get(name, "NA")
+
+
+def configuration(config: ZooConfig) -> dict[str, object]:
+    """ZooKeeperServerConf, by the names of `conf`; what is of an ensemble only where there is one."""
+    data, log = config.data_dir / VERSION_DIRECTORY, config.data_log_dir / VERSION_DIRECTORY
+    data_size, log_size = directory_sizes(config)
+    facts: dict[str, object] = {
+        "clientPort": config.client_port or -1,
+        "secureClientPort": config.secure_client_port or -1,
+        "dataDir": data,
+        "dataDirSize": data_size,
+        "dataLogDir": log,
+        "dataLogSize": log_size,
+        "tickTime": config.tick_time,
+        "maxClientCnxns": config.limits.per_host,
+        "minSessionTimeout": config.min_session_timeout,
+        "maxSessionTimeout": config.max_session_timeout,
+        "clientPortListenBacklog": -1,
+        "serverId": config.my_id if config.servers else 0,
+    }
+    mine = config.servers.get(config.my_id)
+    if mine is not None:
+        facts |= {
+            "initLimit": config.init_limit,
+            "syncLimit": config.sync_limit,
+            "electionAlg": 3,
+            "electionPort": mine.election_port,
+            "quorumPort": mine.quorum_port,
+            "peerType": int(mine.observer),
+        }
+    return facts
+
+
+def directory_sizes(config: ZooConfig) -> tuple[int, int]:
+    """Bytes in the files of dataDir and of dataLogDir."""
+    return _size(config.data_dir / VERSION_DIRECTORY), _size(config.data_log_dir / VERSION_DIRECTORY)
+
+
+def _size(directory: Path) -> int:
+    try:
+        return sum(path.stat().st_size for path in directory.iterdir() if path.is_file())
+    except OSError:
+        return 0
+
+
+def environment() -> dict[str, str]:
+    """The process's surroundings (Environment)."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "unknown"
+    return {
+        "zookeeper.version": version_text(),
+        "host.name": socket.gethostname(),
+        "python.version": platform.python_version(),
+        "python.implementation": platform.python_implementation(),
+        "python.home": sys.prefix,
+        "os.name": platform.system(),
+        "os.arch": platform.machine(),
+        "os.version": platform.release(),
+        "user.name": user,
+        "user.home": str(Path("~").expanduser()),
+        "user.dir": str(Path.cwd()),
+    }
+
+
+def wall_ms(mono_ms: int) -> int:
+    """A moment of the monotonic clock on the wall clock as it stands."""
+    return mono_ms + time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
+
+
+def signed(number: int) -> int:
+    """A 64-bit number as Java prints it."""
+    return number - (1 << 64) if number >> 63 else number
+
+
+def sessions_by_path(service: Service) -> dict[str, list[SessionId]]:
+    """Who watches what, by path."""
+    sessions = {info.connection: info.session_id for info in service.connections()}
+    return {
+        path: [sessions[connection] for connection in connections if connection in sessions]
+        for path, connections in service.watches.by_path().items()
+    }
+
+
+def paths_by_session(service: Service) -> dict[SessionId, list[str]]:
+    """Who watches what, by session."""
+    found: dict[SessionId, list[str]] = {}
+    for path, ids in sessions_by_path(service).items():
+        for session_id in ids:
+            found.setdefault(session_id, []).append(path)
+    return found

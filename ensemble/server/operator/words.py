@@ -1,0 +1,217 @@
+"""The four-letter words (org.apache.zookeeper.server.command): ZooKeeper's answers, line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+
+from ensemble.ids import ConnectionId
+from ensemble.server.config.zoo_cfg import ZooConfig
+from ensemble.server.operator import server_facts
+from ensemble.server.operator.exposition import monitor_rows
+from ensemble.server.operator.metrics import Metrics
+from ensemble.server.operator.server_facts import version_text
+from ensemble.tree.connections import ConnectionInfo
+from ensemble.tree.service import Service
+from ensemble.zab.peer import Peer
+
+NOT_SERVING = "This ZooKeeper instance is not currently serving requests\n"
+_SESSION = (1 << 64) - 1
+
+
+class TraceMask:
+    """The number that `stmk` sets and `gtmk` tells (ZooTrace).  Nothing here traces by it."""
+
+    def __init__(self) -> None:
+        self.value = 0b1_0011_0010
+
+
+class Words:
+    """Answers for one peer."""
+
+    def __init__(
+        self,
+        config: ZooConfig,
+        peer: Peer,
+        service: Service,
+        address: Callable[[ConnectionId], str],
+        metrics: Metrics,
+        trace_mask: TraceMask,
+    ) -> None:
+        self._config = config
+        self._peer = peer
+        self._service = service
+        self._address = address
+        self._metrics = metrics
+        self._trace_mask = trace_mask
+        self._always: dict[str, Callable[[], str]] = {
+            "ruok": lambda: "imok",
+            "envi": self._envi,
+            "isro": self._isro,
+            "gtmk": lambda: str(trace_mask.value),
+        }
+        self._serving: dict[str, Callable[[], str]] = {
+            "srvr": self._srvr,
+            "stat": self._stat,
+            "mntr": self._mntr,
+            "conf": self._conf,
+            "cons": self._cons,
+            "crst": self._crst,
+            "dirs": self._dirs,
+            "dump": self._dump,
+            "hash": self._hash,
+            "srst": self._srst,
+            "wchc": self._wchc,
+            "wchp": self._wchp,
+            "wchs": self._wchs,
+        }
+
+    def answer(self, word: str, argument: bytes = b"") -> str | None:
+        """The answer to `word`; None where there is no such word.  `argument` is what came behind it."""
+        command = self._always.get(word) or self._serving.get(word)
+        if command is None and word != "stmk":
+            return None
+        if word not in self._config.whitelist and "*" not in self._config.whitelist:
+            return f"{word} is not executed because it is not in the whitelist.\n"
+        if command is None:
+            return self._stmk(argument)
+        status = self._peer.status()
+        if word in self._serving and not (status.serving or status.read_only):
+            return NOT_SERVING
+        return command()
+
+    # -- the server --------------------------------------------------------------------------------------------------
+
+    def _numbers(self) -> str:
+        stats = self._service.statistics()
+        lines = [
+            f"Latency min/avg/max: {stats.latency_min_ms}/{round(stats.latency_avg_ms, 4)}/{stats.latency_max_ms}",
+            f"Received: {stats.packets_received}",
+            f"Sent: {stats.packets_sent}",
+            f"Connections: {stats.connections}",
+            f"Outstanding: {stats.outstanding}",
+            f"Zxid: 0x{stats.last_zxid:x}",
+            f"Mode: {server_facts.mode_of(self._config, self._peer)}",
+            f"Node count: {stats.znodes}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _srvr(self) -> str:
+        return f"Zookeeper version: {version_text()}\n{self._numbers()}"
+
+    def _stat(self) -> str:
+        clients = "".join(
+            f" /{self._address(info.connection)}[1]"
+            f"(queued={info.outstanding},recved={info.received},sent={info.sent})\n"
+            for info in self._service.connections()
+        )
+        return f"Zookeeper version: {version_text()}\nClients:\n{clients}\n{self._numbers()}"
+
+    def _mntr(self) -> str:
+        return "".join(f"zk_{name}\t{value}\n" for name, value in monitor_rows(self._metrics.read()))
+
+    def _conf(self) -> str:
+        config = self._config
+        facts = server_facts.configuration(config)
+        lines = [f"{key}={value}" for key, value in facts.items()]
+        if config.my_id in config.servers:
+            lines += ["membership: ", self._peer.membership.text]
+        return "\n".join(lines) + "\n"
+
+    def _envi(self) -> str:
+        rows = (f"{key}={value}" for key, value in server_facts.environment().items())
+        return "\n".join(("Environment:", *rows)) + "\n"
+
+    def _isro(self) -> str:
+        return self._peer.status().isro
+
+    def _dirs(self) -> str:
+        data, log = server_facts.directory_sizes(self._config)
+        return f"datadir_size: {data}\nlogdir_size: {log}\n"
+
+    def _hash(self) -> str:
+        return "".join(f"{zxid:x}: {server_facts.signed(digest)}\n" for zxid, digest in self._service.digests)
+
+    def _srst(self) -> str:
+        self._metrics.reset()
+        return "Server stats reset.\n"
+
+    def _stmk(self, argument: bytes) -> str:
+        """The new mask comes as eight bytes behind the word; without them nothing is answered, as there."""
+        if len(argument) < 8:
+            return ""
+        self._trace_mask.value = int.from_bytes(argument, "big", signed=True)
+        return str(self._trace_mask.value)
+
+    # -- connections and sessions --------------------------------------------------------------------------------------
+
+    def _cons(self) -> str:
+        return "".join(self._cons_line(info) for info in self._service.connections()) + "\n"
+
+    def _cons_line(self, info: ConnectionInfo) -> str:
+        return (
+            f" /{self._address(info.connection)}[1](queued={info.outstanding},recved={info.received},sent={info.sent},"
+            f"sid={_hex(info.session_id)},lop={server_facts.short_op(info.last_op)},"
+            f"est={server_facts.wall_ms(info.opened_mono_ms)},to={info.timeout_ms},"
+            f"lcxid=0x{info.last_cxid & 0xFFFFFFFF:x},lzxid={_hex(info.last_zxid)},"
+            f"lresp={info.last_response_mono_ms},llat={info.last_latency_ms},minlat={info.latency_min_ms},"
+            f"avglat={int(info.latency_avg_ms)},maxlat={info.latency_max_ms})\n"
+        )
+
+    def _crst(self) -> str:
+        self._service.reset_connection_statistics()
+        return "Connection stats reset.\n"
+
+    def _dump(self) -> str:
+        owners = [info for info in self._service.session_infos() if info.ephemerals]
+        lines = ["SessionTracker dump:"]
+        if self._config.local_sessions:
+            local = self._service.local_sessions()
+            lines.append(f"Local Sessions({len(local)}):")
+            lines += [f"{_hex(session_id)}\t{timeout_ms}ms" for session_id, timeout_ms in local]
+        lines += self._session_lines()
+        lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(owners)}):"]
+        for info in owners:
+            lines.append(f"{_hex(info.session_id)}:")
+            lines += [f"\t{path}" for path in info.ephemerals]
+        lines.append("Connections dump:")
+        lines += [
+            f"\tip: /{self._address(info.connection)} sessionId: {_hex(info.session_id)}"
+            for info in self._service.connections()
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _session_lines(self) -> list[str]:
+        """Where sessions are expired by when that would be (SessionTrackerImpl), elsewhere each with its timeout."""
+        buckets = self._service.sessions_by_due_time()
+        if buckets is None:
+            sessions = self._service.session_infos()
+            rows = (f"{_hex(info.session_id)}\t{info.timeout_ms}ms" for info in sessions)
+            return [f"Global Sessions({len(sessions)}):", *rows]
+        lines = [f"Session Sets ({len(buckets)})/({sum(len(ids) for _, ids in buckets)}):"]
+        for due_ms, ids in buckets:
+            due = datetime.fromtimestamp(server_facts.wall_ms(due_ms) / 1000, UTC)
+            lines.append(f"{len(ids)} expire at {due:%a %b %d %H:%M:%S UTC %Y}:")
+            lines += [f"\t{_hex(session_id)}" for session_id in ids]
+        return lines
+
+    # -- watches -------------------------------------------------------------------------------------------------------
+    # Unlike ZooKeeper's these count every watch, also those on children.
+
+    def _wchs(self) -> str:
+        counts = self._service.watch_counts()
+        return f"{counts.connections} connections watching {counts.paths} paths\nTotal watches:{counts.watches}\n"
+
+    def _wchp(self) -> str:
+        return _groups({path: map(_hex, ids) for path, ids in server_facts.sessions_by_path(self._service).items()})
+
+    def _wchc(self) -> str:
+        return _groups({_hex(id): paths for id, paths in server_facts.paths_by_session(self._service).items()})
+
+
+def _groups(groups: Mapping[str, Iterable[str]]) -> str:
+    return "".join(f"{head}\n" + "".join(f"\t{row}\n" for row in rows) for head, rows in groups.items()) + "\n"
+
+
+def _hex(session_id: int) -> str:
+    return f"0x{session_id & _SESSION:x}"

@@ -1,0 +1,503 @@
+"""Drives a `Peer`: calls its handlers for what happens on sockets, disk and clock, and carries out their effects.
+
+One round of the event loop is one batch: what clients sent is one turn of the peer, packets and replies leave with one
+write a connection, disk effects are carried out together, the journal is flushed once.  Where the peer has something
+for others in the midst of a long turn, they get it at once.
+
+Packets and replies never wait for the disk, unless the core says so: where the loop waits for a quick disk itself (see
+`Storage`), what somebody waits for has left before, so that syncs go on side by side.  What the peer asks for when that
+sync is done belongs to the same round.
+
+With one request under way its latency is the sum of what is done one after the other, and on few cores also of what is
+done at the same time.  So whoever is waited for comes first: of two other servers one makes a quorum, and the other
+hears of a proposal when this log has it; and a follower whose client waits looks once whether the word that it needs
+has come before it says that its own log is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from ensemble.auth.schemes import AuthId
+from ensemble.ids import ConnectionId, LinkId, PeerId, Zxid
+from ensemble.records import ClientMessage
+from ensemble.runtime.asyncio_runtime import instant_now
+from ensemble.server.net.client_port import ClientPort
+from ensemble.server.net.election_port import ElectionPort
+from ensemble.server.net.quorum_port import QuorumPort
+from ensemble.server.operator.operator_view import OperatorView
+from ensemble.server.process.membership_ports import MembershipPorts
+from ensemble.tree.service import Service
+from ensemble.txn import Txn
+from ensemble.txnlog.losses import DAMAGE_FOUND
+from ensemble.txnlog.recovery import Recovery
+from ensemble.txnlog.snapshots import WrittenSnapshot
+from ensemble.txnlog.storage import Storage
+from ensemble.zab.effects import (
+    Answer,
+    Append,
+    Barrier,
+    CancelTimer,
+    CloseConnection,
+    CloseLink,
+    Effect,
+    Emit,
+    Halt,
+    OpenLink,
+    ReadLog,
+    SaveAcceptedEpoch,
+    SaveCurrentEpoch,
+    SaveMembership,
+    SaveNextMembership,
+    SaveSnapshot,
+    SendNotification,
+    SendPackets,
+    SetTimer,
+    TruncateLog,
+    UseMembership,
+)
+from ensemble.zab.messages import Notification, Packet, PeerState
+from ensemble.zab.peer import Peer
+from journal.events import Event, NodeStopped, PeerProtocolBroken, PeerStateChanged, SnapshotTaken
+from journal.writer import JournalWriter
+
+ROUND_PACKETS_MAX = 2
+"""So few packets of another server are a round by themselves, where nothing else has come: to go round the event loop
+once more would take as long as the turn does."""
+ONE_OTHER_IS_ENOUGH = 3
+"""In an ensemble of so many voters this one and another are a quorum."""
+BROKEN_EVENTS_MAX = 20
+"""peer_protocol_broken events a minute; beyond that they are dropped (a port scanner must not fill the journal)."""
+_DISK_EFFECTS = (
+    Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveMembership, SaveNextMembership, SaveSnapshot, TruncateLog,
+)  # fmt: skip
+
+
+class Stopped(Exception):
+    """The peer cannot go on; the message says why."""
+
+
+class PeerDriver:
+    """One running peer.  Set `storage`, `clients`, and where there are other peers `elections` and `quorum`."""
+
+    def __init__(
+        self, peer: Peer, service: Service, journal: JournalWriter, voters: tuple[int, ...], log: structlog.BoundLogger
+    ) -> None:
+        self.storage: Storage | None = None
+        self.clients: ClientPort | None = None
+        self.elections: ElectionPort | None = None
+        self.quorum: QuorumPort | None = None
+        self.operator: OperatorView | None = None
+        self.membership: MembershipPorts | None = None
+        self.begin_anew: Callable[[str], None] = self.stop
+        """Ends the peer, so that another begins in its place from what the disk has."""
+        self._peer = peer
+        self._service = service
+        self._journal = journal
+        self._voters = voters
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._finished: asyncio.Future[None] = self._loop.create_future()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._disk: list[Effect] = []
+        self._from_clients: list[tuple[ConnectionId, ClientMessage]] = []
+        self._flush_due = False
+        self._client_waits = False
+        """Was a client's request the last that came or went, and not an answer?"""
+        self._holds_ack = False
+        self._broken_left = BROKEN_EVENTS_MAX
+        self._journal_failed = False
+        self._actions = self._build_actions()
+        peer.hand_effects_to(self._carry_out_early)
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Everything is in place: let the peer begin."""
+        self._loop.call_later(60, self._refill)
+        self._call(self._peer.on_start)
+
+    def stop(self, reason: str = "shutdown") -> None:
+        """End the peer; asked for from outside."""
+        self._finish(None, reason)
+
+    async def finished(self) -> None:
+        """Wait for the end.  Raises Stopped where it was not asked for."""
+        await self._finished
+
+    def _finish(self, failure: Exception | None, reason: str) -> None:
+        if self._finished.done():
+            return
+        self.emit(NodeStopped(reason))
+        self._from_clients.clear()
+        self._send()
+        self._flush_journal()
+        for timer in self._timers.values():
+            timer.cancel()
+        if failure is None:
+            self._finished.set_result(None)
+        else:
+            self._finished.set_exception(failure)
+
+    def fail(self, name: str, failure: BaseException) -> None:
+        """A bug: stop loudly, and let the journal end with why."""
+        if self._finished.done():
+            return
+        traceback.print_exception(failure)
+        if self.operator is not None:
+            self.operator.metrics.unrecoverable_errors += 1
+        reason = f"{name}: {type(failure).__name__}: {failure}"
+        self._finish(Stopped(reason), reason)
+
+    def _refill(self) -> None:
+        self._broken_left = BROKEN_EVENTS_MAX
+        self._loop.call_later(60, self._refill)
+
+    # -- turns -------------------------------------------------------------------------------------------------------
+
+    def _call(self, handler: Callable[..., list[Effect]], *args: object) -> None:
+        """Call a handler of the peer and carry out what it asks for."""
+        if self._finished.done():
+            return
+        try:
+            effects = handler(instant_now(), *args)
+            actions = self._actions
+            for effect in effects:
+                actions[type(effect)](effect)
+        except Exception as failure:
+            self.fail("peer", failure)
+            return
+        if effects and not self._flush_due:
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        actions = self._actions
+        for effect in effects:
+            actions[type(effect)](effect)
+
+    def _carry_out_early(self, effects: list[Effect]) -> None:
+        """In the midst of a turn: the other servers can begin with it, and the disk's thread where that is to do it."""
+        self._carry_out(effects)
+        if self._disk and self._disk_is_quick():
+            self._send_to_others()
+        else:
+            self._send()
+
+    def _disk_is_quick(self) -> bool:
+        return self.storage is not None and self.storage.is_quick(self._disk)
+
+    def _send(self) -> None:
+        """Give to the network and the disk what they have to do; the network first, since that is quickly done."""
+        if self.quorum is not None:
+            self.quorum.flush()
+        if self._disk and self.storage is not None:
+            self.storage.submit(self._disk)
+            self._disk.clear()
+        if self.clients is not None:
+            self.clients.flush()
+
+    def _send_to_others(self) -> None:
+        """Give to the network what it has to do."""
+        if self.quorum is not None:
+            self.quorum.flush()
+        if self.clients is not None:
+            self.clients.flush()
+
+    def _flush(self) -> None:
+        """End the round."""
+        if self._from_clients:
+            self._take_from_clients()
+        disk, storage, held_before = self._disk, self.storage, self._holds_ack
+        if disk or not held_before:
+            self._send_before_disk()
+        while disk and storage is not None and storage.is_quick(disk):
+            if self.clients is not None:
+                self.clients.flush()
+            effects = disk.copy()
+            disk.clear()
+            storage.carry_out(effects)
+        self._flush_due = False
+        if disk and storage is not None:
+            storage.submit(disk)
+            disk.clear()
+        if self.clients is not None:
+            self.clients.flush()
+        if self._holds_ack and not held_before:
+            # The loop comes round between these two, and reads what has come.
+            self._loop.call_soon(self._loop.call_soon, self._acknowledge)
+        else:
+            self._acknowledge()
+        if self._from_clients:
+            # Let go by the gate (requests in process are limited) while this round was under way.
+            self._flush_soon()
+        self._flush_journal()
+
+    def _send_before_disk(self) -> None:
+        """What other servers are to do meanwhile."""
+        if self.quorum is None:
+            return
+        if self._disk and len(self._voters) <= ONE_OTHER_IS_ENOUGH and self._is_alone() and self._disk_is_quick():
+            self.quorum.flush_heard()
+        else:
+            self.quorum.flush()
+
+    def _is_alone(self) -> bool:
+        """Is there one transaction under way at most?  With more it is throughput that counts."""
+        return self._peer.outstanding <= 1
+
+    def _acknowledge(self) -> None:
+        """Send what others have not been told of this round, or of the one before."""
+        self._holds_ack = False
+        if self.quorum is not None:
+            self.quorum.flush()
+
+    def _flush_journal(self) -> None:
+        try:
+            self._journal.flush()
+        except OSError as failure:
+            if not self._journal_failed:
+                self._journal_failed = True
+                self._log.error("the journal cannot be written", reason=str(failure))
+
+    def _build_actions(self) -> dict[type[Effect], Callable[[Any], None]]:
+        actions: dict[type[Effect], Callable[[Any], None]] = dict.fromkeys(_DISK_EFFECTS, self._disk.append)
+        actions |= {
+            ReadLog: self._read_log,
+            SaveSnapshot: self._save_snapshot,
+            SendNotification: self._send_notification,
+            OpenLink: self._open_link,
+            SendPackets: self._send_packets,
+            CloseLink: self._close_link,
+            SetTimer: self._set_timer,
+            CancelTimer: self._cancel_timer,
+            Answer: self._answer,
+            CloseConnection: self._close_connection,
+            Emit: lambda effect: self.emit(effect.event),
+            UseMembership: self._use_membership,
+            Halt: lambda effect: self._finish(Stopped(effect.reason), effect.reason),
+        }
+        return actions
+
+    def emit(self, event: Event) -> None:
+        """Write to the journal; what operators look for goes to the log as well."""
+        if self.operator is not None:
+            self.operator.on_event(event)
+        if isinstance(event, PeerStateChanged):
+            self._log.info(
+                event.state.lower(), phase=event.phase.lower(), leader=event.leader_id, epoch=event.current_epoch,
+                zxid=f"0x{event.last_zxid:x}",
+            )  # fmt: skip
+        try:
+            self._journal.write(event)
+        except OSError:
+            self._journal_failed = True
+
+    def _save_snapshot(self, effect: SaveSnapshot) -> None:
+        """An ordinary one is written of the tree as it is now, before the next turn may change it."""
+        if effect.replaces_history:
+            self._disk.append(effect)
+        elif self.storage is not None:
+            self.storage.take_snapshot(effect.snapshot)
+
+    def _read_log(self, effect: ReadLog) -> None:
+        if self.storage is not None:
+            self.storage.read_log(effect)
+
+    def _send_notification(self, effect: SendNotification) -> None:
+        if self.elections is not None:
+            self.elections.send(effect.to, effect.notification)
+
+    def _open_link(self, effect: OpenLink) -> None:
+        assert self.quorum is not None, "a lone peer has nobody to follow"
+        self.quorum.open(effect.to)
+
+    def _send_packets(self, effect: SendPackets) -> None:
+        if self.quorum is not None:
+            self.quorum.send(effect.link, effect.packets)
+
+    def _close_link(self, effect: CloseLink) -> None:
+        if self.quorum is not None:
+            self._log.info("closed a link", reason=effect.reason)
+            self.quorum.close_link(effect.link)
+
+    def _set_timer(self, effect: SetTimer) -> None:
+        old = self._timers.pop(effect.name, None)
+        if old is not None:
+            old.cancel()
+        self._timers[effect.name] = self._loop.call_later(effect.delay_ms / 1000, self._on_timer, effect.name)
+
+    def _cancel_timer(self, effect: CancelTimer) -> None:
+        timer = self._timers.pop(effect.name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _on_timer(self, name: str) -> None:
+        self._timers.pop(name, None)
+        self._call(self._peer.on_timer, name)
+
+    def _use_membership(self, effect: UseMembership) -> None:
+        self._voters = tuple({*effect.current.voters, *effect.last_seen.voters})
+        proposed = f"{effect.last_seen.version:x}" if effect.last_seen.version > effect.current.version else None
+        self._log.info(
+            "membership", version=f"{effect.current.version:x}", voters=list(effect.current.voters), proposed=proposed
+        )
+        if self.membership is not None:
+            self.membership.use(effect)
+
+    def _answer(self, effect: Answer) -> None:
+        self._client_waits = False
+        if self.clients is not None:
+            self.clients.answer(effect.connection, effect.message)
+
+    def _close_connection(self, effect: CloseConnection) -> None:
+        if self.clients is not None:
+            self.clients.close_connection(effect.connection)
+
+    # -- what happens: other peers -----------------------------------------------------------------------------------
+
+    def on_notification(self, src: PeerId, notification: Notification) -> None:
+        """An election message."""
+        self._call(self._peer.on_notification, src, notification)
+
+    def on_oracle(self, agrees: bool) -> None:
+        """What the oracle says by now."""
+        self._call(self._peer.on_oracle, agrees)
+
+    def on_voter_unreachable(self, peer_id: PeerId) -> None:
+        """A peer's election port does not answer."""
+        if peer_id in self._voters:
+            self._call(self._peer.on_voter_unreachable, peer_id)
+
+    def on_peer_broken(self, remote: str, reason: str) -> None:
+        """Somebody broke the protocol on a port between peers, and was dropped."""
+        if self._broken_left > 0:
+            self._broken_left -= 1
+            self.emit(PeerProtocolBroken(remote, reason))
+            self._log.warning("dropped a connection", remote=remote, reason=reason)
+            self._call(lambda now: [])
+
+    def takes_observers(self) -> bool:
+        """A follower does; a leader is to be spared."""
+        return self._peer.state is PeerState.FOLLOWING
+
+    def on_link_up(self, link: LinkId, to: PeerId) -> None:
+        """A link that was asked for stands."""
+        self._call(self._peer.on_link_up, link, to)
+
+    def on_link_failed(self, to: PeerId) -> None:
+        """A link that was asked for cannot be made."""
+        self._call(self._peer.on_link_failed, to)
+
+    def on_link_accepted(self, link: LinkId) -> None:
+        """A learner came."""
+        self._call(self._peer.on_link_accepted, link)
+
+    def on_link_down(self, link: LinkId) -> None:
+        """A link broke."""
+        self._call(self._peer.on_link_down, link)
+
+    def on_packets(self, link: LinkId, packets: list[Packet]) -> None:
+        """Packets came on a link; after one that closes it the rest is void."""
+        assert self.quorum is not None
+        if not self.quorum.is_open(link):
+            return
+        if self._flush_due or len(packets) > ROUND_PACKETS_MAX:
+            self._call(self._peer.on_packets, link, packets)
+        else:
+            self._flush_due = True
+            self._call(self._peer.on_packets, link, packets)
+            self._flush()
+
+    # -- what happens: disk ------------------------------------------------------------------------------------------
+
+    def on_durable(self, tokens: list[int]) -> None:
+        """Barriers are done; the newest covers the older.  Who waits for that is told before anything else is done."""
+        if self._flush_due:
+            self._call(self._peer.on_durable, tokens[-1])
+            self._holds_ack = self._client_waits and self._peer.state is PeerState.FOLLOWING and self._is_alone()
+            if not self._holds_ack:
+                self._send_to_others()
+        else:
+            self._flush_due = True
+            self._call(self._peer.on_durable, tokens[-1])
+            self._flush()
+
+    def on_truncated(self, recovery: Recovery) -> None:
+        """The log is cut; where it was found damaged, what this peer serves may rest on what it has not any more."""
+        for damage in recovery.damages:
+            self.emit(damage)
+        if recovery.damages and not recovery.recovered.complete:
+            self.begin_anew(DAMAGE_FOUND)
+        else:
+            self._call(self._peer.on_recovered, recovery.recovered)
+
+    def on_log_read(self, link: LinkId, after: Zxid, txns: list[Txn] | None) -> None:
+        """Part of the log, for a learner."""
+        self._call(self._peer.on_log_read, link, after, txns)
+
+    def on_snapshot(self, written: WrittenSnapshot) -> None:
+        """A snapshot is durable."""
+        self.emit(SnapshotTaken(written.zxid, written.size_bytes, written.duration_ms))
+        self._call(lambda now: [])
+
+    def on_snapshot_spoiled(self) -> None:
+        """The newest snapshot's file cannot be read as it was written: the next one takes nothing over from it."""
+        self._log.warning("the newest snapshot is damaged on the disk: a new one is written from memory")
+        if self.storage is not None:
+            self.storage.take_snapshot(self._service.snapshot())
+
+    def on_storage_warning(self, line: str) -> None:
+        """Something an operator should know of."""
+        self._log.warning(line)
+
+    def on_storage_failed(self, reason: str) -> None:
+        """The disk failed."""
+        self._finish(Stopped(reason), reason)
+
+    # -- what happens: clients ---------------------------------------------------------------------------------------
+
+    def on_client_connected(self, connection: ConnectionId, identities: tuple[AuthId, ...]) -> None:
+        """A client said hello."""
+        self._call(self._peer.on_client_connected, connection, identities)
+
+    def on_client_refused(self, remote: str, reason: str) -> None:
+        """A client did not get through its TLS handshake, or sent what cannot be taken."""
+        if self._broken_left > 0:
+            self._broken_left -= 1
+            self._log.warning("refused a client", remote=remote, reason=reason)
+
+    def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None:
+        """Frames of a client; what all clients have sent by the end of the loop's round is one turn."""
+        for message in messages:
+            self._from_clients.append((connection, message))
+        if not self._flush_due:
+            self._flush_soon()
+
+    def _take_from_clients(self) -> None:
+        if self._from_clients:
+            messages, self._from_clients = self._from_clients, []
+            self._client_waits = True
+            self._call(self._peer.on_clients, messages)
+
+    def on_client_closed(self, connection: ConnectionId) -> None:
+        """A client is gone; what it sent before counts."""
+        self._take_from_clients()
+        self._call(self._peer.on_client_closed, connection)
+
+    def answer_word(self, word: str, argument: bytes) -> str | None:
+        """A four-letter word."""
+        return self.operator.words.answer(word, argument) if self.operator is not None else None
+
+    def outstanding(self, connection: ConnectionId) -> int:
+        """How many requests of a connection wait."""
+        return self._service.outstanding(connection)

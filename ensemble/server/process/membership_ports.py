@@ -1,0 +1,72 @@
+"""A running peer's ports follow its ensemble's membership: others are reached at their new addresses, and this peer
+listens at its own (QuorumPeer.processReconfig, ServerCnxnFactory.reconfigure)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from ensemble.ids import PeerId
+from ensemble.server.net.client_port import ClientPort
+from ensemble.server.net.election_port import ElectionPort
+from ensemble.server.net.quorum_port import QuorumPort
+from ensemble.server.net.sockets import PortError
+from ensemble.zab.effects import UseMembership
+from ensemble.zab.server_line import ServerLine
+
+ANY_HOST = "0.0.0.0"
+Listen = Callable[[], Awaitable[None]]
+
+
+class MembershipPorts:
+    """Hears of each new membership.  Connections that stand are kept; a port that cannot be opened is one clear error
+    line, and the peer goes on without it."""
+
+    def __init__(
+        self,
+        my_id: PeerId,
+        mine: ServerLine,
+        ports: tuple[ElectionPort, QuorumPort, ClientPort],
+        log: structlog.BoundLogger,
+        *,
+        listens_on_all: bool,
+    ) -> None:
+        self._my_id = my_id
+        self._mine = mine
+        self._elections, self._quorum, self._clients = ports
+        self._listens_on_all = listens_on_all
+        self._log = log
+        self._moving: asyncio.Task[None] | None = None
+
+    def use(self, effect: UseMembership) -> None:
+        """Reach the servers of both; where they differ, the one in force says where."""
+        servers = {**effect.last_seen.lines, **effect.current.lines}
+        self._elections.use(servers)
+        self._quorum.use(servers)
+        mine = effect.current.lines.get(self._my_id)
+        if mine is not None and mine.canonical() != self._mine.canonical():
+            before, self._mine = self._mine, mine
+            self._moving = asyncio.get_running_loop().create_task(self._move(self._moving, before, mine))
+
+    async def _move(self, earlier: asyncio.Task[None] | None, before: ServerLine, after: ServerLine) -> None:
+        if earlier is not None:
+            await earlier
+        addresses, warn = after.listens_at(on_all=self._listens_on_all), self._log.warning
+        ports = [[(each.host, each.quorum_port) for each in line.addresses] for line in (before, after)]
+        # Only a voter takes observers, at a port of its own.
+        if ports[0] != ports[1] or before.observer != after.observer:
+            await self._reopen(lambda: self._quorum.listen(addresses, warn))
+        ports = [[(each.host, each.election_port) for each in line.addresses] for line in (before, after)]
+        if ports[0] != ports[1]:
+            await self._reopen(lambda: self._elections.listen(addresses, warn))
+        port = after.client_port
+        if port is not None and (before.client_host or ANY_HOST, before.client_port) != (after.client_host, port):
+            await self._reopen(lambda: self._clients.listen(after.client_host, port))
+
+    async def _reopen(self, listen: Listen) -> None:
+        try:
+            await listen()
+        except PortError as closed:
+            self._log.error("the new membership cannot be followed", reason=str(closed))

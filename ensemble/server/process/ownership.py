@@ -1,0 +1,71 @@
+"""Whose a data directory is: a server must not start with another one's promises, or another ensemble's history.
+
+ZooKeeper has no such check.  A history that is ahead of an ensemble's own, on a server that joins it, would win the
+election and replace what the others have.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from ensemble.server.config.zoo_cfg import ZooConfig
+from ensemble.txnlog.directory import VERSION_DIRECTORY
+from ensemble.txnlog.errors import DataDirectoryError
+
+OWNER_NAME = ".owner"
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The server that last used a data directory, and its ensemble: host:quorumPort by id."""
+
+    server: int
+    ensemble: dict[str, str]
+
+
+def claim(config: ZooConfig) -> None:
+    """Take a data directory, which exists and is locked, for this server.  One that is alone has no claim to make.
+
+    Raises DataDirectoryError with one clear line where it is another server's or another ensemble's; OSError.
+    """
+    if not config.servers:
+        return
+    path = config.data_dir / VERSION_DIRECTORY / OWNER_NAME
+    present = Owner(
+        config.my_id, {str(number): f"{line.host}:{line.quorum_port}" for number, line in config.servers.items()}
+    )
+    before = _read(path)
+    if before is not None and before.server != present.server:
+        raise DataDirectoryError(
+            f"{path.parent} is the data of server {before.server}, but myid says {present.server}: put that right, or "
+            f"start with an empty dataDir (the others fill it); delete {path} if this is meant"
+        )
+    if before is not None and _strange(config, before, present):
+        raise DataDirectoryError(
+            f"{path.parent} is the data of another ensemble ({_named(before)}), not of {_named(present)}: start with "
+            f"its own dataDir or an empty one; delete {path} if every server was moved"
+        )
+    if before != present:
+        staged = path.with_suffix(".tmp")
+        staged.write_bytes(msgspec.json.encode(present))
+        staged.replace(path)
+
+
+def _strange(config: ZooConfig, before: Owner, present: Owner) -> bool:
+    """Whether no server is where one was.  Whoever has a control socket is laid out anew at each `zabka up`."""
+    return config.control_socket is None and set(before.ensemble.values()).isdisjoint(present.ensemble.values())
+
+
+def _named(owner: Owner) -> str:
+    return ", ".join(f"server.{number}={address}" for number, address in sorted(owner.ensemble.items())[:3])
+
+
+def _read(path: Path) -> Owner | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Owner)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError:
+        # A line of ours that a crash left in halves proves nothing.
+        return None

@@ -1,0 +1,310 @@
+"""`zabka peer`: one ensemble server in the foreground, from its zoo.cfg to its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import secrets
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import structlog
+
+from ensemble.ids import PeerId, Zxid, zxid_text
+from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from ensemble.runtime.links import ControlSocket, LinkFaults
+from ensemble.runtime.node_process import new_event_loop, node_logger
+from ensemble.server.config.dynamic_config import DynamicConfigFiles
+from ensemble.server.config.tls import TlsStore
+from ensemble.server.config.zoo_cfg import ConfigError, ZooConfig, load
+from ensemble.server.net.admission import Admission
+from ensemble.server.net.client_port import ClientPort, now_ms
+from ensemble.server.net.election_port import ElectionPort
+from ensemble.server.net.peer_security import PeerSecurity
+from ensemble.server.net.quorum_auth import QuorumAuth
+from ensemble.server.net.quorum_port import QuorumPort
+from ensemble.server.net.sockets import PortError
+from ensemble.server.operator.operator_view import OperatorView
+from ensemble.server.process.driver import PeerDriver, Stopped
+from ensemble.server.process.membership_ports import MembershipPorts
+from ensemble.server.process.oracle import OracleWatch
+from ensemble.server.process.ownership import claim
+from ensemble.tree.service import Service
+from ensemble.txnlog.directory import open_directories
+from ensemble.txnlog.errors import DataDirectoryError
+from ensemble.txnlog.recovery import Directories, Recovery, RecoveryPolicy, purge, recover
+from ensemble.txnlog.restoring import take_received
+from ensemble.txnlog.snapshots import write_snapshot
+from ensemble.txnlog.storage import Storage
+from ensemble.zab.application import EnsembleConfig
+from ensemble.zab.peer import Peer
+from journal.events import HistoryReplaced, NodeStarted
+from journal.writer import JournalWriter
+
+GC_THRESHOLDS = (50_000, 20, 50)
+"""Fewer, larger collections: most of what a peer allocates is freed by reference counting at once."""
+NONCE_BYTES = 30
+SWITCH_INTERVAL_S = 0.0005
+"""How long the storage thread may have to wait for a busy event loop before it can report what is durable."""
+
+
+def main(config_path: Path) -> int:
+    """Run a peer until it is told to stop; the process's exit code.  Troubles are one line on standard error."""
+    try:
+        while run_peer(config_path):
+            pass
+    except (ConfigError, DataDirectoryError, PortError, Stopped, OSError) as trouble:
+        sys.stderr.write(f"zabka peer: {trouble}\n")
+        return 1
+    return 0
+
+
+def run_peer(config_path: Path) -> bool:
+    """Run a peer until SIGTERM or SIGINT, or until a snapshot was restored: whether it is to begin anew, from that.
+
+    Raises ConfigError, DataDirectoryError, PortError, OSError where it cannot start, Stopped where it cannot go on.
+    """
+    config = load(config_path)
+    log = node_logger(config.node)
+    for warning in config.warnings:
+        log.warning(warning)
+    with ExitStack() as held:
+        directories, locks = open_directories(config.data_dir, config.data_log_dir)
+        for lock in locks:
+            held.callback(lock.release)
+        claim(config)
+        # What is loaded now stays: collecting over a growing million objects would find nothing.
+        gc.disable()
+        began_ms = now_ms()
+        restored = take_received(directories)
+        if restored is not None:
+            log.warning("the history is that of a restored snapshot", zxid=zxid_text(restored))
+        recovery = recover(directories, recovery_policy(config))
+        loaded = _Loaded(recovery, restored, now_ms() - began_ms)
+        for damage in recovery.damages:
+            log.warning("damage found", file=damage.file, reason=damage.reason, action=damage.action)
+        if not recovery.recovered.complete:
+            log.warning("transactions may be missing here: the vote of this server counts when a leader has sent them")
+        journal = JournalWriter(config.journal_dir, config.node, full=config.journal_full)
+        held.callback(journal.close)
+        gc.set_threshold(*GC_THRESHOLDS)
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            return runner.run(_serve(config, directories, loaded, journal, log))
+
+
+def ensemble_config(config: ZooConfig) -> EnsembleConfig:
+    """The part of a zoo.cfg that the core needs."""
+    return EnsembleConfig(
+        my_id=config.my_id,
+        voters=config.voters,
+        observers=config.observers,
+        tick_time_ms=config.tick_time,
+        init_limit=config.init_limit,
+        sync_limit=config.sync_limit,
+        min_session_timeout_ms=config.min_session_timeout,
+        max_session_timeout_ms=config.max_session_timeout,
+        snap_count=config.storage.snap_count,
+        snap_size_limit_bytes=config.storage.snap_size_limit_bytes,
+        committed_log_length=config.storage.committed_log_length,
+        snapshot_size_factor=config.storage.snapshot_size_factor,
+        full_journal=config.journal_full,
+        read_only_mode=config.read_only_mode,
+        has_oracle=config.oracle_path is not None,
+        local_sessions=config.local_sessions,
+        local_sessions_upgrading=config.local_sessions_upgrading,
+        tree=config.tree,
+        membership=config.ensemble_text() if config.servers else "",
+        next_membership=config.next_membership.text if config.next_membership is not None else "",
+        reconfig_enabled=config.reconfig_enabled,
+        standalone_enabled=config.standalone_enabled,
+        auth=config.auth,
+        observes_followers=bool(config.observer_master_port),
+        serves_observers=bool(config.observer_master_port),
+    )
+
+
+def recovery_policy(config: ZooConfig) -> RecoveryPolicy:
+    """What to do about damage: a peer that is not alone can take from the others what it has lost."""
+    others = sum(voter != config.my_id for voter in config.voters)
+    return RecoveryPolicy(others, config.storage.trusts_empty)
+
+
+def peer_names(config: ZooConfig) -> dict[str, str]:
+    """Which peer answers at which address, for the fault table."""
+    names: dict[str, str] = {}
+    for number, line in config.servers.items():
+        for host, quorum_port, election_port in line.addresses:
+            for port in (quorum_port, election_port, line.client_port):
+                if port is not None:
+                    names[f"{host}:{port}"] = f"peer-{number}"
+    return names
+
+
+class _Loaded(NamedTuple):
+    """What was on the disk, the zxid of a snapshot that was restored before, and how long it took."""
+
+    recovery: Recovery
+    restored: Zxid | None
+    took_ms: int
+
+
+async def _serve(
+    config: ZooConfig,
+    directories: Directories,
+    loaded: _Loaded,
+    journal: JournalWriter,
+    log: structlog.BoundLogger,
+) -> bool:
+    """Whether the peer ended to begin anew."""
+    recovery, restored = loaded.recovery, loaded.restored
+    loop = asyncio.get_running_loop()
+    settings = ensemble_config(config)
+    service = Service(settings, lambda: secrets.token_urlsafe(NONCE_BYTES))
+    if recovery.recovered.snapshot is None:
+        # As ZooKeeper does on an empty directory: later starts can tell an empty tree from a lost one.
+        write_snapshot(directories.data, service.snapshot())
+    peer = Peer(settings, service, recovery.recovered, random.Random())
+    driver = PeerDriver(peer, service, journal, config.voters, log)
+    AsyncioRuntime(loop, on_failure=driver.fail)
+    if config.storage.retain_snapshots:
+        purge(directories, config.storage.retain_snapshots)
+    driver.storage = storage = Storage(
+        directories,
+        driver,
+        loop.call_soon_threadsafe,
+        policy=recovery_policy(config),
+        preallocate_bytes=config.storage.preallocate_bytes,
+        retain_snapshots=config.storage.retain_snapshots,
+        snapshot_suffix=config.storage.snapshot_suffix,
+        fsync_warning_ms=config.storage.fsync_warning_ms,
+        quick_sync_us=config.storage.quick_sync_us,
+        memberships=DynamicConfigFiles(config.path, config.my_id) if config.path is not None else None,
+    )
+    for event in (NodeStarted("peer", config.my_id, config.values), *recovery.damages):
+        driver.emit(event)
+    if restored is not None and config.journal_full:
+        driver.emit(HistoryReplaced(restored))
+    control: ControlSocket | None = None
+    ending = _Ending(driver)
+    driver.begin_anew = ending.begin_anew
+    try:
+        control = await _open_ports(config, driver, peer, service, ending.begin_anew)
+        if driver.operator is not None:
+            driver.operator.on_loaded(loaded.took_ms, recovery)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ending.stop)
+        driver.start()
+        if config.oracle_path is not None:
+            OracleWatch(config.oracle_path, config.tick_time, driver.on_oracle).start()
+        gc.freeze()
+        gc.enable()
+        await driver.finished()
+    finally:
+        await _close(driver, control)
+        storage.close()
+    return ending.anew
+
+
+class _Ending:
+    """Why a peer ends: it was told to, which counts in any case, or it is to begin anew."""
+
+    def __init__(self, driver: PeerDriver) -> None:
+        self.anew = False
+        self._driver = driver
+
+    def begin_anew(self, reason: str = "a snapshot was restored") -> None:
+        """What the peer serves is not what its disk has."""
+        self.anew = True
+        self._driver.stop(reason)
+
+    def stop(self) -> None:
+        """SIGTERM or SIGINT."""
+        self.anew = False
+        self._driver.stop()
+
+
+async def _open_ports(
+    config: ZooConfig, driver: PeerDriver, peer: Peer, service: Service, begin_anew: Callable[[], None]
+) -> ControlSocket | None:
+    faults = LinkFaults(peer_names(config))
+    clients = ClientPort(driver, Admission(config.limits, random.random, now_ms()), config.auth)
+    driver.clients = clients
+    assert driver.storage is not None
+    driver.operator = OperatorView(
+        config, peer, service, clients, driver.storage, node_logger(config.node), driver.fail, begin_anew
+    )
+    security, auth = peer_security(config), quorum_auth(config)
+    my_id = PeerId(config.my_id)
+    mine = config.servers.get(config.my_id)
+    if mine is not None and config.distributed:
+        addresses = mine.listens_at(on_all=config.listen_on_all)
+        warn = node_logger(config.node).warning
+        servers = {PeerId(i): line for i, line in config.servers.items()}
+        init_limit_s = config.init_limit * config.tick_time / 1000
+        driver.elections = elections = ElectionPort(
+            my_id, servers, faults, driver, admits_strangers=config.reconfig_enabled, security=security, auth=auth,
+            reachability=config.reachability,
+        )  # fmt: skip
+        driver.quorum = quorum = QuorumPort(
+            my_id, servers, faults, driver, init_limit_s, security=security, auth=auth,
+            reachability=config.reachability,
+        )  # fmt: skip
+        quorum.observer_master_port = config.observer_master_port
+        ports = (elections, quorum, clients)
+        driver.membership = MembershipPorts(
+            my_id, mine, ports, node_logger(config.node), listens_on_all=config.listen_on_all
+        )
+        await driver.quorum.listen(addresses, warn)
+        await driver.elections.listen(addresses, warn)
+    await _listen_for_clients(config, clients)
+    await driver.operator.open()
+    if config.control_socket is None:
+        return None
+    control = ControlSocket(config.control_socket, faults, lambda: report(peer))
+    await control.start()
+    return control
+
+
+async def _listen_for_clients(config: ZooConfig, clients: ClientPort) -> None:
+    report = node_logger(config.node).warning
+    store = TlsStore(config.client_tls, report) if config.client_tls is not None else None
+    if store is not None and config.client_port_unification:
+        await clients.listen_unified(config.client_address, config.client_port, store)
+    elif config.client_port:
+        await clients.listen(config.client_address, config.client_port)
+    if store is not None and config.secure_client_port:
+        await clients.listen_secure(config.secure_client_address, config.secure_client_port, store)
+
+
+def peer_security(config: ZooConfig) -> PeerSecurity | None:
+    """How this peer talks to others; None for plain TCP.  Raises ConfigError."""
+    if config.quorum_tls is None:
+        return None
+    store = TlsStore(config.quorum_tls, node_logger(config.node).warning)
+    return PeerSecurity(store, dials=config.ssl_quorum, accepts_plain=config.port_unification)
+
+
+def quorum_auth(config: ZooConfig) -> QuorumAuth | None:
+    """How this peer and others prove to each other that they belong together; None where they need not."""
+    sasl = config.quorum_sasl
+    return QuorumAuth(sasl, lambda: secrets.token_urlsafe(NONCE_BYTES)) if sasl is not None else None
+
+
+def report(peer: Peer) -> dict[str, Any]:
+    """How a peer stands, as plain JSON, for the host agent."""
+    return {**msgspec.to_builtins(peer.status()), "state": peer.state.name}
+
+
+async def _close(driver: PeerDriver, control: ControlSocket | None) -> None:
+    for port in (control, driver.operator, driver.clients, driver.quorum, driver.elections):
+        if port is not None:
+            await port.close()
+    # Let the transports write what is queued and see their ends.
+    await asyncio.sleep(0)

@@ -1,0 +1,81 @@
+"""A disk whose every operation is a step of its own: what is done is durable, what waits is not."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ensemble.ids import Epoch, Zxid
+from ensemble.txn import Txn
+from ensemble.zab.effects import (
+    Append,
+    Barrier,
+    Effect,
+    Recovered,
+    SaveAcceptedEpoch,
+    SaveCurrentEpoch,
+    SaveMembership,
+    SaveNextMembership,
+    SaveSnapshot,
+    TruncateLog,
+)
+from ensemble.zab.snapshot import TreeSnapshot
+
+
+class CoreDisk(msgspec.Struct, frozen=True):
+    """One peer's disk as a value: `after` gives the disk that an operation leaves."""
+
+    accepted: Epoch = Epoch(0)
+    current: Epoch = Epoch(0)
+    log: tuple[Txn, ...] = ()
+    snapshots: tuple[TreeSnapshot, ...] = ()
+
+    def after(self, effect: Effect) -> CoreDisk:
+        """This disk with one more operation done, durably."""
+        change = msgspec.structs.replace
+        if isinstance(effect, Append):
+            return change(self, log=(*self.log, *effect.txns))
+        if isinstance(effect, TruncateLog):
+            return change(
+                self,
+                log=tuple(txn for txn in self.log if txn.zxid <= effect.zxid),
+                snapshots=tuple(s for s in self.snapshots if s.zxid <= effect.zxid),
+            )
+        if isinstance(effect, SaveSnapshot):
+            if effect.replaces_history:
+                return change(self, log=(), snapshots=(effect.snapshot,))
+            return change(self, snapshots=(*self.snapshots[-2:], effect.snapshot))
+        if isinstance(effect, SaveAcceptedEpoch):
+            return change(self, accepted=effect.epoch)
+        if isinstance(effect, SaveCurrentEpoch):
+            return change(self, current=effect.epoch)
+        assert isinstance(effect, Barrier | SaveMembership | SaveNextMembership), f"no disk operation: {effect}"
+        return self
+
+    def recovered(self) -> Recovered:
+        """The newest snapshot and the log after it."""
+        snapshot = max(self.snapshots, key=lambda s: s.zxid, default=None)
+        base = snapshot.zxid if snapshot else 0
+        return Recovered(self.accepted, self.current, snapshot, [t for t in self.log if t.zxid > base])
+
+    def read_log(self, after: Zxid, base: Zxid) -> list[Txn] | None:
+        """Some of the transactions behind `after`; None where the log does not hold them without a gap."""
+        if after != base and all(txn.zxid != after for txn in self.log):
+            return None
+        return [txn for txn in self.log if txn.zxid > after] or None
+
+    def last_durable(self) -> Zxid:
+        """The history's end."""
+        snapshot = max((s.zxid for s in self.snapshots), default=0)
+        return Zxid(max(snapshot, self.log[-1].zxid if self.log else 0))
+
+    def holds(self, zxid: Zxid) -> bool:
+        """Is that transaction in the log or in a snapshot's list?"""
+        return any(txn.zxid == zxid for txn in self.log) or any(
+            image.czxid == zxid for snapshot in self.snapshots for image in snapshot.nodes
+        )
+
+    def history(self) -> list[int]:
+        """Every zxid it holds, in order."""
+        newest = max(self.snapshots, key=lambda s: s.zxid, default=None)
+        held = [image.czxid for image in newest.nodes] if newest else []
+        return held + [txn.zxid for txn in self.log if not newest or txn.zxid > newest.zxid]

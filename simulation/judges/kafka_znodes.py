@@ -1,0 +1,98 @@
+"""What the ensemble has committed of Kafka's znodes: the quorum's own word on topics, partitions and brokers.
+
+Folded from the transactions themselves as the first peer commits each, so nobody's opinion comes in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ensemble.jute import Record
+from ensemble.txn import CloseSessionTxn, CreateTxn, DeleteTxn, MultiTxn, SetDataTxn, Txn
+from journal.events import TopicPartition
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.znodes import LeaderAndIsr, TopicAssignment
+
+_TOPICS = f"{znodes.BROKER_TOPICS}/"
+_BROKERS = f"{znodes.BROKER_IDS}/"
+_DELETING = f"{znodes.DELETE_TOPICS}/"
+
+
+class StateWritten(NamedTuple):
+    """A partition's state znode was written; `before` is None where it was made."""
+
+    partition: TopicPartition
+    before: LeaderAndIsr | None
+    after: LeaderAndIsr
+
+
+class TopicGone(NamedTuple):
+    """A topic's znode was deleted."""
+
+    topic: str
+
+
+Change = StateWritten | TopicGone
+
+
+class KafkaZnodes:
+    """Topics with their assignments, partitions with their states, registered brokers, topics to be deleted."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicAssignment] = {}
+        self.states: dict[TopicPartition, LeaderAndIsr] = {}
+        self.brokers: dict[int, int] = {}
+        """Registered brokers, and the transaction that registered each (the broker epoch)."""
+        self.deleting: dict[str, None] = {}
+        self.last_zxid = 0
+
+    def committed(self, txn: Txn) -> Iterator[Change]:
+        """Take the next transaction."""
+        self.last_zxid = int(txn.zxid)
+        yield from self._apply(txn.body)
+
+    def _apply(self, body: Record) -> Iterator[Change]:
+        if isinstance(body, MultiTxn):
+            for sub in body.txns:
+                yield from self._apply(sub.body())
+        elif isinstance(body, CreateTxn | SetDataTxn):
+            yield from self._write(body.path, body.data, body.version if isinstance(body, SetDataTxn) else 0)
+        elif isinstance(body, DeleteTxn):
+            yield from self._delete(body.path)
+        elif isinstance(body, CloseSessionTxn):
+            for path in body.paths:
+                yield from self._delete(path)
+
+    def _write(self, path: str, data: bytes | None, version: int) -> Iterator[Change]:
+        if path.startswith(_TOPICS):
+            topic, _, rest = path.removeprefix(_TOPICS).partition("/")
+            parts = rest.split("/")
+            if not rest:
+                assignment = znodes.decode_topic(data)
+                if assignment is not None:
+                    self.topics[topic] = assignment
+            elif len(parts) == 3 and parts[2] == "state":
+                state = znodes.decode_partition_state(data, version)
+                if state is not None:
+                    partition = TopicPartition(topic, int(parts[1]))
+                    before = self.states.get(partition)
+                    self.states[partition] = state
+                    yield StateWritten(partition, before, state)
+        elif path.startswith(_BROKERS):
+            self.brokers[int(path.removeprefix(_BROKERS))] = self.last_zxid
+        elif path.startswith(_DELETING):
+            self.deleting[path.removeprefix(_DELETING)] = None
+
+    def _delete(self, path: str) -> Iterator[Change]:
+        if path.startswith(_BROKERS):
+            self.brokers.pop(int(path.removeprefix(_BROKERS)), None)
+        elif path.startswith(_DELETING):
+            self.deleting.pop(path.removeprefix(_DELETING), None)
+        elif path.startswith(_TOPICS):
+            topic, _, rest = path.removeprefix(_TOPICS).partition("/")
+            if not rest:
+                self.topics.pop(topic, None)
+                yield TopicGone(topic)
+            elif rest.endswith("/state"):
+                self.states.pop(TopicPartition(topic, int(rest.split("/")[1])), None)

@@ -1,0 +1,86 @@
+"""What the replicas' log files hold, batch by batch, read from the simulated disks themselves as they change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from broker_sim.logs.memory_log_directory import MemoryLogFile
+from broker_sim.logs.segment import SUFFIX
+from kafka_protocol.record_batch import read_header
+
+
+class Stored(NamedTuple):
+    """One batch as it lies in a log."""
+
+    first: int
+    last: int
+    leader_epoch: int
+    checksum: int
+
+
+class Files(Protocol):
+    """Where replicas' segment files lie."""
+
+    def files(self, name: str, /) -> Mapping[str, MemoryLogFile]: ...
+
+
+class ReplicaLog:
+    """One replica's batches by first offset.  `read` takes in what was appended; after a truncation comes `again`."""
+
+    __slots__ = ("_directory", "_last", "_name", "_newest", "_read", "batches", "end", "epochs_rise", "start")
+
+    def __init__(self, directory: Files, name: str) -> None:
+        self._directory = directory
+        self._name = name
+        self.again()
+
+    def again(self) -> None:
+        """Forget everything: the files were cut, removed or made anew."""
+        self._read: dict[str, tuple[MemoryLogFile, int]] = {}
+        self._newest = ""
+        """The file that is written to."""
+        self._last: Stored | None = None
+        self.batches: dict[int, Stored] = {}
+        self.start = -1
+        self.end = 0
+        self.epochs_rise = True
+
+    def read(self) -> None:
+        """Take in what was appended since."""
+        files = self._directory.files(self._name)
+        unchanged = len(files) == len(self._read)
+        if unchanged and self._newest:
+            file, size = self._read[self._newest]
+            if files.get(self._newest) is file and file.size() == size:
+                # A cut leaves another file the newest, or a shorter one.
+                return
+        for name, (file, size) in self._read.items():
+            size_now = file.size()
+            if files.get(name) is not file or size_now < size:
+                self.again()
+                unchanged = False
+                break
+            unchanged = unchanged and size_now == size
+        if unchanged:
+            return
+        for name in sorted(files):
+            if self.start < 0:
+                self.start = self.end = int(name.removesuffix(SUFFIX))
+            file = files[name]
+            position = self._read[name][1] if name in self._read else 0
+            size = file.size()
+            if size > position:
+                self._take(file.read(position, size - position))
+            self._read[name] = file, size
+            self._newest = name
+
+    def _take(self, data: bytes) -> None:
+        at = 0
+        while (header := read_header(data, at)) is not None:
+            last_offset = header.last_offset
+            stored = Stored(header.base_offset, last_offset, header.leader_epoch, header.crc)
+            self.epochs_rise &= self._last is None or self._last.leader_epoch <= stored.leader_epoch
+            self.batches[stored.first] = self._last = stored
+            self.end = last_offset + 1
+            at += header.size

@@ -1,0 +1,159 @@
+"""A broker in the simulated world: the very `Broker` of the real processes, driven in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from broker_sim.broker import Broker
+from broker_sim.configs.broker_config import KafkaConfig, config_from
+from broker_sim.logs.log_manager import DuplicateReplicas
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
+from broker_sim.logs.meta_properties import InconsistentMetaProperties
+from broker_sim.ports import LogDirectory
+from ensemble.client.client import Client
+from ensemble.errors import ZooKeeperError
+from journal.events import NodeStopped
+from kafka_protocol.zk.registration import BrokerIdInUse
+from simulation.disks.faulty_log_directory import BrokerDisks
+from simulation.kernel.scheduler import derive_random
+from simulation.network.channel import KAFKA_SERVICE, Served, SimChannel
+from simulation.network.connector import SimConnector
+from simulation.nodes.machine import Machine, Process
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+RESTART_AFTER_MS = 1_000
+
+
+def broker_name(broker_id: int) -> str:
+    """The node name of a broker."""
+    return f"broker-{broker_id}"
+
+
+class BrokerNode(Machine["BrokerProcess"]):
+    """A machine with a broker on it."""
+
+    def __init__(self, world: World, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.log_directory = MemoryLogDirectory()
+        self.disks: BrokerDisks | None = None
+        """In the place of `log_directory`, where disks may fail."""
+        name = broker_name(broker_id)
+        if world.settings.faulty_disks:
+            random = derive_random(world.seed, f"{name}/disks")
+            self.disks = BrokerDisks(random, 1 + random.randrange(0, 2))
+        super().__init__(world, name, self.disks or self.log_directory)
+
+    @property
+    def broker(self) -> Broker | None:
+        """The running broker, None while the process is down."""
+        return self.process.broker if self.process else None
+
+    def config(self) -> KafkaConfig:
+        """Its server.properties."""
+        settings = self.world.settings
+        return config_from(
+            {
+                "broker.id": str(self.broker_id),
+                "listeners": f"PLAINTEXT://{self.name}:{KAFKA_SERVICE}",
+                "log.dirs": "/simulated" if self.disks is None else self.disks.paths,
+                "zookeeper.connect": self.world.zookeeper_connect,
+                "zookeeper.session.timeout.ms": str(settings.session_timeout_ms),
+                "replica.lag.time.max.ms": str(settings.replica_lag_time_max_ms),
+                # Far below Kafka's 30 s, so that requests are given up and arrive late within a run.
+                "replica.socket.timeout.ms": "1500",
+                "controller.socket.timeout.ms": "1500",
+                "offsets.topic.num.partitions": "3",
+                "offsets.topic.replication.factor": str(min(3, len(self.world.brokers))),
+                "group.initial.rebalance.delay.ms": "500",
+                **settings.broker_keys,
+            }
+        )
+
+    @property
+    def directories(self) -> Sequence[LogDirectory]:
+        """Its log.dirs."""
+        return self.disks.directories if self.disks is not None else [self.log_directory]
+
+    def files(self, partition: str) -> Mapping[str, MemoryLogFile]:
+        """A replica's segment files as they lie on the disk."""
+        return (self.disks or self.log_directory).files(partition)
+
+    def log_bytes(self, partition: str) -> bytes:
+        """All that a replica's segments hold, in order."""
+        files = self.files(partition)
+        return b"".join(files[name].read(0, files[name].size()) for name in sorted(files))
+
+    def stop(self, back_after_ms: int) -> None:
+        """Let the broker shut down; when it has, its process ends, and another begins after that time (0: never)."""
+        process = self.process
+        if process is None:
+            return
+
+        async def leave() -> None:
+            await process.broker.stop()
+            self.world.scheduler.after(0, gone)
+
+        def gone() -> None:
+            if self.process is process:
+                self.kill()
+                if back_after_ms:
+                    self.world.scheduler.after(back_after_ms * 1000, self.start)
+
+        process.runtime.spawn(leave(), f"stop {self.name}")
+
+    def make_process(self, incarnation: int) -> BrokerProcess:
+        """A fresh process on this log directory."""
+        return BrokerProcess(self, incarnation)
+
+
+class BrokerProcess(Process):
+    """One run of a broker's process."""
+
+    def __init__(self, node: BrokerNode, incarnation: int) -> None:
+        super().__init__(node.world, node.name, incarnation)
+        world = self.world
+        self.node = node
+        config = node.config()
+        connector = SimConnector(world.network, self.host)
+        self.broker = Broker(
+            config,
+            self.runtime,
+            lambda: Client(
+                config.text("zookeeper.connect"),
+                connector,
+                self.runtime,
+                session_timeout_ms=config.session_timeout_ms,
+                name=node.name,
+            ),
+            SimChannel(world.network, self.host, self.runtime),
+            node.directories[0],
+            self.emit,
+            more_log_directories=node.directories[1:],
+            halt=self._halt,
+        )
+
+    def boot(self) -> None:
+        """Listen and start."""
+        self.node.world.network.listen(self.host, KAFKA_SERVICE, self._accept)
+        self.runtime.spawn(self._start(), f"start {self.node.name}")
+
+    def _accept(self, endpoint: object) -> None:
+        Served(self.broker, self.runtime, endpoint)  # type: ignore[arg-type]
+
+    async def _start(self) -> None:
+        try:
+            await self.broker.start()
+        except (BrokerIdInUse, DuplicateReplicas, InconsistentMetaProperties, OSError, ZooKeeperError) as reason:
+            # A supervisor starts a broker again that gave up, as the host agent does.
+            self.emit(NodeStopped(str(reason)))
+            scheduler = self.node.world.scheduler
+            scheduler.after(0, self.node.kill)
+            scheduler.after(RESTART_AFTER_MS * 1000, self.node.start)
+
+    def _halt(self, reason: str) -> None:
+        """No log directory is left: it ends, and stays down until somebody has seen to its disks."""
+        self.runtime.stop()
+        self.node.world.scheduler.after(0, self.node.kill)

@@ -1,0 +1,84 @@
+"""A machine of the simulated world: its storage outlives the processes that run on it one after the other."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from simulation.kernel.scheduler import SimRuntime, derive_random
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+
+class Storage(Protocol):
+    """What a machine keeps."""
+
+    def crash(self) -> object:
+        """The process was killed: what was written stays."""
+        ...
+
+    def power_loss(self) -> object:
+        """The power went: what was made durable stays."""
+        ...
+
+
+class Process:
+    """One run of a node's process: its runtime, its place in the network, its journal."""
+
+    def __init__(self, world: World, name: str, incarnation: int) -> None:
+        self.world = world
+        self.random = derive_random(world.seed, f"{name}/{incarnation}")
+        self.runtime = SimRuntime(world.scheduler, self.random, skew_ms=world.skew_ms(name))
+        self.host = world.network.boot(name, self.runtime)
+        self.emit = world.record.emitter(name, self.runtime)
+
+    def boot(self) -> None:
+        """Start to work."""
+
+
+P = TypeVar("P", bound=Process)
+
+
+class Machine(ABC, Generic[P]):
+    """Starts, stops and kills the process of one node."""
+
+    def __init__(self, world: World, name: str, storage: Storage) -> None:
+        self.world = world
+        self.name = name
+        self.process: P | None = None
+        self._storage = storage
+        self._incarnation = 0
+
+    @abstractmethod
+    def make_process(self, incarnation: int) -> P:
+        """A fresh process, not booted yet."""
+
+    def start(self) -> None:
+        """Boot the process, if none runs."""
+        if self.process is None:
+            self._incarnation += 1
+            self.process = self.make_process(self._incarnation)
+            self.process.boot()
+
+    def kill(self, power_loss: bool = False) -> None:
+        """SIGKILL, or the plug pulled."""
+        if self.process is None:
+            return
+        self.process.runtime.stop()
+        self.process = None
+        self.world.network.kill(self.name)
+        if power_loss:
+            self._storage.power_loss()
+        else:
+            self._storage.crash()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        if self.process:
+            self.process.runtime.pause()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if self.process:
+            self.process.runtime.resume()

@@ -1,0 +1,337 @@
+"""An ensemble peer in the simulated world: the very `Peer` of the real processes, driven in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ensemble.ids import ConnectionId, LinkId, PeerId, Zxid
+from ensemble.ports import Instant
+from ensemble.records import ClientMessage
+from ensemble.tree.service import Service
+from ensemble.txn import Txn
+from ensemble.txnlog.losses import DAMAGE_FOUND
+from ensemble.zab.application import EnsembleConfig
+from ensemble.zab.effects import (
+    Answer,
+    CancelTimer,
+    CloseConnection,
+    CloseLink,
+    Effect,
+    Emit,
+    Halt,
+    OpenLink,
+    ReadLog,
+    Recovered,
+    SaveSnapshot,
+    SendNotification,
+    SendPackets,
+    SetTimer,
+    UseMembership,
+)
+from ensemble.zab.peer import Peer
+from journal.events import LearnerSynced, NodeStarted, NodeStopped, TxnCommitted
+from simulation.disks.disk import DISK_EFFECTS, SimDisk
+from simulation.disks.faulty_disk import FaultyDisk
+from simulation.judges.audit import Audit
+from simulation.kernel.scheduler import Call, derive_random
+from simulation.network.network import Endpoint
+from simulation.network.wire import ClientWire, LinkWire
+from simulation.nodes.machine import Machine, Process
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+CLIENT_SERVICE = "2181"
+QUORUM_SERVICE = "2888"
+WORD_SERVICE = "words"
+"""Four-letter words come to the client port in real life; here they have one of their own."""
+
+
+def peer_name(peer_id: int) -> str:
+    """The node name of a peer."""
+    return f"peer-{peer_id}"
+
+
+class PeerNode(Machine["PeerProcess"]):
+    """A machine with a peer on it."""
+
+    def __init__(self, world: World, config: EnsembleConfig) -> None:
+        self.config = config
+        name = peer_name(config.my_id)
+        random = derive_random(world.seed, f"{name}/disk")
+        self.disk = (
+            FaultyDisk(world.scheduler, random, config, self._wait_for_disk)
+            if world.settings.faulty_disks
+            else SimDisk(world.scheduler, random)
+        )
+        super().__init__(world, name, self.disk)
+
+    @property
+    def peer(self) -> Peer | None:
+        """The running peer, None while the process is down."""
+        return self.process.peer if self.process else None
+
+    def config_on_disk(self) -> EnsembleConfig:
+        """The configuration, with the memberships that this machine's files hold by now."""
+        disk = self.disk
+        membership = disk.membership or self.config.membership
+        return msgspec.structs.replace(self.config, membership=membership, next_membership=disk.next_membership)
+
+    def _wait_for_disk(self, for_us: int) -> None:
+        """The process's event loop waits for a sync itself: nothing of it runs meanwhile."""
+        process = self.process
+        if process is not None and not process.runtime.paused:
+            process.runtime.pause()
+            self.world.scheduler.after(for_us, process.runtime.resume)
+
+    def make_process(self, incarnation: int) -> PeerProcess:
+        """A fresh process on this disk."""
+        return PeerProcess(self, incarnation)
+
+
+class _WatchedService(Service):
+    """A peer's service, which keeps what it has applied until its journal says that it is committed."""
+
+    def __init__(self, config: EnsembleConfig) -> None:
+        super().__init__(config)
+        self.applied: dict[int, Txn] = {}
+
+    def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
+        """Apply them, and keep them."""
+        applied = self.applied
+        for txn in txns:
+            applied[txn.zxid] = txn
+        return super().apply(now, txns)
+
+
+class PeerProcess(Process):
+    """One run of a peer's process: carries out the core's effects."""
+
+    def __init__(self, node: PeerNode, incarnation: int) -> None:
+        super().__init__(node.world, node.name, incarnation)
+        self.node = node
+        self._links: dict[LinkId, tuple[Endpoint, LinkWire]] = {}
+        self._connections: dict[ConnectionId, tuple[Endpoint, ClientWire]] = {}
+        self._timers: dict[str, Call] = {}
+        self._next_id = 0
+        self.audit = Audit(self)
+        recovered = node.disk.attach(self._durable, self._recovered, self._storage_failed)
+        config = node.config_on_disk()
+        self.service = _WatchedService(config)
+        self.peer = Peer(config, self.service, recovered, self.random)
+        self.peer.hand_effects_to(self.do)
+
+    def knows_session(self, session_id: int) -> bool:
+        """Is it a global session, as far as this peer has heard?"""
+        return session_id in self.service.tree.sessions
+
+    def boot(self) -> None:
+        """Announce, listen, start."""
+        config = self.node.config
+        self.emit(NodeStarted("peer", config.my_id, {"tickTime": str(config.tick_time_ms)}))
+        self._tell_of_damage()
+        self.world.network.listen(self.host, QUORUM_SERVICE, self._accept_learner)
+        self.world.network.listen(self.host, CLIENT_SERVICE, self._accept_client)
+        self.world.network.listen(self.host, WORD_SERVICE, self._accept_word)
+        self.do(self.peer.on_start(self.runtime.now()))
+
+    def _accept_learner(self, endpoint: Endpoint) -> None:
+        link = LinkId(self._number())
+        self._adopt_link(link, endpoint, learner=False)
+        self.do(self.peer.on_link_accepted(self.runtime.now(), link))
+
+    def _adopt_link(self, link: LinkId, endpoint: Endpoint, *, learner: bool) -> None:
+        wire = self.world.wire.link(learner=learner)
+        self._links[link] = (endpoint, wire)
+
+        def arrived(item: Any) -> None:
+            packets = wire.receive(item)
+            if packets and link in self._links:
+                self.do(self.peer.on_packets(self.runtime.now(), link, packets))
+
+        endpoint.on_item = arrived
+        endpoint.on_close = lambda: self._link_down(link)
+
+    def _link_down(self, link: LinkId) -> None:
+        if self._links.pop(link, None) is not None:
+            self.do(self.peer.on_link_down(self.runtime.now(), link))
+
+    def _accept_client(self, endpoint: Endpoint) -> None:
+        connection = ConnectionId(self._number())
+        wire = self.world.wire.client()
+        self._connections[connection] = (endpoint, wire)
+
+        def arrived(message: ClientMessage) -> None:
+            self.do(self.peer.on_clients(self.runtime.now(), [(connection, wire.request(message))]))
+
+        endpoint.on_item = arrived
+        endpoint.on_close = lambda: self._client_closed(connection)
+        self.do(self.peer.on_client_connected(self.runtime.now(), connection))
+
+    def _accept_word(self, endpoint: Endpoint) -> None:
+        def asked(word: str) -> None:
+            endpoint.send(self.peer.status().isro if word == "isro" else "")
+            endpoint.close()
+
+        endpoint.on_item = asked
+
+    def _client_closed(self, connection: ConnectionId) -> None:
+        if self._connections.pop(connection, None) is not None:
+            self.do(self.peer.on_client_closed(self.runtime.now(), connection))
+
+    def _number(self) -> int:
+        self._next_id += 1
+        return self._next_id
+
+    def _durable(self, token: int) -> None:
+        self.runtime.run(partial(self._on_durable, token))
+
+    def _on_durable(self, token: int) -> None:
+        self.do(self.peer.on_durable(self.runtime.now(), token))
+
+    def _read_log(self, effect: ReadLog) -> None:
+        def answer() -> None:
+            txns = self.node.disk.read_log(effect.after, effect.base)
+            self.do(self.peer.on_log_read(self.runtime.now(), effect.link, effect.after, txns))
+
+        self.runtime.call_later(1, answer)
+
+    def _recovered(self, recovered: Recovered) -> None:
+        def go_on() -> None:
+            # As `ensemble.server.process.driver`.
+            if self._tell_of_damage() and not recovered.complete:
+                self._give_up(DAMAGE_FOUND)
+            else:
+                self.do(self.peer.on_recovered(self.runtime.now(), recovered))
+
+        self.runtime.run(go_on)
+
+    def _tell_of_damage(self) -> bool:
+        """Journal the damage that was found; whether there was any."""
+        found, self.node.disk.found = self.node.disk.found, []
+        for damage in found:
+            self.emit(damage)
+        return bool(found)
+
+    def _storage_failed(self, reason: str) -> None:
+        """As `ensemble.server.process.driver`: nothing further is carried out, so this peer must stop."""
+        self.runtime.run(lambda: self._give_up(reason))
+
+    # -- effects ---------------------------------------------------------------------------------------------------
+
+    def do(self, effects: list[Effect]) -> None:
+        """Carry out what the core asks for, in order."""
+        for effect in effects:
+            _CARRIED_OUT_BY[type(effect)](self, effect)
+
+    def _to_disk(self, effect: Effect) -> None:
+        if isinstance(effect, SaveSnapshot):
+            self.audit.saves(effect)
+        self.node.disk.submit(effect)
+
+    def _send_packets(self, effect: SendPackets) -> None:
+        found = self._links.get(effect.link)
+        if found is not None:
+            endpoint, wire = found
+            self.audit.sends(effect.packets)
+            wire.send(effect.packets, endpoint.send)
+
+    def _close_link(self, effect: CloseLink) -> None:
+        found = self._links.pop(effect.link, None)
+        if found is not None:
+            found[0].close()
+
+    def _open_link(self, effect: OpenLink) -> None:
+        to = effect.to
+
+        def up(endpoint: Endpoint) -> None:
+            link = LinkId(self._number())
+            self._adopt_link(link, endpoint, learner=True)
+            self.do(self.peer.on_link_up(self.runtime.now(), link, to))
+
+        def failed(reason: str) -> None:
+            self.do(self.peer.on_link_failed(self.runtime.now(), to))
+
+        self.world.network.dial(self.host, f"{peer_name(to)}:{QUORUM_SERVICE}", up, failed)
+
+    def _send_notification(self, effect: SendNotification) -> None:
+        source, target = self.node.config.my_id, effect.to
+        notification = self.world.wire.notification(effect.notification)
+
+        def deliver() -> None:
+            process = self.world.peers[target].process
+            if process is not None:
+                process.do(process.peer.on_notification(process.runtime.now(), PeerId(source), notification))
+
+        self.world.network.datagram(self.node.name, peer_name(target), deliver)
+
+    def _answer(self, effect: Answer) -> None:
+        found = self._connections.get(effect.connection)
+        if found is not None:
+            endpoint, wire = found
+            for message in wire.replies(effect.message):
+                endpoint.send(message)
+
+    def _close_connection(self, effect: CloseConnection) -> None:
+        found = self._connections.pop(effect.connection, None)
+        if found is not None:
+            found[0].close()
+
+    def _set_timer(self, effect: SetTimer) -> None:
+        name = effect.name
+        pending = self._timers.get(name)
+        if pending is not None:
+            pending.cancel()
+
+        def fire() -> None:
+            del self._timers[name]
+            self.do(self.peer.on_timer(self.runtime.now(), name))
+
+        self._timers[name] = self.runtime.call_later(effect.delay_ms, fire)
+
+    def _cancel_timer(self, effect: CancelTimer) -> None:
+        pending = self._timers.pop(effect.name, None)
+        if pending is not None:
+            pending.cancel()
+
+    def _emit(self, effect: Emit) -> None:
+        event = effect.event
+        if isinstance(event, TxnCommitted):
+            txn = self.service.applied.pop(event.zxid)
+            if event.zxid > self.world.record.last_committed:
+                self.audit.commits(Zxid(event.zxid))
+                self.world.replication.committed(txn)
+        elif isinstance(event, LearnerSynced):
+            self.audit.synced(event)
+        self.emit(event)
+
+    def _halt(self, effect: Halt) -> None:
+        self._give_up(effect.reason)
+
+    def _give_up(self, reason: str) -> None:
+        # A supervisor restarts a peer that gave up, as the host agent does.
+        self.emit(NodeStopped(reason))
+        self.world.scheduler.after(0, self.node.kill)
+        self.world.scheduler.after(500_000, self.node.start)
+
+
+_CARRIED_OUT_BY: dict[type[Effect], Callable[[PeerProcess, Any], None]] = {
+    **dict.fromkeys(DISK_EFFECTS, PeerProcess._to_disk),
+    # Peers are reached by their names, wherever they are.
+    UseMembership: lambda process, effect: None,
+    ReadLog: PeerProcess._read_log,
+    SendPackets: PeerProcess._send_packets,
+    CloseLink: PeerProcess._close_link,
+    OpenLink: PeerProcess._open_link,
+    SendNotification: PeerProcess._send_notification,
+    Answer: PeerProcess._answer,
+    CloseConnection: PeerProcess._close_connection,
+    SetTimer: PeerProcess._set_timer,
+    CancelTimer: PeerProcess._cancel_timer,
+    Emit: PeerProcess._emit,
+    Halt: PeerProcess._halt,
+}

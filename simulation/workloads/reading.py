@@ -1,0 +1,260 @@
+"""An ensemble with read-only service, whose minorities read on while faults strike.
+
+A client that is content with a server without a leader reads, tries to write, and follows the leader when there is one
+again.  What a read-only server may do is little, and all of it is checked: it serves what was committed, refuses every
+write, keeps its clients' sessions to itself, and leaves nothing behind when its ensemble is whole again.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ensemble.client.client import Client
+from ensemble.client.service import SessionState, WatchEvent
+from ensemble.errors import EphemeralOnLocalSession, NodeExists, NotReadOnly, SessionExpired, ZooKeeperError
+from ensemble.records import EventType
+from simulation.kernel.scheduler import SimRuntime, derive_random
+from simulation.network.connector import SimConnector, SimWords
+from simulation.workloads.writer import PATH, Writer
+
+if TYPE_CHECKING:
+    from simulation.run import Run
+    from simulation.world import World, WorldSettings
+
+MACHINE = "reader"
+OWN, REFUSED, EPHEMERAL = "/zabka-reader", "/zabka-reader-refused", "/zabka-reader-ephemeral"
+PAUSE_MS = 200
+TURNS_MAX = 60
+"""A client that reads so often makes way for another."""
+CATCHES_UP_MS_MAX = 60_000
+SPLIT_EVERY_MS = 12_000
+SPLIT_MS_MIN, SPLIT_MS_MAX = 5_000, 10_000
+SMALL_SNAP_COUNTS = (8, 50, 400)
+READ_ONLY, READ_WRITE = SessionState.CONNECTED_READ_ONLY, SessionState.CONNECTED
+
+
+class Reading:
+    """Reads PATH, whoever answers, and tries to write; on a machine of its own."""
+
+    def __init__(self, world: World, writer: Writer) -> None:
+        self._world = world
+        self._writer = writer
+        self._runtime = runtime = SimRuntime(world.scheduler, derive_random(world.seed, MACHINE))
+        self._host = world.network.boot(MACHINE, runtime)
+        self._client = self._new_client()
+        self._changes = 0
+        self._given_by_leaders: dict[int, None] = {}
+        self._last_session_id = 0
+        self._attempts = 0
+        self._refused: list[str] = []
+        self._fired = True
+        self._armed_zxid = 0
+        self._seen_zxid = 0
+        self._seen_number = 0
+        self.read_only_answers = 0
+        self.refusals = 0
+        self.writes = 0
+        self.watches_fired = 0
+        self.violations: list[str] = []
+        runtime.spawn(self._run(), MACHINE)
+
+    def _new_client(self) -> Client:
+        network, runtime = self._world.network, self._runtime
+        client = Client(
+            self._world.zookeeper_connect, SimConnector(network, self._host), runtime, session_timeout_ms=6_000,
+            name=MACHINE, read_only=True, asker=SimWords(network, self._host, runtime),
+        )  # fmt: skip
+        client.add_listener(self._moved)
+        return client
+
+    @property
+    def session_id(self) -> int:
+        """Its present session's id."""
+        return self._client.session_id
+
+    @property
+    def takes_writes(self) -> bool:
+        """Is it where there is a leader?"""
+        return self._client.state is READ_WRITE
+
+    def _moved(self, state: SessionState) -> None:
+        self._changes += 1
+        session_id = self._client.session_id
+        if state is READ_WRITE:
+            self._given_by_leaders[session_id] = None
+        elif state is READ_ONLY:
+            self._judge_session(session_id)
+        elif state is SessionState.EXPIRED and self._last_session_id not in self._given_by_leaders:
+            # Such a session is not even asked for elsewhere (ClientCnxn.seenRwServerBefore).
+            self.violations.append(f"session 0x{self._last_session_id:x} of a read-only server expired")
+        self._last_session_id = session_id or self._last_session_id
+
+    def _judge_session(self, session_id: int) -> None:
+        """Where there are local sessions a read-only server's are local, and no others.  Without them it opens none,
+        and takes up what only a leader could know."""
+        if not self._world.settings.local_sessions:
+            if session_id not in self._given_by_leaders:
+                self.violations.append(f"session 0x{session_id:x} was opened without a leader")
+        elif any(process.knows_session(session_id) for process in self._world.peer_processes()):
+            self.violations.append(f"session 0x{session_id:x} of a read-only server is a global one")
+
+    def _changed(self, event: WatchEvent) -> None:
+        self._fired = True
+        self.watches_fired += event.type is not EventType.NONE
+
+    async def _run(self) -> None:
+        while True:
+            await self._client.start()
+            for _ in range(1 + self._runtime.random.randrange(0, TURNS_MAX)):
+                await self._runtime.sleep(PAUSE_MS)
+                try:
+                    await self._turn()
+                except SessionExpired:
+                    await self._client.renew()
+                except ZooKeeperError:
+                    pass  # lost on the way: on with what there is
+            await self._client.close(PAUSE_MS)
+            # Somebody else comes, who knows of no session yet and of nothing that was read.
+            self._client = self._new_client()
+            self._fired, self._seen_zxid, self._seen_number = True, 0, 0
+
+    async def _turn(self) -> None:
+        await self._read()
+        state, changes = self._client.state, self._changes
+        self._attempts += 1
+        path = f"{REFUSED}-{self._attempts}" if state is READ_ONLY else OWN
+        try:
+            await self._client.create(path)
+        except NotReadOnly:
+            self._note_refusal(state, changes, path)
+            return
+        except NodeExists:
+            pass
+        if state is READ_ONLY and changes == self._changes:
+            self.violations.append(f"a server without a leader made {path}")
+        elif state is READ_WRITE and changes == self._changes:
+            self.writes += 1
+            await self._with_a_leader()
+
+    def _note_refusal(self, state: SessionState, changes: int, path: str) -> None:
+        self.refusals += 1
+        if state is READ_WRITE and changes == self._changes:
+            self.violations.append("a server with a leader said that it is read-only")
+        if path != OWN:
+            self._refused.append(path)
+
+    async def _with_a_leader(self) -> None:
+        """What was refused is nowhere, and an ephemeral belongs to a global session."""
+        await self._client.sync("/")
+        refused, self._refused = self._refused, []
+        for path in refused:
+            if await self._client.exists(path) is not None:
+                self.violations.append(f"{path} was refused by a read-only server, and is there")
+        settings = self._world.settings
+        try:
+            await self._client.create(EPHEMERAL, ephemeral=True)
+        except EphemeralOnLocalSession:
+            if not settings.local_sessions or settings.local_sessions_upgrading:
+                self.violations.append("an ephemeral was refused to a session that is global, or may become so")
+            return
+        except NodeExists:
+            pass
+        if settings.local_sessions and not settings.local_sessions_upgrading:
+            self.violations.append("a local session owns an ephemeral")
+        await self._client.delete(EPHEMERAL)
+
+    async def _read(self) -> None:
+        """Neither what is read nor its number goes back, and a watch fires before a read shows why."""
+        arming, self._fired = self._fired, False
+        try:
+            data, stat = await self._client.get(PATH, self._changed if arming else None)
+        except ZooKeeperError:
+            self._fired = self._fired or arming
+            raise
+        if arming:
+            self._armed_zxid = stat.mzxid
+        elif not self._fired and stat.mzxid != self._armed_zxid:
+            self.violations.append(f"a read showed 0x{stat.mzxid:x} of {PATH} before the watch told of it")
+            self._fired = True
+        self.read_only_answers += self._client.state is READ_ONLY
+        number = int(data)
+        if stat.mzxid < self._seen_zxid or number < self._seen_number:
+            self.violations.append(f"{PATH} went back from {self._seen_number} to {number} (0x{stat.mzxid:x})")
+        if number > self._writer.tried:
+            self.violations.append(f"{PATH} is {number}, which nobody wrote")
+        self._seen_zxid, self._seen_number = stat.mzxid, number
+
+
+def read_only_shape(settings: WorldSettings, random: Random) -> WorldSettings:
+    """A world for this scenario: two to five peers and no brokers, most often with local sessions."""
+    local = random.random() < 0.75
+    return msgspec.structs.replace(
+        settings,
+        brokers=0,
+        peers=(2, 3, 3, 4, 5)[random.randrange(0, 5)],
+        snap_count=SMALL_SNAP_COUNTS[random.randrange(0, len(SMALL_SNAP_COUNTS))],
+        sync_limit=random.randrange(2, 4),
+        read_only_mode=True,
+        local_sessions=local,
+        local_sessions_upgrading=local and random.random() < 0.5,
+    )
+
+
+class _Splits:
+    """Again and again a few peers lose the others for long enough to serve reads alone, at times with the reader."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = derive_random(world.seed, "splits")
+        self.active = True
+        self._heal()
+
+    def _heal(self) -> None:
+        if self.active:
+            self._world.scheduler.after(self._random.randrange(1, SPLIT_EVERY_MS) * 1000, self._split)
+
+    def _split(self) -> None:
+        if not self.active:
+            return
+        names = self._world.peer_names()
+        first = self._random.randrange(0, len(names))
+        turned = names[first:] + names[:first]
+        size = 1 + self._random.randrange(0, len(names) // 2)
+        few, most = turned[:size], turned[size:]
+        if self._random.random() < 0.5:
+            few.append(MACHINE)
+        undos = [self._world.cut(a, b) for a in few for b in most]
+
+        def end() -> None:
+            for undo in undos:
+                undo()
+            self._heal()
+
+        self._world.scheduler.after(self._random.randrange(SPLIT_MS_MIN, SPLIT_MS_MAX) * 1000, end)
+
+
+def read_only(run: Run) -> None:
+    """Minorities serve reads under a random mix of faults; then recovery, and nothing is left of that service."""
+    writer = run.boot_writer()
+    world = run.world
+    run.reading = reading = Reading(world, writer)
+    splits = _Splits(world)
+    run.harm()
+    splits.active = False
+    run.recover()
+    writes = reading.writes
+    world.until(
+        lambda: reading.takes_writes and reading.writes > writes + 2, CATCHES_UP_MS_MAX, "a reader that may write"
+    )
+    world.until(lambda: _only_local_of(world, reading, writer), CATCHES_UP_MS_MAX, "local sessions that have owners")
+
+
+def _only_local_of(world: World, reading: Reading, writer: Writer) -> bool:
+    """Is every local session anywhere that of a client which is there?"""
+    owners = (reading.session_id, writer.session_id)
+    return all(
+        session_id in owners for process in world.peer_processes() for session_id, _ in process.service.local_sessions()
+    )

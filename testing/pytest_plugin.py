@@ -1,0 +1,112 @@
+"""pytest fixtures for election tests: `zabka_cluster` (real processes) and `zabka_world` (the same, simulated).
+
+Installed with zabka, and loaded by pytest by itself; everything heavy is imported only when a test asks for a fixture.
+Both give what `compose.cluster.Cluster` describes.  `@pytest.mark.zabka(peers=5, brokers=5, seed=7,
+settings={"min.insync.replicas": "2"})` gives a test a cluster that is made so; `zabka_settings` in pytest's
+configuration are the settings of all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from testing.cluster import Cluster
+    from testing.live import LiveCluster
+    from testing.simulated import SimulatedCluster
+
+    def _both_have_the_same_surface(live: LiveCluster, simulated: SimulatedCluster) -> tuple[Cluster, Cluster]:
+        return live, simulated
+
+
+_MARKER = "zabka"
+_INI = "zabka_settings"
+_MARKER_HELP = "zabka(peers, brokers, seed, settings): what the cluster of zabka_cluster and zabka_world is made like"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How large the clusters are, and which world is simulated."""
+    group = parser.getgroup("zabka")
+    group.addoption("--zabka-peers", type=int, default=3, help="peers of zabka_cluster and zabka_world [3]")
+    group.addoption("--zabka-brokers", type=int, default=3, help="brokers of zabka_cluster and zabka_world [3]")
+    group.addoption("--zabka-seed", type=int, default=0, help="the seed of zabka_world [0]")
+    parser.addini(_INI, "KEY=VALUE: settings of the clusters of tests whose marker names none", type="linelist")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", _MARKER_HELP)
+
+
+def _by_default(config: pytest.Config) -> dict[str, Any]:
+    """What a cluster is made like where no marker says otherwise.  Raises pytest.UsageError."""
+    settings: dict[str, str] = {}
+    for line in config.getini(_INI):
+        key, equals, value = line.partition("=")
+        if not equals:
+            raise pytest.UsageError(f"{_INI} takes KEY=VALUE, not {line!r}")
+        settings[key.strip()] = value.strip()
+    size = {"peers": config.getoption("--zabka-peers"), "brokers": config.getoption("--zabka-brokers")}
+    return {**size, "settings": settings}
+
+
+def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
+    marker = request.node.get_closest_marker(_MARKER)
+    return dict(marker.kwargs) if marker else {}
+
+
+@pytest.fixture(scope="session")
+def _zabka_processes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
+    from testing import live
+
+    cluster = live.start(tmp_path_factory.mktemp("zabka"), **_by_default(request.config))
+    try:
+        yield cluster
+    finally:
+        live.stop(cluster)
+
+
+@pytest.fixture
+def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
+    """A live cluster, whole at the start of each test: all nodes up, no fault, no topic.
+
+    The processes are shared by the session's tests, but for those marked `zabka`, which get their own.
+    """
+    from testing import live
+
+    wanted = {name: value for name, value in _marked(request).items() if name != "seed"}
+    if not wanted:
+        cluster: LiveCluster = request.getfixturevalue("_zabka_processes")
+        # Whatever a test leaves broken is mended here, when the next one wants it whole.
+        cluster.begin()
+        yield cluster
+        return
+    cluster = live.start(tmp_path_factory.mktemp("zabka"), **{**_by_default(request.config), **wanted})
+    try:
+        cluster.begin()
+        yield cluster
+    finally:
+        live.stop(cluster)
+
+
+@pytest.fixture
+def zabka_seed(request: pytest.FixtureRequest) -> int:
+    """The seed of `zabka_world`; parametrise it to try a test in many worlds."""
+    seed: int = _marked(request).get("seed", request.config.getoption("--zabka-seed"))
+    return seed
+
+
+@pytest.fixture
+def zabka_world(request: pytest.FixtureRequest, zabka_seed: int) -> Iterator[SimulatedCluster]:
+    """A simulated cluster, ready.  A test that breaks one of the project's invariants fails at its end."""
+    from testing import simulated
+
+    wanted = {name: value for name, value in _marked(request).items() if name != "seed"}
+    cluster = simulated.start(seed=zabka_seed, **{**_by_default(request.config), **wanted})
+    yield cluster
+    violations = cluster.violations
+    cluster.close()
+    assert violations == []

@@ -1,0 +1,122 @@
+"""A broker that somebody started elsewhere joins the ensemble: the ensemble's word is shown, nothing is made up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.ensemble_view import ControllerZnodes, PartitionZnodes, Reading, Registration, TopicZnodes
+from api.joined_brokers import JoinedBrokers
+from journal.events import BrokerRegistered, ControllerElected, Entry, Event, NodeStarted, SessionClosed
+from journal.fold import ClusterState
+from tests.api.api_server import Server
+
+V1 = "/api/v1"
+JOINED = Registration(41, 0x400, "10.0.0.4", 9092)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with Server(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def http(server: Server) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as client:
+        yield client
+
+
+def test_it_is_listed_with_what_is_known_of_it(server: Server, http: httpx.Client) -> None:
+    server.ensemble.reading.brokers[4] = JOINED
+    server.ensemble.reading = server.ensemble.reading._replace(controller=ControllerZnodes(4, 5, 5, None, 99))
+    assert [b["id"] for b in http.get(f"{V1}/brokers").json()] == [1, 2, 3, 4]
+    found = http.get(f"{V1}/brokers/4").json()
+    assert (found["process"], found["pid"], found["session_state"]) == ("unknown", None, "unknown")
+    assert (found["registered"], found["broker_epoch"], found["is_controller"]) == (True, 41, True)
+    assert (found["host"], found["port"]) == ("10.0.0.4", 9092)
+    assert found["believes"] == {"controller_id": -1, "controller_epoch": 0, "age_ms": None}
+    assert http.get(f"{V1}/cluster").json()["brokers"][3] == http.get(f"{V1}/brokers/4").json()
+    assert http.get("/readyz").json()["brokers"] == [1, 2, 3, 4]
+    assert 'activecontrollercount{broker="4"} 1.0' in http.get("/metrics").text
+
+
+def test_one_that_holds_replicas_is_shown_when_it_is_gone(server: Server, http: httpx.Client) -> None:
+    rows = {0: PartitionZnodes((5, 1), 1, 1, (1,), 1, 1)}
+    server.ensemble.reading.topics["moved"] = TopicZnodes("moved", "id", {}, rows)
+    found = http.get(f"{V1}/brokers/5").json()
+    assert (found["process"], found["registered"], found["broker_epoch"]) == ("unknown", False, None)
+    assert http.get(f"{V1}/brokers/6").status_code == 404
+
+
+def test_nothing_can_be_done_to_its_process(server: Server, http: httpx.Client) -> None:
+    server.ensemble.reading.brokers[4] = JOINED
+    answer = http.post(f"{V1}/brokers/4/kill")
+    assert (answer.status_code, answer.json()["title"]) == (409, "Conflict")
+    assert "was not started here" in answer.json()["detail"]
+    assert http.post(f"{V1}/brokers/9/kill").status_code == 404
+
+
+# ---- what is journalled in its place ----------------------------------------------------------------------------
+
+
+def a_reading(controller: ControllerZnodes) -> Reading:
+    return Reading(controller, {1: Registration(25), 4: JOINED}, {})
+
+
+def looking(state: ClusterState) -> tuple[JoinedBrokers, list[Event]]:
+    told: list[Event] = []
+    return JoinedBrokers([1, 2, 3], told.append, state), told
+
+
+def test_its_registration_and_its_reign_are_told_once() -> None:
+    joined, told = looking(ClusterState())
+    reading = a_reading(ControllerZnodes(4, 7, 7, None, 60))
+    joined.take(reading)
+    joined.take(reading)
+    assert told == [BrokerRegistered(4, 41, 0x400), ControllerElected(4, 7, 7, 60)]
+    reading.brokers[4] = JOINED._replace(broker_epoch=50)
+    joined.take(reading)
+    assert told[2:] == [BrokerRegistered(4, 50, 0x400)]
+
+
+def test_brokers_of_our_own_tell_for_themselves() -> None:
+    joined, told = looking(ClusterState())
+    joined.take(Reading(ControllerZnodes(1, 7, 7, None, 60), {1: Registration(25)}, {}))
+    assert told == []
+
+
+def test_an_epoch_read_beside_another_transactions_controller_is_no_election() -> None:
+    joined, told = looking(ClusterState())
+    joined.take(a_reading(ControllerZnodes(4, 8, 8, None, 0)))
+    assert told == [BrokerRegistered(4, 41, 0x400)]
+
+
+def test_what_a_process_before_this_one_told_is_not_told_again() -> None:
+    state = ClusterState()
+    state.apply(Entry("api", 1, 1, 1, BrokerRegistered(4, 41, 0x400), seq=1))
+    state.apply(Entry("api", 2, 2, 2, ControllerElected(4, 7, 7, 60), seq=2))
+    joined, told = looking(state)
+    joined.take(a_reading(ControllerZnodes(4, 7, 7, None, 60)))
+    assert told == []
+
+
+def test_the_fold_ends_its_reign_with_its_session_and_never_takes_its_process_for_known() -> None:
+    state = ClusterState()
+    for seq, (node, event) in enumerate(
+        [
+            ("broker-1", NodeStarted("broker", 1, {})),
+            ("broker-1", BrokerRegistered(1, 25, 0x100)),
+            ("api", BrokerRegistered(4, 41, 0x400)),
+            ("api", ControllerElected(4, 7, 7, 60)),
+            ("peer-1", SessionClosed(0x400, 70, ["/brokers/ids/4", "/controller"])),
+        ],
+        1,
+    ):
+        state.apply(Entry(node, seq, seq, seq, event, seq=seq))
+    assert (state.controller_id, state.reigns[-1].ended_by) == (-1, "session_closed")
+    assert (state.brokers[4].process, state.brokers[4].registered) == ("unknown", False)
+    assert state.brokers[1].process == "running"

@@ -1,0 +1,349 @@
+"""The routes: their shapes, whose word is whose, and problem documents for everything that goes wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from api.agent_protocol import JournalChunk, Position
+from api.ensemble_view import eligible_by
+from journal.events import ControllerBelieved, ControllerElected, EpochAccepted, IsrChanged
+from journal.writer import encode_line
+from kafka_protocol.zk.znodes import LeaderAndIsr, encode_partition_state
+from tests.api.api_server import Server
+
+V1 = "/api/v1"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with Server(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def http(server: Server) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as client:
+        yield client
+
+
+def test_a_broker_is_wrong_in_its_own_words(server: Server, http: httpx.Client) -> None:
+    server.agent.say(
+        "broker-2", 4_000, is_controller=True, believes={"controller_id": 2, "controller_epoch": 2, "age_ms": 5},
+        session={"id": 1, "state": "suspended"},
+    )  # fmt: skip
+    found = http.get(f"{V1}/brokers/2").json()
+
+    assert found["is_controller"] is True
+    assert (found["believes"]["controller_id"], found["believes"]["controller_epoch"]) == (2, 2)
+    assert found["believes"]["age_ms"] >= 4_000
+    assert found["registered"] is True
+    assert found["broker_epoch"] == 26
+    assert found["session_state"] == "suspended"
+    assert http.get(f"{V1}/controller").json()["broker_id"] == 1
+
+
+def test_a_journal_entry_that_is_younger_than_the_status_wins(server: Server, http: httpx.Client) -> None:
+    import time
+
+    server.agent.say("broker-1", 60_000, is_controller=False, believes={"controller_id": 3, "controller_epoch": 2})
+    line = encode_line("broker-1", 1, time.time_ns() // 1000, 0, ControllerBelieved(1, 1, 3, True))
+    server.collector.take(JournalChunk("broker-1", line.decode(), Position("f", 1)))
+    server.collector.number_due(everything=True)
+    found = http.get(f"{V1}/brokers/1").json()
+
+    assert found["is_controller"] is True
+    assert found["believes"]["controller_epoch"] == 3
+
+
+def test_a_process_that_is_down_is_no_controller_and_leads_nothing(server: Server, http: httpx.Client) -> None:
+    server.agent.say("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
+    server.agent.say("peer-1", 10, state="LEADING", phase="BROADCAST", last_zxid=0x100000002, leader_id=1)
+    assert http.get(f"{V1}/peers").json()[0]["state"] == "LEADING"
+    for path in ("brokers/1", "peers/1"):
+        assert http.post(f"{V1}/{path}/kill").json()["process"] == "down"
+
+    assert http.get(f"{V1}/brokers/1").json()["is_controller"] is False
+    peer = http.get(f"{V1}/peers/1").json()
+    assert (peer["state"], peer["leader_id"], peer["last_zxid"]) == ("DOWN", -1, "0x100000002")
+
+
+def test_without_a_quorum_the_last_known_state_says_that_it_is_stale(server: Server, http: httpx.Client) -> None:
+    server.ensemble.stale = True
+
+    assert http.get(f"{V1}/controller").json()["stale"] is True
+    assert http.get(f"{V1}/topics").json()[0]["stale"] is True
+    assert http.get(f"{V1}/cluster").json()["quorum"] is False
+    ready = http.get("/readyz")
+    assert (ready.status_code, ready.json()["missing"]) == (503, ["no quorum serves"])
+    assert http.get("/healthz").status_code == 200
+    assert http.post(f"{V1}/topics", json={"name": "t"}).status_code == 503
+
+
+def test_marks_and_ends_come_from_the_brokers(server: Server, http: httpx.Client) -> None:
+    rows = [{"topic": "orders", "partition": 0, "hw": 12, "leo": 14}]
+    server.agent.say("broker-1", 10, partitions=rows)
+    server.agent.say("broker-2", 10, partitions=[{**rows[0], "hw": 11, "leo": 12}])
+    partition = http.get(f"{V1}/topics/orders").json()["partitions"][0]
+
+    assert partition["high_watermark"] == 12
+    assert partition["log_end_offsets"] == {"1": 14, "2": 12}
+    assert (partition["leader"], partition["leader_epoch"], partition["partition_epoch"]) == (1, 4, 6)
+
+
+def test_who_is_eligible_to_lead_is_told_where_anybody_is(server: Server, http: httpx.Client) -> None:
+    assert "eligible" not in http.get(f"{V1}/topics/orders").json()["partitions"][0]
+    orders = server.ensemble.reading.topics["orders"]
+    server.ensemble.reading.topics["orders"] = orders._replace(
+        partitions={0: orders.partitions[0]._replace(eligible=(3,))}
+    )
+    assert http.get(f"{V1}/topics/orders").json()["partitions"][0]["eligible"] == [3]
+    assert http.get(f"{V1}/cluster").json()["topics"][0]["partitions"][0]["eligible"] == [3]
+
+
+def test_who_is_eligible_counts_as_long_as_the_configuration_is_the_one_it_was_judged_by() -> None:
+    state = LeaderAndIsr(1, 4, (1,), 3, eligible=(2,), eligible_by_zxid=77, broker_epoch_seen=5)
+    content = encode_partition_state(state)
+
+    assert (eligible_by(content, 77), eligible_by(content, 78), eligible_by(b"{", 77)) == ((2,), (), ())
+
+
+def test_ready_means_registered_and_taken_over(server: Server, http: httpx.Client) -> None:
+    assert http.get("/readyz").json()["missing"] == ["broker 1 has not taken over as controller yet"]
+    server.agent.say("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
+    assert http.get("/readyz").json() == {"status": "ready", "quorum": True, "controller": 1, "brokers": [1, 2, 3]}
+    del server.ensemble.reading.brokers[3]
+    assert http.get("/readyz").json()["missing"] == ["broker 3 is not registered"]
+
+
+def test_faults_are_made_listed_and_reset(server: Server, http: httpx.Client) -> None:
+    made = http.post(f"{V1}/faults", json={"from": "broker-1", "to": "*", "kind": "cut"})
+
+    assert made.status_code == 201
+    assert made.json() == {"id": made.json()["id"], "from": "broker-1", "to": "*", "kind": "cut", "delay_ms": 0,
+                           "both_ways": True}  # fmt: skip
+    assert http.get(f"{V1}/faults").json() == [made.json()]
+    assert http.delete(f"{V1}/faults/{made.json()['id']}").status_code == 204
+    assert http.delete(f"{V1}/faults/{made.json()['id']}").status_code == 404
+    http.post(f"{V1}/faults", json={"from": "peer-1", "to": "peer-2", "kind": "delay", "delay_ms": 50})
+    assert len(http.post(f"{V1}/faults/reset").json()) == 1
+    assert server.agent.held == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/nope", None, 404),
+        ("PUT", "/api/v1/peers", None, 405),
+        ("GET", "/api/v1/brokers/9", None, 404),
+        ("GET", "/api/v1/brokers/one", None, 422),
+        ("POST", "/api/v1/brokers/9/kill", None, 404),
+        ("POST", "/api/v1/peers/1/explode", None, 422),
+        ("GET", "/api/v1/topics/nope", None, 404),
+        ("POST", "/api/v1/topics", {"name": "a b", "partitions": 1}, 422),
+        ("POST", "/api/v1/topics", {"name": "a", "partitions": 0}, 422),
+        ("POST", "/api/v1/topics", {"name": "a", "partitions": 1, "assignment": {"0": [1]}}, 422),
+        ("POST", "/api/v1/topics", {"name": "orders", "partitions": 1}, 409),
+        ("POST", "/api/v1/topics", {"name": "a", "assignment": {"0": [1 << 31]}}, 422),
+        ("POST", "/api/v1/topics", {"name": "a", "assignment": {"0": [1], "00": [2]}}, 422),
+        ("POST", "/api/v1/topics", {"name": "a", "partitions": 1, "config": {"k": "\ud800"}}, 422),
+        ("PATCH", "/api/v1/topics/orders/config", {"\ud800": "1"}, 422),
+        ("POST", "/api/v1/elections", {"type": "UNCLEAN", "partitions": [{"topic": "t", "partition": 1 << 31}]}, 422),
+        ("POST", "/api/v1/elections", {"type": "UNCLEAN", "partitions": [{"topic": "\ud800", "partition": 1}]}, 422),
+        ("DELETE", "/api/v1/topics/nope", None, 404),
+        ("PATCH", "/api/v1/topics/nope/config", {"a": "b"}, 404),
+        ("POST", "/api/v1/elections", {"type": "RIGGED"}, 422),
+        ("POST", "/api/v1/workloads", {"topic": "nope", "records_per_s": 10}, 404),
+        ("POST", "/api/v1/workloads", {"topic": "t", "acks": "2"}, 422),
+        ("POST", "/api/v1/workloads", {"topic": "t", "kind": "consumer"}, 422),
+        ("POST", "/api/v1/workloads", {"topic": "t", "group": "g"}, 422),
+        ("POST", "/api/v1/workloads", {"topic": "t", "kind": "consumer", "group": "a/b"}, 422),
+        ("GET", "/api/v1/workloads/w9", None, 404),
+        ("POST", "/api/v1/faults", {"from": "broker-1", "to": "broker-1", "kind": "cut"}, 422),
+        ("POST", "/api/v1/faults", {"from": "broker-1", "to": "peer-1", "kind": "delay"}, 422),
+        ("GET", "/api/v1/znodes/no/such", None, 404),
+        ("GET", "/api/v1/znodes/a%00b", None, 422),
+        ("GET", "/api/v1/journal?limit=100001", None, 422),
+        ("GET", "/api/v1/journal?after=-1", None, 422),
+        ("GET", "/api/v1/analytics/availability", None, 404),
+        ("GET", "/api/v1/analytics/..%2f..%2fetc", None, 404),
+        ("GET", "/api/v1/analytics/DROP", None, 422),
+    ],
+)
+def test_every_error_is_a_problem_document(http: httpx.Client, method: str, path: str, body: Any, status: int) -> None:
+    content = None if body is None else json.dumps(body)  # in ASCII, so that half a surrogate pair can travel
+    answer = http.request(method, path, content=content, headers={"content-type": "application/json"})
+
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["status"] == status
+    assert problem["detail"]
+    assert problem["title"]
+    assert problem["instance"] == httpx.URL(path).path
+
+
+def test_an_action_that_makes_no_sense_now_is_a_conflict(http: httpx.Client) -> None:
+    assert http.post(f"{V1}/brokers/1/kill").status_code == 202
+    again = http.post(f"{V1}/brokers/1/kill")
+
+    assert (again.status_code, again.json()["detail"]) == (409, "cannot kill broker-1: it is down")
+
+
+def test_configuration_values_may_be_written_as_json_has_them(server: Server, http: httpx.Client) -> None:
+    patched = http.patch(f"{V1}/topics/orders/config", json={"unclean.leader.election.enable": True, "x": 2})
+    assert patched.json()["config"] == {"unclean.leader.election.enable": "true", "x": "2"}
+    assert http.patch(f"{V1}/topics/orders/config", json={"x": None}).json()["config"] == {
+        "unclean.leader.election.enable": "true"
+    }
+
+
+def test_a_znode_that_is_no_text_is_given_in_base64(http: httpx.Client) -> None:
+    found = http.get(f"{V1}/znodes/controller").json()
+
+    assert (found["encoding"], found["data"]) == ("base64", "/wA=")
+    assert found["stat"]["ephemeral_owner"] == "0xffffffffffffffff"
+
+
+def test_a_missing_table_says_how_it_is_made(http: httpx.Client) -> None:
+    assert "zabka pipeline tables --data" in http.get(f"{V1}/analytics/availability").json()["command"]
+
+
+def test_a_table_is_read_from_parquet(server: Server, http: httpx.Client, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    directory = tmp_path / "analytics" / "controller_reigns"
+    directory.mkdir(parents=True)
+    pq.write_table(pa.table({"broker_id": [1, 2], "epoch": [1, 2]}), directory / "part-0.parquet")
+    found = http.get(f"{V1}/analytics/controller_reigns?limit=1").json()
+
+    assert (found["columns"], found["total"]) == (["broker_id", "epoch"], 2)
+    assert found["rows"] == [{"broker_id": 2, "epoch": 2}]
+
+
+# ---- the journal ------------------------------------------------------------------------------------------------
+
+
+def fill(server: Server, count: int) -> None:
+    lines = b"".join(encode_line("peer-1", i, i, 0, EpochAccepted(i)) for i in range(1, count + 1))
+    server.collector.take(JournalChunk("peer-1", lines.decode(), Position("f", 1)))
+    server.collector.number_due(everything=True)
+
+
+def test_the_journal_is_an_array_from_a_number_on(server: Server, http: httpx.Client) -> None:
+    fill(server, 20)
+
+    assert [e["seq"] for e in http.get(f"{V1}/journal").json()] == list(range(1, 21))
+    page = http.get(f"{V1}/journal?after=5&limit=2").json()
+    assert [(e["seq"], e["node_seq"], e["type"], e["schema"]) for e in page] == [
+        (6, 6, "epoch_accepted", 1),
+        (7, 7, "epoch_accepted", 1),
+    ]
+
+
+def test_what_is_gone_is_gone_with_the_oldest_number(server: Server, http: httpx.Client) -> None:
+    fill(server, 150)
+
+    for path in ("journal", "events"):
+        answer = http.get(f"{V1}/{path}?after=3")
+        assert (answer.status_code, answer.json()["oldest"]) == (410, 51)
+    assert http.get(f"{V1}/events", headers={"Last-Event-ID": "3"}).status_code == 410
+    assert http.get(f"{V1}/events", headers={"Last-Event-ID": "x"}).status_code == 422
+    assert http.get(f"{V1}/journal?limit=1").json()[0]["seq"] == 51
+
+
+def test_the_stream_sends_what_was_and_then_what_comes(server: Server, http: httpx.Client) -> None:
+    fill(server, 3)
+    ids: list[str] = []
+    with http.stream("GET", f"{V1}/events?after=1") as answer:
+        for line in answer.iter_lines():
+            if line.startswith("id: "):
+                ids.append(line)
+            if ids == ["id: 2", "id: 3"]:
+                fill(server, 4)
+            if len(ids) == 3:
+                break
+    assert ids == ["id: 2", "id: 3", "id: 4"]
+
+
+def test_metrics_carry_the_exporters_names(server: Server, http: httpx.Client) -> None:
+    server.agent.say("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
+    events = [ControllerElected(1, 3, 3), IsrChanged("orders", 0, [1, 2, 3], 1, 4, 5, "caught_up"),
+              IsrChanged("orders", 0, [1, 2], 1, 4, 6, "lag")]  # fmt: skip
+    lines = b"".join(encode_line("broker-1", i, i, 0, event) for i, event in enumerate(events, 1))
+    server.collector.take(JournalChunk("broker-1", lines.decode(), Position("f", 1)))
+    server.collector.number_due(everything=True)
+    text = http.get("/metrics").text
+
+    assert 'kafka_controller_kafkacontroller_activecontrollercount{broker="1"} 1.0' in text
+    assert "kafka_controller_kafkacontroller_offlinepartitionscount 0.0" in text
+    assert 'kafka_server_replicamanager_underreplicatedpartitions{broker="1"} 1.0' in text
+    assert 'kafka_server_replicamanager_isrshrinks_total{broker="1"} 1.0' in text
+    assert "zk_quorum_size 3.0" in text
+
+
+# ---- what a program reads before it calls -----------------------------------------------------------------------
+
+
+def test_the_openapi_document_is_complete(http: httpx.Client) -> None:
+    document = http.get("/openapi.json").json()
+    schemas = document["components"]["schemas"]
+
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            where = f"{method} {path}"
+            assert operation["summary"], where
+            assert operation["tags"], where
+            assert operation["description"], where
+            errors = {s for s in operation["responses"] if s.startswith(("4", "5"))}
+            assert "400" in errors, where
+            for status in errors:
+                assert list(operation["responses"][status]["content"]) == ["application/problem+json"], where
+            if method != "get":
+                assert {"401", "403"} <= errors, where
+            if "{" in path and "topics" not in path:
+                assert "404" in errors, where
+    for name in ("Peer", "Broker", "Controller", "Topic", "Workload", "FaultView", "Znode", "ProblemDocument",
+                 "NewTopic", "NewElection", "NewWorkload", "NewFault", "ElectionResult", "ProcessResult", "Scenario",
+                 "NewScenarioRun", "ScenarioRun"):  # fmt: skip
+        assert schemas[name]["example"], name
+
+
+def test_the_page_is_served_under_a_strict_policy(http: httpx.Client) -> None:
+    answer = http.get("/")
+
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "unsafe-inline" not in answer.headers["content-security-policy"]
+    library = http.get("/lib/lit-html/lit-html.js")
+    assert library.headers["content-type"].startswith("text/javascript")
+
+
+def test_calls_that_change_something_need_the_token_where_one_is_wanted(tmp_path: Path) -> None:
+    with Server(tmp_path, token="secret") as running, httpx.Client(base_url=running.url, trust_env=False) as client:
+        assert client.get(f"{V1}/peers").status_code == 200
+        assert client.post(f"{V1}/peers/1/kill").status_code == 401
+        allowed = client.post(f"{V1}/peers/1/kill", headers={"Authorization": "Bearer secret"})
+        assert allowed.status_code == 202
+
+
+def test_made_up_calls_meet_what_the_document_promises(server: Server, tmp_path: Path) -> None:
+    server.agent.say("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
+    checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+    command = [
+        *(str(Path(sys.executable).with_name("schemathesis")), "run", f"{server.url}/openapi.json"),
+        *("--checks", checks, "--max-examples", "5", "--phases", "examples,coverage,fuzzing", "--seed", "1"),
+        # The stream never ends; without a quorum a change is rightly refused with 503.
+        *("--exclude-path", "/api/v1/events", "--exclude-path", "/readyz", "--request-timeout", "5"),
+    ]
+    # It keeps a cache in the working directory.
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

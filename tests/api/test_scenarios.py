@@ -1,0 +1,161 @@
+"""The outage library over HTTP: listed, played one at a time in a process of its own, and told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from api.problems import Problem
+from api.scenario_models import NewScenarioRun
+from api.scenario_process import PlayerFailed, ScenarioProcess
+from api.scenario_runs import REMEMBERED_MAX, WAITING_MAX, ScenarioRuns
+from compose.launch import player_argv
+from tests.api.api_server import FakePlayer, Server
+
+V1 = "/api/v1"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("api")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def http(server: Server) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as client:
+        yield client
+
+
+def ended(http: httpx.Client, started: httpx.Response) -> dict[str, Any]:
+    deadline = time.monotonic() + 10
+    while (run := http.get(started.headers["location"]).json())["state"] != "ended":
+        assert time.monotonic() < deadline, run
+        time.sleep(0.005)
+    found: dict[str, Any] = run
+    return found
+
+
+def test_the_library_says_what_is_expected_and_what_can_be_done_with_each_script(http: httpx.Client) -> None:
+    empty_isr, broken, _ = http.get(f"{V1}/scenarios").json()
+
+    assert (empty_isr["name"], empty_isr["expected"], empty_isr["live"]) == ("kafka-708", "held", True)
+    assert empty_isr["outage"] == {"settings": {"zabka.historical": "empty-isr"}, "shows": "LeaderInIsr"}
+    assert empty_isr["switches"] == ["empty-isr"]
+    assert (broken["outage"], broken["live"], broken["live_obstacle"]) == (
+        None, False, "it chooses when a disk answers"
+    )  # fmt: skip
+
+
+def test_a_run_is_accepted_and_then_told_with_its_verdict_and_its_story(server: Server, http: httpx.Client) -> None:
+    wanted = {"seed": 7, "switches": ["no-broker-epoch"], "settings": {"tickTime": 250}}
+    started = http.post(f"{V1}/scenarios/kafka-708/runs", json=wanted)
+    assert started.status_code == 202
+    assert started.headers["location"] == f"{V1}/scenario-runs/{started.json()['id']}"
+    assert (started.json()["scenario"], started.json()["verdict"]) == ("kafka-708", None)
+
+    run = ended(http, started)
+    command = ("run", "kafka-708", "--seed", "7", "--set", "tickTime=250", "--set", "zabka.historical=no-broker-epoch")
+    assert server.player.asked[-1] == (*command, "--json")
+    assert run["replay"] == " ".join(("zabka scenarios", *command))
+    assert (run["verdict"], run["expected"], run["as_expected"]) == ("held", "held", True)
+    assert (run["virtual_ms"], run["journal_sha256"], run["error"]) == (6700, "ab" * 32, None)
+    assert run["story"] == [{"at_ms": 1171, "who": "script", "text": "kill second (broker-1)"}]
+    assert run["outage"]["problems"] == ["LeaderInIsr: orders-0: the ISR is empty"]
+
+
+def test_a_run_that_cannot_be_played_says_why_and_the_next_one_is_played(http: httpx.Client) -> None:
+    failed, fine = (http.post(f"{V1}/scenarios/{name}/runs") for name in ("broken", "kafka-708"))
+
+    run = ended(http, failed)
+    assert (run["verdict"], run["as_expected"]) == (None, None)
+    assert run["error"] == "the player ended with code -9: it said nothing"
+    assert ended(http, fine)["verdict"] == "held"
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "status", "said"),
+    [
+        ("nope", {}, 404, "there is no scenario nope"),
+        ("../etc.json", {}, 404, ""),
+        ("kafka-708", {"seed": -1}, 422, "seed"),
+        ("kafka-708", {"switches": ["no-such"]}, 422, "switches"),
+        ("kafka-708", {"settings": {"no.such.key": "1"}}, 422, "no.such.key"),
+        ("kafka-708", {"settings": {"peers": "5"}}, 422, "their number is its own"),
+        ("kafka-708", {"settings": {"zabka.historical": "empty-isr"}, "switches": ["empty-isr"]}, 422, "not both"),
+        ("broken", {"switches": ["empty-isr"]}, 422, "nothing to set"),
+        ("kafka-708", {"live": True}, 422, "live"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_it_is_played(
+    http: httpx.Client, name: str, body: dict[str, Any], status: int, said: str
+) -> None:
+    answer = http.post(f"{V1}/scenarios/{name}/runs", json=body)
+
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+    assert said in answer.json()["detail"]
+    assert http.get(f"{V1}/scenario-runs/nope").status_code == 404
+
+
+def test_only_so_many_wait_and_what_is_played_ends_with_the_api(tmp_path: Path) -> None:
+    with Server(tmp_path) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
+        first = http.post(f"{V1}/scenarios/endless/runs")
+        while http.get(first.headers["location"]).json()["state"] != "running":
+            time.sleep(0.005)
+        waiting = [http.post(f"{V1}/scenarios/kafka-708/runs") for _ in range(WAITING_MAX)]
+        assert [answer.json()["state"] for answer in waiting] == ["queued"] * WAITING_MAX
+        assert http.post(f"{V1}/scenarios/kafka-708/runs").status_code == 409
+    assert server.player.cancelled.is_set()
+
+
+def test_the_last_runs_are_remembered_and_no_more() -> None:
+    async def play_many() -> list[str]:
+        runs = ScenarioRuns(FakePlayer())
+        playing = asyncio.create_task(runs.run())
+        ids = []
+        for _ in range(REMEMBERED_MAX + 5):
+            ids.append((await runs.request("kafka-708", NewScenarioRun())).id)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert runs.get(ids[-1]).state == "ended"
+        playing.cancel()
+        known = []
+        for run_id in ids:
+            try:
+                known.append(runs.get(run_id).id)
+            except Problem as problem:
+                assert problem.status == 404
+        assert known == ids[-REMEMBERED_MAX:]
+        return known
+
+    assert len(asyncio.run(play_many())) == REMEMBERED_MAX
+
+
+def test_a_script_is_played_in_a_process_of_its_own() -> None:
+    answer = json.loads(asyncio.run(ScenarioProcess(player_argv()).ask("run", "zookeeper-1549", "--json")))
+
+    [run] = answer["runs"]
+    assert (run["held"], run["outage"], run["played"]["problems"]) == (True, None, [])
+    assert run["played"]["story"]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import time; time.sleep(60)", "not played to its end within 0 s"),
+        ("raise SystemExit('out of memory')", "ended with code 1: out of memory"),
+        ("import os; os.abort()", "ended with code -6: it said nothing"),
+    ],
+)
+def test_a_player_that_fails_is_one_line(code: str, said: str) -> None:
+    patience_s = 0.1 if "sleep" in code else 10
+    with pytest.raises(PlayerFailed, match=said):
+        asyncio.run(ScenarioProcess([sys.executable, "-S", "-c", code], patience_s).ask("list"))

@@ -1,0 +1,79 @@
+"""The stream that a dashboard asks for: the folded state where it cannot go on, and then what comes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from api.agent_protocol import JournalChunk, Position
+from journal.events import ControllerElected
+from journal.writer import encode_line
+from tests.api.api_server import Server
+
+EVENTS = "/api/v1/events?snapshot=true"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with Server(tmp_path) as running:
+        yield running
+
+
+def tell(server: Server, first: int, last: int) -> None:
+    lines = b"".join(
+        encode_line("broker-1", i, i, 0, ControllerElected(1, i, i)) for i in range(first, last + 1)
+    ).decode()
+    server.collector.take(JournalChunk("broker-1", lines, Position("f", last)))
+    server.collector.number_due(everything=True)
+
+
+def messages(server: Server, last_event_id: int | None, count: int) -> list[tuple[str, int, Any]]:
+    """The first messages of a stream: kind, id, data."""
+    headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
+    found: list[tuple[str, int, Any]] = []
+    kind, number = "message", 0
+    with (
+        httpx.Client(base_url=server.url, trust_env=False, timeout=10) as http,
+        http.stream("GET", EVENTS, headers=headers) as answer,
+    ):
+        assert answer.status_code == 200
+        for line in answer.iter_lines():
+            name, _, value = line.partition(": ")
+            if name == "event":
+                kind = value
+            elif name == "id":
+                number = int(value)
+            elif name == "data":
+                found.append((kind, number, json.loads(value)))
+                kind = "message"
+                if len(found) == count:
+                    break
+    return found
+
+
+def test_a_new_stream_begins_with_the_folded_state(server: Server) -> None:
+    tell(server, 1, 5)
+    [(kind, number, state)] = messages(server, None, 1)
+
+    assert (kind, number) == ("snapshot", 5)
+    assert (state["controller_id"], state["controller_epoch"]) == (1, 5)
+    assert len(state["reigns"]) == 5
+
+
+def test_a_stream_that_can_go_on_gets_events_and_no_snapshot(server: Server) -> None:
+    tell(server, 1, 5)
+
+    assert [(kind, number) for kind, number, _ in messages(server, 3, 2)] == [("message", 4), ("message", 5)]
+
+
+@pytest.mark.parametrize("position", [3, 5_000], ids=["no longer kept", "of another history"])
+def test_a_stream_that_cannot_go_on_gets_a_snapshot_instead_of_an_error(server: Server, position: int) -> None:
+    tell(server, 1, 150)
+    [(kind, number, state)] = messages(server, position, 1)
+
+    assert (kind, number, state["controller_epoch"]) == ("snapshot", 150, 150)

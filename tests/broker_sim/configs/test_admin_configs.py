@@ -1,0 +1,324 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker_sim.configs.broker_keys import KAFKA_KEYS
+from broker_sim.configs.config_resources import Operation, Source
+from journal.events import ConfigChanged
+from kafka_protocol.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigEntry
+from kafka_protocol.wire.kafka_schema import ApiKey, request
+from kafka_protocol.zk import znodes
+from tests.broker_sim.broker_world import Cluster
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    made = Cluster().start()
+    made.run(made.client.create_topic("orders", 1, 3))
+    yield made
+    made.stop_all()
+
+
+def entry(cluster: Cluster, name: str, kind: int = TOPIC_RESOURCE, resource: str = "orders") -> ConfigEntry:
+    entries = cluster.run(cluster.client.describe_configs(kind, resource))
+    return next(each for each in entries if each.name == name)
+
+
+def alter(cluster: Cluster, changes: dict[str, str | None], kind: int = TOPIC_RESOURCE, name: str = "orders") -> Any:
+    return cluster.refused(cluster.client.alter_configs(kind, name, changes))
+
+
+def at_one(cluster: Cluster, message: Any) -> Any:
+    node = cluster.nodes[1]
+    return cluster.on(node, node.broker.handle(message))
+
+
+def test_a_change_is_written_notified_and_applied_everywhere(cluster: Cluster) -> None:
+    assert alter(cluster, {"min.insync.replicas": "2"}) is None
+    cluster.wait(100)
+    assert cluster.ensemble.data("/config/topics/orders") == b'{"version":1,"config":{"min.insync.replicas":"2"}}'
+    notification = "/config/changes/config_change_0000000000"
+    assert cluster.ensemble.data(notification) == b'{"version":2,"entity_path":"topics/orders"}'
+    for node in cluster.nodes.values():
+        assert node.of(ConfigChanged)[-1] == ConfigChanged("topics/orders", {"min.insync.replicas": "2"})
+        assert all(partition.min_isr == 2 for partition in node.broker.replicas.partitions.values())
+
+
+def test_none_removes_an_override_and_the_others_stay(cluster: Cluster) -> None:
+    alter(cluster, {"min.insync.replicas": "2", "retention.ms": "1000"})
+    alter(cluster, {"min.insync.replicas": None})
+    assert entry(cluster, "min.insync.replicas").source == Source.DEFAULT_CONFIG
+    assert entry(cluster, "retention.ms").value == "1000"
+
+
+def test_a_value_is_described_with_where_it_comes_from() -> None:
+    cluster = Cluster(min_insync_replicas="2").start()
+    cluster.run(cluster.client.create_topic("orders", 1, 3))
+    assert entry(cluster, "min.insync.replicas").synonyms == (
+        ("min.insync.replicas", "2", Source.STATIC_BROKER_CONFIG),
+        ("min.insync.replicas", "1", Source.DEFAULT_CONFIG),
+    )
+    alter(cluster, {"min.insync.replicas": "3"}, BROKER_RESOURCE, "")
+    alter(cluster, {"min.insync.replicas": "1"})
+    cluster.wait(100)
+    described = entry(cluster, "min.insync.replicas")
+    assert (described.value, described.source) == ("1", Source.DYNAMIC_TOPIC_CONFIG)
+    assert [source for *_, source in described.synonyms] == [1, 3, 4, 5]
+    cluster.stop_all()
+
+
+def test_a_default_for_all_brokers_holds_for_topics_without_an_override(cluster: Cluster) -> None:
+    alter(cluster, {"min.insync.replicas": "2"}, BROKER_RESOURCE, "")
+    cluster.wait(100)
+    assert cluster.ensemble.data("/config/brokers/<default>") == b'{"version":1,"config":{"min.insync.replicas":"2"}}'
+    for node in cluster.nodes.values():
+        assert all(partition.min_isr == 2 for partition in node.broker.replicas.partitions.values())
+    alter(cluster, {"min.insync.replicas": "3"})
+    cluster.wait(100)
+    assert all(p.min_isr == 3 for p in cluster.nodes[1].broker.replicas.partitions.values())
+    alter(cluster, {"min.insync.replicas": None}, BROKER_RESOURCE, "")
+    alter(cluster, {"min.insync.replicas": None})
+    cluster.wait(100)
+    assert all(p.min_isr == 1 for p in cluster.nodes[1].broker.replicas.partitions.values())
+
+
+def test_a_broker_describes_itself_and_no_other(cluster: Cluster) -> None:
+    described = entry(cluster, "replica.lag.time.max.ms", BROKER_RESOURCE, "2")
+    assert (described.value, described.source, described.read_only) == ("3000", Source.STATIC_BROKER_CONFIG, True)
+    rows = [{"resource_type": BROKER_RESOURCE, "resource_name": "2", "configuration_keys": None}]
+    answer = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, 4, resources=rows))
+    assert answer.results[0].error_code is ErrorCode.invalid_request
+    assert "Unexpected broker id, expected 1 or empty string, but received 2" in answer.results[0].error_message
+
+
+REFUSALS: list[tuple[int, str, dict[str, str | None], ErrorCode, str]] = [
+    (
+        TOPIC_RESOURCE,
+        "orders",
+        {"foo": "1"},
+        ErrorCode.invalid_config,
+        "Unknown topic config name: foo",
+    ),
+    (
+        TOPIC_RESOURCE,
+        "orders",
+        {"min.insync.replicas": "x"},
+        ErrorCode.invalid_config,
+        "Invalid config value for resource ConfigResource(type=TOPIC, name='orders'): "
+        "Invalid value x for configuration min.insync.replicas: Not a number of type INT",
+    ),
+    (
+        TOPIC_RESOURCE,
+        "orders",
+        {"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"},
+        ErrorCode.invalid_config,
+        "conflict topic config setting",
+    ),
+    (
+        TOPIC_RESOURCE,
+        "nothing",
+        {"retention.ms": "1"},
+        ErrorCode.unknown_topic_or_partition,
+        "The topic 'nothing' does not exist.",
+    ),
+    (TOPIC_RESOURCE, "", {"retention.ms": "1"}, ErrorCode.invalid_request, "Default topic resources are not allowed."),
+    (
+        BROKER_RESOURCE,
+        "",
+        {"listeners": "PLAINTEXT://x:1"},
+        ErrorCode.invalid_request,
+        "Cannot update these configs at default cluster level, broker id must be specified: Set(listeners)",
+    ),
+    (
+        BROKER_RESOURCE,
+        "1",
+        {"num.partitions": "5"},
+        ErrorCode.invalid_request,
+        "Cannot update these configs dynamically: Set(num.partitions)",
+    ),
+    (
+        BROKER_RESOURCE,
+        "1",
+        {"num.io.threads": "17"},
+        ErrorCode.invalid_request,
+        "Dynamic thread count update validation failed for num.io.threads=17, "
+        "value should not be greater than double the current value 8",
+    ),
+    (BROKER_RESOURCE, "", {"min.insync.replicas": "0"}, ErrorCode.invalid_request, "Value must be at least 1"),
+    (8, "1", {"kafka": "INFO"}, ErrorCode.invalid_config, "Logger kafka does not exist!"),
+    (16, "m", {"interval.ms": "1"}, ErrorCode.invalid_request, "but resource type is CLIENT_METRICS"),
+    (32, "g", {"a": "1"}, ErrorCode.invalid_request, "Unknown resource type 32"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "changes", "error", "says"), REFUSALS)
+def test_a_change_that_cannot_be_is_refused_and_nothing_is_written(
+    cluster: Cluster, kind: int, name: str, changes: dict[str, str | None], error: ErrorCode, says: str
+) -> None:
+    zxid = cluster.ensemble.nodes["/config/topics/orders"].mzxid
+    refused = alter(cluster, changes, kind, name)
+    assert refused is not None and refused[0] is error and says in refused[1]
+    assert cluster.ensemble.nodes["/config/topics/orders"].mzxid == zxid
+    assert cluster.ensemble.nodes["/config/changes"].children == set()
+
+
+def incrementally(cluster: Cluster, operation: int, value: str | None, name: str = "cleanup.policy") -> Any:
+    configs = [{"name": name, "config_operation": operation, "value": value}]
+    rows = [{"resource_type": TOPIC_RESOURCE, "resource_name": "orders", "configs": configs}]
+    return at_one(cluster, request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=rows)).responses[0]
+
+
+def test_lists_are_appended_to_and_subtracted_from(cluster: Cluster) -> None:
+    assert incrementally(cluster, Operation.APPEND, "compact").error_code is ErrorCode.none
+    assert entry(cluster, "cleanup.policy").value == "delete,compact"
+    assert incrementally(cluster, Operation.SUBTRACT, "delete").error_code is ErrorCode.none
+    assert entry(cluster, "cleanup.policy").value == "compact"
+    assert incrementally(cluster, Operation.APPEND, "1", "retention.ms").error_code is ErrorCode.invalid_config
+    assert incrementally(cluster, Operation.SET, None).error_code is ErrorCode.invalid_request
+    assert incrementally(cluster, 9, "compact").error_code is ErrorCode.invalid_request
+
+
+def test_one_key_twice_in_a_change_is_refused(cluster: Cluster) -> None:
+    configs = [{"name": "retention.ms", "config_operation": 0, "value": value} for value in ("1", "2")]
+    rows = [{"resource_type": TOPIC_RESOURCE, "resource_name": "orders", "configs": configs}]
+    answer = at_one(cluster, request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=rows))
+    assert answer.responses[0].error_code is ErrorCode.invalid_request
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_alter_configs_replaces_everything(cluster: Cluster, version: int) -> None:
+    alter(cluster, {"min.insync.replicas": "2"})
+    configs = [{"name": "retention.ms", "value": "1000"}]
+    rows = [{"resource_type": TOPIC_RESOURCE, "resource_name": "orders", "configs": configs}]
+    answer = at_one(cluster, request(ApiKey.ALTER_CONFIGS, version, resources=rows))
+    assert answer.responses[0].error_code is ErrorCode.none
+    assert znodes.decode_config(cluster.ensemble.data("/config/topics/orders")) == {"retention.ms": "1000"}
+
+
+def test_validate_only_changes_nothing(cluster: Cluster) -> None:
+    cluster.run(cluster.client.alter_configs(TOPIC_RESOURCE, "orders", {"retention.ms": "5"}, validate_only=True))
+    assert znodes.decode_config(cluster.ensemble.data("/config/topics/orders")) == {}
+
+
+@pytest.mark.scenario(72)
+def test_without_a_controller_nothing_is_changed(cluster: Cluster) -> None:
+    survivor = next(n for n in cluster.nodes.values() if n is not cluster.controller)
+    cluster.ensemble.delete("/controller")
+    rows = [{"resource_type": 2, "resource_name": "orders", "configs": [{"name": "retention.ms", "value": "5"}]}]
+    session = survivor.session
+    exists = session.exists
+    session.exists = lambda path, watcher=None: exists("/nowhere" if path == "/controller" else path, watcher)  # type: ignore[method-assign]
+    answer = cluster.on(survivor, survivor.broker.handle(request(ApiKey.ALTER_CONFIGS, 2, resources=rows)))
+    assert answer.responses[0].error_code is ErrorCode.stale_controller_epoch
+    assert znodes.decode_config(cluster.ensemble.data("/config/topics/orders")) == {}
+
+
+def test_two_who_change_a_topic_at_once_do_not_undo_each_other(cluster: Cluster) -> None:
+    session = cluster.nodes[1].session
+    multi, beaten = session.multi, []
+
+    def beaten_once(ops: Any) -> Any:
+        if not beaten and any(op.path == "/config/topics/orders" for op in ops):
+            beaten.append(True)
+            cluster.ensemble.put("/config/topics/orders", znodes.encode_config({"retention.ms": "7"}))
+        return multi(ops)
+
+    session.multi = beaten_once  # type: ignore[method-assign]
+    assert incrementally(cluster, Operation.SET, "compact").error_code is ErrorCode.none
+    assert znodes.decode_config(cluster.ensemble.data("/config/topics/orders")) == {
+        "retention.ms": "7",
+        "cleanup.policy": "compact",
+    }
+
+
+def test_notifications_older_than_a_quarter_of_an_hour_are_removed(cluster: Cluster) -> None:
+    # The fake ensemble gives every znode the creation time 0, which is long ago.
+    alter(cluster, {"retention.ms": "1"})
+    cluster.wait(100)
+    alter(cluster, {"retention.ms": "2"})
+    cluster.wait(100)
+    assert cluster.ensemble.nodes["/config/changes"].children == {"config_change_0000000001"}
+
+
+def test_what_somebody_wrote_that_is_no_configuration_is_survived(cluster: Cluster) -> None:
+    cluster.ensemble.put("/config/topics/orders", b"not json")
+    for number, data in enumerate((b"", b"{}", b'{"version":2,"entity_path":"topics/orders"}', b"\xff")):
+        cluster.ensemble.put(f"/config/changes/config_change_{number:010d}", data)
+    cluster.wait(200)
+    cluster.ensemble.put("/config/topics/orders", znodes.encode_config({"min.insync.replicas": "two"}))
+    cluster.ensemble.put("/config/changes/config_change_0000000009", znodes.encode_config_change("topics/orders"))
+    cluster.wait(200)
+    assert cluster.nodes[1].broker.configs.topic_overrides("orders") == {"min.insync.replicas": "two"}
+    assert all(p.min_isr == 1 for p in cluster.nodes[1].broker.replicas.partitions.values())
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_of_describe_configs_is_answered_in_its_shape(cluster: Cluster, version: int) -> None:
+    rows = [{"resource_type": 2, "resource_name": "orders", "configuration_keys": ("retention.ms",)}]
+    answer = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, version, resources=rows, include_synonyms=True))
+    (row,) = answer.results[0].configs
+    assert (row.name, row.value) == ("retention.ms", "604800000")
+    if version == 0:
+        assert row.is_default
+    else:
+        # log.retention.ms has no default of its own in Kafka: it follows from log.retention.hours.
+        assert (row.config_source, row.synonyms) == (Source.DEFAULT_CONFIG, ())
+
+
+def test_every_key_of_kafka_is_described_and_says_whether_it_may_change(cluster: Cluster) -> None:
+    entries = {each.name: each for each in cluster.run(cluster.client.describe_configs(BROKER_RESOURCE, "1"))}
+    visible = {name for name, key in KAFKA_KEYS.items() if not key.is_internal}
+    assert visible <= entries.keys() and "unstable.api.versions.enable" not in entries
+    assert not entries["num.io.threads"].read_only and entries["num.partitions"].read_only
+    assert entries["log.retention.ms"].value is None and entries["log.retention.hours"].value == "168"
+    assert entries["ssl.keystore.password"].is_sensitive
+    assert entries["node.id"].value == "1"
+    assert entries["log.cleaner.io.max.bytes.per.second"].value == "1.7976931348623157E308"
+
+
+def test_a_broker_keeps_keys_of_an_operators_own_and_shows_them_to_nobody(cluster: Cluster) -> None:
+    assert alter(cluster, {"no.such": "secret"}, BROKER_RESOURCE, "1") is None
+    described = entry(cluster, "no.such", BROKER_RESOURCE, "1")
+    assert (described.value, described.is_sensitive, described.source) == (None, True, Source.DYNAMIC_BROKER_CONFIG)
+
+
+def test_throttles_of_a_reassignment_are_kept_with_broker_and_topic(cluster: Cluster) -> None:
+    rate, replicas = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"
+    assert alter(cluster, {rate: "1000"}, BROKER_RESOURCE, "1") is None
+    assert alter(cluster, {replicas: "0:1,0:2"}) is None
+    assert entry(cluster, rate, BROKER_RESOURCE, "1").value == "1000"
+    assert entry(cluster, replicas).value == "0:1,0:2"
+    assert alter(cluster, {rate: None}, BROKER_RESOURCE, "1") is None
+    assert all(each.name != rate for each in cluster.run(cluster.client.describe_configs(BROKER_RESOURCE, "1")))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error", "says"),
+    [
+        (8, "1", ErrorCode.none, None),
+        (8, "", ErrorCode.invalid_request, "Broker id must not be empty"),
+        (4, "x", ErrorCode.invalid_request, "Broker id must be an integer, but it is: x"),
+        (4, "--1", ErrorCode.invalid_request, "Broker id must be an integer, but it is: --1"),
+        (16, "m", ErrorCode.invalid_request, "Config type client-metrics is only supported on KRaft clusters"),
+        (32, "g", ErrorCode.invalid_request, "Unexpected resource type GROUP for resource g"),
+        (2, "nothing", ErrorCode.unknown_topic_or_partition, ""),
+        (2, "a b", ErrorCode.invalid_topic_exception, "Topic name is invalid"),
+    ],
+)
+def test_what_cannot_be_described_is_refused_in_kafkas_words(
+    cluster: Cluster, kind: int, name: str, error: ErrorCode, says: str | None
+) -> None:
+    rows = [{"resource_type": kind, "resource_name": name, "configuration_keys": None}]
+    answer = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, 4, resources=rows)).results[0]
+    assert answer.error_code is error and not answer.configs
+    assert answer.error_message is None if says is None else says in answer.error_message
+
+
+def test_a_resource_named_twice_is_refused_twice(cluster: Cluster) -> None:
+    rows = [{"resource_type": 2, "resource_name": "orders", "configs": []}] * 2
+    answer = at_one(cluster, request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=rows))
+    assert [row.error_message for row in answer.responses] == ["Each resource must appear at most once."] * 2

@@ -1,0 +1,189 @@
+"""The small group consumer at real coordinators, on virtual time: everything is read once, in order, by somebody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from journal.events import TopicPartition
+from kafka_protocol.client.client import KafkaClient
+from kafka_protocol.client.consumer_protocol import (
+    BadConsumerProtocol,
+    assign_ranges,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from kafka_protocol.client.group_client import GroupSettings
+from kafka_protocol.client.group_consumer import GroupConsumer
+from kafka_protocol.record_batch import Record
+from simulation.kernel.scheduler import SimRuntime
+from tests.broker_sim.broker_world import Channel, Cluster
+from tests.broker_sim.groups.group_driver import a_cluster
+
+PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
+
+
+class Reader:
+    """A consumer on a machine of its own, and what it got."""
+
+    def __init__(self, cluster: Cluster, instance_id: str | None = None, topic: str = "orders") -> None:
+        self.got: list[tuple[TopicPartition, int, str]] = []
+        self.runtime = SimRuntime(cluster.scheduler, cluster.runtime.random)
+        bootstrap = [(f"broker-{broker_id}", 9092) for broker_id in cluster.nodes]
+        client = KafkaClient(Channel(cluster, self.runtime), self.runtime, bootstrap)
+        settings = GroupSettings("readers", (topic,), instance_id, 10_000, 20_000)
+        self.consumer = GroupConsumer(client, self.runtime, settings, self._take)
+        self.consumer.start()
+
+    def _take(self, topic_partition: TopicPartition, records: Sequence[Record]) -> None:
+        self.got += [(topic_partition, record.offset, (record.value or b"").decode()) for record in records]
+
+    def numbers(self) -> list[int]:
+        return [int(value) for _, _, value in self.got]
+
+    def assigned(self) -> list[TopicPartition]:
+        return list(self.consumer.status().partitions)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    made = a_cluster(group_initial_rebalance_delay_ms="500")
+    yield made
+    made.stop_all()
+
+
+def produce(cluster: Cluster, numbers: Sequence[int]) -> None:
+    for number in numbers:
+        record = Record(None, str(number).encode(), cluster.runtime.now().wall_ms)
+        cluster.run(cluster.client.produce(PARTITIONS[number % 2], [record]))
+
+
+def test_one_consumer_reads_everything_in_order_and_goes_on_where_it_was(cluster: Cluster) -> None:
+    reader = Reader(cluster)
+    produce(cluster, range(10))
+    cluster.wait(3_000)
+    assert sorted(reader.numbers()) == list(range(10))
+    for topic_partition in PARTITIONS:
+        offsets = [offset for tp, offset, _ in reader.got if tp == topic_partition]
+        assert offsets == list(range(5))
+    assert reader.consumer.status().lag == 0
+    cluster.run(reader.consumer.stop())
+    produce(cluster, range(10, 14))
+    again = Reader(cluster)
+    cluster.wait(4_000)
+    assert sorted(again.numbers()) == [10, 11, 12, 13]
+
+
+def test_partitions_are_shared_out_and_handed_over_without_reading_twice(cluster: Cluster) -> None:
+    first = Reader(cluster)
+    produce(cluster, range(4))
+    cluster.wait(3_000)
+    second = Reader(cluster)
+    cluster.wait(8_000)
+    assert sorted(first.assigned() + second.assigned()) == PARTITIONS
+    produce(cluster, range(4, 10))
+    cluster.wait(1_000)
+    cluster.run(first.consumer.stop())
+    cluster.wait(8_000)
+    assert second.assigned() == PARTITIONS
+    produce(cluster, range(10, 14))
+    cluster.wait(1_000)
+    assert sorted(first.numbers() + second.numbers()) == list(range(14))
+
+
+def test_a_consumer_that_vanishes_is_replaced_after_its_session_and_some_may_be_read_again(cluster: Cluster) -> None:
+    first, second = Reader(cluster), Reader(cluster)
+    cluster.wait(5_000)
+    produce(cluster, range(10))
+    cluster.wait(2_000)
+    first.runtime.stop()
+    cluster.wait(15_000)
+    produce(cluster, range(10, 14))
+    cluster.wait(2_000)
+    assert second.assigned() == PARTITIONS
+    assert set(first.numbers() + second.numbers()) == set(range(14))
+
+
+def test_a_topic_that_the_groups_leader_did_not_find_is_shared_out_once_it_is_there(cluster: Cluster) -> None:
+    # A broker that has just started knows of none; the group was stable, and nobody read anything (seed 501710).
+    reader = Reader(cluster, topic="later")
+    cluster.wait(5_000)
+    assert reader.consumer.status().generation_id > 0 and not reader.assigned()
+    cluster.run(cluster.client.create_topic("later", 1, 3))
+    later = TopicPartition("later", 0)
+    cluster.run(cluster.client.produce(later, [Record(None, b"7", cluster.runtime.now().wall_ms)]))
+    cluster.wait(10_000)
+    assert reader.assigned() == [later] and reader.numbers() == [7]
+
+
+def test_a_client_names_the_leader_epoch_it_knows_so_that_no_former_leader_answers(cluster: Cluster) -> None:
+    # A follower serves consumers too, and this one has lost its log: OFFSET_OUT_OF_RANGE would be the end of the log to
+    # a group (seed 16).
+    produce(cluster, [0, 2, 4])
+    info = cluster.run(cluster.client.metadata(["orders"])).topics["orders"].partitions[0]
+    former = cluster.nodes[info.leader]
+    partition = former.broker.replicas.partitions[PARTITIONS[0]]
+    partition.leader_epoch += 1
+    partition.leader = None
+    partition.log.truncate_to(0)
+    fetch = cluster.client.fetch(PARTITIONS[0], 3, max_wait_ms=1, timeout_ms=500)
+    assert cluster.refused(fetch) == (ErrorCode.fenced_leader_epoch, "FENCED_LEADER_EPOCH")
+    listed = cluster.client.list_offset(PARTITIONS[0], timeout_ms=500)
+    assert cluster.refused(listed) == (ErrorCode.fenced_leader_epoch, "FENCED_LEADER_EPOCH")
+
+
+def test_consumers_outlive_their_coordinator(cluster: Cluster) -> None:
+    reader = Reader(cluster)
+    produce(cluster, range(4))
+    cluster.wait(3_000)
+    for node in list(cluster.nodes.values())[:2]:
+        node.kill()
+        cluster.expire(node)
+        cluster.wait(3_000)
+        produce(cluster, range(4, 6))
+        cluster.wait(6_000)
+        node.boot()
+        cluster.on(node, node.broker.start())
+        cluster.wait(6_000)
+    assert sorted(reader.numbers()) == [0, 1, 2, 3, 4, 4, 5, 5]
+
+
+def test_a_static_member_whose_place_is_taken_gives_up(cluster: Cluster) -> None:
+    first = Reader(cluster, "a")
+    cluster.wait(3_000)
+    second = Reader(cluster, "a")
+    cluster.wait(8_000)
+    assert second.assigned() == PARTITIONS
+    status = first.consumer.status()
+    assert status.generation_id == -1 and status.last_error == "FENCED_INSTANCE_ID"
+
+
+# ---- the protocol among consumers ------------------------------------------------------------------------------
+
+
+def test_subscriptions_and_assignments_survive_their_encoding() -> None:
+    assert decode_subscription(encode_subscription(["a", "b"])) == ("a", "b")
+    assert sorted(decode_assignment(encode_assignment(PARTITIONS))) == PARTITIONS
+    assert decode_assignment(b"") == ()
+
+
+@pytest.mark.parametrize("data", [b"\x00", b"\x00\x00\x7f\xff\xff\xff", b"\x00\x00\x00\x00\x00\x01\x00\x09a"])
+def test_what_is_no_subscription_is_refused(data: bytes) -> None:
+    with pytest.raises(BadConsumerProtocol):
+        decode_subscription(data)
+    with pytest.raises(BadConsumerProtocol):
+        decode_assignment(data)
+
+
+def test_ranges_are_even_with_the_first_members_getting_the_rest() -> None:
+    subscriptions = {"b": ["t"], "a": ["t", "u"], "c": ["t"]}
+    given = assign_ranges(subscriptions, {"t": 5, "u": 1})
+    assert {member: [(tp.topic, tp.partition) for tp in tps] for member, tps in given.items()} == {
+        "a": [("t", 0), ("t", 1), ("u", 0)],
+        "b": [("t", 2), ("t", 3)],
+        "c": [("t", 4)],
+    }

@@ -1,0 +1,204 @@
+"""Groups move with the leadership of their partition: what is in the log counts, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker_sim.groups.records import group_key
+from broker_sim.groups.store import java_hash
+from journal.events import LogDamageFound, TopicPartition
+from kafka_protocol.client.consumer_protocol import decode_assignment
+from kafka_protocol.record_batch import Record, build_batch
+from kafka_protocol.wire.kafka_schema import ApiKey, request
+from tests.broker_sim.broker_world import Cluster, Node
+from tests.broker_sim.groups.group_driver import INITIAL_DELAY_MS, OFFSETS_PARTITIONS, P0, Members, a_cluster
+
+NONE = ErrorCode.none
+SESSION_EXPIRY_MS = 8_000
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    made = a_cluster()
+    yield made
+    made.stop_all()
+
+
+@pytest.fixture
+def members(cluster: Cluster) -> Members:
+    return Members(cluster)
+
+
+def fail_over(members: Members) -> Node:
+    """SIGKILL the coordinator; the next one."""
+    old = members.coordinator
+    old.kill()
+    members.cluster.expire(old)
+    members.cluster.wait(2_000)
+    assert members.coordinator is not old
+    return members.coordinator
+
+
+def test_offsets_and_members_outlive_their_coordinator(members: Members) -> None:
+    (leader, follower), generation = members.stable(2)
+    members.commit(41, leader, generation, metadata="half way")
+    fail_over(members)
+    row = members.committed()
+    assert (row.committed_offset, row.metadata) == (41, "half way")
+    # The group is stable there: nobody has to join again, and who asks gets what it had.
+    assert members.heartbeat(leader, generation) is NONE
+    assert members.heartbeat(follower, generation) is NONE
+    assert decode_assignment(members.sync(leader, generation).answer.assignment) == (P0,)
+    assert members.described().protocol_data == "range"
+
+
+def test_members_that_do_not_come_to_the_new_coordinator_are_out_after_a_session(members: Members) -> None:
+    (leader, follower), generation = members.stable(2)
+    fail_over(members)
+    for _ in range(3):
+        members.cluster.wait(4_000)
+        members.heartbeat(leader, generation)
+    assert members.heartbeat(follower, generation) is ErrorCode.unknown_member_id
+    assert members.heartbeat(leader, generation) is ErrorCode.rebalance_in_progress
+
+
+def test_a_rebalance_under_way_is_lost_with_the_coordinator_and_begun_anew(members: Members) -> None:
+    (leader,), generation = members.stable()
+    newcomer, _ = members.new_member()
+    fail_over(members)
+    assert members.heartbeat(leader, generation) is NONE
+    assert members.join(newcomer).error is ErrorCode.unknown_member_id
+    newcomer, join = members.new_member()
+    assert members.heartbeat(leader, generation) is ErrorCode.rebalance_in_progress
+    members.join(leader)
+    assert join.answer.generation_id == generation + 1
+
+
+def test_who_waits_at_a_coordinator_that_stops_to_be_one_is_told(members: Members) -> None:
+    cluster = members.cluster
+    (leader, _), _ = members.stable(2)
+    old = members.coordinator
+    waiting = members.join(leader)
+    assert waiting.answer is None
+    number = java_hash(members.group_id) % OFFSETS_PARTITIONS
+    partition = old.broker.replicas.partitions[TopicPartition("__consumer_offsets", number)]
+    # A clean stop hands the leadership over while the broker still runs.
+    old.runtime.spawn(old.broker.stop(), "stop")
+    cluster.wait(3_000)
+    assert waiting.error is ErrorCode.not_coordinator
+    assert not partition.is_leader or old.broker.state == "stopped"
+    assert members.coordinator is not old
+    assert members.state() == "Stable"
+
+
+def test_a_deleted_group_stays_deleted(members: Members) -> None:
+    (member,), generation = members.stable()
+    members.commit(5, member, generation)
+    members.leave((member, None))
+    errors = members.coordinator.broker.groups.delete_groups([members.group_id])
+    assert errors == {members.group_id: NONE}
+    members.cluster.wait(500)
+    fail_over(members)
+    assert members.state() == "Dead"
+    assert members.committed().committed_offset == -1
+
+
+def test_offsets_of_consumers_without_a_group_protocol_are_found_again(members: Members) -> None:
+    commit = members.commit(8)
+    assert commit.answer.topics[0].partitions[0].error_code == NONE
+    fail_over(members)
+    assert members.committed().committed_offset == 8
+    assert members.state() == "Empty"
+
+
+def test_a_broker_that_was_coordinator_before_reads_the_log_again(members: Members) -> None:
+    cluster = members.cluster
+    members.commit(8)
+    first = members.coordinator
+    fail_over(members)
+    members.commit(9)
+    first.boot()
+    cluster.on(first, first.broker.start())
+    cluster.wait(5_000)
+    assert members.committed().committed_offset == 9
+    for node in cluster.nodes.values():
+        if node is not first and not node.runtime.stopped:
+            node.kill()
+            cluster.expire(node)
+            cluster.wait(2_000)
+    assert members.coordinator is first
+    assert members.committed().committed_offset == 9
+
+
+def test_while_the_log_is_read_requests_are_told_to_wait(members: Members) -> None:
+    (leader,), generation = members.stable()
+    store = members.coordinator.broker.groups.store
+    number = store.partition_for(members.group_id)
+    del store._owned[number]
+    store._loading[number] = None
+    assert members.join(leader).error is ErrorCode.coordinator_load_in_progress
+    assert members.committed() is ErrorCode.coordinator_load_in_progress
+    # These two are answered so that clients older than that error do the right thing.
+    assert members.heartbeat(leader, generation) is NONE
+    assert members.sync(leader, generation).error is ErrorCode.rebalance_in_progress
+
+
+def test_an_assignment_that_cannot_be_stored_is_given_to_nobody() -> None:
+    cluster = a_cluster(min_insync_replicas="2")
+    members = Members(cluster)
+    member_id, _ = members.new_member()
+    cluster.wait(INITIAL_DELAY_MS + 500)
+    coordinator = members.coordinator
+    for node in cluster.nodes.values():
+        if node is not coordinator:
+            node.kill()
+            cluster.expire(node)
+    cluster.wait(SESSION_EXPIRY_MS)
+    cluster_heartbeat = members.heartbeat(member_id, 1)
+    assert cluster_heartbeat is NONE
+    sync = members.sync(member_id, 1, {member_id: [P0]})
+    cluster.wait(6_000)
+    assert sync.error is ErrorCode.coordinator_not_available
+    assert members.state() == "PreparingRebalance"
+    cluster.stop_all()
+
+
+def test_records_that_nobody_understands_are_passed_over_and_said(members: Members) -> None:
+    members.commit(8)
+    cluster, node = members.cluster, members.coordinator
+    number = java_hash(members.group_id) % OFFSETS_PARTITIONS
+    keys = [b"\x00\x09newer", b"\x00\x02\x00\x63cut", b"", group_key("other")]
+    batch = build_batch([Record(key, b"\x00\x63", 0) for key in keys])
+    rows = [{"name": "__consumer_offsets", "partition_data": [{"index": number, "records": batch}]}]
+    message = request(ApiKey.PRODUCE, 9, acks=-1, timeout=5_000, topic_data=rows, transactional_id=None)
+    answer = cluster.on(node, node.broker.handle(message, "__admin_client", "PLAINTEXT"))
+    assert answer.responses[0].partition_responses[0].error_code == NONE
+    after = fail_over(members)
+    assert members.committed().committed_offset == 8
+    assert [(event.file, event.reason) for event in after.of(LogDamageFound)] == [
+        (f"__consumer_offsets-{number}", "4 records are neither groups nor offsets")
+    ]
+
+
+def test_what_compaction_has_left_of_the_log_is_enough() -> None:
+    keys = {"offsets_topic_segment_bytes": "2000", "log_cleaner_min_cleanable_ratio": "0.01"}
+    cluster = a_cluster(log_cleaner_backoff_ms="1000", **keys)
+    members = Members(cluster)
+    (member,), generation = members.stable()
+    for offset in range(150):
+        members.commit(offset, member, generation)
+        if offset % 20 == 0:
+            cluster.wait(1_000)
+    number = java_hash(members.group_id) % OFFSETS_PARTITIONS
+    name = TopicPartition("__consumer_offsets", number)
+    cluster.wait(5_000)
+    assert members.heartbeat(member, generation) is NONE
+    sizes = [node.broker.replicas.partitions[name].log.size_bytes for node in cluster.nodes.values()]
+    assert max(sizes) < 150 * 60, sizes
+    fail_over(members)
+    assert members.committed().committed_offset == 149
+    assert members.heartbeat(member, generation) is NONE
+    cluster.stop_all()

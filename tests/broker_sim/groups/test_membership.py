@@ -1,0 +1,400 @@
+"""The classic group protocol at the coordinator, rule by rule, on virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from journal.events import GroupChanged, TopicPartition
+from kafka_protocol.client.consumer_protocol import decode_assignment, encode_subscription
+from kafka_protocol.wire.kafka_schema import ApiKey
+from tests.broker_sim.broker_world import Cluster
+from tests.broker_sim.groups.group_driver import INITIAL_DELAY_MS, P0, REBALANCE_MS, SESSION_MS, Members, a_cluster
+
+NONE = ErrorCode.none
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    made = a_cluster(group_max_size="3")
+    yield made
+    made.stop_all()
+
+
+@pytest.fixture
+def members(cluster: Cluster, request: pytest.FixtureRequest) -> Members:
+    return Members(cluster, request.node.name)
+
+
+# ---- joining ---------------------------------------------------------------------------------------------------
+
+
+def test_a_dynamic_member_is_given_an_id_and_has_to_join_with_it(members: Members) -> None:
+    first = members.join()
+    assert first.error is ErrorCode.member_id_required
+    assert first.answer.member_id.startswith("tester-")
+    assert first.answer.generation_id == -1
+    again = members.join(first.answer.member_id)
+    assert again.answer is None
+    members.cluster.wait(INITIAL_DELAY_MS + 100)
+    assert again.error is NONE and again.answer.generation_id == 1
+
+
+def test_before_version_4_and_with_an_instance_id_the_first_join_is_enough(members: Members) -> None:
+    old = members.join(version=3)
+    static = members.join(instance_id="a")
+    assert static.answer is None
+    members.cluster.wait(INITIAL_DELAY_MS)
+    # The second one came during the delay, so another one begins.
+    assert old.answer is None
+    members.cluster.wait(INITIAL_DELAY_MS)
+    assert old.error is NONE and static.error is NONE
+    assert static.answer.member_id.startswith("a-")
+
+
+def test_an_empty_groups_first_rebalance_waits_for_more_members_while_they_come(members: Members) -> None:
+    joins = []
+    for _ in range(3):
+        joins.append(members.new_member()[1])
+        members.cluster.wait(INITIAL_DELAY_MS - 500)
+    assert all(join.answer is None for join in joins)
+    members.cluster.wait(2 * INITIAL_DELAY_MS)
+    assert [join.answer.generation_id for join in joins] == [1, 1, 1]
+
+
+def test_the_first_to_join_leads_and_it_alone_is_told_of_the_others(members: Members) -> None:
+    (first_id, first), (second_id, second) = members.new_member(), members.new_member()
+    members.cluster.wait(2 * INITIAL_DELAY_MS + 100)
+    assert first.answer.leader == second.answer.leader == first_id
+    assert [row.member_id for row in first.answer.members] == [first_id, second_id]
+    assert list(second.answer.members) == []
+    assert first.answer.protocol_type == "consumer" and first.answer.protocol_name == "range"
+
+
+def test_the_protocol_with_most_votes_among_those_everyone_has_is_chosen(members: Members) -> None:
+    metadata = encode_subscription(["orders"])
+    _, one = members.new_member(protocols={"sticky": metadata, "range": metadata, "own": metadata})
+    _, two = members.new_member(protocols={"range": metadata, "sticky": metadata})
+    _, three = members.new_member(protocols={"range": metadata, "sticky": metadata})
+    members.cluster.wait(3 * INITIAL_DELAY_MS + 100)
+    assert {join.answer.protocol_name for join in (one, two, three)} == {"range"}
+
+
+def test_who_shares_no_protocol_with_all_others_is_refused(members: Members) -> None:
+    members.stable()
+    assert members.join(protocols={"other": b""}).error is ErrorCode.inconsistent_group_protocol
+    assert members.join(protocol_type="connect").error is ErrorCode.inconsistent_group_protocol
+    fresh = Members(members.cluster, members.group_id + "-2")
+    assert fresh.join(protocols={}).error is ErrorCode.inconsistent_group_protocol
+    assert fresh.join(protocol_type="").error is ErrorCode.inconsistent_group_protocol
+
+
+@pytest.mark.parametrize("session_ms", [5_999, 1_800_001])
+def test_a_session_timeout_out_of_bounds_is_refused(members: Members, session_ms: int) -> None:
+    assert members.join(session_ms=session_ms).error is ErrorCode.invalid_session_timeout
+
+
+def test_an_unknown_member_id_is_refused_in_a_known_group_and_in_none(members: Members) -> None:
+    assert members.join("nobody").error is ErrorCode.unknown_member_id
+    members.stable()
+    assert members.join("nobody").error is ErrorCode.unknown_member_id
+
+
+def test_an_empty_group_id_is_refused(cluster: Cluster) -> None:
+    nameless = Members(cluster, "")
+    assert nameless.join().error is ErrorCode.invalid_group_id
+    assert nameless.heartbeat("m", 1) is ErrorCode.invalid_group_id
+
+
+def test_a_broker_that_does_not_coordinate_the_group_says_so(members: Members) -> None:
+    other = next(node for node in members.cluster.nodes.values() if node is not members.coordinator)
+    assert members.join(node=other).error is ErrorCode.not_coordinator
+    assert members.sync("m", 1, node=other).error is ErrorCode.not_coordinator
+    assert members.described(other).error_code == ErrorCode.not_coordinator
+    assert members.committed(node=other) is ErrorCode.not_coordinator
+
+
+def test_a_full_group_takes_nobody_else(members: Members) -> None:
+    members.stable(3)
+    refused = members.join()
+    assert refused.error is ErrorCode.group_max_size_reached
+    assert refused.answer.member_id == ""
+
+
+def test_an_id_that_was_given_out_and_not_used_holds_the_rebalance_until_its_session_ends(members: Members) -> None:
+    (leader,), generation = members.stable()
+    unused = members.join(session_ms=SESSION_MS)
+    assert unused.error is ErrorCode.member_id_required
+    again = members.join(leader)
+    members.cluster.wait(SESSION_MS - 1_000)
+    assert again.answer is None
+    members.cluster.wait(2_000)
+    assert again.error is NONE and again.answer.generation_id == generation + 1
+
+
+# ---- syncing ---------------------------------------------------------------------------------------------------
+
+
+def test_everyone_gets_the_leaders_assignment_once_it_is_stored(members: Members) -> None:
+    (leader, follower), generation = members.stable(2)
+    described = members.described()
+    assert described.group_state == "Stable" and described.protocol_data == "range"
+    given = {row.member_id: decode_assignment(row.member_assignment) for row in described.members}
+    assert given == {leader: (P0,), follower: (TopicPartition("orders", 1),)}
+    assert {row.client_host for row in described.members} == {"/10.0.0.1"}
+    again = members.sync(follower, generation)
+    assert decode_assignment(again.answer.assignment) == (TopicPartition("orders", 1),)
+
+
+def test_members_that_the_leader_left_out_get_an_empty_assignment(members: Members) -> None:
+    (first_id, first), (second_id, _) = members.new_member(), members.new_member()
+    members.cluster.wait(3 * INITIAL_DELAY_MS)
+    sync = members.sync(second_id, 1)
+    assert sync.answer is None
+    assert first.answer.leader == first_id
+    members.sync(first_id, 1, {first_id: [P0]})
+    members.cluster.wait(100)
+    assert sync.error is NONE and sync.answer.assignment == b""
+
+
+def test_sync_names_its_errors(members: Members) -> None:
+    assert members.sync("nobody", 1).error is ErrorCode.unknown_member_id
+    (leader,), generation = members.stable()
+    assert members.sync("nobody", generation).error is ErrorCode.unknown_member_id
+    assert members.sync(leader, generation - 1).error is ErrorCode.illegal_generation
+    assert members.sync(leader, generation, protocol_name="sticky").error is ErrorCode.inconsistent_group_protocol
+    assert members.sync(leader, generation, protocol_name=None).error is ErrorCode.inconsistent_group_protocol
+    assert members.sync(leader, generation, protocol_name=None, version=4).error is NONE
+    members.new_member()
+    assert members.sync(leader, generation).error is ErrorCode.rebalance_in_progress
+
+
+def test_who_joins_and_never_syncs_is_out_after_the_rebalance_timeout(members: Members) -> None:
+    rebalance_ms = SESSION_MS
+    first_id, _ = members.new_member(rebalance_ms=rebalance_ms)
+    silent_id, _ = members.new_member(rebalance_ms=rebalance_ms)
+    members.cluster.wait(3 * INITIAL_DELAY_MS)
+    members.sync(first_id, 1, {first_id: [P0]})
+    members.cluster.wait(3_000)
+    for _ in range(2):
+        assert members.heartbeat(silent_id, 1) is NONE
+        assert members.heartbeat(first_id, 1) is NONE
+        members.cluster.wait(3_000)
+    assert members.heartbeat(first_id, 1) is ErrorCode.rebalance_in_progress
+    assert members.heartbeat(silent_id, 1) is ErrorCode.unknown_member_id
+
+
+# ---- heartbeats ------------------------------------------------------------------------------------------------
+
+
+def test_heartbeats_name_their_errors(members: Members) -> None:
+    assert members.heartbeat("nobody", 1) is ErrorCode.unknown_member_id
+    (leader,), generation = members.stable()
+    assert members.heartbeat(leader, generation) is NONE
+    assert members.heartbeat(leader, generation - 1) is ErrorCode.illegal_generation
+    assert members.heartbeat("nobody", generation) is ErrorCode.unknown_member_id
+    members.new_member()
+    assert members.heartbeat(leader, generation) is ErrorCode.rebalance_in_progress
+
+
+def test_a_member_lives_by_its_heartbeats_and_is_out_without(members: Members) -> None:
+    (leader, follower), generation = members.stable(2)
+    for _ in range(3):
+        members.cluster.wait(SESSION_MS - 2_000)
+        assert members.heartbeat(leader, generation) is NONE
+        assert members.heartbeat(follower, generation) is NONE
+    members.cluster.wait(SESSION_MS - 2_000)
+    assert members.heartbeat(leader, generation) is NONE
+    members.cluster.wait(3_000)
+    assert members.heartbeat(leader, generation) is ErrorCode.rebalance_in_progress
+    assert members.heartbeat(follower, generation) is ErrorCode.unknown_member_id
+    again = members.join(leader)
+    assert again.error is NONE and again.answer.generation_id == generation + 1
+
+
+def test_the_last_member_out_leaves_an_empty_group_of_the_next_generation(members: Members) -> None:
+    _, generation = members.stable()
+    members.cluster.wait(SESSION_MS + 1_000)
+    assert members.state() == "Empty"
+    _, again = members.new_member()
+    members.cluster.wait(2 * INITIAL_DELAY_MS)
+    assert again.answer.generation_id == generation + 2
+
+
+# ---- rebalances ------------------------------------------------------------------------------------------------
+
+
+def test_a_new_member_makes_everyone_join_again(members: Members) -> None:
+    (leader,), generation = members.stable()
+    newcomer, join = members.new_member()
+    assert members.state() == "PreparingRebalance"
+    assert join.answer is None
+    again = members.join(leader)
+    assert again.answer.generation_id == join.answer.generation_id == generation + 1
+    assert again.answer.leader == leader
+    assert members.state() == "CompletingRebalance"
+    assert [row.member_id for row in again.answer.members] == [leader, newcomer]
+
+
+def test_who_does_not_join_again_in_time_is_out_and_another_leads(members: Members) -> None:
+    (leader, follower), generation = members.stable(2)
+    join = members.join(follower, protocols={"range": encode_subscription(["orders", "more"])})
+    assert members.state() == "PreparingRebalance"
+    for _ in range(REBALANCE_MS // 5_000 - 1):
+        members.cluster.wait(5_000)
+        assert members.heartbeat(leader, generation) is ErrorCode.rebalance_in_progress
+        assert join.answer is None
+    members.cluster.wait(5_000)
+    assert join.error is NONE and join.answer.leader == follower
+    assert [row.member_id for row in join.answer.members] == [follower]
+
+
+def test_the_leader_joining_again_rebalances_and_a_follower_unchanged_does_not(members: Members) -> None:
+    (leader, follower), generation = members.stable(2)
+    same = members.join(follower)
+    assert same.answer.generation_id == generation and members.state() == "Stable"
+    again = members.join(leader)
+    assert again.answer is None and members.state() == "PreparingRebalance"
+    members.join(follower)
+    assert again.answer.generation_id == generation + 1
+
+
+def test_one_that_missed_the_answer_to_its_join_is_told_the_same_again(members: Members) -> None:
+    member_id, join = members.new_member()
+    members.cluster.wait(2 * INITIAL_DELAY_MS)
+    again = members.join(member_id)
+    assert again.answer == join.answer
+    assert members.state() == "CompletingRebalance"
+
+
+def test_a_rebalance_that_begins_before_the_assignment_ends_the_wait_for_it(members: Members) -> None:
+    first_id, second_id = (members.new_member()[0] for _ in range(2))
+    members.cluster.wait(3 * INITIAL_DELAY_MS)
+    waiting = members.sync(second_id, 1)
+    members.new_member()
+    assert waiting.error is ErrorCode.rebalance_in_progress
+    assert members.sync(first_id, 1, {}).error is ErrorCode.rebalance_in_progress
+
+
+# ---- leaving ---------------------------------------------------------------------------------------------------
+
+
+def test_leaving_rebalances_the_rest_at_once(members: Members) -> None:
+    (leader, follower), generation = members.stable(2)
+    answer = members.leave((follower, None), ("nobody", None))
+    assert [row.error_code for row in answer.members] == [NONE, ErrorCode.unknown_member_id]
+    assert members.heartbeat(leader, generation) is ErrorCode.rebalance_in_progress
+    assert members.join(leader).answer.generation_id == generation + 1
+
+
+def test_up_to_version_2_the_members_error_is_the_answers(members: Members) -> None:
+    (leader,), _ = members.stable()
+    assert members.ask(ApiKey.LEAVE_GROUP, 2, member_id="nobody").error is ErrorCode.unknown_member_id
+    assert members.ask(ApiKey.LEAVE_GROUP, 2, member_id=leader).error is NONE
+    assert members.state() == "Empty"
+
+
+# ---- static members --------------------------------------------------------------------------------------------
+
+
+def test_a_static_member_that_restarts_goes_on_with_what_it_had(members: Members) -> None:
+    (leader, follower), generation = members.stable(instances=("a", "b"))
+    instance = next(row.group_instance_id for row in members.described().members if row.member_id == follower)
+    back = members.join(instance_id=instance)
+    members.cluster.wait(100)
+    assert back.error is NONE and back.answer.generation_id == generation
+    assert back.answer.member_id != follower and members.state() == "Stable"
+    assert members.heartbeat(follower, generation, instance) is ErrorCode.fenced_instance_id
+    sync = members.sync(back.answer.member_id, generation, instance_id=instance)
+    assert decode_assignment(sync.answer.assignment) == (TopicPartition("orders", 1),)
+    assert members.heartbeat(leader, generation) is NONE
+
+
+def test_a_static_leader_that_restarts_is_told_not_to_assign_or_before_version_9_not_that_it_leads(
+    members: Members,
+) -> None:
+    (leader,), generation = members.stable(instances=("a",))
+    back = members.join(instance_id="a", version=8)
+    assert back.answer.generation_id == generation
+    assert back.answer.leader == leader != back.answer.member_id and not back.answer.members
+    newer = members.join(instance_id="a", version=9)
+    assert newer.answer.leader == newer.answer.member_id
+    assert newer.answer.skip_assignment and len(newer.answer.members) == 1
+
+
+def test_a_static_member_that_does_not_join_again_stays_until_its_session_ends(members: Members) -> None:
+    (leader, follower), generation = members.stable(instances=("a", "b"))
+    rows = {row.member_id: row.group_instance_id for row in members.described().members}
+    # Another protocol metadata from the leader: everyone has to join again.
+    again = members.join(leader, instance_id=rows[leader])
+    for _ in range(REBALANCE_MS // 5_000 + 1):
+        members.heartbeat(follower, generation, rows[follower])
+        members.cluster.wait(5_000)
+    assert again.answer.generation_id == generation + 1
+    assert len(again.answer.members) == 2
+
+
+def test_an_administrator_removes_a_static_member_by_its_instance_id(members: Members) -> None:
+    members.stable(instances=("a",))
+    answer = members.leave(("", "a"), ("", "b"))
+    assert [row.error_code for row in answer.members] == [NONE, ErrorCode.unknown_member_id]
+    assert members.state() == "Empty"
+
+
+def test_a_static_members_id_is_its_own(members: Members) -> None:
+    (member,), generation = members.stable(instances=("a",))
+    assert members.heartbeat(member, generation, "b") is ErrorCode.unknown_member_id
+    assert members.heartbeat("other", generation, "a") is ErrorCode.fenced_instance_id
+    assert members.join("other", instance_id="a").error is ErrorCode.fenced_instance_id
+
+
+# ---- administration --------------------------------------------------------------------------------------------
+
+
+def test_groups_are_listed_with_state_and_type_and_by_them(members: Members) -> None:
+    members.stable()
+
+    def listed(**filters: object) -> list[tuple[str, str, str, str]]:
+        answer = members.ask(ApiKey.LIST_GROUPS, 5, **filters).answer
+        rows = [row for row in answer.groups if row.group_id == members.group_id]
+        return [(row.group_id, row.protocol_type, row.group_state, row.group_type) for row in rows]
+
+    row = (members.group_id, "consumer", "Stable", "classic")
+    assert listed() == listed(states_filter=["STABLE", "empty"]) == listed(types_filter=["Classic"]) == [row]
+    assert listed(states_filter=["empty"]) == listed(types_filter=["consumer"]) == []
+
+
+def test_a_group_that_does_not_exist_is_described_as_dead(members: Members) -> None:
+    described = members.described()
+    assert (described.error_code, described.group_state) == (NONE, "Dead")
+
+
+def test_only_empty_groups_can_be_deleted(members: Members) -> None:
+    def delete() -> ErrorCode:
+        answer = members.ask(ApiKey.DELETE_GROUPS, 2, groups_names=[members.group_id]).answer
+        return ErrorCode(answer.results[0].error_code)
+
+    assert delete() is ErrorCode.group_id_not_found
+    (member,), _ = members.stable()
+    assert delete() is ErrorCode.non_empty_group
+    members.leave((member, None))
+    assert delete() is NONE
+    assert delete() is ErrorCode.group_id_not_found
+    assert members.state() == "Dead"
+
+
+def test_the_journal_tells_every_step_of_a_group(members: Members) -> None:
+    (member,), _ = members.stable()
+    members.leave((member, None))
+    members.ask(ApiKey.DELETE_GROUPS, 2, groups_names=[members.group_id])
+    told = [event for event in members.coordinator.of(GroupChanged) if event.group_id == members.group_id]
+    assert [(event.state, event.generation_id, event.members) for event in told] == [
+        ("PreparingRebalance", 0, [member]),
+        ("CompletingRebalance", 1, [member]),
+        ("Stable", 1, [member]),
+        ("PreparingRebalance", 1, []),
+        ("Empty", 2, []),
+        ("Dead", 2, []),
+    ]

@@ -1,0 +1,293 @@
+"""Committed offsets: what the coordinator takes, what it gives back, how long it keeps them, and where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker_sim.groups.store import java_hash
+from journal.events import TopicPartition
+from kafka_protocol.record_batch import Record, build_batch
+from kafka_protocol.wire.kafka_schema import ApiKey, request
+from tests.broker_sim.broker_world import Cluster
+from tests.broker_sim.groups.group_driver import P0, Members, a_cluster, find
+
+NONE = ErrorCode.none
+P1 = TopicPartition("orders", 1)
+DAY_MS = 24 * 60 * 60_000
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    made = a_cluster(offset_metadata_max_bytes="10")
+    yield made
+    made.stop_all()
+
+
+@pytest.fixture
+def members(cluster: Cluster, request: pytest.FixtureRequest) -> Members:
+    return Members(cluster, request.node.name)
+
+
+def commit_error(answer: object) -> ErrorCode:
+    return ErrorCode(answer.topics[0].partitions[0].error_code)  # type: ignore[attr-defined]
+
+
+# ---- who may commit --------------------------------------------------------------------------------------------
+
+
+def test_a_consumer_without_a_group_protocol_only_keeps_its_offsets_here(members: Members) -> None:
+    assert members.committed().committed_offset == -1
+    assert commit_error(members.commit(7, metadata="note").answer) is NONE
+    row = members.committed()
+    assert (row.committed_offset, row.committed_leader_epoch, row.metadata) == (7, 0, "note")
+    assert members.committed(P1).committed_offset == -1
+    assert members.state() == "Empty"
+
+
+def test_a_member_commits_in_its_own_generation_alone(members: Members) -> None:
+    assert commit_error(members.commit(1, "m", 3).answer) is ErrorCode.illegal_generation
+    (member,), generation = members.stable()
+    assert commit_error(members.commit(5, member, generation).answer) is NONE
+    assert commit_error(members.commit(6, member, generation - 1).answer) is ErrorCode.illegal_generation
+    assert commit_error(members.commit(6, "nobody", generation).answer) is ErrorCode.unknown_member_id
+    # Nobody from outside while the group has members.
+    assert commit_error(members.commit(6).answer) is ErrorCode.unknown_member_id
+    assert members.committed().committed_offset == 5
+
+
+def test_a_commit_of_the_old_generation_passes_while_members_are_still_joining(members: Members) -> None:
+    (member,), generation = members.stable()
+    members.new_member()
+    assert commit_error(members.commit(5, member, generation).answer) is NONE
+    members.join(member)
+    assert members.state() == "CompletingRebalance"
+    assert commit_error(members.commit(6, member, generation + 1).answer) is ErrorCode.rebalance_in_progress
+    assert members.committed().committed_offset == 5
+
+
+def test_a_commit_counts_as_a_heartbeat(members: Members) -> None:
+    (member,), generation = members.stable()
+    for offset in range(4):
+        members.cluster.wait(8_000)
+        assert commit_error(members.commit(offset, member, generation).answer) is NONE
+
+
+def test_partitions_that_do_not_exist_are_refused_one_by_one(members: Members) -> None:
+    rows = [{"partition_index": n, "committed_offset": 4, "committed_metadata": None} for n in (0, 9)]
+    topics = [{"name": "orders", "partitions": rows}, {"name": "none", "partitions": rows[:1]}]
+    answer = members.ask(ApiKey.OFFSET_COMMIT, 8, member_id="", topics=topics).answer
+    errors = {(t.name, p.partition_index): ErrorCode(p.error_code) for t in answer.topics for p in t.partitions}
+    unknown = ErrorCode.unknown_topic_or_partition
+    assert errors == {("orders", 0): NONE, ("orders", 9): unknown, ("none", 0): unknown}
+    assert members.committed().committed_offset == 4
+
+
+def test_metadata_beyond_its_limit_is_refused(members: Members) -> None:
+    assert commit_error(members.commit(1, metadata="x" * 11).answer) is ErrorCode.offset_metadata_too_large
+    assert members.committed().committed_offset == -1
+
+
+# ---- what is told ----------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_told_before_the_isr_has_it(members: Members) -> None:
+    members.commit(3)
+    coordinator = members.coordinator
+    others = [node for node in members.cluster.nodes.values() if node is not coordinator]
+    for node in others:
+        node.runtime.pause()
+    try:
+        asked = members.commit(4)
+        assert asked.answer is None
+        assert members.committed().committed_offset == 3
+        assert members.committed(stable=True).error_code == ErrorCode.unstable_offset_commit
+    finally:
+        for node in others:
+            node.runtime.resume()
+    members.cluster.wait(2_000)
+    assert commit_error(asked.answer) is NONE
+    assert members.committed(stable=True).committed_offset == 4
+
+
+def test_several_groups_are_asked_for_at_once_and_all_their_partitions(members: Members) -> None:
+    members.commit(4)
+    members.commit(9, partition=P1)
+    groups = [{"group_id": members.group_id, "topics": None}, {"group_id": members.group_id, "topics": []}]
+    answer = members.ask(ApiKey.OFFSET_FETCH, 8, groups=groups).answer
+    rows = {(t.name, p.partition_index): p.committed_offset for t in answer.groups[0].topics for p in t.partitions}
+    assert rows == {("orders", 0): 4, ("orders", 1): 9}
+    assert list(answer.groups[1].topics) == []
+
+
+def test_before_version_2_the_groups_error_is_each_partitions(members: Members) -> None:
+    topics = [{"name": "orders", "partition_indexes": [0]}]
+    other = next(node for node in members.cluster.nodes.values() if node is not members.coordinator)
+    old = members.ask(ApiKey.OFFSET_FETCH, 1, other, topics=topics).answer
+    assert old.topics[0].partitions[0].error_code == ErrorCode.not_coordinator
+    newer = members.ask(ApiKey.OFFSET_FETCH, 2, other, topics=topics).answer
+    assert newer.error_code == ErrorCode.not_coordinator and not newer.topics
+
+
+# ---- version 0: ZooKeeper --------------------------------------------------------------------------------------
+
+
+def test_version_0_keeps_offsets_in_zookeeper(members: Members) -> None:
+    node = next(iter(members.cluster.nodes.values()))
+    path = f"/consumers/{members.group_id}/offsets/orders/0"
+    rows = [{"partition_index": 0, "committed_offset": 12, "committed_metadata": ""}]
+    asked = members.ask(ApiKey.OFFSET_COMMIT, 0, node, topics=[{"name": "orders", "partitions": rows}])
+    assert commit_error(asked.answer) is NONE
+    assert members.cluster.ensemble.nodes[path].data == b"12"
+    wanted = [{"name": "orders", "partition_indexes": [0, 1]}]
+    fetched = members.ask(ApiKey.OFFSET_FETCH, 0, node, topics=wanted).answer.topics[0].partitions
+    assert [(row.committed_offset, row.error_code) for row in fetched] == [
+        (12, NONE),
+        (-1, ErrorCode.unknown_topic_or_partition),
+    ]
+    # The coordinator knows nothing of it.
+    assert members.committed().committed_offset == -1
+
+
+# ---- the end of offsets ----------------------------------------------------------------------------------------
+
+
+def test_offsets_are_deleted_of_topics_that_nobody_in_the_group_consumes(members: Members) -> None:
+    def delete() -> object:
+        topics = [{"name": "orders", "partitions": [{"partition_index": 0}]}]
+        return members.ask(ApiKey.OFFSET_DELETE, 0, topics=topics).answer
+
+    assert delete().error_code == ErrorCode.group_id_not_found  # type: ignore[attr-defined]
+    (member,), generation = members.stable()
+    members.commit(5, member, generation)
+    assert commit_error(delete()) is ErrorCode.group_subscribed_to_topic
+    members.leave((member, None))
+    assert commit_error(delete()) is NONE
+    assert members.committed().committed_offset == -1
+
+
+def test_the_offsets_of_a_deleted_topic_are_forgotten(members: Members) -> None:
+    cluster = members.cluster
+    cluster.run(cluster.client.create_topic("gone", 1, 3))
+    gone = TopicPartition("gone", 0)
+    members.commit(5, partition=gone)
+    members.commit(6)
+    cluster.run(cluster.client.delete_topic("gone"))
+    cluster.wait(3_000)
+    assert members.coordinator.broker.groups.store.groups[members.group_id].offsets.partitions() == [P0]
+
+
+@pytest.fixture
+def forgetful() -> Iterator[Members]:
+    made = a_cluster(1, offsets_retention_minutes="60", offsets_retention_check_interval_ms="60000")
+    yield Members(made)
+    made.stop_all()
+
+
+def test_an_empty_groups_offsets_and_then_the_group_go_after_the_retention_time(forgetful: Members) -> None:
+    members = forgetful
+    (member,), generation = members.stable()
+    members.commit(5, member, generation)
+    for _ in range(70):
+        for _ in range(10):
+            members.cluster.wait(6_000)
+            assert members.heartbeat(member, generation) is NONE
+    assert members.committed().committed_offset == 5
+    members.leave((member, None))
+    members.cluster.wait(58 * 60_000)
+    assert members.committed().committed_offset == 5
+    members.cluster.wait(3 * 60_000)
+    assert members.committed().committed_offset == -1
+    assert members.state() == "Dead"
+
+
+def test_a_commit_may_bring_its_own_retention_up_to_version_4(forgetful: Members) -> None:
+    members = forgetful
+    assert commit_error(members.commit(5, version=4, retention_time=600_000).answer) is NONE
+    members.cluster.wait(8 * 60_000)
+    assert members.committed().committed_offset == 5
+    members.cluster.wait(4 * 60_000)
+    assert members.committed().committed_offset == -1
+
+
+def test_offsets_alone_expire_by_their_own_commits(forgetful: Members) -> None:
+    members = forgetful
+    members.commit(5)
+    members.cluster.wait(40 * 60_000)
+    members.commit(6, partition=P1)
+    members.cluster.wait(25 * 60_000)
+    assert members.committed().committed_offset == -1
+    assert members.committed(P1).committed_offset == 6
+
+
+# ---- finding the coordinator -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    # What Java's Utils.abs("...".hashCode()) gives.
+    [("", 0), ("payments", 1382682413), ("console-consumer-1", 35782224), ("\U0001f600", 1772899)],
+)
+def test_a_group_hashes_as_in_java(text: str, code: int) -> None:
+    assert java_hash(text) == code
+
+
+def test_the_coordinator_is_the_leader_of_the_groups_partition(members: Members) -> None:
+    for node in members.cluster.nodes.values():
+        (row,) = find(node, members.group_id)
+        assert row.error_code == NONE and row.node_id == members.coordinator.broker_id
+        assert (row.host, row.port) == (f"broker-{row.node_id}", 9092)
+    node = members.coordinator
+    asked = request(ApiKey.FIND_COORDINATOR, 3, key=members.group_id, key_type=0)
+    old = members.cluster.on(node, node.broker.handle(asked))
+    assert (old.node_id, old.error_message) == (node.broker_id, "NONE")
+
+
+def test_transactions_have_no_coordinator_here_and_share_groups_only_an_error(members: Members) -> None:
+    node = members.coordinator
+
+    def ask(version: int, kind: int) -> ErrorCode:
+        asked = request(ApiKey.FIND_COORDINATOR, version, key="t", key_type=kind, coordinator_keys=["t"])
+        answer = members.cluster.on(node, node.broker.handle(asked))
+        return ErrorCode((answer.coordinators[0] if version >= 4 else answer).error_code)
+
+    assert ask(3, 1) is ask(6, 1) is ask(6, 2) is ErrorCode.coordinator_not_available
+    assert ask(5, 2) is ErrorCode.invalid_request
+
+
+def test_the_offsets_topic_is_made_when_a_group_is_looked_for_and_not_with_too_few_brokers() -> None:
+    cluster = Cluster(3, offsets_topic_num_partitions="3").start(1, 2)
+    node = cluster.nodes[1]
+    assert find(node, "g")[0].error_code == ErrorCode.coordinator_not_available
+    cluster.wait(2_000)
+    assert "__consumer_offsets" not in node.broker.metadata
+    cluster.start(3)
+    cluster.wait(2_000)
+    assert find(node, "g")[0].error_code == ErrorCode.coordinator_not_available
+    cluster.wait(2_000)
+    assert find(node, "g")[0].error_code == NONE
+    info = cluster.run(cluster.client.metadata(["__consumer_offsets"])).topics["__consumer_offsets"]
+    assert [len(partition.replicas) for partition in info.partitions] == [3, 3, 3]
+    assert node.broker.configs.topic_overrides("__consumer_offsets") == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    }
+    cluster.stop_all()
+
+
+def test_nobody_but_coordinators_and_the_admin_client_writes_to_the_offsets_topic(members: Members) -> None:
+    node = members.coordinator
+    number = java_hash(members.group_id) % 4
+    records = build_batch([Record(b"k", b"v", 0)])
+    rows = [{"name": "__consumer_offsets", "partition_data": [{"index": number, "records": records}]}]
+    message = request(ApiKey.PRODUCE, 9, acks=1, timeout=1_000, topic_data=rows, transactional_id=None)
+
+    def produce(client_id: str) -> ErrorCode:
+        answer = members.cluster.on(node, node.broker.handle(message, client_id, "PLAINTEXT"))
+        return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+    assert produce("anybody") is ErrorCode.invalid_topic_exception
+    assert produce("__admin_client") is NONE

@@ -1,0 +1,167 @@
+"""Several log directories, and what becomes of replicas when one of them fails (KIP-112)."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
+from broker_sim.ports import FetchParams, FetchPartition
+from journal import events as e
+from journal.events import TopicPartition
+from kafka_protocol.zk import znodes
+from tests.broker_sim import broker_world
+from tests.broker_sim.replication.replication_cluster import batch
+
+ORDERS = [TopicPartition("orders", number) for number in range(4)]
+
+
+class BrittleFile(MemoryLogFile):
+    """A file that can break."""
+
+    def __init__(self, directory: BrittleDirectory) -> None:
+        super().__init__()
+        self.directory = directory
+
+    def append(self, data: bytes) -> int:
+        self.directory.check()
+        return super().append(data)
+
+
+class BrittleDirectory(MemoryLogDirectory):
+    """A log directory on a disk that can break."""
+
+    is_broken = False
+
+    def check(self) -> None:
+        if self.is_broken:
+            raise OSError(errno.EIO, "Input/output error")
+
+    def open(self, name: str, file: str) -> MemoryLogFile:
+        self.check()
+        return self._files[name].setdefault(file, BrittleFile(self))
+
+    def read_text(self, name: str, file: str) -> str | None:
+        self.check()
+        return super().read_text(name, file)
+
+    def write_text(self, name: str, file: str, text: str) -> None:
+        self.check()
+        super().write_text(name, file, text)
+
+
+class TwoDisks(broker_world.Cluster):
+    """Three brokers with two disks each."""
+
+    def __init__(self, **keys: str) -> None:
+        super().__init__(3, replica_lag_time_max_ms="2000", **keys)
+        self.disks = {broker_id: (BrittleDirectory(), BrittleDirectory()) for broker_id in self.nodes}
+        self.halted: list[str] = []
+        for broker_id, node in self.nodes.items():
+            node.directory = self.disks[broker_id][0]
+            node.more_broker = {"more_log_directories": [self.disks[broker_id][1]], "halt": self.halted.append}
+
+    def lying_on(self, broker_id: int, disk: int) -> list[TopicPartition]:
+        """The partitions of which that disk holds the replica."""
+        names = self.disks[broker_id][disk].partitions()
+        return [partition for partition in ORDERS if str(partition) in names]
+
+    def state(self, partition: TopicPartition) -> znodes.LeaderAndIsr:
+        znode = self.ensemble.nodes[znodes.partition_state_path(partition)]
+        state = znodes.decode_partition_state(znode.data, znode.version)
+        assert state is not None
+        return state
+
+    def produce(self, broker_id: int, partition: TopicPartition, acks: int = 1) -> int:
+        answer = self.nodes[broker_id].broker.replicas.produce([(partition, batch("x"))], acks, 1_000)
+        self.wait(1_100)
+        (row,) = answer.result()  # type: ignore[attr-defined]
+        return int(row.error)
+
+
+@pytest.fixture
+def cluster() -> Iterator[TwoDisks]:
+    made = TwoDisks()
+    made.start()
+    made.run(made.client.create_topic("orders", assignment={number: [1, 2, 3] for number in range(4)}))
+    made.wait(500)
+    yield made
+    made.stop_all()
+
+
+def test_replicas_are_spread_over_the_directories(cluster: TwoDisks) -> None:
+    for broker_id in (1, 2, 3):
+        assert [len(cluster.lying_on(broker_id, disk)) for disk in (0, 1)] == [2, 2]
+    for disk in cluster.disks[1]:
+        assert "cluster.id" in (disk.read_text("", "meta.properties") or "")
+
+
+def test_a_failed_directory_takes_its_replicas_offline_and_the_others_serve_on(cluster: TwoDisks) -> None:
+    lost, kept = cluster.lying_on(1, 1), cluster.lying_on(1, 0)
+    cluster.disks[1][1].is_broken = True
+    assert cluster.produce(1, lost[0]) == ErrorCode.kafka_storage_error
+    cluster.wait(3_000)
+    for partition in lost:
+        state = cluster.state(partition)
+        assert state.leader in (2, 3) and 1 not in state.isr
+        assert cluster.produce(state.leader, partition, acks=-1) == 0
+    for partition in kept:
+        assert cluster.state(partition).leader == 1
+        assert cluster.produce(1, partition, acks=-1) == 0
+    (damage,) = cluster.nodes[1].of(e.LogDamageFound)
+    assert (damage.file, damage.action) == ("log.dirs[1]", "taken offline")
+    notes = cluster.ensemble.nodes[znodes.LOG_DIR_EVENT_NOTIFICATION]
+    assert notes.cversion > 0 and notes.children == set(), "the controller has seen to the note"
+    metadata = cluster.nodes[2].broker.metadata.partition(lost[0])
+    assert metadata is not None and metadata.offline_replicas == (1,)
+
+
+def test_everything_asked_of_an_offline_replica_is_answered_with_a_storage_error(cluster: TwoDisks) -> None:
+    (partition, other) = cluster.lying_on(1, 1)
+    cluster.disks[1][1].is_broken = True
+    cluster.produce(1, other)
+    replicas = cluster.nodes[1].broker.replicas
+    fetched: Any = replicas.fetch(FetchParams(-1, 0, 1, 1 << 20), [FetchPartition(partition, 0, -1, -1, 1 << 20)])
+    assert fetched.result()[0].error == ErrorCode.kafka_storage_error
+    assert replicas.list_offset(partition, -1, -1, False)[0] == ErrorCode.kafka_storage_error
+    assert partition not in replicas.partitions
+
+
+def test_the_log_of_a_replica_is_not_made_anew_while_it_may_lie_on_a_failed_disk(cluster: TwoDisks) -> None:
+    lost = cluster.lying_on(3, 1)
+    cluster.disks[3][1].is_broken = True
+    cluster.nodes[3].broker.replicas._logs.checkpoint_high_watermarks()
+    cluster.wait(200)
+    cluster.produce(1, lost[0])
+    cluster.wait(6_000)
+    assert cluster.state(lost[0]).isr == (1, 2)
+    assert cluster.lying_on(3, 0) == [partition for partition in ORDERS if partition not in lost]
+
+
+def test_a_broker_whose_every_directory_failed_ends(cluster: TwoDisks) -> None:
+    for disk in cluster.disks[2]:
+        disk.is_broken = True
+    for partition in ORDERS:
+        cluster.produce(1, partition)
+    cluster.wait(1_000)
+    assert cluster.halted == ["every log directory has failed"]
+    assert cluster.nodes[2].of(e.NodeStopped)[-1].reason == "every log directory has failed"
+
+
+def test_a_broker_starts_without_a_directory_that_fails_already(cluster: TwoDisks) -> None:
+    """KIP-112; what lies there is answered with an error, and the controller learns of it from that."""
+    lost, kept = cluster.lying_on(1, 1), cluster.lying_on(1, 0)
+    cluster.nodes[1].kill()
+    cluster.expire(cluster.nodes[1])
+    cluster.disks[1][1].is_broken = True
+    cluster.wait(1_000)
+    cluster.start(1)
+    cluster.wait(3_000)
+    assert [damage.file for damage in cluster.nodes[1].of(e.LogDamageFound)] == ["log.dirs[1]"]
+    assert cluster.nodes[1].broker.state == "running" and cluster.halted == []
+    for partition in ORDERS:
+        assert (1 in cluster.state(partition).isr) == (partition in kept), (partition, lost)

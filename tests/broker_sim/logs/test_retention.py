@@ -1,0 +1,487 @@
+"""What becomes of old records: retention, deletion on demand, compaction, and producers that have gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker_sim.configs.replica_config import CompactionSettings
+from broker_sim.logs import producer_snapshots, retention
+from broker_sim.logs.cleaner import compact, is_filthy
+from broker_sim.logs.file_log_directory import FileLogDirectory
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from broker_sim.logs.partition_log import PartitionLog
+from broker_sim.logs.producer_snapshots import ProducerEntry
+from broker_sim.logs.producer_state import ProducerBatch
+from broker_sim.ports import LogDirectory
+from journal import events as e
+from kafka_protocol.record_batch import Record, build_batch, check_produced, decode_records, offset_after, split_batches
+from simulation.kernel.scheduler import Scheduler, SimRuntime, run_task
+from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
+
+NO_LAG = CompactionSettings(dirty_ratio_min=0.0, lag_min_ms=0, lag_max_ms=1 << 60, tombstone_ms=1_000)
+
+
+def a_log(segment_bytes: int = 100, directory: LogDirectory | None = None, **more: Any) -> PartitionLog:
+    return PartitionLog(directory or MemoryLogDirectory(), TP, segment_bytes=segment_bytes, **more)
+
+
+def append(log: PartitionLog, *records: tuple[str | None, str | None], at_ms: int = 0, **options: Any) -> None:
+    rows = [Record(k if k is None else k.encode(), v if v is None else v.encode(), at_ms) for k, v in records]
+    data = build_batch(rows, **options)
+    log.append_as_leader(data, check_produced(data, 1 << 20).headers, 0)
+    log.high_watermark = log.end_offset
+
+
+def read_all(log: PartitionLog) -> list[tuple[int, str | None, str | None]]:
+    found = []
+    offset = log.start_offset
+    while offset < log.end_offset:
+        data = log.read(offset, 1 << 20, log.end_offset, True)
+        if not data:
+            break
+        for record in decode_records(data, offset):
+            key, value = record.key, record.value
+            found.append((record.offset, key and key.decode(), value if value is None else value.decode()))
+        headers = split_batches(data)
+        assert headers
+        offset = headers[-1].next_offset
+    return found
+
+
+# ---- retention -------------------------------------------------------------------------------------------------
+
+
+def test_segments_whose_newest_record_is_too_old_go() -> None:
+    log = a_log()
+    for at_ms in (10, 20, 30, 40):
+        append(log, ("k", "v"), at_ms=at_ms)
+    assert retention.drop_older(log, 10, 40) == 2, "20 ms are longer than 10, and 10 are not"
+    assert (log.start_offset, log.end_offset, len(log.segments)) == (2, 4, 2)
+
+
+def test_when_every_segment_is_too_old_a_new_and_empty_one_takes_over() -> None:
+    log = a_log()
+    for at_ms in (10, 20):
+        append(log, ("k", "v"), at_ms=at_ms)
+    assert retention.drop_older(log, 10, 1_000) == 2
+    assert (log.start_offset, log.end_offset, log.size_bytes) == (2, 2, 0)
+    assert retention.drop_older(log, 10, 1_000) == 0
+    append(log, ("k", "again"))
+    assert read_all(log) == [(2, "k", "again")]
+
+
+def test_leading_segments_go_as_long_as_the_rest_is_large_enough() -> None:
+    log = a_log()
+    for _ in range(5):
+        append(log, ("k", "v"))
+    size = log.segments[0].size
+    assert retention.drop_beyond(log, 3 * size + 1) == 1
+    assert retention.drop_beyond(log, 3 * size) == 1
+    assert log.start_offset == 2
+
+
+def test_what_is_not_committed_stays_however_old() -> None:
+    log = a_log()
+    for at_ms in (10, 20, 30):
+        append(log, ("k", "v"), at_ms=at_ms)
+    log.high_watermark = 2
+    assert retention.drop_older(log, 1, 10_000) == 2 and log.start_offset == 2
+
+
+def test_without_a_limit_nothing_goes() -> None:
+    log = a_log()
+    append(log, ("k", "v"))
+    append(log, ("k", "v"))
+    assert retention.drop_older(log, -1, 1 << 60) == retention.drop_beyond(log, -1) == 0
+
+
+def test_a_segment_is_left_when_its_records_span_segment_ms() -> None:
+    log = a_log(1 << 20, segment_ms=100)
+    for at_ms in (1_000, 1_100, 1_101):
+        append(log, ("k", "v"), at_ms=at_ms)
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+
+
+def test_a_topics_retention_is_obeyed_on_every_replica() -> None:
+    cluster = Cluster(2, log_segment_bytes=100, log_retention_check_interval_ms=1_000, log_retention_ms=-1)
+    cluster.topic_configs["orders"] = {"retention.bytes": "250"}
+    cluster.create([1, 2])
+    for value in "abcdef":
+        cluster.produce(1, value)
+    cluster.run(2_500)
+    starts = [cluster[b].partition.log.start_offset for b in (1, 2)]
+    assert starts[0] == starts[1] > 0
+    assert cluster.fetch(1, 0).error == ErrorCode.offset_out_of_range
+    assert cluster[1].manager.list_offset(TP, -2, -1, False)[2] == starts[0]
+    cluster.kill(1)
+    cluster.elect(2, [2])
+    assert cluster.violations() == [], "what was deleted is not lost"
+
+
+# ---- deletion on demand ----------------------------------------------------------------------------------------
+
+
+def delete(cluster: Cluster, offset: int, broker_id: int = 1, timeout_ms: int = 2_000) -> tuple[int, int]:
+    answer = cluster[broker_id].manager.delete_records({TP: offset}, timeout_ms)
+    cluster.until(answer.done)
+    error, low_watermark = answer.result()[TP]
+    return int(error), int(low_watermark)
+
+
+def with_records(**overrides: Any) -> Cluster:
+    cluster = Cluster(3, **overrides)
+    cluster.create([1, 2, 3])
+    for value in "abcdef":
+        cluster.produce(1, value)
+    cluster.settle()
+    return cluster
+
+
+def test_records_are_deleted_once_every_live_replica_has_followed() -> None:
+    cluster = with_records()
+    assert delete(cluster, 4) == (0, 4)
+    assert [cluster[b].partition.log.start_offset for b in (1, 2, 3)] == [4, 4, 4]
+    assert cluster.fetch(1, 3).error == ErrorCode.offset_out_of_range
+    assert [r.value for r in decode_records(cluster.fetch(1, 4).records)] == [b"e", b"f"]
+    assert cluster[1].partition.log.epochs.entries == [(0, 4)]
+    assert delete(cluster, -1) == (0, 6), "minus one is the high watermark"
+
+
+def test_a_deletion_below_the_start_is_done_already_and_one_above_the_mark_out_of_range() -> None:
+    cluster = with_records()
+    assert delete(cluster, 3) == (0, 3)
+    assert delete(cluster, 1) == (0, 3)
+    assert delete(cluster, 7)[0] == ErrorCode.offset_out_of_range
+    assert delete(cluster, -2)[0] == ErrorCode.offset_out_of_range
+    assert delete(cluster, 5, broker_id=2)[0] == ErrorCode.not_leader_or_follower
+
+
+def test_a_deletion_waits_for_live_replicas_and_for_no_others() -> None:
+    cluster = with_records()
+    cluster.cut_link(1, 3)
+    assert delete(cluster, 2)[0] == ErrorCode.request_timed_out
+    cluster.alive.discard(3)
+    assert delete(cluster, 2) == (0, 2)
+
+
+def test_the_records_of_a_compacted_topic_are_not_deleted_on_demand() -> None:
+    cluster = Cluster(1)
+    cluster.topic_configs["orders"] = {"cleanup.policy": "compact"}
+    cluster.create([1])
+    cluster.produce(1, "a")
+    assert delete(cluster, 1)[0] == ErrorCode.policy_violation
+
+
+def test_the_start_of_a_log_is_remembered_over_a_clean_stop_and_over_a_kill() -> None:
+    cluster = with_records()
+    delete(cluster, 4)
+    cluster.restart(2)
+    assert cluster[2].partition.log.start_offset == 4
+    cluster.run(61_000)
+    cluster.kill(3)
+    cluster.restart(3)
+    assert cluster[3].partition.log.start_offset == 4
+
+
+def test_a_follower_that_ends_below_the_leaders_start_begins_anew_there_and_loses_nothing() -> None:
+    cluster = with_records()
+    cluster.kill(3)
+    cluster.elect(1, [1, 2])
+    for value in "gh":
+        cluster.produce(1, value)
+    delete(cluster, 8)
+    cluster.produce(1, "i")
+    cluster.restart(3)
+    cluster.until(lambda: 3 in cluster[1].partition.isr_state.isr)
+    assert (cluster[3].partition.log.start_offset, cluster[3].values) == (8, ["i"])
+    assert cluster.events(e.RecordsLost) == []
+    cluster.elect(3, [3])
+    assert cluster.violations() == []
+
+
+# ---- compaction ------------------------------------------------------------------------------------------------
+
+
+def run_compaction(log: PartitionLog, settings: CompactionSettings = NO_LAG) -> None:
+    scheduler = Scheduler()
+    runtime = SimRuntime(scheduler, Random(1))
+    run_task(scheduler, runtime, compact(log, settings, runtime))
+    runtime.stop()
+
+
+@pytest.mark.parametrize("gzip", [False, True])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_of_each_key_the_latest_record_stays_at_its_offset(tmp_path: Path, gzip: bool, on_disk: bool) -> None:
+    directory = FileLogDirectory(tmp_path) if on_disk else MemoryLogDirectory()
+    log = a_log(170, directory)
+    append(log, ("a", "1"), ("b", "1"), gzip=gzip)
+    append(log, ("a", "2"), ("c", "1"), (None, "no key"), gzip=gzip)
+    append(log, ("b", "2"), gzip=gzip)
+    append(log, ("c", "2"), gzip=gzip)
+    append(log, ("z", "in the segment that is written to"), gzip=gzip)
+    before = log.size_bytes
+    run_compaction(log)
+    kept = read_all(log)
+    active = log.segments[-1].base_offset
+    assert [row for row in kept if row[0] < active] == [
+        row for row in [(2, "a", "2"), (5, "b", "2"), (6, "c", "2")] if row[0] < active
+    ]
+    assert log.size_bytes < before and log.end_offset == 8
+    log.close()
+    again = a_log(170, directory)
+    assert (read_all(again), again.end_offset, again.damage) == (kept, 8, [])
+    again.close()
+
+
+def test_a_reader_in_a_gap_goes_on_behind_it() -> None:
+    log = a_log(100)
+    for value in "1234":
+        append(log, ("a", value))
+    append(log, ("b", "1"))
+    run_compaction(log)
+    assert read_all(log) == [(3, "a", "4"), (4, "b", "1")]
+    assert decode_records(log.read(1, 1 << 20, 5, True), 1)[0].offset == 3
+
+
+def test_a_reader_goes_on_behind_a_batch_whose_end_was_compacted_away() -> None:
+    log = a_log(170)
+    append(log, ("a", "1"), ("b", "1"), ("a", "2"))
+    append(log, ("a", "3"))
+    append(log, ("c", "1"))
+    run_compaction(log)
+    data = log.read(0, 1 << 20, log.end_offset, True)
+    assert decode_records(data)[0].offset == 1
+    whole = log.read(2, 1 << 20, 3, True)
+    assert decode_records(whole, 2) == [] and offset_after(whole, 2) == 3
+    assert offset_after(b"", 7) == 7
+
+
+def test_a_follower_takes_a_compacted_log_with_its_gaps() -> None:
+    cluster = Cluster(2, log_segment_bytes=100, log_cleaner_backoff_ms=100)
+    cluster.topic_configs["orders"] = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+    cluster[2].runtime.stop()
+    cluster.alive.discard(2)
+    cluster.create([1, 2])
+    cluster.elect(1, [1])
+    for value in "12345":
+        answer = cluster.produce_later(1, build_batch([Record(b"k", value.encode(), 1_000)]))
+        cluster.until(answer.done)
+    cluster.run(1_000)
+    assert cluster[1].values == ["4", "5"], "the last segment is not touched"
+    cluster.restart(2)
+    cluster.settle(1, 2)
+    assert cluster[2].values == ["4", "5"]
+    assert cluster[2].partition.log.end_offset == 5
+
+
+def test_a_tombstone_is_seen_for_its_time_and_then_goes() -> None:
+    log = a_log(100)
+    append(log, ("a", "1"), at_ms=1_000)
+    append(log, ("a", None), at_ms=1_000)
+    append(log, ("b", "1"), at_ms=1_000)
+    run_compaction(log, NO_LAG)
+    assert read_all(log)[0] == (1, "a", None), "the first compaction leaves it"
+    append(log, ("c", "1"), at_ms=1_000)
+    run_compaction(log, NO_LAG._replace(tombstone_ms=1 << 50))
+    assert read_all(log)[0] == (1, "a", None)
+    append(log, ("d", "1"), at_ms=1_000)
+    run_compaction(log, NO_LAG)
+    assert [key for _, key, _ in read_all(log)] == ["b", "c", "d"]
+
+
+def test_a_log_is_compacted_only_when_enough_of_it_is_new() -> None:
+    log = a_log(100)
+    for value in "1234":
+        append(log, ("a", value))
+    half = NO_LAG._replace(dirty_ratio_min=0.5)
+    assert is_filthy(log, half, 10)
+    run_compaction(log)
+    assert not is_filthy(log, half, 10)
+    append(log, ("b", "1"))
+    assert is_filthy(log, NO_LAG, 10) and not is_filthy(log, half._replace(dirty_ratio_min=0.9), 10)
+    assert is_filthy(log, half._replace(dirty_ratio_min=0.9, lag_max_ms=5), 10), "overdue"
+    assert not is_filthy(log, NO_LAG._replace(lag_min_ms=50), 10), "too young"
+
+
+def test_what_is_not_committed_is_not_compacted() -> None:
+    log = a_log(100)
+    for value in "1234":
+        append(log, ("a", value))
+    log.high_watermark = 2
+    run_compaction(log)
+    assert read_all(log) == [(1, "a", "2"), (2, "a", "3"), (3, "a", "4")]
+
+
+def test_a_producers_last_batch_stays_though_it_be_empty() -> None:
+    directory = MemoryLogDirectory()
+    log = a_log(100, directory)
+    append(log, ("a", "1"), producer_id=7, producer_epoch=0, base_sequence=0)
+    append(log, ("a", "2"))
+    append(log, ("b", "1"))
+    run_compaction(log)
+    log.close()
+    again = a_log(100, directory)
+    assert [value for _, _, value in read_all(again)] == ["2", "1"]
+    resend = batch("x", producer_id=7, producer_epoch=0, base_sequence=5)
+    assert again.producers.check(check_produced(resend, 1 << 20).headers[0]) == ErrorCode.out_of_order_sequence_number
+
+
+def test_a_compaction_cut_short_leaves_the_log_as_it_was() -> None:
+    directory = MemoryLogDirectory()
+    log = a_log(100, directory)
+    append(log, ("a", "1"))
+    append(log, ("a", "2"))
+    log.begin_cleaned(log.segments[0]).append(b"half a batch")
+    log.close()
+    again = a_log(100, directory)
+    assert [value for _, _, value in read_all(again)] == ["1", "2"]
+    assert [name for name in directory.list_files("orders-0") if "cleaned" in name] == []
+
+
+# ---- producers -------------------------------------------------------------------------------------------------
+
+
+def test_a_producer_that_was_silent_too_long_is_forgotten() -> None:
+    cluster = Cluster(1, producer_id_expiration_ms=1_000, producer_id_expiration_check_interval_ms=500)
+    cluster.create([1])
+
+    def produce(sequence: int) -> int:
+        data = batch("x", producer_id=7, producer_epoch=0, base_sequence=sequence)
+        answer = cluster.produce_later(1, data)
+        cluster.until(answer.done)
+        return int(answer.result()[0].error)
+
+    assert produce(0) == 0
+    assert produce(5) == ErrorCode.out_of_order_sequence_number
+    cluster.run(2_000)
+    assert produce(5) == 0, "a producer nobody knows may begin anywhere"
+
+
+def test_an_idempotent_batch_without_sequence_is_invalid() -> None:
+    data = batch("x", producer_id=7, producer_epoch=0, base_sequence=-1)
+    assert check_produced(data, 1 << 20).error == ErrorCode.invalid_record
+
+
+def test_a_topic_deleted_while_it_is_compacted_harms_nothing(tmp_path: Path) -> None:
+    log = a_log(100, FileLogDirectory(tmp_path))
+    for value in "1234":
+        append(log, ("a", value))
+    scheduler = Scheduler()
+    runtime = SimRuntime(scheduler, Random(1))
+    task = runtime.spawn(compact(log, NO_LAG, runtime), "compact")
+    scheduler.step()
+    assert not task.done()
+    log.delete()
+    scheduler.run_until(1_000_000)
+    assert task.done() and list(tmp_path.iterdir()) == []
+    runtime.stop()
+
+
+def known(log: PartitionLog, producer_id: int, sequence: int) -> object:
+    """What a leader says to that producer's batch of one record."""
+    data = batch("x", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+    return log.producers.check(check_produced(data, 1 << 20).headers[0])
+
+
+def test_a_producer_whose_records_were_deleted_is_known_after_a_restart() -> None:
+    directory, log = a_log_of_two_producers()
+    log.drop_first_segments(len(log.segments) - 1)
+    again = PartitionLog(directory, TP, segment_bytes=200)
+    repeated = known(again, 7, 4)
+    assert isinstance(repeated, ProducerBatch) and repeated.base_offset == 4
+    assert known(again, 7, 9) == ErrorCode.out_of_order_sequence_number and known(again, 7, 5) == 0
+    # What the log says itself is more than the last batch.
+    assert isinstance(known(again, 8, 18), ProducerBatch)
+    files = [file for file in directory.list_files(str(TP)) if file.endswith(".snapshot")]
+    assert files == [f"{segment.base_offset:020d}.snapshot" for segment in again.segments]
+
+
+def a_log_of_two_producers() -> tuple[MemoryLogDirectory, PartitionLog]:
+    """Five records of one, then twenty of the other, a few to a segment."""
+    directory = MemoryLogDirectory()
+    log = PartitionLog(directory, TP, segment_bytes=200)
+    for producer_id, count in ((7, 5), (8, 20)):
+        for sequence in range(count):
+            append(log, ("k", "x"), producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+    return directory, log
+
+
+def test_a_batch_that_was_deleted_is_not_stored_again_after_a_restart() -> None:
+    cluster = Cluster(1, log_segment_bytes=100)
+    cluster.create([1])
+
+    def produce(sequence: int) -> tuple[int, int]:
+        answer = cluster.produce_later(1, batch("x", producer_id=7, producer_epoch=0, base_sequence=sequence))
+        cluster.until(answer.done)
+        return int(answer.result()[0].error), int(answer.result()[0].base_offset)
+
+    assert [produce(sequence) for sequence in range(4)] == [(0, 0), (0, 1), (0, 2), (0, 3)]
+    log = cluster[1].partition.log
+    log.drop_first_segments(len(log.segments))
+    cluster.kill(1)
+    cluster.restart(1)
+    cluster.elect(1, [1])
+    assert cluster[1].partition.log.start_offset == 4
+    assert produce(3) == (0, 3), "the answer it got before"
+    assert produce(9)[0] == ErrorCode.out_of_order_sequence_number
+    assert produce(4) == (0, 4)
+
+
+def test_a_truncation_forgets_nobody_whose_records_were_deleted() -> None:
+    _, log = a_log_of_two_producers()
+    log.drop_first_segments(len(log.segments) - 3)
+    log.truncate_to(log.start_offset + 1)
+    assert isinstance(known(log, 7, 4), ProducerBatch)
+    assert isinstance(known(log, 8, log.end_offset - 5 - 1), ProducerBatch)
+    assert known(log, 8, 19) == ErrorCode.out_of_order_sequence_number
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "gone"])
+def test_where_a_snapshot_is_damaged_the_next_one_serves(damage: str) -> None:
+    directory, log = a_log_of_two_producers()
+    log.drop_first_segments(len(log.segments) - 3)
+    name = producer_snapshots.file_name(log.segments[0].base_offset)
+    file = directory.open(str(TP), name)
+    data = file.read(0, file.size())
+    directory.remove(str(TP), name)
+    if damage != "gone":
+        broken = {"cut": data[:-1], "flipped": data[:-1] + bytes([data[-1] ^ 1]), "empty": b""}[damage]
+        directory.open(str(TP), name).append(broken)
+    again = PartitionLog(directory, TP, segment_bytes=200)
+    assert isinstance(known(again, 7, 4), ProducerBatch)
+
+
+def test_snapshots_of_what_is_no_longer_there_go() -> None:
+    directory, log = a_log_of_two_producers()
+    for offset in (1, 1_000):
+        producer_snapshots.write(directory, str(TP), offset, [])
+    log.drop_first_segments(2)
+    PartitionLog(directory, TP, segment_bytes=200)
+    left = producer_snapshots.offsets(directory.list_files(str(TP)))
+    assert left == [segment.base_offset for segment in log.segments]
+    log.truncate_fully_and_start_at(50)
+    assert producer_snapshots.offsets(directory.list_files(str(TP))) == []
+    assert known(log, 7, 3) == 0
+
+
+def test_a_log_without_idempotent_producers_has_no_snapshots() -> None:
+    directory = MemoryLogDirectory()
+    log = PartitionLog(directory, TP, segment_bytes=100)
+    for _ in range(9):
+        append(log, ("k", "x"))
+    assert len(log.segments) > 2 and producer_snapshots.offsets(directory.list_files(str(TP))) == []
+
+
+def test_snapshots_are_kafkas() -> None:
+    # What ProducerStateManager.writeSnapshot of Kafka 3.9.1 makes of this producer.
+    entry = ProducerEntry(producer_id=7, epoch=1, last_sequence=41, last_offset=100, offset_delta=2, timestamp_ms=1234)
+    theirs = bytes.fromhex(
+        "0001c286895300000001000000000000000700010000002900000000000000640000000200000000000004d2ffffffffffffffffffffffff"
+    )
+    assert producer_snapshots.encode([entry]) == theirs
+    assert producer_snapshots.decode(theirs) == [entry]

@@ -1,0 +1,281 @@
+"""Clients are held to their quotas (KIP-13, KIP-219): whose quota counts, how long it throttles, what they get then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker_sim.handlers.broker_requests import RequestContext
+from broker_sim.quotas.client_meters import METERS_MAX
+from broker_sim.quotas.client_throttling import CONSUMER_RATE, PRODUCER_RATE, ClientQuota, ClientThrottles
+from journal import events as e
+from kafka_protocol.wire.data_messages import FetchResponse, ProduceResponse
+from kafka_protocol.wire.kafka_schema import ApiKey, as_time, milliseconds, request
+from kafka_protocol.zk import znodes
+from simulation.kernel.scheduler import Scheduler, SimRuntime
+from tests.broker_sim import broker_world
+from tests.broker_sim.replication.replication_cluster import batch
+
+KILOBYTE = 1_000
+LEVELS = [
+    "users/ANONYMOUS/clients/app",
+    "users/ANONYMOUS/clients/<default>",
+    "users/ANONYMOUS",
+    "users/<default>/clients/app",
+    "users/<default>/clients/<default>",
+    "users/<default>",
+    "clients/app",
+    "clients/<default>",
+]
+"""In Kafka's order."""
+
+
+class Watch:
+    """Time that a test moves."""
+
+    def __init__(self) -> None:
+        self.scheduler = Scheduler()
+        self.runtime = SimRuntime(self.scheduler, Random(0))
+
+    def wait(self, ms: int) -> None:
+        self.scheduler.run_until(self.scheduler.now_us + ms * 1000)
+
+
+@pytest.mark.parametrize(("finer", "coarser"), list(pairwise(LEVELS)))
+def test_the_finest_quota_counts(finer: str, coarser: str) -> None:
+    throttles = ClientThrottles(Watch().runtime, 11, 1)
+    for entity, limit in ((coarser, 7), (finer, 3)):
+        throttles.take_over(entity, {PRODUCER_RATE: str(limit)})
+    assert throttles.produce.most_at_once("app") == 3 * 10
+    throttles.take_over(finer, {})
+    assert throttles.produce.most_at_once("app") == 7 * 10
+    assert not throttles.fetch.is_used
+
+
+@pytest.mark.parametrize("entity", LEVELS)
+def test_a_quota_alone_counts_and_no_other_clients_does(entity: str) -> None:
+    throttles = ClientThrottles(Watch().runtime, 11, 1)
+    throttles.take_over(entity, {CONSUMER_RATE: "3"})
+    assert throttles.fetch.most_at_once("app") == 30
+    throttles.take_over(entity.replace("ANONYMOUS", "somebody").replace("app", "other"), {CONSUMER_RATE: "5"})
+    throttles.take_over(entity, {})
+    assert throttles.fetch.most_at_once("app") is None
+
+
+def test_names_of_clients_are_taken_out_of_their_znodes_names() -> None:
+    throttles = ClientThrottles(Watch().runtime, 11, 1)
+    throttles.take_over("clients/a%2Fb", {PRODUCER_RATE: "4"})
+    throttles.take_over("clients/%3Cdefault%3E", {PRODUCER_RATE: "rubbish"})
+    assert throttles.produce.most_at_once("a/b") == 40 and throttles.produce.most_at_once("x") is None
+
+
+def test_a_client_is_throttled_until_its_rate_is_back_within_the_quota() -> None:
+    watch = Watch()
+    quota = ClientQuota(watch.runtime, 11, 1)
+    assert quota.note("app", 1_000_000) == 0 and not quota.is_used
+    quota.limit("", "app", 100 * KILOBYTE)
+    # Ten windows' worth may be sent at once.
+    assert quota.note("app", 1_000 * KILOBYTE) == 0
+    assert quota.note("app", 50 * KILOBYTE) == 500
+    watch.wait(500)
+    assert quota.note("app", 0) == 0
+    assert quota.note("other", 10**9) == 0
+
+
+def test_clients_of_one_user_quota_share_it_and_those_of_a_default_for_clients_do_not() -> None:
+    quota = ClientQuota(Watch().runtime, 11, 1)
+    quota.limit("ANONYMOUS", "", 1_000)
+    assert [quota.note("a", 10_000), quota.note("b", 1_000)] == [0, 1_000]
+    quota = ClientQuota(Watch().runtime, 11, 1)
+    quota.limit("", "<default>", 1_000)
+    assert [quota.note("a", 10_000), quota.note("b", 10_000), quota.note("a", 500)] == [0, 0, 500]
+
+
+def test_a_quota_of_nothing_shuts_out_and_one_that_is_removed_lets_in() -> None:
+    quota = ClientQuota(Watch().runtime, 11, 1)
+    quota.limit("", "app", 0)
+    assert quota.note("app", 1) == 2**31 - 1
+    quota.limit("", "app", None)
+    assert quota.note("app", 10**9) == 0
+
+
+def test_clients_that_were_long_silent_are_forgotten() -> None:
+    watch = Watch()
+    quota = ClientQuota(watch.runtime, 2, 1)
+    quota.limit("", "<default>", 1)
+    for number in range(METERS_MAX + 10):
+        quota.note(f"{number}", 1)
+    assert len(quota._meters) == METERS_MAX
+    watch.wait(3_600_001)
+    quota.note("new", 1)
+    assert list(quota._meters) == [("", "new")]
+
+
+# ---- through a broker -------------------------------------------------------------------------------------------
+
+
+class Cluster(broker_world.Cluster):
+    """One broker with a topic `t`, and clients that say who they are."""
+
+    def quota(self, path: str, **values: int) -> None:
+        """Set as an administrator does: through AlterClientQuotas."""
+        words = path.split("/")
+        names = {"users": "user", "clients": "client-id"}
+        entity = [
+            {"entity_type": names[kind], "entity_name": None if name == "<default>" else name}
+            for kind, name in zip(words[::2], words[1::2], strict=True)
+        ]
+        ops = [{"key": key, "value": float(value), "remove": value < 0} for key, value in values.items()]
+        entries = [{"entity": entity, "ops": ops}]
+        (row,) = self.ask(request(ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=entries, validate_only=False)).entries
+        assert row.error_code == ErrorCode.none, row
+        self.wait(200)
+
+    def ask(self, message: Any, client_id: str = "app") -> Any:
+        node = self.nodes[1]
+        return self.on(node, node.broker.handle(message, client_id, "PLAINTEXT"))
+
+    def produce(self, size: int, acks: int = 1, client_id: str = "app") -> Any:
+        rows = [{"index": 0, "records": batch("x" * size)}]
+        topics = [{"name": "t", "partition_data": rows}]
+        return self.ask(request(ApiKey.PRODUCE, 9, acks=acks, timeout=1_000, topic_data=topics), client_id)
+
+    def fetch(self, offset: int, *, session: tuple[int, int] = (0, -1), replica_id: int = -1) -> FetchResponse:
+        rows = [{"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}]
+        message = request(
+            ApiKey.FETCH, 12, replica_id=replica_id, max_wait=0, min_bytes=1, max_bytes=1 << 20,
+            session_id=session[0], session_epoch=session[1], topics=[{"topic": "t", "partitions": rows}], rack_id="",
+        )  # fmt: skip
+        answer = self.ask(message)
+        assert isinstance(answer, FetchResponse)
+        return answer
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    made = Cluster(1)
+    made.start()
+    made.run(made.client.create_topic("t", assignment={0: [1]}))
+    yield made
+    made.stop_all()
+
+
+def throttled(response: ProduceResponse | FetchResponse) -> int:
+    return milliseconds(response.throttle_time)
+
+
+def test_a_producer_over_its_quota_is_told_for_how_long_and_its_records_are_stored(cluster: Cluster) -> None:
+    cluster.quota("clients/app", producer_byte_rate=10 * KILOBYTE)
+    assert throttled(cluster.produce(90 * KILOBYTE)) == 0
+    assert throttled(cluster.produce(20 * KILOBYTE)) == pytest.approx(1_000, abs=60)
+    assert throttled(cluster.produce(20 * KILOBYTE, client_id="other")) == 0
+    assert cluster.nodes[1].broker.replicas.partitions[e.TopicPartition("t", 0)].log.end_offset == 3
+
+
+def test_a_producer_that_expects_no_answer_is_heard_again_only_after_its_time(cluster: Cluster) -> None:
+    cluster.quota("users/<default>", producer_byte_rate=10 * KILOBYTE)
+    started_us = cluster.scheduler.now_us
+    cluster.produce(90 * KILOBYTE, acks=0)
+    assert cluster.scheduler.now_us - started_us < 10_000
+    cluster.produce(20 * KILOBYTE, acks=0)
+    assert (cluster.scheduler.now_us - started_us) / 1000 == pytest.approx(1_000, abs=60)
+
+
+def test_a_throttled_consumer_gets_nothing_and_its_session_stands(cluster: Cluster) -> None:
+    for _ in range(12):
+        cluster.produce(9 * KILOBYTE)
+    cluster.quota("clients/app", consumer_byte_rate=1 * KILOBYTE)
+    first = cluster.fetch(0, session=(0, 0))
+    assert first.session_id and throttled(first) == 0
+    assert len(first.responses[0].partitions[0].records) < 10 * KILOBYTE, "no more than ten windows' worth"
+    second = cluster.fetch(1, session=(first.session_id, 1))
+    assert throttled(second) == pytest.approx(8_500, abs=500)
+    assert (second.responses, second.error_code, second.session_id) == ((), ErrorCode.none, first.session_id)
+    # The first answer counts until its window is out of sight, though less time would do for the rate.
+    cluster.wait(throttled(second))
+    assert throttled(cluster.fetch(1, session=(first.session_id, 2)))
+    cluster.wait(11_000 - throttled(second))
+    later = cluster.fetch(1, session=(first.session_id, 3))
+    assert throttled(later) == 0 and later.responses[0].partitions[0].records
+
+
+def test_a_consumer_that_is_throttled_at_its_first_fetch_gets_no_session(cluster: Cluster) -> None:
+    cluster.produce(9 * KILOBYTE)
+    cluster.quota("clients/app", consumer_byte_rate=1 * KILOBYTE)
+    cluster.fetch(0)
+    answer = cluster.fetch(0, session=(0, 0))
+    assert throttled(answer) and answer.session_id == 0 and answer.responses == ()
+
+
+def test_replicas_are_no_clients(cluster: Cluster) -> None:
+    for _ in range(4):
+        cluster.produce(9 * KILOBYTE)
+    cluster.quota("users/<default>", consumer_byte_rate=1)
+    answer = cluster.fetch(0, replica_id=2)
+    assert throttled(answer) == 0
+    assert cluster.nodes[1].broker.quotas.fetch._meters == {}
+
+
+def test_quotas_are_read_when_a_broker_starts_and_users_credentials_stay_out_of_the_journal(cluster: Cluster) -> None:
+    node = cluster.nodes[1]
+    cluster.quota("users/ANONYMOUS/clients/app", producer_byte_rate=10 * KILOBYTE)
+    cluster.quota("clients/<default>", consumer_byte_rate=5)
+    znode = cluster.ensemble.nodes["/config/users/ANONYMOUS/clients/app"]
+    znode.data = znodes.encode_config({PRODUCER_RATE: "7", "SCRAM-SHA-256": "salt=secret"})
+    node.kill()
+    cluster.expire(node)
+    node.events.clear()
+    cluster.start(1)
+    assert node.broker.quotas.produce.most_at_once("app") == 70
+    assert node.broker.quotas.fetch.most_at_once("app") == 50
+    assert "secret" not in str(node.events)
+    assert {event.entity: event.config for event in node.of(e.ConfigChanged)} == {
+        "users/ANONYMOUS/clients/app": {PRODUCER_RATE: "7"},
+        "clients/<default>": {CONSUMER_RATE: "5"},
+    }
+
+
+def test_a_quota_that_is_removed_holds_no_more(cluster: Cluster) -> None:
+    cluster.quota("clients/app", producer_byte_rate=1)
+    assert throttled(cluster.produce(1 * KILOBYTE))
+    cluster.quota("clients/app", producer_byte_rate=-1)
+    assert throttled(cluster.produce(1 * KILOBYTE)) == 0
+
+
+# ---- the port ---------------------------------------------------------------------------------------------------
+
+
+def test_a_throttled_connection_is_answered_first_and_not_heard_then() -> None:
+    from kafka_protocol.channel import AsyncioChannel
+    from kafka_protocol.ports import Endpoint
+    from tests.broker_sim.test_port_connection import serving
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        async with serving() as (served, port):
+            heard: list[float] = []
+
+            async def handle(message: Any, context: RequestContext) -> Any:
+                heard.append(loop.time())
+                context.muted_ms = 200 if len(heard) == 1 else 0
+                return ProduceResponse(9, (), as_time(context.muted_ms))
+
+            port.handle = handle
+            channel = AsyncioChannel("test")
+            to = Endpoint(1, "127.0.0.1", served.number)
+            message = request(ApiKey.PRODUCE, 9, acks=1, timeout=1_000, topic_data=[])
+            first = channel.call(to, message, 5_000)
+            second = channel.call(to, message, 5_000)
+            assert milliseconds((await first).throttle_time) == 200
+            answered = loop.time()
+            await second
+            assert answered - heard[0] < 0.15 and heard[1] - heard[0] >= 0.199
+            channel.close()
+
+    asyncio.run(asyncio.wait_for(play(), 20))

@@ -1,0 +1,243 @@
+"""How many connections a broker has and takes a second (KIP-308, KIP-612; SocketServer.ConnectionQuotas)."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker_sim.configs.broker_config import config_from
+from broker_sim.configs.config_def import ConfigError
+from broker_sim.quotas.connection_quotas import (
+    ConnectionLimits,
+    ConnectionQuotas,
+    ConnectionThrottled,
+    ListenerLimits,
+    TooManyConnections,
+)
+from kafka_protocol.wire.kafka_schema import ApiKey, request
+from simulation.kernel.scheduler import Scheduler, SimRuntime
+from tests.broker_sim import broker_world
+
+INNER, OUTER = "INNER", "OUTER"
+
+
+class Door:
+    """Two listeners, and when each connection was let in (milliseconds), or what became of it."""
+
+    def __init__(self, limits: ConnectionLimits, listeners: tuple[str, ...] = (INNER, OUTER)) -> None:
+        self.scheduler = Scheduler()
+        self.runtime = SimRuntime(self.scheduler, Random(0))
+        self.quotas = ConnectionQuotas(self.runtime, 11, 1, protected=INNER)
+        self.quotas.configure(limits)
+        self.evicted: list[str] = []
+        self.inside: dict[str, list[str]] = {}
+        for name in listeners:
+            self.inside[name] = []
+            self.quotas.add_listener(name, lambda name=name: self.evict(name))  # type: ignore[misc]
+        self.log: list[tuple[str, Any]] = []
+
+    def evict(self, listener: str) -> str | None:
+        if not self.inside[listener]:
+            return None
+        self.evicted.append(self.inside[listener].pop(0))
+        return self.evicted[-1]
+
+    @property
+    def now_ms(self) -> int:
+        return self.scheduler.now_us // 1000
+
+    def wait(self, ms: int) -> None:
+        self.scheduler.run_until(self.scheduler.now_us + ms * 1000)
+
+    def knock(self, address: str, listener: str = OUTER, count: int = 1) -> None:
+        """Connections that come now, one after the other."""
+
+        async def admit() -> None:
+            for _ in range(count):
+                try:
+                    await self.quotas.admit(listener, address)
+                    self.inside[listener].append(address)
+                    self.log.append((address, self.now_ms))
+                except ConnectionThrottled as throttled:
+                    self.log.append((address, f"closed after {throttled.throttle_ms}"))
+                except TooManyConnections:
+                    self.log.append((address, "closed"))
+
+        self.runtime.spawn(admit(), "accept")
+        self.wait(0)
+
+    def go(self, address: str, listener: str = OUTER) -> None:
+        self.inside[listener].remove(address)
+        self.quotas.release(listener, address)
+        self.wait(0)
+
+
+def test_without_limits_everybody_is_let_in() -> None:
+    door = Door(ConnectionLimits())
+    door.knock("a", count=1_000)
+    assert [when for _, when in door.log] == [0] * 1_000
+
+
+def test_an_address_has_no_more_connections_than_it_may() -> None:
+    door = Door(ConnectionLimits(per_address=2, overrides={"b": 1}))
+    for address in ("a", "b", "a", "b", "a"):
+        door.knock(address)
+    assert door.log == [("a", 0), ("b", 0), ("a", 0), ("b", "closed"), ("a", "closed")]
+    door.go("a")
+    door.knock("a")
+    assert door.log[-1] == ("a", 0)
+
+
+def test_a_listener_that_is_full_lets_the_next_in_when_somebody_leaves() -> None:
+    door = Door(ConnectionLimits(listeners={OUTER: ListenerLimits(max_connections=1)}))
+    door.knock("a")
+    door.knock("b")
+    door.knock("c", INNER)
+    door.wait(5_000)
+    assert door.log == [("a", 0), ("c", 0)]
+    door.go("a")
+    assert door.log[-1] == ("b", 5_000)
+
+
+def test_a_broker_that_is_full_still_lets_other_brokers_in_and_closes_who_was_silent_longest() -> None:
+    door = Door(ConnectionLimits(max_connections=2))
+    for address in ("a", "b", "c"):
+        door.knock(address)
+    assert door.log == [("a", 0), ("b", 0)] and not door.evicted
+    door.knock("broker", INNER)
+    assert door.log[-1] == ("broker", 0) and door.evicted == ["a"]
+
+
+def test_with_one_listener_alone_brokers_have_no_privilege() -> None:
+    door = Door(ConnectionLimits(max_connections=1), listeners=(INNER,))
+    door.knock("a", INNER)
+    door.knock("broker", INNER)
+    assert door.log == [("a", 0)] and not door.evicted
+
+
+def test_a_limit_that_is_lowered_closes_and_one_that_is_raised_lets_in() -> None:
+    door = Door(ConnectionLimits())
+    door.knock("a", count=2)
+    door.knock("b")
+    door.quotas.configure(ConnectionLimits(max_connections=1))
+    assert door.evicted == ["a", "a"]
+    door.knock("c")
+    assert ("c", 0) not in door.log
+    door.quotas.configure(ConnectionLimits(max_connections=2))
+    door.wait(0)
+    assert door.log[-1] == ("c", 0)
+
+
+def test_new_connections_wait_until_the_brokers_rate_allows_them() -> None:
+    # Eleven windows of a second: ten seconds' worth at once, then what was too much is waited for, a window at most.
+    door = Door(ConnectionLimits(creations_per_second=2))
+    door.knock("a", count=22)
+    door.wait(30_000)
+    moments = [when for _, when in door.log]
+    assert moments[:20] == [0] * 20 and moments[20] == 500
+    assert 1_000 <= moments[21] <= 1_500
+
+
+def test_a_listener_has_a_rate_of_its_own_and_brokers_are_not_held_to_the_brokers() -> None:
+    limits = ConnectionLimits(creations_per_second=1, listeners={INNER: ListenerLimits(), OUTER: ListenerLimits()})
+    door = Door(limits)
+    door.knock("broker", INNER, count=15)
+    assert [when for _, when in door.log] == [0] * 15
+    door.knock("a", count=11)
+    assert len(door.log) == 25, "the broker's rate holds for the other listener"
+    door = Door(ConnectionLimits(listeners={OUTER: ListenerLimits(creations_per_second=1)}))
+    door.knock("a", count=11)
+    assert len(door.log) == 10
+
+
+def test_an_address_that_comes_too_fast_is_closed_after_its_time_and_others_do_not_pay() -> None:
+    door = Door(ConnectionLimits(creations_per_second=3))
+    door.quotas.limit_address("a", 1)
+    door.knock("a", count=30)
+    assert door.log == [("a", 0)] * 10 + [("a", "closed after 1000")] * 20
+    door.knock("b", count=20)
+    assert door.log[-1] == ("b", 0), "what was not let in does not count against the broker's rate"
+
+
+def test_an_address_without_a_rate_of_its_own_has_the_default() -> None:
+    door = Door(ConnectionLimits())
+    door.quotas.limit_address(None, 0)
+    door.quotas.limit_address("a", 5)
+    door.knock("a")
+    door.knock("b")
+    assert door.log == [("a", 0), ("b", "closed after 1000")]
+    door.quotas.limit_address(None, None)
+    door.knock("b")
+    assert door.log[-1] == ("b", 0)
+
+
+# ---- configuration ----------------------------------------------------------------------------------------------
+
+BASE = {"zookeeper.connect": "z:1", "broker.id": "1"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"max.connections.per.ip.overrides": "localhost"}, "localhost is not host:number"),
+        ({"max.connections.per.ip": "0"}, "can be set to zero only if"),
+        ({"listener.name.plaintext.max.connections": "x"}, "Not a number of type INT"),
+    ],
+)
+def test_limits_that_are_none_are_refused(keys: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        config_from({**BASE, **keys})
+
+
+def test_a_listeners_own_limits_hold_for_it_and_all_else_is_the_brokers() -> None:
+    keys = {
+        "max.connections": "9", "max.connections.per.ip": "7", "max.connections.per.ip.overrides": "10.0.0.1:3,h:4",
+        "listener.name.plaintext.max.connections": "5", "max.connection.creation.rate": "20",
+    }  # fmt: skip
+    cluster = broker_world.Cluster(1, **{key.replace(".", "_"): value for key, value in keys.items()})
+    cluster.nodes[1].more_broker = {"resolve": {"10.0.0.1": "10.0.0.1"}.get}
+    cluster.start()
+    limits = cluster.nodes[1].broker.connections._limits
+    assert limits == ConnectionLimits(9, 20, 7, {"10.0.0.1": 3}, {"PLAINTEXT": ListenerLimits(5, 20)})
+    cluster.stop_all()
+
+
+def test_limits_change_while_a_broker_runs() -> None:
+    cluster = broker_world.Cluster(1)
+    cluster.start()
+    connections = cluster.nodes[1].broker.connections
+    changes = {"max.connections": "3", "max.connections.per.ip.overrides": "10.0.0.1:2"}
+    cluster.run(cluster.client.alter_configs(4, "", changes))
+    entries = [
+        {"entity": [{"entity_type": "ip", "entity_name": name}],
+         "ops": [{"key": "connection_creation_rate", "value": rate, "remove": False}]}
+        for name, rate in (("10.0.0.2", 4.0), (None, 6.0))
+    ]  # fmt: skip
+    message = request(ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=entries, validate_only=False)
+    answer = cluster.on(cluster.nodes[1], cluster.nodes[1].broker.handle(message))
+    assert {row.error_code for row in answer.entries} == {ErrorCode.none}
+    cluster.wait(500)
+    assert (connections._limits.max_connections, connections._limits.overrides) == (3, {"10.0.0.1": 2})
+    assert (connections._address_rates, connections._default_rate) == ({"10.0.0.2": 4}, 6)
+    cluster.stop_all()
+
+
+def test_the_quota_of_a_host_that_nobody_knows_is_refused() -> None:
+    cluster = broker_world.Cluster(1)
+    cluster.nodes[1].more_broker = {"resolve": {"known": "10.0.0.7"}.get}
+    cluster.start()
+    ops = [{"key": "connection_creation_rate", "value": 2.0, "remove": False}]
+    entries = [{"entity": [{"entity_type": "ip", "entity_name": name}], "ops": ops} for name in ("known", "nobody")]
+    message = request(ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=entries, validate_only=False)
+    known, nobody = cluster.on(cluster.nodes[1], cluster.nodes[1].broker.handle(message)).entries
+    assert known.error_code == ErrorCode.none
+    assert (nobody.error_code, nobody.error_message) == (
+        ErrorCode.invalid_request,
+        "nobody is not a valid IP or resolvable host.",
+    )
+    cluster.wait(500)
+    assert cluster.nodes[1].broker.connections._address_rates == {"10.0.0.7": 2}
+    cluster.stop_all()

@@ -1,0 +1,167 @@
+"""Replication throttles hold throttled replicas to their rate, and nobody else (KIP-73, ReplicationQuotaManager)."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_sim.configs.replica_config import ALL_LISTED, listed, lists
+from broker_sim.quotas.replication_throttles import FOLLOWER_RATE, LEADER_RATE, MOVES_RATE
+from broker_sim.quotas.sampled_rate import SampledAmount, rate, rate_window_ms, simple_rate
+from journal.events import TopicPartition
+from kafka_protocol.client.admin_client import BROKER_RESOURCE
+from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
+from tests.broker_sim.replication.test_log_dir_moves import ORDERS, RIGHT, Brokers
+
+MEGABYTE = 1_000_000
+LEADERS = "leader.replication.throttled.replicas"
+FOLLOWERS = "follower.replication.throttled.replicas"
+
+
+def fill(cluster: Cluster, megabytes: int, topic_partition: TopicPartition = TP) -> None:
+    for _ in range(megabytes * 10):
+        cluster.produce_later(1, batch("x" * (MEGABYTE // 10)), 1, topic_partition=topic_partition)
+
+
+def seconds_until_level(cluster: Cluster, broker_id: int = 2, topic_partition: TopicPartition = TP) -> float:
+    """How long a follower that comes back takes to have everything."""
+    cluster.restart(broker_id)
+    started = cluster.now_ms
+    leader = cluster[1].manager.partitions[topic_partition].log
+    log = cluster[broker_id].manager.partitions[topic_partition].log
+    cluster.until(lambda: log.end_offset == leader.end_offset)
+    return (cluster.now_ms - started) / 1000
+
+
+def behind(**topic_configs: str) -> Cluster:
+    """A leader with ten megabytes, and a follower that missed them and is out of the ISR."""
+    cluster = Cluster(2)
+    cluster.topic_configs["orders"] = {key.replace("_", "."): value for key, value in topic_configs.items()}
+    cluster.create([1, 2])
+    cluster.settle(1, 2)
+    cluster.kill(2)
+    fill(cluster, 10)
+    cluster.run(2_000)
+    assert cluster[1].partition.isr_state.isr == (1,)
+    return cluster
+
+
+@pytest.mark.parametrize("listing", ["*", "0:1,3:2"])
+def test_a_leader_sends_throttled_replicas_no_more_than_its_rate(listing: str) -> None:
+    cluster = behind(leader_replication_throttled_replicas=listing)
+    cluster[1].manager.throttles.set_rates({LEADER_RATE: str(MEGABYTE)})
+    assert seconds_until_level(cluster) == pytest.approx(10, abs=1.5)
+    cluster.until(lambda: cluster[1].partition.isr_state.isr == (1, 2))
+
+
+def test_a_follower_fetches_throttled_replicas_no_faster_than_its_rate() -> None:
+    cluster = behind(follower_replication_throttled_replicas="0:2")
+    cluster.brokers[2].boot = _throttled(cluster, {FOLLOWER_RATE: str(MEGABYTE)})  # type: ignore[method-assign]
+    assert seconds_until_level(cluster) == pytest.approx(10, abs=1.5)
+
+
+def _throttled(cluster: Cluster, rates: dict[str, str]):  # type: ignore[no-untyped-def]
+    boot = cluster.brokers[2].boot
+
+    def throttled() -> None:
+        boot()
+        cluster[2].manager.throttles.set_rates(rates)
+
+    return throttled
+
+
+@pytest.mark.parametrize("listing", ["", "1:1", "0:2", "nonsense"])
+def test_replicas_that_are_not_listed_are_not_held_back(listing: str) -> None:
+    cluster = behind(leader_replication_throttled_replicas=listing)
+    cluster[1].manager.throttles.set_rates({LEADER_RATE: "1000"})
+    assert seconds_until_level(cluster) < 1
+
+
+def test_without_a_rate_the_lists_mean_nothing() -> None:
+    cluster = behind(leader_replication_throttled_replicas="*", follower_replication_throttled_replicas="*")
+    assert seconds_until_level(cluster) < 1
+
+
+def test_a_rate_that_is_lifted_lets_everything_through() -> None:
+    cluster = behind(leader_replication_throttled_replicas="*")
+    cluster[1].manager.throttles.set_rates({LEADER_RATE: "1000"})
+    cluster.restart(2)
+    cluster.run(5_000)
+    assert cluster[2].partition.log.end_offset < 50
+    cluster[1].manager.throttles.set_rates({})
+    cluster.run(1_000)
+    assert cluster[2].partition.log.end_offset == 100
+
+
+def test_replicas_in_sync_are_never_throttled() -> None:
+    cluster = Cluster(2)
+    cluster.topic_configs["orders"] = {LEADERS: "*", FOLLOWERS: "*"}
+    cluster.create([1, 2])
+    cluster.settle(1, 2)
+    for broker_id in (1, 2):
+        cluster[broker_id].manager.throttles.set_rates({LEADER_RATE: "1000", FOLLOWER_RATE: "1000"})
+    for number in range(20):
+        assert cluster.produce(1, f"{number}" + "x" * 1_000).error == 0
+    assert cluster[1].partition.isr_state.isr == (1, 2)
+
+
+def test_a_throttled_replica_does_not_hold_up_others_of_the_same_leader() -> None:
+    cluster = Cluster(2)
+    other = TopicPartition("free", 0)
+    cluster.topic_configs["orders"] = {LEADERS: "*", FOLLOWERS: "*"}
+    cluster.topic_id = None
+    cluster.create([1, 2])
+    cluster.create([1, 2], other)
+    cluster.run(500)
+    cluster.kill(2)
+    fill(cluster, 3)
+    fill(cluster, 3, other)
+    cluster.run(2_000)
+    for broker_id in (1, 2):
+        rates = {LEADER_RATE: "100000", FOLLOWER_RATE: "100000"}
+        cluster.brokers[broker_id].manager.throttles.set_rates(rates)
+    cluster.brokers[2].boot = _throttled(cluster, {FOLLOWER_RATE: "100000"})  # type: ignore[method-assign]
+    assert seconds_until_level(cluster, topic_partition=other) < 1.5
+    assert cluster[2].partition.log.end_offset < 30
+
+
+def test_a_move_between_log_directories_keeps_to_its_rate() -> None:
+    brokers = Brokers()
+    brokers.start()
+    brokers.run(brokers.client.create_topic("orders", assignment={0: [1]}))
+    brokers.fill(100)
+    size = brokers.partition().log.size_bytes
+    brokers.run(brokers.client.alter_configs(BROKER_RESOURCE, "1", {MOVES_RATE: str(size // 10)}))
+    brokers.wait(500)
+    brokers.move(RIGHT)
+    brokers.wait(7_000)
+    assert brokers.lying()[0] == ["orders-0"]
+    ((is_future, lag),) = brokers.described()[RIGHT]
+    assert is_future and 10 < lag < 60
+    brokers.wait(5_000)
+    assert brokers.lying() == ([], [str(ORDERS)])
+    brokers.stop_all()
+
+
+def test_lists_of_replicas_are_read_as_kafka_reads_them() -> None:
+    assert listed("*") == ALL_LISTED and lists(listed("*"), 7, 3)
+    assert listed("0:1, 2:3") == ((0, 1), (2, 3)) and lists(listed("0:1,2:3"), 2, 3)
+    assert not lists(listed("0:1"), 0, 2) and listed("") == listed("0") == listed("a:b") == ()
+
+
+def test_a_rate_is_that_of_the_windows_that_count() -> None:
+    amount = SampledAmount(11, 1_000)
+    amount.add(1_000, 0)
+    assert (simple_rate(amount, 0), rate(amount, 0), rate_window_ms(amount, 0)) == (1_000, 100, 10_000)
+    amount.add(1_000, 5_000)
+    assert (simple_rate(amount, 5_000), rate(amount, 5_000)) == (400, 200)
+    assert simple_rate(amount, 10_999) == pytest.approx(2_000 / 10.999)
+    # The first window is out of sight from now on.
+    assert simple_rate(amount, 11_000) == pytest.approx(1_000 / 6)
+    assert simple_rate(amount, 16_000) == 0
+
+
+def test_old_windows_are_used_again() -> None:
+    amount = SampledAmount(2, 1_000)
+    for second in range(20):
+        amount.add(10, second * 1_000)
+    assert (amount.total(19_000), amount.elapsed_ms(19_000), len(amount._samples)) == (20, 1_000, 3)

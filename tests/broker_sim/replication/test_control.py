@@ -1,0 +1,260 @@
+"""What a broker lets a controller do: the fences of LeaderAndIsr and StopReplica, in their order."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker_sim.logs import checkpoints
+from journal import events as e
+from kafka_protocol.topic_ids import topic_id_from_kafka
+from kafka_protocol.wire.kafka_schema import ApiKey, request
+from tests.broker_sim.replication.replication_cluster import TOPIC_ID, TP, Cluster, batch
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster(2)
+    made.create([1, 2])
+    return made
+
+
+def partition_error(response: object) -> int:
+    (topic,) = response.topics  # type: ignore[attr-defined]
+    (row,) = topic.partition_errors
+    return int(row.error_code)
+
+
+def test_a_request_for_an_earlier_life_of_the_broker_changes_nothing(cluster: Cluster) -> None:
+    newer = {"leader": 2, "leader_epoch": 5, "partition_epoch": 5}
+    response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(broker_epoch=99, **newer))
+    assert response.error_code == ErrorCode.stale_broker_epoch
+    assert partition_error(response) == ErrorCode.stale_broker_epoch
+    assert cluster[1].manager.stop_replica(cluster.stop_replica(9, True, broker_epoch=99)).error_code == 77
+    assert cluster[1].partition.is_leader
+    fenced = cluster.events(e.RequestFenced)
+    assert [(x.request, x.reason, x.request_epoch, x.known_epoch, x.sender_id) for x in fenced] == [
+        ("LeaderAndIsr", "STALE_BROKER_EPOCH", 99, 100, 9),
+        ("StopReplica", "STALE_BROKER_EPOCH", 99, 100, 9),
+    ]
+
+
+@pytest.mark.parametrize("broker_epoch", [-1, 100, 101])
+def test_a_present_a_newer_and_no_broker_epoch_pass(cluster: Cluster, broker_epoch: int) -> None:
+    message = cluster.leader_and_isr(broker_epoch=broker_epoch, leader_epoch=1, leader=2, partition_epoch=1)
+    response = cluster[1].manager.become_leader_or_follower(message)
+    assert (response.error_code, partition_error(response)) == (0, 0)
+    assert cluster[1].partition.leader == 2
+
+
+@pytest.mark.scenario(12)
+def test_a_former_controller_is_refused_and_an_equal_epoch_is_not(cluster: Cluster) -> None:
+    manager = cluster[1].manager
+    assert manager.become_leader_or_follower(cluster.leader_and_isr(controller_epoch=4, leader_epoch=1)).error_code == 0
+    assert manager.controller_epoch == 4
+    stale = manager.become_leader_or_follower(cluster.leader_and_isr(controller_epoch=3, leader_epoch=2))
+    assert stale.error_code == ErrorCode.stale_controller_epoch
+    assert cluster[1].partition.leader_epoch == 1
+    equal = manager.become_leader_or_follower(cluster.leader_and_isr(controller_epoch=4, leader_epoch=2))
+    assert equal.error_code == 0 and cluster[1].partition.leader_epoch == 2
+    (fenced,) = cluster.events(e.RequestFenced)
+    assert (fenced.reason, fenced.request_epoch, fenced.known_epoch) == ("STALE_CONTROLLER_EPOCH", 3, 4)
+
+
+def test_update_metadata_shares_the_fence(cluster: Cluster) -> None:
+    manager = cluster[1].manager
+
+    def update(epoch: int) -> int:
+        message = request(ApiKey.UPDATE_METADATA, 7, controller_id=3, controller_epoch=epoch, broker_epoch=-1)
+        return manager.accept_control_request("UpdateMetadata", message)
+
+    assert update(6) == 0
+    assert update(5) == ErrorCode.stale_controller_epoch
+    assert manager.become_leader_or_follower(cluster.leader_and_isr(controller_epoch=5)).error_code == 11
+    assert cluster.events(e.RequestFenced)[0].request == "UpdateMetadata"
+
+
+def test_an_older_leader_epoch_is_refused_for_that_partition_and_journalled(cluster: Cluster) -> None:
+    cluster.elect(1, [1, 2])
+    response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(leader_epoch=0, leader=2))
+    assert (response.error_code, partition_error(response)) == (0, ErrorCode.stale_controller_epoch)
+    (fenced,) = cluster.events(e.RequestFenced)
+    assert (fenced.topic, fenced.partition, fenced.request_epoch, fenced.known_epoch) == ("orders", 0, 0, 1)
+
+
+def test_an_equal_leader_epoch_is_refused_without_a_word(cluster: Cluster) -> None:
+    response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(leader=2))
+    assert partition_error(response) == ErrorCode.stale_controller_epoch
+    assert cluster[1].partition.is_leader and cluster.events(e.RequestFenced) == []
+
+
+def test_a_broker_that_is_no_replica_refuses(cluster: Cluster) -> None:
+    response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(leader_epoch=3, replicas=[2, 3]))
+    assert partition_error(response) == ErrorCode.unknown_topic_or_partition
+
+
+def test_a_topic_of_the_same_name_but_another_id_is_refused(cluster: Cluster) -> None:
+    message = cluster.leader_and_isr(leader_epoch=3, topic_id=UUID(int=8))
+    assert partition_error(cluster[1].manager.become_leader_or_follower(message)) == ErrorCode.inconsistent_topic_id
+    cluster.restart(1)
+    assert partition_error(cluster[1].manager.become_leader_or_follower(message)) == ErrorCode.inconsistent_topic_id
+
+
+def test_a_log_without_a_topic_id_takes_the_one_an_equal_epoch_brings() -> None:
+    cluster = Cluster(1)
+    cluster.states[TP] = {
+        "leader": 1, "leader_epoch": 0, "isr": [1], "partition_epoch": 0, "replicas": [1], "leader_recovery_state": 0,
+    }  # fmt: skip
+    manager = cluster[1].manager
+    old = manager.become_leader_or_follower(cluster.leader_and_isr(version=4))
+    assert [(row.topic_name, row.error_code) for row in old.partition_errors] == [("orders", 0)]
+    assert cluster[1].partition.topic_id is None
+    assert partition_error(manager.become_leader_or_follower(cluster.leader_and_isr())) == 0
+    assert cluster[1].partition.topic_id == topic_id_from_kafka(TOPIC_ID)
+    assert checkpoints.read_topic_id(cluster[1].directory, "orders-0") == topic_id_from_kafka(TOPIC_ID)
+
+
+@pytest.mark.parametrize("topic", ["../../etc", "a/b", "", ".."])
+def test_a_topic_name_that_leads_out_of_the_log_directory_is_refused(topic: str) -> None:
+    cluster = Cluster(1)
+    name = e.TopicPartition(topic, 0)
+    cluster.states[name] = {
+        "leader": 1, "leader_epoch": 0, "isr": [1], "partition_epoch": 0, "replicas": [1], "leader_recovery_state": 0,
+    }  # fmt: skip
+    response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(name))
+    assert partition_error(response) == ErrorCode.invalid_topic_exception
+    assert cluster[1].directory.partitions() == []
+
+
+def test_a_follower_of_nobody_alive_creates_its_log_and_waits(cluster: Cluster) -> None:
+    name = e.TopicPartition("orders", 5)
+    cluster.states[name] = dict(cluster.states[TP], leader=-1)
+    response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(name))
+    assert partition_error(response) == 0
+    partition = cluster[1].manager.partitions[name]
+    assert (partition.leader, partition.leader_epoch) == (None, -1)
+    assert "orders-5" in cluster[1].directory.partitions()
+    cluster[1].manager.shutdown()
+    assert name in checkpoints.read_offsets(cluster[1].directory, checkpoints.REPLICATION_OFFSETS), "KAFKA-1647"
+
+
+def test_becoming_leader_and_follower_is_journalled(cluster: Cluster) -> None:
+    cluster.produce(1, "a")
+    cluster.settle()
+    cluster.elect(2, [1, 2])
+    taken = cluster.events(e.LeadershipTaken)
+    assert [(x.broker_id, x.leader_epoch, x.log_end_offset) for x in taken] == [(1, 0, 0), (2, 1, 1)]
+    followed = cluster.events(e.FollowershipTaken)
+    assert [(x.broker_id, x.leader, x.leader_epoch) for x in followed] == [(2, 1, 0), (1, 2, 1)]
+
+
+@pytest.mark.parametrize("version", range(8))
+def test_leader_and_isr_is_understood_in_every_version(version: int) -> None:
+    cluster = Cluster(1)
+    row = {
+        "topic_name": "orders", "partition_index": 0, "controller_epoch": 1, "leader": 1, "leader_epoch": 0,
+        "isr": [1], "partition_epoch": 0, "replicas": [1],
+    }  # fmt: skip
+    message = request(
+        ApiKey.LEADER_AND_ISR,
+        version,
+        controller_id=9,
+        controller_epoch=1,
+        topic_states=[{"topic_name": "orders", "topic_id": TOPIC_ID, "partition_states": [row]}],
+        ungrouped_partition_states=[row],
+    )
+    response = cluster[1].manager.become_leader_or_follower(message)
+    assert response.error_code == 0 and response.__version__ == version
+    assert cluster[1].partition.is_leader
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_stop_replica_is_understood_in_every_version(cluster: Cluster, version: int) -> None:
+    state = {"partition_index": 0, "leader_epoch": -2, "delete_partition": True}
+    message = request(
+        ApiKey.STOP_REPLICA,
+        version,
+        controller_id=9,
+        controller_epoch=1,
+        delete_partitions=True,
+        topic_states=[{"topic_name": "orders", "partition_states": [state]}],
+        topics=[{"name": "orders", "partition_indexes": [0]}],
+        ungrouped_partitions=[{"topic_name": "orders", "partition_index": 0}],
+    )
+    response = cluster[1].manager.stop_replica(message)
+    assert [(row.topic_name, row.error_code) for row in response.partition_errors] == [("orders", 0)]
+    assert response.__version__ == version and dict(cluster[1].manager.partitions) == {}
+
+
+@pytest.mark.parametrize(("leader_epoch", "error"), [(-2, 0), (-1, 0), (1, 0), (2, 0), (0, 74)])
+def test_stop_replica_is_fenced_by_leader_epoch(cluster: Cluster, leader_epoch: int, error: int) -> None:
+    cluster.elect(2, [1, 2])
+    response = cluster[1].manager.stop_replica(cluster.stop_replica(leader_epoch, True))
+    assert [int(row.error_code) for row in response.partition_errors] == [error]
+    assert (TP in cluster[1].manager.partitions) is bool(error)
+    assert ("orders-0" in cluster[1].directory.partitions()) is bool(error)
+
+
+def test_stop_replica_without_deletion_ends_the_fetching_alone(cluster: Cluster) -> None:
+    cluster[2].manager.stop_replica(cluster.stop_replica(0, False))
+    cluster.produce(1, "a", acks=1)
+    cluster.run(2_000)
+    assert cluster[2].partition.log.end_offset == 0
+    assert "orders-0" in cluster[2].directory.partitions()
+
+
+def test_stop_replica_deletes_what_is_left_of_a_partition_that_is_not_hosted(cluster: Cluster) -> None:
+    cluster.kill(2)
+    cluster[2].epoch += 1
+    cluster[2].boot()
+    assert cluster[2].directory.partitions() == ["orders-0"] and dict(cluster[2].manager.partitions) == {}
+    response = cluster[2].manager.stop_replica(cluster.stop_replica(-2, True))
+    assert int(response.partition_errors[0].error_code) == 0
+    assert cluster[2].directory.partitions() == []
+
+
+def test_requests_that_wait_for_a_partition_hear_of_its_deletion(cluster: Cluster) -> None:
+    cluster.cut_link(1, 2)
+    produce = cluster.produce_later(1, batch("x"))
+    fetch = cluster.fetch_later(1, 0, max_wait_ms=60_000)
+    cluster[1].manager.stop_replica(cluster.stop_replica(-2, True))
+    assert produce.result()[0].error == ErrorCode.not_leader_or_follower
+    assert fetch.result()[0].error == ErrorCode.not_leader_or_follower
+    cluster.run(10_000)
+
+
+def test_a_topic_made_again_starts_empty(cluster: Cluster) -> None:
+    cluster.produce(1, "a")
+    cluster.settle()
+    for broker_id in (1, 2):
+        cluster[broker_id].manager.stop_replica(cluster.stop_replica(-2, True))
+    cluster.create([2, 1])
+    cluster.produce(2, "b")
+    cluster.settle()
+    assert cluster[1].values == ["b"]
+
+
+def moved_away(cluster: Cluster, leader_epoch: int) -> object:
+    """The UpdateMetadata that tells broker 1 that brokers 2 and 3 have the partition."""
+    row = {"partition_index": 0, "leader": 2, "leader_epoch": leader_epoch, "isr": [2], "replicas": [2, 3]}
+    topics = [{"topic_name": TP.topic, "topic_id": TOPIC_ID, "partition_states": [row]}]
+    outer = {"controller_id": 9, "controller_epoch": cluster.controller_epoch, "broker_epoch": -1}
+    return request(ApiKey.UPDATE_METADATA, 8, topic_states=topics, live_brokers=[], **outer)
+
+
+def test_a_leader_whose_partition_has_moved_to_others_stops_though_nobody_told_it_to(cluster: Cluster) -> None:
+    # Who was taken for dead while that was done gets no StopReplica, neither then nor when it is back (seed 500216).
+    waiting = cluster.produce_later(1, batch("a"))
+    manager = cluster[1].manager
+    manager.leave_strays(moved_away(cluster, 0))
+    assert cluster[1].partition.is_leader, "what is no newer than its own leader epoch says nothing"
+    manager.leave_strays(moved_away(cluster, 1))
+    assert TP not in manager.partitions
+    cluster.until(lambda: bool(waiting.done()))
+    assert [row.error for row in waiting.result()] == [ErrorCode.not_leader_or_follower]
+    # What it had is still there, for when the partition comes back to it.
+    cluster.elect(1, [1, 2])
+    cluster.elect(1, [1, 2])
+    assert cluster[1].values == ["a"]

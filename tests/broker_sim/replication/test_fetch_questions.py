@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.replication.fetch_questions import FetchQuestions
+from broker_sim.replication.purgatory import Purgatory
+from journal.events import TopicPartition
+from kafka_protocol.wire.data_messages import FetchPartition, FetchResponse
+from simulation.kernel.scheduler import Scheduler, SimRuntime, derive_random
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def row(offset: int) -> FetchPartition:
+    return FetchPartition(0, offset, 1000)
+
+
+def answered(questions: FetchQuestions, session_id: int = 7, error: ErrorCode = ErrorCode.none) -> None:
+    questions.answered(FetchResponse(17, (), error, session_id))
+
+
+def test_a_session_begins_with_everything_and_goes_on_with_what_changed() -> None:
+    questions = FetchQuestions()
+    a, b = row(0), row(0)
+    first = questions.next({A: a, B: b}, True)
+    assert (first.session_id, first.session_epoch, list(first.rows)) == (0, 0, [A, B])
+    answered(questions)
+    further = row(5)
+    second = questions.next({A: further, B: b}, True)
+    assert (second.session_id, second.session_epoch, dict(second.rows)) == (7, 1, {A: further})
+    answered(questions)
+    third = questions.next({A: further}, True)
+    assert (third.session_epoch, dict(third.rows), third.forgotten) == (2, {}, [B])
+
+
+def test_a_leader_without_a_place_for_a_session_is_told_everything_each_time() -> None:
+    questions = FetchQuestions()
+    a = row(0)
+    for _ in range(3):
+        asked = questions.next({A: a}, True)
+        assert (asked.session_id, asked.session_epoch, list(asked.rows)) == (0, 0, [A])
+        answered(questions, session_id=0)
+
+
+def test_a_session_that_the_leader_lost_begins_anew() -> None:
+    questions = FetchQuestions()
+    a = row(0)
+    questions.next({A: a}, True)
+    answered(questions)
+    questions.next({A: a}, True)
+    answered(questions, session_id=0, error=ErrorCode.fetch_session_id_not_found)
+    again = questions.next({A: a}, True)
+    assert (again.session_id, again.session_epoch, list(again.rows)) == (0, 0, [A])
+
+
+def test_another_naming_of_topics_is_another_session() -> None:
+    questions = FetchQuestions()
+    a = row(0)
+    questions.next({A: a}, True)
+    answered(questions)
+    by_name = questions.next({A: a}, False)
+    assert (by_name.session_id, by_name.session_epoch, list(by_name.rows)) == (7, 0, [A])
+
+
+class Waiting:
+    def __init__(self) -> None:
+        self.looked_at: list[TopicPartition] = []
+        self.touched: list[TopicPartition] | None = None
+
+    def is_ready_after(self, key: TopicPartition) -> bool:
+        self.looked_at.append(key)
+        return key == B
+
+    def finish(self, touched: object) -> None:
+        self.touched = list(touched)  # type: ignore[call-overload]
+
+
+def test_who_waits_for_partitions_that_move_together_is_answered_once_behind_the_last() -> None:
+    purgatory = Purgatory(SimRuntime(Scheduler(), derive_random(1, "x")))
+    waiting = Waiting()
+    purgatory.park(waiting, [A, B], 1_000)
+    with purgatory:
+        purgatory.wake(B)
+        purgatory.wake(A)
+        assert waiting.touched is None
+    assert waiting.touched == [B, A]
+    assert len(purgatory) == 0
+
+
+def test_only_what_happened_is_looked_at() -> None:
+    purgatory = Purgatory(SimRuntime(Scheduler(), derive_random(1, "x")))
+    waiting = Waiting()
+    purgatory.park(waiting, [A, B], 1_000)
+    purgatory.wake(A)
+    assert (waiting.looked_at, waiting.touched) == ([A], None)
+    purgatory.close()
+    assert waiting.touched == [A]

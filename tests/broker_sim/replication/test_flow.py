@@ -1,0 +1,328 @@
+"""Produce, replicate, acknowledge, fetch: the ordinary days."""
+
+from __future__ import annotations
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from journal import events as e
+from kafka_protocol.record_batch import Record, build_batch, decode_records
+from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster(3)
+    made.create([1, 2, 3])
+    return made
+
+
+def test_records_reach_every_follower_byte_for_byte(cluster: Cluster) -> None:
+    for i in range(20):
+        assert cluster.produce(1, f"a{i}", f"b{i}").base_offset == 2 * i
+    cluster.settle()
+    logs = [cluster[b].partition.log for b in (1, 2, 3)]
+    assert [log.end_offset for log in logs] == [40, 40, 40]
+    assert len({log.read(0, 1 << 20, 40, True) for log in logs}) == 1
+    assert cluster.violations() == []
+
+
+def test_acks_all_waits_for_the_isr_and_acks_one_does_not(cluster: Cluster) -> None:
+    cluster.cut_link(1, 3)
+    cluster.run(600)
+    one = cluster.produce_later(1, batch("x"), acks=1)
+    every = cluster.produce_later(1, batch("y"), acks=-1)
+    assert one.done() and not every.done()
+    cluster.run(300)
+    assert not every.done()
+    cluster.until(every.done)
+    assert every.result()[0].error == 0
+    assert cluster[1].partition.isr_state.isr == (1, 2), "it was the shrunken ISR that let it through"
+
+
+def test_acks_all_times_out_while_the_isr_lags() -> None:
+    cluster = Cluster(2, replica_lag_time_max_ms=60_000)
+    cluster.create([1, 2])
+    cluster.cut_link(1, 2)
+    assert cluster.produce(1, "x", timeout_ms=300).error == ErrorCode.request_timed_out
+    assert cluster.now_ms == 300
+
+
+def test_acks_zero_is_answered_at_once_and_never_journalled_as_acknowledged(cluster: Cluster) -> None:
+    answer = cluster.produce_later(1, batch("x"), acks=0)
+    assert answer.done() and answer.result()[0].error == 0
+    cluster.settle()
+    assert cluster.events(e.RecordsAcknowledged) == []
+    assert cluster.events(e.RecordsAppended)[0].checksum == cluster.events(e.RecordsReplicated, 2)[0].checksum
+
+
+def test_acks_of_another_kind_are_refused(cluster: Cluster) -> None:
+    assert cluster.produce(1, "x", acks=2).error == ErrorCode.invalid_required_acks
+
+
+def test_acks_all_is_refused_under_min_isr_and_acks_one_is_not() -> None:
+    cluster = Cluster(2, min_insync_replicas=2)
+    cluster.create([1, 2])
+    cluster.kill(2)
+    cluster.elect(1, [1])
+    assert cluster.produce(1, "x").error == ErrorCode.not_enough_replicas
+    assert cluster.produce(1, "x", acks=1).error == 0
+
+
+def test_acks_all_says_not_enough_after_append_where_the_isr_is_too_small_by_then() -> None:
+    cluster = Cluster(2)
+    cluster.create([1, 2])
+    cluster.produce(1, "x")
+    cluster.kill(2)
+    cluster.elect(1, [1])
+    assert cluster[1].partition.acks_all_state(1) == 0
+    cluster.topic_configs["orders"] = {"min.insync.replicas": "2"}
+    assert cluster[1].partition.acks_all_state(1) == 0, "not taken over yet"
+    cluster[1].manager.topic_config_changed("orders")
+    assert cluster[1].partition.acks_all_state(1) == ErrorCode.not_enough_replicas_after_append
+    assert cluster[1].partition.acks_all_state(2) is None
+
+
+def test_min_isr_is_never_more_than_there_are_replicas() -> None:
+    cluster = Cluster(1, min_insync_replicas=3)
+    cluster.create([1])
+    assert cluster.produce(1, "x").error == 0
+
+
+def test_a_produce_to_a_follower_or_to_nobody_is_refused(cluster: Cluster) -> None:
+    assert cluster.produce(2, "x").error == ErrorCode.not_leader_or_follower
+    unknown = e.TopicPartition("nowhere", 3)
+    assert cluster.produce(1, "x", topic_partition=unknown).error == ErrorCode.not_leader_or_follower
+
+
+def test_a_leader_that_is_deposed_answers_the_waiting_produce_at_once() -> None:
+    cluster = Cluster(2, replica_lag_time_max_ms=60_000)
+    cluster.create([1, 2])
+    cluster.cut_link(1, 2)
+    answer = cluster.produce_later(1, batch("x"))
+    cluster.run(100)
+    cluster.elect(2, [2])
+    assert answer.result()[0].error == ErrorCode.not_leader_or_follower
+
+
+def test_consumers_read_up_to_the_high_watermark_and_followers_to_the_end() -> None:
+    cluster = Cluster(2, replica_lag_time_max_ms=60_000)
+    cluster.create([1, 2])
+    cluster.produce(1, "a")
+    cluster.settle()
+    cluster.cut_link(1, 2)
+    cluster.produce(1, "b", acks=1)
+    consumer = cluster.fetch(1, 0, max_wait_ms=0)
+    assert (consumer.high_watermark, [r.value for r in decode_records(consumer.records)]) == (1, [b"a"])
+    follower = cluster.fetch(1, 1, max_wait_ms=0, replica_id=2, epoch=0, last_epoch=0)
+    assert [r.value for r in decode_records(follower.records)] == [b"b"]
+
+
+def test_a_fetch_at_the_end_waits_for_data_and_no_longer_than_it_said(cluster: Cluster) -> None:
+    cluster.produce(1, "a")
+    started = cluster.now_ms
+    empty = cluster.fetch(1, 1, max_wait_ms=200)
+    assert empty.records == b"" and cluster.now_ms - started == 200
+    waiting = cluster.fetch_later(1, 1, max_wait_ms=10_000)
+    cluster.run(300)
+    assert not waiting.done()
+    cluster.produce(1, "b")
+    assert waiting.done()
+    assert [r.value for r in decode_records(waiting.result()[0].records)] == [b"b"]
+
+
+def test_a_fetch_waits_for_min_bytes(cluster: Cluster) -> None:
+    size = len(batch("a"))
+    waiting = cluster.fetch_later(1, 0, max_wait_ms=60_000, min_bytes=2 * size)
+    cluster.produce(1, "a")
+    assert not waiting.done()
+    cluster.produce(1, "b")
+    assert waiting.done() and len(waiting.result()[0].records) == 2 * size
+
+
+def test_a_fetch_is_cut_at_whole_batches_and_gives_one_at_least(cluster: Cluster) -> None:
+    size = len(batch("a"))
+    for value in "abc":
+        cluster.produce(1, value)
+    assert len(cluster.fetch(1, 0, max_bytes=2 * size + 5).records) == 2 * size
+    assert len(cluster.fetch(1, 0, max_bytes=1).records) == size
+
+
+def test_a_fetch_out_of_range_is_told_so_at_once(cluster: Cluster) -> None:
+    cluster.produce(1, "a")
+    assert cluster.fetch(1, 7, max_wait_ms=10_000).error == ErrorCode.offset_out_of_range
+    assert cluster.now_ms < 1_000
+
+
+def test_a_fetch_with_another_leader_epoch_is_fenced(cluster: Cluster) -> None:
+    cluster.elect(1, [1, 2, 3])
+    assert cluster.fetch(1, 0, epoch=0).error == ErrorCode.fenced_leader_epoch
+    assert cluster.fetch(1, 0, epoch=2).error == ErrorCode.unknown_leader_epoch
+    assert cluster.fetch(2, 0, epoch=1).error == ErrorCode.not_leader_or_follower
+    assert cluster.fetch(1, 0, epoch=1, max_wait_ms=0).error == 0
+
+
+def test_a_waiting_fetch_hears_at_once_that_the_leader_changed(cluster: Cluster) -> None:
+    waiting = cluster.fetch_later(1, 0, max_wait_ms=60_000, epoch=0)
+    cluster.elect(2, [1, 2, 3])
+    assert waiting.result()[0].error == ErrorCode.fenced_leader_epoch
+
+
+def test_a_follower_that_is_no_replica_is_told_to_ask_again_later(cluster: Cluster) -> None:
+    assert cluster.fetch(1, 0, replica_id=8, epoch=0).error == ErrorCode.unknown_leader_epoch
+    assert cluster.fetch(1, 0, replica_id=8).error == ErrorCode.not_leader_or_follower
+
+
+def test_a_resend_of_an_idempotent_producer_gets_the_offsets_it_had(cluster: Cluster) -> None:
+    def send(sequence: int, epoch: int = 0) -> tuple[int, int]:
+        data = batch("a", "b", producer_id=5, producer_epoch=epoch, base_sequence=sequence)
+        answer = cluster.produce_later(1, data)
+        cluster.until(answer.done)
+        return answer.result()[0].error, answer.result()[0].base_offset
+
+    assert send(0) == (0, 0)
+    assert send(2) == (0, 2)
+    assert send(0) == (0, 0)
+    assert send(2) == (0, 2)
+    assert send(6)[0] == ErrorCode.out_of_order_sequence_number
+    assert send(4) == (0, 4)
+    assert send(0, epoch=1) == (0, 6)
+    assert send(8, epoch=0)[0] == ErrorCode.invalid_producer_epoch
+    assert send(7, epoch=2)[0] == ErrorCode.out_of_order_sequence_number
+    assert cluster[1].partition.log.end_offset == 8
+
+
+def test_the_next_leader_knows_an_idempotent_producer_too(cluster: Cluster) -> None:
+    data = batch("a", producer_id=5, producer_epoch=0, base_sequence=0)
+    cluster.until(cluster.produce_later(1, data).done)
+    cluster.settle()
+    cluster.elect(2, [1, 2, 3])
+    answer = cluster.produce_later(2, data)
+    cluster.until(answer.done)
+    assert answer.result()[0].base_offset == 0 and cluster[2].partition.log.end_offset == 1
+
+
+def test_damaged_old_and_oversized_batches_are_refused(cluster: Cluster) -> None:
+    good = batch("hello")
+    bad_crc = good[:-1] + bytes([good[-1] ^ 1])
+    old_format = good[:16] + b"\x01" + good[17:]
+    cases = {
+        bad_crc: ErrorCode.corrupt_message,
+        good[:-3]: ErrorCode.corrupt_message,
+        good + b"\x00" * 5: ErrorCode.corrupt_message,
+        b"": ErrorCode.corrupt_message,
+        old_format: ErrorCode.invalid_record,
+        batch("x" * 2_000_000): ErrorCode.message_too_large,
+    }
+    for data, error in cases.items():
+        answer = cluster.produce_later(1, data, acks=1)
+        assert answer.result()[0].error == error
+    assert cluster[1].partition.log.end_offset == 0
+
+
+def test_a_topic_may_take_larger_or_smaller_messages(cluster: Cluster) -> None:
+    cluster.topic_configs["orders"] = {"max.message.bytes": "100"}
+    assert cluster.produce(1, "x" * 500).error == 0
+    cluster[1].manager.topic_config_changed("orders")
+    assert cluster.produce(1, "x" * 500).error == ErrorCode.message_too_large
+
+
+def test_several_batches_in_one_produce_get_consecutive_offsets(cluster: Cluster) -> None:
+    answer = cluster.produce_later(1, batch("a", "b") + batch("c"))
+    cluster.until(answer.done)
+    cluster.settle()
+    assert answer.result()[0].base_offset == 0
+    assert [cluster[b].values for b in (1, 2, 3)] == [["a", "b", "c"]] * 3
+    assert [(x.first_offset, x.last_offset) for x in cluster.events(e.RecordsAcknowledged)] == [(0, 1), (2, 2)]
+
+
+def test_offsets_can_be_listed_by_time(cluster: Cluster) -> None:
+    cluster.produce(1, "a", "b", "c")
+    cluster.produce(1, "d")
+    manager = cluster[1].manager
+    assert manager.list_offset(TP, -2, -1, False) == (0, -1, 0, 0)
+    assert manager.list_offset(TP, -1, 0, False) == (0, -1, 4, 0)
+    assert manager.list_offset(TP, 1_001, -1, False) == (0, 1_001, 1, 0)
+    assert manager.list_offset(TP, 5_000, -1, False) == (0, -1, -1, -1)
+    assert manager.list_offset(TP, -3, -1, False) == (0, 1_002, 2, 0)
+    assert manager.list_offset(TP, -1, 3, False)[0] == ErrorCode.unknown_leader_epoch
+
+
+def test_progress_is_journalled_four_times_a_second_at_most(cluster: Cluster) -> None:
+    for _ in range(50):
+        cluster.produce(1, "x")
+        cluster.run(20)
+    cluster.run(1_000)
+    rows = cluster.events(e.ReplicaProgressed, 1)
+    assert 2 <= len(rows) <= 10
+    assert rows[-1].replicas == [("orders", 0, 50, 50)]
+
+
+def test_many_partitions_share_one_fetcher_and_all_move() -> None:
+    cluster = Cluster(2)
+    names = [e.TopicPartition("orders", number) for number in range(30)]
+    for name in names:
+        cluster.create([1, 2], name)
+    answers = [cluster.produce_later(1, batch(str(name)), topic_partition=name) for name in names]
+    cluster.until(lambda: all(answer.done() for answer in answers))
+    assert [answer.result()[0].error for answer in answers] == [0] * 30
+    assert cluster.now_ms < 1_100
+
+
+def test_an_idempotent_producer_is_known_after_a_kill_and_after_a_clean_stop(cluster: Cluster) -> None:
+    def send(broker_id: int, sequence: int) -> tuple[int, int]:
+        data = batch("a", producer_id=5, producer_epoch=0, base_sequence=sequence)
+        answer = cluster.produce_later(broker_id, data)
+        cluster.until(answer.done)
+        return answer.result()[0].error, answer.result()[0].base_offset
+
+    for sequence in range(7):
+        assert send(1, sequence) == (0, sequence)
+    cluster.settle()
+    cluster.kill(1)
+    cluster.elect(2, [2, 3])
+    assert send(2, 6) == (0, 6), "sent again, to the next leader"
+    assert send(2, 8)[0] == ErrorCode.out_of_order_sequence_number
+    cluster.restart(1)
+    cluster.until(lambda: 1 in cluster[2].partition.isr_state.isr)
+    cluster.restart(2)
+    cluster.elect(1, [1, 3])
+    assert send(1, 6) == (0, 6)
+    assert send(1, 0)[0] == ErrorCode.out_of_order_sequence_number, "only the last five batches are remembered"
+    assert send(1, 7) == (0, 7)
+
+
+def test_sequence_numbers_wrap_at_the_largest_int(cluster: Cluster) -> None:
+    largest = 2**31 - 1
+
+    def send(*values: str, sequence: int) -> int:
+        data = batch(*values, producer_id=5, producer_epoch=0, base_sequence=sequence)
+        answer = cluster.produce_later(1, data)
+        cluster.until(answer.done)
+        return int(answer.result()[0].error)
+
+    assert send("a", sequence=largest - 1) == 0, "a producer nobody knows may begin anywhere"
+    assert send("b", "c", sequence=largest) == 0
+    assert send("d", sequence=1) == 0
+    assert send("e", sequence=3) == ErrorCode.out_of_order_sequence_number
+
+
+def test_a_topic_may_stamp_records_with_the_time_of_their_append(cluster: Cluster) -> None:
+    cluster.topic_configs["orders"] = {"message.timestamp.type": "LogAppendTime"}
+    cluster[1].manager.topic_config_changed("orders")
+    row = cluster.produce(1, "a", "b")
+    now_ms = cluster[1].runtime.now().wall_ms
+    assert now_ms - 1_000 < row.log_append_time_ms <= now_ms
+    cluster.settle()
+    records = decode_records(cluster.fetch(2, 0, epoch=-1, replica_id=-2).records)
+    assert [r.timestamp_ms for r in records] == [row.log_append_time_ms] * 2, "and the checksum is right"
+    assert cluster[1].manager.list_offset(TP, row.log_append_time_ms, -1, False)[1:3] == (row.log_append_time_ms, 0)
+
+
+def test_a_compacted_topic_takes_no_record_without_a_key(cluster: Cluster) -> None:
+    cluster.topic_configs["orders"] = {"cleanup.policy": "compact"}
+    cluster[1].manager.topic_config_changed("orders")
+    assert cluster.produce(1, "without a key").error == ErrorCode.invalid_record
+    answer = cluster.produce_later(1, build_batch([Record(b"k", b"v", 1_000)]))
+    cluster.until(answer.done)
+    assert answer.result()[0].error == 0

@@ -1,0 +1,394 @@
+"""Who is in sync: Kafka's IsrExpirationTest and the ISR part of PartitionTest, on virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker_sim.replication.isr import Committed, PendingExpand, PendingShrink
+from broker_sim.replication.replica import FollowerState
+from journal.events import HighWatermarkMoved, TopicPartition
+from kafka_protocol.wire.kafka_schema import respond
+from tests.broker_sim.replication.replication_cluster import LAG_MS, TP, Cluster, batch
+
+LAG = 100
+
+
+def follower(fetch_offset: int, leader_end: int, now_ms: int) -> FollowerState:
+    state = FollowerState(2)
+    state.fetched(fetch_offset, leader_end, now_ms)
+    return state
+
+
+# ---- IsrExpirationTest --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(52)
+def test_isr_expiration_for_stuck_followers() -> None:
+    state = FollowerState(2)
+    state.fetched(10, 10, 0)
+    state.fetched(14, 15, 0)
+    assert state.is_caught_up(15, 100, LAG)
+    assert not state.is_caught_up(15, 150, LAG)
+
+
+@pytest.mark.scenario(53)
+def test_isr_expiration_if_no_fetch_request_made() -> None:
+    state = FollowerState(2)
+    state.reset(0, 15, newly_leader=True, in_sync=True)
+    assert state.is_caught_up(15, 100, LAG)
+    assert not state.is_caught_up(15, 150, LAG)
+
+
+@pytest.mark.scenario(53)
+def test_isr_expiration_for_slow_followers() -> None:
+    state = follower(15, 15, 0)
+    state.fetched(16, 20, 75)
+    assert state.is_caught_up(20, 75, LAG), "it has what the leader had at its fetch before"
+    state.fetched(18, 20, 150)
+    assert not state.is_caught_up(20, 150, LAG)
+    state.fetched(20, 20, 150)
+    assert state.is_caught_up(20, 150, LAG)
+
+
+@pytest.mark.scenario(54)
+def test_isr_expiration_for_caught_up_followers() -> None:
+    assert follower(15, 15, 0).is_caught_up(15, 1_000_000, LAG), "an idle follower that has everything never lags"
+
+
+def test_a_follower_outside_the_isr_is_not_caught_up_when_an_epoch_begins() -> None:
+    state = follower(10, 10, 50)
+    state.reset(60, 12, newly_leader=False, in_sync=False)
+    assert not state.is_caught_up(12, 60, LAG)
+    assert state.end_offset == 10, "a leader that stays one keeps what it knows"
+    state.reset(60, 12, newly_leader=True, in_sync=True)
+    assert state.end_offset == -1
+
+
+# ---- PartitionTest ------------------------------------------------------------------------------------------------
+
+
+def still(count: int = 3, **overrides: Any) -> Cluster:
+    """A cluster whose followers run nothing, so that the test does their fetching."""
+    cluster = Cluster(count, **overrides)
+    for broker_id in range(2, count + 1):
+        cluster[broker_id].runtime.stop()
+    return cluster
+
+
+def catch_up(cluster: Cluster, broker_id: int, offset: int, epoch: int = 0) -> None:
+    cluster.fetch_later(1, offset, replica_id=broker_id, epoch=epoch, max_wait_ms=0)
+
+
+@pytest.mark.scenario(55)
+def test_should_not_shrink_isr_if_previous_fetch_is_caught_up() -> None:
+    cluster = still(2)
+    cluster.create([1, 2])
+    partition = cluster[1].partition
+    cluster.produce_later(1, batch("a"), acks=1)
+    catch_up(cluster, 2, 0)
+    cluster.run(400)
+    catch_up(cluster, 2, 1)
+    # New records keep it from the leader's end, but it always has what was there at the fetch before.
+    for end in range(1, 10):
+        cluster.produce_later(1, batch("b"), acks=1)
+        cluster.run(400)
+        catch_up(cluster, 2, end)
+        assert partition.followers[2].end_offset < partition.log.end_offset
+    assert partition.isr_state == Committed((1, 2))
+    assert cluster.alterations == []
+
+
+def test_should_not_shrink_isr_if_follower_caught_up_to_log_end() -> None:
+    cluster = Cluster(3)
+    cluster.create([1, 2, 3])
+    cluster.produce(1, "a")
+    cluster.settle()
+    cluster.cut_link(1, 2)
+    cluster.run(20 * LAG_MS)
+    assert cluster.alterations == [] and cluster[1].partition.isr_state.isr == (1, 2, 3)
+
+
+def test_a_lagging_follower_leaves_between_one_and_one_and_a_half_lag_periods() -> None:
+    cluster = Cluster(3)
+    cluster.create([1, 2, 3])
+    cluster.run(370)
+    cluster.cut_link(1, 2)
+    cluster.run(600)
+    started = cluster.now_ms
+    cluster.produce(1, "a", acks=1)
+    cluster.until(lambda: cluster[1].partition.isr_state == Committed((1, 3)))
+    caught_up_last = cluster[1].partition.followers[2].last_caught_up_ms
+    assert LAG_MS <= cluster.now_ms - caught_up_last <= 1.5 * LAG_MS + 600
+    assert cluster.now_ms >= started
+    assert cluster[1].partition.leader_epoch == 0, "by lag: the leader epoch stays"
+    cluster.heal()
+    cluster.until(lambda: cluster[1].partition.isr_state == Committed((1, 3, 2)))
+
+
+@pytest.mark.scenario(56)
+def test_maybe_shrink_isr_moves_the_mark_only_once_the_controller_wrote_it() -> None:
+    cluster = still(2)
+    cluster.alter_delay_ms = 400
+    cluster.create([1, 2])
+    partition = cluster[1].partition
+    cluster.produce_later(1, batch("a"), acks=1)
+    cluster.until(lambda: bool(cluster.alterations))
+    assert isinstance(partition.isr_state, PendingShrink)
+    assert partition.isr_state.isr == partition.isr_state.maximal_isr == (1, 2)
+    cluster.run(300)
+    assert partition.log.high_watermark == 0
+    cluster.until(lambda: partition.isr_state == Committed((1,)))
+    assert partition.log.high_watermark == 1
+    assert partition.partition_epoch == 1
+    assert cluster[1].manager.counters.shrinks == 1
+
+
+@pytest.mark.scenario(57)
+def test_high_watermark_advance_should_not_advance_when_under_min_isr() -> None:
+    cluster = still(3, min_insync_replicas=2)
+    cluster.create([1, 2, 3])
+    cluster.produce_later(1, batch("a"), acks=1)
+    cluster.until(lambda: cluster[1].partition.isr_state == Committed((1,)))
+    cluster.run(5_000)
+    assert cluster[1].partition.log.high_watermark == 0
+    assert cluster[1].partition.is_under_min_isr
+    catch_up(cluster, 2, 1)
+    cluster.until(lambda: cluster[1].partition.isr_state == Committed((1, 2)))
+    assert cluster[1].partition.log.high_watermark == 1
+
+
+def test_the_mark_waits_for_a_follower_that_is_about_to_join() -> None:
+    cluster = still(2)
+    cluster.alter_delay_ms = 200
+    cluster.create([1, 2])
+    cluster.elect(1, [1])
+    partition = cluster[1].partition
+    cluster.produce_later(1, batch("a"), acks=1)
+    assert partition.log.high_watermark == 1
+    catch_up(cluster, 2, 1, epoch=1)
+    assert isinstance(partition.isr_state, PendingExpand)
+    assert partition.isr_state.isr == (1,) and partition.isr_state.maximal_isr == (1, 2)
+    cluster.produce_later(1, batch("b"), acks=1)
+    assert partition.log.high_watermark == 1, "the newcomer counts before it is in"
+    cluster.until(lambda: partition.isr_state == Committed((1, 2)))
+    assert partition.log.high_watermark == 1
+    catch_up(cluster, 2, 2, epoch=1)
+    assert partition.log.high_watermark == 2
+
+
+def test_at_the_end_of_a_reassignment_whoever_the_isr_still_names_counts() -> None:
+    """A controller that begins before it is out reads the old assignment, and may elect it: seed 100187."""
+    cluster = still(2)
+    cluster.create([1, 2])
+    partition = cluster[1].partition
+    cluster.produce_later(1, batch("a"), acks=1)
+    cluster.states[TP]["replicas"] = [1]
+    cluster.elect(1, [1, 2])
+    assert partition.log.high_watermark == 0
+    cluster.elect(1, [1])
+    assert partition.log.high_watermark == 1
+
+
+@pytest.mark.scenario(58)
+def test_follower_does_not_join_isr_until_caught_up_to_offset_within_current_leader_epoch() -> None:
+    cluster = still(3)
+    cluster.create([1, 2, 3])
+    cluster.produce_later(1, batch(*"abcdefghij"), acks=1)
+    for broker_id in (2, 3):
+        catch_up(cluster, broker_id, 5)
+    assert cluster[1].partition.log.high_watermark == 5
+    cluster.elect(1, [1, 2])
+    assert cluster[1].partition.leader_epoch_start == 10
+    for offset in (5, 9):
+        catch_up(cluster, 3, offset, epoch=1)
+        assert cluster.alterations == [], "at the high watermark, but before this leader's epoch"
+    catch_up(cluster, 3, 10, epoch=1)
+    cluster.until(lambda: cluster.proposals == [(1, 2, 3)])
+
+
+def test_a_broker_that_is_not_alive_does_not_join() -> None:
+    cluster = still(2)
+    cluster.create([1, 2])
+    cluster.elect(1, [1])
+    cluster.alive.discard(2)
+    catch_up(cluster, 2, 0, epoch=1)
+    assert cluster[1].partition.isr_state == Committed((1,)) and cluster.alterations == []
+
+
+@pytest.mark.scenario(59)
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.invalid_update_version,
+        ErrorCode.invalid_request,
+        ErrorCode.new_leader_elected,
+    ],
+)
+def test_invalid_alter_partition_requests_are_not_retried(error: ErrorCode) -> None:
+    cluster = still(2)
+    cluster.create([1, 2])
+    cluster.script = [cluster.refuse(error)]
+    cluster.produce_later(1, batch("a"), acks=1)
+    cluster.run(20 * LAG_MS)
+    assert len(cluster.alterations) == 1
+    assert isinstance(cluster[1].partition.isr_state, PendingShrink), "it waits for LeaderAndIsr"
+    assert cluster[1].manager.counters.failed_updates == 1
+    cluster.elect(1, [1])
+    assert cluster[1].partition.isr_state == Committed((1,))
+
+
+@pytest.mark.scenario(59)
+@pytest.mark.parametrize("error", [ErrorCode.ineligible_replica, ErrorCode.operation_not_attempted])
+def test_isr_not_expanded_if_replica_is_fenced_or_shutdown(error: ErrorCode) -> None:
+    cluster = still(2)
+    cluster.create([1, 2])
+    cluster.elect(1, [1])
+    cluster.script = [cluster.refuse(error)]
+    catch_up(cluster, 2, 0, epoch=1)
+    cluster.run(100)
+    assert cluster[1].partition.isr_state == Committed((1,))
+    catch_up(cluster, 2, 0, epoch=1)
+    cluster.run(100)
+    assert cluster[1].partition.isr_state == Committed((1, 2)), "the next fetch may try again"
+
+
+@pytest.mark.scenario(59)
+def test_partition_should_retry_alter_partition_request() -> None:
+    cluster = still(2)
+    cluster.create([1, 2])
+    cluster.script = [cluster.refuse(ErrorCode.unknown_server_error)] * 2
+    cluster.produce_later(1, batch("a"), acks=1)
+    cluster.until(lambda: cluster[1].partition.isr_state == Committed((1,)))
+    assert cluster.proposals == [(1,)] * 3
+
+
+def test_an_error_of_the_whole_request_or_no_answer_sends_it_again() -> None:
+    cluster = still(2, replica_socket_timeout_ms=500)
+    cluster.create([1, 2])
+    cluster.script = [
+        lambda message: respond(message, error_code=ErrorCode.not_controller),
+        lambda message: None,
+        lambda message: respond(message, topics=[]),
+    ]
+    cluster.produce_later(1, batch("a"), acks=1)
+    cluster.until(lambda: cluster[1].partition.isr_state == Committed((1,)))
+    assert cluster.proposals == [(1,)] * 4
+
+
+def test_a_lost_answer_is_no_harm_the_repetition_succeeds() -> None:
+    cluster = still(2, replica_socket_timeout_ms=500)
+    cluster.create([1, 2])
+
+    def write_and_say_nothing(message: Any) -> None:
+        cluster.alter(message)
+
+    cluster.script = [write_and_say_nothing]
+    cluster.produce_later(1, batch("a"), acks=1)
+    cluster.until(lambda: cluster[1].partition.isr_state == Committed((1,)))
+    assert len(cluster.alterations) == 2 and cluster[1].partition.partition_epoch == 1
+
+
+@pytest.mark.scenario(60)
+def test_single_in_flight_alter_isr() -> None:
+    cluster = still(3)
+    cluster.alter_delay_ms = 5_000
+    cluster.create([1, 2, 3])
+    cluster.elect(1, [1])
+    catch_up(cluster, 2, 0, epoch=1)
+    catch_up(cluster, 3, 0, epoch=1)
+    cluster.produce_later(1, batch("a"), acks=1)
+    cluster.run(4_000)
+    assert cluster.proposals == [(1, 2)]
+
+
+@pytest.mark.scenario(60)
+def test_alter_isr_leader_and_isr_race() -> None:
+    cluster = still(3)
+    cluster.alter_delay_ms = 300
+    cluster.create([1, 2, 3])
+    cluster.elect(1, [1])
+    catch_up(cluster, 2, 0, epoch=1)
+    cluster.run(350)
+    assert cluster.states[TP]["isr"] == [1, 2], "written, and the answer is on its way"
+    cluster.elect(1, [1, 3])
+    assert cluster[1].partition.isr_state == Committed((1, 3))
+    cluster.run(400)
+    assert cluster[1].partition.isr_state == Committed((1, 3)), "the late answer is ignored"
+    assert cluster[1].partition.partition_epoch == 3
+
+
+def test_the_first_isr_change_of_an_unclean_leader_writes_recovered() -> None:
+    cluster = still(2)
+    cluster.create([1, 2])
+    cluster.elect(1, [1], unclean=True)
+    catch_up(cluster, 2, 0, epoch=1)
+    cluster.until(lambda: bool(cluster.alterations))
+    message = cluster.alterations[0]
+    assert message.topics[0].partitions[0].leader_recovery_state == 0
+    assert (message.broker_id, message.broker_epoch) == (1, 100)
+    members = message.topics[0].partitions[0].new_isr_with_epochs
+    assert [(m.broker_id, m.broker_epoch) for m in members] == [(1, 100), (2, -1)]
+
+
+def test_proposals_of_several_partitions_share_a_request() -> None:
+    cluster = still(2)
+    names = [TopicPartition("orders", number) for number in range(5)]
+    for name in names:
+        cluster.create([1, 2], name)
+        cluster.produce_later(1, batch("a"), acks=1, topic_partition=name)
+    cluster.until(lambda: all(cluster[1].manager.partitions[n].isr_state == Committed((1,)) for n in names))
+    assert len(cluster.alterations) <= 2
+
+
+def test_the_leaders_mark_never_goes_back_within_its_reign() -> None:
+    cluster = Cluster(3)
+    cluster.create([1, 2, 3])
+    for round_ in range(12):
+        if round_ % 4 == 1:
+            cluster.cut_link(1, 2)
+        if round_ % 4 == 3:
+            cluster.heal()
+        cluster.produce(1, f"v{round_}")
+        cluster.run(700)
+    marks = [event.high_watermark for event in cluster.events(HighWatermarkMoved, 1)]
+    assert marks == sorted(marks) and marks[-1] == 12
+    assert cluster.violations() == []
+
+
+def test_the_metrics_are_kafkas() -> None:
+    cluster = still(3, min_insync_replicas=2)
+    cluster.create([1, 2, 3])
+    metrics = cluster[1].manager.metrics
+    assert (metrics()["LeaderCount"], metrics()["UnderReplicatedPartitions"]) == (1, 0)
+    cluster.elect(1, [1, 2])
+    assert (metrics()["UnderReplicatedPartitions"], metrics()["AtMinIsrPartitionCount"]) == (1, 1)
+    cluster.elect(1, [1])
+    assert (metrics()["UnderMinIsrPartitionCount"], metrics()["AtMinIsrPartitionCount"]) == (1, 0)
+    catch_up(cluster, 2, 0, epoch=2)
+    cluster.until(lambda: cluster[1].partition.isr_state == Committed((1, 2)))
+    assert (metrics()["IsrExpands"], metrics()["IsrShrinks"], metrics()["FailedIsrUpdates"]) == (1, 0, 0)
+
+
+def test_a_replica_that_is_being_added_does_not_make_a_partition_under_replicated() -> None:
+    cluster = still(3)
+    cluster.create([1, 2, 3])
+    cluster.elect(1, [1, 2])
+    adding = cluster.leader_and_isr(leader_epoch=2, partition_epoch=2, isr=[1, 2], adding_replicas=[3])
+    cluster[1].manager.become_leader_or_follower(adding)
+    assert not cluster[1].partition.is_under_replicated
+
+
+def test_the_isr_of_a_topic_without_id_is_proposed_by_name() -> None:
+    cluster = Cluster(2)
+    cluster.topic_id = None
+    cluster.create([1, 2])
+    cluster.elect(1, [1])
+    cluster.until(lambda: cluster[1].partition.isr_state == Committed((1, 2)))
+    (message,) = cluster.alterations
+    assert (message.__version__, message.topics[0].topic_name) == (1, "orders")

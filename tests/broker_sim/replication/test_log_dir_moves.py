@@ -1,0 +1,422 @@
+"""Replicas move from one log directory to another, and survive whatever happens on the way (KIP-113)."""
+
+from __future__ import annotations
+
+import copy
+import errno
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker_sim.broker import Broker
+from broker_sim.logs.log_manager import DuplicateReplicas
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
+from broker_sim.replication.partition import Partition
+from journal import events as e
+from journal.events import TopicPartition
+from kafka_protocol.record_batch import decode_records, split_batches
+from kafka_protocol.wire.kafka_schema import ApiKey, request
+from tests.broker_sim import broker_world
+from tests.broker_sim.replication.replication_cluster import batch
+
+ORDERS = TopicPartition("orders", 0)
+LEFT, RIGHT = "/left", "/right"
+CHUNK = 512
+
+
+class File(MemoryLogFile):
+    """A file on such a disk."""
+
+    def __init__(self, disk: Disk) -> None:
+        super().__init__()
+        self.disk = disk
+
+    def append(self, data: bytes) -> int:
+        self.disk.change()
+        return super().append(data)
+
+    def on(self, disk: Disk) -> File:
+        """The same, closed, on another disk."""
+        twin = File(disk)
+        twin._content, twin._flushed, twin.is_open = bytearray(self._content), self._flushed, False
+        return twin
+
+
+class Disk(MemoryLogDirectory):
+    """A log directory that can break, and of which a picture is taken before whatever changes it."""
+
+    is_broken = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pictures: list[tuple[Disk, ...]] | None = None
+        self.all: list[Disk] = [self]
+
+    def picture(self) -> Disk:
+        taken = Disk()
+        taken._texts = copy.deepcopy(self._texts)
+        for name, files in self._files.items():
+            taken._files[name] = {file: content.on(taken) for file, content in files.items()}  # type: ignore[attr-defined]
+        return taken
+
+    def change(self) -> None:
+        if self.is_broken:
+            raise OSError(errno.EIO, "Input/output error")
+        if self.pictures is not None:
+            self.pictures.append(tuple(disk.picture() for disk in self.all))
+
+    def create_partition(self, name: str) -> None:
+        self.change()
+        super().create_partition(name)
+
+    def delete_partition(self, name: str) -> None:
+        # What is removed goes file by file.
+        for file in self.list_files(name):
+            self.change()
+            self.remove(name, file)
+        super().delete_partition(name)
+
+    def rename_partition(self, name: str, to: str) -> None:
+        self.change()
+        super().rename_partition(name, to)
+
+    def open(self, name: str, file: str) -> MemoryLogFile:
+        self.change()
+        self._files[name].setdefault(file, File(self))
+        return super().open(name, file)
+
+    def write_text(self, name: str, file: str, text: str) -> None:
+        self.change()
+        super().write_text(name, file, text)
+
+
+class Brokers(broker_world.Cluster):
+    """Brokers with a disk on the left and one on the right."""
+
+    def __init__(self, brokers: int = 1, **keys: str) -> None:
+        super().__init__(
+            brokers, log_dirs=f"{LEFT},{RIGHT}", replica_fetch_max_bytes=str(CHUNK), log_segment_bytes="2048", **keys
+        )
+        self.disks: dict[int, tuple[Disk, Disk]] = {}
+        self.halted: list[str] = []
+        for broker_id in self.nodes:
+            self.give(broker_id, Disk(), Disk())
+
+    def give(self, broker_id: int, left: Any, right: Any) -> None:
+        node = self.nodes[broker_id]
+        self.disks[broker_id] = left, right
+        left.all = right.all = [left, right]
+        node.directory = left
+        node.more_broker = {"more_log_directories": [right], "halt": self.halted.append}
+
+    def broker(self, broker_id: int = 1) -> Broker:
+        return self.nodes[broker_id].broker
+
+    def partition(self, broker_id: int = 1) -> Partition:
+        return self.broker(broker_id).replicas.partitions[ORDERS]
+
+    def fill(self, count: int = 10, prefix: str = "v") -> None:
+        for number in range(count):
+            self.broker().replicas.produce([(ORDERS, batch(f"{prefix}{number}" + "x" * 300))], 1, 1_000)
+
+    def values(self, broker_id: int = 1) -> list[str]:
+        log = self.partition(broker_id).log
+        read: list[str] = []
+        offset = log.start_offset
+        while offset < log.end_offset:
+            records = decode_records(log.read(offset, 1 << 20, log.end_offset, True))
+            read += [(r.value or b"").decode().rstrip("x") for r in records if r.offset >= log.start_offset]
+            offset = records[-1].offset + 1
+        return read
+
+    def ask(self, message: Any, broker_id: int = 1) -> Any:
+        return self.on(self.nodes[broker_id], self.broker(broker_id).handle(message))
+
+    def move(self, path: str, broker_id: int = 1, topic: str = "orders") -> ErrorCode:
+        dirs = [{"path": path, "topics": [{"name": topic, "partitions": [0]}]}]
+        (row,) = self.ask(request(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, dirs=dirs), broker_id).results
+        return ErrorCode(row.partitions[0].error_code)
+
+    def described(self, broker_id: int = 1) -> dict[str, list[tuple[bool, int]]]:
+        """Of the partition's replicas in each directory: is it a future one, and its lag."""
+        answer = self.ask(request(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None), broker_id)
+        return {
+            str(row.log_dir): [
+                (bool(each.is_future_key), int(each.offset_lag))
+                for topic in row.topics
+                if topic.name == "orders"
+                for each in topic.partitions
+            ]
+            for row in answer.results
+        }
+
+    def lying(self, broker_id: int = 1) -> tuple[list[str], list[str]]:
+        """The names of the replica directories on each disk."""
+        left, right = self.disks[broker_id]
+        return left.partitions(), right.partitions()
+
+    def restart(self, broker_id: int = 1) -> None:
+        self.nodes[broker_id].kill()
+        for disk in self.disks[broker_id]:
+            disk.crash()
+        self.expire(self.nodes[broker_id])
+        self.start(broker_id)
+        self.wait(500)
+
+
+@pytest.fixture
+def brokers() -> Iterator[Brokers]:
+    made = Brokers()
+    made.start()
+    made.run(made.client.create_topic("orders", assignment={0: [1]}))
+    made.fill()
+    yield made
+    made.stop_all()
+
+
+def test_a_replica_moves_and_keeps_everything(brokers: Brokers) -> None:
+    assert brokers.lying() == (["orders-0"], [])
+    before, mark = brokers.values(), brokers.partition().log.high_watermark
+    epochs = brokers.partition().log.epochs.entries
+    assert brokers.move(RIGHT) is ErrorCode.none
+    brokers.wait(100)
+    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.described() == {LEFT: [], RIGHT: [(False, 0)]}
+    log = brokers.partition().log
+    assert (brokers.values(), log.high_watermark, log.epochs.entries) == (before, mark, epochs)
+    brokers.fill(2, "later")
+    assert brokers.values() == [*before, "later0", "later1"]
+    brokers.restart()
+    assert brokers.values() == [*before, "later0", "later1"]
+    assert brokers.lying() == ([], ["orders-0"])
+
+
+def test_while_it_moves_the_future_replica_is_described_with_its_lag(brokers: Brokers) -> None:
+    assert brokers.move(RIGHT) is ErrorCode.none
+    described = brokers.described()
+    ((is_future, lag),) = described[RIGHT]
+    assert is_future and 0 < lag < 10
+    assert described[LEFT] == [(False, 0)]
+    _, (name,) = brokers.lying()
+    stem, unique = name.removesuffix("-future").split(".")
+    assert stem == "orders-0" and len(unique) == 32 and int(unique, 16)
+
+
+def test_records_that_come_while_it_moves_move_too(brokers: Brokers) -> None:
+    brokers.move(RIGHT)
+    brokers.fill(3, "meanwhile")
+    brokers.wait(100)
+    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.values()[-3:] == ["meanwhile0", "meanwhile1", "meanwhile2"]
+
+
+def test_a_follower_moves_too_and_leadership_and_isr_stay() -> None:
+    brokers = Brokers(3)
+    brokers.start()
+    brokers.run(brokers.client.create_topic("orders", assignment={0: [1, 2, 3]}))
+    brokers.fill()
+    brokers.wait(2_000)
+    changes = len(brokers.nodes[1].of(e.IsrChanged))
+    assert brokers.move(RIGHT, 2) is ErrorCode.none and brokers.move(RIGHT, 1) is ErrorCode.none
+    brokers.wait(3_000)
+    for broker_id in (1, 2):
+        assert brokers.lying(broker_id) == ([], ["orders-0"])
+    brokers.fill(1, "last")
+    brokers.wait(2_000)
+    assert brokers.values(2) == brokers.values(1) == brokers.values(3)
+    assert brokers.partition().isr_state.isr == (1, 2, 3) and brokers.partition().leader_epoch == 0
+    assert len(brokers.nodes[1].of(e.IsrChanged)) == changes
+    brokers.stop_all()
+
+
+def test_asking_for_another_directory_gives_the_move_up(brokers: Brokers) -> None:
+    brokers.move(RIGHT)
+    assert brokers.move(LEFT) is ErrorCode.none
+    brokers.wait(100)
+    assert brokers.lying() == (["orders-0"], [])
+    assert brokers.described() == {LEFT: [(False, 0)], RIGHT: []}
+
+
+def test_asking_again_for_the_same_directory_changes_nothing(brokers: Brokers) -> None:
+    brokers.move(RIGHT)
+    names = brokers.lying()
+    assert brokers.move(RIGHT) is ErrorCode.none
+    assert brokers.lying() == names
+    brokers.wait(100)
+    assert brokers.move(RIGHT) is ErrorCode.none
+    assert brokers.lying() == ([], ["orders-0"])
+
+
+def test_moves_that_cannot_be_are_refused(brokers: Brokers) -> None:
+    assert brokers.move("/nowhere") is ErrorCode.log_dir_not_found
+    assert brokers.move(RIGHT, topic="nothing") is ErrorCode.unknown_topic_or_partition
+    assert brokers.move(RIGHT, topic="n" * 230) is ErrorCode.invalid_topic_exception
+    brokers.disks[1][1].is_broken = True
+    assert brokers.move(RIGHT) is ErrorCode.kafka_storage_error
+    assert brokers.move(RIGHT) is ErrorCode.kafka_storage_error
+
+
+def test_a_replica_that_is_not_here_yet_is_created_where_it_was_wanted() -> None:
+    brokers = Brokers(2)
+    brokers.start()
+    brokers.run(brokers.client.create_topic("others", assignment={0: [2]}))
+    brokers.run(brokers.client.create_topic("orders", assignment={0: [1]}))
+    assert brokers.move(LEFT, 2) is ErrorCode.replica_not_available
+    brokers.broker(2).replicas.logs.get_or_create(ORDERS)
+    assert brokers.lying(2) == (["orders-0", "others-0"], []), "not in the emptier one"
+    brokers.stop_all()
+
+
+def test_a_deleted_topic_takes_its_future_replica_along(brokers: Brokers) -> None:
+    brokers.move(RIGHT)
+    brokers.broker().replicas._moves.pause(ORDERS)
+    assert brokers.lying()[1]
+    brokers.run(brokers.client.delete_topic("orders"))
+    brokers.wait(1_000)
+    assert brokers.lying() == ([], [])
+
+
+def test_killed_at_any_moment_of_a_move_it_goes_on_where_it_was(brokers: Brokers) -> None:
+    """Before every change of either disk a picture is taken: what a SIGKILL at that moment leaves."""
+    pictures: list[tuple[Disk, ...]] = []
+    before = brokers.values()
+    for disk in brokers.disks[1]:
+        disk.pictures = pictures
+    brokers.move(RIGHT)
+    brokers.wait(100)
+    assert brokers.lying() == ([], ["orders-0"])
+    for disk in brokers.disks[1]:
+        disk.pictures = None
+    assert len(pictures) > 20
+    seen: set[tuple[int, ...]] = set()
+    for left, right in pictures:
+        names = [*left.partitions(), *right.partitions()]
+        seen.add(tuple(sum(name.endswith(end) for name in names) for end in ("orders-0", "-future", "-delete")))
+        brokers.nodes[1].kill()
+        brokers.give(1, left, right)
+        brokers.restart()
+        assert brokers.values() == before
+        assert brokers.lying() in ((["orders-0"], []), ([], ["orders-0"]))
+    assert seen == {(1, 0, 0), (1, 1, 0), (2, 0, 0), (1, 0, 1)}, "every stage of the swap was met"
+
+
+def test_after_a_power_loss_at_any_moment_nothing_is_lost_that_the_disks_had(brokers: Brokers) -> None:
+    brokers.partition().log.flush()
+    before = brokers.values()
+    pictures: list[tuple[Disk, ...]] = []
+    for disk in brokers.disks[1]:
+        disk.pictures = pictures
+    brokers.move(RIGHT)
+    brokers.wait(100)
+    for disk in brokers.disks[1]:
+        disk.pictures = None
+    for left, right in pictures:
+        left.power_loss()
+        right.power_loss()
+        brokers.nodes[1].kill()
+        brokers.give(1, left, right)
+        brokers.restart()
+        assert brokers.values() == before
+
+
+def test_where_the_target_fails_the_replica_stays(brokers: Brokers) -> None:
+    before = brokers.values()
+    brokers.move(RIGHT)
+    brokers.disks[1][1].is_broken = True
+    brokers.wait(3_000)
+    assert brokers.values() == before and brokers.partition().future is None
+    brokers.fill(1, "later")
+    assert brokers.values() == [*before, "later0"]
+    assert brokers.described() == {LEFT: [(False, 0)], RIGHT: []}
+    brokers.disks[1][1].is_broken = False
+    brokers.restart()
+    assert brokers.lying() == ([], ["orders-0"]), "with the disk back the move goes on"
+    assert brokers.values() == [*before, "later0"]
+
+
+def test_where_the_source_fails_the_replica_is_offline_until_the_disk_is_back(brokers: Brokers) -> None:
+    before = brokers.values()
+    brokers.move(RIGHT)
+    brokers.disks[1][0].is_broken = True
+    brokers.broker().replicas._moves.pause(ORDERS)
+    brokers.fill(1, "refused")
+    brokers.wait(1_000)
+    assert ORDERS not in brokers.broker().replicas.partitions
+    assert brokers.move(RIGHT) is ErrorCode.kafka_storage_error
+    ((is_future, lag),) = brokers.described()[RIGHT]
+    assert (is_future, lag) == (True, -1)
+    brokers.disks[1][0].is_broken = False
+    brokers.restart()
+    assert brokers.values() == before and brokers.lying() == ([], ["orders-0"])
+
+
+def test_a_disk_that_fails_just_after_the_swap_may_come_back_with_the_old_replica(brokers: Brokers) -> None:
+    old = brokers.disks[1][0].picture()
+    brokers.move(RIGHT)
+    brokers.wait(100)
+    brokers.fill(1, "later")
+    after = brokers.values()
+    brokers.nodes[1].kill()
+    brokers.give(1, old, brokers.disks[1][1])
+    brokers.restart()
+    assert brokers.values() == after and brokers.lying() == ([], ["orders-0"])
+    assert [event.action for event in brokers.nodes[1].of(e.LogDamageFound)] == ["removed"]
+
+
+def test_two_replicas_that_differ_are_left_to_the_operator(brokers: Brokers) -> None:
+    old = brokers.disks[1][0].picture()
+    brokers.move(RIGHT)
+    brokers.wait(100)
+    assert old._texts["orders-0"].pop("partition.metadata")
+    brokers.nodes[1].kill()
+    brokers.give(1, old, brokers.disks[1][1])
+    brokers.expire(brokers.nodes[1])
+    with pytest.raises(AssertionError) as raised:
+        brokers.start(1)
+    assert isinstance(raised.value.__cause__, DuplicateReplicas)
+    assert str(raised.value.__cause__).startswith("log.dirs[0] and log.dirs[1] hold different replicas of orders-0")
+
+
+def test_a_copy_of_a_topic_of_that_name_before_is_dropped(brokers: Brokers) -> None:
+    brokers.move(RIGHT)
+    (name,) = brokers.lying()[1]
+    right = brokers.disks[1][1].picture()
+    right._texts[name]["partition.metadata"] = f"version: 0\ntopic_id: {'B' * 21}A"
+    before = brokers.values()
+    brokers.nodes[1].kill()
+    brokers.give(1, brokers.disks[1][0].picture(), right)
+    brokers.restart()
+    assert brokers.values() == before and brokers.lying() == (["orders-0"], [])
+
+
+def test_where_records_were_deleted_up_to_the_midst_of_a_batch_the_moved_log_starts_there(brokers: Brokers) -> None:
+    brokers.broker().replicas.produce([(ORDERS, batch("a", "b", "c"))], 1, 1_000)
+    brokers.broker().replicas.delete_records({ORDERS: 11}, 1_000)
+    assert brokers.values() == ["b", "c"]
+    brokers.move(RIGHT)
+    brokers.wait(100)
+    assert brokers.lying() == ([], ["orders-0"])
+    assert (brokers.values(), brokers.partition().log.start_offset) == (["b", "c"], 11)
+    brokers.restart()
+    assert brokers.values() == ["b", "c"]
+
+
+def test_a_copy_with_other_records_is_cut_where_the_replica_differs(brokers: Brokers) -> None:
+    brokers.move(RIGHT)
+    partition, moves = brokers.partition(), brokers.broker().replicas._moves
+    future = partition.future
+    assert future is not None and moves._copy_some(partition)
+    moves.pause(ORDERS)
+    copied, other = future.end_offset, batch("other")
+    future.epochs.assign(7, copied)
+    future.append_as_leader(other, split_batches(other) or [], 7)
+    partition.log.epochs.assign(8, partition.log.end_offset)
+    partition.leader_epoch = 8
+    brokers.fill(1, "new")
+    assert 0 < copied < partition.log.end_offset
+    before = brokers.values()
+    moves.resume(partition)
+    brokers.wait(100)
+    assert brokers.lying() == ([], ["orders-0"]) and brokers.values() == before

@@ -1,0 +1,446 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker_sim.handlers.broker_requests import RequestRefused
+from broker_sim.logs.meta_properties import InconsistentMetaProperties
+from journal.events import (
+    BrokerRegistered,
+    BrokerSessionChanged,
+    ConfigChanged,
+    ControllerBelieved,
+    LeaderElected,
+    NodeStarted,
+    NodeStopped,
+    RequestFenced,
+    TopicPartition,
+)
+from kafka_protocol.record_batch import Record
+from kafka_protocol.wire.kafka_schema import ApiKey, request
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.registration import BrokerIdInUse
+from tests.broker_sim.broker_world import Cluster
+
+P0 = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    made = Cluster()
+    yield made
+    made.stop_all()
+
+
+def epoch_of(cluster: Cluster, broker_id: int) -> int:
+    return cluster.ensemble.nodes[znodes.broker_path(broker_id)].czxid
+
+
+# ---- start ----------------------------------------------------------------------------------------------------
+
+
+def test_a_broker_registers_and_its_epoch_is_the_czxid(cluster: Cluster) -> None:
+    cluster.start()
+    for broker_id, node in cluster.nodes.items():
+        assert node.broker.controller.broker_epoch == epoch_of(cluster, broker_id)
+        assert [event.broker_epoch for event in node.of(BrokerRegistered)] == [epoch_of(cluster, broker_id)]
+        assert [event.id for event in node.of(NodeStarted)] == [broker_id]
+    assert znodes.decode_broker(2, cluster.ensemble.data("/brokers/ids/2")).endpoints[0].host == "broker-2"  # type: ignore[union-attr]
+    for path in znodes.PERSISTENT_PATHS:
+        assert path in cluster.ensemble.nodes
+
+
+def test_the_port_that_was_picked_is_the_one_advertised(cluster: Cluster) -> None:
+    from broker_sim.configs.broker_config import Listener
+
+    node = cluster.nodes[1]
+    cluster.on(node, node.boot().start([Listener("PLAINTEXT", "broker-1", 41234)]))
+    registered = znodes.decode_broker(1, cluster.ensemble.data("/brokers/ids/1"))
+    assert registered is not None and registered.endpoints[0].port == 41234
+
+
+def test_an_id_held_by_a_dead_session_is_waited_for(cluster: Cluster) -> None:
+    cluster.start()
+    node = cluster.nodes[3]
+    before = epoch_of(cluster, 3)
+    old_session = node.session.session_id
+    node.kill()
+    cluster.scheduler.after(4_000_000, lambda: cluster.ensemble.end_session(old_session))
+    cluster.on(node, node.boot().start())
+    assert epoch_of(cluster, 3) > before
+    assert len(node.said) == 1 and "still registered" in node.said[0]
+
+
+def test_an_id_held_by_a_live_broker_is_given_up_on_in_the_end(cluster: Cluster) -> None:
+    cluster.start()
+    twin = Cluster(1)
+    twin.scheduler, twin.ensemble = cluster.scheduler, cluster.ensemble
+    node = twin.nodes[1]
+    before_us = cluster.scheduler.now_us
+    failure: list[BaseException] = []
+
+    async def start() -> None:
+        try:
+            await node.boot().start()
+        except BrokerIdInUse as in_use:
+            failure.append(in_use)
+
+    node.boot()
+    cluster.on(node, start())
+    assert len(failure) == 1
+    assert 12_000_000 <= cluster.scheduler.now_us - before_us <= 14_000_000
+    node.runtime.stop()
+
+
+def test_meta_properties_keep_cluster_and_broker_id(cluster: Cluster) -> None:
+    cluster.start(1)
+    text = cluster.nodes[1].directory.read_text("", "meta.properties")
+    cluster_id = znodes.decode_cluster_id(cluster.ensemble.data(znodes.CLUSTER_ID))
+    assert text is not None
+    assert text.splitlines()[1:] == [f"cluster.id={cluster_id}", "version=0", "broker.id=1"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "says"),
+    [
+        ("cluster.id=another\nbroker.id=1\n", "doesn't match stored clusterId another"),
+        ("broker.id=7\n", "doesn't match stored broker.id 7"),
+    ],
+)
+def test_a_log_directory_of_another_cluster_or_broker_is_refused(cluster: Cluster, stored: str, says: str) -> None:
+    node = cluster.nodes[1]
+    node.directory.write_text("", "meta.properties", stored)
+    failures: list[str] = []
+
+    async def start() -> None:
+        try:
+            await node.broker.start()
+        except InconsistentMetaProperties as wrong:
+            failures.append(str(wrong))
+
+    node.boot()
+    cluster.on(node, start())
+    assert len(failures) == 1 and says in failures[0]
+    assert "/brokers/ids/1" not in cluster.ensemble.nodes
+
+
+def test_a_broker_that_is_not_up_answers_nothing(cluster: Cluster) -> None:
+    node = cluster.nodes[1]
+    node.boot()
+    refused: list[bool] = []
+
+    async def ask() -> None:
+        try:
+            await node.broker.handle(request(ApiKey.METADATA, 12))
+        except RequestRefused:
+            refused.append(True)
+
+    cluster.on(node, ask())
+    assert refused == [True]
+
+
+def test_a_broker_whose_id_is_still_registered_takes_no_orders_meant_for_the_process_before_it(
+    cluster: Cluster,
+) -> None:
+    cluster.start()
+    node = cluster.nodes[3]
+    old_session, old_epoch = node.session.session_id, epoch_of(cluster, 3)
+    node.kill()
+    refused: list[bool] = []
+
+    async def order() -> None:
+        for key, version in ((ApiKey.LEADER_AND_ISR, 7), (ApiKey.STOP_REPLICA, 4), (ApiKey.UPDATE_METADATA, 8)):
+            sent = request(key, version, controller_id=1, controller_epoch=1, broker_epoch=old_epoch)
+            try:
+                await node.broker.handle(sent)
+            except RequestRefused:
+                refused.append(True)
+
+    cluster.scheduler.after(2_000_000, lambda: node.runtime.spawn(order(), "order"))
+    cluster.scheduler.after(4_000_000, lambda: cluster.ensemble.end_session(old_session))
+    cluster.on(node, node.boot().start())
+    assert refused == [True] * 3
+
+
+# ---- session --------------------------------------------------------------------------------------------------
+
+
+def test_after_expiry_a_broker_resigns_registers_anew_and_takes_part_again(cluster: Cluster) -> None:
+    cluster.start()
+    first = cluster.controller
+    before = epoch_of(cluster, first.broker_id)
+    cluster.expire(first)
+    cluster.wait(1_000)
+    assert epoch_of(cluster, first.broker_id) > before
+    assert cluster.controller.broker.controller.controller_epoch == 2
+    states = [event.state for event in first.of(BrokerSessionChanged)]
+    assert states == ["connected", "expired", "connected"]
+    names = [type(event).__name__ for event in first.events]
+    assert names.index("ControllerResigned") < len(names) - names[::-1].index("BrokerRegistered")
+
+
+def test_config_changes_made_while_there_was_no_session_are_read_with_the_next_one(cluster: Cluster) -> None:
+    cluster.start()
+    cluster.run(cluster.client.create_topic("orders", 1, 3))
+    node = next(n for n in cluster.nodes.values() if n is not cluster.controller)
+    cluster.ensemble.put("/config/topics/orders", znodes.encode_config({"min.insync.replicas": "2"}))
+    assert node.broker.configs.topic_overrides("orders") == {}
+    cluster.expire(node)
+    cluster.wait(1_000)
+    assert node.broker.configs.topic_overrides("orders") == {"min.insync.replicas": "2"}
+    assert node.of(ConfigChanged)[-1].config == {"min.insync.replicas": "2"}
+
+
+# ---- belief and status ----------------------------------------------------------------------------------------
+
+
+def test_every_broker_journals_whom_it_believes_in(cluster: Cluster) -> None:
+    cluster.start()
+    first = cluster.controller
+    for node in cluster.nodes.values():
+        believed = node.of(ControllerBelieved)[-1]
+        assert (believed.controller_id, believed.controller_epoch) == (first.broker_id, 1)
+        assert believed.is_controller == (node is first)
+
+
+def test_status_is_the_brokers_own_word(cluster: Cluster) -> None:
+    cluster.start()
+    cluster.run(cluster.client.create_topic("orders", 1, 3, assignment={0: [2, 1, 3]}))
+    cluster.run(cluster.client.produce(P0, [Record(None, b"x")] * 3))
+    cluster.wait(1_000)
+    status = cluster.nodes[1].broker.status()
+    assert status["broker_id"] == 1
+    assert status["state"] == "running"
+    assert status["broker_epoch"] == epoch_of(cluster, 1)
+    assert status["believes"]["controller_id"] == cluster.controller.broker_id
+    assert status["believes"]["controller_epoch"] == 1
+    assert status["is_controller"] == (cluster.controller.broker_id == 1)
+    assert status["partitions"] == [
+        {"topic": "orders", "partition": 0, "leader": 2, "leader_epoch": 0, "isr": [2, 1, 3], "hw": 3, "leo": 3}
+    ]
+
+
+def test_the_age_of_a_belief_grows_until_it_is_confirmed(cluster: Cluster) -> None:
+    cluster.start()
+    node = next(n for n in cluster.nodes.values() if n is not cluster.controller)
+    cluster.wait(5_000)
+    assert node.broker.status()["believes"]["age_ms"] >= 5_000
+    cluster.on(node, node.broker.confirm_controller())
+    assert node.broker.status()["believes"]["age_ms"] <= 10
+
+
+# ---- fences ---------------------------------------------------------------------------------------------------
+
+
+def update_metadata(**values: int) -> object:
+    fields = {"controller_id": 9, "controller_epoch": 1, "broker_epoch": -1, **values}
+    return request(ApiKey.UPDATE_METADATA, 8, **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"broker_epoch": 1}, ErrorCode.stale_broker_epoch),
+        ({"controller_epoch": 0}, ErrorCode.stale_controller_epoch),
+        ({"broker_epoch": 2**60}, ErrorCode.none),
+        ({"controller_epoch": 1}, ErrorCode.none),
+    ],
+)
+@pytest.mark.parametrize("key", [ApiKey.UPDATE_METADATA, ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA])
+def test_control_requests_are_fenced_by_broker_epoch_and_controller_epoch(
+    cluster: Cluster, key: ApiKey, fields: dict[str, int], error: ErrorCode
+) -> None:
+    cluster.start()
+    node = cluster.nodes[2]
+    version = {ApiKey.UPDATE_METADATA: 8, ApiKey.LEADER_AND_ISR: 7, ApiKey.STOP_REPLICA: 4}[key]
+    sent = request(key, version, **{"controller_id": 9, "controller_epoch": 1, "broker_epoch": -1, **fields})
+    before = node.broker.metadata.generation
+    assert cluster.on(node, node.broker.handle(sent)).error_code is error
+    fenced = node.of(RequestFenced)
+    assert [event.reason for event in fenced] == ([] if error is ErrorCode.none else [error.name.upper()])
+    if error is not ErrorCode.none:
+        assert node.broker.metadata.generation == before
+
+
+# ---- shutdown -------------------------------------------------------------------------------------------------
+
+
+def test_a_clean_stop_hands_leaderships_over_first(cluster: Cluster) -> None:
+    cluster.start()
+    cluster.run(cluster.client.create_topic("orders", 6, 3))
+    node = next(n for n in cluster.nodes.values() if n is not cluster.controller)
+    cluster.on(node, node.broker.stop())
+    elected = [event for event in cluster.controller.of(LeaderElected) if event.cause and event.leader_epoch > 0]
+    assert elected and all(event.leader != node.broker_id for event in elected)
+    assert f"/brokers/ids/{node.broker_id}" not in cluster.ensemble.nodes
+    assert [event.reason for event in node.of(NodeStopped)] == ["shutdown"]
+    cluster.wait(300)
+    described = cluster.run(cluster.client.metadata(["orders"])).topics["orders"]
+    assert all(row.leader > 0 and node.broker_id not in row.isr for row in described.partitions)
+
+
+def test_the_controller_hands_its_own_leaderships_over_and_resigns(cluster: Cluster) -> None:
+    cluster.start()
+    cluster.run(cluster.client.create_topic("orders", 6, 3))
+    first = cluster.controller
+    cluster.on(first, first.broker.stop())
+    cluster.wait(500)
+    first.runtime.stop()
+    assert cluster.controller.broker.controller.controller_epoch == 2
+    described = cluster.run(cluster.client.metadata(["orders"])).topics["orders"]
+    assert all(row.leader not in (-1, first.broker_id) for row in described.partitions)
+
+
+def test_the_last_broker_does_not_wait_for_nobody(cluster: Cluster) -> None:
+    cluster.start()
+    cluster.run(cluster.client.create_topic("orders", 3, 3))
+    for broker_id in (1, 2, 3):
+        before_us = cluster.scheduler.now_us
+        node = cluster.nodes[broker_id]
+        cluster.on(node, node.broker.stop())
+        node.runtime.stop()
+        cluster.wait(200)
+        assert cluster.scheduler.now_us - before_us < 2_000_000
+
+
+def test_everybody_stopping_at_once_is_over_soon(cluster: Cluster) -> None:
+    cluster.start()
+    cluster.run(cluster.client.create_topic("orders", 3, 3))
+    before_us = cluster.scheduler.now_us
+    for node in cluster.nodes.values():
+        node.runtime.spawn(node.broker.stop(), "stop")
+    while any(node.broker.state != "stopped" for node in cluster.nodes.values()):
+        assert cluster.scheduler.now_us - before_us < 12_000_000
+        cluster.wait(100)
+
+
+# ---- topics made because somebody asked -----------------------------------------------------------------------
+
+
+def test_asking_for_a_topic_makes_it_where_that_is_on(cluster: Cluster) -> None:
+    cluster.start()
+    node = cluster.nodes[1]
+    asked = request(ApiKey.METADATA, 12, topics=[{"name": "fresh"}], allow_auto_topic_creation=True)
+    answer = cluster.on(node, node.broker.handle(asked))
+    assert answer.topics[0].error_code is ErrorCode.leader_not_available
+    cluster.wait(500)
+    answer = cluster.on(node, node.broker.handle(asked))
+    assert answer.topics[0].error_code is ErrorCode.none
+    assert [row.leader_id > 0 for row in answer.topics[0].partitions] == [True]
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "error"),
+    [
+        ("a b", {}, ErrorCode.invalid_topic_exception),
+        ("fresh", {"auto_create_topics_enable": "false"}, ErrorCode.unknown_topic_or_partition),
+        ("fresh", {"default_replication_factor": "5"}, ErrorCode.invalid_replication_factor),
+    ],
+)
+def test_asking_for_a_topic_that_cannot_be_made_says_why(name: str, keys: dict[str, str], error: ErrorCode) -> None:
+    cluster = Cluster(1, **keys).start()
+    node = cluster.nodes[1]
+    asked = request(ApiKey.METADATA, 12, topics=[{"name": name}], allow_auto_topic_creation=True)
+    assert cluster.on(node, node.broker.handle(asked)).topics[0].error_code is error
+    cluster.stop_all()
+
+
+# ---- configuration takes effect -------------------------------------------------------------------------------
+
+
+def test_min_insync_replicas_of_a_topic_holds_from_its_first_record(cluster: Cluster) -> None:
+    cluster.start()
+    cluster.run(cluster.client.create_topic("orders", 1, 3, configs={"min.insync.replicas": "3"}))
+    follower = cluster.nodes[cluster.run(cluster.client.metadata(["orders"])).topics["orders"].partitions[0].isr[1]]
+    session = follower.session.session_id
+    follower.kill()
+    cluster.ensemble.end_session(session)
+    cluster.wait(500)
+    assert cluster.refused(cluster.client.produce(P0, [Record(None, b"x")], timeout_ms=1_000)) == (
+        ErrorCode.not_enough_replicas,
+        "NOT_ENOUGH_REPLICAS",
+    )
+
+
+@pytest.mark.scenario(45)
+def test_turning_unclean_election_on_for_an_offline_partition_elects_at_once(cluster: Cluster) -> None:
+    cluster.start()
+    survivor = cluster.controller
+    leader, follower = (n for n in cluster.nodes.values() if n is not survivor)
+    ids = (leader.broker_id, follower.broker_id)
+    cluster.run(cluster.client.create_topic("orders", 1, assignment={0: ids}))
+    for node in (follower, leader):
+        session = node.session.session_id
+        node.kill()
+        cluster.ensemble.end_session(session)
+        cluster.wait(500)
+    node = follower
+    cluster.on(node, node.boot().start())
+    cluster.wait(1_000)
+    assert cluster.run(cluster.client.metadata(["orders"])).topics["orders"].partitions[0].leader == -1
+    cluster.run(cluster.client.alter_configs(2, "orders", {"unclean.leader.election.enable": "true"}))
+    cluster.wait(500)
+    assert cluster.run(cluster.client.metadata(["orders"])).topics["orders"].partitions[0].leader == ids[1]
+    assert survivor.of(LeaderElected)[-1].unclean
+
+
+def test_turning_unclean_election_on_for_all_brokers_elects_at_once(cluster: Cluster) -> None:
+    cluster.start()
+    survivor = cluster.controller
+    leader, follower = (n for n in cluster.nodes.values() if n is not survivor)
+    cluster.run(cluster.client.create_topic("orders", 1, assignment={0: (leader.broker_id, follower.broker_id)}))
+    for node in (follower, leader):
+        session = node.session.session_id
+        node.kill()
+        cluster.ensemble.end_session(session)
+        cluster.wait(500)
+    cluster.on(follower, follower.boot().start())
+    cluster.wait(1_000)
+    cluster.run(cluster.client.alter_configs(4, "", {"unclean.leader.election.enable": "true"}))
+    cluster.wait(500)
+    described = cluster.run(cluster.client.metadata(["orders"])).topics["orders"]
+    assert described.partitions[0].leader == follower.broker_id
+
+
+def test_metadata_is_the_same_object_until_something_changes(cluster: Cluster) -> None:
+    cluster.start()
+    node = cluster.nodes[1]
+    asked = request(ApiKey.METADATA, 12, topics=None)
+    first = cluster.on(node, node.broker.handle(asked))
+    assert cluster.on(node, node.broker.handle(asked)) is first
+    cluster.run(cluster.client.create_topic("orders", 1, 1))
+    assert cluster.on(node, node.broker.handle(asked)) is not first
+
+
+def test_a_session_that_expires_while_the_broker_starts_is_replaced(cluster: Cluster) -> None:
+    cluster.start()
+    node = cluster.nodes[3]
+    old_session = node.session.session_id
+    node.kill()
+    node.boot()
+    cluster.scheduler.after(1_000_000, lambda: cluster.expire(node))
+    cluster.scheduler.after(3_000_000, lambda: cluster.ensemble.end_session(old_session))
+    cluster.on(node, node.broker.start())
+    cluster.wait(500)
+    assert node.broker.state == "running"
+    assert node.broker.controller.broker_epoch == epoch_of(cluster, 3)
+    assert cluster.ensemble.nodes["/brokers/ids/3"].owner == node.session.session_id
+
+
+def test_a_stop_before_the_logs_are_open_leaves_them_as_they_are(cluster: Cluster) -> None:
+    node = cluster.nodes[1]
+    node.directory.write_text("", "replication-offset-checkpoint", "0\n1\norders 0 7\n")
+    node.boot()
+    answered = cluster.runtime.future()
+    answered.set_result(None)
+    node.session.start = cluster.runtime.future  # type: ignore[assignment,method-assign]
+    node.session.close = lambda: answered  # type: ignore[assignment,method-assign]
+    starting = node.runtime.spawn(node.broker.start(), "start")
+    cluster.wait(100)
+    starting.cancel()
+    cluster.on(node, node.broker.stop())
+    assert node.directory.read_text("", "replication-offset-checkpoint") == "0\n1\norders 0 7\n"
+    assert node.directory.read_text("", ".kafka_cleanshutdown") is None
+    assert [event.reason for event in node.of(NodeStopped)] == ["shutdown"]

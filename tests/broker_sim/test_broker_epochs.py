@@ -1,0 +1,103 @@
+"""Control requests, the broker epoch they are meant for (BrokerEpochIntegrationTest), and who is controller by now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from journal.events import RequestFenced
+from kafka_protocol.ports import KafkaMessage
+from kafka_protocol.wire.kafka_schema import ApiKey, request
+from kafka_protocol.zk import znodes
+from tests.broker_sim.broker_world import Cluster
+
+KINDS = pytest.mark.parametrize(
+    ("key", "version"), [(ApiKey.LEADER_AND_ISR, 7), (ApiKey.UPDATE_METADATA, 8), (ApiKey.STOP_REPLICA, 4)]
+)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    made = Cluster()
+    made.start()
+    yield made
+    made.stop_all()
+
+
+def send(cluster: Cluster, key: ApiKey, version: int, off_by: int) -> KafkaMessage:
+    """Broker 2 gets a control request, meant for its epoch plus that much."""
+    node = cluster.nodes[2]
+    epoch = int(node.broker.controller.broker_epoch) + off_by
+    sent = request(key, version, controller_id=9, controller_epoch=1, broker_epoch=epoch)
+    return cluster.on(node, node.broker.handle(sent))
+
+
+@pytest.mark.scenario(17)
+@KINDS
+def test_a_request_for_the_brokers_own_epoch_is_accepted(cluster: Cluster, key: ApiKey, version: int) -> None:
+    assert send(cluster, key, version, 0).error_code is ErrorCode.none
+
+
+@pytest.mark.scenario(18)
+@KINDS
+def test_a_request_for_an_earlier_epoch_is_refused_and_changes_nothing(
+    cluster: Cluster, key: ApiKey, version: int
+) -> None:
+    node = cluster.nodes[2]
+    before = node.broker.metadata.generation
+    assert send(cluster, key, version, -1).error_code is ErrorCode.stale_broker_epoch
+    assert node.broker.metadata.generation == before
+    assert [event.reason for event in node.of(RequestFenced)] == ["STALE_BROKER_EPOCH"]
+
+
+@pytest.mark.scenario(19)
+@KINDS
+def test_a_request_for_a_later_epoch_is_accepted(cluster: Cluster, key: ApiKey, version: int) -> None:
+    # KAFKA-9839: the controller may know of a registration before the broker does.
+    assert send(cluster, key, version, 1).error_code is ErrorCode.none
+
+
+@KINDS
+def test_a_broker_refuses_whoever_was_deposed_before_it_registered(cluster: Cluster, key: ApiKey, version: int) -> None:
+    # Kafka's broker takes the first request it gets, from whomever (seed 400039): the controller of epoch 8 had not
+    # heard of its successor, and made a broker lead on that had been restarted since.
+    cluster.ensemble.put(znodes.CONTROLLER_EPOCH, b"9")
+    node = cluster.nodes[2]
+    node.kill()
+    cluster.expire(node)
+    broker = node.boot()
+    node.runtime.spawn(broker.start(), "start")
+    while broker.controller.broker_epoch < 0:
+        # Nobody is served before, so that there is nothing to refuse.
+        cluster.scheduler.step()
+    assert broker.replicas.controller_epoch == 0
+    sent = request(key, version, controller_id=1, controller_epoch=8, broker_epoch=int(broker.controller.broker_epoch))
+    assert cluster.on(node, broker.handle(sent)).error_code is ErrorCode.stale_controller_epoch
+    fenced = node.of(RequestFenced)[-1]
+    assert (fenced.reason, fenced.request_epoch, fenced.known_epoch) == ("STALE_CONTROLLER_EPOCH", 8, 9)
+
+
+def test_a_broker_that_wins_the_election_refuses_its_predecessor_before_it_has_sent_anything(cluster: Cluster) -> None:
+    former = cluster.controller
+    former.runtime.pause()
+    cluster.expire(former)
+    heir = next(node for node in cluster.nodes.values() if node is not former)
+    while heir.broker.controller.controller_epoch < 2:
+        cluster.scheduler.step()
+    sent = request(ApiKey.UPDATE_METADATA, 8, controller_id=former.broker_id, controller_epoch=1, broker_epoch=-1)
+    assert cluster.on(heir, heir.broker.handle(sent)).error_code is ErrorCode.stale_controller_epoch
+
+
+def test_a_controller_epoch_that_cannot_be_read_fences_nobody() -> None:
+    cluster = Cluster(1)
+    cluster.start()
+    cluster.expire(cluster.nodes[1])
+    cluster.ensemble.put(znodes.CONTROLLER_EPOCH, b"\xff{")
+    cluster.wait(5_000)
+    node = cluster.nodes[1]
+    assert node.broker.controller.broker_epoch == cluster.ensemble.nodes[znodes.broker_path(1)].czxid
+    sent = request(ApiKey.UPDATE_METADATA, 8, controller_id=9, controller_epoch=1, broker_epoch=-1)
+    assert cluster.on(node, node.broker.handle(sent)).error_code is ErrorCode.none
+    cluster.stop_all()

@@ -1,0 +1,216 @@
+"""What can be done from the page: with the mouse, with the keyboard alone, and while the API restarts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from journal import events as e
+from tests.browser.chromium import Watched
+from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.test_page import button, card, region, row
+
+
+def test_a_killed_broker_is_shown_down_and_the_call_as_a_curl_line(page: Page, server: PageServer) -> None:
+    button(page, "Kill broker 2").click()
+
+    expect(card(page, "Broker 2")).to_contain_text("down")
+    expect(button(page, "Start broker 2")).to_be_enabled()
+    expect(button(page, "Kill broker 2")).to_be_disabled()
+    expect(region(page, "Calls")).to_contain_text(f"curl -X POST '{server.url}/api/v1/brokers/2/kill'")
+    expect(region(page, "Calls")).to_contain_text("202 broker-2 is down")
+    expect(page.get_by_role("group", name="Health")).to_contain_text("broker 2 down")
+    assert server.agent.processes["broker-2"].process == "down"
+
+
+@pytest.mark.parametrize("node", ["peer 1", "broker 3"])
+def test_every_action_that_makes_sense_can_be_done(page: Page, server: PageServer, node: str) -> None:
+    for action, state in (
+        ("Pause", "paused"), ("Resume", "running"), ("Stop", "down"), ("Start", "running"), ("Restart", "running"),
+        ("Kill", "down"),
+    ):  # fmt: skip
+        button(page, f"{action} {node}").click()
+        expect(card(page, node.capitalize()).locator(".process")).to_contain_text(state)
+        expect(region(page, "Calls")).to_contain_text(f"/{action.lower()}'")
+
+
+def test_a_refusal_is_shown_in_its_own_words(page: Page) -> None:
+    button(page, "Create topic").click()
+    form = page.get_by_role("form", name="Create topic")
+    form.get_by_label("name").fill("orders")
+    form.get_by_role("button", name="Create").click()
+
+    expect(page.get_by_role("alert")).to_contain_text("409 Topic 'orders' already exists.")
+
+
+def test_a_topic_is_created_configured_and_deleted(page: Page, server: PageServer) -> None:
+    button(page, "Create topic").click()
+    form = page.get_by_role("form", name="Create topic")
+    form.get_by_label("name").fill("payments")
+    form.get_by_label("min.insync.replicas").fill("2")
+    form.get_by_role("button", name="Create").click()
+    expect(page.get_by_text("min.insync.replicas=2")).to_be_visible()
+
+    button(page, "Configure payments").click()
+    form = page.get_by_role("form", name="Configure payments")
+    form.get_by_label("unclean.leader.election.enable").select_option("true")
+    form.get_by_role("button", name="Apply").click()
+    expect(page.get_by_text("unclean.leader.election.enable=true")).to_be_visible()
+
+    button(page, "Delete payments").click()
+    button(page, "Really delete payments").click()
+    expect(page.get_by_role("heading", name="payments")).to_have_count(0)
+    assert list(server.ensemble.reading.topics) == ["orders"]
+
+
+def test_elections_are_held_from_a_partitions_row(page: Page, server: PageServer) -> None:
+    server.tell("broker-1", e.LeaderElected("orders", 0, 2, 5, [2, 1], [1, 2, 3], 7, 3, False, "test"))
+    button(page, "Elect the preferred leader of orders-0").click()
+
+    expect(region(page, "Calls")).to_contain_text('"type":"PREFERRED"')
+    expect(region(page, "Calls")).to_contain_text("200 done")
+
+
+def test_a_link_is_cut_and_healed(page: Page, server: PageServer) -> None:
+    form = page.get_by_role("form", name="Inject a fault")
+    form.get_by_label("from").select_option("broker-1")
+    form.get_by_label("to", exact=True).select_option("peer-2")
+    form.get_by_role("button", name="Inject").click()
+    expect(region(page, "Link faults").get_by_role("listitem")).to_contain_text("broker-1 ↔ peer-2")
+
+    button(page, "Heal broker-1 to peer-2").click()
+    expect(region(page, "Link faults")).to_contain_text("Every link is whole.")
+    assert server.agent.held == []
+
+
+def test_a_producer_that_cannot_be_started_says_why(page: Page) -> None:
+    form = page.get_by_role("form", name="Start a producer")
+    form.get_by_role("button", name="Start producer").click()
+
+    expect(page.get_by_role("alert")).to_contain_text("there is no topic orders; create it first")
+
+
+def test_an_absent_table_is_answered_with_the_command_that_makes_it(page: Page) -> None:
+    region(page, "Analytics").get_by_role("button", name="Load").click()
+
+    expect(region(page, "Analytics")).to_contain_text("zabka pipeline tables --data ")
+
+
+def test_a_scenario_is_played_and_its_story_read(page: Page) -> None:
+    library = region(page, "Outage library")
+    library.get_by_role("button", name="Show the library").click()
+    expect(row(page, "Scenario kafka-708")).to_contain_text("The last member stays.")
+    expect(row(page, "Scenario kafka-708")).to_contain_text("empty-isr")
+    button(page, "Play kafka-708").click()
+
+    run = region(page, "Run of kafka-708")
+    expect(run).to_contain_text("held, as expected")
+    expect(run).to_contain_text("zabka scenarios run kafka-708")
+    expect(run.get_by_role("list", name="Story: As it is")).to_contain_text("1.171 skill second (broker-1)")
+    expect(run.get_by_role("list", name="Story: With the bug")).to_contain_text("broker-2orders-0: nobody leads")
+    expect(run).to_contain_text("LeaderInIsr: orders-0: the ISR is empty")
+    expect(region(page, "Calls")).to_contain_text("202 accepted")
+
+    button(page, "Play broken").click()
+    expect(region(page, "Run of broken")).to_contain_text("the player ended with code -9")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1440
+
+
+def test_the_page_is_operated_with_the_keyboard_alone(page: Page, server: PageServer) -> None:
+    expect(card(page, "Broker 3")).to_be_visible()
+    wanted = ["Skip to the cluster"] + [f"{a} peer 1" for a in ("Kill", "Stop", "Pause", "Restart")]
+    met = []
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        name = page.evaluate("document.activeElement.ariaLabel ?? document.activeElement.textContent.trim()")
+        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline != "none", f"{name} has no visible focus"
+        met.append(name)
+        if name == "Restart peer 1":
+            break
+    assert [name for name in met if name in wanted] == wanted
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+
+    expect(card(page, "Peer 1")).to_contain_text("paused")
+    button(page, "Create topic").focus()
+    page.keyboard.press("Space")
+    expect(page.get_by_role("form", name="Create topic")).to_be_visible()
+    page.keyboard.press("Tab")
+    page.keyboard.type("typed")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="typed")).to_be_visible()
+
+
+def test_the_page_goes_on_where_it_stood_when_the_api_comes_back(watched: Watched, server: PageServer) -> None:
+    page = watched.page
+    page.goto(server.url)
+    expect(card(page, "Broker 1")).to_be_visible()
+    page.evaluate("window.same = true")
+
+    server.stop()
+    expect(page.get_by_role("alert")).to_contain_text("reconnecting…")
+    expect(card(page, "Broker 1")).to_contain_text("controller")
+    server.agent.write("broker-3", e.ControllerElected(3, 4, 4))
+    server.is_controller(3, 4)
+    server.start()
+    server.settle()
+
+    expect(page.get_by_label("controller epoch 4")).to_be_visible(timeout=15_000)
+    expect(page.get_by_role("alert")).to_have_count(0)
+    expect(page.get_by_role("list", name="Events, the newest first")).to_contain_text("is controller, epoch 4")
+    assert page.evaluate("window.same")
+    assert watched.complaints == []
+
+
+def test_a_page_that_fell_behind_begins_anew_with_a_snapshot(watched: Watched, tmp_path: Path) -> None:
+    server = PageServer(tmp_path, ring_max=60).start()
+    try:
+        tell_a_healthy_cluster(server)
+        page = watched.page
+        page.goto(server.url)
+        expect(card(page, "Broker 1")).to_be_visible()
+        server.stop()
+        server.agent.write("broker-2", *[e.ReplicaProgressed(2, [("orders", 0, 200, 200 + i)]) for i in range(200)])
+        server.start()
+        server.settle()
+
+        expect(row(page, "Partition orders-0")).to_contain_text("399", timeout=15_000)
+        expect(page.get_by_role("alert")).to_have_count(0)
+    finally:
+        server.stop()
+
+
+def test_a_page_that_the_api_asks_for_a_token_asks_in_turn(watched: Watched, tmp_path: Path) -> None:
+    server = PageServer(tmp_path, token="sesame").start()
+    try:
+        tell_a_healthy_cluster(server)
+        page = watched.page
+        page.goto(server.url)
+        button(page, "Kill broker 2").click()
+        dialog = page.get_by_role("dialog", name="The API wants its token")
+        expect(dialog.get_by_label("token")).to_be_focused()
+        assert server.agent.processes["broker-2"].process == "running"
+        dialog.get_by_label("token").fill("sesame")
+        page.keyboard.press("Enter")
+
+        expect(card(page, "Broker 2")).to_contain_text("down")
+        expect(dialog).to_have_count(0)
+        expect(region(page, "Calls")).to_contain_text('-H "Authorization: Bearer $ZABKA_TOKEN"')
+        assert page.evaluate("sessionStorage.length") == 1
+        assert "sesame" not in page.content()
+    finally:
+        server.stop()
+    assert watched.complaints == []
+
+
+def test_the_pages_content_policy_is_strict_and_kept(page: Page, server: PageServer) -> None:
+    answer = page.request.get(server.url)
+
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    assert "unsafe" not in answer.headers["content-security-policy"]
+    fetched = page.evaluate("performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert fetched
+    assert [url for url in fetched if not url.startswith(server.url)] == []

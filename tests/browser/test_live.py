@@ -1,0 +1,45 @@
+"""The page over real processes: a controller killed from the page is replaced before one's eyes."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from testing.live import LiveCluster
+from tests.browser.chromium import Watched
+from tests.browser.test_page import button, card, region, row
+
+FAILOVER_MS = 20_000
+
+
+def test_a_controller_killed_from_the_page_is_replaced_and_comes_back(
+    zabka_cluster: LiveCluster, watched: Watched
+) -> None:
+    zabka_cluster.topics.create("orders", partitions=3)
+    before = zabka_cluster.until(lambda: zabka_cluster.controller)
+    epoch = zabka_cluster.controller_epoch
+    page = watched.page
+    page.goto(zabka_cluster.url)
+    expect(card(page, f"Broker {before.id}").get_by_text("controller", exact=True)).to_be_visible()
+    expect(row(page, "Partition orders-0")).to_be_visible()
+    form = page.get_by_role("form", name="Start a producer")
+    form.get_by_role("button", name="Start producer").click()
+    expect(region(page, "Producers").get_by_role("row").nth(1)).to_contain_text("running")
+
+    button(page, f"Kill broker {before.id}").click()
+
+    expect(card(page, f"Broker {before.id}")).to_contain_text("down")
+    expect(page.get_by_label(f"controller epoch {epoch + 1}")).to_be_visible(timeout=FAILOVER_MS)
+    reigns = page.get_by_role("list", name="Reigns, the newest first").get_by_role("listitem")
+    expect(reigns.nth(1)).to_contain_text(f"{before.id}@{epoch}")
+    for partition in range(3):
+        expect(row(page, f"Partition orders-{partition}").get_by_role("cell").nth(1)).to_contain_text(str(before.id))
+    for broker in zabka_cluster.brokers.values():
+        if broker is not before:
+            expect(row(page, f"Belief of broker {broker.id}")).to_contain_text("agrees")
+
+    button(page, f"Start broker {before.id}").click()
+
+    expect(card(page, f"Broker {before.id}")).to_contain_text("registeredyes", timeout=FAILOVER_MS)
+    expect(page.get_by_role("group", name="Health")).to_contain_text("Healthy", timeout=FAILOVER_MS)
+    expect(row(page, f"Belief of broker {before.id}")).to_contain_text("agrees")
+    assert watched.complaints == []

@@ -1,0 +1,178 @@
+"""What the page shows, in a real browser, of a journal told by hand."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from api.ensemble_view import PartitionZnodes
+from journal import events as e
+from tests.browser.page_server import PageServer
+
+
+def region(page: Page, name: str) -> Locator:
+    return page.get_by_role("region", name=name, exact=True)
+
+
+def card(page: Page, name: str) -> Locator:
+    return page.get_by_role("listitem", name=name, exact=True)
+
+
+def button(page: Page, name: str) -> Locator:
+    return page.get_by_role("button", name=name, exact=True)
+
+
+def row(page: Page, name: str) -> Locator:
+    return page.get_by_role("row", name=name, exact=True)
+
+
+def test_peers_show_role_phase_epochs_zxid_and_who_leads(page: Page) -> None:
+    expect(card(page, "Peer 2")).to_contain_text("LEADING")
+    expect(card(page, "Peer 2")).to_contain_text("acc 1 · cur 1")
+    for peer in (1, 3):
+        expect(card(page, f"Peer {peer}")).to_contain_text("FOLLOWING")
+        expect(card(page, f"Peer {peer}")).to_contain_text("peer 2")
+        expect(card(page, f"Peer {peer}")).to_contain_text("0x100000012")
+        expect(card(page, f"Peer {peer}")).to_contain_text("running")
+    expect(region(page, "ZAB ensemble")).to_contain_text("peer 2 leads epoch 1")
+
+
+def test_brokers_show_process_registration_epoch_and_the_controller(page: Page) -> None:
+    expect(card(page, "Broker 1")).to_contain_text("controller")
+    for broker in (1, 2, 3):
+        expect(card(page, f"Broker {broker}")).to_contain_text("running")
+        expect(card(page, f"Broker {broker}")).to_contain_text("registeredyes")
+        expect(card(page, f"Broker {broker}")).to_contain_text(f"0x{24 + broker:x}")
+        expect(row(page, f"Belief of broker {broker}")).to_contain_text("agrees")
+    expect(page.get_by_role("group", name="Health")).to_contain_text("partition under-replicated")
+
+
+def test_a_broker_that_is_wrong_is_seen_to_be_wrong(page: Page, server: PageServer) -> None:
+    server.agent.write("host-1", e.ProcessChanged("broker-1", "paused", 103, "pause"))
+    server.is_controller(2, 4)
+    server.agent.write("broker-2", e.ControllerElected(2, 4, 4), e.ControllerBelieved(2, 2, 4, True))
+    server.tell("broker-3", e.ControllerBelieved(3, 2, 4, False))
+
+    expect(row(page, "Belief of broker 1")).to_contain_text("stale: says 1@3, ensemble says 2@4")
+    expect(row(page, "Belief of broker 2")).to_contain_text("agrees")
+    expect(row(page, "Belief of broker 3")).to_contain_text("agrees")
+    expect(card(page, "Broker 1")).to_contain_text("acts as controller")
+    expect(card(page, "Broker 2").get_by_text("controller", exact=True)).to_be_visible()
+    expect(page.get_by_role("group", name="Health")).to_contain_text("broker 1 wrong about the controller")
+
+
+def test_fenced_writes_and_requests_are_counted_at_who_was_wrong(page: Page, server: PageServer) -> None:
+    server.agent.write("broker-1", e.WriteFenced(1, 3, "set", "/brokers/topics/orders/partitions/0/state"))
+    server.tell("broker-2", e.RequestFenced(2, "LeaderAndIsr", 1, "STALE_CONTROLLER_EPOCH", 3, 4))
+
+    expect(row(page, "Belief of broker 1")).to_contain_text("1 / 1")
+    expect(row(page, "Belief of broker 2")).to_contain_text("0 / 0")
+
+
+def test_the_epoch_rises_and_past_reigns_stay_with_how_they_ended(page: Page, server: PageServer) -> None:
+    expect(page.get_by_label("controller epoch 3")).to_be_visible()
+    session = 0x1_0000_A2C3_D001
+    server.is_controller(-1, 3)
+    server.tell("peer-2", e.SessionClosed(session, 0x1_0000_0020, ["/brokers/ids/1", "/controller"]))
+    expect(region(page, "Controller epoch")).to_contain_text("No controller")
+
+    server.is_controller(3, 4)
+    server.tell("broker-3", e.ControllerElected(3, 4, 4))
+
+    expect(page.get_by_label("controller epoch 4")).to_be_visible()
+    reigns = page.get_by_role("list", name="Reigns, the newest first").get_by_role("listitem")
+    expect(reigns.first).to_contain_text("3@4")
+    expect(reigns.nth(1)).to_contain_text("1@3")
+    expect(reigns.nth(1)).to_contain_text("session closed")
+    expect(page.locator("#announcements")).to_contain_text("Broker 3 is controller, epoch 4.")
+    expect(page).to_have_title(re.compile(r"^4: broker 3"))
+
+
+def test_partitions_show_leader_isr_against_replicas_and_where_each_log_ends(page: Page) -> None:
+    partition = row(page, "Partition orders-0")
+
+    expect(partition).to_contain_text("leader epoch 4")
+    expect(partition).to_contain_text("ISR 1, 2")
+    expect(partition).to_contain_text("HW 120")
+    expect(partition.get_by_role("cell").nth(2)).to_contain_text("leader121")
+    expect(partition.get_by_role("cell").nth(3)).to_contain_text("in sync120")
+    expect(partition.get_by_role("cell").nth(4)).to_contain_text("out of sync90\N{MINUS SIGN}31")
+    expect(partition.get_by_role("img", name="log end offset 90, its high watermark 90")).to_be_visible()
+
+
+def test_who_may_lead_where_nobody_in_sync_can_is_shown_where_there_is_any(page: Page, server: PageServer) -> None:
+    expect(row(page, "Partition orders-0")).not_to_contain_text("eligible")
+    server.tell("broker-1", e.IsrChanged("orders", 0, [1], 1, 4, 7, "lag", eligible=[2]))
+
+    expect(row(page, "Partition orders-0")).to_contain_text("ISR 1eligible 2")
+    expect(page.get_by_text("orders-0: ISR 1, eligible 2 (lag)")).to_be_visible()
+
+
+def test_an_unclean_election_and_the_records_it_cost_are_shown(page: Page, server: PageServer) -> None:
+    server.tell("broker-1", e.LeaderElected("orders", 0, -1, 5, [1], [1, 2, 3], 7, 3, False, "offline"))
+    expect(row(page, "Partition orders-0")).to_contain_text("offline")
+    server.has_topic("orders", {0: PartitionZnodes((1, 2, 3), 3, 6, (3,), 3, 8)})
+    server.agent.write("broker-1", e.LeaderElected("orders", 0, 3, 6, [3], [1, 2, 3], 8, 3, True, "unclean"))
+    server.tell("broker-1", e.RecordsLost(1, "orders", 0, 90, 120, 31, 30, "diverging_epoch"))
+
+    expect(row(page, "Partition orders-0")).to_contain_text("unclean")
+    expect(row(page, "Partition orders-0")).to_contain_text("30 committed records lost")
+    expect(region(page, "Records gone from a replica")).to_contain_text("90\N{EN DASH}120")
+
+
+def test_without_a_quorum_the_last_known_state_is_shown_as_such(page: Page, server: PageServer) -> None:
+    server.ensemble.stale = True
+    server.tell("peer-2", e.PeerStateChanged("LOOKING", "ELECTION", -1, 2, 1, 1, 0))
+
+    expect(page.get_by_role("group", name="Health")).to_contain_text("no quorum serves")
+    expect(region(page, "Controller epoch")).to_contain_text("last known word")
+    expect(card(page, "Peer 2")).to_contain_text("LOOKING")
+    expect(card(page, "Broker 1")).to_contain_text("running")
+
+
+def test_events_are_the_newest_first_and_can_be_filtered(page: Page, server: PageServer) -> None:
+    server.tell("broker-2", e.IsrChanged("orders", 0, [1, 2, 3], 1, 4, 7, "caught_up"))
+    events = page.get_by_role("list", name="Events, the newest first").get_by_role("listitem")
+    expect(events.first).to_contain_text("orders-0: ISR 1, 2, 3 (caught up)")
+    expect(page.get_by_text("replica_progressed")).to_have_count(0)
+
+    region(page, "Events").get_by_label("node").select_option("peer-2")
+    expect(events.first).to_contain_text("leader_established")
+    region(page, "Events").get_by_label("node").select_option("")
+    region(page, "Events").get_by_label("type").select_option("topic_created")
+    expect(events).to_have_count(1)
+    region(page, "Events").get_by_label("type").select_option("")
+    region(page, "Events").get_by_label("progress").check()
+    expect(page.get_by_text("replica_progressed").first).to_be_visible()
+
+
+def test_what_an_event_says_is_text_and_never_markup(page: Page, server: PageServer) -> None:
+    server.tell("peer-1", e.PeerProtocolBroken("<img src=x onerror=alert(1)>", "<b>rude</b>"))
+
+    expect(page.get_by_text("dropped <img src=x onerror=alert(1)>: <b>rude</b>")).to_be_visible()
+
+
+def test_a_long_history_of_progress_does_not_hide_what_happened_before_it(page: Page, server: PageServer) -> None:
+    server.tell("broker-2", *[e.ReplicaProgressed(2, [("orders", 0, 120, 121 + i)]) for i in range(1_200)])
+    page.reload()
+
+    expect(page.get_by_text("topic orders, 1 partition")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [400, 1440])
+def test_nothing_makes_the_page_scroll_sideways(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    expect(card(page, "Broker 3")).to_be_visible()
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_state_is_told_in_words_and_shapes_and_not_by_colour_alone(page: Page, server: PageServer) -> None:
+    server.tell("host-1", e.ProcessChanged("broker-3", "paused", 105, "pause"))
+
+    process = card(page, "Broker 3").locator(".process")
+    expect(process).to_contain_text("paused")
+    running = card(page, "Broker 2").locator(".process")
+    assert process.locator("svg").inner_html() != running.locator("svg").inner_html()

@@ -1,0 +1,199 @@
+"""Processes that an agent owns: signals do what they say, and the table is right about it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compose.launch import argv_for
+from compose.processes import ManagedProcess, NotNow
+
+SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
+STUBBORN = [
+    sys.executable,
+    "-c",
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)",
+]
+
+
+class Watched:
+    """A managed process and what was reported of it."""
+
+    def __init__(self, tmp_path: Path, argv: list[str]) -> None:
+        self.changes: list[tuple[str, str]] = []
+        self.log = tmp_path / "node.log"
+        self.process = ManagedProcess("broker-1", argv, self.log, self._changed)
+
+    def _changed(self, process: ManagedProcess, action: str) -> None:
+        self.changes.append((process.state, action))
+
+    async def up(self) -> ManagedProcess:
+        before = self.log.read_text().count("up") if self.log.exists() else 0
+        await self.process.start()
+        await wait_for(lambda: self.log.read_text().count("up") > before)
+        return self.process
+
+
+async def wait_for(condition: Any, timeout_s: float = 10.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 30))
+
+
+def test_kill_is_sigkill_and_leaves_the_process_down(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        watched = Watched(tmp_path, SLEEPER)
+        process = await watched.up()
+        await process.kill()
+        assert (process.state, process.pid, process.exit_code) == ("down", None, -signal.SIGKILL)
+        assert watched.changes == [("running", "start"), ("down", "kill")]
+
+    run(scenario())
+
+
+def test_pause_stops_the_process_and_resume_goes_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        watched = Watched(tmp_path, SLEEPER)
+        process = await watched.up()
+        await process.pause()
+        stat = await asyncio.to_thread(Path(f"/proc/{process.pid}/stat").read_text)
+        assert stat.rpartition(")")[2].split()[0] == "T"
+        assert process.state == "paused"
+        await process.resume()
+        assert process.state == "running"
+        await process.kill()
+        assert [c[1] for c in watched.changes] == ["start", "pause", "resume", "kill"]
+
+    run(scenario())
+
+
+def test_a_paused_process_can_be_killed_and_stopped(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        watched = Watched(tmp_path, SLEEPER)
+        process = await watched.up()
+        await process.pause()
+        await process.kill()
+        assert process.state == "down"
+        await watched.up()
+        await process.pause()
+        await process.stop()
+        assert (process.state, process.exit_code) == ("down", -signal.SIGTERM)
+
+    run(scenario())
+
+
+def test_stop_escalates_to_sigkill(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        process = await Watched(tmp_path, STUBBORN).up()
+        await process.stop(timeout_s=0.1)
+        assert process.exit_code == -signal.SIGKILL
+
+    run(scenario())
+
+
+def test_kill_goes_through_a_stop_that_hangs(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        process = await Watched(tmp_path, STUBBORN).up()
+        stopping = asyncio.create_task(process.stop(timeout_s=20))
+        await asyncio.sleep(0)
+        with pytest.raises(NotNow, match="busy with a stop"):
+            await process.stop()
+        await process.kill()
+        await stopping
+        assert process.state == "down"
+
+    run(scenario())
+
+
+def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        process = Watched(tmp_path, SLEEPER).process
+        for action in (process.kill, process.stop, process.pause, process.resume, process.restart):
+            with pytest.raises(NotNow, match="broker-1: it is down"):
+                await action()
+        await process.start()
+        for action in (process.start, process.resume):
+            with pytest.raises(NotNow, match="it is running"):
+                await action()
+        await process.kill()
+
+    run(scenario())
+
+
+def test_restart_is_a_new_process(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        process = await Watched(tmp_path, SLEEPER).up()
+        before = process.pid
+        await process.restart()
+        assert process.state == "running"
+        assert process.pid != before
+        await process.kill()
+
+    run(scenario())
+
+
+def test_an_end_and_a_pause_from_outside_are_noticed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        watched = Watched(tmp_path, SLEEPER)
+        process = await watched.up()
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        await wait_for(lambda: (process.observe(), process.state == "paused")[1])
+        os.kill(process.pid, signal.SIGKILL)
+        await wait_for(lambda: process.state == "down")
+        assert [c[1] for c in watched.changes] == ["start", "stopped", "exited"]
+
+    run(scenario())
+
+
+def test_children_lead_their_own_session(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        process = await Watched(tmp_path, SLEEPER).up()
+        assert process.pid is not None
+        assert os.getsid(process.pid) == process.pid
+        await process.kill()
+
+    run(scenario())
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_PDEATHSIG is Linux's")
+def test_a_child_dies_with_a_parent_that_is_killed() -> None:
+    child = (
+        "import os, signal, sys, time\n"
+        "from compose.launch import die_with_parent\n"
+        "die_with_parent(signal.SIGKILL)\n"
+        "print(os.getpid(), flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    parent = (
+        "import os, subprocess, sys, time\n"
+        "env = {**os.environ, 'ZABKA_PARENT': str(os.getpid())}\n"
+        f"subprocess.Popen([sys.executable, '-P', '-c', {child!r}], env=env)\n"
+        "time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-P", "-c", parent], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        process.kill()
+        deadline = time.monotonic() + 10
+        while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_a_node_is_started_with_this_python() -> None:
+    assert argv_for("peer", "--config", "zoo.cfg")[0] == sys.executable

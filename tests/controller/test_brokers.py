@@ -1,0 +1,425 @@
+"""Broker registration, broker epochs and the control plane (acceptance scenarios 16-25)."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
+from kio.schema.errors import ErrorCode as KafkaError
+
+from journal.events import (
+    BrokerLivenessChanged,
+    BrokerRegistered,
+    ControllerEventFailed,
+    LeaderElected,
+    TopicPartition,
+)
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.coordination import Zk
+from kafka_protocol.zk.registration import BrokerIdInUse, cluster_id, create_persistent_paths, register_broker
+from kafka_protocol.zk.znodes import BrokerEndpoint, BrokerInfo
+from tests.controller.controller_world import FakeEnsemble, FakeSession, World
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+T0 = TopicPartition("t", 0)
+INFO = BrokerInfo(5, (BrokerEndpoint("PLAINTEXT", "h", 9092),))
+
+
+def session(world: World) -> tuple[FakeSession, Zk]:
+    from random import Random
+
+    from simulation.kernel.scheduler import SimRuntime
+
+    runtime = SimRuntime(world.scheduler, Random(0))
+    opened = FakeSession(world.ensemble, runtime)
+    opened.open()
+    return opened, Zk(opened, runtime)
+
+
+# ---- registration ---------------------------------------------------------------------------------------------
+
+
+def test_the_czxid_of_the_registration_is_the_broker_epoch(world: World) -> None:
+    world.start(1)
+    node = world.ensemble.nodes["/brokers/ids/1"]
+    assert world.nodes[1].controller.broker_epoch == node.czxid
+    assert node.owner == world.nodes[1].session.session_id and node.version == 1
+    [registered] = world.events(BrokerRegistered)
+    assert (registered.broker_epoch, registered.session_id) == (node.czxid, node.owner)
+
+
+def test_a_registration_whose_answer_was_lost_is_recognised(world: World) -> None:
+    opened, zk = session(world)
+    opened.lose_replies = 1
+    epoch = world.call(register_broker(zk, INFO, 0, {}))
+    assert epoch == world.ensemble.nodes["/brokers/ids/5"].czxid
+    assert len(opened.multis) == 2
+
+
+@pytest.mark.scenario(21)
+def test_a_registration_of_our_own_earlier_session_is_replaced(world: World) -> None:
+    opened, zk = session(world)
+    old = world.ensemble.put("/brokers/ids/5", b"{}", owner=0x4444)
+    epoch = world.call(register_broker(zk, INFO, 0, {0x4444: None}))
+    assert epoch > old.czxid
+    assert world.ensemble.nodes["/brokers/ids/5"].owner == opened.session_id
+
+
+@pytest.mark.scenario(21)
+def test_a_registration_of_a_foreign_session_is_refused(world: World) -> None:
+    _opened, zk = session(world)
+    world.ensemble.put("/brokers/ids/5", b"{}", owner=0x4444)
+    with pytest.raises(BrokerIdInUse) as caught:
+        world.call(register_broker(zk, INFO, 0, {}))
+    assert caught.value.owner == 0x4444
+    assert world.ensemble.nodes["/brokers/ids/5"].owner == 0x4444
+
+
+def test_a_start_that_is_refused_can_be_tried_again(world: World) -> None:
+    from controller.config import ControllerConfig
+    from tests.controller.controller_world import Node
+
+    world.ensemble.put("/brokers/ids/1", b"{}", owner=0x4444)
+    node = world.nodes[1] = Node(world, 1, ControllerConfig())
+    node.session.open()
+    with pytest.raises(BrokerIdInUse):
+        world.call(node.controller.startup())
+    world.ensemble.end_session(0x4444)
+    world.call(node.controller.startup())
+    world.settle()
+    assert node.controller.is_active
+
+
+def test_a_foreign_registration_after_expiry_is_waited_for_and_journalled(world: World) -> None:
+    # KAFKA-14845: Kafka's broker stays out of the cluster until it is restarted.
+    world.start(1)
+    node = world.nodes[1]
+    world.ensemble.end_session(node.session.session_id)
+    world.ensemble.put("/brokers/ids/1", b"{}", owner=0x4444)
+    world.run(2_500)
+    assert not node.controller.is_active
+    assert all(e.event == "RegisterBrokerAndReelect" for e in world.events(ControllerEventFailed))
+    assert 2 <= len(world.events(ControllerEventFailed)) <= 4
+    world.ensemble.end_session(0x4444)
+    world.run(1_500)
+    assert node.controller.is_active
+    assert node.controller.broker_epoch == world.ensemble.nodes["/brokers/ids/1"].czxid
+
+
+def test_the_persistent_paths_are_made_with_what_is_above_them() -> None:
+    world = World()
+    world.ensemble = FakeEnsemble()
+    _, zk = session(world)
+    world.call(create_persistent_paths(zk))
+    world.call(create_persistent_paths(zk))
+    assert {"/brokers", "/config/topics", "/config/changes", "/admin/delete_topics"} <= set(world.ensemble.nodes)
+    assert set(znodes.PERSISTENT_PATHS) <= set(world.ensemble.nodes)
+
+
+def test_the_cluster_id_is_made_once(world: World) -> None:
+    from random import Random
+
+    _, zk = session(world)
+    first = world.call(cluster_id(zk, Random(1)))
+    assert len(first) == 22
+    assert world.call(cluster_id(zk, Random(2))) == first
+    assert world.ensemble.data("/cluster/id") == b'{"version":"1","id":"' + first.encode() + b'"}'
+
+
+# ---- the control plane ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(16)
+def test_the_controller_knows_each_broker_by_the_epoch_in_the_ensemble(world: World) -> None:
+    world.start(1, 2)
+    world.join(3)
+    world.settle()
+    context = world.active().controller.reign.context
+    assert context.live_ids == [1, 2, 3]
+    for broker_id in (1, 2, 3):
+        assert context.broker_epoch(broker_id) == world.ensemble.nodes[f"/brokers/ids/{broker_id}"].czxid
+
+
+def test_control_requests_carry_the_receivers_broker_epoch(world: World) -> None:
+    world.start(1)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.leave(3)
+    world.settle()
+    for told in world.told:
+        if told.to in (1, 2):
+            assert told.request.broker_epoch == world.ensemble.nodes[f"/brokers/ids/{told.to}"].czxid
+        assert told.request.controller_id == 1 and told.request.controller_epoch == 1
+        assert not told.request.is_k_raft_controller
+
+
+@pytest.mark.scenario(20)
+def test_a_bounced_broker_is_a_failure_and_then_a_startup(world: World) -> None:
+    world.start(1)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    old = world.active().controller.reign.context.broker_epoch(2)
+    # Gone and back before the controller looks: the list of children is the same.
+    world.ensemble.end_session(0x9002)
+    world.join(2)
+    world.settle()
+    [last] = [e for e in world.events(BrokerLivenessChanged) if e.bounced]
+    assert (last.live, last.added, last.bounced, last.removed) == ([1, 2, 3], [], [2], [])
+    context = world.active().controller.reign.context
+    assert context.broker_epoch(2) == world.ensemble.nodes["/brokers/ids/2"].czxid > old
+    assert world.brief("t") == (3, (3,), 1)
+    assert 2 in world.nodes[1].channel.forgotten
+    # As a new process it is told everything it hosts.
+    assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader == 3
+
+
+def test_a_broker_that_bounces_twice_is_seen_twice(world: World) -> None:
+    world.start(1)
+    world.join(2)
+    world.settle()
+    for _ in range(2):
+        world.ensemble.end_session(0x9002)
+        world.join(2)
+        world.settle()
+    assert len([e for e in world.events(BrokerLivenessChanged) if e.bounced == [2]]) == 2
+
+
+@pytest.mark.scenario(23)
+def test_brokers_without_replicas_come_and_go_in_everybodys_metadata(world: World) -> None:
+    world.start(1)
+    world.join(2)
+    world.settle()
+
+    def live(to: int) -> list[int]:
+        return [b.id_ for b in world.requests("UpdateMetadata", to)[-1].request.live_brokers]
+
+    assert live(1) == live(2) == [1, 2]
+    world.join(3, rack="r3")
+    world.settle()
+    assert live(1) == live(2) == live(3) == [1, 2, 3]
+    [broker] = [b for b in world.requests("UpdateMetadata", 1)[-1].request.live_brokers if b.id_ == 3]
+    assert broker.rack == "r3"
+    [endpoint] = broker.endpoints
+    assert (endpoint.host, endpoint.port, endpoint.listener, endpoint.security_protocol) == (
+        "b3",
+        9092,
+        "PLAINTEXT",
+        0,
+    )
+    world.leave(3)
+    world.settle()
+    assert live(1) == live(2) == [1, 2]
+    changes = [(e.live, e.added, e.removed) for e in world.events(BrokerLivenessChanged)]
+    assert changes[0] == ([1], [1], [])
+    assert changes[-2:] == [([1, 2, 3], [3], []), ([1, 2], [], [3])]
+
+
+@pytest.mark.scenario(24)
+def test_metadata_names_dead_replicas_as_offline(world: World) -> None:
+    world.start(1)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2]})
+    world.settle()
+    world.leave(2)
+    world.settle()
+    assert world.brief("t") == (-1, (2,), 1)
+    row = world.requests("UpdateMetadata", 3)[-1].partitions()[T0]
+    assert (row.leader, row.offline_replicas, row.isr, row.leader_epoch) == (-1, (2,), (2,), 1)
+    assert row.zk_version == world.state("t").partition_epoch == 1
+
+
+@pytest.mark.scenario(25)
+def test_requests_go_to_the_live_and_the_shutting_down_but_not_to_the_dead(world: World) -> None:
+    world.start(1)
+    world.join(2, 3, 4)
+    world.create_topic("t", {0: [2, 3, 4]})
+    world.settle()
+    world.leave(4)
+    world.settle()
+    marked = len(world.told)
+    controller = world.nodes[1].controller
+    world.call(controller.controlled_shutdown(ControlledShutdownRequest(broker_id=3, broker_epoch=-1)))
+    world.settle()
+    assert world.brief("t") == (2, (2,), 2)
+    kinds = {(told.kind, told.to) for told in world.told[marked:]}
+    assert ("StopReplica", 3) in kinds and ("LeaderAndIsr", 2) in kinds and ("UpdateMetadata", 3) in kinds
+    assert not any(to == 4 for _, to in kinds)
+
+
+def test_brokers_hear_who_is_live_before_they_hear_whom_to_follow(world: World) -> None:
+    # KAFKA-4443
+    world.start(1)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.kill(1)
+    world.told.clear()
+    world.start(4)
+    for broker_id in (2, 3):
+        told = [row for row in world.told if row.to == broker_id]
+        assert told[0].kind == "UpdateMetadata" and not told[0].request.topic_states
+        assert [b.id_ for b in told[0].request.live_brokers] == [2, 3, 4]
+        assert "LeaderAndIsr" in [row.kind for row in told[1:]]
+
+
+def test_a_broker_that_does_not_answer_is_told_again_every_100_ms_in_order(world: World) -> None:
+    world.start(1)
+    world.join(2, 3)
+    world.settle()
+    world.unreachable.add(3)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.create_topic("u", {0: [3]})
+    world.run(1_000)
+    channels = world.nodes[1].controller.reign.channels
+    assert channels.queue_size(3) > 2 and channels.queue_size(2) == 0
+    marked = len(world.told)
+    world.unreachable.discard(3)
+    world.run(150)
+    topics = [
+        row.request.topic_states[0].topic_name
+        for row in world.told[marked:]
+        if row.to == 3 and row.kind == "LeaderAndIsr"
+    ]
+    assert topics == ["t", "u"] and channels.queue_size(3) == 0
+
+
+def test_a_broker_that_listens_elsewhere_is_announced(world: World) -> None:
+    world.start(1)
+    world.join(2)
+    world.settle()
+    moved = BrokerInfo(2, (BrokerEndpoint("PLAINTEXT", "elsewhere", 7),))
+    world.ensemble.put("/brokers/ids/2", znodes.encode_broker(moved, 0))
+    world.settle()
+    brokers = world.requests("UpdateMetadata", 1)[-1].request.live_brokers
+    assert [e.host for b in brokers for e in b.endpoints] == ["b1", "elsewhere"]
+
+
+def test_an_unreadable_registration_is_left_out_and_journalled(world: World) -> None:
+    world.start(1)
+    world.ensemble.put("/brokers/ids/8", b"garbage", owner=0x8888)
+    world.join(2)
+    world.settle()
+    assert world.active().controller.reign.context.live_ids == [1, 2]
+    assert "/brokers/ids/8" in world.events(ControllerEventFailed)[0].problem
+
+
+# ---- controlled shutdown --------------------------------------------------------------------------------------
+
+
+def shut_down(world: World, broker_id: int, broker_epoch: int = -1):
+    request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+    return world.call(world.active().controller.controlled_shutdown(request))
+
+
+@pytest.mark.scenario(22)
+def test_controlled_shutdown_with_a_stale_broker_epoch_is_refused(world: World) -> None:
+    world.start(1)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    context = world.active().controller.reign.context
+    epoch = context.broker_epoch(2)
+    assert shut_down(world, 2, epoch - 1).error_code is KafkaError.stale_broker_epoch
+    assert 2 not in context.shutting_down and world.brief("t") == (2, (2, 3), 0)
+    assert shut_down(world, 2, epoch).error_code is KafkaError.none
+    assert shut_down(world, 9).error_code is KafkaError.broker_not_available
+
+
+@pytest.mark.scenario(37)
+def test_controlled_shutdown_of_one_broker_after_the_other(world: World) -> None:
+    # testControlledShutdown
+    world.start(9)
+    world.join(0, 1, 2)
+    world.create_topic("t", {0: [0, 1, 2]})
+    world.settle()
+    answer = shut_down(world, 2)
+    assert (answer.error_code, answer.remaining_partitions) == (KafkaError.none, ())
+    assert world.brief("t") == (0, (0, 1), 1)
+    assert [e.cause for e in world.events(LeaderElected)][-1] == "controlled_shutdown"
+    assert shut_down(world, 1).remaining_partitions == ()
+    assert world.brief("t") == (0, (0,), 2)
+    answer = shut_down(world, 0)
+    [remaining] = answer.remaining_partitions
+    assert (remaining.topic_name, remaining.partition_index) == ("t", 0)
+    assert world.brief("t") == (0, (0,), 2)
+
+
+def test_controlled_shutdown_of_a_leader_moves_leadership_by_one_epoch(world: World) -> None:
+    world.start(9)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]})
+    world.create_topic("alone", {0: [2]})
+    world.settle()
+    answer = shut_down(world, 2)
+    assert answer.remaining_partitions == ()
+    assert world.brief("t") == (3, (3,), 1)
+    assert world.brief("alone") == (2, (2,), 0)
+    assert [e.cause for e in world.events(LeaderElected)][-1] == "controlled_shutdown"
+    world.settle()
+    told = world.requests("LeaderAndIsr", 2)[-1]
+    assert told.partitions()[T0].leader == 3
+    # It ends, and nothing more happens to what it handed over.
+    world.leave(2)
+    world.settle()
+    assert world.brief("t") == (3, (3,), 1) and world.brief("alone") == (-1, (2,), 1)
+    # It is back as any other.
+    world.join(2)
+    world.settle()
+    assert world.active().controller.reign.context.shutting_down == set()
+    assert world.brief("alone") == (2, (2,), 2)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_controlled_shutdown_is_answered_in_its_version(world: World, version: int) -> None:
+    world.start(9)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]})
+    world.create_topic("u", {0: [2]})
+    world.settle()
+    schema = import_module(f"kio.schema.controlled_shutdown.v{version}.request")
+    epochs = {"broker_epoch": world.active().controller.reign.context.broker_epoch(2)} if version == 2 else {}
+    answer = world.call(
+        world.active().controller.controlled_shutdown(schema.ControlledShutdownRequest(broker_id=2, **epochs))
+    )
+    assert (answer.error_code, answer.__version__) == (KafkaError.none, version)
+    assert world.brief("t") == (3, (3,), 1)
+
+
+# ---- the wire -------------------------------------------------------------------------------------------------
+
+
+def test_every_control_request_survives_kafkas_encoding(world: World) -> None:
+    from io import BytesIO
+
+    from kio.serial import entity_reader, entity_writer
+
+    world.start(1)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]}, unclean_leader_election_enable="true")
+    world.settle()
+    world.leave(3)
+    world.settle()
+    world.leave(2)
+    world.settle()
+    world.join(3)
+    world.settle()
+    world.join(2, rack="r")
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    assert {told.kind for told in world.told} == {"LeaderAndIsr", "UpdateMetadata", "StopReplica"}
+    for told in world.told:
+        kind = type(told.request)
+        buffer = BytesIO()
+        entity_writer(kind)(buffer, told.request)
+        decoded, _ = entity_reader(kind)(buffer.getvalue(), 0)
+        assert decoded == told.request

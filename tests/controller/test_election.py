@@ -1,0 +1,499 @@
+"""The race for /controller, fencing and resignation (acceptance scenarios 1-15)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from kio.schema.alter_partition.v3.request import AlterPartitionRequest
+from kio.schema.alter_partition_reassignments.v0.request import AlterPartitionReassignmentsRequest
+from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
+from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
+from kio.schema.errors import ErrorCode as KafkaError
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+
+from controller.config import ControllerConfig
+from ensemble.client.service import Check, Create, Delete, SetData
+from journal.events import (
+    ControllerBelieved,
+    ControllerElected,
+    ControllerEventFailed,
+    ControllerReady,
+    ControllerResigned,
+    LeaderElected,
+    TopicPartition,
+    WriteFenced,
+)
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.coordination import ControllerMoved
+from kafka_protocol.zk.znodes import LeaderAndIsr
+from tests.controller.controller_world import Node, World
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def epoch(world: World) -> tuple[str, int]:
+    node = world.ensemble.nodes[znodes.CONTROLLER_EPOCH]
+    return (node.data or b"").decode(), node.version
+
+
+def take_over(world: World, broker_id: int = 99) -> None:
+    """Another process deletes /controller and wins the election, as in Kafka's ControllerIntegrationTest."""
+    world.ensemble.multi([Delete(znodes.CONTROLLER)], 0)
+    number, version = epoch(world)
+    results = world.ensemble.multi(
+        [
+            Create(znodes.CONTROLLER, znodes.encode_controller(broker_id, 0), ephemeral=True),
+            SetData(znodes.CONTROLLER_EPOCH, str(int(number) + 1).encode(), version),
+        ],
+        0x7777,
+    )
+    assert results[1].stat is not None
+
+
+@pytest.mark.scenario(1)
+def test_the_first_broker_of_an_empty_cluster_becomes_controller_at_epoch_1(world: World) -> None:
+    world.start(1)
+    assert world.nodes[1].controller.is_active
+    content = json.loads(world.ensemble.data(znodes.CONTROLLER))
+    assert list(content) == ["version", "brokerid", "timestamp", "kraftControllerEpoch"]
+    assert content["version"] == 2 and content["brokerid"] == 1 and content["kraftControllerEpoch"] == -1
+    assert content["timestamp"].isdecimal()
+    assert world.ensemble.nodes[znodes.CONTROLLER].owner == world.nodes[1].session.session_id
+    assert epoch(world) == ("1", 1)
+    [elected] = world.events(ControllerElected)
+    assert (elected.broker_id, elected.controller_epoch, elected.zk_version) == (1, 1, 1)
+    assert elected.zxid == world.ensemble.nodes[znodes.CONTROLLER].czxid
+    assert [e.controller_epoch for e in world.events(ControllerReady)] == [1]
+    assert world.ensemble.data(znodes.FEATURE) == b'{"version":2,"status":1,"features":{}}'
+
+
+@pytest.mark.scenario(2)
+@pytest.mark.scenario(3)
+def test_the_controller_epoch_outlives_the_brokers_and_rises_with_the_next_election(world: World) -> None:
+    world.start(1)
+    world.nodes[1].stop()
+    assert znodes.CONTROLLER not in world.ensemble.nodes
+    assert epoch(world) == ("1", 1)
+    assert [e.reason for e in world.events(ControllerResigned)] == ["shutdown"]
+    world.start(1)
+    assert epoch(world) == ("2", 2)
+    assert world.nodes[1].controller.controller_epoch == 2
+
+
+@pytest.mark.scenario(4)
+def test_of_many_brokers_that_race_exactly_one_wins_and_the_others_follow(world: World) -> None:
+    world.start(1, 2, 3, 4, 5)
+    active = [n.broker_id for n in world.nodes.values() if n.controller.is_active]
+    assert len(active) == 1 and epoch(world) == ("1", 1)
+    for node in world.nodes.values():
+        assert node.controller.active_controller_id == active[0]
+        assert node.controller.controller_epoch == 1
+        last = world.events(ControllerBelieved, node.broker_id)[-1]
+        assert (last.controller_id, last.controller_epoch) == (active[0], 1)
+        assert last.is_controller == (node.broker_id == active[0])
+    # The losers watch: when the winner dies one of them takes over, once.
+    world.kill(active[0])
+    world.settle()
+    assert epoch(world) == ("2", 2)
+    assert len([n for n in world.nodes.values() if n.controller.is_active]) == 1
+    assert [e.controller_epoch for e in world.events(ControllerElected)] == [1, 2]
+
+
+@pytest.mark.scenario(5)
+def test_a_winner_whose_answer_was_lost_recognises_its_own_transaction(world: World) -> None:
+    node = world.nodes[1] = Node(world, 1, ControllerConfig())
+    lost: list[int] = []
+
+    def lose_first_election(ops):
+        election = any(isinstance(op, Create) and op.path == znodes.CONTROLLER for op in ops)
+        if election and not lost:
+            lost.append(1)
+            return True
+        return False
+
+    node.session.lose_reply_to = lose_first_election
+    node.start()
+    world.settle()
+    assert lost and node.controller.is_active
+    assert epoch(world) == ("1", 1)
+    assert [e.zk_version for e in world.events(ControllerElected)] == [1]
+
+
+@pytest.mark.scenario(14)
+def test_a_persistent_controller_znode_of_a_kraft_controller_is_respected(world: World) -> None:
+    world.ensemble.put(znodes.CONTROLLER, b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":7}')
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"12")
+    world.start(1)
+    assert not world.nodes[1].controller.is_active
+    assert world.nodes[1].controller.active_controller_id == 3000
+    assert epoch(world)[0] == "12"
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param("topic_creation", marks=pytest.mark.scenario(6)),
+        pytest.param("topic_deletion", marks=pytest.mark.scenario(7)),
+        pytest.param("preferred_election", marks=pytest.mark.scenario(8)),
+        pytest.param("reassignment", marks=pytest.mark.scenario(9)),
+        "dead_broker",
+    ],
+)
+def test_a_zombie_is_fenced_writes_nothing_and_resigns(world: World, work: str) -> None:
+    world.start(1)
+    world.join(2, 3)
+    world.create_topic("old", {0: [2, 3]})
+    world.settle()
+    before, assigned = world.state("old"), world.ensemble.data(znodes.topic_path("old"))
+    zombie = world.nodes[1]
+    zombie.session.hold_watches = True
+    take_over(world)
+    told = len(world.told)
+    # What it is to see of the work, but not of /controller.
+    if work == "topic_creation":
+        world.create_topic("new", {0: [2, 3]})
+    elif work == "topic_deletion":
+        world.ensemble.put(znodes.delete_topic_path("old"))
+    elif work == "preferred_election":
+        world.set_isr("old", 0, [3, 2])
+        before = world.state("old")
+        zombie.controller.reign.context.leadership[TopicPartition("old", 0)] = before._replace(leader=3)
+        world.ensemble.put(znodes.PREFERRED_REPLICA_ELECTION, znodes.encode_partition_set([TopicPartition("old", 0)]))
+    elif work == "reassignment":
+        moves = {TopicPartition("old", 0): (3,)}
+        world.ensemble.put(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(moves))
+    else:
+        world.leave(2)
+    held = zombie.session._held
+    zombie.session._held = [row for row in held if row[1].path != znodes.CONTROLLER]
+    zombie.session.release_watches()
+    world.settle()
+    assert not zombie.controller.is_active
+    assert [e.reason for e in world.events(ControllerResigned)] == ["controller_moved"]
+    fenced = world.events(WriteFenced)
+    assert fenced and all(e.controller_epoch == 1 and e.broker_id == 1 for e in fenced)
+    assert zombie.controller.active_controller_id == 99 and zombie.controller.controller_epoch == 2
+    assert world.state("old") == before
+    assert world.ensemble.data(znodes.topic_path("old")) == assigned
+    assert znodes.partitions_path("new") not in world.ensemble.nodes
+    assert not any(row.kind == "LeaderAndIsr" for row in world.told[told:])
+    if work == "topic_deletion":
+        assert znodes.delete_topic_path("old") in world.ensemble.nodes
+    if work == "preferred_election":
+        assert znodes.PREFERRED_REPLICA_ELECTION in world.ensemble.nodes
+    if work == "reassignment":
+        assert znodes.REASSIGN_PARTITIONS in world.ensemble.nodes
+
+
+def test_a_zombie_that_reads_a_later_controllers_state_resigns_before_it_greets_a_restarted_broker(
+    world: World,
+) -> None:
+    # Kafka's fails the election of that partition alone, then tells the broker the leader epoch of its former life.
+    world.start(1)
+    world.join(2, 3)
+    world.create_topic("old", {0: [2, 3]})
+    world.settle()
+    zombie = world.nodes[1]
+    zombie.session.hold_watches = True
+    take_over(world)
+    world.leave(2)
+    world.join(2)
+    state = znodes.encode_partition_state(LeaderAndIsr(3, 1, (3,), 2))
+    world.ensemble.put(znodes.partition_state_path(TopicPartition("old", 0)), state)
+    told = len(world.told)
+    zombie.session._held = [row for row in zombie.session._held if row[1].path != znodes.CONTROLLER]
+    zombie.session.release_watches()
+    world.settle()
+    assert [e.reason for e in world.events(ControllerResigned)] == ["controller_moved"]
+    assert not any(row.kind == "LeaderAndIsr" for row in world.told[told:])
+    assert not any(row.to == 2 for row in world.told[told:])
+
+
+@pytest.mark.scenario(10)
+def test_an_unsent_batch_is_an_illegal_state_and_another_broker_takes_over(world: World) -> None:
+    world.start(1, 2)
+    world.join(3)
+    first = world.active()
+    world.create_topic("t", {0: [3]})
+    world.settle()
+    reign = first.controller.reign
+    reign.batch.add_update_metadata([3], [])
+    world.create_topic("u", {0: [3]})
+    world.settle()
+    second = world.active()
+    assert second is not first and epoch(world) == ("2", 2)
+    assert [e.reason for e in world.events(ControllerResigned)] == ["illegal_state"]
+    [failed] = world.events(ControllerEventFailed)
+    assert failed.event == "TopicChange" and "unsent" in failed.problem
+    # The new one finishes what the old one left, and the old one stays a candidate.
+    assert world.brief("u") == (3, (3,), 0)
+    world.kill(second.broker_id)
+    world.run(3_000)
+    assert world.active() is first and epoch(world) == ("3", 3)
+
+
+def test_a_lone_controller_in_an_illegal_state_is_back_after_sitting_out(world: World) -> None:
+    world.start(1)
+    world.nodes[1].controller.reign.batch.add_update_metadata([1], [])
+    world.join(3)
+    world.run(500)
+    assert not world.nodes[1].controller.is_active
+    world.run(1_500)
+    assert world.nodes[1].controller.is_active and epoch(world) == ("2", 2)
+
+
+def test_a_batch_left_by_a_fenced_reign_does_not_poison_the_next_one(world: World) -> None:
+    # KAFKA-12315: ControllerMoved in the replica state machine must not leave anything behind.
+    world.start(1)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    node = world.nodes[1]
+    node.session.hold_watches = True
+    take_over(world)
+    node.session._held.clear()
+    node.session.hold_watches = False
+    world.leave(3)
+    world.settle()
+    assert not node.controller.is_active and world.events(WriteFenced)
+    assert world.brief("t") == (2, (2, 3), 0)
+    world.ensemble.end_session(0x7777)
+    world.settle()
+    assert node.controller.is_active and epoch(world) == ("3", 3)
+    assert world.brief("t") == (2, (2,), 1)
+    assert not world.events(ControllerEventFailed)
+
+
+def test_a_controller_znode_of_our_own_session_without_a_reign_is_replaced(world: World) -> None:
+    # KAFKA-13407: /controller names this broker, which has resigned; nobody else would ever become active.
+    world.start(1, 2)
+    first = world.active()
+    first.controller._resign("controller_moved")
+    first.controller.put("ControllerChange")
+    world.settle()
+    assert world.active().controller.is_active
+    assert epoch(world) == ("2", 2)
+    assert sum(n.controller.is_active for n in world.nodes.values()) == 1
+
+
+@pytest.mark.scenario(15)
+def test_expiry_resigns_before_the_new_session_then_registers_and_elects(world: World) -> None:
+    world.start(1)
+    node = world.nodes[1]
+    old_epoch, old_session = node.controller.broker_epoch, node.session.session_id
+    order: list[str] = []
+    node.session.add_listener(lambda state: order.append(f"{state.value}:{node.controller.is_active}"))
+    world.ensemble.end_session(old_session)
+    world.settle()
+    assert order == ["expired:True", "connected:False"]
+    kinds = [type(e).__name__ for _, e in world.journal]
+    resigned = kinds.index("ControllerResigned")
+    assert kinds.index("BrokerRegistered", resigned) < kinds.index("ControllerElected", resigned)
+    assert [e.reason for e in world.events(ControllerResigned)] == ["session_expired"]
+    assert node.controller.broker_epoch > old_epoch
+    assert node.controller.broker_epoch == world.ensemble.nodes["/brokers/ids/1"].czxid
+    assert epoch(world) == ("2", 2)
+
+
+def test_expiry_in_the_middle_of_an_event_ends_that_event_and_the_reign(world: World) -> None:
+    world.start(1)
+    node = world.nodes[1]
+    world.join(2)
+    world.create_topic("t", {n: [2] for n in range(50)})
+    world.run(6)
+    world.ensemble.end_session(node.session.session_id)
+    world.settle()
+    assert node.controller.is_active and epoch(world) == ("2", 2)
+    assert [e.reason for e in world.events(ControllerResigned)] == ["session_expired"]
+    assert not world.events(ControllerEventFailed)
+    assert all(world.brief("t", n) == (2, (2,), 0) for n in range(50))
+
+
+def test_a_paused_controller_finds_another_when_it_runs_again(world: World) -> None:
+    world.start(1, 2, 3)
+    world.join(4, 5)
+    world.create_topic("t", {0: [4, 5]})
+    world.settle()
+    zombie = world.active()
+    zombie.runtime.pause()
+    world.ensemble.end_session(zombie.session.session_id)
+    world.settle()
+    heir = world.active()
+    assert heir is not zombie and zombie.controller.is_active
+    world.leave(4)
+    world.create_topic("u", {0: [5]})
+    world.settle()
+    assert world.brief("t") == (5, (5,), 1) and world.state("u").controller_epoch == 2
+    told = len(world.told)
+    zombie.runtime.resume()
+    world.settle()
+    assert not zombie.controller.is_active and heir.controller.is_active
+    assert zombie.controller.active_controller_id == heir.broker_id
+    assert epoch(world) == ("2", 2)
+    assert not any(row.kind == "LeaderAndIsr" and row.request.controller_epoch == 1 for row in world.told[told:])
+    assert world.brief("t") == (5, (5,), 1)
+    resigned = world.events(ControllerResigned, zombie.broker_id)
+    assert [e.reason for e in resigned] == ["session_expired"]
+
+
+def test_a_request_that_names_a_later_controller_makes_a_zombie_look(world: World) -> None:
+    world.start(1)
+    node = world.nodes[1]
+    node.session.hold_watches = True
+    take_over(world)
+    world.settle()
+    assert node.controller.is_active
+    node.controller.controller_seen(99, 2)
+    world.settle()
+    assert not node.controller.is_active and node.controller.active_controller_id == 99
+
+
+def test_the_winner_that_vanishes_before_the_loser_watches_again_is_succeeded(world: World) -> None:
+    world.start(1, 2)
+    loser = next(n for n in world.nodes.values() if not n.controller.is_active)
+    winner = world.active()
+    # /controller goes and comes and goes again while the loser looks away: its watch fires once.
+    loser.session.hold_watches = True
+    world.kill(winner.broker_id)
+    world.ensemble.put(znodes.CONTROLLER, znodes.encode_controller(50, 0), owner=0x5050)
+    world.ensemble.end_session(0x5050)
+    loser.session.release_watches()
+    world.settle()
+    assert loser.controller.is_active and epoch(world) == ("2", 2)
+
+
+def test_garbage_in_controller_is_journalled_and_survived(world: World) -> None:
+    world.ensemble.put(znodes.CONTROLLER, b"\xff{", owner=0x5050)
+    world.start(1)
+    assert world.events(ControllerEventFailed)
+    assert not world.nodes[1].controller.is_active
+    world.ensemble.end_session(0x5050)
+    world.run(1_500)
+    assert world.nodes[1].controller.is_active
+
+
+def test_every_write_of_a_reign_carries_the_check_of_the_controller_epoch(world: World) -> None:
+    world.start(1)
+    node = world.nodes[1]
+    node.session.multis.clear()
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3], 1: [3, 2]})
+    world.settle()
+    world.leave(2)
+    world.settle()
+    world.join(2)
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    assert not world.has("t")
+    assert node.session.multis
+    for ops in node.session.multis:
+        assert ops[0] == Check(znodes.CONTROLLER_EPOCH, 1) and len(ops) >= 2
+
+
+@pytest.mark.scenario(11)
+def test_shutdown_preempts_what_waits_and_every_caller_is_answered(world: World) -> None:
+    world.start(1)
+    world.join(2)
+    world.create_topic("t", {0: [2]})
+    world.settle()
+    controller = world.nodes[1].controller
+    # An event in hand, and requests of every kind behind it.
+    world.create_topic("u", {0: [2]})
+    world.run(3)
+    alter = controller.alter_partition(AlterPartitionRequest(broker_id=2, broker_epoch=5, topics=()))
+    stop = controller.controlled_shutdown(ControlledShutdownRequest(broker_id=2, broker_epoch=-1))
+    elect = controller.elect_leaders(ElectLeadersRequest(election_type=0, topic_partitions=None))
+    move = controller.alter_partition_reassignments(AlterPartitionReassignmentsRequest(topics=()))
+    moving = controller.list_partition_reassignments(ListPartitionReassignmentsRequest(topics=None))
+    world.call(controller.shutdown())
+    assert world.call(alter).error_code is KafkaError.not_controller
+    assert world.call(stop).error_code is KafkaError.stale_controller_epoch
+    assert world.call(elect).error_code is KafkaError.not_controller
+    assert world.call(move).error_code is KafkaError.not_controller
+    assert world.call(moving).error_code is KafkaError.not_controller
+    assert world.brief("u") == (2, (2,), 0)
+    assert not controller.is_active
+    assert [e.reason for e in world.events(ControllerResigned)] == ["shutdown"]
+    # And afterwards nobody waits either.
+    again = controller.alter_partition(AlterPartitionRequest(broker_id=2, broker_epoch=5, topics=()))
+    assert world.call(again).error_code is KafkaError.not_controller
+    world.call(controller.shutdown())
+
+
+def test_shutdown_does_not_wait_for_a_service_that_does_not_answer(world: World) -> None:
+    world.start(1)
+    world.join(2)
+    world.nodes[1].session.lose_requests = 10**9
+    world.create_topic("u", {0: [2]})
+    world.run(50)
+    before_us = world.scheduler.now_us
+    world.call(world.nodes[1].controller.shutdown())
+    assert world.scheduler.now_us - before_us <= 2_100_000
+    assert not world.nodes[1].controller.is_active
+
+
+def test_a_broker_that_is_not_active_refuses_requests(world: World) -> None:
+    world.start(1, 2)
+    loser = next(n for n in world.nodes.values() if not n.controller.is_active).controller
+    request = AlterPartitionRequest(broker_id=2, broker_epoch=5, topics=())
+    assert world.call(loser.alter_partition(request)).error_code is KafkaError.not_controller
+    shutdown = ControlledShutdownRequest(broker_id=2, broker_epoch=-1)
+    assert world.call(loser.controlled_shutdown(shutdown)).error_code is KafkaError.stale_controller_epoch
+    asked = ElectLeadersRequest(election_type=0, topic_partitions=(TopicPartitions(topic="t", partitions=(0,)),))
+    answer = world.call(loser.elect_leaders(asked))
+    assert answer.error_code is KafkaError.not_controller
+    [row] = answer.replica_election_results[0].partition_result
+    assert row.error_code is KafkaError.not_controller
+
+
+def test_a_controller_epoch_that_moved_alone_ends_the_reign_and_begins_another(world: World) -> None:
+    world.start(1)
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"7")
+    world.nodes[1].controller.put("ControllerChange")
+    world.settle()
+    assert epoch(world) == ("8", 3) and world.nodes[1].controller.is_active
+    assert [e.reason for e in world.events(ControllerResigned)] == ["controller_moved"]
+    assert world.nodes[1].controller.controller_epoch == 8
+
+
+def test_an_epoch_moved_in_the_middle_of_the_race_only_delays_it(world: World) -> None:
+    node = world.nodes[1] = Node(world, 1, ControllerConfig())
+    original, moved = node.session.multi, []
+
+    def multi(ops):
+        if any(op.path == znodes.CONTROLLER for op in ops) and not moved:
+            moved.append(1)
+            world.ensemble.put(znodes.CONTROLLER_EPOCH, b"5")
+        return original(ops)
+
+    node.session.multi = multi
+    node.start()
+    world.settle()
+    assert moved and node.controller.is_active and epoch(world)[0] == "6"
+
+
+@pytest.mark.scenario(34)
+def test_the_failover_adds_two_leader_epochs_where_the_leader_was_controller(world: World) -> None:
+    world.start(1, 2, 3)
+    leader = world.active().broker_id
+    others = sorted({1, 2, 3} - {leader})
+    world.create_topic("t", {0: [leader, *others]})
+    world.settle()
+    assert world.brief("t") == (leader, (leader, *others), 0)
+    world.kill(leader)
+    world.settle()
+    assert world.brief("t") == (others[0], tuple(others), 2)
+    causes = [(e.leader, e.leader_epoch, e.cause) for e in world.events(LeaderElected)]
+    assert causes == [(leader, 0, "new_topic"), (-1, 1, "replica_offline"), (others[0], 2, "offline")]
+    assert [e.controller_epoch for e in world.events(LeaderElected)] == [1, 2, 2]
+
+
+def test_controller_moved_is_no_zookeeper_error() -> None:
+    from ensemble.errors import ZooKeeperError
+
+    assert not issubclass(ControllerMoved, ZooKeeperError)

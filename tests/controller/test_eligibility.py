@@ -1,0 +1,248 @@
+"""Eligible leader replicas (KIP-966): who leaves an ISR below the minimum goes on having all that was committed."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.eligibility import given_way, not_eligible, with_isr, with_nobody_eligible
+from controller.historical import Historical
+from journal.events import LeaderElected, TopicPartition
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.znodes import LeaderAndIsr
+from tests.controller.controller_world import World
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def world() -> World:
+    """A controller on broker 1; brokers 2, 3 and 4 host the partition, of which two must be in sync."""
+    made = World()
+    made.start(1)
+    made.join(2, 3, 4)
+    made.create_topic("t", {0: [2, 3, 4]}, min_insync_replicas="2")
+    made.settle()
+    return made
+
+
+def stands(world: World) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """(leader, ISR, eligible)."""
+    state = world.state("t")
+    return state.leader, state.isr, state.eligible
+
+
+def leave(world: World, *broker_ids: int) -> None:
+    """One after the other, the controller looking on."""
+    for broker_id in broker_ids:
+        world.leave(broker_id)
+        world.settle()
+
+
+def join(world: World, broker_id: int, *, intact: bool) -> None:
+    world.join(broker_id, intact=intact)
+    world.settle()
+
+
+def last_election(world: World) -> tuple[int, str, bool]:
+    event = world.events(LeaderElected)[-1]
+    return event.leader, event.cause, event.unclean
+
+
+# ---- who is eligible ------------------------------------------------------------------------------------------
+
+
+def test_who_leaves_while_enough_are_in_sync_is_not_eligible(world: World) -> None:
+    leave(world, 4)
+    assert stands(world) == (2, (2, 3), ())
+
+
+def test_who_leaves_when_fewer_than_the_minimum_are_left_is_eligible(world: World) -> None:
+    leave(world, 4, 3)
+    assert stands(world) == (2, (2,), (3,))
+    assert world.events(LeaderElected)[-1].eligible == [3]
+
+
+def test_nobody_is_eligible_once_enough_are_in_sync_again(world: World) -> None:
+    leave(world, 4, 3)
+    state = world.active().controller.reign.context.leadership[T0]
+    settled = world.call(world.active().controller.reign.store.update({T0: with_isr(state, (2, 4))}))
+    assert settled.written[T0].eligible == ()
+
+
+def test_with_the_default_minimum_of_one_the_znode_is_kafkas(world: World) -> None:
+    world.create_topic("plain", {0: [2, 3]})
+    world.settle()
+    leave(world, 3, 2)
+    data = world.ensemble.data(znodes.partition_state_path(TopicPartition("plain", 0)))
+    assert data == b'{"version":1,"leader":-1,"leader_epoch":2,"controller_epoch":1,"isr":[2]}'
+
+
+def test_a_state_with_eligible_replicas_reads_as_it_was_written() -> None:
+    state = LeaderAndIsr(-1, 4, (2,), 3, 7, eligible=(3, 4), eligible_by_zxid=99, doubtful=(2,), broker_epoch_seen=77)
+    data = znodes.encode_partition_state(state)
+    assert data.endswith(
+        b'"isr":[2],"eligible_leader_replicas":[3,4],"eligible_by_zxid":99,"doubtful_replicas":[2],"broker_epoch_seen":77}'
+    )
+    assert znodes.decode_partition_state(data, 7) == state
+    for spoilt in (b'"x"', b"[true]", b"{}"):
+        read = znodes.decode_partition_state(data.replace(b"[3,4]", spoilt), 7)
+        assert read is not None and read.eligible == read.doubtful == () and read.isr == (2,)
+
+
+def test_a_minimum_of_which_the_leader_may_not_have_heard_makes_nobody_eligible(world: World) -> None:
+    node = world.active()
+    world.set_config("t", min_insync_replicas="3")
+    changed = world.ensemble.nodes[znodes.config_path("topics", "t")]
+    changed.mtime_ms = node.runtime.now().wall_ms
+    leave(world, 4)
+    assert stands(world) == (2, (2, 3), ())
+    # By then a leader that has not heard of it has no session any more.
+    changed.mtime_ms -= 2 * node.config.session_timeout_ms
+    leave(world, 3)
+    assert stands(world) == (2, (2,), (3,))
+
+
+# ---- who leads ------------------------------------------------------------------------------------------------
+
+
+def test_an_eligible_replica_leads_where_the_last_in_sync_is_gone_and_that_is_clean(world: World) -> None:
+    leave(world, 4, 3)
+    join(world, 3, intact=True)
+    assert stands(world) == (2, (2,), (3,))
+    leave(world, 2)
+    assert stands(world) == (3, (3,), (2,))
+    assert last_election(world) == (3, "offline", False)
+
+
+def test_in_kafkas_mode_it_waits_for_the_last_one_standing() -> None:
+    world = World()
+    world.start(1, historical=frozenset({Historical.LAST_REPLICA_STANDING}))
+    world.join(2, 3, 4)
+    world.create_topic("t", {0: [2, 3, 4]}, min_insync_replicas="2")
+    world.settle()
+    leave(world, 4, 3)
+    join(world, 3, intact=True)
+    leave(world, 2)
+    assert stands(world) == (-1, (2,), ())
+    join(world, 2, intact=False)
+    assert stands(world) == (2, (2,), ())
+
+
+def test_a_lower_minimum_since_then_takes_the_eligible_out(world: World) -> None:
+    leave(world, 4, 3)
+    join(world, 3, intact=True)
+    world.set_config("t", min_insync_replicas="1")
+    leave(world, 2)
+    assert stands(world) == (-1, (2,), ())
+
+
+def test_a_change_of_the_brokers_default_counts_as_well(world: World) -> None:
+    leave(world, 4, 3)
+    join(world, 3, intact=True)
+    world.ensemble.put(znodes.config_path("brokers", "<default>"), znodes.encode_config({"min.insync.replicas": "1"}))
+    leave(world, 2)
+    assert stands(world) == (-1, (2,), ())
+
+
+# ---- who comes back -------------------------------------------------------------------------------------------
+
+
+def test_who_comes_back_without_saying_that_its_log_is_intact_is_eligible_no_more(world: World) -> None:
+    leave(world, 4, 3)
+    leader_epoch = world.state("t").leader_epoch
+    join(world, 3, intact=False)
+    assert stands(world) == (2, (2,), ())
+    # The leader is told, or the partition epoch that it knows would be an old one.
+    assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader_epoch == leader_epoch + 1
+
+
+def test_the_last_one_standing_gives_way_to_who_is_eligible(world: World) -> None:
+    leave(world, 4, 3, 2)
+    assert stands(world) == (-1, (2,), (3,))
+    join(world, 2, intact=False)
+    assert stands(world) == (-1, (2,), (3,)) and world.state("t").doubtful == (2,)
+    assert last_election(world)[1] == "doubtful_return"
+    join(world, 3, intact=True)
+    # What the other may have lost, it takes from this one now.
+    assert stands(world) == (3, (3,), ()) and world.state("t").doubtful == ()
+    assert last_election(world) == (3, "offline", False)
+
+
+def test_the_last_one_standing_leads_where_its_log_is_intact(world: World) -> None:
+    leave(world, 4, 3, 2)
+    join(world, 2, intact=True)
+    assert stands(world) == (2, (2,), (3,))
+
+
+def test_the_last_one_standing_leads_where_all_others_have_lost_as_much(world: World) -> None:
+    leave(world, 4, 3, 2)
+    join(world, 2, intact=False)
+    join(world, 3, intact=False)
+    assert stands(world) == (2, (2,), ()) and world.state("t").doubtful == ()
+
+
+def test_who_gave_way_leads_at_once_where_the_topic_allows_unclean_elections_and_that_is_unclean(world: World) -> None:
+    world.create_topic("u", {0: [4, 3, 2]}, min_insync_replicas="3", unclean_leader_election_enable="true")
+    world.settle()
+    leave(world, 4, 3, 2)
+    assert world.state("u").eligible == (4, 3)
+    join(world, 2, intact=False)
+    assert world.state("u") == world.state("u")._replace(leader=2, isr=(2,), eligible=(), doubtful=(), recovering=True)
+    assert [(e.leader, e.unclean) for e in world.events(LeaderElected) if e.topic == "u"][-1] == (2, True)
+
+
+def test_a_return_that_no_controller_saw_is_judged_by_the_next(world: World) -> None:
+    leave(world, 4, 3)
+    world.kill(1)
+    world.leave(2)
+    world.join(2)
+    world.start(9)
+    world.settle()
+    assert stands(world) == (-1, (2,), (3,)) and world.state("t").doubtful == (2,)
+    join(world, 3, intact=True)
+    assert stands(world) == (3, (3,), ())
+
+
+def test_a_return_that_the_last_controller_had_not_seen_is_judged_though_the_state_is_newer(world: World) -> None:
+    leave(world, 4, 3)
+    # It comes back unseen; the controller writes the state once more, as after a shrink, and dies.
+    node = world.active()
+    node.session.hold_watches = True
+    world.join(3)
+    store, state = node.controller.reign.store, node.controller.reign.context.leadership[T0]
+    world.call(store.update({T0: state._replace(leader_epoch=state.leader_epoch + 1)}))
+    assert stands(world) == (2, (2,), (3,))
+    world.kill(1)
+    world.start(9)
+    world.settle()
+    assert stands(world) == (2, (2,), ())
+
+
+def test_a_state_in_which_somebody_gave_way_outlives_its_controller(world: World) -> None:
+    leave(world, 4, 3, 2)
+    join(world, 2, intact=False)
+    world.kill(1)
+    world.start(9)
+    world.settle()
+    assert stands(world) == (-1, (2,), (3,)) and world.state("t").doubtful == (2,)
+
+
+def test_a_state_in_which_nobody_is_eligible_is_as_its_znode_reads() -> None:
+    """A write that was sent twice is recognised by what the znode holds."""
+    state = LeaderAndIsr(2, 7, (2,), 3, 11, eligible=(3,), eligible_by_zxid=9)
+    for changed in (with_isr(state, (2, 3)), not_eligible(state, [3]), with_nobody_eligible(state)):
+        assert znodes.decode_partition_state(znodes.encode_partition_state(changed), 11) == changed
+
+
+def test_who_is_a_replica_no_more_is_not_eligible_and_leaves_no_trace(world: World) -> None:
+    leave(world, 4, 3)
+    state = world.state("t")._replace(eligible=(9,))
+    written = world.call(world.active().controller.reign.store.update({T0: state})).written[T0]
+    assert written == world.state("t") == with_nobody_eligible(written)
+
+
+def test_whoever_gives_way_keeps_its_place_in_the_isr_and_a_leader_that_is_trusted_leads_on() -> None:
+    state = LeaderAndIsr(2, 7, (2, 3), 3, 11, eligible=(4,), eligible_by_zxid=9)
+    assert given_way(state, [3]) == state._replace(doubtful=(3,))
+    assert given_way(state, [2]) == state._replace(leader=-1, doubtful=(2,))
+    assert given_way(state, [4]) == state._replace(eligible=(), eligible_by_zxid=-1)

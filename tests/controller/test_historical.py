@@ -1,0 +1,262 @@
+"""Old behaviours of Kafka's controller: seen with the switch on, gone without it."""
+
+from __future__ import annotations
+
+import pytest
+from kio.schema.errors import ErrorCode as KafkaError
+
+from controller.historical import Historical
+from journal.events import ControllerResigned, TopicPartition, WriteFenced
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.znodes import ReplicaAssignment
+from tests.controller.controller_requests import ask_for_isr, shut_down
+from tests.controller.controller_world import World
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+ON_AND_OFF = pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
+
+
+def start(world: World, *broker_ids: int, on: bool, switch: Historical) -> None:
+    world.start(*broker_ids, historical=frozenset([switch]) if on else frozenset())
+
+
+def take_over(world: World) -> None:
+    """A foreign hand removes /controller and wins the next election, as broker 99."""
+    seen = int(world.ensemble.data(znodes.CONTROLLER_EPOCH))
+    world.ensemble.delete(znodes.CONTROLLER)
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(seen + 1))
+    world.ensemble.put(znodes.CONTROLLER, znodes.encode_controller(99, 0), owner=0x7777)
+
+
+def moved_unnoticed(world: World) -> None:
+    """Broker 99 takes over, and broker 1 does not see it: its watch on /controller never fires."""
+    session = world.nodes[1].session
+    session.hold_watches = True
+    take_over(world)
+    session._held = [row for row in session._held if row[1].path != znodes.CONTROLLER]
+    session.release_watches()
+
+
+def assignment(world: World) -> ReplicaAssignment:
+    """What the topic's znode says of t-0."""
+    found = znodes.decode_topic(world.ensemble.data(znodes.topic_path("t")))
+    assert found is not None
+    return found.partitions[0]
+
+
+# ---- the election ---------------------------------------------------------------------------------------------
+
+
+@ON_AND_OFF
+def test_a_zombie_writes_what_it_decides_unless_its_writes_are_fenced(world: World, on: bool) -> None:
+    start(world, 1, on=on, switch=Historical.UNFENCED_CONTROLLER)
+    world.join(2, 3)
+    world.settle()
+    moved_unnoticed(world)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    if on:
+        assert world.state("t").controller_epoch == 1, "written by the controller before the present one"
+        assert not world.events(WriteFenced)
+    else:
+        assert znodes.partition_state_path(T0) not in world.ensemble.nodes
+        assert world.events(WriteFenced)
+
+
+@ON_AND_OFF
+def test_a_controller_that_was_paused_removes_its_successor_unless_it_is_fenced(world: World, on: bool) -> None:
+    start(world, 1, 2, on=on, switch=Historical.UNFENCED_CONTROLLER)
+    zombie = world.active()
+    zombie.runtime.pause()
+    world.ensemble.end_session(zombie.session.session_id)
+    world.settle()
+    heir = world.active()
+    zombie.runtime.resume()
+    world.settle()
+    epoch = int(world.ensemble.data(znodes.CONTROLLER_EPOCH))
+    resigned = [e.reason for e in world.events(ControllerResigned, heir.broker_id)]
+    assert (epoch, resigned) == ((3, ["controller_moved"]) if on else (2, []))
+
+
+@ON_AND_OFF
+def test_a_ghost_leaves_the_cluster_without_a_controller(world: World, on: bool) -> None:
+    start(world, 1, 2, on=on, switch=Historical.GHOST_CONTROLLER)
+    ghost = world.active()
+    # It has resigned, and /controller is its own all the same.
+    ghost.controller._resign("controller_moved")
+    ghost.controller.put("ControllerChange")
+    world.run(30_000)
+    assert world.active() is ghost or not on
+    assert sum(node.controller.is_active for node in world.nodes.values()) == (0 if on else 1)
+
+
+@ON_AND_OFF
+def test_a_broker_whose_id_is_held_by_a_lost_session_stays_away_or_waits(world: World, on: bool) -> None:
+    start(world, 1, on=on, switch=Historical.FOREIGN_EPHEMERAL)
+    world.ensemble.end_session(world.nodes[1].session.session_id)
+    world.ensemble.put(znodes.broker_path(1), b"{}", owner=0x4444)
+    world.run(2_000)
+    world.ensemble.end_session(0x4444)
+    world.run(60_000)
+    assert (znodes.broker_path(1) in world.ensemble.nodes) is not on
+
+
+# ---- what a reign leaves to the next --------------------------------------------------------------------------
+
+
+@ON_AND_OFF
+def test_what_a_fenced_reign_had_collected_makes_the_next_one_lose_its_changes(world: World, on: bool) -> None:
+    start(world, 1, on=on, switch=Historical.POISONED_BATCH)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    moved_unnoticed(world)
+    world.leave(3)
+    world.settle()
+    # Broker 1 is fenced while it takes 3 out of the ISR, and wins again.
+    world.ensemble.end_session(0x7777)
+    world.settle()
+    assert world.nodes[1].controller.is_active
+    told = len(world.told)
+    world.join(3)
+    world.settle()
+    heard = [row for row in world.told[told:] if row.kind == "LeaderAndIsr" and row.to == 3]
+    assert bool(heard) is not on
+    assert world.brief("t") == ((2, (2, 3), 0) if on else (2, (2,), 1))
+
+
+@ON_AND_OFF
+def test_an_old_reassignment_comes_back_with_the_controller_that_had_begun_it(world: World, on: bool) -> None:
+    start(world, 1, 8, on=on, switch=Historical.CONTEXT_KEPT)
+    world.join(2, 3, 4)
+    world.create_topic("t", {0: [2]})
+    world.settle()
+    first = world.active()
+    listed = znodes.encode_reassignments({T0: (3,)})
+    world.ensemble.put(znodes.REASSIGN_PARTITIONS, listed)
+    world.settle()
+    # The next controller completes it, and moves the partition on to broker 4.
+    world.ensemble.end_session(first.session.session_id)
+    world.settle()
+    assert world.active() is not first
+    assert ask_for_isr(world, [2, 3], "t") is KafkaError.none
+    world.settle()
+    world.ensemble.put(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments({T0: (4,)}))
+    world.settle()
+    assert ask_for_isr(world, [3, 4], "t") is KafkaError.none
+    world.settle()
+    assert assignment(world) == ReplicaAssignment((4,))
+    world.told.clear()
+    world.kill(world.active().broker_id)
+    world.settle()
+    assert world.active() is first
+    told = [row.partitions()[T0] for row in world.requests("LeaderAndIsr", 3) if T0 in row.partitions()]
+    assert [row.replicas for row in told if row.is_new] == ([(3, 2)] if on else [])
+
+
+@ON_AND_OFF
+def test_a_topic_deleted_under_another_controller_is_remembered(world: World, on: bool) -> None:
+    start(world, 1, 8, on=on, switch=Historical.CONTEXT_KEPT)
+    world.join(2)
+    world.create_topic("t", {0: [2]})
+    world.settle()
+    first = world.active()
+    world.ensemble.end_session(first.session.session_id)
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    assert not world.has("t")
+    world.told.clear()
+    world.kill(world.active().broker_id)
+    world.settle()
+    assert world.active() is first
+    told = [row for row in world.requests("LeaderAndIsr", 2) if T0 in row.partitions()]
+    assert bool(told) is on
+
+
+# ---- brokers and their epochs ---------------------------------------------------------------------------------
+
+
+@ON_AND_OFF
+def test_brokers_hear_whom_to_follow_before_they_hear_who_is_live(world: World, on: bool) -> None:
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]})
+    start(world, 1, on=False, switch=Historical.LEADER_AND_ISR_FIRST)
+    world.kill(1)
+    world.told.clear()
+    start(world, 4, on=on, switch=Historical.LEADER_AND_ISR_FIRST)
+    first = [next(row.kind for row in world.told if row.to == broker_id) for broker_id in (2, 3)]
+    assert first == (["LeaderAndIsr"] * 2 if on else ["UpdateMetadata"] * 2)
+
+
+@ON_AND_OFF
+def test_a_fast_bounce_goes_unseen_without_broker_epochs(world: World, on: bool) -> None:
+    start(world, 1, on=on, switch=Historical.NO_BROKER_EPOCH)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.told.clear()
+    world.ensemble.end_session(0x9002)
+    world.join(2)
+    world.settle()
+    told = world.requests("LeaderAndIsr", 2)
+    assert bool(told) is not on
+    assert world.brief("t") == ((2, (2, 3), 0) if on else (3, (3,), 1))
+    world.create_topic("u", {0: [2]})
+    world.settle()
+    sent = world.requests("LeaderAndIsr", 2)[-1].request.broker_epoch
+    assert sent == (-1 if on else world.ensemble.nodes[znodes.broker_path(2)].czxid)
+    assert ask_for_isr(world, [2], "u") is KafkaError.none
+
+
+@ON_AND_OFF
+def test_an_earlier_life_of_a_broker_may_join_an_isr(world: World, on: bool) -> None:
+    start(world, 1, on=on, switch=Historical.NO_MEMBER_EPOCHS)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    seen = {3: world.ensemble.nodes[znodes.broker_path(3)].czxid}
+    world.leave(3)
+    world.settle()
+    world.join(3)
+    world.settle()
+    assert world.brief("t") == (2, (2,), 1)
+    answered = ask_for_isr(world, [2, 3], "t", member_epochs=seen)
+    assert answered is (KafkaError.none if on else KafkaError.ineligible_replica)
+    assert world.state("t").isr == ((2, 3) if on else (2,))
+
+
+@ON_AND_OFF
+def test_a_broker_that_is_shutting_down_may_join_an_isr(world: World, on: bool) -> None:
+    start(world, 1, on=on, switch=Historical.ISR_WITH_LEAVING_BROKER)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    assert shut_down(world, 3) == (KafkaError.none, [])
+    assert world.brief("t") == (2, (2,), 1)
+    answered = ask_for_isr(world, [2, 3], "t")
+    assert answered is (KafkaError.none if on else KafkaError.ineligible_replica)
+    assert world.state("t").isr == ((2, 3) if on else (2,))
+
+
+@ON_AND_OFF
+def test_an_isr_that_lost_its_last_member_elects_nobody_when_that_returns(world: World, on: bool) -> None:
+    start(world, 1, on=on, switch=Historical.EMPTY_ISR)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.leave(3)
+    world.settle()
+    world.leave(2)
+    world.settle()
+    assert world.state("t").isr == (() if on else (2,))
+    world.join(2)
+    world.settle()
+    assert world.state("t").leader == (-1 if on else 2)

@@ -1,0 +1,109 @@
+"""Kafka's MBeans of the controller."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.metrics import STATE_DURING, ControllerState
+from kafka_protocol.zk import znodes
+from tests.controller.controller_requests import ask_for_isr
+from tests.controller.controller_world import World
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.start(1, auto_leader_rebalance_enable=False)
+    made.join(2, 3)
+    made.create_topic("orders", {0: [2, 3], 1: [3, 2]})
+    made.settle()
+    return made
+
+
+def gauges(world: World, broker_id: int = 1) -> dict[str, int]:
+    return world.nodes[broker_id].controller.metrics()["KafkaController"]
+
+
+def stats(world: World) -> dict[str, int]:
+    return world.nodes[1].controller.metrics()["ControllerStats"]
+
+
+def test_a_healthy_cluster(world: World) -> None:
+    assert gauges(world) == {
+        "ActiveControllerCount": 1,
+        "OfflinePartitionsCount": 0,
+        "PreferredReplicaImbalanceCount": 0,
+        "GlobalTopicCount": 1,
+        "GlobalPartitionCount": 2,
+        "TopicsToDeleteCount": 0,
+        "ReplicasToDeleteCount": 0,
+        "TopicsIneligibleToDeleteCount": 0,
+        "ReplicasIneligibleToDeleteCount": 0,
+        "ActiveBrokerCount": 3,
+        "FencedBrokerCount": 0,
+        "ControllerState": ControllerState.IDLE,
+    }
+
+
+def test_who_is_not_controller_has_zeros(world: World) -> None:
+    world.start(4)
+    assert set(gauges(world, 4).values()) == {0}
+
+
+def test_imbalance_and_offline_partitions(world: World) -> None:
+    world.leave(2)
+    world.settle()
+    assert (gauges(world)["PreferredReplicaImbalanceCount"], gauges(world)["OfflinePartitionsCount"]) == (1, 0)
+    world.leave(3)
+    world.settle()
+    assert (gauges(world)["PreferredReplicaImbalanceCount"], gauges(world)["OfflinePartitionsCount"]) == (2, 2)
+
+
+def test_topics_being_deleted_count_neither_as_offline_nor_as_imbalanced(world: World) -> None:
+    world.leave(2)
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("orders"))
+    world.settle()
+    found = gauges(world)
+    assert (found["PreferredReplicaImbalanceCount"], found["OfflinePartitionsCount"]) == (0, 0)
+    assert (found["TopicsToDeleteCount"], found["TopicsIneligibleToDeleteCount"]) == (1, 1)
+    # Those on broker 3 are deleted already.
+    assert found["ReplicasToDeleteCount"] == 2
+
+
+def test_events_are_timed_by_the_state_they_put_the_controller_in(world: World) -> None:
+    before = stats(world)
+    world.leave(2)
+    world.settle()
+    ask_for_isr(world, [3])
+    after = stats(world)
+    risen = {name for name in after if name.endswith("_Count") and after[name] > before[name]}
+    assert risen == {"LeaderElectionRateAndTimeMs_Count", "IsrChangeRateAndTimeMs_Count"}
+    assert after["LeaderElectionRateAndTimeMs_Sum"] > before["LeaderElectionRateAndTimeMs_Sum"]
+    assert 0 < after["LeaderElectionRateAndTimeMs_Max"] <= after["LeaderElectionRateAndTimeMs_Sum"]
+
+
+def test_the_queue_says_how_many_wait_and_how_long_they_did(world: World) -> None:
+    controller = world.nodes[1].controller
+    world.leave(2)
+    world.run(3)
+    controller.unclean_default_enabled()
+    queue = controller.metrics()["ControllerEventManager"]
+    assert queue["EventQueueSize"] == 1
+    assert gauges(world)["ControllerState"] == ControllerState.BROKER_CHANGE
+    world.settle()
+    after = controller.metrics()["ControllerEventManager"]
+    assert after["EventQueueSize"] == 0 and after["EventQueueTimeMs_Max"] > 0
+    assert after["EventQueueTimeMs_Count"] > queue["EventQueueTimeMs_Count"]
+
+
+def test_requests_that_wait_for_brokers_are_counted(world: World) -> None:
+    world.unreachable.add(3)
+    world.create_topic("users", {0: [3]})
+    world.settle()
+    assert world.nodes[1].controller.metrics()["ControllerChannelManager"]["TotalQueueSize"] >= 2
+
+
+def test_every_state_of_kafkas_has_its_number() -> None:
+    assert [int(state) for state in ControllerState] == list(range(18))
+    assert STATE_DURING["ZkPartitionReassignment"] == 5 and STATE_DURING["ListPartitionReassignments"] == 15

@@ -1,0 +1,542 @@
+"""Partition leadership: offline, unclean, preferred elections, retries (acceptance scenarios 32-47)."""
+
+from __future__ import annotations
+
+import pytest
+from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
+from kio.schema.errors import ErrorCode as KafkaError
+
+from controller.context import PartitionState, Replica, ReplicaState
+from controller.partition_state_machine import VALID_PREVIOUS as PARTITION_PREVIOUS
+from controller.partition_state_machine import Refused
+from controller.replica_state_machine import VALID_PREVIOUS as REPLICA_PREVIOUS
+from journal.events import ControllerEventFailed, IsrChanged, LeaderElected, TopicPartition
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.znodes import LeaderAndIsr
+from tests.controller.controller_world import World
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.start(1, auto_leader_rebalance_enable=False)
+    made.join(2, 3, 4)
+    made.settle()
+    return made
+
+
+def causes(world: World) -> list[tuple[int, int, str]]:
+    return [(e.leader, e.leader_epoch, e.cause) for e in world.events(LeaderElected)]
+
+
+# ---- leader-epoch arithmetic ----------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(34)
+def test_a_dead_leader_is_followed_by_the_next_in_the_isr_at_one_epoch_more(world: World) -> None:
+    world.create_topic("t", {0: [2, 3, 4]})
+    world.settle()
+    world.told.clear()
+    world.leave(2)
+    world.settle()
+    assert world.brief("t") == (3, (3, 4), 1)
+    assert world.state("t").partition_epoch == 1
+    assert causes(world) == [(2, 0, "new_topic"), (3, 1, "offline")]
+    [changed] = world.events(IsrChanged)
+    assert (changed.isr, changed.cause, changed.leader_epoch, changed.partition_epoch) == ([3, 4], "controller", 1, 1)
+    for broker_id in (3, 4):
+        row = world.requests("LeaderAndIsr", broker_id)[0].partitions()[T0]
+        assert (row.leader, row.isr, row.leader_epoch, row.partition_epoch, row.is_new) == (3, (3, 4), 1, 1, False)
+
+
+def test_a_dead_follower_leaves_the_isr_at_one_epoch_more(world: World) -> None:
+    world.create_topic("t", {0: [2, 3, 4]})
+    world.settle()
+    world.leave(4)
+    world.settle()
+    assert world.brief("t") == (2, (2, 3), 1)
+    assert causes(world)[-1] == (2, 1, "replica_offline")
+    assert [(e.isr, e.cause) for e in world.events(IsrChanged)] == [([2, 3], "controller")]
+
+
+@pytest.mark.scenario(36)
+def test_when_all_of_the_isr_is_dead_the_last_member_stays_in_it(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.leave(3)
+    world.settle()
+    assert world.brief("t") == (2, (2,), 1)
+    world.leave(2)
+    world.settle()
+    assert world.brief("t") == (-1, (2,), 2)
+    assert world.active().controller.reign.context.offline_partition_count == 1
+    world.join(3)
+    world.settle()
+    assert world.brief("t") == (-1, (2,), 2)
+    world.join(2)
+    world.settle()
+    assert world.brief("t") == (2, (2,), 3)
+    assert world.active().controller.reign.context.offline_partition_count == 0
+    assert not any(e.unclean for e in world.events(LeaderElected))
+
+
+@pytest.mark.scenario(36)
+def test_where_nobody_lives_an_unclean_election_finds_nobody_either() -> None:
+    world = World()
+    world.start(1, unclean_leader_election_enable=True)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.leave(3)
+    world.settle()
+    world.leave(2)
+    world.settle()
+    assert world.brief("t") == (-1, (2,), 2)
+    assert world.active().controller.metrics()["ControllerStats"]["UncleanLeaderElectionsPerSec_Count"] == 0
+
+
+def test_both_replicas_dead_at_once_leave_the_first_that_was_taken_out(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.nodes[1].session.hold_watches = True
+    world.leave(2, 3)
+    world.nodes[1].session.release_watches()
+    world.settle()
+    state = world.state("t")
+    assert state.leader == -1 and len(state.isr) == 1
+    world.join(state.isr[0])
+    world.settle()
+    assert world.state("t").leader == state.isr[0]
+
+
+def test_a_dead_replica_outside_the_isr_causes_no_write_but_the_others_are_told_again(world: World) -> None:
+    world.create_topic("t", {0: [2, 3, 4]})
+    world.settle()
+    world.leave(4)
+    world.settle()
+    world.join(4)
+    world.settle()
+    before = world.state("t")
+    assert before.isr == (2, 3)
+    world.told.clear()
+    world.leave(4)
+    world.settle()
+    assert world.state("t") == before
+    assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader_epoch == before.leader_epoch
+
+
+def test_a_failover_does_not_touch_what_is_well(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    before = world.state("t")
+    world.kill(1)
+    world.start(5)
+    assert world.state("t") == before
+    assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader_epoch == 0
+
+
+# ---- unclean --------------------------------------------------------------------------------------------------
+
+
+def lose_all_but(world: World, topic: str, survivor: int, last: int) -> None:
+    """`survivor` leaves the ISR, then `last` dies and `survivor` returns."""
+    world.leave(survivor)
+    world.settle()
+    world.leave(last)
+    world.settle()
+    world.join(survivor)
+    world.settle()
+
+
+@pytest.mark.scenario(42)
+def test_unclean_by_the_brokers_default() -> None:
+    world = World()
+    world.start(1, unclean_leader_election_enable=True)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    lose_all_but(world, "t", survivor=3, last=2)
+    assert world.brief("t") == (3, (3,), 3)
+    assert world.state("t").recovering
+    assert b'"leader_recovery_state":1' in world.ensemble.data("/brokers/topics/t/partitions/0/state")
+    last = world.events(LeaderElected)[-1]
+    assert (last.unclean, last.cause, last.leader) == (True, "unclean", 3)
+    assert world.active().controller.metrics()["ControllerStats"]["UncleanLeaderElectionsPerSec_Count"] == 1
+    assert world.requests("LeaderAndIsr", 3)[-1].partitions()[T0].leader_recovery_state == 1
+    # The old leader comes back as a follower.
+    world.join(2)
+    world.settle()
+    assert world.brief("t") == (3, (3,), 3)
+
+
+@pytest.mark.scenario(43)
+def test_clean_by_default_waits_for_the_old_leader(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    lose_all_but(world, "t", survivor=3, last=2)
+    assert world.brief("t") == (-1, (2,), 2)
+    world.join(2)
+    world.settle()
+    assert world.brief("t") == (2, (2,), 3)
+    assert world.active().controller.metrics()["ControllerStats"]["UncleanLeaderElectionsPerSec_Count"] == 0
+
+
+@pytest.mark.scenario(44)
+def test_a_topics_override_allows_what_the_default_forbids(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]}, unclean_leader_election_enable="true")
+    world.settle()
+    lose_all_but(world, "t", survivor=3, last=2)
+    assert world.brief("t") == (3, (3,), 3) and world.state("t").recovering
+
+
+@pytest.mark.scenario(44)
+def test_a_topics_override_forbids_what_the_default_allows() -> None:
+    world = World()
+    world.start(1, unclean_leader_election_enable=True)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]}, unclean_leader_election_enable="false")
+    world.settle()
+    lose_all_but(world, "t", survivor=3, last=2)
+    assert world.brief("t") == (-1, (2,), 2)
+
+
+def test_an_invalid_override_elects_nobody_and_harms_nothing() -> None:
+    world = World()
+    world.start(1, unclean_leader_election_enable=True)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]}, unclean_leader_election_enable="invalid")
+    world.create_topic("u", {0: [2, 3]})
+    world.settle()
+    lose_all_but(world, "t", survivor=3, last=2)
+    assert world.brief("t") == (-1, (2,), 2) and world.brief("u") == (3, (3,), 3)
+    assert world.nodes[1].controller.is_active
+
+
+@pytest.mark.scenario(45)
+def test_turning_a_topics_override_on_while_offline_elects_at_once(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.create_topic("u", {0: [2, 3]})
+    world.settle()
+    lose_all_but(world, "t", survivor=3, last=2)
+    world.set_config("t", unclean_leader_election_enable="true")
+    world.settle()
+    assert world.brief("t") == (-1, (2,), 2)
+    world.nodes[1].controller.topic_unclean_enabled("t")
+    world.settle()
+    assert world.brief("t") == (3, (3,), 3) and world.brief("u") == (-1, (2,), 2)
+
+
+def test_turning_the_brokers_default_on_while_offline_elects_at_once(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    lose_all_but(world, "t", survivor=3, last=2)
+    world.nodes[1].config.unclean_leader_election_enable = True
+    world.nodes[1].controller.unclean_default_enabled()
+    world.settle()
+    assert world.brief("t") == (3, (3,), 3)
+
+
+# ---- asked for ------------------------------------------------------------------------------------------------
+
+
+def elect(world: World, kind: int, *partitions: TopicPartition) -> dict[TopicPartition, KafkaError]:
+    topics = tuple(TopicPartitions(topic=p.topic, partitions=(p.partition,)) for p in partitions)
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=topics or None)
+    answer = world.call(world.active().controller.elect_leaders(request))
+    assert answer.error_code is KafkaError.none
+    return {
+        TopicPartition(topic.topic, row.partition_id): row.error_code
+        for topic in answer.replica_election_results
+        for row in topic.partition_result
+    }
+
+
+def move_off_the_preferred(world: World) -> None:
+    """t-0 of [2, 3] is led by 3, with 2 back in the ISR."""
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.leave(2)
+    world.settle()
+    world.join(2)
+    world.settle()
+    assert world.brief("t") == (3, (3,), 1)
+    back_in_isr(world)
+
+
+def back_in_isr(world: World) -> None:
+    """Broker 2 has caught up, as a leader of before Kafka 2.7 tells it."""
+    world.set_isr("t", 0, [*world.state("t").isr, 2])
+    notice = znodes.encode_partition_set([T0])
+    world.ensemble.put(f"{znodes.ISR_CHANGE_NOTIFICATION}/isr_change_{world.ensemble.zxid:010d}", notice)
+    world.settle()
+
+
+def test_a_leaders_own_isr_change_is_read_told_and_its_notice_removed(world: World) -> None:
+    move_off_the_preferred(world)
+    assert world.active().controller.reign.context.leadership[T0] == world.state("t")
+    assert not world.ensemble.nodes[znodes.ISR_CHANGE_NOTIFICATION].children
+    assert world.requests("UpdateMetadata", 4)[-1].partitions()[T0].isr == (3, 2)
+    assert world.events(IsrChanged)[-1].cause == "caught_up"
+
+
+@pytest.mark.scenario(39)
+def test_preferred_election_by_znode_back_to_back(world: World) -> None:
+    move_off_the_preferred(world)
+    for epoch in (2, 4):
+        world.ensemble.put(znodes.PREFERRED_REPLICA_ELECTION, znodes.encode_partition_set([T0]))
+        world.settle()
+        assert znodes.PREFERRED_REPLICA_ELECTION not in world.ensemble.nodes
+        assert world.brief("t") == (2, (3, 2), epoch)
+        assert causes(world)[-1] == (2, epoch, "preferred")
+        if epoch == 2:
+            world.leave(2)
+            world.settle()
+            world.join(2)
+            world.settle()
+            assert world.brief("t") == (3, (3,), 3)
+            back_in_isr(world)
+
+
+@pytest.mark.scenario(40)
+def test_preferred_election_of_an_offline_head_changes_nothing_but_is_removed(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.leave(2)
+    world.settle()
+    data = znodes.encode_partition_set([T0, TopicPartition("unknown", 0)])
+    world.ensemble.put(znodes.PREFERRED_REPLICA_ELECTION, data)
+    world.settle()
+    assert world.brief("t") == (3, (3,), 1)
+    assert znodes.PREFERRED_REPLICA_ELECTION not in world.ensemble.nodes
+
+
+def test_a_preferred_election_left_by_the_last_controller_is_done_by_the_next(world: World) -> None:
+    move_off_the_preferred(world)
+    world.kill(1)
+    world.ensemble.put(znodes.PREFERRED_REPLICA_ELECTION, znodes.encode_partition_set([T0]))
+    world.start(5)
+    assert world.brief("t") == (2, (3, 2), 2)
+    assert znodes.PREFERRED_REPLICA_ELECTION not in world.ensemble.nodes
+
+
+def test_garbage_in_the_election_znode_is_removed_and_journalled(world: World) -> None:
+    world.ensemble.put(znodes.PREFERRED_REPLICA_ELECTION, b"garbage")
+    world.settle()
+    assert znodes.PREFERRED_REPLICA_ELECTION not in world.ensemble.nodes
+    assert world.events(ControllerEventFailed) and world.nodes[1].controller.is_active
+
+
+def test_preferred_election_by_request(world: World) -> None:
+    move_off_the_preferred(world)
+    world.create_topic("u", {0: [4]})
+    world.settle()
+    assert elect(world, 0, T0, TopicPartition("u", 0), TopicPartition("no", 0)) == {
+        T0: KafkaError.none,
+        TopicPartition("u", 0): KafkaError.election_not_needed,
+        TopicPartition("no", 0): KafkaError.unknown_topic_or_partition,
+    }
+    assert world.brief("t") == (2, (3, 2), 2)
+    # For all partitions only those that were in need are listed.
+    assert elect(world, 0) == {}
+    world.leave(4)
+    world.settle()
+    assert elect(world, 0) == {TopicPartition("u", 0): KafkaError.preferred_leader_not_available}
+
+
+def test_unclean_election_by_request_needs_no_permission(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    assert elect(world, 1, T0) == {T0: KafkaError.election_not_needed}
+    lose_all_but(world, "t", survivor=3, last=2)
+    assert elect(world, 1, T0) == {T0: KafkaError.none}
+    assert world.brief("t") == (3, (3,), 3) and world.state("t").recovering
+    world.leave(3)
+    world.settle()
+    assert elect(world, 1, T0) == {T0: KafkaError.eligible_leaders_not_available}
+
+
+def test_elections_of_topics_being_deleted_or_of_an_unknown_kind_are_refused(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.leave(3)
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    assert elect(world, 0, T0) == {T0: KafkaError.invalid_topic_exception}
+    request = ElectLeadersRequest(election_type=9, topic_partitions=None)
+    assert world.call(world.active().controller.elect_leaders(request)).error_code is KafkaError.invalid_request
+
+
+@pytest.mark.scenario(41)
+def test_the_imbalance_check_gives_leadership_back() -> None:
+    world = World()
+    world.start(1, leader_imbalance_check_interval_seconds=10)
+    world.join(2, 3)
+    world.settle()
+    move_off_the_preferred(world)
+    world.run(4_000)
+    assert world.brief("t") == (2, (3, 2), 2)
+    world.leave(2)
+    world.settle()
+    world.join(2)
+    world.settle()
+    back_in_isr(world)
+    assert world.brief("t") == (3, (3, 2), 3)
+    world.run(11_000)
+    assert world.brief("t") == (2, (3, 2), 4)
+
+
+@pytest.mark.scenario(41)
+def test_the_imbalance_check_waits_for_a_partition_that_is_being_reassigned() -> None:
+    world = World()
+    world.start(1, leader_imbalance_check_interval_seconds=10)
+    world.join(2, 3, 4)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    moves = {T0: (4, 2)}
+    world.ensemble.put(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(moves))
+    world.run(6_000)
+    # 4 is preferred by now, but not in sync.
+    assert world.brief("t") == (2, (2, 3), 1)
+    world.set_isr("t", 0, [2, 3, 4])
+    world.ensemble.put(f"{znodes.ISR_CHANGE_NOTIFICATION}/isr_change_0000000001", znodes.encode_partition_set([T0]))
+    world.settle()
+    assert world.brief("t") == (2, (2, 4), 3)
+    world.run(11_000)
+    assert world.brief("t") == (4, (2, 4), 4)
+
+
+def test_the_imbalance_check_leaves_a_little_imbalance_alone() -> None:
+    world = World()
+    world.start(1, leader_imbalance_per_broker_percentage=50)
+    world.join(2, 3)
+    world.settle()
+    move_off_the_preferred(world)
+    world.create_topic("u", {0: [2, 3]})
+    world.run(6_000)
+    # One of the two partitions that prefer broker 2 is led elsewhere: 50 percent, and not more.
+    assert world.brief("t")[0] == 3 and world.brief("u")[0] == 2
+
+
+# ---- what happens underneath ----------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(47)
+def test_a_state_that_changed_underneath_is_read_again(world: World) -> None:
+    world.create_topic("t", {0: [2, 3, 4]})
+    world.settle()
+    context = world.active().controller.reign.context
+    reads: list[int] = []
+    session = world.nodes[1].session
+    original = session.get
+
+    def get(path, watcher=None):
+        answer = original(path, watcher)
+        if path.endswith("/state") and not reads:
+            reads.append(1)
+            # Behind this read, and before the write that follows it, the leader shrinks the ISR.
+            world.scheduler.after(1_500, lambda: world.set_isr("t", 0, [2, 4]))
+        return answer
+
+    session.get = get
+    world.leave(2)
+    world.settle()
+    assert world.brief("t") == (4, (4,), 1)
+    assert world.state("t").partition_epoch == 2
+    assert context.leadership[T0] == world.state("t")
+
+
+@pytest.mark.scenario(47)
+def test_a_write_of_a_later_controller_ends_the_election_without_a_write(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    later = LeaderAndIsr(2, 5, (2, 3), 9)
+    world.ensemble.put("/brokers/topics/t/partitions/0/state", znodes.encode_partition_state(later))
+    before = world.state("t")
+    world.leave(2)
+    world.settle()
+    assert world.state("t") == before
+
+
+def test_a_state_write_whose_answer_was_lost_is_recognised_and_not_done_twice(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    lost: list[int] = []
+
+    def lose(ops):
+        if any(op.path.endswith("/state") for op in ops) and not lost:
+            lost.append(1)
+            return True
+        return False
+
+    world.nodes[1].session.lose_reply_to = lose
+    world.leave(2)
+    world.settle()
+    assert lost and world.brief("t") == (3, (3,), 1) and world.state("t").partition_epoch == 1
+    assert causes(world)[-1] == (3, 1, "offline")
+    lost.clear()
+    world.create_topic("u", {0: [3, 4]})
+    world.settle()
+    assert lost and world.brief("u") == (3, (3, 4), 0)
+    assert world.requests("LeaderAndIsr", 4)[-1].partitions()[TopicPartition("u", 0)].leader == 3
+
+
+def test_a_missing_state_znode_fails_that_partition_alone(world: World) -> None:
+    world.create_topic("t", {0: [2, 3], 1: [2, 3]})
+    world.settle()
+    world.ensemble.delete("/brokers/topics/t/partitions/0/state")
+    world.leave(2)
+    world.settle()
+    assert world.brief("t", 1) == (3, (3,), 1)
+    assert world.nodes[1].controller.is_active
+
+
+# ---- the tables of valid transitions --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", list(PartitionState))
+def test_partitions_change_state_only_along_the_table(world: World, target: PartitionState) -> None:
+    reign = world.active().controller.reign
+    for current in PartitionState:
+        world.create_topic("t", {0: [2, 3]})
+        world.settle()
+        reign.context.partition_states[T0] = current
+        if current is PartitionState.NEW:
+            reign.context.leadership.pop(T0, None)
+            world.ensemble.delete("/brokers/topics/t/partitions")
+        results = world.call(reign.partitions.handle([T0], target))
+        state = reign.context.partition_states.get(T0, PartitionState.NON_EXISTENT)
+        allowed = current in PARTITION_PREVIOUS[target]
+        assert isinstance(results.get(T0), Refused) is (not allowed)
+        assert state is (target if allowed else current)
+        world.ensemble.delete("/brokers/topics/t")
+        world.settle()
+
+
+@pytest.mark.parametrize("target", list(ReplicaState))
+def test_replicas_change_state_only_along_the_table(world: World, target: ReplicaState) -> None:
+    reign = world.active().controller.reign
+    replica = Replica(T0, 3)
+    for current in ReplicaState:
+        world.create_topic("t", {0: [2, 3]})
+        world.settle()
+        reign.context.replica_states[replica] = current
+        if current is ReplicaState.NON_EXISTENT:
+            del reign.context.replica_states[replica]
+        refused = world.call(reign.replicas.handle([replica], target))
+        state = reign.context.replica_states.get(replica, ReplicaState.NON_EXISTENT)
+        allowed = current in REPLICA_PREVIOUS[target]
+        assert (refused == []) is allowed
+        assert state is (target if allowed else current)
+        world.ensemble.delete("/brokers/topics/t")
+        world.settle()
+
+
+def test_a_leader_cannot_become_a_new_replica(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    reign = world.active().controller.reign
+    del reign.context.replica_states[Replica(T0, 2)]
+    assert world.call(reign.replicas.handle([Replica(T0, 2)], ReplicaState.NEW)) == [Replica(T0, 2)]

@@ -1,0 +1,425 @@
+"""Reassignment, through the request and through /admin/reassign_partitions: KafkaController.onPartitionReassignment.
+
+The followers here are only registered; `caught_up` is what their leader asks for once they have caught up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode as KafkaError
+from kio.schema.list_partition_reassignments.v0 import request as listing
+from kio.schema.types import TopicName
+from kio.static.primitive import i32
+
+from journal.events import AssignmentChanged, ControllerResigned, TopicPartition
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.znodes import ReplicaAssignment
+from tests.controller.controller_requests import ask_for_isr, reassignment_answer
+from tests.controller.controller_world import World
+
+P0 = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.join(1, 2, 3, 4)
+    world.start(9)
+    return world
+
+
+def assignment(world: World, topic: str = "orders", partition: int = 0) -> ReplicaAssignment:
+    """What the topic's znode says."""
+    found = znodes.decode_topic(world.ensemble.data(znodes.topic_path(topic)))
+    assert found is not None
+    return found.partitions[partition]
+
+
+def reassign(world: World, target: Sequence[int] | None, partition: TopicPartition = P0) -> tuple[Any, str | None]:
+    """AlterPartitionReassignments for one partition: its error and message."""
+    answered = reassignment_answer(world, partition, target)
+    return answered.error_code, answered.error_message
+
+
+def under_way(world: World, *partitions: TopicPartition) -> dict[TopicPartition, ReplicaAssignment]:
+    """ListPartitionReassignments, of these or of all."""
+    rows = [
+        listing.ListPartitionReassignmentsTopics(name=TopicName(p.topic), partition_indexes=(i32(p.partition),))
+        for p in partitions
+    ]
+    request = listing.ListPartitionReassignmentsRequest(topics=tuple(rows) or None)
+    response = world.call(world.active().controller.list_partition_reassignments(request))
+    return {
+        TopicPartition(str(topic.name), int(row.partition_index)): ReplicaAssignment(
+            row.replicas, row.adding_replicas, row.removing_replicas
+        )
+        for topic in response.topics
+        for row in topic.partitions
+    }
+
+
+def ask_by_znode(world: World, **targets: Sequence[int]) -> None:
+    """What the old tool writes."""
+    listed = {TopicPartition(topic, 0): tuple(target) for topic, target in targets.items()}
+    world.ensemble.put(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(listed))
+    world.settle()
+
+
+def caught_up(world: World, isr: Sequence[int], topic: str = "orders") -> None:
+    """The leader asks for that ISR."""
+    assert ask_for_isr(world, isr, topic) is KafkaError.none
+    world.settle()
+
+
+def path_is_gone(world: World) -> bool:
+    return znodes.REASSIGN_PARTITIONS not in world.ensemble.nodes
+
+
+# ---- the arithmetic -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(51)
+@pytest.mark.parametrize(
+    ("start", "target", "expected"),
+    [
+        (ReplicaAssignment((1, 2, 3)), (3, 4, 2), ReplicaAssignment((3, 4, 2, 1), (4,), (1,))),
+        (ReplicaAssignment((1, 2, 3)), (4, 5, 6), ReplicaAssignment((4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3))),
+        (ReplicaAssignment((1, 2)), (1, 2, 3), ReplicaAssignment((1, 2, 3), (3,), ())),
+        (ReplicaAssignment((1, 2, 3)), (1, 2), ReplicaAssignment((1, 2, 3), (), (3,))),
+        (ReplicaAssignment((1, 2, 3)), (3, 2, 1), ReplicaAssignment((3, 2, 1))),
+    ],
+)
+def test_the_replicas_while_moving_are_target_and_origin_and_cancelling_goes_back(
+    start: ReplicaAssignment, target: tuple[int, ...], expected: ReplicaAssignment
+) -> None:
+    moving = start.reassign_to(target)
+    assert moving == expected
+    assert moving.reassign_to(target) == moving, "asking for the same again changes nothing"
+    assert moving.target == target
+    assert sorted(moving.origin) == sorted(start.replicas)
+    cancelled = moving.reassign_to(moving.origin)
+    assert sorted(cancelled.target) == sorted(start.replicas)
+    assert cancelled.adding == ()
+
+
+def test_a_later_target_supersedes_and_keeps_the_first_origin() -> None:
+    moving = ReplicaAssignment((1, 2)).reassign_to((2, 3)).reassign_to((4, 2))
+    assert moving == ReplicaAssignment((4, 2, 1), (4,), (1,))
+
+
+@given(st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True), min_size=2, max_size=6))
+def test_whatever_supersedes_what_the_origin_is_kept_and_nobody_is_listed_twice(targets: list[list[int]]) -> None:
+    start = ReplicaAssignment(tuple(targets[0]))
+    moving = start
+    for target in targets[1:]:
+        moving = moving.reassign_to(target)
+        assert moving.target == tuple(target)
+        assert sorted(moving.origin) == sorted(start.replicas)
+        assert len(set(moving.replicas)) == len(moving.replicas)
+        assert set(moving.adding).isdisjoint(moving.removing)
+        assert moving.without(target[0]).replicas == tuple(b for b in moving.replicas if b != target[0])
+
+
+# ---- step by step ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(48)
+def test_a_partition_moves_from_one_broker_to_another_by_znode_in_three_leader_epochs(world: World) -> None:
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    assert world.brief("orders") == (1, (1,), 0)
+    world.told.clear()
+    ask_by_znode(world, orders=[2])
+    # Phase A: the leader learns of the new list, the new replica begins.
+    assert world.brief("orders") == (1, (1,), 1)
+    assert assignment(world) == ReplicaAssignment((2, 1), (2,), (1,))
+    first = world.requests("LeaderAndIsr", 2)[0].partitions()[P0]
+    assert (first.is_new, first.leader, first.adding_replicas, first.removing_replicas) == (True, 1, (2,), (1,))
+    assert not world.requests("LeaderAndIsr", 1)[0].partitions()[P0].is_new
+    assert not path_is_gone(world)
+    # Phase B: as soon as it is in sync.
+    caught_up(world, [1, 2])
+    assert world.brief("orders") == (2, (2,), 3)
+    assert assignment(world) == ReplicaAssignment((2,))
+    assert path_is_gone(world)
+    assert under_way(world) == {}
+    stopped = [told.partitions()[P0].delete_partition for told in world.requests("StopReplica", 1)]
+    assert stopped == [False, True]
+    seen = [(e.replicas, e.adding, e.removing) for e in world.events(AssignmentChanged)]
+    assert seen == [([2, 1], [2], [1]), ([2], [], [])]
+
+
+@pytest.mark.scenario(49)
+def test_a_dead_target_halts_the_reassignment_after_one_leader_epoch(world: World) -> None:
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    world.leave(2)
+    world.settle()
+    ask_by_znode(world, orders=[2])
+    assert world.brief("orders") == (1, (1,), 1)
+    assert assignment(world).replicas == (2, 1)
+    assert not path_is_gone(world)
+
+
+@pytest.mark.scenario(50)
+def test_a_halted_reassignment_resumes_when_the_target_is_back_and_takes_four_leader_epochs(world: World) -> None:
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    world.leave(2)
+    world.settle()
+    ask_by_znode(world, orders=[2])
+    world.join(2)
+    world.settle()
+    assert world.brief("orders") == (1, (1,), 2), "told again, with another leader epoch"
+    caught_up(world, [1, 2])
+    assert world.brief("orders") == (2, (2,), 4)
+    assert assignment(world) == ReplicaAssignment((2,))
+    assert path_is_gone(world)
+
+
+def test_a_target_that_is_in_sync_already_is_complete_at_once_and_the_leader_stays(world: World) -> None:
+    world.create_topic("orders", {0: [1, 2, 3]})
+    world.settle()
+    assert reassign(world, [2, 1]) == (KafkaError.none, None)
+    # One epoch to tell the shorter list, one to take the removed replica out of the ISR.
+    assert world.brief("orders") == (1, (1, 2), 2)
+    assert assignment(world) == ReplicaAssignment((2, 1))
+
+
+def test_the_leader_moves_to_the_first_of_the_target_where_it_is_to_leave(world: World) -> None:
+    world.create_topic("orders", {0: [1, 2]})
+    world.settle()
+    reassign(world, [3, 2])
+    caught_up(world, [1, 2, 3])
+    assert world.brief("orders") == (3, (2, 3), 3)
+    assert assignment(world) == ReplicaAssignment((3, 2))
+
+
+def test_what_is_under_way_is_listed_all_of_it_or_what_is_asked_for(world: World) -> None:
+    world.create_topic("orders", {0: [1], 1: [1]})
+    world.settle()
+    reassign(world, [2])
+    moving = ReplicaAssignment((2, 1), (2,), (1,))
+    assert under_way(world) == {P0: moving}
+    assert under_way(world, P0) == {P0: moving}
+    assert under_way(world, TopicPartition("orders", 1), TopicPartition("nowhere", 0)) == {}
+
+
+# ---- cancelling and superseding -------------------------------------------------------------------------------
+
+
+def test_cancelling_goes_back_to_the_origin_and_deletes_what_was_begun(world: World) -> None:
+    world.create_topic("orders", {0: [1, 2]})
+    world.settle()
+    reassign(world, [3, 4])
+    assert assignment(world) == ReplicaAssignment((3, 4, 1, 2), (3, 4), (1, 2))
+    world.told.clear()
+    assert reassign(world, None) == (KafkaError.none, None)
+    assert assignment(world) == ReplicaAssignment((1, 2))
+    assert world.state("orders").leader == 1
+    for broker_id in (3, 4):
+        assert [t.partitions()[P0].delete_partition for t in world.requests("StopReplica", broker_id)] == [False, True]
+    assert under_way(world) == {}
+    assert reassign(world, None) == (
+        KafkaError.no_reassignment_in_progress,
+        "No partition reassignment is in progress.",
+    )
+
+
+def test_another_target_supersedes_and_only_what_is_no_longer_needed_stops(world: World) -> None:
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    reassign(world, [2, 3])
+    world.told.clear()
+    reassign(world, [3, 4])
+    assert assignment(world) == ReplicaAssignment((3, 4, 1), (3, 4), (1,))
+    assert [t.to for t in world.requests("StopReplica")] == [2, 2]
+    caught_up(world, [1, 3, 4])
+    assert world.brief("orders")[:2] == (3, (3, 4))
+
+
+def test_where_the_leader_is_no_longer_needed_another_member_of_the_isr_leads(world: World) -> None:
+    # Kafka's controller leaves the partition without a leader, and the reassignment without an end (seed 500116).
+    world.create_topic("orders", {0: [3]})
+    world.settle()
+    assert reassign(world, [2, 1, 4])[0] is KafkaError.none
+    caught_up(world, [3, 2, 1])
+    world.leave(3)
+    world.settle()
+    assert world.brief("orders")[:2] == (2, (2, 1))
+    assert reassign(world, [1, 4])[0] is KafkaError.none
+    assert world.brief("orders")[:2] == (1, (1,))
+    caught_up(world, [1, 4])
+    assert not under_way(world)
+    assert assignment(world).replicas == (1, 4)
+
+
+def test_the_only_replicas_in_sync_are_not_given_up_though_nobody_needs_them_any_more(world: World) -> None:
+    # Kafka's controller has them deleted, and whatever was written is lost.
+    world.create_topic("orders", {0: [3]})
+    world.settle()
+    reassign(world, [2, 1, 4])
+    caught_up(world, [3, 2])
+    world.leave(3)
+    world.settle()
+    assert world.brief("orders")[:2] == (2, (2,))
+    before, told = assignment(world), len(world.told)
+    refused = (KafkaError.invalid_replica_assignment, "every replica that is in sync would be deleted")
+    assert reassign(world, None) == refused
+    assert reassign(world, [1, 4]) == refused
+    ask_by_znode(world, orders=[1, 4])
+    assert path_is_gone(world) and assignment(world) == before
+    assert not any(row.kind == "StopReplica" for row in world.told[told:])
+    world.join(3)
+    world.settle()
+    caught_up(world, [2, 3])
+    assert reassign(world, None)[0] is KafkaError.none
+    assert world.brief("orders")[:2] == (3, (3,)) and assignment(world).replicas == (3,)
+
+
+def test_a_request_takes_its_partitions_off_the_list_in_the_znode_and_leaves_the_others(world: World) -> None:
+    for topic in ("orders", "users"):
+        world.create_topic(topic, {0: [1]})
+    world.settle()
+    ask_by_znode(world, orders=[2], users=[2])
+    reassign(world, [3])
+    listed = znodes.decode_reassignments(world.ensemble.data(znodes.REASSIGN_PARTITIONS))
+    assert listed == {TopicPartition("users", 0): (2,)}
+    assert assignment(world).target == (3,)
+    assert world.state("users").leader_epoch == 1, "what stays on the list is not begun again"
+    caught_up(world, [1, 2], topic="users")
+    assert path_is_gone(world)
+    # The next list is noticed.
+    ask_by_znode(world, users=[3])
+    assert assignment(world, "users").adding == (3,)
+
+
+# ---- what is refused ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", [[], [2, 2], [2, -1], [2, 7]])
+def test_targets_that_make_no_sense_are_invalid(world: World, target: list[int]) -> None:
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    error, message = reassign(world, target)
+    assert error is KafkaError.invalid_replica_assignment
+    assert message
+    assert assignment(world) == ReplicaAssignment((1,))
+
+
+def test_unknown_partitions_and_topics_being_deleted_are_not_reassigned(world: World) -> None:
+    world.create_topic("orders", {0: [1, 2]})
+    world.settle()
+    assert reassign(world, [2], TopicPartition("orders", 7))[0] is KafkaError.unknown_topic_or_partition
+    world.leave(2)
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("orders"))
+    world.settle()
+    assert reassign(world, [3])[0] is KafkaError.unknown_topic_or_partition
+
+
+def test_a_list_that_cannot_be_read_or_carried_out_is_removed(world: World) -> None:
+    world.ensemble.put(znodes.REASSIGN_PARTITIONS, b"{")
+    world.settle()
+    assert path_is_gone(world)
+    ask_by_znode(world, nowhere=[1])
+    assert path_is_gone(world)
+    assert not world.events(ControllerResigned)
+
+
+def test_a_partition_without_a_state_znode_fails_alone_and_the_reign_goes_on(world: World) -> None:
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    world.ensemble.delete(znodes.partition_state_path(P0))
+    assert reassign(world, [2])[0] is KafkaError.unknown_server_error
+    assert not world.events(ControllerResigned)
+
+
+# ---- other things that happen meanwhile -----------------------------------------------------------------------
+
+
+def test_the_next_controller_goes_on_where_the_last_one_stood(world: World) -> None:
+    world.start(8)
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    reassign(world, [2])
+    world.kill(world.active().broker_id)
+    world.settle()
+    assert under_way(world) == {P0: ReplicaAssignment((2, 1), (2,), (1,))}
+    caught_up(world, [1, 2])
+    assert world.brief("orders")[:2] == (2, (2,))
+    assert assignment(world) == ReplicaAssignment((2,))
+
+
+def test_a_list_written_while_there_was_no_controller_is_taken_up_by_the_next(world: World) -> None:
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    world.kill(9)
+    ask_by_znode(world, orders=[2])
+    world.start(8)
+    assert assignment(world).adding == (2,)
+
+
+def test_a_topic_being_reassigned_is_deleted_only_after_that(world: World) -> None:
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    reassign(world, [2])
+    world.ensemble.put(znodes.delete_topic_path("orders"))
+    world.settle()
+    assert world.has("orders")
+    reign = world.active().controller.reign
+    assert reign is not None
+    assert reign.context.topics_ineligible_for_deletion == {"orders"}
+    caught_up(world, [1, 2])
+    assert not world.has("orders")
+
+
+def test_brokers_hear_of_a_topic_whose_deletion_waits_for_a_reassignment_until_that_is_over(world: World) -> None:
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    reassign(world, [2])
+    world.told.clear()
+    world.ensemble.put(znodes.delete_topic_path("orders"))
+    world.settle()
+    world.join(7)
+    world.settle()
+
+    def leaders_told() -> set[int]:
+        told = [
+            row.leader for each in world.requests("UpdateMetadata") for p, row in each.partitions().items() if p == P0
+        ]
+        return set(told)
+
+    # Who is to catch up names the topic by its id, which its leader must know.
+    assert leaders_told() == {1}
+    caught_up(world, [1, 2])
+    assert -2 in leaders_told()
+
+
+def test_a_deletion_halted_by_a_reassignment_stays_halted_under_the_next_controller(world: World) -> None:
+    world.start(8)
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    reassign(world, [2])
+    world.ensemble.put(znodes.delete_topic_path("orders"))
+    world.settle()
+    world.kill(world.active().broker_id)
+    world.settle()
+    assert world.has("orders")
+    caught_up(world, [1, 2])
+    assert not world.has("orders")
+
+
+def test_an_isr_that_leaders_write_themselves_completes_a_reassignment_too(world: World) -> None:
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    reassign(world, [2])
+    world.set_isr("orders", 0, [1, 2])
+    world.ensemble.put(f"{znodes.ISR_CHANGE_NOTIFICATION}/isr_change_0000000000", znodes.encode_partition_set([P0]))
+    world.settle()
+    assert assignment(world) == ReplicaAssignment((2,))

@@ -1,0 +1,371 @@
+"""Topics: creation, growth, deletion (acceptance scenarios 26-31)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
+
+from controller.context import PartitionState, Replica, ReplicaState
+from journal.events import (
+    ControllerEventFailed,
+    LeaderElected,
+    TopicCreated,
+    TopicDeleted,
+    TopicPartition,
+)
+from kafka_protocol.zk import znodes
+from tests.controller.controller_world import World
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.start(1)
+    made.join(2, 3)
+    made.settle()
+    made.told.clear()
+    return made
+
+
+@pytest.mark.scenario(26)
+def test_a_new_topic_is_led_by_the_head_of_its_assignment(world: World) -> None:
+    world.create_topic("t", {0: [2, 3], 1: [3, 2]})
+    world.settle()
+    for path in ("/brokers/topics/t/partitions", "/brokers/topics/t/partitions/0"):
+        assert world.ensemble.nodes[path].data is None
+    assert world.ensemble.data("/brokers/topics/t/partitions/0/state") == (
+        b'{"version":1,"leader":2,"leader_epoch":0,"controller_epoch":1,"isr":[2,3]}'
+    )
+    assert world.brief("t", 1) == (3, (3, 2), 0)
+    [created] = world.events(TopicCreated)
+    content = json.loads(world.ensemble.data("/brokers/topics/t"))
+    assert (created.topic, created.topic_id) == ("t", content["topic_id"])
+    assert created.assignment == {0: [2, 3], 1: [3, 2]}
+    elected = world.events(LeaderElected)
+    assert [(e.partition, e.leader, e.leader_epoch, e.partition_epoch) for e in elected] == [
+        (0, 2, 0, 0),
+        (1, 3, 0, 0),
+    ]
+    assert all(e.cause == "new_topic" and not e.unclean and e.replicas == e.isr for e in elected)
+    assert elected[0].zxid == world.ensemble.nodes["/brokers/topics/t/partitions/0/state"].czxid
+
+
+def test_the_replicas_of_a_new_topic_are_told_once_and_everybody_gets_metadata(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    assert not world.requests("LeaderAndIsr", 1)
+    for broker_id in (2, 3):
+        [told] = world.requests("LeaderAndIsr", broker_id)
+        row = told.partitions()[T0]
+        assert row.is_new and (row.leader, row.isr, row.replicas) == (2, (2, 3), (2, 3))
+        assert (row.leader_epoch, row.partition_epoch, row.controller_epoch) == (0, 0, 1)
+        assert told.request.type_ == 0
+        [leader] = told.request.live_leaders
+        assert (leader.broker_id, leader.host_name, leader.port) == (2, "b2", 9092)
+        topic_id = json.loads(world.ensemble.data("/brokers/topics/t"))["topic_id"]
+        from kafka_protocol.topic_ids import topic_id_to_kafka
+
+        assert told.request.topic_states[0].topic_id == topic_id_to_kafka(topic_id)
+        order = [row.kind for row in world.told if row.to == broker_id]
+        assert order.index("LeaderAndIsr") < order.index("UpdateMetadata")
+    assert world.requests("UpdateMetadata", 1)[-1].partitions()[T0].leader == 2
+
+
+@pytest.mark.scenario(27)
+def test_a_dead_replica_neither_leads_nor_is_in_sync_in_a_new_topic(world: World) -> None:
+    world.leave(2)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    assert world.brief("t") == (3, (3,), 0)
+    row = world.requests("UpdateMetadata", 1)[-1].partitions()[T0]
+    assert row.offline_replicas == (2,)
+
+
+@pytest.mark.scenario(29)
+def test_a_partition_without_a_live_replica_stays_new_until_one_starts(world: World) -> None:
+    world.create_topic("t", {0: [7, 8]})
+    world.settle()
+    assert "/brokers/topics/t/partitions/0/state" not in world.ensemble.nodes
+    context = world.active().controller.reign.context
+    assert context.partition_states[T0] is PartitionState.NEW
+    world.join(8)
+    world.settle()
+    assert world.brief("t") == (8, (8,), 0)
+    assert context.partition_states[T0] is PartitionState.ONLINE
+    world.join(7)
+    world.settle()
+    assert world.brief("t") == (8, (8,), 0)
+    assert world.requests("LeaderAndIsr", 7)[-1].partitions()[T0].leader == 8
+
+
+@pytest.mark.scenario(28)
+def test_new_partitions_of_a_topic_come_online(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.create_topic("t", {0: [2, 3], 1: [3, 2]})
+    world.settle()
+    assert world.brief("t", 1) == (3, (3, 2), 0) and world.brief("t", 0) == (2, (2, 3), 0)
+    world.leave(2)
+    world.settle()
+    world.create_topic("t", {0: [2, 3], 1: [3, 2], 2: [2, 3]})
+    world.settle()
+    assert world.brief("t", 2) == (3, (3,), 0)
+    assert len(world.events(TopicCreated)) == 1
+
+
+@pytest.mark.scenario(33)
+def test_a_topic_keeps_its_id_over_elections_and_restarts(world: World) -> None:
+    world.create_topic("t", {0: [2]})
+    world.settle()
+    written = world.ensemble.nodes[znodes.topic_path("t")]
+    before, version = world.active().controller.reign.context.topic_ids["t"], written.version
+    for successor in (4, 1):
+        world.kill(world.active().broker_id)
+        world.start(successor)
+        assert world.active().controller.reign.context.topic_ids["t"] == before
+    assert written.version == version, "the id is written once"
+
+
+@pytest.mark.scenario(33)
+def test_a_topic_without_an_id_is_given_one(world: World) -> None:
+    world.ensemble.put("/brokers/topics/t", b'{"version":1,"partitions":{"0":[2]}}')
+    world.settle()
+    content = json.loads(world.ensemble.data("/brokers/topics/t"))
+    assert content["version"] == 3 and len(content["topic_id"]) == 22 and content["partitions"] == {"0": [2]}
+    assert world.events(TopicCreated)[0].topic_id == content["topic_id"]
+    # It keeps it under the next controller.
+    world.kill(1)
+    world.start(4)
+    assert json.loads(world.ensemble.data("/brokers/topics/t")) == content
+
+
+def test_an_unreadable_topic_is_left_out_and_journalled(world: World) -> None:
+    world.ensemble.put("/brokers/topics/bad", b"{")
+    world.create_topic("t", {0: [2]})
+    world.settle()
+    assert world.brief("t") == (2, (2,), 0) and world.nodes[1].controller.is_active
+    assert "/brokers/topics/bad" in world.events(ControllerEventFailed)[0].problem
+
+
+def test_a_topic_created_while_there_is_no_controller_is_taken_on_by_the_next(world: World) -> None:
+    world.kill(1)
+    world.create_topic("t", {0: [2, 3]})
+    world.start(4)
+    assert world.brief("t") == (2, (2, 3), 0)
+    assert [e.topic for e in world.events(TopicCreated)] == ["t"]
+    world.kill(4)
+    world.start(5)
+    assert [e.topic for e in world.events(TopicCreated)] == ["t"]
+
+
+# ---- deletion -------------------------------------------------------------------------------------------------
+
+
+def gone(world: World, topic: str) -> bool:
+    paths = (
+        znodes.topic_path(topic),
+        znodes.config_path("topics", topic),
+        znodes.delete_topic_path(topic),
+    )
+    return not any(path in world.ensemble.nodes for path in paths)
+
+
+@pytest.mark.scenario(30)
+def test_a_topic_is_deleted_replicas_first_and_then_its_znodes(world: World) -> None:
+    world.create_topic("t", {0: [2, 3], 1: [3, 2]}, min_insync_replicas="2")
+    world.settle()
+    world.told.clear()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    assert gone(world, "t")
+    assert [e.topic for e in world.events(TopicDeleted)] == ["t"]
+    for broker_id in (2, 3):
+        stops = world.requests("StopReplica", broker_id)
+        rows = [row for told in stops for row in told.partitions().values()]
+        assert {row.leader_epoch for row in rows} == {-2}
+        assert [row.delete_partition for row in rows] == [False, False, True, True]
+    first = world.told[0]
+    assert first.kind == "UpdateMetadata" and first.partitions()[T0].leader == -2
+    assert not world.requests("LeaderAndIsr")
+    context = world.active().controller.reign.context
+    assert not context.has_topic("t") and not context.topics_to_be_deleted
+    assert not context.replica_states and not context.leadership and not context.partition_states
+
+
+def test_a_deleted_topic_can_be_created_again_from_the_start(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    first = world.events(TopicCreated)[0].topic_id
+    world.leave(3)
+    world.join(3)
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    assert gone(world, "t")
+    world.create_topic("t", {0: [3]})
+    world.settle()
+    assert world.brief("t") == (3, (3,), 0) and world.state("t").partition_epoch == 0
+    assert world.events(TopicCreated)[1].topic_id != first
+    # And it is watched again.
+    world.create_topic("t", {0: [3], 1: [2]})
+    world.settle()
+    assert world.brief("t", 1) == (2, (2,), 0)
+
+
+@pytest.mark.scenario(31)
+def test_deletion_waits_for_an_offline_replica_and_resumes_when_it_is_back(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.leave(3)
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    context = world.active().controller.reign.context
+    assert not gone(world, "t") and context.topics_ineligible_for_deletion == {"t"}
+    world.join(3)
+    world.settle()
+    assert gone(world, "t")
+    assert [e.topic for e in world.events(TopicDeleted)] == ["t"]
+
+
+def test_a_leader_that_restarts_is_not_told_to_lead_on_what_is_to_be_deleted(world: World) -> None:
+    # Nobody is elected for a topic on its way out; Kafka's controller tells the old leader epoch again (seed 17).
+    world.create_topic("t", {0: [3]})
+    world.settle()
+    shutdown = ControlledShutdownRequest(broker_id=3, broker_epoch=-1)
+    world.call(world.active().controller.controlled_shutdown(shutdown))
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    world.leave(3)
+    world.settle()
+    assert world.state("t").leader == 3
+    told = len(world.told)
+    world.join(3)
+    world.settle()
+    assert znodes.topic_path("t") not in world.ensemble.nodes
+    heard = [row for row in world.told[told:] if row.to == 3]
+    assert any(row.kind == "StopReplica" for row in heard)
+    assert not any(row.kind == "LeaderAndIsr" and row.partitions()[T0].leader == 3 for row in heard)
+
+
+@pytest.mark.scenario(32)
+def test_a_broker_that_dies_while_it_deletes_halts_the_deletion(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.unreachable.add(3)
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    assert not gone(world, "t")
+    states = world.active().controller.reign.context.replica_states
+    assert states[Replica(T0, 2)] is ReplicaState.DELETION_SUCCESSFUL
+    assert states[Replica(T0, 3)] is ReplicaState.DELETION_STARTED
+    world.leave(3)
+    world.settle()
+    assert not gone(world, "t")
+    assert states[Replica(T0, 2)] is ReplicaState.DELETION_SUCCESSFUL
+    # Ineligible, and so put back to where it may be tried again.
+    assert states[Replica(T0, 3)] is ReplicaState.OFFLINE
+    metrics = world.active().controller.metrics()["KafkaController"]
+    assert (metrics["TopicsToDeleteCount"], metrics["TopicsIneligibleToDeleteCount"]) == (1, 1)
+    assert metrics["ReplicasToDeleteCount"] == 1
+    world.join(3)
+    world.settle()
+    assert gone(world, "t")
+
+
+def test_deletion_goes_on_under_the_next_controller(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.leave(3)
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    world.kill(1)
+    world.told.clear()
+    world.start(4)
+    assert not gone(world, "t")
+    # What cannot be finished is not begun.
+    assert not any(row.delete_partition for t in world.requests("StopReplica") for row in t.partitions().values())
+    world.join(3)
+    world.settle()
+    assert gone(world, "t")
+
+
+def test_deletion_asked_for_without_a_controller_is_done_by_the_next(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.kill(1)
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.ensemble.put(znodes.delete_topic_path("never-existed"))
+    world.start(4)
+    assert gone(world, "t") and gone(world, "never-existed")
+
+
+def test_a_broker_that_refuses_to_delete_makes_the_topic_ineligible(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.refuse_deletes.add(3)
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    assert not gone(world, "t")
+    world.refuse_deletes.clear()
+    world.leave(3)
+    world.settle()
+    world.join(3)
+    world.settle()
+    assert gone(world, "t")
+
+
+def test_the_request_to_delete_what_does_not_exist_is_removed(world: World) -> None:
+    world.ensemble.put(znodes.delete_topic_path("nothing"))
+    world.settle()
+    assert gone(world, "nothing") and world.nodes[1].controller.is_active
+
+
+def test_deletion_that_is_switched_off_only_removes_the_request() -> None:
+    world = World()
+    world.start(1, delete_topic_enable=False)
+    world.join(2)
+    world.create_topic("t", {0: [2]})
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    assert world.brief("t") == (2, (2,), 0)
+    assert znodes.delete_topic_path("t") not in world.ensemble.nodes
+    # Also one that was made while there was no controller.
+    world.kill(1)
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.start(4, delete_topic_enable=False)
+    assert world.brief("t") == (2, (2,), 0)
+    assert znodes.delete_topic_path("t") not in world.ensemble.nodes
+
+
+def test_partitions_added_to_a_topic_being_deleted_are_taken_back(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.leave(3)
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    world.create_topic("t", {0: [2, 3], 1: [2, 3]})
+    world.settle()
+    assert json.loads(world.ensemble.data("/brokers/topics/t"))["partitions"] == {"0": [2, 3]}
+    world.join(3)
+    world.settle()
+    assert gone(world, "t")
+
+
+def test_a_topic_znode_that_somebody_removed_is_forgotten(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.ensemble.delete("/brokers/topics/t")
+    world.settle()
+    assert [e.topic for e in world.events(TopicDeleted)] == ["t"]
+    assert not world.active().controller.reign.context.has_topic("t")
+    world.leave(2)
+    world.settle()
+    assert world.nodes[1].controller.is_active and not world.events(ControllerEventFailed)

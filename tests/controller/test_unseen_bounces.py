@@ -1,0 +1,255 @@
+"""Brokers that bounce while nobody is controller: the next controller notices by czxid and mzxid."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from kio.schema.alter_partition.v3 import request as alter_v3
+from kio.schema.errors import ErrorCode as KafkaError
+
+from controller.config import ControllerConfig
+from controller.election import leader_after_bounce
+from ensemble.client.service import Op
+from journal.events import ControllerEventFailed, LeaderElected, TopicPartition
+from kafka_protocol.topic_ids import topic_id_to_kafka
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.znodes import LeaderAndIsr
+from tests.controller.controller_world import Node, World
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def world() -> World:
+    """A controller on broker 1; brokers 2, 3 and 4 host what the tests create."""
+    made = World()
+    made.start(1)
+    made.join(2, 3, 4)
+    return made
+
+
+def create(world: World, *replicas: int, **config: str) -> None:
+    world.create_topic("t", {0: replicas}, **config)
+    world.settle()
+
+
+def bounce(world: World, *broker_ids: int) -> None:
+    for broker_id in broker_ids:
+        world.leave(broker_id)
+    world.join(*broker_ids)
+
+
+def next_controller(world: World, broker_id: int = 9) -> Node:
+    """Its LeaderAndIsr requests are all that `world.told` holds afterwards."""
+    world.told.clear()
+    world.start(broker_id)
+    assert world.nodes[broker_id].controller.is_active
+    return world.nodes[broker_id]
+
+
+def epochs_told(world: World, to: int) -> list[int]:
+    return [told.partitions()[T0].leader_epoch for told in world.requests("LeaderAndIsr", to)]
+
+
+def causes(world: World) -> list[str]:
+    return [event.cause for event in world.events(LeaderElected)]
+
+
+def test_a_leader_that_bounced_unseen_leads_no_more_where_another_stayed_in_sync(world: World) -> None:
+    create(world, 2, 3)
+    world.kill(1)
+    bounce(world, 2)
+    next_controller(world)
+    # The same as where a living controller sees the bounce.
+    assert world.brief("t") == (3, (3,), 1)
+    assert causes(world) == ["new_topic", "bounced"]
+    assert [event.unclean for event in world.events(LeaderElected)] == [False, False]
+    # Nobody is told the old epoch again, and liveness comes first as ever (KAFKA-4443).
+    assert set(epochs_told(world, 2)) == set(epochs_told(world, 3)) == {1}
+    assert next(told.kind for told in world.told if told.to == 2) == "UpdateMetadata"
+
+
+def test_a_follower_that_bounced_unseen_leaves_the_isr(world: World) -> None:
+    create(world, 2, 3, 4)
+    world.kill(1)
+    bounce(world, 3)
+    next_controller(world)
+    assert world.brief("t") == (2, (2, 4), 1)
+    assert set(epochs_told(world, 3)) == {1}
+
+
+def test_of_those_that_stayed_the_first_in_the_assignment_leads(world: World) -> None:
+    create(world, 2, 4, 3)
+    world.kill(1)
+    bounce(world, 2)
+    next_controller(world)
+    assert world.brief("t") == (4, (4, 3), 1)
+
+
+def test_a_lone_replica_that_bounced_unseen_leads_in_another_epoch(world: World) -> None:
+    create(world, 2)
+    world.kill(1)
+    bounce(world, 2)
+    next_controller(world)
+    assert world.brief("t") == (2, (2,), 1)
+    assert set(epochs_told(world, 2)) == {1}
+
+
+def test_where_the_whole_isr_bounced_it_stays_and_its_leader_leads_in_another_epoch(world: World) -> None:
+    create(world, 2, 3, 4)
+    world.kill(1)
+    bounce(world, 4, 3, 2)
+    next_controller(world)
+    assert world.brief("t") == (2, (2, 3, 4), 1)
+
+
+@pytest.mark.parametrize("back", [2, 3, 4])
+def test_after_a_restart_of_the_whole_cluster_the_first_member_to_return_leads(world: World, back: int) -> None:
+    create(world, 2, 3, 4, unclean_leader_election_enable="false")
+    world.leave(2, 3, 4)
+    world.kill(1)
+    # The old controller saw nothing of it any more.
+    assert world.brief("t") == (2, (2, 3, 4), 0)
+    world.join(back)
+    next_controller(world)
+    assert world.brief("t") == (back, (back,), 1)
+    assert not any(event.unclean for event in world.events(LeaderElected))
+
+
+def test_a_member_that_stayed_is_preferred_to_one_that_bounced_where_the_leader_is_dead(world: World) -> None:
+    create(world, 2, 3, 4)
+    world.kill(1)
+    world.leave(2)
+    bounce(world, 3)
+    next_controller(world)
+    assert world.brief("t") == (4, (4,), 1)
+
+
+def test_a_bounced_broker_outside_the_isr_changes_nothing(world: World) -> None:
+    create(world, 2, 3, 4)
+    world.set_isr("t", 0, [2, 3])
+    world.kill(1)
+    bounce(world, 4)
+    next_controller(world)
+    assert world.brief("t") == (2, (2, 3), 0)
+    assert epochs_told(world, 4) == [0]
+
+
+def test_a_state_written_after_the_registration_speaks_of_that_process(world: World) -> None:
+    create(world, 2, 3, 4)
+    bounce(world, 3)
+    world.settle()
+    assert world.brief("t") == (2, (2, 4), 1)
+    # It catches up, and its leader takes it back into the ISR.
+    controller = world.nodes[1].controller
+    epoch = controller.reign.context.broker_epoch(2)
+    row = alter_v3.PartitionData(
+        partition_index=0,
+        leader_epoch=1,
+        new_isr_with_epochs=tuple(alter_v3.BrokerState(broker_id=b, broker_epoch=-1) for b in (2, 3, 4)),
+        leader_recovery_state=0,
+        partition_epoch=world.state("t").partition_epoch,
+    )
+    topic_id = topic_id_to_kafka(controller.reign.context.topic_ids["t"])
+    topic = alter_v3.TopicData(topic_id=topic_id, partitions=(row,))
+    request = alter_v3.AlterPartitionRequest(broker_id=2, broker_epoch=epoch, topics=(topic,))
+    assert world.call(controller.alter_partition(request)).topics[0].partitions[0].error_code is KafkaError.none
+    world.kill(1)
+    next_controller(world)
+    assert world.brief("t") == (2, (2, 3, 4), 1)
+    assert epochs_told(world, 2) == epochs_told(world, 3) == [1]
+
+
+def test_what_one_controller_fenced_the_next_one_leaves_alone(world: World) -> None:
+    create(world, 2, 3)
+    world.kill(1)
+    bounce(world, 2, 3)
+    next_controller(world)
+    assert world.brief("t") == (2, (2, 3), 1)
+    world.kill(9)
+    next_controller(world, 8)
+    assert world.brief("t") == (2, (2, 3), 1)
+
+
+def test_a_bounce_before_the_failover_and_one_after_it_are_two(world: World) -> None:
+    create(world, 2, 3)
+    world.kill(1)
+    bounce(world, 2)
+    next_controller(world)
+    bounce(world, 3)
+    world.settle()
+    # The last of the ISR: away, and back.
+    assert world.brief("t") == (3, (3,), 3)
+
+
+def test_a_fencing_write_whose_answer_was_lost_is_recognised(world: World) -> None:
+    create(world, 2, 3)
+    world.kill(1)
+    bounce(world, 2)
+    lost: list[str] = []
+
+    def lose(ops: list[Op]) -> bool:
+        paths = [op.path for op in ops if op.path.endswith("/state")]
+        if paths and not lost:
+            lost.extend(paths)
+            return True
+        return False
+
+    node = world.nodes[9] = Node(world, 9, ControllerConfig())
+    node.session.lose_reply_to = lose
+    node.start()
+    world.settle()
+    assert lost and world.brief("t") == (3, (3,), 1)
+    assert causes(world) == ["new_topic", "bounced"]
+
+
+def test_a_state_that_changes_under_the_fencing_write_is_read_again(world: World) -> None:
+    create(world, 2, 3, 4)
+    world.kill(1)
+    bounce(world, 2)
+    node = world.nodes[9] = Node(world, 9, ControllerConfig())
+    original, changed = node.session.multi, []
+
+    def multi(ops):
+        if ops[-1].path.endswith("/state") and not changed:
+            changed.append(1)
+            world.set_isr("t", 0, [2, 3])
+            # Bounced once more, since the controller has read the brokers.
+            bounce(world, 2)
+        return original(ops)
+
+    node.session.multi = multi
+    node.start()
+    world.settle()
+    assert changed and world.brief("t") == (3, (3,), 1)
+    assert not world.events(ControllerEventFailed)
+
+
+def test_a_topic_being_deleted_is_deleted_though_its_leader_bounced(world: World) -> None:
+    create(world, 2, 3)
+    world.kill(1)
+    bounce(world, 2)
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    next_controller(world)
+    world.settle()
+    assert not world.has("t") and not world.events(ControllerEventFailed)
+
+
+def test_whoever_bounced_the_isr_is_never_empty_and_the_leader_within_it() -> None:
+    replicas = (1, 2, 3)
+    # Each replica: out of the ISR, dead in it, bounced in it, or steady in it.
+    for places in product(("out", "dead", "bounced", "steady"), repeat=3):
+        at = dict(zip(replicas, places, strict=True))
+        isr = tuple(b for b in replicas if at[b] != "out")
+        bounced = [b for b in isr if at[b] == "bounced"]
+        if not bounced:
+            continue
+        live = [b for b in isr if at[b] != "dead"]
+        steady = [b for b in isr if at[b] == "steady"]
+        for leader in (-1, *isr):
+            new = leader_after_bounce(LeaderAndIsr(leader, 4, isr, 1), replicas, live, bounced)
+            assert new.leader in new.isr and new.leader_epoch == 5
+            assert new.isr == tuple(steady or bounced)
+            if leader in new.isr:
+                assert new.leader == leader

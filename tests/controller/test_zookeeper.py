@@ -1,0 +1,100 @@
+"""What the controller asks of ZooKeeper, write by write (KafkaZkClientTest)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from controller.context import ControllerContext
+from controller.eligibility import NobodyEligible
+from controller.partition_store import PartitionStore
+from ensemble.client.service import Delete
+from ensemble.errors import BadVersion, ErrorCode, NodeExists
+from journal.events import Event, TopicPartition
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.coordination import ControllerMoved, FencedWriter, Zk
+from kafka_protocol.zk.registration import next_broker_id, register_controller
+from kafka_protocol.zk.znodes import LeaderAndIsr
+from simulation.kernel.scheduler import SimRuntime
+from tests.controller.controller_world import FakeSession, World
+
+GOOD, STALE, MISSING = (TopicPartition("t", n) for n in range(3))
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def session(world: World) -> FakeSession:
+    opened = FakeSession(world.ensemble, SimRuntime(world.scheduler, Random(0)))
+    opened.open()
+    return opened
+
+
+@pytest.fixture
+def zk(session: FakeSession) -> Zk:
+    return Zk(session, session.runtime)
+
+
+@pytest.mark.scenario(13)
+def test_the_controller_epoch_is_created_once_and_raised_over_its_version(world: World, session: FakeSession) -> None:
+    path = znodes.CONTROLLER_EPOCH
+    world.call(session.create(path, b"1"))
+    with pytest.raises(NodeExists):
+        world.call(session.create(path, b"1"))
+    with pytest.raises(BadVersion):
+        world.call(session.set(path, b"2", 7))
+    assert world.call(session.set(path, b"2", 0)).version == 1
+
+
+@pytest.mark.scenario(14)
+def test_nobody_wins_against_the_controller_of_a_kraft_quorum(world: World, session: FakeSession, zk: Zk) -> None:
+    world.ensemble.put(znodes.CONTROLLER, b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":7}')
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"12")
+    assert world.call(register_controller(zk, 1, 0)) is None
+    assert world.ensemble.data(znodes.CONTROLLER_EPOCH) == b"12"
+
+
+@pytest.mark.scenario(69)
+def test_a_batch_of_state_writes_has_an_outcome_for_each(world: World, session: FakeSession, zk: Zk) -> None:
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"4")
+    state = LeaderAndIsr(1, 0, (1, 2), 4)
+    for partition in (GOOD, STALE):
+        world.ensemble.put(znodes.partition_state_path(partition), znodes.encode_partition_state(state))
+    journal: list[Event] = []
+    writer = FencedWriter(zk, 1, 4, 0, journal.append)
+    store = PartitionStore(writer, ControllerContext(4, 0), NobodyEligible(), journal.append)
+    wanted = {
+        GOOD: state._replace(isr=(1,)),
+        STALE: state._replace(isr=(1,), partition_epoch=9),
+        MISSING: state,
+    }
+    updates = world.call(store.update(wanted))
+    assert updates.written == {GOOD: state._replace(isr=(1,), partition_epoch=1)}
+    assert updates.conflicted == [STALE]
+    assert updates.failed == {MISSING: ErrorCode.NO_NODE}
+
+
+@pytest.mark.scenario(70)
+def test_notifications_are_numbered_and_their_removal_is_fenced(world: World, session: FakeSession, zk: Zk) -> None:
+    content = znodes.encode_partition_set([GOOD])
+    prefix = f"{znodes.ISR_CHANGE_NOTIFICATION}/isr_change_"
+    made = [world.call(session.create(prefix, content, sequential=True))[0] for _ in range(2)]
+    assert made == [f"{prefix}0000000000", f"{prefix}0000000001"]
+    assert world.ensemble.data(made[0]) == b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
+    journal: list[Event] = []
+    removal = [Delete(path) for path in made]
+    with pytest.raises(ControllerMoved):
+        world.call(FencedWriter(zk, 1, 0, 7, journal.append).write(removal))
+    assert len(world.ensemble.nodes[znodes.ISR_CHANGE_NOTIFICATION].children) == 2
+    world.call(FencedWriter(zk, 1, 1, 0, journal.append).write(removal))
+    assert not world.ensemble.nodes[znodes.ISR_CHANGE_NOTIFICATION].children
+
+
+@pytest.mark.scenario(71)
+def test_generated_broker_ids_rise_by_one_above_the_reserved_ones(world: World, zk: Zk) -> None:
+    assert [world.call(next_broker_id(zk, reserved_max=1000)) for _ in range(3)] == [1001, 1002, 1003]

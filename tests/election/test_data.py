@@ -1,0 +1,100 @@
+"""A cluster's data outlives its processes: stopped and started again, it finds its topics and its records."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from compose.topology import load
+from testing import live
+from testing.live import LiveCluster
+
+STOP_S_MAX = 20
+READY_S_MAX = 12
+"""A few seconds, on a machine that does nothing else."""
+
+
+def processes(data: Path) -> list[int]:
+    """The pids of everything that a cluster consists of."""
+    command = [sys.executable, "-P", "-m", "tools.cli", "status", "--json", "--data", str(data)]
+    said = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout)
+    return [said["agent_pid"], *(process["pid"] for process in said["processes"])]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def listening(data: Path) -> list[int]:
+    """Those ports of a cluster that somebody listens on."""
+    topology = load(data)
+    assert topology is not None
+    ports = [topology.api_port, topology.hosts[0].agent_port, *(broker.port for broker in topology.brokers)]
+    for peer in topology.peers:
+        ports += [peer.client_port, peer.quorum_port, peer.election_port]
+    found = []
+    for port in ports:
+        with socket.socket() as probe:
+            probe.settimeout(1)
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                found.append(port)
+    return found
+
+
+def end(cluster: LiveCluster, how: signal.Signals) -> None:
+    """Signal `up`, and see that nothing of it is left."""
+    pids = processes(cluster.data)
+    assert all(is_alive(pid) for pid in pids)
+    assert len(listening(cluster.data)) == 2 + 3 + 3 * 3
+    assert cluster.process is not None
+    began_s = time.monotonic()
+    cluster.process.send_signal(how)
+    assert cluster.process.wait(STOP_S_MAX) == 0
+    assert time.monotonic() - began_s < STOP_S_MAX
+    cluster.close()
+    assert [pid for pid in pids if is_alive(pid)] == []
+    assert listening(cluster.data) == []
+
+
+@pytest.mark.long
+@pytest.mark.scenario(3)
+@pytest.mark.scenario(33)
+def test_a_second_up_finds_topics_and_records_and_a_signal_leaves_no_process_and_no_port(tmp_path: Path) -> None:
+    first = live.start(tmp_path)
+    try:
+        first.topics.create("orders", partitions=2, config={"min.insync.replicas": "2"})
+        for partition in (0, 1):
+            first.produce("orders", [f"kept {partition}.{number}" for number in range(100)], partition)
+        topic_id = first.topics["orders"].describe()["topic_id"]
+        epoch = first.controller_epoch
+        end(first, signal.SIGINT)
+    finally:
+        live.stop(first)
+
+    began_s = time.monotonic()
+    second = live.start(tmp_path)
+    try:
+        assert time.monotonic() - began_s < READY_S_MAX
+        assert second.url == first.url
+        orders = second.topics["orders"]
+        assert orders.config == {"min.insync.replicas": "2"}
+        assert orders.describe()["topic_id"] == topic_id
+        assert second.controller_epoch > epoch
+        second.until(lambda: all(partition.in_sync for partition in orders.partitions))
+        for partition in (0, 1):
+            assert second.consume("orders", partition) == [f"kept {partition}.{number}" for number in range(100)]
+            assert second.produce("orders", ["and more"], partition) == 100
+        assert second.events("records_lost", after_us=-1) == []
+        end(second, signal.SIGTERM)
+    finally:
+        live.stop(second)

@@ -1,0 +1,211 @@
+"""The ensemble loses its leader, or its quorum: what clients, brokers and the controller notice of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from kazoo.exceptions import KazooException
+
+from ensemble.client.kazoo import KazooClient
+from simulation.kernel.scheduler import SimRuntime, derive_random
+from simulation.workloads.writer import Writer
+from testing.cluster import Cluster, Peer, only
+from testing.live import LiveCluster
+from testing.simulated import SimulatedCluster
+from tests.election import broker_sessions
+
+LEADERS_KILLED = 10
+LEADERS_KILLED_LIVE = 4
+
+
+def another_leader(cluster: Cluster, dead: Peer) -> Peer:
+    return cluster.until(
+        lambda: (leader := cluster.zab_leader) is not None and leader.id != dead.id and leader,
+        what="another ZAB leader",
+    )
+
+
+def kill_the_leader(cluster: Cluster) -> Peer:
+    """Kill the ZAB leader, wait for another one, and bring the dead peer back as a follower; the new leader."""
+    dead = cluster.until(lambda: cluster.zab_leader)
+    killed_us = cluster.now_us
+    dead.kill()
+    leader = another_leader(cluster, dead)
+    (established,) = cluster.until(lambda: cluster.events("leader_established", after_us=killed_us))
+    assert established["leader_id"] == leader.id
+    dead.start()
+    cluster.until(lambda: (dead.state, dead.phase) == ("FOLLOWING", "BROADCAST"), what=f"{dead.name} as a follower")
+    return leader
+
+
+def nothing_was_elected(cluster: Cluster, since_us: int) -> None:
+    """No broker lost its session, and neither the controller nor any partition's leader has changed, unless the
+    controller gave leaderships back to preferred replicas, as it does now and then."""
+    kinds = ("controller_elected", "controller_resigned", "leader_elected", "isr_changed")
+    changes = cluster.events(*kinds, after_us=since_us)
+    assert [change for change in changes if change.get("cause") != "preferred"] == []
+    assert broker_sessions.expired(cluster, since_us) == []
+    assert only(cluster.events("broker_session_changed", after_us=since_us), state="expired") == []
+
+
+def kill_leaders(cluster: Cluster, count: int) -> None:
+    """ZAB leaders, one after the other, under a producer as well."""
+    cluster.topics.create("orders", partitions=3)
+    cluster.until(lambda: all(partition.in_sync for partition in cluster.topics["orders"].partitions))
+    controller = cluster.until(lambda: cluster.controller)
+    epoch = cluster.controller_epoch
+    workload = cluster.workload("orders", records_per_s=50)
+    cluster.until(lambda: workload.counts.acknowledged > 10)
+    since_us = cluster.now_us
+
+    for _ in range(count):
+        kill_the_leader(cluster)
+
+    cluster.until(lambda: all(broker.registered for broker in cluster.brokers.values()))
+    nothing_was_elected(cluster, since_us)
+    assert cluster.controller == controller
+    assert cluster.controller_epoch == epoch
+    # Records do not travel by the ensemble.
+    counts = workload.stop()
+    assert (counts.failed, counts.lost, counts.verified) == (0, 0, True)
+    epochs = [event["epoch"] for event in cluster.events("leader_established", after_us=since_us)]
+    assert len(set(epochs)) == count
+    assert epochs == sorted(epochs)
+
+
+@contextmanager
+def writing(hosts: str) -> Iterator[list[int]]:
+    """A client that creates one znode after the other; the numbers that were acknowledged so far."""
+    acknowledged: list[int] = []
+    done = threading.Event()
+    client = KazooClient(hosts, timeout=6.0)
+    client.start()
+    client.ensure_path("/written")
+
+    def write() -> None:
+        number = 0
+        while not done.is_set():
+            number += 1
+            try:
+                client.create(f"/written/{number}", str(number).encode())
+            except KazooException:
+                # Nobody knows whether it was written: it was not acknowledged.
+                done.wait(0.02)
+            else:
+                acknowledged.append(number)
+
+    thread = threading.Thread(target=write, name="writer")
+    thread.start()
+    try:
+        yield acknowledged
+    finally:
+        done.set()
+        thread.join(30)
+        client.stop()
+        client.close()
+
+
+@pytest.mark.parametrize("count", [LEADERS_KILLED_LIVE, pytest.param(LEADERS_KILLED, marks=pytest.mark.long)])
+def test_leaders_killed_in_a_row_cost_no_acknowledged_write(zabka_cluster: LiveCluster, count: int) -> None:
+    reader = KazooClient(zabka_cluster.zookeeper_connect, timeout=6.0)
+    reader.start()
+    try:
+        session = reader.client_id
+        with writing(zabka_cluster.zookeeper_connect) as acknowledged:
+            zabka_cluster.until(lambda: len(acknowledged) > 100)
+            kill_leaders(zabka_cluster, count)
+            before = len(acknowledged)
+            zabka_cluster.until(lambda: len(acknowledged) > before + 10)
+
+        reader.sync("/written")
+        stored = {int(name) for name in reader.get_children("/written")}
+        assert [number for number in acknowledged if number not in stored] == []
+        assert all(reader.get(f"/written/{number}")[0] == str(number).encode() for number in acknowledged[-100:])
+        assert reader.client_id == session
+        reader.delete("/written", recursive=True)
+    finally:
+        reader.stop()
+        reader.close()
+
+
+def test_ten_leaders_killed_cost_no_acknowledged_write_in_the_world(zabka_world: SimulatedCluster) -> None:
+    world = zabka_world.world
+    writer = Writer(world.network, SimRuntime(world.scheduler, derive_random(0, "writer")), world.zookeeper_connect, 20)
+    zabka_world.until(lambda: writer.acknowledged > 10)
+
+    kill_leaders(zabka_world, LEADERS_KILLED)
+
+    before = writer.acknowledged
+    zabka_world.until(lambda: writer.acknowledged > before + 10)
+    assert writer.violations == []
+
+
+def test_without_a_quorum_records_flow_and_nothing_is_elected_until_one_peer_returns(cluster: Cluster) -> None:
+    cluster.topics.create("orders", partitions=3)
+    cluster.until(lambda: all(partition.in_sync for partition in cluster.topics["orders"].partitions))
+    controller = cluster.until(lambda: cluster.controller)
+    epoch = cluster.controller_epoch
+    session_s = int(cluster.settings()["zookeeper.session.timeout.ms"]) / 1000
+    leader = cluster.until(lambda: cluster.zab_leader)
+    other, left = (peer for peer in cluster.peers.values() if peer.id != leader.id)
+    workload = cluster.workload("orders", records_per_s=50)
+    cluster.until(lambda: workload.counts.acknowledged > 10)
+
+    since_us = cluster.now_us
+    # The other way round, the two that are left may elect one another first, and wait for initLimit.
+    other.kill()
+    leader.kill()
+    cluster.until(lambda: left.state == "LOOKING")
+    # Longer than any session lasts: who is to expire them?
+    cluster.let_pass(session_s + 1)
+
+    assert cluster.zab_leader is None
+    assert cluster.produce("orders", ["served all the same"]) >= 0
+    assert cluster.consume("orders")[-1]
+    nothing_was_elected(cluster, since_us)
+
+    other.start()
+    cluster.until_ready()
+    # It heals: sessions are reattached, not lost, and what needs the ensemble works again.
+    cluster.topics.create("payments")
+    assert cluster.controller == controller
+    assert cluster.controller_epoch == epoch
+    assert only(cluster.events("broker_session_changed", after_us=since_us), state="expired") == []
+    counts = workload.stop()
+    assert (counts.failed, counts.lost, counts.verified) == (0, 0, True)
+
+
+def test_who_dies_without_a_quorum_is_only_missed_once_there_is_one(zabka_world: SimulatedCluster) -> None:
+    orders = zabka_world.topics.create("orders", partitions=3)
+    zabka_world.until(lambda: all(partition.in_sync for partition in orders.partitions))
+    controller = zabka_world.until(lambda: zabka_world.controller)
+    epoch = zabka_world.controller_epoch
+    first, second, _ = zabka_world.peers.values()
+    first.kill()
+    second.kill()
+    since_us = zabka_world.now_us
+    controller.kill()
+
+    zabka_world.let_pass(30)
+    nothing_was_elected(zabka_world, since_us)
+
+    first.start()
+    zabka_world.until(lambda: zabka_world.controller_epoch == epoch + 1)
+    zabka_world.until(lambda: all(not p.offline and p.leader != controller.id for p in orders.partitions))
+
+
+def test_a_leader_cut_off_from_its_followers_steps_down(zabka_world: SimulatedCluster) -> None:
+    leader = zabka_world.until(lambda: zabka_world.zab_leader)
+    others = [peer for peer in zabka_world.peers.values() if peer.id != leader.id]
+    for peer in others:
+        zabka_world.faults.cut(leader, peer)
+
+    successor = another_leader(zabka_world, leader)
+    zabka_world.until(lambda: leader.state == "LOOKING")
+
+    zabka_world.faults.heal()
+    zabka_world.until(lambda: (leader.state, leader.phase) == ("FOLLOWING", "BROADCAST"))
+    assert zabka_world.zab_leader == successor

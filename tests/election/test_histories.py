@@ -1,0 +1,35 @@
+"""What many clients of real peers saw under kills, freezes and cut links is linearizable and in order."""
+
+from __future__ import annotations
+
+from bench.histories import History, judge, record
+from journal.judges.linearizability import Operation
+from journal.judges.session_order import Seen
+from journal.judges.znode_register import Answered, Asked
+from testing.live import LiveCluster
+
+
+def test_histories_under_faults_are_linearizable_and_sessions_see_things_in_order(zabka_cluster: LiveCluster) -> None:
+    judgement, _ = record(zabka_cluster, seconds=5.0, clients=5, seed=3)
+
+    assert judgement.wrong == []
+    assert judgement.operations > 100
+    assert judgement.seen > 100
+
+
+def test_a_stale_quorum_read_and_a_read_that_goes_back_are_found() -> None:
+    history = History()
+    history.operations += [
+        Operation("a", "/x", 0, 1, Asked("create", b"1"), Answered("ok")),
+        Operation("a", "/x", 2, 3, Asked("set", b"2"), Answered("ok", b"", 1)),
+        Operation("b", "/x", 4, 5, Asked("read"), Answered("ok", b"1", 0)),
+    ]
+    history.seen += [Seen("b", "read", "/x", 7), Seen("b", "read", "/x", 6)]
+
+    wrong = judge(history, ["/alive/c.1 is gone, and its session lives"]).wrong
+
+    assert [line.split(":")[0] for line in wrong] == [
+        "/alive/c.1 is gone, and its session lives",
+        "/x is not linearizable",
+        "b read /x at 0x6 after it knew 0x7",
+    ]

@@ -1,0 +1,162 @@
+"""The ISR: who leaves it, when, why, and who returns."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from testing.cluster import Broker, Cluster, Happening, Topic, Workload, only
+from testing.simulated import SimulatedCluster
+from tests.election import broker_sessions
+
+SLACK_US = 100_000
+"""A follower under load was last caught up a little before whatever holds it up, and an eviction takes an answer."""
+LIVE_SLACK_US = 500_000
+"""The same on a machine with other things to do."""
+
+
+class Roles(NamedTuple):
+    """Three brokers, each with one thing to do, and a topic between the latter two, under load."""
+
+    controller: Broker
+    leader: Broker
+    follower: Broker
+    orders: Topic
+    workload: Workload
+
+
+def lag_max_ms(cluster: Cluster) -> int:
+    return int(cluster.settings()["replica.lag.time.max.ms"])
+
+
+def under_load(cluster: Cluster) -> Roles:
+    controller = cluster.until(lambda: cluster.controller)
+    leader, follower = (broker for broker in cluster.brokers.values() if broker.id != controller.id)
+    orders = cluster.topics.create("orders", assignment={0: [leader.id, follower.id]})
+    workload = cluster.workload("orders", records_per_s=50)
+    cluster.until(lambda: workload.counts.acknowledged > 20 and orders.partitions[0].in_sync)
+    return Roles(controller, leader, follower, orders, workload)
+
+
+def isr_changes(cluster: Cluster, after_us: int) -> list[Happening]:
+    return only(cluster.events("isr_changed", after_us=after_us), topic="orders")
+
+
+def falls_behind(cluster: Cluster, roles: Roles, held_up_us: int) -> int:
+    """Watch the follower leave the ISR by lag; when it did, after it was held up, in microseconds."""
+    lag_us = lag_max_ms(cluster) * 1000
+    slack_us = SLACK_US if isinstance(cluster, SimulatedCluster) else LIVE_SLACK_US
+    before = roles.orders.partitions[0]
+    (left,) = cluster.until(lambda: isr_changes(cluster, held_up_us), 3 * lag_us / 1_000_000, "the follower's eviction")
+    assert (left["isr"], left["cause"]) == ([roles.leader.id], "lag")
+    # The leader looks every half of the time; that and the controller's answer is what comes on top.
+    took_us: int = left["mono_us"] - held_up_us
+    assert lag_us - slack_us < took_us < 1.5 * lag_us + slack_us
+    after = cluster.until(lambda: (now := roles.orders.partitions[0]).isr == [roles.leader.id] and now)
+    assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
+    assert after.partition_epoch == before.partition_epoch + 1
+    # It was the lag, not the end of its session.
+    assert broker_sessions.expired(cluster) == []
+    return took_us
+
+
+def returns(cluster: Cluster, roles: Roles, since_us: int) -> None:
+    """Watch the follower return, as caught up, with every acknowledged record there."""
+    cluster.until(lambda: roles.orders.partitions[0].in_sync, what="the follower's return")
+    (back,) = cluster.until(lambda: isr_changes(cluster, since_us))
+    assert (sorted(back["isr"]), back["cause"]) == (sorted([roles.leader.id, roles.follower.id]), "caught_up")
+    counts = roles.workload.stop()
+    assert (counts.failed, counts.lost, counts.verified) == (0, 0, True)
+
+
+@pytest.mark.scenario(53)
+def test_a_paused_follower_under_load_leaves_the_isr_by_lag_and_returns(cluster: Cluster) -> None:
+    roles = under_load(cluster)
+
+    paused_us = cluster.now_us
+    roles.follower.pause()
+    falls_behind(cluster, roles, paused_us)
+    assert roles.follower.registered
+
+    resumed_us = cluster.now_us
+    roles.follower.resume()
+    returns(cluster, roles, resumed_us)
+
+
+@pytest.mark.parametrize("direction", ["what it asks", "what it is answered"])
+def test_a_follower_whose_link_to_the_leader_is_cut_leaves_the_isr_by_lag_and_returns(
+    cluster: Cluster, direction: str
+) -> None:
+    roles = under_load(cluster)
+    # The follower fetches: it opens the connection, and either direction of it is enough to hold it up.
+    ends = (roles.follower, roles.leader) if direction == "what it asks" else (roles.leader, roles.follower)
+
+    cut_us = cluster.now_us
+    cut = cluster.faults.cut(*ends, both_ways=False)
+    falls_behind(cluster, roles, cut_us)
+    assert roles.follower.registered
+
+    healed_us = cluster.now_us
+    cut.heal()
+    returns(cluster, roles, healed_us)
+
+
+@pytest.mark.scenario(54)
+def test_an_idle_follower_that_is_caught_up_is_never_evicted(cluster: Cluster) -> None:
+    orders = cluster.topics.create("orders", partitions=2)
+    for partition in (0, 1):
+        cluster.produce("orders", ["last words"], partition)
+    cluster.until(lambda: all(partition.in_sync for partition in orders.partitions))
+    idle_us = cluster.now_us
+
+    cluster.let_pass(2 * lag_max_ms(cluster) / 1000)
+
+    assert isr_changes(cluster, idle_us) == []
+    assert all(partition.in_sync for partition in orders.partitions)
+
+
+def test_a_slow_link_alone_evicts_nobody(zabka_world: SimulatedCluster) -> None:
+    roles = under_load(zabka_world)
+    slow_us = zabka_world.now_us
+    zabka_world.faults.delay(roles.follower, roles.leader, delay_ms=lag_max_ms(zabka_world) // 4)
+
+    zabka_world.let_pass(10 * lag_max_ms(zabka_world) / 1000)
+
+    assert isr_changes(zabka_world, slow_us) == []
+    assert roles.workload.stop().lost == 0
+
+
+@pytest.mark.zabka(settings={"replica.lag.time.max.ms": "1000"})
+@pytest.mark.parametrize("zabka_seed", range(10))
+def test_the_bounds_hold_in_every_world_and_for_any_lag(zabka_world: SimulatedCluster) -> None:
+    roles = under_load(zabka_world)
+    for _ in range(5):
+        paused_us = zabka_world.now_us
+        roles.follower.pause()
+        falls_behind(zabka_world, roles, paused_us)
+        roles.follower.resume()
+        zabka_world.until(lambda: roles.orders.partitions[0].in_sync)
+        zabka_world.let_pass(0.3)
+
+
+def test_without_enough_replicas_in_sync_nothing_is_acknowledged(cluster: Cluster) -> None:
+    controller = cluster.until(lambda: cluster.controller)
+    leader, follower = (broker for broker in cluster.brokers.values() if broker.id != controller.id)
+    orders = cluster.topics.create(
+        "orders", assignment={0: [leader.id, follower.id]}, config={"min.insync.replicas": "2"}
+    )
+    cluster.produce("orders", ["with both"])
+    follower.stop()
+    cluster.until(lambda: orders.partitions[0].isr == [leader.id])
+
+    with pytest.raises(AssertionError, match=r"(?i)not_?enough_?replicas"):
+        cluster.produce("orders", ["with one"], timeout_s=1)
+    # Only acks=all asks for them.
+    cluster.produce("orders", ["with one, and that is enough"], acks=1)
+    # What one replica has alone is not committed, and nobody can read it.
+    assert cluster.consume("orders") == ["with both"]
+
+    follower.start()
+    cluster.until(lambda: orders.partitions[0].in_sync)
+    cluster.until(lambda: cluster.consume("orders") == ["with both", "with one, and that is enough"])

@@ -1,0 +1,53 @@
+"""Scripts of the outage library, and recorded histories of Kafka's clients, over real processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.kafka_histories import record
+from journal.judges.kafka_analysis import ACKS_ALL
+from simulation.scenarios.library import LIBRARY
+from simulation.scenarios.scenario import WorldScenario
+from testing.live import LiveCluster
+from testing.live_scenarios import LivePlayer, play_script
+from testing.live_stage import LiveStage
+
+LIVE = [
+    "controller-killed", "leader-killed", "isolated-leader", "jepsen-2013", "zombie-controller", "kafka-14190",
+    "acks-1-planned-move", "kafka-4447", "kip-966", "honeycomb-2017", "zookeeper-710",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIVE)
+def test_these_can_be_played_live(name: str) -> None:
+    assert LivePlayer().unplayable(LIBRARY[name]) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("zookeeper-1367", "it cuts a machine's power, which nobody does to real processes"),
+        ("kafka-14617", "what it shows (StrongIsr) is seen only by looking into every broker's disk and memory"),
+    ],
+)
+def test_what_real_processes_do_not_let_one_do_or_see_is_refused(name: str, reason: str) -> None:
+    assert LivePlayer().unplayable(LIBRARY[name]) == reason
+
+
+def test_a_script_plays_over_real_processes_as_in_the_simulated_world(zabka_cluster: LiveCluster) -> None:
+    scenario = LIBRARY["leader-killed"]
+    assert isinstance(scenario, WorldScenario)
+    stage = LiveStage(zabka_cluster, False, ACKS_ALL)
+    try:
+        assert play_script(stage, scenario, False) == []
+    finally:
+        stage.end()
+    assert stage.kafka.history.acknowledged == 10
+
+
+@pytest.mark.long
+def test_what_clients_see_under_troubles_is_recorded_and_holds(zabka_cluster: LiveCluster) -> None:
+    judgement, troubles = record(zabka_cluster, seconds=1, topics=1, seed=4)
+    assert judgement.wrong == []
+    assert judgement.acknowledged > 0
+    assert troubles.total() >= 1

@@ -1,0 +1,174 @@
+"""The last replica in sync dies: offline and complete, or available and short of records; the topic's owner chooses.
+
+Section 4.6 of what Kafka does: A led and was alone in the ISR, with m1, m2 and m3; B has m1.  A dies, and B returns.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from testing.cluster import Broker, Cluster, Partition, Topic, only
+from testing.simulated import SimulatedCluster
+
+UNCLEAN = "unclean.leader.election.enable"
+
+
+class Bereft(NamedTuple):
+    """The partition orders-0 of which A, dead, alone has all; B, which lacks m2 and m3, has returned."""
+
+    a: Broker
+    b: Broker
+    orders: Topic
+    offline: Partition
+    since_us: int
+
+
+def bereave(cluster: Cluster) -> Bereft:
+    controller = cluster.until(lambda: cluster.controller)
+    a, b = (broker for broker in cluster.brokers.values() if broker.id != controller.id)
+    orders = cluster.topics.create("orders", assignment={0: [a.id, b.id]})
+    cluster.produce("orders", ["m1"])
+    cluster.until(lambda: orders.partitions[0].in_sync)
+    b.stop()
+    cluster.until(lambda: orders.partitions[0].isr == [a.id])
+    cluster.produce("orders", ["m2"])
+    cluster.produce("orders", ["m3"])
+    before = orders.partitions[0]
+    since_us = cluster.now_us
+    a.kill()
+    offline = cluster.until(lambda: (now := orders.partitions[0]).offline and now)
+    # An ISR is never empty: it names who has everything.
+    assert offline.isr == [a.id]
+    assert offline.leader_epoch == before.leader_epoch + 1
+    b.start()
+    cluster.until(lambda: b.registered)
+    return Bereft(a, b, orders, offline, since_us)
+
+
+def b_leads(cluster: Cluster, bereft: Bereft) -> Partition:
+    """Wait until B leads, as the journal says, by an unclean election."""
+    led = cluster.until(lambda: (now := bereft.orders.partitions[0]).leader == bereft.b.id and now)
+    assert led.isr == [bereft.b.id]
+    assert led.leader_epoch == bereft.offline.leader_epoch + 1
+    (elected,) = cluster.until(lambda: only(cluster.events("leader_elected", after_us=bereft.since_us), unclean=True))
+    assert (elected["topic"], elected["leader"], elected["leader_epoch"]) == ("orders", bereft.b.id, led.leader_epoch)
+    return led
+
+
+def a_returns_and_the_logs_converge(cluster: Cluster, bereft: Bereft) -> None:
+    """A follows B, drops what B never had, and says so."""
+    assert cluster.consume("orders") == ["m1"]
+    assert cluster.produce("orders", ["m4"]) == 1
+    bereft.a.start()
+    cluster.until(lambda: bereft.orders.partitions[0].in_sync)
+
+    (lost,) = cluster.until(lambda: cluster.events("records_lost", after_us=bereft.since_us))
+    assert {
+        name: lost[name] for name in ("broker_id", "topic", "partition", "first_offset", "last_offset", "count")
+    } == {
+        **{"broker_id": bereft.a.id, "topic": "orders", "partition": 0},
+        **{"first_offset": 1, "last_offset": 2, "count": 2},
+    }
+    # How many of them A knows to have been committed: its mark on disk is a few seconds behind.
+    assert lost["below_high_watermark"] <= 2
+    (truncated,) = cluster.until(lambda: cluster.events("log_truncated", after_us=bereft.since_us))
+    assert (truncated["broker_id"], truncated["from_offset"], truncated["to_offset"]) == (bereft.a.id, 3, 1)
+    cluster.until(lambda: bereft.orders.partitions[0].log_end_offsets == {bereft.a.id: 2, bereft.b.id: 2})
+    assert cluster.consume("orders") == ["m1", "m4"]
+
+
+@pytest.mark.scenario(43)
+@pytest.mark.parametrize("cluster", ["simulated", pytest.param("live", marks=pytest.mark.long)], indirect=True)
+def test_with_unclean_elections_off_it_waits_for_the_old_leader_and_nothing_is_lost(cluster: Cluster) -> None:
+    bereft = bereave(cluster)
+
+    # B offers itself, in vain.
+    cluster.let_pass(1)
+    assert bereft.orders.partitions[0].offline
+    with pytest.raises(AssertionError):
+        cluster.produce("orders", ["m4"], timeout_s=0.5)
+
+    bereft.a.start()
+    led = cluster.until(lambda: (now := bereft.orders.partitions[0]).in_sync and now)
+    assert led.leader == bereft.a.id
+    assert led.leader_epoch == bereft.offline.leader_epoch + 1
+    assert cluster.produce("orders", ["m4"]) == 3
+    assert cluster.consume("orders") == ["m1", "m2", "m3", "m4"]
+    assert cluster.events("records_lost", after_us=bereft.since_us) == []
+    assert only(cluster.events("leader_elected", after_us=bereft.since_us), unclean=True) == []
+
+
+@pytest.mark.scenario(45)
+def test_an_override_set_while_it_is_offline_elects_the_other_replica_and_names_what_is_lost(cluster: Cluster) -> None:
+    bereft = bereave(cluster)
+    assert bereft.orders.partitions[0].offline
+
+    bereft.orders.set_config({UNCLEAN: "true"})
+    b_leads(cluster, bereft)
+    a_returns_and_the_logs_converge(cluster, bereft)
+
+
+@pytest.mark.scenario(42)
+@pytest.mark.zabka(settings={UNCLEAN: "true"})
+def test_the_brokers_default_elects_it_when_it_returns(zabka_world: SimulatedCluster) -> None:
+    bereft = bereave(zabka_world)
+    b_leads(zabka_world, bereft)
+    a_returns_and_the_logs_converge(zabka_world, bereft)
+    assert zabka_world.world.replicas_agree("orders")
+    acting = zabka_world.until(lambda: zabka_world.controller).node.broker
+    assert acting is not None
+    assert acting.controller.metrics()["ControllerStats"]["UncleanLeaderElectionsPerSec_Count"] == 1
+
+
+@pytest.mark.zabka(settings={UNCLEAN: "true"})
+def test_an_override_against_the_brokers_default_keeps_it_offline(zabka_world: SimulatedCluster) -> None:
+    zabka_world.topics.create("other")
+    controller = zabka_world.until(lambda: zabka_world.controller)
+    a, b = (broker for broker in zabka_world.brokers.values() if broker.id != controller.id)
+    orders = zabka_world.topics.create("orders", assignment={0: [a.id, b.id]}, config={UNCLEAN: "false"})
+    b.stop()
+    zabka_world.until(lambda: orders.partitions[0].isr == [a.id])
+    a.kill()
+    zabka_world.until(lambda: orders.partitions[0].offline)
+    b.start()
+    zabka_world.until(lambda: b.registered)
+
+    zabka_world.let_pass(30)
+
+    assert orders.partitions[0].offline
+
+
+def test_an_administrator_may_force_it(zabka_world: SimulatedCluster) -> None:
+    bereft = bereave(zabka_world)
+
+    # Until the controller has heard of B's return there is nobody to elect.
+    zabka_world.until(lambda: zabka_world.elect("UNCLEAN", "orders") != "ELIGIBLE_LEADERS_NOT_AVAILABLE")
+
+    b_leads(zabka_world, bereft)
+    a_returns_and_the_logs_converge(zabka_world, bereft)
+    assert zabka_world.elect("UNCLEAN", "orders") == "ELECTION_NOT_NEEDED"
+
+
+def test_the_override_works_too_while_the_controller_is_new(zabka_world: SimulatedCluster) -> None:
+    bereft = bereave(zabka_world)
+    controller = zabka_world.until(lambda: zabka_world.controller)
+    epoch = zabka_world.controller_epoch
+    controller.kill()
+    zabka_world.until(lambda: only(zabka_world.events("controller_ready"), controller_epoch=epoch + 1))
+    assert zabka_world.controller == bereft.b
+    assert bereft.orders.partitions[0].offline
+
+    bereft.orders.set_config({UNCLEAN: "true"})
+
+    zabka_world.until(lambda: bereft.orders.partitions[0].leader == bereft.b.id)
+
+
+@pytest.mark.parametrize("zabka_seed", range(10))
+def test_the_logs_converge_in_every_world(zabka_world: SimulatedCluster) -> None:
+    bereft = bereave(zabka_world)
+    bereft.orders.set_config({UNCLEAN: "true"})
+    b_leads(zabka_world, bereft)
+    a_returns_and_the_logs_converge(zabka_world, bereft)
+    assert zabka_world.world.replicas_agree("orders")

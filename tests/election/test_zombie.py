@@ -1,0 +1,89 @@
+"""The zombie: a controller that was paused for longer than its session lasts, and goes on as if nothing were amiss."""
+
+from __future__ import annotations
+
+import pytest
+
+from testing.cluster import Cluster, only
+from testing.simulated import SimulatedCluster
+
+
+def a_zombie_is_fenced(cluster: Cluster) -> None:
+    zombie = cluster.until(lambda: cluster.controller)
+    epoch = cluster.controller_epoch
+    session_s = int(cluster.settings()["zookeeper.session.timeout.ms"]) / 1000
+    dead, _ = (broker for broker in cluster.brokers.values() if broker.id != zombie.id)
+    # Work waits for it: a broker that is dead already, what it wants to tell that broker, and a topic to create.
+    dead.kill()
+    cluster.topics.create("early", partitions=3)
+    zombie.pause()
+    cluster.topics.ask_for("late", partitions=3)
+    dead.start()
+
+    successor = cluster.until(
+        lambda: cluster.controller_epoch > epoch and cluster.controller, 2 * session_s, "another controller"
+    )
+    assert successor
+    assert successor != zombie
+    assert cluster.controller_epoch == epoch + 1
+    # The zombie is wrong, and is seen to be wrong.
+    assert zombie.is_controller
+    assert (zombie.believes.controller_id, zombie.believes.controller_epoch) == (zombie.id, epoch)
+    cluster.until(lambda: dead.registered and dead.believes.controller_id == successor.id)
+
+    resumed_us = cluster.now_us
+    zombie.resume()
+
+    # It resigns; its last writes and its last requests are refused.
+    (resigned,) = cluster.until(
+        lambda: only(cluster.events("controller_resigned", after_us=resumed_us), broker_id=zombie.id)
+    )
+    assert resigned["controller_epoch"] == epoch
+    written = cluster.until(lambda: only(cluster.events("write_fenced", after_us=resumed_us), broker_id=zombie.id))
+    assert {event["controller_epoch"] for event in written} == {epoch}
+    asked = cluster.until(lambda: only(cluster.events("request_fenced", after_us=resumed_us), sender_id=zombie.id))
+    # What it decides as a controller, and what it asks for as a leader, are both of an epoch that is over.
+    assert {event["reason"] for event in asked} <= {
+        "STALE_CONTROLLER_EPOCH",
+        "STALE_BROKER_EPOCH",
+        "FENCED_LEADER_EPOCH",
+    }
+    cluster.until(lambda: zombie.registered and not zombie.is_controller)
+    cluster.until(
+        lambda: (zombie.believes.controller_id, zombie.believes.controller_epoch) == (successor.id, epoch + 1)
+    )
+
+    # Everybody is whole again, and only the successor has decided anything since.
+    cluster.until(lambda: all(partition.in_sync for partition in cluster.topics["early"].partitions))
+    for event in cluster.events("leader_elected", "isr_changed", "controller_elected", after_us=resumed_us):
+        assert event["controller_epoch"] == epoch + 1
+    assert cluster.controller == successor
+    assert cluster.controller_epoch == epoch + 1
+
+
+@pytest.mark.scenario(6)
+def test_a_zombie_controller_is_fenced_and_nothing_it_tries_takes_effect(cluster: Cluster) -> None:
+    a_zombie_is_fenced(cluster)
+
+
+@pytest.mark.parametrize("zabka_seed", range(1, 21))
+def test_a_zombie_controller_is_fenced_in_every_world(zabka_world: SimulatedCluster) -> None:
+    a_zombie_is_fenced(zabka_world)
+
+
+def test_a_pause_that_ends_in_time_changes_nothing(zabka_world: SimulatedCluster) -> None:
+    controller = zabka_world.until(lambda: zabka_world.controller)
+    epoch = zabka_world.controller_epoch
+    orders = zabka_world.topics.create("orders", partitions=3)
+    zabka_world.until(lambda: all(partition.in_sync for partition in orders.partitions))
+    session_s = int(zabka_world.settings()["zookeeper.session.timeout.ms"]) / 1000
+
+    controller.pause()
+    zabka_world.let_pass(session_s / 2)
+    controller.resume()
+    zabka_world.let_pass(session_s)
+
+    assert zabka_world.controller == controller
+    assert zabka_world.controller_epoch == epoch
+    assert zabka_world.events("controller_resigned", "session_expired") == []
+    zabka_world.topics.create("late")

@@ -1,0 +1,231 @@
+"""The client's TCP shell: framing, one write a turn, and what bad bytes and faulty links do to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ensemble.client import connect
+from ensemble.client.asyncio_connector import FRAME_BYTES_MAX, AsyncioConnector, ClientConnection
+from ensemble.client.client import Client
+from ensemble.client.service import SessionState, WatchEvent
+from ensemble.errors import ConnectionLoss
+from ensemble.jute import pack_int
+from ensemble.records import (
+    NOTIFICATION_XID,
+    ConnectRequest,
+    ConnectResponse,
+    EventType,
+    GetDataResponse,
+    OpCode,
+    Reply,
+    Request,
+    Stat,
+    SyncResponse,
+    WatcherEvent,
+)
+from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from ensemble.runtime.links import FaultTable, LinkFault, LinkFaults
+
+STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, 8, 9, 10)
+WAIT_S = 10.0
+Write = Callable[[asyncio.StreamWriter, bytes], Awaitable[None]]
+
+
+def framed(message: Any) -> bytes:
+    body: bytes = message.encode()
+    return pack_int(len(body)) + body
+
+
+async def write_whole(writer: asyncio.StreamWriter, data: bytes) -> None:
+    writer.write(data)
+
+
+async def write_bytewise(writer: asyncio.StreamWriter, data: bytes) -> None:
+    for i in range(len(data)):
+        writer.write(data[i : i + 1])
+        await writer.drain()
+        await asyncio.sleep(0)
+
+
+class Server:
+    """Answers connects and getData; `spoil` replaces the answer to the next getData."""
+
+    def __init__(self, write: Write = write_whole) -> None:
+        self.write = write
+        self.spoil: bytes | None = None
+        self.connects = 0
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def __aenter__(self) -> Server:
+        self.listener = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.hosts = f"127.0.0.1:{self.listener.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.listener.close()
+        for writer in self.writers:
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
+        try:
+            first = ConnectRequest.decode(await self._frame(reader))
+            self.connects += 1
+            await self.write(writer, framed(ConnectResponse(0, first.timeout_ms, first.session_id or 7, bytes(16))))
+            while True:
+                await self._answer(Request.decode(await self._frame(reader)), writer)
+        except (asyncio.IncompleteReadError, OSError):
+            writer.close()
+
+    async def _frame(self, reader: asyncio.StreamReader) -> bytes:
+        return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+
+    async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        spoil, self.spoil = self.spoil, None
+        if spoil is not None and request.op == OpCode.GET_DATA:
+            await self.write(writer, spoil)
+            return
+        reply = Reply(request.xid, 1, 0)
+        if request.op == OpCode.GET_DATA:
+            reply.body = GetDataResponse(b"data", STAT)
+        elif request.op == OpCode.SYNC:
+            reply.body = SyncResponse("/")
+        event = Reply(NOTIFICATION_XID, -1, 0, WatcherEvent(EventType.DATA_CHANGED, 3, "/a"))
+        await self.write(writer, framed(reply) + (framed(event) if request.op == OpCode.GET_DATA else b""))
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(WAIT_S):
+            await scenario()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("write", [write_whole, write_bytewise])
+def test_frames_are_found_however_they_are_cut(write: Write) -> None:
+    async def scenario() -> None:
+        events: list[WatchEvent] = []
+        async with Server(write) as server, connect(server.hosts) as client:
+            assert client.session_id == 7
+            futures = [client.get("/a", events.append) for _ in range(3)]
+            assert [await future for future in futures] == [(b"data", STAT)] * 3
+            await client.sync("/")  # its answer comes behind the event
+            assert events[0] == WatchEvent(EventType.DATA_CHANGED, "/a")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pack_int(-5),
+        pack_int(FRAME_BYTES_MAX + 1),
+        pack_int(3) + b"abc",
+        pack_int(16) + pack_int(1) + bytes(12),
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        framed(Reply(2, 1, 0)),
+        framed(Reply(NOTIFICATION_XID, -1, 0, WatcherEvent(99, 3, "/a"))),
+    ],
+    ids=["negative length", "huge length", "half header", "no body", "http", "wrong xid", "unknown event"],
+)
+def test_bytes_that_are_no_answer_break_that_connection_alone(spoil: bytes) -> None:
+    async def scenario() -> None:
+        async with Server() as server, connect(server.hosts) as client:
+            server.spoil = spoil
+            with pytest.raises(ConnectionLoss):
+                await client.get("/a")
+            assert (await client.get("/a"))[0] == b"data"
+            assert (server.connects, client.session_id) == (2, 7)
+
+    run(scenario)
+
+
+def test_a_large_reply_arrives_whole() -> None:
+    async def scenario() -> None:
+        data = bytes(3_000_000)
+        async with Server() as server, connect(server.hosts) as client:
+            server.spoil = framed(Reply(1, 1, 0, GetDataResponse(data, STAT)))
+            assert (await client.get("/a"))[0] == data
+
+    run(scenario)
+
+
+class Recorder(asyncio.Transport):
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writes.append(bytes(data))
+
+    def close(self) -> None:
+        return
+
+
+class Silent:
+    """A receiver that does nothing."""
+
+    def on_connected(self) -> None: ...
+    def on_message(self, message: object) -> None: ...
+    def on_watch(self, event: WatchEvent, zxid: int) -> None: ...
+    def on_disconnected(self, reason: str) -> None: ...
+
+
+def test_all_requests_of_a_turn_leave_in_one_write() -> None:
+    async def scenario() -> None:
+        transport = Recorder()
+        connection = ClientConnection(Silent())
+        connection.connection_made(transport)
+        requests = [Request(xid, OpCode.PING, None) for xid in range(1, 4)]
+        for request in requests:
+            connection.send(request)
+        assert transport.writes == []
+        await asyncio.sleep(0)
+        assert transport.writes == [b"".join(framed(request) for request in requests)]
+
+    run(scenario)
+
+
+def test_a_refused_connection_moves_on_to_the_next_server() -> None:
+    async def scenario() -> None:
+        async with Server() as server, connect(f"127.0.0.1:1,{server.hosts},no-such-host.invalid:1") as client:
+            assert (await client.get("/a"))[0] == b"data"
+
+    run(scenario)
+
+
+def test_a_cut_link_suspends_the_session_and_its_heal_resumes_it() -> None:
+    async def scenario() -> None:
+        async with Server() as server:
+            faults = LinkFaults({server.hosts: "peer-1"})
+            runtime = AsyncioRuntime(asyncio.get_running_loop(), owns_loop=False)
+            client = Client(server.hosts, AsyncioConnector(faults), runtime, session_timeout_ms=300)
+            states: list[SessionState] = []
+            client.add_listener(states.append)
+            await client.start()
+            faults.apply(FaultTable([LinkFault("1", "peer-1", "in", "cut")]))
+            with pytest.raises(ConnectionLoss):
+                await client.get("/a")
+            assert client.state is SessionState.SUSPENDED
+            faults.apply(FaultTable())
+            assert (await client.get("/a"))[0] == b"data"
+            assert states == [SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.CONNECTED]
+            await client.close()
+
+    run(scenario)
+
+
+def test_leaving_the_block_while_no_server_answers_ends() -> None:
+    async def scenario() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1), connect("127.0.0.1:1"):
+                raise AssertionError("unreachable")
+
+    run(scenario)

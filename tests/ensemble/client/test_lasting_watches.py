@@ -1,0 +1,261 @@
+"""The client's lasting watches and rarer questions, over a real service, in virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ensemble.client.client import Client
+from ensemble.client.service import Create, GetChildren, GetData, Receiver, WatchEvent
+from ensemble.client.watches import Watches, WatchKind
+from ensemble.errors import ErrorCode, NoNode, NoWatcher, QuotaExceeded, Unimplemented, ZooKeeperError
+from ensemble.records import ClientMessage, EventType, OpCode, Reply, Request, SetWatches, WatcherEvent
+from ensemble.records.watches import SetWatches2, WatcherType
+from ensemble.zab.tree_rules import TreeRules
+from tests.ensemble.client.client_fakes import FakeConnection, FakeEnsemble
+from tests.ensemble.tree.tree_driver import Ensemble
+
+CREATED, DELETED, DATA = EventType.CREATED, EventType.DELETED, EventType.DATA_CHANGED
+CHILDREN, NONE = EventType.CHILDREN_CHANGED, EventType.NONE
+
+
+class ServedConnection(FakeConnection):
+    """A connection to a service; what the service answers comes back a moment later."""
+
+    def __init__(self, world: Served, host: str, receiver: Receiver) -> None:
+        super().__init__(world, host, receiver)
+        self.number = world.ensemble.dial()
+
+
+class Served(FakeEnsemble):
+    """A connector to a service: every frame that a client sends is answered by it."""
+
+    def __init__(self, rules: TreeRules) -> None:
+        super().__init__()
+        self.ensemble = Ensemble(tree=rules)
+
+    def connect(self, host: str, receiver: Receiver) -> FakeConnection:
+        connection = ServedConnection(self, host, receiver)
+        self.connections.append(connection)
+        connection._later(receiver.on_connected)
+        return connection
+
+    def on_frame(self, connection: FakeConnection, message: ClientMessage) -> None:
+        assert isinstance(connection, ServedConnection)
+        if not connection.closed:
+            self.ensemble.message(connection.number, message)
+        for each in self.connections:
+            assert isinstance(each, ServedConnection)
+            for answer in self.ensemble.take(each.number):
+                body = getattr(answer, "body", None)
+                if isinstance(body, WatcherEvent):
+                    each.event(EventType(body.type), body.path, answer.zxid)
+                else:
+                    each.deliver(answer)
+
+    def cut(self, number: int = 0) -> None:
+        """Break the number-th client's connection; it comes back by itself."""
+        connection = [each for each in self.connections if not each.closed][number]
+        assert isinstance(connection, ServedConnection)
+        connection.drop()
+        self.ensemble.hang_up(connection.number)
+
+    def clients(self, *hosts: str) -> list[Client]:
+        found = [self.client(each) for each in hosts or ("a:1", "a:1")]
+        for each in found:
+            self.run(each.start())
+        return found
+
+
+def served(rules: TreeRules | None = None) -> Served:
+    return Served(rules or TreeRules())
+
+
+def fails(world: FakeEnsemble, future: Any) -> type[ZooKeeperError]:
+    async def outcome() -> type[ZooKeeperError]:
+        try:
+            await future
+        except ZooKeeperError as failed:
+            return type(failed)
+        raise AssertionError("it did not fail")
+
+    found: type[ZooKeeperError] = world.run(outcome())
+    return found
+
+
+def test_a_lasting_watch_is_told_again_and_again() -> None:
+    world = served()
+    writer, watcher = world.clients()
+    told: list[WatchEvent] = []
+    world.run(watcher.add_watch("/a", told.append))
+    for future in (writer.create("/a"), writer.set("/a", b"1"), writer.create("/a/b"), writer.set("/a/b", b"2")):
+        world.run(future)
+    world.advance(10)
+    assert told == [(CREATED, "/a"), (DATA, "/a"), (CHILDREN, "/a")]
+
+
+def test_a_recursive_watch_is_told_of_its_subtree_without_children_changed() -> None:
+    world = served()
+    writer, watcher = world.clients("a:1", "a:1/app")
+    told: list[WatchEvent] = []
+    children: list[WatchEvent] = []
+    world.run(writer.create("/app"))
+    world.run(watcher.add_watch("/", told.append, recursive=True))
+    world.run(watcher.get_children("/", children.append))
+    for future in (
+        writer.create("/app/x"),
+        writer.create("/apple"),
+        writer.set("/app/x", b""),
+        writer.delete("/app/x"),
+    ):
+        world.run(future)
+    world.advance(10)
+    assert told == [(CREATED, "/x"), (DATA, "/x"), (DELETED, "/x")], "paths without the chroot"
+    assert children == [(CHILDREN, "/")], "told for the other watch's sake"
+
+
+def test_lasting_watches_are_armed_again_after_a_reconnect() -> None:
+    world = served()
+    writer, watcher = world.clients()
+    told: list[WatchEvent] = []
+    world.run(writer.create("/a"))
+    world.run(watcher.add_watch("/a", told.append))
+    world.run(watcher.add_watch("/", told.append, recursive=True))
+    world.run(watcher.get("/a", told.append))
+    world.cut(1)
+    world.run(writer.set("/a", b"missed by the lasting ones"))
+    world.advance(100)
+    assert told == [(DATA, "/a")], "the one-shot watch is told what it missed"
+    world.run(writer.set("/a", b"heard"))
+    world.run(writer.create("/b"))
+    world.advance(10)
+    assert told[1:] == [(DATA, "/a"), (CREATED, "/b")], "one watcher is told once of one event"
+    sent = [m for m in world.last.sent if isinstance(m, Request) and m.op == OpCode.SET_WATCHES2]
+    assert len(sent) == 1 and isinstance(sent[0].body, SetWatches2)
+    assert (sent[0].body.persistent_watches, sent[0].body.persistent_recursive_watches) == (["/a"], ["/"])
+
+
+def test_a_watch_that_was_refused_is_not_left() -> None:
+    world = FakeEnsemble()
+    client, _ = world.started()
+    world.scripted[OpCode.ADD_WATCH] = lambda connection, request: Reply(request.xid, 1, ErrorCode.UNIMPLEMENTED)
+    assert fails(world, client.add_watch("/a", lambda event: None)) is Unimplemented
+    world.last.drop()
+    world.advance(100)
+    assert not [m for m in world.last.sent if isinstance(m, Request) and m.op == OpCode.SET_WATCHES2]
+
+
+def test_a_removed_watch_is_told_what_it_was_and_nothing_after() -> None:
+    world = served()
+    writer, watcher = world.clients()
+    told: list[WatchEvent] = []
+    world.run(writer.create("/a"))
+    for future in (
+        watcher.get("/a", told.append), watcher.get_children("/a", told.append), watcher.add_watch("/a", told.append),
+        watcher.add_watch("/a", told.append, recursive=True),
+    ):  # fmt: skip
+        world.run(future)
+    world.run(watcher.remove_watches("/a", kind=WatcherType.DATA))
+    assert told == [(EventType.DATA_WATCH_REMOVED, "/a")]
+    world.run(watcher.remove_watches("/a"))
+    assert told[1:] == [(EventType.CHILD_WATCH_REMOVED, "/a"), (EventType.PERSISTENT_WATCH_REMOVED, "/a")]
+    assert len(world.ensemble.services[0].watches) == 0
+    assert fails(world, watcher.remove_watches("/a")) is NoWatcher
+    world.run(writer.set("/a", b""))
+    world.advance(10)
+    assert len(told) == 3
+
+
+def test_one_of_two_watchers_goes_and_the_servers_watch_stays() -> None:
+    world = served()
+    writer, watcher = world.clients()
+    one: list[WatchEvent] = []
+    two: list[WatchEvent] = []
+    first, second = one.append, two.append
+    world.run(watcher.add_watch("/a", first))
+    world.run(watcher.add_watch("/a", second))
+    assert fails(world, watcher.remove_watches("/a", lambda event: None)) is NoWatcher
+    world.run(watcher.remove_watches("/a", first))
+    world.run(writer.create("/a"))
+    world.advance(10)
+    assert one == [(EventType.PERSISTENT_WATCH_REMOVED, "/a")] and two == [(CREATED, "/a")]
+    world.run(watcher.remove_watches("/a", second))
+    assert len(world.ensemble.services[0].watches) == 0
+
+
+def test_expiry_tells_lasting_watchers_too() -> None:
+    world = served()
+    (client,) = world.clients("a:1")
+    told: list[WatchEvent] = []
+    world.run(client.add_watch("/a", told.append))
+    client._session.expire()
+    assert told == [(NONE, "/a")]
+
+
+def test_many_lasting_watches_are_re_armed_in_requests_below_the_packet_limit() -> None:
+    watches = Watches()
+    paths = [f"/watched/{'x' * 200}{i:05}" for i in range(3_000)]
+    for i, path in enumerate(paths):
+        kinds = (WatchKind.DATA, WatchKind.PERSISTENT, WatchKind.RECURSIVE)
+        watches.add(kinds[i % 3], path, print, exists=True)
+    batches = watches.rearm(7)
+    assert len(batches) > 4 and max(len(batch.encode()) for batch in batches) < 140_000
+    assert isinstance(batches[0], SetWatches), "servers before 3.6 know no other, and most have nothing else"
+    lasting = [batch for batch in batches if isinstance(batch, SetWatches2)]
+    assert [p for batch in lasting for p in batch.persistent_watches] == paths[1::3]
+    assert [p for batch in lasting for p in batch.persistent_recursive_watches] == paths[2::3]
+    assert [p for batch in batches for p in batch.data_watches] == paths[::3]
+
+
+def test_several_reads_in_one_request() -> None:
+    world = served()
+    (client,) = world.clients("a:1")
+    world.run(client.create("/a", b"data"))
+    world.run(client.create("/a/c"))
+    world.run(client.create("/a/b"))
+    data, children, missing = world.run(client.multi_read([GetData("/a"), GetChildren("/a"), GetData("/no")]))
+    assert (data.error, data.data, data.stat.num_children) == (ErrorCode.OK, b"data", 2)
+    assert children.children == ("b", "c") and missing == (ErrorCode.NO_NODE, b"", None, ())
+
+
+def test_containers_and_times_to_live() -> None:
+    world = served(TreeRules(extended_types=True))
+    (client,) = world.clients("a:1")
+    path, stat = world.run(client.create_container("/c"))
+    assert path == "/c" and stat.ephemeral_owner == 0
+    path, _ = world.run(client.create_with_ttl("/t", b"x", ttl_ms=5_000, sequential=True))
+    assert path == "/t0000000001"
+    assert sorted(world.ensemble.services[0].tree.lapsing) == ["/c", "/t0000000001"]
+
+
+def test_a_time_to_live_needs_servers_that_offer_it() -> None:
+    world = served()
+    (client,) = world.clients("a:1")
+    assert fails(world, client.create_with_ttl("/t", ttl_ms=1)) is Unimplemented
+
+
+def test_questions_about_oneself_and_about_subtrees() -> None:
+    world = served()
+    writer, client = world.clients("a:1", "a:1/app")
+    world.run(writer.create("/app"))
+    for path in ("/e2", "/e1"):
+        world.run(client.create(path, ephemeral=True))
+    world.run(writer.create("/apple", ephemeral=True))
+    world.run(client.create("/plain"))
+    assert world.run(client.get_ephemerals()) == ["/e1", "/e2"]
+    assert world.run(client.get_ephemerals("/e2")) == ["/e2"]
+    assert world.run(client.get_all_children_number("/")) == 3
+    assert fails(world, client.get_all_children_number("/no")) is NoNode
+    world.run(client.add_auth("digest", b"ann:secret"))
+    assert ("digest", "ann") in world.run(client.who_am_i())
+
+
+def test_a_hard_quota_is_an_error_of_its_own() -> None:
+    world = served(TreeRules(enforce_quota=True))
+    (client,) = world.clients("a:1")
+    for path, data in (
+        ("/q", b""), ("/zookeeper/quota/q", b""), ("/zookeeper/quota/q/zookeeper_stats", b""),
+        ("/zookeeper/quota/q/zookeeper_limits", b"count=-1,bytes=-1=;countHardLimit=1"),
+    ):  # fmt: skip
+        world.run(client.create(path, data))
+    assert fails(world, client.create("/q/x")) is QuotaExceeded
+    assert world.run(client.multi([Create("/q/x", b"")]))[0].error is ErrorCode.QUOTA_EXCEEDED

@@ -1,0 +1,172 @@
+"""The client's operations, and connection strings."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from ensemble.client.hosts import Hosts, parse_hosts, split_host
+from ensemble.client.service import Check, Create, Delete, Op, OpResult, SetData, WatchEvent
+from ensemble.errors import BadVersion, ErrorCode, NoNode, OtherError, ZooKeeperError, error_for
+from ensemble.records import (
+    CheckVersionRequest,
+    Create2Response,
+    CreateRequest,
+    DeleteRequest,
+    EmptyRequest,
+    EventType,
+    GetDataResponse,
+    MultiRequest,
+    MultiResponse,
+    MultiResult,
+    OpCode,
+    Reply,
+    Request,
+    SetDataRequest,
+    StatResponse,
+)
+from tests.ensemble.client.client_fakes import STAT, FakeConnection, FakeEnsemble
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("h1:2181,h2:2182", Hosts(("h1:2181", "h2:2182"), "")),
+        (" h1 , h2:1/kafka/", Hosts(("h1:2181", "h2:1"), "/kafka")),
+        ("[::1]:7,::1/a/b", Hosts(("[::1]:7", "[::1]:2181"), "/a/b")),
+        ("peer-1:client,peer-2:client/", Hosts(("peer-1:client", "peer-2:client"), "")),
+    ],
+)
+def test_connection_strings_are_read_as_zookeeper_reads_them(text: str, hosts: Hosts) -> None:
+    assert parse_hosts(text) == hosts
+
+
+@pytest.mark.parametrize(
+    "text", ["", ",", "/kafka", "h:0", "h:65536", "h:1x", "[::1:1", ":2181", "h:1/a//b", "h:1/../b"]
+)
+def test_a_bad_connection_string_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"bad|no "):
+        parse_hosts(text)
+
+
+def test_a_bare_host_has_the_default_port() -> None:
+    assert split_host("zk") == ("zk", 2181)
+
+
+def test_answers_come_back_as_plain_values() -> None:
+    world = FakeEnsemble()
+    client, _ = world.started()
+    assert world.run(client.create("/a", b"x")) == ("/a", STAT)
+    assert world.run(client.get("/a")) == (b"/a", STAT)
+    assert world.run(client.set("/a", b"y")) == STAT
+    assert world.run(client.exists("/a")) == STAT
+    assert world.run(client.get_children("/a")) == ["a", "b"]
+    assert world.run(client.delete("/a")) is None
+    assert world.run(client.sync("/a")) is None
+
+
+def test_null_data_reads_as_empty() -> None:
+    world = FakeEnsemble()
+    client, _ = world.started()
+    world.scripted[OpCode.GET_DATA] = lambda connection, request: Reply(request.xid, 1, 0, GetDataResponse(None, STAT))
+    assert world.run(client.get("/a")) == (b"", STAT)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(ErrorCode.NO_NODE, NoNode), (ErrorCode.BAD_VERSION, BadVersion), (-4242, OtherError)]
+)
+def test_errors_are_raised_when_awaited_and_name_the_path(code: int, kind: type[ZooKeeperError]) -> None:
+    world = FakeEnsemble()
+    client, _ = world.started()
+    world.scripted[OpCode.DELETE] = world.fail_with(code)
+
+    async def delete() -> ZooKeeperError | None:
+        try:
+            await client.delete("/a")
+        except ZooKeeperError as error:
+            return error
+        return None
+
+    error = world.run(delete())
+    assert type(error) is kind and error.path == "/a"
+
+
+def test_exists_of_a_missing_node_is_none() -> None:
+    world = FakeEnsemble()
+    client, _ = world.started()
+    world.scripted[OpCode.EXISTS] = world.fail_with(ErrorCode.NO_NODE)
+    assert world.run(client.exists("/a")) is None
+
+
+def test_a_multi_is_sent_as_its_ops_and_answered_op_by_op() -> None:
+    world = FakeEnsemble()
+    client, _ = world.started()
+    seen: list[Any] = []
+
+    def answer(connection: FakeConnection, request: Request) -> Reply:
+        seen.append(request.body)
+        results = [
+            MultiResult(OpCode.CHECK, 0, EmptyRequest()),
+            MultiResult(OpCode.CREATE2, 0, Create2Response("/a1", STAT)),
+            MultiResult(OpCode.SET_DATA, 0, StatResponse(STAT)),
+            MultiResult(OpCode.DELETE, 0, EmptyRequest()),
+        ]
+        return Reply(request.xid, 1, 0, MultiResponse(results))
+
+    world.scripted[OpCode.MULTI] = answer
+    ops: list[Op] = [
+        Check("/c", 3),
+        Create("/a", b"x", ephemeral=True, sequential=True),
+        SetData("/b", b"y", 7),
+        Delete("/d"),
+    ]
+    results = world.run(client.multi(ops))
+    assert results == [
+        OpResult(ErrorCode.OK),
+        OpResult(ErrorCode.OK, "/a1", STAT),
+        OpResult(ErrorCode.OK, None, STAT),
+        OpResult(ErrorCode.OK),
+    ]
+    assert isinstance(seen[0], MultiRequest)
+    bodies = [op.body for op in seen[0].ops]
+    assert bodies[0] == CheckVersionRequest("/c", 3)
+    assert isinstance(bodies[1], CreateRequest) and (bodies[1].path, bodies[1].flags) == ("/a", 3)
+    assert bodies[2:] == [SetDataRequest("/b", b"y", 7), DeleteRequest("/d", -1)]
+
+
+def test_a_failed_multi_is_a_value_naming_the_op_that_failed() -> None:
+    world = FakeEnsemble()
+    client, _ = world.started()
+    errors = [0, ErrorCode.BAD_VERSION, ErrorCode.RUNTIME_INCONSISTENCY]
+    results = MultiResponse([MultiResult(OpCode.ERROR, error, None) for error in errors])
+    world.scripted[OpCode.MULTI] = lambda connection, request: Reply(request.xid, 1, 0, results)
+    answer = world.run(client.multi([Delete("/a"), Delete("/b", 1), Delete("/c")]))
+    assert answer == [OpResult(ErrorCode(error)) for error in errors]
+
+
+def test_a_chroot_is_put_before_every_path_and_taken_off_again() -> None:
+    world = FakeEnsemble()
+    client, _ = world.started("a:1/kafka")
+    events: list[WatchEvent] = []
+    assert world.run(client.create("/x")) == ("/x", STAT)
+    assert world.run(client.get("/", events.append))[0] == b"/kafka"
+    assert world.run(client.get_children("/x", events.append)) == ["a", "b"]
+    world.last.event(EventType.DATA_CHANGED, "/kafka")
+    world.last.event(EventType.CHILDREN_CHANGED, "/kafka/x")
+    world.advance(5)
+    assert events == [WatchEvent(EventType.DATA_CHANGED, "/"), WatchEvent(EventType.CHILDREN_CHANGED, "/x")]
+
+
+def test_every_known_code_has_an_exception_that_says_it() -> None:
+    for code in ErrorCode:
+        if code not in (ErrorCode.OK, ErrorCode.SYSTEM_ERROR):
+            assert error_for(code).code is code
+
+
+def test_importing_the_service_loads_neither_asyncio_nor_kazoo() -> None:
+    program = "import sys, ensemble.client.service; print([m for m in ('asyncio', 'kazoo') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    assert out.stdout.strip() == "[]"

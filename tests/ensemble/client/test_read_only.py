@@ -1,0 +1,138 @@
+"""A client that puts up with a read-only server, and leaves it for one that takes writes; in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+
+import msgspec
+
+from ensemble.client.asyncio_connector import AsyncioConnector
+from ensemble.client.client import Client
+from ensemble.client.service import SessionState
+from ensemble.records import ConnectRequest, ConnectResponse
+from tests.ensemble.client.client_fakes import PASSWORD, FakeEnsemble
+
+CONNECTED, SUSPENDED, READ_ONLY = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.CONNECTED_READ_ONLY
+NEW, RESUMED = (0, bytes(16)), (0x1000, PASSWORD)
+
+
+class Partitioned(FakeEnsemble):
+    """An ensemble of which only `writable` has a leader."""
+
+    def __init__(self, writable: str = "") -> None:
+        super().__init__()
+        self.writable = writable
+        self.asked: list[tuple[int, str]] = []
+
+    def open_session(self, request: ConnectRequest) -> ConnectResponse:
+        read_only = self.last.host != self.writable
+        return msgspec.structs.replace(super().open_session(request), read_only=read_only)
+
+    def ask_word(self, host: str, word: str, heard: Callable[[str], None]) -> None:
+        assert word == "isro"
+        self.asked.append((self.now_ms, host))
+        answer = "" if host in self.refusing else "rw" if host == self.writable else "ro"
+        self.scheduler.after(1_000, lambda: heard(answer))
+
+    def begin(self, hosts: str = "a:1,b:2,c:3") -> tuple[Client, list[SessionState]]:
+        client = Client(hosts, self, self.runtime, session_timeout_ms=6_000, read_only=True, asker=self)
+        states: list[SessionState] = []
+        client.add_listener(states.append)
+        self.run(client.start())
+        return client, states
+
+    def session_asked_for(self) -> tuple[int, bytes | None]:
+        request = self.last.sent[0]
+        assert isinstance(request, ConnectRequest) and request.read_only
+        return request.session_id, request.password
+
+
+def test_a_read_only_server_serves_a_client_that_asked_for_it() -> None:
+    world = Partitioned()
+    client, states = world.begin()
+    assert states == [READ_ONLY] and client.state is READ_ONLY
+    assert world.run(client.get("/a"))[0] == b"/a"
+
+
+def test_meanwhile_the_others_are_asked_in_turn_less_and_less_often() -> None:
+    world = Partitioned()
+    world.begin()
+    start_ms = world.now_ms
+    world.advance(20_000)
+    times = [at - start_ms for at, _ in world.asked]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert 95 <= times[0] <= 105
+    assert pauses == sorted(pauses) and 195 <= pauses[0] <= 205 and pauses[-1] <= 5_001
+    assert {host for _, host in world.asked} == {"a:1", "b:2", "c:3"}
+
+
+def test_it_moves_to_a_server_with_a_leader_as_soon_as_one_is_found() -> None:
+    world = Partitioned()
+    client, states = world.begin()
+    world.refusing = {"c:3"}
+    found = next(host for host in ("a:1", "b:2") if host != world.last.host)
+    world.writable = found
+    world.advance(3_000)
+    assert states == [READ_ONLY, SUSPENDED, CONNECTED] and client.server == found
+    assert len(world.attempts) == 2, "it went there at once"
+    asked = len(world.asked)
+    world.advance(10_000)
+    assert len(world.asked) == asked, "nothing is looked for any more"
+
+
+def test_a_session_of_a_read_only_server_is_worth_nothing_elsewhere() -> None:
+    world = Partitioned()
+    client, states = world.begin()
+    first = client.session_id
+    world.writable = "b:2"
+    world.last.drop()
+    world.advance(6_000)
+    assert states[-1] is CONNECTED
+    assert world.session_asked_for() == NEW and client.session_id != first
+
+
+def test_a_session_that_a_leader_knows_is_kept_whatever_comes() -> None:
+    world = Partitioned(writable="a:1")
+    _, states = world.begin("a:1")
+    assert states == [CONNECTED]
+    world.writable = ""
+    world.last.drop()
+    world.advance(100)
+    assert states[-1] is READ_ONLY and world.session_asked_for() == RESUMED
+    world.last.drop()
+    world.advance(100)
+    assert world.session_asked_for() == RESUMED
+
+
+def test_closing_ends_the_search() -> None:
+    world = Partitioned()
+    client, _ = world.begin()
+    world.run(client.close())
+    world.advance(10_000)
+    assert world.asked == []
+
+
+def test_words_are_asked_over_tcp_and_silence_is_no_answer() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await reader.readexactly(4) == b"isro":
+            writer.write(b"rw")
+        writer.close()
+
+    async def ask(connector: AsyncioConnector, server: str) -> str:
+        heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        connector.ask_word(server, "isro", heard.set_result)
+        return await heard
+
+    async def main() -> None:
+        connector = AsyncioConnector()
+        listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        assert await ask(connector, f"127.0.0.1:{port}") == "rw"
+        listening.close()
+        await listening.wait_closed()
+        assert await ask(connector, f"127.0.0.1:{port}") == ""
+        assert await ask(connector, "no port here") == ""
+
+    asyncio.run(main())

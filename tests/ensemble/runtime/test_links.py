@@ -1,0 +1,239 @@
+"""Faults on links: a cut direction stalls and goes on when healed, a delayed one is late, in order and complete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ensemble.runtime.links import ControlSocket, FaultTable, LinkFault, LinkFaults, LinkState, parse_table
+
+PATIENCE_S = 5.0
+SHORT_S = 0.05
+
+
+class Echo:
+    """A server that echoes, and remembers what it got and when its connections ended."""
+
+    def __init__(self) -> None:
+        self.got = bytearray()
+        self.changed = asyncio.Condition()
+        self.connections = 0
+        self.ended = 0
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
+        await self._note(connections=1)
+        while data := await reader.read(1000):
+            self.got += data
+            await self._note()
+            writer.write(data)
+        await self._note(ended=1)
+        writer.close()
+
+    async def _note(self, connections: int = 0, ended: int = 0) -> None:
+        self.connections += connections
+        self.ended += ended
+        async with self.changed:
+            self.changed.notify_all()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_S), self.changed:
+            await self.changed.wait_for(condition)
+
+
+@asynccontextmanager
+async def echo_server() -> AsyncIterator[tuple[Echo, int, LinkFaults]]:
+    echo = Echo()
+    server = await asyncio.start_server(echo.serve, "127.0.0.1", 0)
+    port: int = server.sockets[0].getsockname()[1]
+    try:
+        yield echo, port, LinkFaults({f"localhost:{port}": "peer-2"})
+    finally:
+        server.close()
+        for writer in echo.writers:
+            writer.close()
+        await asyncio.sleep(0)
+
+
+def cut(*directions: str, remote: str = "peer-2") -> FaultTable:
+    return parse_table(
+        {"faults": [{"id": d, "remote": remote, "direction": d, "kind": "cut"} for d in directions], "names": {}}
+    )
+
+
+async def nothing_comes(awaitable: Awaitable[object]) -> None:
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(awaitable, SHORT_S)
+
+
+def run(scenario: Callable[[Echo, int, LinkFaults], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with echo_server() as (echo, port, faults):
+            await scenario(echo, port, faults)
+
+    asyncio.run(main())
+
+
+def test_a_healthy_link_passes_everything() -> None:
+    async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
+        reader, writer = await faults.open_streams("127.0.0.1", port)
+        writer.write(b"hello")
+        assert await reader.readexactly(5) == b"hello"
+        writer.close()
+        await writer.wait_closed()
+        await echo.until(lambda: echo.ended == 1)
+
+    run(scenario)
+
+
+def test_what_is_sent_into_a_cut_arrives_when_it_is_healed() -> None:
+    async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
+        reader, writer = await faults.open_streams("127.0.0.1", port)
+        writer.write(b"a")
+        assert await reader.readexactly(1) == b"a"
+        faults.apply(cut("out"))
+        writer.write(b"b")
+        await nothing_comes(reader.readexactly(1))
+        assert echo.got == b"a"
+        writer.write(b"c")
+        faults.apply(cut())
+        assert await reader.readexactly(2) == b"bc"
+        writer.close()
+
+    run(scenario)
+
+
+def test_an_inbound_cut_stalls_what_the_other_side_sends() -> None:
+    async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
+        reader, writer = await faults.open_streams("127.0.0.1", port)
+        faults.apply(cut("in", remote="*"))
+        writer.write(b"b")
+        await echo.until(lambda: echo.got == b"b")
+        await nothing_comes(reader.readexactly(1))
+        faults.apply(cut())
+        assert await reader.readexactly(1) == b"b"
+        writer.close()
+
+    run(scenario)
+
+
+def test_a_close_does_not_cross_a_cut_either() -> None:
+    async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
+        _, writer = await faults.open_streams("127.0.0.1", port)
+        await echo.until(lambda: echo.connections == 1)
+        faults.apply(cut("out"))
+        writer.write(b"last words")
+        writer.close()
+        await writer.wait_closed()
+        await nothing_comes(echo.until(lambda: echo.ended == 1))
+        faults.apply(cut())
+        await echo.until(lambda: echo.ended == 1)
+        assert echo.got == b"last words"
+        other, writer = await faults.open_streams("127.0.0.1", port)
+        await echo.until(lambda: echo.connections == 2)
+        faults.apply(cut("in"))
+        echo.writers[1].close()
+        await nothing_comes(other.read())
+        faults.apply(cut())
+        async with asyncio.timeout(PATIENCE_S):
+            assert await other.read() == b""
+        writer.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("direction", ["out", "in"])
+def test_a_new_connection_hangs_while_either_direction_is_cut(direction: str) -> None:
+    async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
+        faults.apply(cut(direction))
+        await nothing_comes(faults.open_streams("127.0.0.1", port))
+        opening = asyncio.ensure_future(faults.open_streams("127.0.0.1", port))
+        await asyncio.sleep(0)
+        assert echo.connections == 0
+        faults.apply(cut())
+        _, writer = await asyncio.wait_for(opening, PATIENCE_S)
+        writer.close()
+
+    run(scenario)
+
+
+def test_a_delay_holds_bytes_back_that_long_and_keeps_their_order() -> None:
+    async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
+        reader, writer = await faults.open_streams("127.0.0.1", port)
+        slow = [LinkFault("s", "peer-2", d, "delay", 40) for d in ("out", "in")]
+        faults.apply(FaultTable(slow))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for letter in (b"a", b"b", b"c"):
+            writer.write(letter)
+        assert await reader.readexactly(3) == b"abc"
+        assert loop.time() - began >= 0.08
+        writer.write(b"d")
+        faults.apply(FaultTable())
+        writer.write(b"e")
+        assert await reader.readexactly(2) == b"de"
+        writer.close()
+
+    run(scenario)
+
+
+def test_a_large_transfer_survives_a_cut_in_its_middle() -> None:
+    async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
+        reader, writer = await faults.open_streams("127.0.0.1", port)
+        payload = bytes(range(256)) * 8000
+        writer.write(payload)
+        first = await reader.readexactly(1000)
+        faults.apply(cut("out", "in"))
+        writer.write(payload)
+        await asyncio.sleep(SHORT_S)
+        faults.apply(cut())
+        async with asyncio.timeout(20):
+            assert first + await reader.readexactly(2 * len(payload) - 1000) == payload * 2
+        writer.close()
+
+    run(scenario)
+
+
+def test_other_nodes_links_are_untouched() -> None:
+    faults = LinkFaults({"10.0.0.1:5": "peer-3", "localhost:6": "peer-2"})
+    faults.apply(cut("out", "in"))
+    assert faults.state("127.0.0.1:6") == LinkState(out_cut=True, in_cut=True)
+    assert faults.state("10.0.0.1:5") == LinkState()
+    assert faults.state("10.9.9.9:5") == LinkState()
+
+
+def test_the_control_socket_takes_whole_tables_and_refuses_bad_ones(tmp_path: Path) -> None:
+    async def main() -> None:
+        faults = LinkFaults()
+        control = ControlSocket(str(tmp_path / "ctl.sock"), faults)
+        await control.start()
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "ctl.sock"))
+
+        async def ask(line: bytes) -> object:
+            writer.write(line + b"\n")
+            return msgspec.json.decode(await asyncio.wait_for(reader.readline(), PATIENCE_S))
+
+        fault = b'{"id":"f1","remote":"peer-2","direction":"out","kind":"cut","delay_ms":0}'
+        table = b'{"faults":[%b],"names":{"127.0.0.1:2181":"peer-2"}}' % fault
+        for _ in range(2):
+            assert await ask(table) == {"ok": True}
+            assert faults.state("127.0.0.1:2181") == LinkState(out_cut=True)
+        bad = (b"not json", b"[]", b'{"faults":[{"id":"f"}]}', table.replace(b"cut", b"snap"), b'{"faults":7}')
+        for line in (*bad, table.replace(b'"delay_ms":0', b'"delay_ms":-1')):
+            answer = await ask(line)
+            assert isinstance(answer, dict)
+            assert answer["ok"] is False
+            assert faults.state("127.0.0.1:2181") == LinkState(out_cut=True)
+        assert await ask(b'{"faults":[],"names":{}}') == {"ok": True}
+        assert faults.state("127.0.0.1:2181") == LinkState()
+        writer.close()
+        await control.close()
+        await asyncio.sleep(0)
+
+    asyncio.run(main())

@@ -1,0 +1,104 @@
+"""The asyncio runtime: its tasks and futures behave as `ensemble.ports` says."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+
+
+def test_a_failing_task_of_an_owned_loop_is_reported_by_name() -> None:
+    failures: list[tuple[str, str]] = []
+
+    async def main() -> None:
+        runtime = AsyncioRuntime(asyncio.get_running_loop(), on_failure=lambda n, e: failures.append((n, str(e))))
+
+        async def broken() -> None:
+            await runtime.sleep(0)
+            raise AssertionError("a bug")
+
+        runtime.spawn(broken(), "fetcher")
+        await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert failures == [("fetcher", "a bug")]
+
+
+def test_on_somebody_elses_loop_its_own_handler_hears_of_a_failing_task() -> None:
+    heard: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: heard.append(context["message"]))
+        runtime = AsyncioRuntime(loop, owns_loop=False)
+
+        async def broken() -> None:
+            raise AssertionError("a bug")
+
+        runtime.spawn(broken(), "watcher")
+        runtime.future().set_exception(ValueError("nobody waits for this"))
+        await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert heard == ["watcher failed"]
+
+
+def test_cancelling_is_no_failure_and_cancel_all_waits_for_the_ends() -> None:
+    failures: list[str] = []
+    ended: list[str] = []
+
+    async def main() -> None:
+        runtime = AsyncioRuntime(asyncio.get_running_loop(), on_failure=lambda n, e: failures.append(n))
+
+        async def wait_for_ever(name: str) -> None:
+            try:
+                await runtime.future()
+            finally:
+                ended.append(name)
+
+        one: Any = runtime.spawn(wait_for_ever("one"), "one")
+        runtime.spawn(wait_for_ever("two"), "two")
+        await asyncio.sleep(0)
+        one.cancel()
+        await runtime.cancel_all()
+        assert one.done()
+
+    asyncio.run(main())
+    assert sorted(ended) == ["one", "two"]
+    assert failures == []
+
+
+def test_timers_fire_once_and_can_be_cancelled() -> None:
+    fired: list[str] = []
+
+    async def main() -> None:
+        runtime = AsyncioRuntime(asyncio.get_running_loop(), seed=1)
+        runtime.call_later(1, lambda: fired.append("kept"))
+        runtime.call_later(1, lambda: fired.append("cancelled")).cancel()
+        before = runtime.now()
+        await runtime.sleep(20)
+        assert runtime.now().mono_ms - before.mono_ms >= 19
+
+    asyncio.run(main())
+    assert fired == ["kept"]
+
+
+def test_a_seed_fixes_the_random_source() -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        assert AsyncioRuntime(loop, 7).random.random() == AsyncioRuntime(loop, 7).random.random()
+    finally:
+        loop.close()
+
+
+def test_a_future_raises_what_it_was_given() -> None:
+    async def main() -> None:
+        future = AsyncioRuntime(asyncio.get_running_loop()).future()
+        future.set_exception(KeyError("x"))
+        with pytest.raises(KeyError):
+            await future
+
+    asyncio.run(main())

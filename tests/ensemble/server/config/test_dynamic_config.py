@@ -1,0 +1,140 @@
+"""The files that say who belongs to the ensemble: zoo.cfg, its dynamic file, and the one that was proposed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ensemble.server.config.dynamic_config import DynamicConfigFiles
+from ensemble.server.config.zoo_cfg import ConfigError, ZooConfig, load
+from ensemble.txnlog.errors import DataDirectoryError
+from ensemble.zab.membership import Membership
+
+STATIC = """# our ensemble
+dataDir={data}
+initLimit=10
+syncLimit=5
+clientPort=2181
+clientPortAddress=127.0.0.1
+reconfigEnabled=true
+server.1=127.0.0.1:2888:3888
+server.2=127.0.0.1:2889:3889:\\
+   participant;2182
+server.3=127.0.0.1:2890:3890:observer;2183
+peerType=participant
+"""
+NEW = """server.1=127.0.0.1:2888:3888:participant
+server.4=127.0.0.1:2891:3891:participant;0.0.0.0:2184
+version=100000007"""
+
+
+def written(directory: Path, text: str = STATIC, my_id: int = 1) -> Path:
+    (directory / "myid").write_text(str(my_id))
+    path = directory / "zoo.cfg"
+    path.write_text(text.format(data=directory))
+    return path
+
+
+def reload(path: Path) -> ZooConfig:
+    config = load(path)
+    assert config.warnings == ()
+    return config
+
+
+def test_a_membership_in_force_moves_out_of_zoo_cfg(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    before = reload(path)
+    DynamicConfigFiles(path, 1).save(Membership.parse(NEW))
+    assert (tmp_path / "zoo.cfg.dynamic.100000007").read_text() == "\n".join(NEW.split("\n")[:-1]) + "\n"
+    assert (tmp_path / "zoo.cfg.bak").read_text() == STATIC.format(data=tmp_path)
+    text = path.read_text()
+    assert "# our ensemble" in text
+    assert "server." not in text and "participant" not in text
+    after = reload(path)
+    assert after.membership == Membership.parse(NEW)
+    assert (after.client_port, after.client_address) == (2181, "127.0.0.1")
+    assert after.reconfig_enabled and after.tick_time == before.tick_time
+
+
+def test_a_client_port_in_the_own_line_replaces_the_one_in_zoo_cfg(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    line = NEW.replace("3888:participant", "3888:participant;127.0.0.1:2199")
+    DynamicConfigFiles(path, 1).save(Membership.parse(line))
+    after = reload(path)
+    assert "clientPort" not in path.read_text()
+    assert (after.client_port, after.client_address) == (2199, "127.0.0.1")
+
+
+def test_what_was_proposed_is_kept_until_it_is_in_force(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    files = DynamicConfigFiles(path, 1)
+    files.save(Membership.parse(NEW))
+    later = Membership.parse(NEW).with_version(0x100000009)
+    files.save_next(later)
+    assert reload(path).next_membership == later
+    assert reload(path).membership == Membership.parse(NEW)
+    files.save(later)
+    assert reload(path).next_membership is None
+    assert reload(path).membership == later
+
+
+def test_one_that_came_to_nothing_is_forgotten(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    files = DynamicConfigFiles(path, 1)
+    files.save(Membership.parse(NEW))
+    files.save_next(Membership.parse(NEW).with_version(0x100000009))
+    files.save(Membership.parse(NEW))
+    assert reload(path).next_membership is None
+
+
+def test_a_crash_before_zoo_cfg_names_the_new_file_leaves_the_old_state(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    files = DynamicConfigFiles(path, 1)
+    files.save(Membership.parse(NEW))
+    static = path.read_text()
+    files.save(Membership.parse(NEW).with_version(0x100000009))
+    path.write_text(static)
+    membership = reload(path).membership
+    assert membership is not None
+    assert membership.version == 0x100000007
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "extra", "message"),
+    [
+        (None, "", "cannot be read: No such file"),
+        ("server.1=a:1:2\nversion=5", "", "version is in its name"),
+        ("server.1=a:1:2\nclientPort=5", "", "clientPort is no key"),
+        ("server.1=a:1:2", "server.2=b:1:2", "server.2 must be in the dynamic file"),
+        ("server.2=a:1:2", "", "there is no server.1"),
+    ],
+)
+def test_a_bad_dynamic_file_is_one_clear_line(tmp_path: Path, dynamic: str | None, extra: str, message: str) -> None:
+    file = tmp_path / "zoo.cfg.dynamic"
+    if dynamic is not None:
+        file.write_text(dynamic)
+    path = written(tmp_path, f"dataDir={{data}}\nclientPort=2181\ndynamicConfigFile={file}\n{extra}\n")
+    with pytest.raises(ConfigError, match=message):
+        load(path)
+
+
+def test_files_that_cannot_be_written_are_one_clear_line(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    (tmp_path / "zoo.cfg.dynamic.next.tmp").mkdir()
+    with pytest.raises(DataDirectoryError, match=r"zoo.cfg.dynamic.next cannot be written: Is a directory"):
+        DynamicConfigFiles(path, 1).save_next(Membership.parse(NEW))
+
+
+def test_a_dynamic_file_without_a_version_has_version_0(tmp_path: Path) -> None:
+    file = tmp_path / "zoo.cfg.dynamic"
+    file.write_text("server.1=a:1:2;2181\ngroup.1=1\n")
+    membership = reload(written(tmp_path, f"dataDir={{data}}\ndynamicConfigFile={file}\n")).membership
+    assert membership is not None
+    assert (membership.version, membership.groups) == (0, {1: (1,)})
+
+
+def test_one_server_is_alone_unless_standalone_is_off(tmp_path: Path) -> None:
+    one = "dataDir={data}\nclientPort=1\ninitLimit=1\nsyncLimit=1\nserver.1=a:1:2\n"
+    assert not reload(written(tmp_path, one)).distributed
+    assert reload(written(tmp_path, one + "standaloneEnabled=false\n")).distributed

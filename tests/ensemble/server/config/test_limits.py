@@ -1,0 +1,155 @@
+"""Limits on clients, on a virtual clock: connections, new sessions, requests under way, large requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ensemble.errors import ErrorCode
+from ensemble.ids import ConnectionId
+from ensemble.records import ConnectRequest, Frames, OpCode, PathWatchRequest, Request
+from ensemble.server.config.limits import ConnectionThrottle, Limits, ThrottleSettings
+from ensemble.server.net.admission import Admission, RequestGate
+
+ONE, TWO = ConnectionId(1), ConnectionId(2)
+GET = Request(1, OpCode.GET_DATA, PathWatchRequest("/", False)).encode()
+PING = Request(-2, OpCode.PING, None).encode()
+
+
+def admission(*, draw: Callable[[], float] = lambda: 0.5, **limits: object) -> Admission:
+    return Admission(Limits(**limits), draw, 0)  # type: ignore[arg-type]
+
+
+def test_sixty_connections_a_host_are_enough_by_default() -> None:
+    limited = admission()
+    assert [limited.admit("10.0.0.1") for _ in range(61)] == [True] * 60 + [False]
+    assert limited.admit("10.0.0.2")
+    limited.leave("10.0.0.1")
+    assert limited.admit("10.0.0.1")
+    assert (limited.connections, limited.counts.connection_rejected) == (61, 1)
+
+
+def test_zero_is_no_limit_and_all_hosts_together_may_have_one() -> None:
+    assert all(admission(per_host=0).admit("a") for _ in range(100))
+    limited = admission(connections=2)
+    assert [limited.admit(host) for host in "abc"] == [True, True, False]
+
+
+def test_a_client_is_not_read_from_while_everybody_has_too_much_under_way() -> None:
+    limited = admission(outstanding=1000)
+    limited.outstanding = 1000
+    assert not limited.overloaded(1)
+    limited.outstanding = 1001
+    assert limited.overloaded(1)
+    assert not limited.overloaded(0), "one that waits for nothing may always ask"
+
+
+def test_large_requests_share_an_allowance() -> None:
+    assert not admission().is_large(10**9), "off by default"
+    limited = admission(large_request_threshold=100, large_request_bytes=1000)
+    assert limited.is_large(101)
+    assert not limited.is_large(100)
+    limited.large_bytes = 500
+    assert limited.fits(500)
+    assert not limited.fits(501)
+    assert limited.counts.large_requests_rejected == 1
+
+
+# -- new sessions ----------------------------------------------------------------------------------------------------
+
+
+def admitted(throttle: ConnectionThrottle, now_ms: int, count: int, *, renews: bool = False) -> int:
+    return sum(throttle.admits(now_ms, renews=renews) for _ in range(count))
+
+
+def test_without_tokens_everybody_comes_in() -> None:
+    assert admitted(ConnectionThrottle(ThrottleSettings(), lambda: 0.0, 0), 0, 1000) == 1000
+
+
+def test_tokens_run_out_and_come_back_with_time() -> None:
+    throttle = ConnectionThrottle(ThrottleSettings(tokens=10, fill_time_ms=100, fill_count=2), lambda: 0.5, 0)
+    assert admitted(throttle, 0, 20) == 10
+    assert throttle.deficit == 10
+    assert admitted(throttle, 100, 20) == 0
+    assert admitted(throttle, 250, 20) == 5
+    assert admitted(throttle, 100_000, 20) == 10
+
+
+def test_a_renewed_session_may_cost_less_than_a_new_one() -> None:
+    settings = ThrottleSettings(tokens=6, new_session_weight=3, renewed_session_weight=2)
+    assert admitted(ConnectionThrottle(settings, lambda: 0.5, 0), 0, 9) == 2
+    assert admitted(ConnectionThrottle(settings, lambda: 0.5, 0), 0, 9, renews=True) == 3
+
+
+def test_under_lasting_pressure_more_and_more_are_dropped_at_random() -> None:
+    settings = ThrottleSettings(tokens=1, fill_time_ms=1000, freeze_time_ms=10, drop_increase=0.25, drop_decrease=0.5)
+    throttle = ConnectionThrottle(settings, lambda: 0.4, 0)
+    throttle.admits(0, renews=False)
+    for now_ms in range(11, 100, 11):
+        throttle.admits(now_ms, renews=False)
+    assert throttle.drop_chance == 1.0
+    assert not throttle.admits(5000, renews=False), "dropped, though there is a token"
+    throttle.admits(5011, renews=False)
+    assert throttle.drop_chance == 0.0
+
+
+def test_sessions_are_counted() -> None:
+    limited = admission(throttle=ThrottleSettings(tokens=2, fill_time_ms=10**6))
+    sessions = [limited.may_begin(ConnectRequest(0, 0, 1000, session, None), 0) for session in (0, 7, 0)]
+    counts = limited.counts
+    assert sessions == [True, True, False]
+    assert (counts.connection_request_count, counts.connection_revalidate_count) == (2, 1)
+    assert counts.connection_rejected == 1
+
+
+# -- requests under way ----------------------------------------------------------------------------------------------
+
+
+def test_requests_wait_while_too_many_are_under_way_first_come_first_served() -> None:
+    limited = admission(in_process=2)
+    gate = RequestGate(limited)
+    assert not gate.holds(ONE, [Frames([GET])], 0)
+    limited.outstanding = 2
+    assert gate.holds(ONE, [Frames([GET])], 0)
+    assert gate.holds(TWO, [Frames([GET])], 1)
+    assert gate.release(5) is None
+    limited.outstanding = 1
+    assert gate.holds(ONE, [Frames([PING])], 2), "what comes behind one that waits, waits"
+    assert gate.release(5) == (ONE, [Frames([GET]), Frames([PING])])
+    assert gate.is_holding(TWO)
+    assert not gate.is_holding(ONE)
+    assert gate.release(5) == (TWO, [Frames([GET])])
+    assert limited.counts.request_throttle_wait_count == 2
+
+
+def test_what_waited_too_long_is_refused_but_a_ping_never() -> None:
+    limited = admission(in_process=1, throttled_op_wait_ms=100)
+    limited.outstanding = 1
+    gate = RequestGate(limited)
+    gate.holds(ONE, [Frames([GET, PING])], 0)
+    gate.holds(ONE, [Frames([GET])], 50)
+    limited.outstanding = 0
+    assert gate.release(101) == (
+        ONE,
+        [Request(1, OpCode.GET_DATA, None, ErrorCode.THROTTLED), Frames([PING]), Frames([GET])],
+    )
+    assert limited.counts.throttled_ops == 1
+
+
+def test_a_closed_connections_requests_are_dropped() -> None:
+    limited = admission(in_process=1)
+    limited.outstanding = 1
+    gate = RequestGate(limited)
+    gate.holds(ONE, [Frames([GET])], 0)
+    gate.forget(ONE)
+    limited.outstanding = 0
+    assert gate.release(1) is None
+    assert limited.counts.stale_requests_dropped == 1
+
+
+@pytest.mark.parametrize(("host", "counted"), [("127.0.0.1", (1, 0)), ("::1", (1, 0)), ("10.0.0.1", (0, 1))])
+def test_connections_without_tls_are_counted(host: str, counted: tuple[int, int]) -> None:
+    limited = admission()
+    limited.count_plain(host)
+    assert (limited.counts.non_mtls_local_conn_count, limited.counts.non_mtls_remote_conn_count) == counted

@@ -1,0 +1,174 @@
+"""The keys of zoo.cfg about authentication, TLS and limits: defaults, meaning, and one clear line for what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ensemble.server.config.limits import Limits, ThrottleSettings
+from ensemble.server.config.security_cfg import HIDDEN
+from ensemble.server.config.tls import TlsSettings
+from ensemble.server.config.zoo_cfg import ConfigError, ZooConfig, parse
+
+PROVIDER = "org.apache.zookeeper.server.auth."
+JAAS = 'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_ann="secret" user_super="one"; };'
+
+
+def read(tmp_path: Path, *lines: str) -> ZooConfig:
+    (tmp_path / "jaas").write_text(JAAS)
+    (tmp_path / "pw").write_text("sesame\n")
+    return parse("\n".join([f"dataDir={tmp_path}", "clientPort=2181", *lines]).replace("TMP", str(tmp_path)))
+
+
+def test_by_default_there_is_no_super_user_no_tls_and_zookeepers_limits(tmp_path: Path) -> None:
+    config = read(tmp_path)
+    assert config.auth.schemes == {"ip", "digest"}
+    assert (config.auth.super_digest, config.auth.sasl_super_users, config.auth.x509_super_user) == ("", (), "")
+    assert (config.auth.sasl_users, config.auth.required_schemes, config.auth.skip_acl) == (None, (), False)
+    assert (config.client_tls, config.quorum_tls, config.secure_client_port) == (None, None, 0)
+    assert config.whitelist == ("srvr",)
+    assert config.limits == Limits()
+    limits = config.limits
+    assert (limits.per_host, limits.connections, limits.frame_bytes, limits.outstanding) == (60, 0, 0xFFFFF, 1000)
+    assert (limits.large_request_bytes, limits.large_request_threshold, limits.in_process) == (100 << 20, -1, 0)
+    assert limits.throttle.tokens == 0
+
+
+def test_authentication_is_configured_with_zookeepers_keys(tmp_path: Path) -> None:
+    config = read(
+        tmp_path, f"authProvider.1={PROVIDER}SASLAuthenticationProvider",
+        f"authProvider.x={PROVIDER}X509AuthenticationProvider",
+        "DigestAuthenticationProvider.superDigest=super:hash", "DigestAuthenticationProvider.digestAlg=SHA-256",
+        "X509AuthenticationProvider.superUser=CN=root,O=x", "java.security.auth.login.config=TMP/jaas",
+        "superUser=ann", "superUser.2=bob", "SASLAuthenticationProvider.superPassword=two", "skipACL=yes",
+        "allowSaslFailedClients=true", "enforce.auth.enabled=true", "enforce.auth.schemes=sasl, x509",
+    )  # fmt: skip
+    auth = config.auth
+    assert auth.schemes == {"ip", "digest", "sasl", "x509"}
+    assert (auth.super_digest, auth.digest_algorithm, auth.x509_super_user) == ("super:hash", "sha256", "CN=root,O=x")
+    assert auth.sasl_users == {"ann": "secret", "super": "two"}
+    assert (auth.sasl_super_users, auth.required_schemes) == (("ann", "bob"), ("sasl", "x509"))
+    assert (auth.skip_acl, auth.sasl_failure_tolerated) == (True, True)
+    assert config.warnings == ()
+
+
+def test_the_rarer_schemes_are_asked_for_by_their_classes(tmp_path: Path) -> None:
+    auth = read(
+        tmp_path, f"authProvider.1={PROVIDER}EnsembleAuthenticationProvider",
+        f"authProvider.2={PROVIDER}KeyAuthenticationProvider", "ensembleAuthName=alpha, beta", "letAnySaslUserDoX=any",
+    ).auth  # fmt: skip
+    assert auth.schemes == {"ip", "digest", "ensemble", "key"}
+    assert (auth.ensemble_names, auth.any_sasl_user) == ({"alpha", "beta"}, "any")
+
+
+def test_a_session_may_be_made_to_need_sasl(tmp_path: Path) -> None:
+    provider = f"authProvider.1={PROVIDER}SASLAuthenticationProvider"
+    assert read(tmp_path, provider, "sessionRequireClientSASLAuth=true").auth.required_schemes == ("sasl",)
+
+
+def test_tls_is_configured_with_zookeepers_keys(tmp_path: Path) -> None:
+    config = read(
+        tmp_path, "secureClientPort=2281", "secureClientPortAddress=127.0.0.1", "ssl.keyStore.location=/k.pem",
+        "ssl.keyStore.passwordPath=TMP/pw", "ssl.trustStore.location=/t", "ssl.trustStore.type=PEM",
+        "ssl.clientAuth=WANT", "ssl.clientHostnameVerification=true", "ssl.enabledProtocols=TLSv1.3",
+        "ssl.ciphersuites=A,B", "client.certReload=true", "sslQuorum=true", "ssl.quorum.keyStore.location=/q.PEM",
+        "ssl.quorum.keyStore.password=hush", "ssl.quorum.trustStore.location=/qt.pem",
+    )  # fmt: skip
+    assert (config.secure_client_address, config.secure_client_port) == ("127.0.0.1", 2281)
+    assert config.client_tls == TlsSettings(
+        prefix="ssl.", key_store=Path("/k.pem"), key_password="sesame", trust_store=Path("/t"), client_auth="want",
+        verify_client_name=True, versions=("TLSv1.3",), ciphers=("A", "B"), handshake_timeout_ms=5000, reloads=True,
+    )  # fmt: skip
+    assert "x509" in config.auth.schemes
+    assert config.ssl_quorum
+    assert config.quorum_tls == TlsSettings(
+        prefix="ssl.quorum.", key_store=Path("/q.PEM"), key_password="hush", trust_store=Path("/qt.pem"),
+        verify_client_name=True, handshake_timeout_ms=5000,
+    )  # fmt: skip
+    assert config.warnings == ()
+
+
+def test_without_hostname_verification_neither_side_is_verified(tmp_path: Path) -> None:
+    config = read(
+        tmp_path, "portUnification=true", "ssl.quorum.keyStore.location=/q.pem",
+        "ssl.quorum.trustStore.location=/qt.pem", "ssl.quorum.hostnameVerification=false",
+    )  # fmt: skip
+    assert config.quorum_tls is not None
+    assert (config.quorum_tls.verify_server_name, config.quorum_tls.verify_client_name) == (False, False)
+    assert (config.ssl_quorum, config.port_unification) == (False, True)
+
+
+def test_the_tls_port_alone_is_enough(tmp_path: Path) -> None:
+    stores = "ssl.keyStore.location=/k.pem\nssl.trustStore.location=/t.pem"
+    config = parse(f"dataDir={tmp_path}\nsecureClientPort=2281\n{stores}")
+    assert (config.client_port, config.secure_client_port) == (0, 2281)
+
+
+def test_limits_have_the_guides_names_and_the_properties(tmp_path: Path) -> None:
+    config = read(
+        tmp_path, "maxClientCnxns=0", "maxCnxns=5", "jute.maxbuffer=0x200000", "globalOutstandingLimit=7",
+        "largeRequestMaxBytes=9", "largeRequestThreshold=8", "requestThrottleLimit=6", "throttled_op_wait_time=4",
+        "connectionMaxTokens=10", "connection_throttle_fill_time=100", "connection_throttle_weight_enabled=true",
+    )  # fmt: skip
+    assert config.limits == Limits(
+        per_host=0, connections=5, frame_bytes=0x200000, outstanding=7, large_request_bytes=9,
+        large_request_threshold=8, in_process=6, throttled_op_wait_ms=4,
+        throttle=ThrottleSettings(
+            tokens=30, fill_time_ms=100, fill_count=3, new_session_weight=3, renewed_session_weight=2
+        ),
+    )  # fmt: skip
+    assert config.warnings == ()
+
+
+def test_what_a_configuration_shows_hides_its_secrets(tmp_path: Path) -> None:
+    config = read(
+        tmp_path, "ssl.quorum.keyStore.password=hush", "DigestAuthenticationProvider.superDigest=super:hash",
+        "SASLAuthenticationProvider.superPassword=two", "java.security.auth.login.config=TMP/jaas",
+        "ssl.trustStore.passwordPath=TMP/pw", "tickTime=500",
+    )  # fmt: skip
+    shown = config.values
+    assert shown["ssl.quorum.keyStore.password"] == shown["DigestAuthenticationProvider.superDigest"] == HIDDEN
+    assert shown["ssl.trustStore.passwordPath"] == str(tmp_path / "pw")
+    assert shown["tickTime"] == "500"
+    for secret in ("hush", "super:hash", "two", "secret"):
+        assert secret not in repr(config)
+
+
+KEY = "ssl.keyStore.location=/k.pem"
+SECURE = "secureClientPort=1"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([SECURE], "ssl.keyStore.location is not set"),
+        ([SECURE, KEY], "ssl.trustStore.location is not set: no certificate could be verified"),
+        ([SECURE, "ssl.keyStore.location=/k.jks"], "JKS stores are not supported; convert it: keytool -importkeystore"),
+        ([SECURE, KEY, "ssl.keyStore.type=bcfks"], "-srcstoretype BCFKS -destkeystore /k.p12 -deststoretype PKCS12"),
+        ([SECURE, "ssl.keyStore.location=/k.txt"], "only PEM and PKCS12 stores are supported"),
+        ([SECURE, KEY, "ssl.clientAuth=maybe"], "maybe is not need, want or none"),
+        ([SECURE, KEY, "ssl.enabledProtocols=SSLv3"], "SSLv3 is not a list of TLSv1.2, TLSv1.3"),
+        ([SECURE, KEY, "ssl.crl=true"], "ssl.crl=true needs zabka.ssl.crl.location"),
+        ([SECURE, KEY, "ssl.ocsp=true"], "ssl.ocsp=true: no responder is asked here"),
+        ([SECURE, KEY, "ssl.keyStore.passwordPath=/no/such"], "passwordPath=/no/such cannot be read: No such file"),
+        (["secureClientPortAddress=::1"], "secureClientPortAddress is set but secureClientPort is not"),
+        (["sslQuorum=true"], "ssl.quorum.keyStore.location is not set"),
+        (["sslQuorum=true", "ssl.quorum.keyStore.location=/q.pem", "ssl.quorum.clientAuth=none"], "trustStore"),
+        (["observerMasterPort=70000"], "observerMasterPort=70000 is not a number from 0 to 65535"),
+        (["authProvider.1=com.example.Own"], "com.example.Own is no authentication provider that is known here"),
+        (["DigestAuthenticationProvider.digestAlg=SHA-9"], "SHA-9 is not a digest algorithm"),
+        (["enforce.auth.enabled=true"], "needs enforce.auth.schemes"),
+        (["sessionRequireClientSASLAuth=true"], "clients must authenticate by sasl, but there is no authProvider"),
+        (["java.security.auth.login.config=/no/such"], "cannot be read: No such file"),
+        (["java.security.auth.login.config=TMP/pw"], "{ is missing"),
+        (["globalOutstandingLimit=0"], "is not a number from 1"),
+        (["jute.maxbuffer=12"], "jute.maxbuffer=12 is not a number of bytes"),
+        (["connectionDropIncrease=x"], "connectionDropIncrease=x is not a number"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_one_clear_line(tmp_path: Path, lines: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, *lines)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

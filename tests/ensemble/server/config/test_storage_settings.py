@@ -1,0 +1,63 @@
+"""zoo.cfg's keys about the log and the snapshots."""
+
+from __future__ import annotations
+
+import pytest
+
+from ensemble.server.config.config_values import ConfigError, Values
+from ensemble.server.config.storage_settings import StorageSettings, read_storage_settings
+
+
+def read(**keys: str) -> StorageSettings:
+    return read_storage_settings(Values({key.replace("__", "."): value for key, value in keys.items()}))
+
+
+def test_the_defaults_are_zookeepers() -> None:
+    settings = read()
+    assert (settings.snap_count, settings.snap_size_limit_bytes) == (100_000, 4 << 30)
+    assert (settings.preallocate_bytes, settings.fsync_warning_ms) == (64 << 20, 1000)
+    assert (settings.committed_log_length, settings.snapshot_size_factor) == (500, 0.33)
+    assert (settings.retain_snapshots, settings.snapshot_suffix, settings.trusts_empty) == (0, "", False)
+    assert settings.quick_sync_us == 500
+
+
+def test_every_key_is_read() -> None:
+    settings = read(
+        snapCount="2000",
+        snapSizeLimitInKb="0",
+        preAllocSize="1024",
+        fsync__warningthresholdms="20",
+        zabka__fsync__inlinethresholdus="0",
+        commitLogCount="700",
+        snapshotSizeFactor="-1",
+        snapshot__compression__method="gz",
+        snapshot__trust__empty="true",
+        autopurge__purgeInterval="1",
+        autopurge__snapRetainCount="5",
+    )
+    assert settings == StorageSettings(
+        snap_count=2000,
+        snap_size_limit_bytes=0,
+        preallocate_bytes=1 << 20,
+        retain_snapshots=5,
+        snapshot_suffix=".gz",
+        trusts_empty=True,
+        fsync_warning_ms=20,
+        quick_sync_us=0,
+        committed_log_length=700,
+        snapshot_size_factor=-1.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("snapCount", "1"),
+        ("snapshot__compression__method", "lz4"),
+        ("snapshotSizeFactor", "nan"),
+        ("commitLogCount", "0"),
+    ],
+)
+def test_a_bad_value_is_one_clear_line(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"{key.replace('__', '.')}={value} is not"):
+        read(**{key: value})

@@ -1,0 +1,199 @@
+"""PKCS12 stores, revocation lists and cipher suites: what a TLS context makes of them, one handshake in memory each."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    pkcs12,
+)
+
+from ensemble.server.config.config_values import ConfigError
+from ensemble.server.config.tls import TlsSettings, TlsStore, offered_versions, unchosen_suites
+from ensemble.server.config.tls_stores import kind_of
+
+NOW = datetime.datetime.now(datetime.UTC)
+DAY = datetime.timedelta(days=1)
+ALL_MODERN = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
+
+
+def name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
+
+
+class Issuer:
+    """An authority that issues one certificate, makes stores of it, and revokes it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.key, self.own_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+        self.ca = self._signed("ca", self.key, x509.BasicConstraints(True, None))
+        self.own = self._signed("server", self.own_key, x509.BasicConstraints(False, None))
+        self.ca_pem = directory / "ca.pem"
+        self.ca_pem.write_bytes(self.ca.public_bytes(Encoding.PEM))
+
+    def _signed(
+        self, subject: str, key: ec.EllipticCurvePrivateKey, constraints: x509.BasicConstraints
+    ) -> x509.Certificate:
+        builder = x509.CertificateBuilder(name("ca"), name(subject), key.public_key(), x509.random_serial_number())
+        builder = builder.not_valid_before(NOW - DAY).not_valid_after(NOW + DAY)
+        return builder.add_extension(constraints, critical=True).sign(self.key, hashes.SHA256())
+
+    def key_store(self, password: str = "sesame") -> Path:
+        path = self.directory / "own.p12"
+        lock = BestAvailableEncryption(password.encode()) if password else NoEncryption()
+        path.write_bytes(pkcs12.serialize_key_and_certificates(b"own", self.own_key, self.own, [self.ca], lock))
+        return path
+
+    def trust_store(self) -> Path:
+        path = self.directory / "trust.p12"
+        lock = BestAvailableEncryption(b"hush")
+        path.write_bytes(pkcs12.serialize_key_and_certificates(None, None, None, [self.ca], lock))
+        return path
+
+    def pem_key_store(self) -> Path:
+        path = self.directory / "own.pem"
+        key = self.own_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        path.write_bytes(key + self.own.public_bytes(Encoding.PEM))
+        return path
+
+    def revoke(self, *certificates: x509.Certificate, until: datetime.datetime = NOW + DAY) -> Path:
+        builder = x509.CertificateRevocationListBuilder(name("ca"), NOW - 2 * DAY, until)
+        for each in certificates:
+            builder = builder.add_revoked_certificate(
+                x509.RevokedCertificateBuilder(each.serial_number, NOW - DAY).build()
+            )
+        path = self.directory / "list.pem"
+        path.write_bytes(builder.sign(self.key, hashes.SHA256()).public_bytes(Encoding.PEM))
+        return path
+
+
+@pytest.fixture
+def issuer(tmp_path: Path) -> Issuer:
+    return Issuer(tmp_path)
+
+
+def settings(issuer: Issuer, **more: object) -> TlsSettings:
+    plain = {"prefix": "ssl.", "key_store": issuer.pem_key_store(), "key_password": "", "trust_store": issuer.ca_pem}
+    return TlsSettings(**{**plain, **more})  # type: ignore[arg-type]
+
+
+def of_pkcs12(issuer: Issuer, **more: object) -> TlsSettings:
+    stores = {
+        "key_store": issuer.key_store(), "key_type": "PKCS12", "key_password": "sesame",
+        "trust_store": issuer.trust_store(), "trust_type": "PKCS12", "trust_password": "hush",
+    }  # fmt: skip
+    return settings(issuer, **{**stores, **more})
+
+
+def shaken(store: TlsStore) -> tuple[str, str]:
+    """A handshake of a store with itself: (protocol, cipher).  Raises SSLError."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = store.client_context().wrap_bio(to_client, to_server)
+    server = store.server_context().wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(4):
+        for side in (client, server):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    cipher = server.cipher()
+    assert cipher is not None and server.getpeercert() is not None
+    return str(server.version()), cipher[0]
+
+
+def test_pkcs12_stores_serve_as_pem_ones_do(issuer: Issuer) -> None:
+    assert shaken(TlsStore(of_pkcs12(issuer)))[0] == "TLSv1.3"
+
+
+def test_a_key_stores_own_certificate_is_not_trusted_for_being_there(issuer: Issuer) -> None:
+    path = issuer.directory / "lone.p12"
+    lone = pkcs12.serialize_key_and_certificates(b"own", issuer.own_key, issuer.own, None, NoEncryption())
+    path.write_bytes(lone)
+    with pytest.raises(ConfigError, match="it holds no trusted certificate"):
+        TlsStore(of_pkcs12(issuer, key_store=path, key_password="", trust_store=path, trust_password=""))
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"key_password": "guess"}, r"keyStore.location=.*own.p12 cannot be used: .* or a wrong password"),
+        ({"trust_password": "guess"}, r"trustStore.location=.*trust.p12 cannot be used: .* or a wrong password"),
+        ({"key_store": Path("/no/such.p12")}, "No such file"),
+        ({"key_type": "PEM"}, "no PEM with what is needed"),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_one_clear_line(issuer: Issuer, more: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        TlsStore(of_pkcs12(issuer, **more))
+    assert "\n" not in str(caught.value) and "guess" not in str(caught.value)
+
+
+def test_a_trust_store_has_no_private_key_to_offer(issuer: Issuer) -> None:
+    with pytest.raises(ConfigError, match="it holds no private key"):
+        TlsStore(of_pkcs12(issuer, key_store=issuer.trust_store(), key_password="hush"))
+
+
+@pytest.mark.parametrize(
+    ("given", "file", "kind"),
+    [("", "a.p12", "PKCS12"), ("", "a.pem", "PEM"), ("pem", "a.p12", "PEM"), ("PKCS12", "a", "PKCS12")],
+)
+def test_a_stores_type_is_what_is_said_or_else_what_the_file_is_called(given: str, file: str, kind: str) -> None:
+    assert kind_of(given, Path(file)) == kind
+
+
+def test_what_a_list_revokes_is_refused_from_the_moment_the_list_says_so(issuer: Issuer) -> None:
+    store = TlsStore(settings(issuer, revoked=issuer.revoke()))
+    assert shaken(store)[0] == "TLSv1.3"
+    issuer.revoke(issuer.own)
+    with pytest.raises(ssl.SSLCertVerificationError, match="certificate revoked"):
+        shaken(store)
+
+
+def test_a_list_out_of_date_or_of_another_authority_lets_nobody_in(issuer: Issuer, tmp_path: Path) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError, match="CRL has expired"):
+        shaken(TlsStore(settings(issuer, revoked=issuer.revoke(until=NOW - DAY))))
+    (tmp_path / "other").mkdir()
+    other = Issuer(tmp_path / "other")
+    with pytest.raises(ssl.SSLCertVerificationError, match=r"CRL|signature"):
+        shaken(TlsStore(settings(issuer, revoked=other.revoke())))
+
+
+def test_a_file_that_is_no_list_or_would_add_to_what_is_trusted_is_refused(issuer: Issuer) -> None:
+    with pytest.raises(ConfigError, match=r"zabka\.ssl\.crl\.location=.*it holds no list"):
+        TlsStore(settings(issuer, revoked=issuer.ca_pem))
+    both = issuer.revoke()
+    both.write_bytes(both.read_bytes() + issuer.ca_pem.read_bytes())
+    with pytest.raises(ConfigError, match="it holds certificates beside the lists"):
+        TlsStore(settings(issuer, revoked=both))
+
+
+def test_a_list_of_suites_decides_which_protocols_are_spoken(issuer: Issuer) -> None:
+    both = ("TLSv1.2", "TLSv1.3")
+    old = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+    assert offered_versions(both, ()) == [*both]
+    assert offered_versions(both, (old,)) == ["TLSv1.2"]
+    assert offered_versions(both, ALL_MODERN) == ["TLSv1.3"]
+    assert shaken(TlsStore(settings(issuer, ciphers=(old,)))) == ("TLSv1.2", "ECDHE-ECDSA-AES128-GCM-SHA256")
+    assert shaken(TlsStore(settings(issuer, ciphers=ALL_MODERN)))[0] == "TLSv1.3"
+    with pytest.raises(ConfigError, match=r"ssl.ciphersuites names none for TLSv1\.2"):
+        TlsStore(settings(issuer, ciphers=ALL_MODERN, versions=("TLSv1.2",)))
+
+
+def test_suites_of_tls_1_3_that_cannot_be_left_out_are_named_once(issuer: Issuer) -> None:
+    said: list[str] = []
+    TlsStore(settings(issuer, ciphers=ALL_MODERN[:2]), said.append)
+    assert said == [
+        "ssl.ciphersuites: Python offers all of TLS 1.3's or none; TLS_AES_128_GCM_SHA256 cannot be left out"
+    ]
+    assert unchosen_suites(ALL_MODERN) is None and unchosen_suites(()) is None

@@ -1,0 +1,42 @@
+"""zoo.cfg's keys about containers, times to live and quotas."""
+
+from pathlib import Path
+
+import pytest
+
+from ensemble.server.config.zoo_cfg import ConfigError, parse
+from ensemble.zab.tree_rules import TreeRules
+
+
+def rules(directory: Path, *lines: str) -> TreeRules:
+    return parse("\n".join([f"dataDir={directory}", "clientPort=2181", *lines])).tree
+
+
+def test_the_defaults_are_zookeepers(tmp_path: Path) -> None:
+    assert rules(tmp_path) == TreeRules(False, 60_000, 10_000, 0, False)
+
+
+def test_every_key_is_read(tmp_path: Path) -> None:
+    lines = (
+        "extendedTypesEnabled=true", "znode.container.checkIntervalMs=500", "znode.container.maxPerMinute=7",
+        "znode.container.maxNeverUsedIntervalMs=9000000000", "enforceQuota=true",
+    )  # fmt: skip
+    assert rules(tmp_path, *lines) == TreeRules(True, 500, 7, 9_000_000_000, True)
+    assert parse("\n".join([f"dataDir={tmp_path}", "clientPort=2181", *lines])).warnings == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["extendedTypesEnabled=perhaps", "znode.container.checkIntervalMs=0", "znode.container.maxPerMinute=-1"],
+)
+def test_a_bad_value_is_one_clear_line(tmp_path: Path, line: str) -> None:
+    with pytest.raises(ConfigError, match=line.partition("=")[0]):
+        rules(tmp_path, line)
+
+
+def test_server_255_cannot_have_times_to_live(tmp_path: Path) -> None:
+    """Its sessions' ids begin like the ephemeralOwner of a node with a time to live."""
+    (tmp_path / "myid").write_text("255\n")
+    assert rules(tmp_path).extended_types is False
+    with pytest.raises(ConfigError, match="at most 254, not 255"):
+        rules(tmp_path, "extendedTypesEnabled=true")

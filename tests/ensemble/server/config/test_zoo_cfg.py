@@ -1,0 +1,157 @@
+"""zoo.cfg: ZooKeeper's keys and defaults; an unknown key warns, a bad value is one clear line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ensemble.server.config.zoo_cfg import ConfigError, load, parse, read_properties
+from ensemble.zab.server_line import ServerLine, parse_server_line
+
+THREE = """
+tickTime=500
+initLimit=10
+syncLimit=5
+server.1=127.0.0.1:2888:3888
+server.2=localhost:2889:3889:participant;2182
+server.3=[::1]:2890:3890:observer;0.0.0.0:2183
+"""
+
+
+def config_text(data: Path, rest: str, my_id: str | None = "1") -> str:
+    if my_id is not None:
+        (data / "myid").write_text(my_id)
+    return f"dataDir={data}\n{rest}"
+
+
+def test_the_defaults_are_zookeepers(tmp_path: Path) -> None:
+    config = parse(config_text(tmp_path, "clientPort=2181", None))
+    assert (config.my_id, config.voters, config.observers) == (1, (1,), ())
+    assert (config.tick_time, config.min_session_timeout, config.max_session_timeout) == (3000, 6000, 60_000)
+    assert (config.limits.per_host, config.storage.snap_count, config.limits.frame_bytes) == (60, 100_000, 0xFFFFF)
+    assert config.whitelist == ("srvr",)
+    assert (config.data_log_dir, config.journal_dir) == (tmp_path, tmp_path / "journal")
+    assert config.warnings == ()
+
+
+def test_an_ensemble_is_read_with_roles_and_client_ports(tmp_path: Path) -> None:
+    config = parse(config_text(tmp_path, THREE + "4lw.commands.whitelist=ruok, stat\n", "2"))
+    assert (config.my_id, config.voters, config.observers) == (2, (1, 2), (3,))
+    assert (config.client_port, config.client_address) == (2182, "")
+    assert config.whitelist == ("ruok", "stat", "srvr")
+    assert config.node == "peer-2"
+    assert config.ensemble_text().splitlines() == [
+        "server.1=127.0.0.1:2888:3888:participant",
+        "server.2=localhost:2889:3889:participant;0.0.0.0:2182",
+        "server.3=[::1]:2890:3890:observer;0.0.0.0:2183",
+        "version=0",
+    ]
+
+
+def test_our_own_keys_are_read(tmp_path: Path) -> None:
+    extra = "clientPort=1\nzabka.journal.dir=/j\nzabka.journal.level=full\nzabka.control.socket=/s\n"
+    config = parse(config_text(tmp_path, extra, None))
+    assert (config.journal_dir, config.journal_full, config.control_socket) == (Path("/j"), True, "/s")
+
+
+def test_reads_without_a_leader_and_local_sessions_are_asked_for(tmp_path: Path) -> None:
+    config = parse(config_text(tmp_path, "clientPort=2181", None))
+    assert (config.read_only_mode, config.local_sessions, config.local_sessions_upgrading) == (False, False, False)
+    keys = ("readonlymode.enabled", "localSessionsEnabled", "localSessionsUpgradingEnabled")
+    config = parse(config_text(tmp_path, "\n".join(["clientPort=2181", *(f"{key}=true" for key in keys)]), None))
+    assert (config.read_only_mode, config.local_sessions, config.local_sessions_upgrading) == (True, True, True)
+    assert config.whitelist == ("srvr", "isro"), "clients of a read-only server look for a better one with it"
+    assert config.warnings == ()
+
+
+def test_an_unknown_key_is_a_warning(tmp_path: Path) -> None:
+    config = parse(config_text(tmp_path, "clientPort=1\ntickTme=5\nadmin.enableServer=false", None))
+    assert config.warnings == ("unknown key tickTme is ignored; did you mean tickTime?",)
+    assert parse(config_text(tmp_path, "clientPort=1\nflux=9", None)).warnings == ("unknown key flux is ignored",)
+
+
+def test_an_error_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "zoo.cfg"
+    path.write_text("dataDir=/d\nclientPort=x\n")
+    with pytest.raises(ConfigError, match=rf"clientPort=x is not a number .*\(in {path}\)"):
+        load(path)
+
+
+def test_what_operators_see_is_on_loopback_and_has_to_be_asked_for(tmp_path: Path) -> None:
+    config = parse(config_text(tmp_path, "clientPort=1", None))
+    assert (config.admin, config.metrics) == (None, None)
+    prometheus = "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
+    config = parse(config_text(tmp_path, f"clientPort=1\nadmin.enableServer=true\n{prometheus}", None))
+    assert config.admin is not None and config.metrics is not None
+    assert (config.admin.address, config.admin.port, config.admin.command_url) == ("127.0.0.1", 8080, "/commands")
+    assert config.admin.snapshots_interval_ms is None, "what is in a snapshot is not given away unless told"
+    assert (config.metrics.address, config.metrics.port) == ("127.0.0.1", 7000)
+    with pytest.raises(ConfigError, match=r"metricsProvider.className=org.example.Mine is not one of"):
+        parse(config_text(tmp_path, "clientPort=1\nmetricsProvider.className=org.example.Mine", None))
+
+
+def test_properties_are_read_as_java_does() -> None:
+    text = "# no\n! no\n a = b \nc:d\ne=f=g\nlong=one,\\\n   two\nempty\n"
+    assert read_properties(text) == {"a": "b", "c": "d", "e": "f=g", "long": "one,two", "empty": ""}
+
+
+@pytest.mark.parametrize(
+    ("rest", "my_id", "message"),
+    [
+        ("", None, "clientPort is not set"),
+        ("clientPort=x", None, "clientPort=x is not a number from 0 to 65535"),
+        ("clientPort=70000", None, "clientPort=70000 is not"),
+        ("clientPort=1\ntickTime=0", None, "tickTime=0 is not a number from 1"),
+        ("clientPort=1\nquorumListenOnAllIPs=maybe", None, "maybe is not true or false"),
+        ("clientPort=1\nminSessionTimeout=9\nmaxSessionTimeout=5", None, "is above maxSessionTimeout"),
+        ("clientPort=1\nzabka.journal.level=loud", None, "loud is not normal or full"),
+        ("clientPort=1\nserver.1=a:1:2", None, "myid is missing"),
+        ("clientPort=1\nserver.1=a:1:2", "one", "'one' instead of a number from 1 to 255"),
+        ("clientPort=1\nserver.1=a:1:2", "2", "says 2, but there is no server.2"),
+        ("clientPort=1\nserver.1=a:1:2\nserver.01=b:1:2", "1", "two servers have the id 1"),
+        ("clientPort=1\nserver.1=a:1:2\nserver.2=a:1:3", "1", "shares it with server.1"),
+        ("clientPort=1\nserver.1=a:1:1", "1", "uses a:1 twice"),
+        ("clientPort=1\nserver.1=a:1", "1", "expected host:quorumPort:electionPort"),
+        ("clientPort=1\nserver.1=a:1:2:king", "1", "neither participant nor observer"),
+        ("clientPort=1\nserver.1=a:1:99999", "1", "is no port"),
+        ("clientPort=1\nserver.0=a:1:2", "1", "a server's id is a number from 1 to 255"),
+        ("clientPort=1\nserver.1=a:1:2:observer", "1", "at least one participant"),
+        ("clientPort=1\nserver.1=a:1:2;5", "1", "differs from the 5"),
+        ("clientPort=1\nsyncLimit=5\nserver.1=a:1:2\nserver.2=b:1:2", "1", "initLimit is not set"),
+    ],
+)
+def test_a_bad_value_is_one_clear_line(tmp_path: Path, rest: str, my_id: str | None, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(config_text(tmp_path, rest, my_id))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_data_directory_or_file_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="dataDir is not set"):
+        parse("clientPort=1")
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load(tmp_path / "zoo.cfg")
+
+
+def test_a_server_may_have_several_addresses_where_that_is_enabled(tmp_path: Path) -> None:
+    line = "server.1=b:1:2:observer|a:3:4;5"
+    parsed = parse_server_line(line.partition("=")[2])
+    assert parsed.addresses == (("b", 1, 2), ("a", 3, 4))
+    assert parsed.canonical() == "a:3:4|b:1:2:observer;0.0.0.0:5"
+    several = "clientPort=1\nserver.1=a:1:2|b:1:2\n"
+    with pytest.raises(ConfigError, match=r"multiAddress.enabled is not true"):
+        parse(config_text(tmp_path, several))
+    assert len(parse(config_text(tmp_path, several + "multiAddress.enabled=true")).servers[1].addresses) == 2
+
+
+def test_the_own_line_says_what_a_server_is_and_another_peer_type_is_a_warning(tmp_path: Path) -> None:
+    text = "clientPort=1\npeerType=observer\nserver.1=a:1:2\n"
+    assert parse(config_text(tmp_path, text)).warnings == (
+        "peerType=observer is ignored: this server's own line says participant",
+    )
+
+
+def test_a_server_line_may_name_every_part() -> None:
+    assert parse_server_line("[fe80::1]:1:2:observer;[::]:3") == ServerLine("fe80::1", 1, 2, True, "::", 3)

@@ -1,0 +1,90 @@
+"""Servers with several addresses (multiAddress.enabled): whichever answers is used, another when that is silent."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ensemble.runtime.links import FaultTable, LinkFault, LinkFaults
+from ensemble.server.net.peer_addresses import HEAD_START_S, first_to_answer, listen_each
+from ensemble.server.net.sockets import PortError, listen
+from ensemble.zab.server_line import Address, parse_server_line
+from tests.ensemble.server.peer_processes import free_ports
+
+SILENT = "127.0.3.1"
+
+
+def silence(address: str) -> FaultTable:
+    faults = [LinkFault(direction, "silent", direction, "cut") for direction in ("in", "out")]
+    return FaultTable(faults, {address: "silent"})
+
+
+class Nobody(asyncio.Protocol):
+    """Says nothing."""
+
+
+async def port_of(host: str) -> tuple[asyncio.AbstractServer, int]:
+    server = await listen(Nobody, host, 0, "the port")
+    return server, server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+
+
+def test_the_first_address_is_taken_where_it_answers() -> None:
+    async def scenario() -> None:
+        (one, first), (other, second) = await port_of("127.0.1.1"), await port_of("127.0.2.1")
+        answered = await first_to_answer(LinkFaults(), [("127.0.1.1", first), ("127.0.2.1", second)])
+        assert (answered.host, answered.sock.getpeername()) == ("127.0.1.1", ("127.0.1.1", first))
+        answered.sock.close()
+        one.close()
+        other.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_address_that_says_nothing_holds_nobody_up() -> None:
+    async def scenario() -> None:
+        faults = LinkFaults()
+        faults.apply(silence(f"{SILENT}:9"))
+        server, port = await port_of("127.0.2.1")
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        answered = await first_to_answer(faults, [(SILENT, 9), ("127.0.2.1", port)])
+        assert answered.host == "127.0.2.1" and loop.time() - began_s >= HEAD_START_S
+        answered.sock.close()
+        server.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_address_that_refuses_hands_over_at_once_and_the_last_refusal_is_raised() -> None:
+    async def scenario() -> None:
+        closed = free_ports(2)
+        server, port = await port_of("127.0.2.1")
+        answered = await first_to_answer(LinkFaults(), [("127.0.0.1", closed[0]), ("127.0.2.1", port)])
+        answered.sock.close()
+        server.close()
+        with pytest.raises(ConnectionRefusedError):
+            await first_to_answer(LinkFaults(), [("127.0.0.1", number) for number in closed])
+
+    asyncio.run(scenario())
+
+
+def test_a_server_listens_at_each_of_its_addresses_or_at_all_there_are() -> None:
+    line = parse_server_line("10.0.0.1:2888:3888|10.1.0.1:2889:3889|10.2.0.1:2888:3888")
+    assert [each.host for each in line.listens_at(on_all=False)] == ["10.0.0.1", "10.1.0.1", "10.2.0.1"]
+    assert line.listens_at(on_all=True) == (Address("", 2888, 3888), Address("", 2889, 3889))
+
+
+def test_an_own_address_that_is_not_there_costs_a_line_and_none_at_all_the_start() -> None:
+    async def opened(host: str, port: int) -> asyncio.AbstractServer:
+        return await listen(Nobody, host, port, "the quorum port")
+
+    async def scenario() -> None:
+        told: list[str] = []
+        ports = await listen_each([("127.0.1.1", 0), ("198.51.100.7", 0)], opened, told.append)
+        assert len(told) == 1 and "the quorum port" in told[0]
+        ports.close()
+        with pytest.raises(PortError):
+            await listen_each([("198.51.100.7", 0)], opened, told.append)
+
+    asyncio.run(scenario())

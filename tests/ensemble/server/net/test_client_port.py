@@ -1,0 +1,236 @@
+"""The client port over real sockets and a service that answers when the test says so: what limits do to reading."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ensemble.auth.policy import OPEN_POLICY
+from ensemble.auth.schemes import AuthId
+from ensemble.errors import ErrorCode
+from ensemble.ids import ConnectionId
+from ensemble.records import ClientMessage, ConnectRequest, Frames, OpCode, PathWatchRequest, Reply, Request
+from ensemble.server.config.limits import Limits, ThrottleSettings
+from ensemble.server.net.admission import Admission
+from ensemble.server.net.client_port import ClientPort
+
+HELLO = ConnectRequest(0, 0, 5000, 0, bytes(16)).encode()
+
+
+class Listener:
+    """Keeps what came; a request is under way until `answer`."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[ConnectionId, ClientMessage]] = []
+        self.under_way: Counter[ConnectionId] = Counter()
+        self.identities: dict[ConnectionId, tuple[AuthId, ...]] = {}
+        self.closed: list[ConnectionId] = []
+        self.refused: list[str] = []
+
+    def on_client_connected(self, connection: ConnectionId, identities: tuple[AuthId, ...]) -> None:
+        self.identities[connection] = identities
+
+    def on_client_refused(self, remote: str, reason: str) -> None:
+        self.refused.append(reason)
+
+    def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None:
+        for message in messages:
+            for each in message.frames if isinstance(message, Frames) else [message]:
+                if not isinstance(each, ConnectRequest):
+                    self.under_way[connection] += 1
+                    decoded = Request.decode(each) if isinstance(each, bytes) else each
+                    self.got.append((connection, decoded))
+
+    def on_client_closed(self, connection: ConnectionId) -> None:
+        self.closed.append(connection)
+        del self.under_way[connection]
+
+    def answer_word(self, word: str, argument: bytes) -> str | None:
+        return None
+
+    def outstanding(self, connection: ConnectionId) -> int:
+        return self.under_way[connection]
+
+    def xids(self, connection: ConnectionId) -> list[int]:
+        return [message.xid for to, message in self.got if to == connection and isinstance(message, Request)]
+
+
+class Client:
+    """A raw client."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, frame: bytes) -> None:
+        self.writer.write(struct.pack(">i", len(frame)) + frame)
+
+    async def ask(self, *xids: int, size: int = 1) -> None:
+        for xid in xids:
+            path = "/" + "a" * (size - 1)
+            self.send(Request(xid, OpCode.GET_DATA, PathWatchRequest(path, False)).encode())
+            await self.writer.drain()
+            await asyncio.sleep(0.002)  # one read each
+
+
+class Port:
+    """A port with its listener, for one test."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.listener = Listener()
+        self.admission = Admission(limits, lambda: 0.5, 0)
+        self.port = ClientPort(self.listener, self.admission, OPEN_POLICY)
+        self.made: list[Client] = []
+
+    async def client(self) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port.port))
+        client.send(HELLO)
+        self.made.append(client)
+        return client
+
+    async def clients(self, count: int) -> list[Client]:
+        made = []
+        for n in range(count):
+            made.append(await self.client())
+            await until(lambda n=n: len(self.listener.identities) > n)
+        return made
+
+    def answer(self, connection: int, *xids: int) -> None:
+        for xid in xids:
+            self.listener.under_way[ConnectionId(connection)] -= 1
+            self.port.answer(ConnectionId(connection), Reply(xid, 0, 0))
+        self.port.flush()
+
+
+def run(test: Callable[[Port], Coroutine[Any, Any, None]], **limits: Any) -> Port:
+    port = Port(Limits(**limits))
+
+    async def main() -> None:
+        await port.port.listen("127.0.0.1", 0)
+        try:
+            async with asyncio.timeout(20):
+                await test(port)
+        finally:
+            for client in port.made:
+                client.writer.close()
+            await port.port.close()
+            await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    return port
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 (what it waits for has no event)
+        await asyncio.sleep(0.002)
+
+
+def test_a_connection_proves_its_address() -> None:
+    async def test(port: Port) -> None:
+        await port.clients(1)
+
+    assert run(test).listener.identities == {1: (("ip", "127.0.0.1"),)}
+
+
+def test_whoever_has_something_under_way_is_not_read_from_while_there_is_too_much_in_all() -> None:
+    async def test(port: Port) -> None:
+        one, two = await port.clients(2)
+        await one.ask(1, 2, 3, 4)
+        await until(lambda: len(port.listener.xids(ConnectionId(1))) == 4)
+        await two.ask(1)
+        await until(lambda: port.listener.xids(ConnectionId(2)) == [1])
+        assert port.admission.outstanding == 5
+        await one.ask(5, 6)
+        await two.ask(2)
+        await asyncio.sleep(0.05)
+        assert port.listener.xids(ConnectionId(1)) in ([1, 2, 3, 4], [1, 2, 3, 4, 5]), "its next read is the last"
+        assert port.listener.xids(ConnectionId(2)) == [1]
+        port.answer(1, 1, 2, 3, 4)
+        await until(lambda: port.listener.xids(ConnectionId(1)) == [1, 2, 3, 4, 5, 6])
+        port.answer(2, 1)
+        await until(lambda: port.listener.xids(ConnectionId(2)) == [1, 2])
+
+    run(test, outstanding=4)
+
+
+def test_what_a_closed_connection_had_under_way_does_not_count() -> None:
+    async def test(port: Port) -> None:
+        (one,) = await port.clients(1)
+        await one.ask(1, 2)
+        await until(lambda: port.admission.outstanding == 2)
+        one.writer.close()
+        await until(lambda: port.admission.outstanding == 0)
+        assert port.admission.connections == 0
+
+    run(test)
+
+
+def test_requests_wait_their_turn_and_those_that_waited_too_long_are_throttled() -> None:
+    async def test(port: Port) -> None:
+        one, two = await port.clients(2)
+        await one.ask(1)
+        await until(lambda: len(port.listener.got) == 1)
+        await two.ask(7, 8)
+        await asyncio.sleep(0.06)
+        assert port.listener.xids(ConnectionId(2)) == []
+        port.answer(1, 1)
+        await until(lambda: port.listener.xids(ConnectionId(2))[:1] == [7])
+        first = port.listener.got[1][1]
+        assert isinstance(first, Request)
+        assert (first.problem, first.body) == (ErrorCode.THROTTLED, None)
+
+    port = run(test, in_process=1, throttled_op_wait_ms=20)
+    assert port.admission.counts.throttled_ops >= 1
+
+
+def test_what_waits_goes_on_when_what_it_waited_for_is_gone() -> None:
+    async def test(port: Port) -> None:
+        one, two = await port.clients(2)
+        await one.ask(1)
+        await until(lambda: len(port.listener.got) == 1)
+        await two.ask(7)
+        one.writer.close()
+        await until(lambda: port.listener.xids(ConnectionId(2)) == [7])
+
+    run(test, in_process=1)
+
+
+def test_large_requests_beyond_their_allowance_end_the_connection() -> None:
+    async def test(port: Port) -> None:
+        one, two = await port.clients(2)
+        await one.ask(1, size=600)
+        await until(lambda: port.admission.large_bytes > 600)
+        await two.ask(1, size=600)
+        assert await two.reader.read() == b""
+        port.answer(1, 1)
+        assert port.admission.large_bytes == 0
+        await one.ask(2, size=600)
+        await until(lambda: port.listener.xids(ConnectionId(1)) == [1, 2])
+
+    port = run(test, large_request_threshold=500, large_request_bytes=1000)
+    assert port.admission.counts.large_requests_rejected == 1
+
+
+def test_too_many_new_sessions_are_closed_without_an_answer() -> None:
+    async def test(port: Port) -> None:
+        await port.clients(2)
+        third = await port.client()
+        assert await third.reader.read() == b""
+
+    port = run(test, throttle=ThrottleSettings(tokens=2, fill_time_ms=10**8))
+    assert port.admission.counts.connection_rejected == 1
+
+
+def test_one_connection_too_many_of_a_host_is_closed() -> None:
+    async def test(port: Port) -> None:
+        await port.clients(2)
+        third = await port.client()
+        try:
+            assert await third.reader.read() == b""
+        except ConnectionResetError:
+            return
+
+    assert run(test, per_host=2).admission.counts.connection_rejected == 1

@@ -1,0 +1,298 @@
+"""Servers prove to each other that they belong together: SASL DIGEST-MD5, before anything else is said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as budget
+from hypothesis import strategies as st
+
+from ensemble.auth.digest_md5 import SaslError, proof, secret_of
+from ensemble.auth.jaas import digest_login
+from ensemble.auth.quorum_sasl import LearnerSide, QuorumSasl, Refused, ServerSide, Step, packet
+from ensemble.ids import Epoch, LinkId, PeerId, Zxid
+from ensemble.runtime.links import LinkFaults
+from ensemble.server.config.config_values import ConfigError
+from ensemble.server.config.tls import TlsSettings, TlsStore
+from ensemble.server.config.zoo_cfg import parse
+from ensemble.server.net.election_port import ElectionPort
+from ensemble.server.net.peer_security import PeerSecurity
+from ensemble.server.net.quorum_auth import QuorumAuth
+from ensemble.server.net.quorum_port import QuorumPort
+from ensemble.zab.messages import FollowerInfo, Notification, Packet, PeerState, Vote
+from ensemble.zab.server_line import parse_server_line
+from tests.ensemble.server.peer_processes import free_ports
+from tests.ensemble.server.pem_files import Authority, needs_openssl
+
+
+def settings(password: str = "sesame", *, learner: bool = True, server: bool = True) -> QuorumSasl:
+    return QuorumSasl(
+        users={"zk": "sesame"}, user="zk", password=password, learner_required=learner, server_required=server
+    )
+
+
+def exchange(learner: LearnerSide, server: ServerSide, cut: int) -> tuple[Step, Step]:
+    """Carry the bytes to and fro in pieces of `cut`; the last steps of both."""
+    to_server, answers = learner.begin(), []
+    while True:
+        to_learner, to_server = to_server, b""
+        step = Step(b"")
+        for i in range(0, len(to_learner), cut):
+            step = server.feed(to_learner[i : i + cut])
+        answer = Step(b"")
+        for i in range(0, len(step.send), cut):
+            answer = learner.feed(step.send[i : i + cut])
+        answers.append(answer)
+        to_server = answer.send
+        if step.done:
+            return answer, step
+
+
+# -- the exchange ----------------------------------------------------------------------------------------------------
+
+
+def test_the_first_packet_is_javas() -> None:
+    assert packet(0, b"").hex() == "5f2435013501edcc" + "00000000" + "00000000"
+    assert packet(-1, None).hex() == "5f2435013501edcc" + "ffffffff" + "ffffffff"
+
+
+@pytest.mark.parametrize("cut", [1, 7, 1000])
+def test_who_knows_the_password_is_let_in_by_who_knows_it_too(cut: int) -> None:
+    learner, server = exchange(LearnerSide(settings(), "c"), ServerSide(settings(), "n"), cut)
+    assert (learner.done, server.done, learner.rest, server.rest) == (True, True, b"", b"")
+
+
+def test_what_comes_behind_the_exchange_is_not_lost() -> None:
+    learner, server = LearnerSide(settings(), "c"), ServerSide(settings(), "n")
+    response = learner.feed(server.feed(learner.begin()).send).send
+    done = server.feed(response + b"FOLLOWERINFO")
+    assert (done.done, done.rest) == (True, b"FOLLOWERINFO")
+    assert learner.feed(done.send + b"LEADERINFO").rest == b"LEADERINFO"
+
+
+def test_a_wrong_password_is_refused_and_the_learner_hears_of_it() -> None:
+    learner, server = LearnerSide(settings("guess"), "c"), ServerSide(settings(), "n")
+    response = learner.feed(server.feed(learner.begin()).send).send
+    with pytest.raises(Refused, match="a wrong password") as caught:
+        server.feed(response)
+    assert caught.value.send == packet(-1, b"")
+    with pytest.raises(SaslError, match="refused this one's user or password"):
+        learner.feed(caught.value.send)
+
+
+def test_a_server_that_only_pretends_to_know_the_password_is_found_out() -> None:
+    learner = LearnerSide(settings(), "c")
+    learner.feed(ServerSide(settings(), "n").feed(learner.begin()).send)
+    with pytest.raises(SaslError, match="does not know the password"):
+        learner.feed(packet(1, b"rspauth=" + b"0" * 32))
+
+
+def test_without_proof_nobody_gets_in_where_it_is_demanded_and_anybody_where_not() -> None:
+    with pytest.raises(Refused, match="does not authenticate itself"):
+        ServerSide(settings(), "n").feed(b"\0\0\0\x0b")
+    with pytest.raises(Refused, match="does not authenticate itself"):
+        ServerSide(settings(), "n").end()
+    lenient = settings(server=False)
+    assert ServerSide(lenient, "n").feed(b"\0\0\0\x0b") == Step(b"", True, b"\0\0\0\x0b")
+    assert ServerSide(lenient, "n").end() == Step(b"", True, b"")
+
+
+def test_who_asks_to_act_for_another_is_refused() -> None:
+    learner, server = LearnerSide(settings(), "c"), ServerSide(settings(), "n")
+    response = learner.feed(server.feed(learner.begin()).send).send[16:].decode()
+    uri = "zookeeper-quorum/zk-quorum-sasl-md5"
+    secret = secret_of("zk", "zk-quorum-sasl-md5", "sesame", "n", "c", "root")
+    asked = response[: response.index("response=")] + 'authzid="root",qop=auth,response='
+    with pytest.raises(Refused, match="act for somebody else"):
+        server.feed(packet(0, asked.encode() + proof(secret, "n", "c", f"AUTHENTICATE:{uri}")))
+
+
+def test_a_server_that_does_not_speak_sasl_is_one_clear_line() -> None:
+    with pytest.raises(Refused, match=r"is quorum\.auth\.enableSasl=true there"):
+        LearnerSide(settings(), "c").feed(b"\0\0\0\x11")
+    with pytest.raises(Refused, match="ended the connection"):
+        LearnerSide(settings(), "c").end()
+
+
+@budget(max_examples=40)
+@given(st.lists(st.one_of(st.binary(max_size=40), st.builds(packet, st.integers(-2, 2), st.binary(max_size=40)))))
+def test_no_bytes_break_either_side(parts: list[bytes]) -> None:
+    for side in (LearnerSide(settings(), "c"), ServerSide(settings(), "n")):
+        try:
+            for part in parts:
+                if side.feed(part).done:
+                    break
+        except SaslError as bad:
+            assert "sesame" not in str(bad)
+
+
+# -- on real connections ---------------------------------------------------------------------------------------------
+
+
+class Owner:
+    """Hears everything that the two kinds of ports say; `news` is set at each word."""
+
+    def __init__(self, news: asyncio.Event) -> None:
+        self.heard: list[object] = []
+        self.complaints: list[str] = []
+        self._news = news
+
+    def _note(self, what: object) -> None:
+        self.heard.append(what)
+        self._news.set()
+
+    def on_link_up(self, link: LinkId, to: PeerId) -> None:
+        self._note(("up", to))
+
+    def on_link_failed(self, to: PeerId) -> None:
+        self._note(("failed", to))
+
+    def on_link_accepted(self, link: LinkId) -> None:
+        self._note("accepted")
+
+    def on_link_down(self, link: LinkId) -> None:
+        self._note("down")
+
+    def on_packets(self, link: LinkId, packets: list[Packet]) -> None:
+        for packet_ in packets:
+            self._note(packet_)
+
+    def on_notification(self, src: PeerId, notification: Notification) -> None:
+        self._note((src, notification.vote.leader))
+
+    def on_voter_unreachable(self, peer_id: PeerId) -> None:
+        self._note(("unreachable", peer_id))
+
+    def on_peer_broken(self, remote: str, reason: str) -> None:
+        self.complaints.append(reason)
+        self._news.set()
+
+
+HELLO = FollowerInfo(Epoch(0), PeerId(2))
+LOOK = Notification(PeerState.LOOKING, Vote(PeerId(2), Zxid(0), Epoch(0)), 1)
+
+
+def secured(guard: QuorumSasl | None, by_tls: bool, tmp_path: Path) -> dict[str, object]:
+    auth = QuorumAuth(guard, lambda: "nonce") if guard is not None else None
+    if not by_tls:
+        return {"auth": auth}
+    authority = Authority(tmp_path / "ssl")
+    store = authority.store("peer", "/CN=peer", "IP:127.0.0.1")
+    tls = TlsSettings(prefix="ssl.quorum.", key_store=store, key_password="", trust_store=authority.ca)
+    return {"auth": auth, "security": PeerSecurity(TlsStore(tls), dials=True, accepts_plain=False)}
+
+
+async def follow(leader: dict[str, object], learner: dict[str, object]) -> tuple[Owner, Owner]:
+    """Server 2 calls server 1 on its quorum port, and on its election port, until something came of both."""
+    ports = free_ports(4)
+    lines = {PeerId(i + 1): parse_server_line(f"127.0.0.1:{ports[2 * i]}:{ports[2 * i + 1]}") for i in range(2)}
+    news = asyncio.Event()
+    leading, learning = owners = Owner(news), Owner(news)
+    quorum = [
+        QuorumPort(PeerId(i + 1), lines, LinkFaults(), owners[i], 10.0, **kind)  # type: ignore[arg-type]
+        for i, kind in enumerate((leader, learner))
+    ]
+    elections = [
+        ElectionPort(PeerId(i + 1), lines, LinkFaults(), owners[i], **kind)  # type: ignore[arg-type]
+        for i, kind in enumerate((leader, learner))
+    ]
+    for i in range(2):
+        for port in (quorum[i], elections[i]):
+            await port.listen(lines[PeerId(i + 1)].addresses, print)
+    quorum[1].open(PeerId(1))
+    elections[1].send(PeerId(1), LOOK)
+    elections[0].send(PeerId(2), LOOK)
+
+    async def until(condition: Callable[[], bool]) -> None:
+        while not condition():
+            news.clear()
+            await news.wait()
+
+    async with asyncio.timeout(10):
+        await until(lambda: ("up", 1) in learning.heard or ("failed", 1) in learning.heard)
+        if ("up", 1) in learning.heard:
+            quorum[1].send(LinkId(1), [HELLO])
+            quorum[1].flush()
+            await until(lambda: HELLO in leading.heard and (2, 2) in leading.heard and (1, 2) in learning.heard)
+        else:
+            await until(lambda: len(leading.complaints) >= 2 and len(learning.complaints) >= 2)
+    for port in (*quorum, *elections):
+        await port.close()
+    return owners
+
+
+@pytest.mark.parametrize("by_tls", [False, pytest.param(True, marks=needs_openssl)], ids=["plain", "tls"])
+def test_a_learner_with_the_password_reaches_both_ports(tmp_path: Path, by_tls: bool) -> None:
+    kind = secured(settings(), by_tls, tmp_path)
+    leader, learner = asyncio.run(follow(kind, kind))
+    assert (leader.complaints, learner.complaints) == ([], [])
+
+
+def test_a_learner_with_a_wrong_password_reaches_neither_and_each_side_says_so_once_a_port(tmp_path: Path) -> None:
+    leader, learner = asyncio.run(
+        follow(secured(settings(), False, tmp_path), secured(settings("guess"), False, tmp_path))
+    )
+    assert HELLO not in leader.heard and (2, 2) not in leader.heard
+    refused = "SASL: the server refused this one's user or password (quorum.auth.learner.saslLoginContext)"
+    assert {f"{port} port: SASL: a wrong password" for port in ("quorum", "election")} == set(leader.complaints)
+    assert {f"{port} port: {refused}" for port in ("quorum", "election")} <= set(learner.complaints)
+    assert len(leader.complaints) == 2
+
+
+def test_servers_may_come_to_demand_it_one_by_one(tmp_path: Path) -> None:
+    without, lenient = secured(None, False, tmp_path), secured(settings(learner=False, server=False), False, tmp_path)
+    calling = secured(settings(server=False), False, tmp_path)
+    for leader, learner in ((lenient, without), (without, lenient), (lenient, calling), (calling, lenient)):
+        heard = asyncio.run(follow(leader, learner))
+        assert [owner.complaints for owner in heard] == [[], []]
+
+
+# -- configuration ---------------------------------------------------------------------------------------------------
+
+MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+SERVER = f'QuorumServer {{ {MODULE} user_zk="sesame"; }};'
+LEARNER = f'QuorumLearner {{ {MODULE} username="zk" password="guess"; }};'
+ENABLED = ("quorum.auth.enableSasl=true", "quorum.auth.learnerRequireSasl=true", "quorum.auth.serverRequireSasl=true")
+
+
+def read(tmp_path: Path, jaas: str, *lines: str) -> QuorumSasl | None:
+    (tmp_path / "jaas").write_text(jaas)
+    config = [f"dataDir={tmp_path}", "clientPort=2181", f"java.security.auth.login.config={tmp_path / 'jaas'}", *lines]
+    return parse("\n".join(config)).quorum_sasl
+
+
+def test_it_is_configured_with_zookeepers_keys(tmp_path: Path) -> None:
+    assert read(tmp_path, SERVER + LEARNER) is None
+    assert read(tmp_path, SERVER + LEARNER, *ENABLED) == settings("guess")
+    named = "quorum.auth.server.saslLoginContext=A", "quorum.auth.learner.saslLoginContext=B"
+    jaas = (SERVER + LEARNER).replace("QuorumServer", "A").replace("QuorumLearner", "B")
+    assert read(tmp_path, jaas, ENABLED[0], *named) == settings("guess", learner=False, server=False)
+
+
+@pytest.mark.parametrize(
+    ("jaas", "lines", "message"),
+    [
+        (SERVER + LEARNER, ENABLED[1:2], "learnerRequireSasl=true needs quorum.auth.enableSasl=true"),
+        (SERVER + LEARNER, ENABLED[2:], "serverRequireSasl=true needs quorum.auth.enableSasl=true"),
+        (SERVER + LEARNER, (ENABLED[0], ENABLED[2]), "serverRequireSasl=true needs quorum.auth.learnerRequireSasl"),
+        (LEARNER, ENABLED, "needs a section QuorumServer"),
+        (SERVER, ENABLED, "needs a section QuorumLearner"),
+        (SERVER + LEARNER.replace("username", "user"), ENABLED, "section QuorumLearner has no username and password"),
+        (SERVER + LEARNER.replace("org.apache.zookeeper.server.auth.Digest", "com.sun.Krb5"), ENABLED, "is supported"),
+        (SERVER + LEARNER, (*ENABLED, "quorum.auth.kerberos.servicePrincipal=zk/h"), "GSSAPI is not supported"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_one_clear_line(tmp_path: Path, jaas: str, lines: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, jaas, *lines)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+    assert "sesame" not in str(caught.value)
+
+
+def test_a_section_may_log_in_by_a_later_module() -> None:
+    assert digest_login(f"A {{ {MODULE}; {MODULE} username=u password=p; }};", "A") == ("u", "p")
+    assert digest_login(SERVER, "A") is None

@@ -1,0 +1,305 @@
+"""TLS listeners and peer security, in one process: who gets through a handshake, and that nobody else is delayed."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensemble.server.config.config_values import ConfigError
+from ensemble.server.config.tls import TlsSettings, TlsStore, openssl_name, stands_for
+from ensemble.server.net.peer_security import PeerSecurity, open_port
+from ensemble.server.net.tls_listener import TlsListener
+from tests.ensemble.server.pem_files import Authority, needs_openssl
+
+pytestmark = needs_openssl
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    authority = Authority(tmp_path_factory.mktemp("ssl"))
+    authority.store("server", "/CN=server", "DNS:localhost,IP:127.0.0.1")
+    authority.store("locked", "/CN=locked", "DNS:localhost", password="sesame")
+    authority.store("elsewhere", "/CN=elsewhere", "DNS:elsewhere.example")
+    authority.store("second", "/CN=second", "DNS:localhost,IP:127.0.0.1")
+    return authority
+
+
+def settings(authority: Authority, name: str = "server", **more: Any) -> TlsSettings:
+    return TlsSettings(
+        prefix="ssl.",
+        key_store=authority.directory / f"{name}.pem",
+        key_password=more.pop("password", ""),
+        trust_store=authority.ca,
+        **more,
+    )
+
+
+class Echo(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)
+
+
+class Door:
+    """A doorkeeper that remembers."""
+
+    def __init__(self, plain: bool = False, room: int = 100) -> None:
+        self.plain = plain
+        self.room = room
+        self.inside = 0
+        self.failures: list[str] = []
+        self.exceeded = 0
+
+    def admit(self, host: str) -> bool:
+        assert host == "127.0.0.1"
+        self.inside += 1
+        if self.inside > self.room:
+            self.inside -= 1
+            return False
+        return True
+
+    def leave(self, host: str) -> None:
+        self.inside -= 1
+
+    def made(self, host: str) -> asyncio.Protocol:
+        return Echo()
+
+    def made_plain(self, host: str) -> asyncio.Protocol | None:
+        return Echo() if self.plain else None
+
+    def on_handshake_failed(self, remote: str, reason: str) -> None:
+        self.failures.append(reason)
+
+    def on_too_many_handshakes(self) -> None:
+        self.exceeded += 1
+
+
+def listening(
+    door: Door, store: TlsStore, test: Callable[[int, TlsListener], Coroutine[Any, Any, None]], **more: Any
+) -> None:
+    """Run a test against a listener."""
+
+    async def main() -> None:
+        listener = TlsListener(store, door, **{"handshakes_max": 100, "detects_plain": door.plain, **more})
+        await listener.listen("127.0.0.1", 0, "the port")
+        try:
+            async with asyncio.timeout(20):
+                await test(listener.port, listener)
+        finally:
+            listener.close()
+
+    asyncio.run(main())
+
+
+async def echoed(port: int, context: ssl.SSLContext | None) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    try:
+        writer.write(b"hello")
+        return await reader.read(5)
+    finally:
+        writer.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 (what it waits for has no event)
+        await asyncio.sleep(0.005)
+
+
+def test_a_client_with_a_trusted_certificate_gets_through(authority: Authority) -> None:
+    store, door = TlsStore(settings(authority)), Door()
+
+    async def test(port: int, listener: TlsListener) -> None:
+        assert await echoed(port, store.client_context()) == b"hello"
+        assert listener.handshakes == 0
+
+    listening(door, store, test)
+    assert (door.inside, door.failures) == (1, [])
+
+
+def test_a_password_protects_the_key(authority: Authority) -> None:
+    store = TlsStore(settings(authority, "locked", password="sesame"))
+    listening(Door(), store, lambda port, _: _assert_echo(port, store.client_context()))
+
+
+async def _assert_echo(port: int, context: ssl.SSLContext | None) -> None:
+    assert await echoed(port, context) == b"hello"
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"name": "locked"}, "keyStore.location=.* cannot be used: no PEM with what is needed, or a wrong password"),
+        ({"name": "locked", "password": "wrong"}, "or a wrong password"),
+        ({"name": "absent"}, "absent.pem cannot be used: No such file"),
+        ({"ciphers": ("TLS_NO_SUCH_CIPHER",)}, "ssl.ciphersuites names no cipher"),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_one_clear_line(
+    authority: Authority, more: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        TlsStore(settings(authority, **more))
+    assert "\n" not in str(caught.value)
+    assert "wrong" not in str(caught.value).replace("wrong password", "")
+
+
+def test_plain_bytes_and_a_client_without_a_certificate_are_turned_away(authority: Authority) -> None:
+    store, door = TlsStore(settings(authority)), Door()
+
+    async def test(port: int, listener: TlsListener) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"\0\0\0\x2d" + bytes(45))
+        assert b"\0\0\0\x2d" not in await reader.read()
+        writer.close()
+        nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        nobody.load_verify_locations(authority.ca)
+        nobody.check_hostname = False
+        with pytest.raises((OSError, AssertionError)):
+            await _assert_echo(port, nobody)
+        await until(lambda: len(door.failures) == 2)
+
+    listening(door, store, test)
+    assert door.inside == 0
+    assert "PEER_DID_NOT_RETURN_A_CERTIFICATE" in door.failures[1]
+
+
+def test_a_handshake_that_stalls_delays_nobody_and_times_out(authority: Authority) -> None:
+    store, door = TlsStore(settings(authority, handshake_timeout_ms=300)), Door()
+
+    async def test(port: int, listener: TlsListener) -> None:
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        for _, writer in silent[1:]:
+            writer.write(b"\x16\x03\x01\x02\0\x01")  # the beginning of a ClientHello
+        await until(lambda: listener.handshakes == 5)
+        assert await echoed(port, store.client_context()) == b"hello"
+        for reader, writer in silent:
+            assert await reader.read() == b""
+            writer.close()
+        await until(lambda: listener.handshakes == 0)
+
+    listening(door, store, test)
+    assert (len(door.failures), door.inside) == (5, 1)
+
+
+def test_handshakes_and_connections_are_limited_before_they_cost_anything(authority: Authority) -> None:
+    store, door = TlsStore(settings(authority)), Door(room=2)
+
+    async def test(port: int, listener: TlsListener) -> None:
+        streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        for reader, _ in streams[2:]:
+            assert await reader.read() == b""
+        assert listener.handshakes == 2
+        for _, writer in streams:
+            writer.close()
+
+    listening(door, store, test)
+    door = Door()
+    listening(door, store, test, handshakes_max=2)
+    assert door.exceeded == 3
+
+
+def test_one_port_can_serve_both_kinds(authority: Authority) -> None:
+    store, door = TlsStore(settings(authority)), Door(plain=True)
+
+    async def test(port: int, listener: TlsListener) -> None:
+        assert await echoed(port, None) == b"hello"
+        assert await echoed(port, store.client_context()) == b"hello"
+
+    listening(door, store, test)
+    assert (door.inside, door.failures) == (2, [])
+
+
+def test_a_changed_store_is_read_again_where_asked_for(authority: Authority, tmp_path: Path) -> None:
+    path = tmp_path / "store.pem"
+    path.write_bytes((authority.directory / "server.pem").read_bytes())
+    made = settings(authority)
+    made = TlsSettings(prefix="ssl.", key_store=path, key_password="", trust_store=made.trust_store, reloads=True)
+    problems: list[str] = []
+    store = TlsStore(made, problems.append)
+    before = store.server_context()
+    assert store.server_context() is before
+    path.write_bytes(b"half a fi")
+    assert store.server_context() is before
+    assert ["cannot be used" in problem for problem in problems] == [True]
+    path.write_bytes((authority.directory / "second.pem").read_bytes())
+    assert store.server_context() is not before
+    assert len(problems) == 1
+
+
+def connected(authority: Authority, mine: str, theirs: str, called: str) -> tuple[list[str | None], list[str | None]]:
+    """Two servers of an ensemble of hosts `localhost` and 127.0.0.1: what each says of the other's certificate."""
+    sides: tuple[list[str | None], list[str | None]] = ([], [])
+    secure = [
+        PeerSecurity(TlsStore(settings(authority, name, verify_client_name=True)), dials=True, accepts_plain=False)
+        for name in (mine, theirs)
+    ]
+
+    class Caller(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            sides[0].append(secure[0].refusal_of_called(transport, [called]))
+
+    class Called(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            sides[1].append(secure[1].refusal_of_caller(transport, ["localhost"]))
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        port = await open_port(secure[1], Called, "127.0.0.1", 0, "the port", lambda *_: None)
+        assert isinstance(port, TlsListener)
+        transport, _ = await loop.create_connection(Caller, "127.0.0.1", port.port, ssl=secure[0].context)
+        await until(lambda: bool(sides[1]))
+        transport.close()
+        port.close()
+
+    asyncio.run(main())
+    return sides
+
+
+def test_servers_check_each_others_names(authority: Authority) -> None:
+    assert connected(authority, "server", "second", "localhost") == ([None], [None])
+    assert connected(authority, "elsewhere", "server", "127.0.0.1") == (
+        [None],
+        ["its certificate is not for 127.0.0.1 or localhost"],
+    )
+    assert connected(authority, "server", "elsewhere", "zk2.example") == (
+        ["its certificate is not for zk2.example or 127.0.0.1"],
+        [None],
+    )
+
+
+@pytest.mark.parametrize(
+    ("alternatives", "common", "name", "expected"),
+    [
+        ([("DNS", "zk1.example")], "other", "ZK1.example", True),
+        ([("DNS", "*.example.org")], "", "zk1.example.org", True),
+        ([("DNS", "*.example.org")], "", "a.zk1.example.org", False),
+        ([("DNS", "*.org")], "", "example.org", False),
+        ([("DNS", "zk*.example.org")], "", "zk1.example.org", False),
+        ([("IP Address", "127.0.0.1")], "", "127.0.0.1", True),
+        ([("IP Address", "0:0:0:0:0:0:0:1")], "", "::1", True),
+        ([("DNS", "127.0.0.1")], "", "127.0.0.1", False),
+        ([], "127.0.0.1", "127.0.0.1", True),
+        ([("DNS", "other")], "zk1", "zk1", False),
+        ([], "zk1", "zk1", True),
+        ([], "", "", False),
+    ],
+)
+def test_whom_a_certificate_stands_for(
+    alternatives: list[tuple[str, str]], common: str, name: str, expected: bool
+) -> None:
+    certificate = {"subject": ((("commonName", common),),), "subjectAltName": tuple(alternatives)}
+    assert stands_for(certificate, name) is expected
+
+
+def test_ciphers_have_javas_names() -> None:
+    assert openssl_name("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256") == "ECDHE-RSA-AES128-GCM-SHA256"
+    assert openssl_name("TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384") == "ECDHE-ECDSA-AES256-SHA384"
+    assert openssl_name("TLS_AES_256_GCM_SHA384") == "TLS_AES_256_GCM_SHA384"

@@ -1,0 +1,97 @@
+"""What a peer remembers of its elections and roles, and how metrics are written."""
+
+from __future__ import annotations
+
+from ensemble.server.config.limits import LimitCounts
+from ensemble.server.operator.exposition import monitor_rows, prometheus_text
+from ensemble.server.operator.metrics import PeerHistory, Readings, RoleCounts
+from ensemble.summary import Summary
+from journal.events import PeerStateChanged, SessionExpired, SnapshotTaken
+
+
+def state(name: str, phase: str) -> PeerStateChanged:
+    return PeerStateChanged(name, phase, 1, 1, 1, 1, 0)
+
+
+def test_an_election_lasts_from_looking_to_a_role_and_service_is_back_with_the_broadcast() -> None:
+    history = PeerHistory()
+    for at_ms, event in (
+        (1000, state("LOOKING", "ELECTION")),
+        (1200, state("LOOKING", "ELECTION")),
+        (1250, state("LEADING", "DISCOVERY")),
+        (1300, state("LEADING", "SYNCHRONIZATION")),
+        (1400, state("LEADING", "BROADCAST")),
+    ):
+        history.on_event(event, at_ms)
+    assert (history.looking_count, history.election_time_ms.total, history.election_time_ms.count) == (1, 250, 1)
+    assert (history.unavailable_time_ms.total, history.leader_unavailable_time_ms.total) == (400, 400)
+    assert history.leading_since_ms == 1400
+    history.on_event(state("LOOKING", "ELECTION"), 5000)
+    history.on_event(state("FOLLOWING", "DISCOVERY"), 5010)
+    history.on_event(state("FOLLOWING", "BROADCAST"), 5100)
+    assert (history.looking_count, history.leading_since_ms) == (2, None)
+    assert (history.unavailable_time_ms.maximum, history.unavailable_time_ms.minimum) == (400, 100)
+    assert history.leader_unavailable_time_ms.count == 1
+
+
+def test_a_learner_counts_how_long_it_was_synchronised() -> None:
+    history = PeerHistory()
+    for at_ms, event in (
+        (1000, state("FOLLOWING", "DISCOVERY")),
+        (1100, state("FOLLOWING", "SYNCHRONIZATION")),
+        (1130, state("FOLLOWING", "BROADCAST")),
+        (2000, state("OBSERVING", "SYNCHRONIZATION")),
+        (2007, state("OBSERVING", "BROADCAST")),
+        (3000, state("FOLLOWING", "SYNCHRONIZATION")),
+        (3001, state("LOOKING", "ELECTION")),
+    ):
+        history.on_event(event, at_ms)
+    assert (history.follower_sync_time_ms.total, history.follower_sync_time_ms.count) == (30, 1)
+    assert (history.observer_sync_time_ms.total, history.observer_sync_time_ms.count) == (7, 1)
+
+
+def test_snapshots_and_expired_sessions_are_counted() -> None:
+    history = PeerHistory()
+    history.on_event(SnapshotTaken(7, 1000, 30), 1)
+    history.on_event(SessionExpired(1, 4000), 2)
+    assert (history.snapshot_time_ms.total, history.sessions_expired) == (30, 1)
+
+
+def test_proposals_and_commits_count_for_the_role_they_came_in() -> None:
+    roles = RoleCounts()
+    roles.settle(10, 8, leading=True)
+    roles.settle(110, 100, leading=False)
+    roles.settle(115, 110, leading=False)
+    assert roles.proposals == {True: 100, False: 15}
+    assert roles.commits == {True: 92, False: 18}
+
+
+def test_a_reset_sets_every_count_to_zero() -> None:
+    counts = LimitCounts(connection_rejected=3, throttled_ops=2)
+    counts.reset()
+    assert counts == LimitCounts()
+
+
+def readings() -> Readings:
+    latency = Summary()
+    latency.add(2, times=3)
+    return Readings(
+        {"version": "v"}, {"znode_count": 5}, {"quota": {'a"b': 1}}, {"throttled_ops": 4}, {"fsynctime": Summary()},
+        {"readlatency": latency},
+    )  # fmt: skip
+
+
+def test_mntr_has_a_row_a_number() -> None:
+    rows = dict(monitor_rows(readings()))
+    assert (rows["version"], rows["znode_count"], rows["throttled_ops"], rows['a"b_quota']) == ("v", 5, 4, 1)
+    assert (rows["avg_readlatency"], rows["cnt_readlatency"], rows["p999_readlatency"]) == (2.0, 3, 2)
+    assert rows["avg_fsynctime"] == 0.0 and "p50_fsynctime" not in rows
+
+
+def test_prometheus_text_escapes_labels_and_has_no_texts() -> None:
+    lines = prometheus_text(readings(), process=False).splitlines()
+    assert "znode_count 5.0" in lines and "# TYPE throttled_ops counter" in lines
+    assert 'quota{key="a\\"b"} 1.0' in lines
+    assert 'readlatency{quantile="0.99"} 2.0' in lines and "readlatency_sum 6.0" in lines
+    assert 'fsynctime{quantile="0.5"} NaN' in lines
+    assert not any("version" in line for line in lines)

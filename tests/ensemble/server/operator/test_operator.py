@@ -1,0 +1,246 @@
+"""What an operator sees of one running peer: four-letter words, admin server, metrics, as in ZooKeeper 3.9.5."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.ensemble.server.peer_processes import Ensemble, exchange, free_ports
+
+PROMETHEUS = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
+
+
+class Watched(Ensemble):
+    """One peer whose admin server and metrics are on, with a client that owns and watches something."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, 1)
+        self.admin_port, self.metrics_port = free_ports(2)
+        with self.config(1).open("a") as config:
+            config.write(f"admin.enableServer=true\nadmin.serverPort={self.admin_port}\nadmin.snapshot.enabled=true\n")
+            config.write(f"metricsProvider.className={PROMETHEUS}\nmetricsProvider.httpPort={self.metrics_port}\n")
+
+    def get(self, path: str, port: int = 0, **headers: str) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and body of a GET."""
+        url = f"http://127.0.0.1:{port or self.admin_port}{path}"
+        request = urllib.request.Request(url, headers={name.replace("_", "-"): text for name, text in headers.items()})
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, dict(answer.headers), answer.read()
+        except urllib.error.HTTPError as refused:
+            return refused.code, dict(refused.headers), refused.read()
+
+    def command(self, name: str, **headers: str) -> dict:
+        return json.loads(self.get(f"/commands/{name}", **headers)[2])
+
+
+@pytest.fixture(scope="module")
+def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    ensemble = Watched(tmp_path_factory.mktemp("watched"))
+    ensemble.start()
+    try:
+        ensemble.wait_for_quorum()
+        yield ensemble
+    finally:
+        ensemble.close()
+
+
+@pytest.fixture(scope="module")
+def client(peer: Watched) -> Iterator[KazooClient]:
+    with peer.client() as client:
+        client.create("/watched", b"x")
+        client.create("/watched/mine", ephemeral=True)
+        client.exists("/watched/none", watch=lambda event: None)
+        for n in range(130):
+            client.set("/watched", b"y" * n)
+        yield client
+
+
+def session_of(client: KazooClient) -> str:
+    return f"0x{client.client_id[0] & (1 << 64) - 1:x}"
+
+
+# -- four-letter words -------------------------------------------------------------------------------------------------
+
+FORMATS = {
+    "conf": r"clientPort=\d+\nsecureClientPort=-1\ndataDir=.*version-2\ndataDirSize=\d+\ndataLogDir=.*version-2\n"
+    r"dataLogSize=\d+\ntickTime=500\nmaxClientCnxns=0\nminSessionTimeout=1000\nmaxSessionTimeout=10000\n"
+    r"clientPortListenBacklog=-1\nserverId=0\n",
+    "cons": r" /127.0.0.1:\d+\[1\]\(queued=0,recved=\d+,sent=\d+,sid=0x[0-9a-f]+,lop=\w+,est=\d{13},to=10000,"
+    r"lcxid=0x[0-9a-f]+,lzxid=0x[0-9a-f]+,lresp=\d+,llat=\d+,minlat=\d+,avglat=\d+,maxlat=\d+\)\n\n",
+    "dirs": r"datadir_size: \d+\nlogdir_size: \d+\n",
+    "envi": r"Environment:\nzookeeper\.version=3\.9\.5-zabka-[^\n]*\nhost\.name=(.*\n)*user\.dir=.*\n",
+    "gtmk": r"306",
+    "hash": r"100000080: -?\d+\n",
+    "isro": r"rw",
+    "ruok": r"imok",
+    "srvr": r"Zookeeper version: 3\.9\.5-.*\nLatency min/avg/max: \d+/\d+\.\d+/\d+\nReceived: \d+\nSent: \d+\n"
+    r"Connections: 1\nOutstanding: 0\nZxid: 0x1[0-9a-f]+\nMode: standalone\nNode count: \d+\n",
+    "stat": r"Zookeeper version: .*\nClients:\n /127.0.0.1:\d+\[1\]\(queued=0,recved=\d+,sent=\d+\)\n\nLatency (.*\n)+",
+    "wchs": r"1 connections watching 1 paths\nTotal watches:1\n",
+    "wchc": r"0x[0-9a-f]+\n\t/watched/none\n\n",
+    "wchp": r"/watched/none\n\t0x[0-9a-f]+\n\n",
+    "dump": r"SessionTracker dump:\nSession Sets \(1\)/\(1\):\n1 expire at \w{3} \w{3} \d\d [\d:]{8} UTC \d{4}:\n"
+    r"\t0x[0-9a-f]+\nephemeral nodes dump:\nSessions with Ephemerals \(1\):\n0x[0-9a-f]+:\n\t/watched/mine\n"
+    r"Connections dump:\n\tip: /127.0.0.1:\d+ sessionId: 0x[0-9a-f]+\n",
+    "mntr": r"zk_version\t3\.9\.5-.*\nzk_server_state\tstandalone\n(zk_\w+\t-?[\d.]+\n)+",
+}
+
+
+@pytest.mark.parametrize("word", FORMATS)
+def test_a_word_is_answered_in_zookeepers_format(peer: Watched, client: KazooClient, word: str) -> None:
+    assert re.fullmatch(FORMATS[word], peer.word(1, word)), peer.word(1, word)
+
+
+def test_an_operation_has_its_short_name_and_crst_forgets_it(peer: Watched, client: KazooClient) -> None:
+    client.get("/watched")
+    assert ",lop=GETD," in peer.word(1, "cons")
+    assert peer.word(1, "crst") == "Connection stats reset.\n"
+    assert ",lop=NA," in peer.word(1, "cons") and "recved=0,sent=0" in peer.word(1, "cons")
+
+
+def test_a_word_may_come_in_pieces_and_with_a_line_end(peer: Watched) -> None:
+    with socket.create_connection(("127.0.0.1", peer.client_ports[1]), 5) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for piece in (b"r", b"uo", b"k\r\n"):
+            connection.sendall(piece)
+        assert connection.recv(100) == b"imok"
+
+
+def test_the_trace_mask_is_set_by_eight_bytes_behind_the_word(peer: Watched) -> None:
+    assert exchange(peer.client_ports[1], b"stmk" + (256).to_bytes(8, "big")) == b"256"
+    assert peer.word(1, "gtmk") == "256"
+    assert exchange(peer.client_ports[1], b"stmk") == b""
+    assert peer.command("set_trace_mask?traceMask=306")["tracemask"] == 306
+
+
+def test_an_unknown_word_ends_its_connection_without_an_answer(peer: Watched) -> None:
+    assert exchange(peer.client_ports[1], b"xxxx") == b""
+
+
+def test_srst_starts_counting_over(peer: Watched, client: KazooClient) -> None:
+    client.set("/watched", b"z")
+    assert peer.word(1, "srst") == "Server stats reset.\n"
+    rows = dict(line.split("\t") for line in peer.word(1, "mntr").splitlines())
+    assert (rows["zk_cnt_updatelatency"], rows["zk_cnt_fsynctime"]) == ("0", "0")
+    client.set("/watched", b"z")
+    rows = dict(line.split("\t") for line in peer.word(1, "mntr").splitlines())
+    assert (rows["zk_cnt_updatelatency"], rows["zk_cnt_fsynctime"]) == ("1", "1")
+
+
+# -- the admin server --------------------------------------------------------------------------------------------------
+
+
+def test_every_command_is_listed_and_answers(peer: Watched, client: KazooClient) -> None:
+    status, headers, page = peer.get("/commands")
+    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    names = re.findall(r'<a href="/commands/(\w+)">', page.decode())
+    assert {"configuration", "connections", "monitor", "voting_view", "zabstate"} <= set(names)
+    for name in names:
+        if name not in ("snapshot", "restore", "set_trace_mask", "leader"):
+            answer = peer.command(name)
+            assert (answer["command"], answer["error"]) == (name, None)
+    assert peer.command("leader")["error"] == "server is not initialized", "as a standalone ZooKeeper says"
+    assert peer.command("nosuch") == {"command": "nosuch", "error": "Unknown command: nosuch"}
+    assert peer.get("/other")[0] == 404
+
+
+def test_commands_have_zookeepers_fields(peer: Watched, client: KazooClient) -> None:
+    session = client.client_id[0]
+    assert list(peer.command("configuration"))[:9] == [
+        "client_port", "data_dir", "data_log_dir", "tick_time", "max_client_cnxns", "min_session_timeout",
+        "max_session_timeout", "server_id", "client_port_listen_backlog",
+    ]  # fmt: skip
+    assert peer.command("dump")["session_id_to_ephemeral_paths"] == {str(session): ["/watched/mine"]}
+    assert peer.command("watches")["session_id_to_watched_paths"] == {str(session): ["/watched/none"]}
+    assert peer.command("watches_by_path")["path_to_session_ids"] == {"/watched/none": [session]}
+    assert peer.command("hash")["digests"][0]["zxid"] == 0x100000080
+    assert peer.command("connections")["connections"][0]["session_id"] == session
+    stats = peer.command("stat")
+    assert stats["command"] == "stats", "the words are names of commands, too"
+    assert stats["server_stats"]["server_state"] == "standalone"
+    assert peer.command("monitor")["znode_count"] == stats["node_count"]
+
+
+def test_a_snapshot_has_to_be_allowed_and_is_rare(peer: Watched, client: KazooClient) -> None:
+    assert peer.get("/commands/snapshot")[0] == 401
+    assert peer.command("snapshot")["error"] == "Auth info is missing for the command"
+    assert peer.command("snapshot", Authorization="karma a:b")["error"] == "Not authenticated"
+    status, headers, body = peer.get("/commands/snapshot", Authorization="digest a:b")
+    assert (status, body[:4], len(body)) == (200, b"ZKSN", int(headers["snapshot_size"]))
+    zxid = headers["last_zxid"].removeprefix("0x")
+    assert (peer.data(1) / f"snapshot.{zxid}").read_bytes() == body
+    assert peer.command("last_snapshot")["zxid"] == zxid
+    assert peer.get("/commands/snapshot", Authorization="digest a:b")[0] == 429
+
+
+def test_a_snapshot_is_not_given_to_who_may_not_read_everything(peer: Watched, client: KazooClient) -> None:
+    acl = client.get_acls("/")[0]
+    client.set_acls("/", [make_acl("world", "anyone", read=True), make_acl("ip", "127.0.0.1", all=True)])
+    try:
+        assert peer.get("/commands/snapshot", Authorization="digest a:b")[0] == 403
+    finally:
+        client.set_acls("/", acl)
+
+
+def test_restoring_takes_a_post(peer: Watched) -> None:
+    assert peer.get("/commands/restore")[0] == 401
+    assert peer.command("restore", Authorization="digest a:b")["error"] == "restore takes a snapshot by POST"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "cross-site"}],
+)
+def test_pages_of_other_sites_cannot_use_a_visitors_browser(peer: Watched, headers: dict[str, str]) -> None:
+    status, _, body = peer.get("/commands/stat_reset", **headers)
+    assert status == 403 and "error" in json.loads(body)
+    assert peer.get("/metrics", peer.metrics_port, **headers)[0] == 403
+
+
+GARBAGE = [b"\0" * 20_000, b"GET\r\n\r\n", b"PUT / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nno colon\r\n\r\n"]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_garbage_ends_that_connection_alone(peer: Watched, garbage: bytes) -> None:
+    answer = exchange(peer.admin_port, garbage)
+    assert not answer or re.match(rb"HTTP/1.1 4\d\d ", answer)
+    assert peer.command("ruok")["error"] is None
+    assert "Traceback" not in peer.log(1)
+
+
+# -- metrics -----------------------------------------------------------------------------------------------------------
+
+
+def test_prometheus_finds_zookeepers_names(peer: Watched, client: KazooClient) -> None:
+    client.set("/watched", b"z")
+    status, headers, text = peer.get("/metrics", peer.metrics_port)
+    assert status == 200 and headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    families = {family.name: family for family in text_string_to_metric_families(text.decode())}
+    for name in ("znode_count", "watch_count", "ephemerals_count", "approximate_data_size", "outstanding_requests"):
+        assert families[name].type == "gauge"
+    assert families["watch_count"].samples[0].value == 1
+    latency = {(s.name, s.labels.get("quantile")): s.value for s in families["updatelatency"].samples}
+    assert latency["updatelatency_count", None] >= 1 and ("updatelatency", "0.99") in latency
+    assert families["fsynctime"].type == "summary"
+    assert b"\nconnection_rejected 0.0\n" in text and b"\nthrottled_ops 0.0\n" in text
+
+
+def test_quotas_are_told_by_namespace(peer: Watched, client: KazooClient) -> None:
+    client.ensure_path("/zookeeper/quota/watched")
+    client.create("/zookeeper/quota/watched/zookeeper_limits", b"count=9,bytes=-1")
+    client.create("/zookeeper/quota/watched/zookeeper_stats", b"count=0,bytes=0")
+    text = peer.get("/metrics", peer.metrics_port)[2].decode()
+    assert '\nquota_count_limit_per_namespace{key="watched"} 9.0\n' in text
+    assert '\nquota_count_usage_per_namespace{key="watched"} 2.0\n' in text
+    assert "zk_watched_quota_count_limit_per_namespace\t9\n" in peer.word(1, "mntr")

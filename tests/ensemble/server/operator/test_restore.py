@@ -1,0 +1,273 @@
+"""A snapshot sent over HTTP or HTTPS becomes all that a server has: guarded, checked, and safe over a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.security import make_acl
+
+from ensemble.ids import Epoch, Zxid, make_zxid
+from ensemble.server.config.config_values import ConfigError
+from ensemble.server.config.zoo_cfg import parse
+from ensemble.server.operator.http_body import Body
+from ensemble.server.operator.metrics import OnDemandCounts
+from ensemble.server.operator.on_demand_snapshots import Refusal
+from ensemble.server.operator.restores import Restores
+from ensemble.tree.datatree import DataTree
+from ensemble.txnlog.epochs import ACCEPTED, CURRENT, read_epoch, write_epoch
+from ensemble.txnlog.errors import DataDirectoryError
+from ensemble.txnlog.recovery import Directories, recover
+from ensemble.txnlog.restoring import RECEIVED_NAME, read_received, take_received
+from ensemble.txnlog.snapshots import list_snapshots, stage_snapshot, write_snapshot
+from ensemble.zab.snapshot import TreeSnapshot
+from tests.ensemble.server.peer_processes import Ensemble, free_ports, wait_until
+from tests.ensemble.server.pem_files import Authority, needs_openssl
+
+ZXID = make_zxid(Epoch(5), 7)
+
+
+def snapshot(zxid: Zxid = ZXID) -> TreeSnapshot:
+    empty = DataTree().to_snapshot()
+    return TreeSnapshot(zxid, {}, empty.nodes, empty.digest)
+
+
+def file_of(directory: Path, zxid: Zxid = ZXID, suffix: str = "") -> bytes:
+    stage_snapshot(directory / "made", snapshot(zxid), suffix)
+    return (directory / "made").read_bytes()
+
+
+def sent(data: bytes, length: int | None = None) -> Body:
+    reader = asyncio.StreamReader()
+    reader.feed_data(data)
+    reader.feed_eof()
+    return Body(reader, None, len(data) if length is None else length, waits=False)  # type: ignore[arg-type]
+
+
+def received(restores: Restores, data: bytes, length: int | None = None) -> object:
+    async def run() -> object:
+        return await restores.receive(sent(data, length) if data else None)
+
+    return asyncio.run(run())
+
+
+def status(answer: object) -> int:
+    assert isinstance(answer, Refusal)
+    return answer.status
+
+
+@pytest.fixture
+def counts() -> OnDemandCounts:
+    return OnDemandCounts()
+
+
+# -- receiving -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_whole_snapshot_is_kept_for_the_next_start(tmp_path: Path, counts: OnDemandCounts, suffix: str) -> None:
+    restores = Restores(tmp_path, lambda: None, 0, counts)
+    assert received(restores, file_of(tmp_path, suffix=suffix)) == ZXID
+    assert read_received(tmp_path / RECEIVED_NAME).zxid == ZXID
+
+
+def test_a_snapshot_that_zookeeper_wrote_says_its_zxid_itself() -> None:
+    written = Path(__file__).parents[2] / "txnlog" / "written_by_zookeeper_3_9_5" / "snapshot.10000001f"
+    assert read_received(written).zxid == 0x10000001F
+
+
+def test_what_is_damaged_or_not_whole_is_refused_and_leaves_nothing(tmp_path: Path, counts: OnDemandCounts) -> None:
+    restores, data = Restores(tmp_path, lambda: None, 0, counts), file_of(tmp_path)
+    for bad in (b"x", data[:-9], data[:40] + b"!" + data[41:], data[:-20] + bytes(20), b"\x1f\x8b" + data):
+        assert status(received(restores, bad)) == 400
+    assert status(received(restores, data, len(data) + 1)) == 400
+    assert status(received(restores, b"")) == 400
+    assert counts.restore_error_count == 6
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+
+
+def test_it_has_to_be_allowed_and_is_rare(tmp_path: Path, counts: OnDemandCounts) -> None:
+    data = file_of(tmp_path)
+    assert status(received(Restores(tmp_path, lambda: None, None, counts), data)) == 503
+    rare = Restores(tmp_path, lambda: None, 300_000, counts)
+    assert received(rare, data) == ZXID
+    assert status(received(rare, data)) == 429
+    assert counts.restore_rate_limited_count == 1
+
+
+def test_a_snapshot_that_the_leader_would_overwrite_is_refused(tmp_path: Path, counts: OnDemandCounts) -> None:
+    data = file_of(tmp_path)
+    assert status(received(Restores(tmp_path, lambda: Epoch(5), 0, counts), data)) == 409
+    assert not (tmp_path / RECEIVED_NAME).exists()
+    assert received(Restores(tmp_path, lambda: Epoch(4), 0, counts), data) == ZXID
+
+
+# -- taking over -----------------------------------------------------------------------------------------------------
+
+
+def test_at_the_next_start_it_is_all_there_is_and_epochs_never_go_back(tmp_path: Path) -> None:
+    directories = Directories(tmp_path, tmp_path)
+    for zxid in (make_zxid(Epoch(1), 3), make_zxid(Epoch(9), 1)):
+        write_snapshot(tmp_path, snapshot(zxid))
+    for epoch, expected in ((2, 5), (9, 9)):
+        for name in (ACCEPTED, CURRENT):
+            write_epoch(tmp_path, name, epoch)
+        (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
+        assert take_received(directories) == ZXID
+        assert [zxid for zxid, _ in list_snapshots(tmp_path)] == [ZXID]
+        assert (read_epoch(tmp_path, ACCEPTED), read_epoch(tmp_path, CURRENT)) == (expected, expected)
+        assert recover(directories).recovered.snapshot is not None
+    assert take_received(directories) is None
+
+
+def test_a_crash_on_the_way_is_made_up_for(tmp_path: Path) -> None:
+    directories = Directories(tmp_path, tmp_path)
+    write_snapshot(tmp_path, snapshot(make_zxid(Epoch(1), 3)))
+    (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
+    assert take_received(directories) == ZXID
+    # As if the last step had not been done, and the epochs not either.
+    (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
+    write_epoch(tmp_path, CURRENT, 1)
+    assert take_received(directories) == ZXID
+    assert read_epoch(tmp_path, CURRENT) == 5
+
+
+def test_one_that_rotted_on_the_disk_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / RECEIVED_NAME).write_bytes(b"rotten")
+    with pytest.raises(DataDirectoryError, match=r"which was to be restored: .*; remove it to go on without"):
+        take_received(Directories(tmp_path, tmp_path))
+
+
+# -- a running server ------------------------------------------------------------------------------------------------
+
+
+class Restorable(Ensemble):
+    """One peer whose admin server speaks both kinds of HTTP, with certificates of clients asked for."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, 1)
+        authority = Authority(directory / "ssl")
+        store = authority.store("peer", "/CN=peer", "DNS:localhost,IP:127.0.0.1")
+        (self.admin_port,) = free_ports(1)
+        self.context = ssl.create_default_context(cafile=str(authority.ca))
+        certificate, key = authority.issue("ann", "/CN=ann")
+        self.context.load_cert_chain(certificate, key)
+        self.stranger = ssl.create_default_context(cafile=str(authority.ca))
+        with self.config(1).open("a") as config:
+            config.write(
+                f"admin.enableServer=true\nadmin.serverPort={self.admin_port}\nadmin.snapshot.enabled=true\n"
+                "admin.restore.enabled=true\nadmin.rateLimiterIntervalInMS=0\nadmin.portUnification=true\n"
+                "authProvider.1=org.apache.zookeeper.server.auth.X509AuthenticationProvider\n"
+                f"admin.needClientAuth=true\nssl.quorum.keyStore.location={store}\n"
+                f"ssl.quorum.trustStore.location={authority.ca}\n"
+            )
+
+    def ask(self, command: str, data: bytes | None = None, auth: str = "", *, tls: bool = False) -> tuple[int, bytes]:
+        """Status and body."""
+        scheme = "https" if tls else "http"
+        url = f"{scheme}://127.0.0.1:{self.admin_port}/commands/{command}"
+        request = urllib.request.Request(url, data=data, headers={"Authorization": auth} if auth else {})
+        try:
+            with urllib.request.urlopen(request, timeout=10, context=self.context if tls else None) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as refused:
+            return refused.code, refused.read()
+
+
+@pytest.fixture(scope="module")
+def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restorable]:
+    ensemble = Restorable(tmp_path_factory.mktemp("restorable"))
+    ensemble.start()
+    try:
+        ensemble.wait_for_quorum()
+        yield ensemble
+    finally:
+        ensemble.close()
+
+
+@needs_openssl
+def test_a_server_goes_back_to_a_snapshot_that_is_sent_to_it(peer: Restorable) -> None:
+    with peer.client() as client:
+        client.create("/kept", b"then")
+        taken = peer.ask("snapshot", auth="digest a:b")
+        client.set("/kept", b"now")
+        client.create("/later", b"x")
+        client.set_acls("/", [make_acl("x509", "CN=ann", all=True), make_acl("world", "anyone", read=True)])
+        assert peer.ask("restore", taken[1])[0] == 401
+        assert peer.ask("restore", taken[1], "digest a:b")[0] == 403
+        assert peer.ask("restore", taken[1], "x509")[0] == 401, "nobody showed a certificate"
+        assert peer.ask("restore", bytes(3_000_000), "digest a:b", tls=True)[0] == 403
+        before = peer.word(1, "srvr")
+        status, body = peer.ask("restore", taken[1], "x509", tls=True)
+        assert status == 200, body
+        assert json.loads(body)["command"] == "restore"
+        wait_until(lambda: "Node count: 6" in peer.word(1, "srvr") and before != peer.word(1, "srvr"))
+    with peer.client() as client:
+        assert client.get("/kept")[0] == b"then"
+        assert client.exists("/later") is None
+        client.create("/after")
+    assert "the history is that of a restored snapshot" in peer.log(1)
+    peer.kill(1)
+    peer.start(1)
+    peer.wait_for_quorum()
+    with peer.client() as client:
+        assert sorted(client.get_children("/")) == ["after", "kept", "zookeeper"]
+
+
+@needs_openssl
+def test_the_same_port_speaks_both_and_takes_no_stranger_over_tls(peer: Restorable) -> None:
+    assert peer.ask("ruok")[0] == peer.ask("ruok", tls=True)[0] == 200
+    with pytest.raises(OSError), urllib.request.urlopen(
+        f"https://127.0.0.1:{peer.admin_port}/commands/ruok", timeout=10, context=peer.stranger
+    ) as answer:  # fmt: skip
+        answer.read()
+
+
+def epoch_at(ensemble: Ensemble, i: int) -> int:
+    lines = [line for line in ensemble.word(i, "srvr").splitlines() if line.startswith("Zxid: ")]
+    return int(lines[0].split()[1], 16) >> 32 if lines else 0
+
+
+@pytest.mark.long
+def test_a_whole_ensemble_takes_over_what_one_of_it_has_restored(tmp_path: Path) -> None:
+    ensemble = Ensemble(tmp_path, 3)
+    ports = dict(zip((1, 2, 3), free_ports(3), strict=True))
+    for i, port in ports.items():
+        with ensemble.config(i).open("a") as config:
+            config.write(f"admin.enableServer=true\nadmin.serverPort={port}\nadmin.restore.enabled=true\n")
+    data = file_of(tmp_path, make_zxid(Epoch(40), 7))
+    try:
+        ensemble.start()
+        ensemble.wait_for_quorum()
+        with ensemble.client() as client:
+            client.create("/gone")
+        url = f"http://127.0.0.1:{ports[1]}/commands/restore"
+        request = urllib.request.Request(url, data=data, headers={"Authorization": "digest a:b"})
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert json.loads(answer.read())["last_zxid"] == make_zxid(Epoch(40), 7)
+        wait_until(lambda: all(epoch_at(ensemble, i) >= 40 for i in (1, 2, 3)))
+        ensemble.wait_for_quorum()
+        for i in (1, 2, 3):
+            with ensemble.client(i) as client:
+                client.sync("/")
+                assert client.exists("/gone") is None
+                client.create(f"/by-{i}")
+                assert client.last_zxid >> 32 >= 41
+    finally:
+        ensemble.close()
+
+
+def test_https_needs_the_servers_stores(tmp_path: Path) -> None:
+    lines = f"dataDir={tmp_path}\nclientPort=1\nadmin.enableServer=true\nadmin.forceHttps=true\n"
+    with pytest.raises(ConfigError, match=r"ssl\.quorum\.keyStore\.location is not set"):
+        parse(lines)
+    config = parse(f"{lines}ssl.quorum.keyStore.location=/k.pem\nssl.quorum.trustStore.location=/t.pem\n")
+    assert config.admin is not None and config.admin.tls is not None
+    assert (config.admin.https_only, config.admin.tls.client_auth, config.quorum_tls) == (True, "none", None)
+    assert config.admin.restores_interval_ms is None, "it replaces everything: it has to be asked for"

@@ -1,0 +1,262 @@
+"""Errors that help: what goes wrong around a peer is one clear line that says what to do, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.exceptions import ConnectionClosedError, ConnectionLoss
+
+from ensemble.ids import Epoch, PeerId, Zxid
+from ensemble.ports import Instant
+from ensemble.runtime.links import LinkFaults
+from ensemble.server.config.zoo_cfg import ZooConfig, parse
+from ensemble.server.net.election_port import ElectionPort
+from ensemble.server.net.election_wire import encode_notification, encode_opening
+from ensemble.server.operator.operator_view import ClockWatch
+from ensemble.server.process.ownership import claim
+from ensemble.txnlog.directory import open_directories
+from ensemble.txnlog.errors import DataDirectoryError
+from ensemble.zab.messages import Notification, PeerState, Vote
+from ensemble.zab.server_line import ServerLine
+from tests.ensemble.server.peer_processes import Ensemble, exchange, free_ports, wait_until
+from tests.ensemble.tree.tree_driver import PING
+from tests.ensemble.tree.tree_driver import Ensemble as Trees
+
+NOTHING_NEW = Notification(PeerState.LOOKING, Vote(PeerId(3), Zxid(0), Epoch(0)), 1)
+
+
+@pytest.fixture
+def solo(tmp_path: Path) -> Iterator[Ensemble]:
+    ensemble = Ensemble(tmp_path, 1)
+    try:
+        yield ensemble
+    finally:
+        ensemble.close()
+
+
+def warnings(ensemble: Ensemble) -> list[str]:
+    return [line for line in ensemble.log(1).splitlines() if "[warning" in line]
+
+
+# -- while it runs -----------------------------------------------------------------------------------------------------
+
+
+def test_a_request_that_is_too_large_names_the_limit_and_the_client(solo: Ensemble) -> None:
+    solo.start()
+    solo.wait_for_quorum()
+    with solo.client() as client:
+        client.create("/kept", b"x")
+        with pytest.raises((ConnectionLoss, ConnectionClosedError)):
+            client.set("/kept", b"x" * 2_000_000)
+        wait_until(lambda: len(warnings(solo)) == 1)
+        assert client.retry(client.get, "/kept")[0] == b"x"
+    (line,) = warnings(solo)
+    assert "it sent a request of 2000" in line and "jute.maxbuffer is 1048575: keep less in one znode" in line
+    assert "remote=127.0.0.1:" in line
+
+
+def test_what_is_no_zookeeper_client_is_told_so_and_not_without_end(solo: Ensemble) -> None:
+    solo.start()
+    solo.wait_for_quorum()
+    for _ in range(30):
+        assert exchange(solo.client_ports[1], b"GET / HTTP/1.1\r\n\r\n") == b""
+    lines = warnings(solo)
+    assert 1 <= len(lines) <= 20 and all("it does not speak ZooKeeper's protocol" in line for line in lines)
+
+
+def test_an_admin_port_that_is_taken_is_a_warning_and_the_peer_goes_on(solo: Ensemble) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with solo.config(1).open("a") as config:
+            config.write(f"admin.enableServer=true\nadmin.serverPort={port}\n")
+        solo.start()
+        solo.wait_for_quorum()
+    (line,) = warnings(solo)
+    assert f"the admin server 127.0.0.1:{port} cannot be opened: process " in line
+    assert "stop that, or change admin.serverPort; this peer goes on without it" in line
+
+
+def test_a_jump_of_the_wall_clock_is_said_once_and_slow_corrections_are_not() -> None:
+    watch = ClockWatch(Instant(1_000, 500_000))
+    assert watch.check(Instant(2_000, 501_000)) is None
+    assert watch.check(Instant(3_000, 503_500)) is None
+    assert "jumped by +3600.0 s: sessions and timeouts do not depend on it" in (
+        watch.check(Instant(4_000, 4_104_500)) or ""
+    )
+    assert watch.check(Instant(5_000, 4_105_500)) is None
+    assert "jumped by -3600.0 s" in (watch.check(Instant(6_000, 506_500)) or "")
+
+
+@pytest.mark.parametrize("jump_ms", [86_400_000, -86_400_000])
+def test_a_jump_of_the_wall_clock_expires_no_session(monkeypatch: pytest.MonkeyPatch, jump_ms: int) -> None:
+    trees = Trees()
+    connection = trees.connect(timeout_ms=4_000)
+    session_id, _ = trees.session(connection)
+    trees.advance(2_000)
+    monkeypatch.setattr(
+        Trees, "now", property(lambda self: Instant(self.now_ms, 1_700_000_000_000 + self.now_ms + jump_ms))
+    )
+    trees.send(connection, PING)
+    trees.advance(3_000)
+    assert session_id in trees.services[0].tree.sessions
+    trees.advance(6_000)
+    assert session_id not in trees.services[0].tree.sessions, "it did expire when nothing was heard of it"
+
+
+# -- two servers with one id -------------------------------------------------------------------------------------------
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.broken: list[str] = []
+        self.heard = asyncio.Event()
+
+    def on_notification(self, src, notification) -> None:
+        self.heard.set()
+
+    def on_voter_unreachable(self, peer_id) -> None: ...
+
+    def on_peer_broken(self, remote: str, reason: str) -> None:
+        self.broken.append(reason)
+
+
+async def knock(port: int, opening: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(opening)
+    return reader, writer
+
+
+async def election_port(listener: Listener) -> tuple[ElectionPort, int, str]:
+    """Server 1's, listening; its port, and the address that is configured for server 3."""
+    mine, third = free_ports(2)
+    servers = {PeerId(i): ServerLine("127.0.0.1", 1, port) for i, port in ((1, mine), (3, third))}
+    port = ElectionPort(PeerId(1), servers, LinkFaults({}), listener)
+    await port.listen(servers[PeerId(1)].addresses, print)
+    return port, mine, f"127.0.0.1:{third}"
+
+
+def test_a_second_server_with_the_same_id_is_kept_out_and_both_are_named() -> None:
+    async def scenario() -> None:
+        listener = Listener()
+        port, mine, address = await election_port(listener)
+        real, real_writer = await knock(mine, encode_opening(3, [address]) + encode_notification(NOTHING_NEW))
+        await listener.heard.wait()
+        for _ in range(2):
+            double, writer = await knock(mine, encode_opening(3, ["127.0.0.1:9"]))
+            assert await double.read() == b""
+            writer.close()
+        assert listener.broken == [
+            f"two servers have the id 3: {address} (from 127.0.0.1) and 127.0.0.1:9 (from 127.0.0.1); "
+            "give each its own myid"
+        ]
+        # The same one again, after its connection broke without a word, is welcome.
+        _, again_writer = await knock(mine, encode_opening(3, [address]))
+        assert await real.read() == b""
+        assert len(listener.broken) == 1 and PeerId(3) in port._connections
+        real_writer.close()
+        again_writer.close()
+        await port.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 10))
+
+
+def test_who_has_the_configured_address_takes_its_place_from_one_that_was_there_first() -> None:
+    async def scenario() -> None:
+        listener = Listener()
+        port, mine, address = await election_port(listener)
+        wrong, wrong_writer = await knock(mine, encode_opening(3, ["127.0.0.1:9"]) + encode_notification(NOTHING_NEW))
+        await listener.heard.wait()
+        _, right_writer = await knock(mine, encode_opening(3, [address]))
+        assert await wrong.read() == b""
+        assert len(listener.broken) == 1 and "two servers have the id 3" in listener.broken[0]
+        wrong_writer.close()
+        right_writer.close()
+        await port.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 10))
+
+
+# -- a data directory that is not this server's ------------------------------------------------------------------------
+
+SERVERS = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n"
+
+
+def config_of(directory: Path, my_id: int, servers: str = SERVERS, more: str = "") -> ZooConfig:
+    directory.mkdir(exist_ok=True)
+    (directory / "myid").write_text(str(my_id))
+    config = parse(f"dataDir={directory}\nclientPort=1\ninitLimit=5\nsyncLimit=2\n{servers}{more}")
+    for lock in open_directories(config.data_dir, config.data_log_dir)[1]:
+        lock.release()
+    return config
+
+
+def test_another_servers_data_is_refused(tmp_path: Path) -> None:
+    claim(config_of(tmp_path, 2))
+    with pytest.raises(DataDirectoryError, match=r"is the data of server 2, but myid says 1: put that right") as caught:
+        claim(config_of(tmp_path, 1))
+    assert "\n" not in str(caught.value)
+    (tmp_path / "version-2" / ".owner").unlink()
+    claim(config_of(tmp_path, 1))
+
+
+def test_another_ensembles_data_is_refused(tmp_path: Path) -> None:
+    claim(config_of(tmp_path, 1))
+    other = "server.1=x:1:2\nserver.2=y:1:2\n"
+    with pytest.raises(DataDirectoryError, match=r"another ensemble \(server.1=a:1, .*\), not of server.1=x:1"):
+        claim(config_of(tmp_path, 1, other))
+    claim(config_of(tmp_path, 1, other, "zabka.control.socket=/s\n"))
+
+
+def test_an_ensemble_may_change_one_server_after_the_other(tmp_path: Path) -> None:
+    for hosts in ("abc", "abx", "ayx", "zyx"):
+        claim(config_of(tmp_path, 1, "".join(f"server.{i}={host}:1:2\n" for i, host in enumerate(hosts, 1))))
+
+
+def test_data_from_zookeeper_or_from_a_time_alone_has_no_owner_yet(tmp_path: Path) -> None:
+    claim(config_of(tmp_path, 1, ""))
+    claim(config_of(tmp_path, 3))
+    assert json.loads((tmp_path / "version-2" / ".owner").read_text())["server"] == 3
+
+
+# -- what keeps it from starting ---------------------------------------------------------------------------------------
+
+
+def test_what_is_missing_or_unusable_is_one_line(solo: Ensemble) -> None:
+    config, data = solo.config(1), solo.directory / "1" / "data"
+    text = config.read_text()
+    several = text + "server.1=127.0.0.1:1:2\nserver.2=127.0.0.1:3:4\n"
+    (solo.directory / "file").write_text("")
+    trials = {
+        several: f"{data / 'myid'} is missing; it must hold this server's id",
+        text.replace(str(data), str(solo.directory / "file")): "cannot be ",
+        text.replace("clientPort=", "clientPort=x"): f"is not a number from 0 to 65535 (in {config})",
+    }
+    (data / "myid").unlink()
+    for trial, message in trials.items():
+        config.write_text(trial)
+        code, said = solo.run_to_its_end(1)
+        assert (code, len(said.splitlines())) == (1, 1), said
+        assert said.startswith("zabka peer: ") and message in said
+    config.unlink()
+    assert solo.run_to_its_end(1) == (1, f"zabka peer: {config} cannot be read: No such file or directory\n")
+
+
+def test_nothing_is_lost_by_an_oversized_frame_behind_a_write(solo: Ensemble) -> None:
+    solo.start()
+    solo.wait_for_quorum()
+    hello = struct.pack(">iqiqi", 0, 0, 5000, 0, 16) + bytes(16)
+    path = b"/before"
+    acl = struct.pack(">ii", 1, 31) + struct.pack(">i", 5) + b"world" + struct.pack(">i", 6) + b"anyone"
+    create = struct.pack(">iii", 1, 1, len(path)) + path + struct.pack(">i", 1) + b"x" + acl + struct.pack(">i", 0)
+    with socket.create_connection(("127.0.0.1", solo.client_ports[1]), 5) as connection:
+        connection.sendall(struct.pack(">i", len(hello)) + hello)
+        assert connection.recv(100)
+        connection.sendall(struct.pack(">i", len(create)) + create + struct.pack(">i", 50_000_000) + b"x" * 100)
+    with solo.client() as client:
+        wait_until(lambda: client.exists("/before") is not None)

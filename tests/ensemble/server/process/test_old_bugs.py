@@ -1,0 +1,175 @@
+"""Two bugs that ZooKeeper 3.9.5 still has, on real processes: here neither a phantom nor the past is ever read."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.protocol.states import KeeperState
+
+from ensemble.server.net.election_wire import FrameReader, decode_notification, decode_opening, encode_notification
+from ensemble.zab.messages import PeerState
+from journal.reader import node_files
+from tests.ensemble.server.peer_processes import PATIENCE_S, Ensemble, pause, wait_until
+
+TICK_MS = 100
+ROUNDS = 6
+
+
+@pytest.fixture
+def trio(tmp_path: Path) -> Iterator[Ensemble]:
+    """Three servers, 3 of which leads, with a snapshot due at every second transaction."""
+    ensemble = Ensemble(tmp_path, 3, tick_time=TICK_MS)
+    for i in ensemble.client_ports:
+        config = ensemble.config(i)
+        config.write_text(config.read_text() + "snapCount=2\nmaxSessionTimeout=40000\n")
+    try:
+        ensemble.start(1, 3)
+        ensemble.wait_for_quorum()
+        ensemble.start(2)
+        assert ensemble.wait_for_quorum() == 3
+        yield ensemble
+    finally:
+        ensemble.close()
+
+
+@contextmanager
+def client_of(ensemble: Ensemble, *ids: int) -> Iterator[KazooClient]:
+    """A stock client of those servers alone, for as long as they live."""
+    client = KazooClient(",".join(f"127.0.0.1:{ensemble.client_ports[i]}" for i in ids), timeout=30)
+    client.start(PATIENCE_S)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+@contextmanager
+def voter_that_only_votes(ensemble: Ensemble, i: int) -> Iterator[None]:
+    """In place of server `i`: it votes for whoever calls it, and never comes to that leader's quorum port."""
+    line = next(line for line in ensemble.server_lines if line.startswith(f"server.{i}="))
+    with socket.create_server(("127.0.0.1", int(line.rpartition(":")[2]))) as server:
+        server.settimeout(PATIENCE_S)
+        voter = threading.Thread(target=_agree, args=(server,))
+        voter.start()
+        try:
+            yield
+        finally:
+            voter.join(PATIENCE_S)
+
+
+def _agree(server: socket.socket) -> None:
+    """Say what the first caller says, until it hangs up."""
+    with server.accept()[0] as connection:
+        data, frames, opened = b"", FrameReader(), False
+        while True:
+            try:
+                part = connection.recv(65536)
+            except ConnectionError:
+                return
+            if not part:
+                return
+            data += part
+            if not opened:
+                opening = decode_opening(data)
+                if opening is None:
+                    continue
+                data, opened = data[opening.size :], True
+            for frame in frames.feed(data):
+                notification = decode_notification(frame)
+                if notification.state is PeerState.LOOKING:
+                    connection.sendall(encode_notification(notification))
+            data = b""
+
+
+def times_leading(ensemble: Ensemble, i: int) -> int:
+    """How often a server has begun to lead."""
+    files = node_files(ensemble.data(i).parent / "journal", f"peer-{i}")
+    events = [json.loads(line) for path in files for line in path.read_text().splitlines() if line.endswith("}")]
+    return sum(event.get("state") == "LEADING" and event["phase"] == "DISCOVERY" for event in events)
+
+
+def holds(ensemble: Ensemble, i: int, what: bytes) -> list[str]:
+    """The log and snapshot files of a server in which those bytes stand."""
+    return sorted(path.name for path in ensemble.data(i).glob("[ls]*.*") if what in path.read_bytes())
+
+
+def test_what_only_a_fallen_leader_logged_is_truncated_and_in_no_snapshot_of_it(trio: Ensemble) -> None:
+    """ZOOKEEPER-1549, 4837: elected again, a leader snapshots what nobody else has, and loads it for ever."""
+    with client_of(trio, 1) as client:
+        client.create("/before")
+    with client_of(trio, 3) as client:
+        for i in (1, 2):
+            pause(trio.processes[i], True)
+        client.create_async("/phantom", b"first")
+        wait_until(lambda: bool(holds(trio, 3, b"/phantom")))
+        for i in (1, 2, 3):
+            trio.kill(i)
+
+    with voter_that_only_votes(trio, 1):
+        before = times_leading(trio, 3)
+        trio.start(3)
+        wait_until(lambda: times_leading(trio, 3) > before)
+        trio.kill(3)
+    assert all(name.startswith("log.") for name in holds(trio, 3, b"/phantom")), "a snapshot holds it"
+
+    trio.start(1, 2)
+    trio.wait_for_quorum()
+    with client_of(trio, 1, 2) as client:
+        client.create("/after")
+    trio.start(3)
+    trio.wait_for_quorum()
+    for i in (1, 2, 3):
+        with client_of(trio, i) as client:
+            client.sync("/")
+            assert client.exists("/phantom") is None, f"server {i} shows what was never acknowledged"
+    with client_of(trio, 3) as client:
+        client.create("/phantom", b"second")
+    trio.kill(3)
+    trio.start(3)
+    trio.wait_for_quorum()
+    for i in (1, 2, 3):
+        with client_of(trio, i) as client:
+            client.sync("/")
+            assert client.get("/phantom")[0] == b"second"
+
+
+def test_a_thawed_leader_never_answers_a_sync_with_the_past(trio: Ensemble) -> None:
+    """ZOOKEEPER-1675, 2136, 3600: a leader that slept through its successor's election believes that it still leads."""
+    with client_of(trio, 1) as client:
+        client.create("/value", b"0")
+    for number in range(1, ROUNDS + 1):
+        old = trio.wait_for_quorum()
+        others = [i for i in trio.client_ports if i != old]
+        with client_of(trio, old) as reader:
+            assert reader.client_state is KeeperState.CONNECTED
+            pause(trio.processes[old], True)
+            try:
+                # They wait at the old leader, which finds them before it finds out that it is none.
+                answers = [reader.sync_async("/value"), reader.get_async("/value")]
+                with client_of(trio, *others) as writer:
+                    writer.set("/value", b"%d" % number)
+            finally:
+                pause(trio.processes[old], False)
+            assert said(answers) in (None, b"%d" % number), "the past was read behind a sync"
+            reader.retry(reader.sync, "/value")
+            assert reader.retry(reader.get, "/value")[0] == b"%d" % number
+
+
+def said(answers: list[object]) -> bytes | None:
+    """What the read behind the sync brought; None where the connection was closed instead, which is right as well."""
+    sync, get = answers
+    try:
+        sync.get(timeout=PATIENCE_S)  # type: ignore[attr-defined]
+        data: bytes = get.get(timeout=PATIENCE_S)[0]  # type: ignore[attr-defined]
+    except KazooException:
+        return None
+    return data

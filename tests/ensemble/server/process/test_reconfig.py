@@ -1,0 +1,77 @@
+"""Real processes: an ensemble that changes its members while clients write, and remembers them over restarts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.ensemble.server.peer_processes import Ensemble, free_ports, wait_until
+from tests.ensemble.server.reconfig_processes import (
+    add_newcomer,
+    enable,
+    reconfigure,
+    super_client,
+    wait_for_membership,
+    write,
+)
+
+
+def test_an_observer_joins_becomes_a_voter_and_the_leader_leaves(tmp_path: Path) -> None:
+    ensemble = Ensemble(tmp_path, 3)
+    try:
+        enable(ensemble)
+        ensemble.start(1, 2, 3)
+        leader = ensemble.wait_for_quorum()
+        address = add_newcomer(ensemble, 4)
+        with super_client(ensemble) as client:
+            write(client, 1)
+            ensemble.start(4)
+            text = reconfigure(client, joining=f"server.4={address}:observer;127.0.0.1:{ensemble.client_ports[4]}")
+            assert f"server.4={address}:observer;127.0.0.1:{ensemble.client_ports[4]}" in text
+            wait_until(lambda: ensemble.modes()[4] == "observer")
+            write(client, 2)
+            text = reconfigure(client, joining=f"server.4={address}:participant;127.0.0.1:{ensemble.client_ports[4]}")
+            wait_until(lambda: ensemble.modes()[4] == "follower")
+            write(client, 3)
+            text = reconfigure(client, leaving=str(leader))
+            wait_until(lambda: ensemble.leader() not in (None, leader))
+            assert ensemble.stop(leader) == 0
+            write(client, 4)
+            left = tuple(ensemble.processes)
+            wait_for_membership(ensemble, text, left)
+            # It is in their files: all of them killed, they come back as the ensemble they were.
+            for i in left:
+                ensemble.kill(i)
+            assert "dynamicConfigFile=" in ensemble.config(left[0]).read_text()
+            ensemble.start(*left)
+            ensemble.wait_for_quorum()
+            wait_for_membership(ensemble, text, left)
+            write(client, 5)
+            assert sorted(client.retry(client.get_children, "/kept")) == ["1", "2", "3", "4", "5"]
+        code, said = ensemble.run_to_its_end(leader)
+        assert (code, f"there is no server.{leader}" in said) == (1, True), "it knows that it was removed"
+    finally:
+        ensemble.close()
+
+
+def test_a_server_moves_to_other_ports(tmp_path: Path) -> None:
+    """Its client, quorum and election port: it listens at the new ones, and the others find it there."""
+    ensemble = Ensemble(tmp_path, 3)
+    try:
+        enable(ensemble)
+        ensemble.start(1, 2, 3)
+        leader = ensemble.wait_for_quorum()
+        moved = next(i for i in (1, 2) if i != leader)
+        client_port, quorum, election = free_ports(3)
+        with super_client(ensemble) as client:
+            text = reconfigure(client, joining=f"server.{moved}=127.0.0.1:{quorum}:{election};127.0.0.1:{client_port}")
+            ensemble.client_ports[moved] = client_port
+            wait_for_membership(ensemble, text, (1, 2, 3))
+            # The next election goes over its new port.
+            ensemble.kill(leader)
+            ensemble.kill(next(i for i in (1, 2, 3) if i not in (leader, moved)))
+            other = 3 if leader != 3 else 2
+            ensemble.start(other)
+            wait_until(lambda: ensemble.leader() is not None)
+            write(client, 1)
+    finally:
+        ensemble.close()

@@ -1,0 +1,246 @@
+"""A snapshot is taken block by block while the tree goes on changing, and shows the tree as it was when it began."""
+
+from __future__ import annotations
+
+from zlib import adler32
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensemble.ids import SessionId, Zxid
+from ensemble.jute import Record
+from ensemble.records import ACL, OPEN_ACL, OpCode
+from ensemble.tree.blocks import BLOCK_ZNODES
+from ensemble.tree.capture import Capture, Piece
+from ensemble.tree.datatree import DataTree
+from ensemble.tree.stored import LARGE_BYTES, AclTable, decode_record
+from ensemble.txn import CreateTxn, DeleteTxn, SetACLTxn, SetDataTxn, Txn
+from ensemble.txnlog.snapshot_format import TreeDecoder, encode_head, encode_tree
+from ensemble.zab.snapshot import NodeImage, TreeSnapshot
+
+SECRETS = [(ACL(31, "digest", f"u:{n}"),) for n in range(3)]
+
+
+class Known:
+    """The file of the last snapshot, by block."""
+
+    def __init__(self) -> None:
+        self.since = 0
+        self.acls: dict[tuple[ACL, ...], int] | None = None
+        self.blocks: dict[int, bytes] = {}
+
+
+class World:
+    """A tree, and changes to it."""
+
+    def __init__(self, tree: DataTree | None = None) -> None:
+        self.tree = tree if tree is not None else DataTree()
+        self.zxid = self.tree.last_zxid
+        self.known = Known()
+
+    def do(self, kind: OpCode, body: Record) -> None:
+        self.zxid = Zxid(self.zxid + 1)
+        self.tree.apply(Txn(SessionId(1), self.zxid, self.zxid, 1000 + self.zxid, kind, body))
+
+    def create(self, path: str, data: bytes | None = b"", acl: tuple[ACL, ...] = OPEN_ACL) -> None:
+        self.do(OpCode.CREATE, CreateTxn(path, data, acl, False, -1))
+
+    def set(self, path: str, data: bytes) -> None:
+        self.do(OpCode.SET_DATA, SetDataTxn(path, data, 1))
+
+    def change(self, what: int, which: int) -> None:
+        """One change of some kind to some znode that can have it."""
+        paths = [path for path in self.tree.nodes if not path.startswith("/zookeeper")]
+        path = paths[which % len(paths)]
+        if what == 0:
+            self.create(f"{path if path != '/' else ''}/{self.zxid:x}", None if which % 2 else b"new", OPEN_ACL)
+        elif what == 1:
+            self.create(f"/s{self.zxid:x}", b"", SECRETS[which % 3])
+        elif what == 2:
+            self.set(path, b"d" * which)
+        elif what == 3:
+            self.do(OpCode.SET_ACL, SetACLTxn(path, SECRETS[which % 3] if which % 2 else OPEN_ACL, 1))
+        elif path != "/" and not self.tree.nodes[path].children:
+            self.do(OpCode.DELETE, DeleteTxn(path))
+
+    def images(self) -> dict[str, NodeImage]:
+        return {path: node.image(path) for path, node in self.tree.nodes.items()}
+
+    def begin(self) -> tuple[Capture, dict[int, Piece]]:
+        came: dict[int, Piece] = {}
+
+        def sink(piece: Piece) -> None:
+            assert piece.number not in came
+            came[piece.number] = piece
+
+        nodes = self.tree.to_snapshot().nodes
+        table = AclTable(self.known.acls)
+        capture = nodes.capture(self.known.blocks, self.known.since, table, sink)  # type: ignore[attr-defined]
+        self.known.since, self.known.acls = nodes.turn, dict(table.rows)  # type: ignore[attr-defined]
+        return capture, came
+
+    def finish(self, capture: Capture, came: dict[int, Piece]) -> TreeSnapshot:
+        """The snapshot as its file would hold it."""
+        capture.step(10_000)
+        blocks: dict[int, bytes] = {}
+        for number in capture.order:
+            if number in capture.pieces:
+                piece = came.pop(number)
+                blocks[number] = b"".join(piece.parts)
+                assert (piece.size, piece.checksum) == (len(blocks[number]), adler32(blocks[number]))
+            else:
+                blocks[number] = self.known.blocks[number]
+        assert not came
+        self.known.blocks = blocks
+        decoder = TreeDecoder()
+        decoder.feed(bytes(encode_head({}, capture.table)) + b"".join(blocks.values()) + b"\0\0\0\1/")
+        assert decoder.done and not decoder.rest
+        return decoder.snapshot(1, 0)
+
+
+CHANGES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2000)), max_size=25)
+
+
+@given(st.lists(st.tuples(CHANGES, CHANGES, st.integers(0, 3)), min_size=1, max_size=5), st.booleans())
+def test_each_snapshot_shows_the_tree_as_it_was_when_it_began(
+    rounds: list[tuple[list[tuple[int, int]], list[tuple[int, int]], int]], loaded: bool
+) -> None:
+    w = World()
+    for n in range(2 * BLOCK_ZNODES):
+        w.create(f"/n{n}", b"x", SECRETS[0] if n == 200 else OPEN_ACL)
+    if loaded:
+        decoder = TreeDecoder()
+        decoder.feed(b"".join(encode_tree(w.tree.to_snapshot())))
+        w = World(DataTree.from_snapshot(decoder.snapshot(w.zxid, w.tree.digest)))
+    for before, during, steps in rounds:
+        for what, which in before:
+            w.change(what, which)
+        then = w.images()
+        capture, came = w.begin()
+        for what, which in during:
+            w.change(what, which)
+            capture.step(steps)
+        assert {image.path or "/": image for image in w.finish(capture, came).nodes} == then
+
+
+def test_a_znode_comes_before_its_children_also_where_it_was_deleted_and_made_again() -> None:
+    w = World()
+    for path in ("/a", "/b"):
+        w.create(path)
+    w.do(OpCode.DELETE, DeleteTxn("/a"))
+    for path in ("/c", "/c/d", "/a", "/a/e"):
+        w.create(path)
+    snapshot = w.finish(*w.begin())
+    assert [image.path for image in snapshot.nodes if not image.path.startswith("/zookeeper")] == [
+        "", "/b", "/c", "/c/d", "/a", "/a/e",
+    ]  # fmt: skip
+    DataTree.from_snapshot(snapshot)
+
+
+def test_only_blocks_that_changed_since_the_snapshot_before_are_made_again() -> None:
+    w = World()
+    for n in range(5 * BLOCK_ZNODES):
+        w.create(f"/n{n}")
+    w.finish(*w.begin())
+    capture, came = w.begin()
+    assert not capture.pieces
+    w.finish(capture, came)
+    w.set("/n300", b"changed")
+    w.do(OpCode.DELETE, DeleteTxn(f"/n{3 * BLOCK_ZNODES}"))
+    block = w.tree.nodes["/n300"].block.number
+    capture, came = w.begin()
+    # The first holds the root, whose child was deleted.
+    assert capture.pieces == {0, block, 3}
+    w.finish(capture, came)
+
+
+def test_a_change_while_the_snapshot_is_taken_belongs_to_the_next_one() -> None:
+    w = World()
+    for n in range(2 * BLOCK_ZNODES):
+        w.create(f"/n{n}")
+    capture, came = w.begin()
+    w.set("/n0", b"changed")
+    assert list(came) == [0], "made before it changed"
+    w.set("/n0", b"changed again")
+    assert list(came) == [0]
+    w.finish(capture, came)
+    capture, came = w.begin()
+    assert capture.pieces == {0}
+    assert {image.path: image.data for image in w.finish(capture, came).nodes}["/n0"] == b"changed again"
+
+
+def test_a_block_whose_znodes_are_all_gone_is_gone() -> None:
+    w = World()
+    for n in range(3 * BLOCK_ZNODES):
+        w.create(f"/n{n}")
+    gone = w.tree.nodes[f"/n{BLOCK_ZNODES}"].block
+    for path in list(gone.paths):
+        w.do(OpCode.DELETE, DeleteTxn(path))
+    assert gone not in list(w.tree.blocks)
+    assert len(w.tree.blocks) == 3
+
+
+def test_large_data_is_not_copied() -> None:
+    w = World()
+    data = b"x" * LARGE_BYTES
+    w.create("/large", data)
+    w.create("/small", b"y")
+    capture, came = w.begin()
+    capture.step(1)
+    assert any(part is data for part in came[0].parts)
+    assert len(came[0].parts) == 3
+    snapshot = w.finish(capture, came)
+    # The same once the znode is a record that was read.
+    again = World(DataTree.from_snapshot(snapshot))
+    capture, came = again.begin()
+    capture.step(1)
+    assert sum(len(part) >= LARGE_BYTES for part in came[0].parts) == 1
+    assert {image.path: image.data for image in again.finish(capture, came).nodes}["/large"] == data
+
+
+def test_lists_that_nobody_has_any_more_are_forgotten_when_their_block_is_made() -> None:
+    w = World()
+    w.create("/a", b"", SECRETS[0])
+    w.do(OpCode.SET_ACL, SetACLTxn("/a", SECRETS[1], 1))
+    block = w.tree.nodes["/a"].block
+    # That of /zookeeper/config is in the same block.
+    assert len(block.acls or ()) == 3
+    w.finish(*w.begin())
+    assert SECRETS[0] not in (block.acls or ()) and SECRETS[1] in (block.acls or ())
+
+
+def test_a_snapshot_can_be_taken_while_another_is_being_sent() -> None:
+    """The leader sends a learner its tree, and reaches its snapCount before the tree has changed."""
+    w = World()
+    w.create("/a", b"before")
+    then = w.images()
+    sent = w.tree.to_snapshot()
+    chunks = encode_tree(sent)
+    first = next(chunks)
+    capture, came = w.begin()
+    w.set("/a", b"after")
+    assert {image.path or "/": image for image in w.finish(capture, came).nodes} == then
+    decoder = TreeDecoder()
+    decoder.feed(first + b"".join(chunks))
+    assert {image.path or "/": image for image in decoder.nodes} == then
+
+
+def test_nothing_is_made_for_a_snapshot_that_is_given_up() -> None:
+    w = World()
+    w.create("/a")
+    capture, came = w.begin()
+    capture.end()
+    w.set("/a", b"changed")
+    assert not came and w.tree.blocks.keeper is None
+
+
+def test_a_record_says_what_the_znode_said() -> None:
+    w = World()
+    w.create("/ü", "dätä".encode(), SECRETS[2])
+    w.set("/ü", b"other")
+    image = w.images()["/ü"]
+    capture, came = w.begin()
+    capture.step(1)
+    record = b"".join(came[0].parts)
+    start = record.index("/ü".encode()) - 4
+    assert decode_record(record[start:], SECRETS[2]) == image

@@ -1,0 +1,311 @@
+"""Containers and nodes with a time to live: how they are made, when they go, and what is kept of them on disk."""
+
+import pytest
+
+from ensemble.errors import ErrorCode
+from ensemble.ids import SessionId
+from ensemble.records import ACL, OPEN_ACL, AuthPacket, CreateFlag, CreateTTLRequest, OpCode, PathRequest
+from ensemble.tree.datatree import DataTree
+from ensemble.txn import CreateContainerTxn, CreateTTLTxn, DeleteTxn, Txn
+from ensemble.txnlog.snapshots import list_snapshots, read_snapshot, write_snapshot
+from ensemble.zab.tree_rules import TreeRules
+from tests.ensemble.tree.tree_driver import CLOSE, Ensemble, create, delete, exists, get, multi, set_data
+
+CONTAINER_OWNER = 0x8000000000000000
+TTL_OWNER = 0xFF00000000000000
+CHECK_MS = 60_000
+EXTENDED = TreeRules(extended_types=True)
+
+
+def container(path, flags=CreateFlag.CONTAINER):
+    return create(path, b"", flags, op=OpCode.CREATE_CONTAINER)
+
+
+def with_ttl(path, ttl_ms, flags=CreateFlag.PERSISTENT_WITH_TTL, data=b""):
+    return OpCode.CREATE_TTL, CreateTTLRequest(path, data, OPEN_ACL, flags, ttl_ms)
+
+
+def delete_container(path):
+    return OpCode.DELETE_CONTAINER, PathRequest(path)
+
+
+def owner(ensemble, path):
+    return ensemble.services[0].tree.nodes[path].ephemeral_owner & 0xFFFFFFFFFFFFFFFF
+
+
+def exist(ensemble, *paths):
+    return [path for path in paths if path in ensemble.services[0].tree.nodes]
+
+
+# -- making them -----------------------------------------------------------------------------------------------------
+
+
+def test_a_container_answers_with_its_stat_which_names_no_owner():
+    ensemble = Ensemble()
+    client = ensemble.connect()
+    reply = ensemble.ask(client, container("/c"))
+    assert reply.err == 0 and reply.body.path == "/c" and reply.body.stat.ephemeral_owner == 0
+    assert ensemble.ask(client, exists("/c")).body.stat == reply.body.stat
+    assert owner(ensemble, "/c") == CONTAINER_OWNER
+    assert ensemble.ask(client, create("/c/x")).err == 0, "it takes children"
+
+
+def test_the_op_makes_the_container_and_the_flag_alone_does_not():
+    """As measured: createContainer makes one whatever its flags say, and create with the flag a plain node."""
+    ensemble = Ensemble()
+    client = ensemble.connect()
+    for flags in (0, 1, 2, 3):
+        made = ensemble.ask(client, container(f"/c{flags}-", flags)).body.path
+        assert owner(ensemble, made) == CONTAINER_OWNER
+        assert made.endswith("-") == (flags < 2)
+    for op in (OpCode.CREATE, OpCode.CREATE2):
+        assert ensemble.ask(client, create(f"/plain{op}", b"", CreateFlag.CONTAINER, op=op)).err == 0
+        assert owner(ensemble, f"/plain{op}") == 0
+
+
+REFUSED = [
+    (with_ttl("/t", 1000), ErrorCode.UNIMPLEMENTED, 0),
+    (with_ttl("/t", 1000, 6), ErrorCode.UNIMPLEMENTED, 0),
+    (with_ttl("/t", 0), ErrorCode.UNIMPLEMENTED, ErrorCode.BAD_ARGUMENTS),
+    (with_ttl("/t", -5), ErrorCode.UNIMPLEMENTED, ErrorCode.BAD_ARGUMENTS),
+    (with_ttl("/t", 1 << 40), ErrorCode.UNIMPLEMENTED, ErrorCode.BAD_ARGUMENTS),
+    (with_ttl("/t", (1 << 40) - 1), ErrorCode.UNIMPLEMENTED, 0),
+    (with_ttl("/t", 1000, 0), ErrorCode.BAD_ARGUMENTS, ErrorCode.BAD_ARGUMENTS),
+    (with_ttl("/t", 1000, 9), ErrorCode.BAD_ARGUMENTS, ErrorCode.BAD_ARGUMENTS),
+    (with_ttl("/t", -1, 0), ErrorCode.BAD_ARGUMENTS, ErrorCode.BAD_ARGUMENTS),
+    (create("/t", b"", 5), ErrorCode.UNIMPLEMENTED, ErrorCode.BAD_ARGUMENTS),
+    (container("/t", 6), ErrorCode.UNIMPLEMENTED, ErrorCode.BAD_ARGUMENTS),
+    (container("/t", 7), ErrorCode.BAD_ARGUMENTS, ErrorCode.BAD_ARGUMENTS),
+    (container("/no/t"), ErrorCode.NO_NODE, ErrorCode.NO_NODE),
+]
+
+
+@pytest.mark.parametrize(("request_", "off", "on"), REFUSED)
+def test_what_extended_types_enabled_allows(request_, off, on):
+    """Measured, but for the plain flag with a negative time: every ZooKeeper server that applies that one dies."""
+    for rules, expected in ((TreeRules(), off), (EXTENDED, on)):
+        ensemble = Ensemble(tree=rules)
+        assert ensemble.ask(ensemble.connect(), request_).err == expected
+
+
+def test_the_time_to_live_is_kept_in_the_ephemeral_owner():
+    ensemble = Ensemble(tree=EXTENDED)
+    client = ensemble.connect()
+    assert ensemble.ask(client, with_ttl("/t", 12_345, data=b"x")).body.stat.ephemeral_owner == 0
+    assert owner(ensemble, "/t") == TTL_OWNER | 12_345
+    assert ensemble.ask(client, with_ttl("/s", 777, 6)).body.path == "/s0000000001"
+    ensemble.ask(client, CLOSE)
+    assert exist(ensemble, "/t", "/s0000000001") == ["/t", "/s0000000001"], "no session owns them"
+
+
+# -- in a multi ------------------------------------------------------------------------------------------------------
+
+
+def test_in_a_multi_they_are_answered_as_create2():
+    ensemble = Ensemble(tree=EXTENDED)
+    client = ensemble.connect()
+    reply = ensemble.ask(client, multi(container("/c"), with_ttl("/t", 9), create("/c/x", op=OpCode.CREATE)))
+    assert [result.op for result in reply.body.results] == [OpCode.CREATE2, OpCode.CREATE2, OpCode.CREATE]
+    stat = reply.body.results[0].body.stat
+    assert (stat.czxid, stat.num_children) == (ensemble.zxid, 0), "as it was when its turn came"
+    assert (owner(ensemble, "/c"), owner(ensemble, "/t")) == (CONTAINER_OWNER, TTL_OWNER | 9)
+
+
+def test_in_a_multi_the_flags_decide():
+    ensemble = Ensemble(tree=EXTENDED)
+    client = ensemble.connect()
+    for op in (OpCode.CREATE, OpCode.CREATE2):
+        reply = ensemble.ask(client, multi(create(f"/c{op}", b"", CreateFlag.CONTAINER, op=op)))
+        assert reply.body.results[0].op == OpCode.CREATE2 and owner(ensemble, f"/c{op}") == CONTAINER_OWNER
+    assert ensemble.ask(client, multi(container("/c", 0))).body.results[0].op == OpCode.CREATE2
+    reply = ensemble.ask(client, multi(with_ttl("/plain", 9, 0)))
+    assert reply.body.results[0].op == OpCode.CREATE and owner(ensemble, "/plain") == 0
+
+
+@pytest.mark.parametrize("operation", [create("/x", b"", 7), create("/x", b"", 5), container("/x", 6)])
+def test_a_multi_with_flags_that_it_cannot_hold_is_unreadable_as_a_whole(operation):
+    ensemble = Ensemble(tree=EXTENDED)
+    client = ensemble.connect()
+    assert ensemble.ask(client, multi(create("/before"), operation)).err == ErrorCode.MARSHALLING_ERROR
+    assert exist(ensemble, "/before", "/x") == []
+    assert ensemble.ask(client, multi(create("/before"))).err == 0, "nothing of it is left behind"
+
+
+def test_a_refused_time_to_live_takes_its_multi_back():
+    ensemble = Ensemble()
+    client = ensemble.connect()
+    reply = ensemble.ask(client, multi(container("/c"), with_ttl("/t", 9)))
+    assert [result.error for result in reply.body.results] == [0, ErrorCode.UNIMPLEMENTED]
+    reply = ensemble.ask(client, multi(with_ttl("/t", 9, 9)))
+    assert reply.body.results[0].error == ErrorCode.BAD_ARGUMENTS
+    assert exist(ensemble, "/c", "/t") == []
+
+
+# -- deleteContainer -------------------------------------------------------------------------------------------------
+
+
+def test_delete_container_spares_what_has_children_and_what_a_session_owns():
+    ensemble = Ensemble()
+    client = ensemble.connect()
+    for request in (container("/c"), create("/c/x"), create("/e", b"", 1), container("/empty")):
+        ensemble.ask(client, request)
+    for path, error in (
+        ("/c", ErrorCode.NOT_EMPTY), ("/e", ErrorCode.BAD_VERSION), ("/no", ErrorCode.NO_NODE),
+        ("/no/x", ErrorCode.NO_NODE), ("/zookeeper", ErrorCode.BAD_ARGUMENTS), ("/empty", 0), ("/c/x", 0),
+    ):  # fmt: skip
+        assert ensemble.ask(client, delete_container(path)).err == error, path
+
+
+def test_a_client_needs_the_right_to_delete():
+    """ZooKeeper checks neither ACL nor session here, so that there anybody may delete any node without children."""
+    ensemble = Ensemble()
+    owner_, other = ensemble.connect(), ensemble.connect()
+    ensemble.ask(owner_, (OpCode.AUTH, AuthPacket(0, "digest", b"ann:secret")))
+    mine = (ACL(31, "auth", ""),)
+    ensemble.ask(owner_, create("/mine", acl=mine))
+    ensemble.ask(owner_, create("/mine/x", acl=mine))
+    assert ensemble.ask(other, delete_container("/mine/x")).err == ErrorCode.NO_AUTH
+    assert ensemble.ask(other, delete_container("/mine/no")).err == ErrorCode.NO_AUTH
+    assert ensemble.ask(owner_, delete_container("/mine/x")).err == 0
+
+
+# -- their end -------------------------------------------------------------------------------------------------------
+
+
+def test_a_container_goes_at_the_next_check_once_its_children_are_gone():
+    ensemble = Ensemble(servers=2)
+    client = ensemble.connect(server=1, timeout_ms=20_000)
+    for request in (container("/c"), create("/c/x"), container("/unused")):
+        ensemble.ask(client, request)
+    keep_alive(ensemble, client, CHECK_MS)
+    assert exist(ensemble, "/c", "/unused") == ["/c", "/unused"]
+    keep_alive(ensemble, client, 5_000)
+    ensemble.ask(client, delete("/c/x"))
+    ensemble.ask(client, exists("/c", True))
+    ensemble.take(client)
+    keep_alive(ensemble, client, CHECK_MS - 6_000)
+    assert exist(ensemble, "/c") == ["/c"]
+    keep_alive(ensemble, client, 1_000)
+    assert exist(ensemble, "/c", "/unused") == ["/unused"], "one that had no child yet waits for its first"
+    assert [m.body.path for m in ensemble.take(client) if m.xid == -1] == ["/c"], "watches see it go"
+    txn = ensemble.history[-1]
+    assert (txn.type, txn.session_id, txn.cxid, txn.body) == (OpCode.DELETE_CONTAINER, 0, 0, DeleteTxn("/c"))
+
+
+def keep_alive(ensemble, client, ms):
+    for _ in range(ms // 1000):
+        if client not in ensemble.closed:
+            ensemble.send(client, get("/"))
+        ensemble.advance(1000)
+
+
+def test_a_container_that_was_never_used_goes_only_where_that_is_configured():
+    ensemble = Ensemble(tree=TreeRules(container_never_used_max_ms=90_000, container_check_interval_ms=1_000))
+    ensemble.ask(ensemble.connect(), container("/c"))
+    ensemble.advance(90_000)
+    assert exist(ensemble, "/c") == ["/c"]
+    ensemble.advance(1_000)
+    assert exist(ensemble, "/c") == []
+
+
+def test_a_time_to_live_begins_anew_with_each_change_and_waits_for_the_children():
+    rules = TreeRules(extended_types=True, container_check_interval_ms=1_000)
+    ensemble = Ensemble(tree=rules)
+    client = ensemble.connect()
+    for request in (with_ttl("/t", 5_000), with_ttl("/parent", 2_000), create("/parent/x"), create("/plain")):
+        ensemble.ask(client, request)
+    ensemble.advance(3_000)
+    ensemble.ask(client, set_data("/t"))
+    ensemble.advance(5_000)
+    assert exist(ensemble, "/t", "/parent") == ["/t", "/parent"]
+    ensemble.advance(1_000)
+    assert exist(ensemble, "/t", "/parent") == ["/parent"]
+    ensemble.ask(client, delete("/parent/x"))
+    ensemble.advance(1_000)
+    assert exist(ensemble, "/parent", "/plain") == ["/plain"]
+
+
+def test_without_extended_types_no_time_to_live_ends():
+    ensemble = Ensemble(tree=TreeRules(container_check_interval_ms=1_000))
+    body = CreateTTLTxn("/t", b"", OPEN_ACL, 1, 10)
+    txn = Txn(SessionId(1), 1, ensemble.zxid + 1, ensemble.now.wall_ms, OpCode.CREATE_TTL, body)
+    ensemble.zxid += 1
+    ensemble.run(0, ensemble.services[0].apply(ensemble.now, [txn]))
+    ensemble.advance(30_000)
+    assert exist(ensemble, "/t") == ["/t"]
+
+
+def test_no_more_go_in_a_minute_than_allowed():
+    rules = TreeRules(container_check_interval_ms=1_000, container_deletes_per_minute=120)
+    ensemble = Ensemble(tree=rules)
+    client = ensemble.connect()
+    for i in range(10):
+        ensemble.ask(client, multi(container(f"/c{i}"), create(f"/c{i}/x"), delete(f"/c{i}/x")))
+    for left in (8, 6, 4, 2, 0, 0):
+        ensemble.advance(1_000)
+        assert len(ensemble.services[0].tree.lapsing) == left
+
+
+def test_one_that_is_used_again_before_its_turn_stays():
+    rules = TreeRules(container_check_interval_ms=2_000, container_deletes_per_minute=60)
+    ensemble = Ensemble(tree=rules)
+    client = ensemble.connect()
+    for i in range(2):
+        ensemble.ask(client, multi(container(f"/c{i}"), create(f"/c{i}/x"), delete(f"/c{i}/x")))
+    ensemble.advance(2_000)
+    assert exist(ensemble, "/c0", "/c1") == ["/c1"]
+    ensemble.ask(client, create("/c1/again"))
+    before = ensemble.zxid
+    ensemble.advance(1_000)
+    assert exist(ensemble, "/c1") == ["/c1"] and ensemble.zxid == before, "it is not even asked for"
+
+
+def test_a_child_on_its_way_saves_the_container():
+    ensemble = Ensemble(auto=False, tree=TreeRules(container_check_interval_ms=1_000))
+    client = ensemble.connect()
+    ensemble.commit()
+    ensemble.send(client, multi(container("/c"), create("/c/x"), delete("/c/x")))
+    ensemble.commit()
+    ensemble.send(client, create("/c/y"))
+    ensemble.advance(1_000)
+    ensemble.commit()
+    assert exist(ensemble, "/c", "/c/y") == ["/c", "/c/y"]
+    assert ensemble.history[-1].type == OpCode.ERROR and ensemble.history[-1].body.err == ErrorCode.NOT_EMPTY
+
+
+# -- on disk -----------------------------------------------------------------------------------------------------------
+
+
+def test_both_survive_a_snapshot_and_are_found_again(tmp_path):
+    ensemble = Ensemble(tree=EXTENDED)
+    client = ensemble.connect()
+    ensemble.ask(client, container("/c"))
+    ensemble.ask(client, with_ttl("/t", 4_242))
+    tree = ensemble.services[0].tree
+    write_snapshot(tmp_path, tree.to_snapshot())
+    again = DataTree.from_snapshot(read_snapshot(list_snapshots(tmp_path)[0][1]))
+    assert again.digest == tree.digest and sorted(again.lapsing) == ["/c", "/t"]
+    assert [again.nodes[path].ephemeral_owner for path in ("/c", "/t")] == [-(1 << 63), (TTL_OWNER | 4_242) - (1 << 64)]
+    assert again.ephemeral_count == 0 and again.stat("/t") == tree.stat("/t")
+
+
+@pytest.mark.parametrize("ttl_ms", [-1, 0, 1 << 40])
+def test_a_time_to_live_that_cannot_be_makes_a_plain_node(ttl_ms):
+    """ZooKeeper logs such a transaction and cannot start on the log any more; here what else is in it is saved."""
+    tree = DataTree()
+    body = CreateTTLTxn("/t", b"", OPEN_ACL, 1, ttl_ms)
+    assert tree.apply(Txn(SessionId(1), 1, 0x100000001, 7, OpCode.CREATE_TTL, body)).error == 0
+    assert tree.nodes["/t"].ephemeral_owner == 0 and not tree.lapsing
+
+
+def test_their_transactions_are_zookeepers():
+    acl = OPEN_ACL
+    made = Txn(SessionId(0x10), 3, 0x100000002, 7, OpCode.CREATE_CONTAINER, CreateContainerTxn("/c", b"d", acl, 1))
+    assert made.encoded()[32:].hex() == (
+        "000000022f63" "0000000164" "000000010000001f00000005776f726c6400000006616e796f6e65" "00000001"
+    )  # fmt: skip
+    made = Txn(SessionId(0x10), 3, 0x100000002, 7, OpCode.CREATE_TTL, CreateTTLTxn("/t", None, acl, 1, 5000))
+    assert made.encoded()[32:].hex() == (
+        "000000022f74" "ffffffff" "000000010000001f00000005776f726c6400000006616e796f6e65" "00000001" "0000000000001388"
+    )  # fmt: skip
+    assert Txn.decode(made.encoded()).body == made.body

@@ -1,0 +1,171 @@
+"""setData and create of plain nodes are proposed and applied like any other write: same bytes, digests and tree."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ensemble.ids import LinkId, SessionId, Zxid
+from ensemble.jute import pack_int
+from ensemble.ports import Instant
+from ensemble.records import ACL, OPEN_ACL, Frames, OpCode, Request
+from ensemble.tree.datatree import DataTree
+from ensemble.tree.paths import QUOTA
+from ensemble.tree.proposer import Proposer
+from ensemble.tree.sessions import SessionTracker
+from ensemble.tree.znode import digest_seed
+from ensemble.txn import CreateSessionTxn, CreateTxn, SetDataTxn, Txn, decode_plain
+from ensemble.zab.messages import ForwardedRequest
+from tests.ensemble.tree.tree_driver import Ensemble, create, delete, multi, set_acl, set_data
+
+READABLE = (ACL(1, "world", "anyone"), ACL(30, "digest", "u:x"))
+PATH = st.sampled_from(
+    ("/a", "/b", "/a/c", "/a/c/d", "/ü", "/a/ü", "/a//b", "/a/..", "/a/.", "/a/", "", "x", "/", "/a/\x7f", "/a/\udc80",
+     "/zookeeper/quota/a", "/zookeeper/quota/a/zookeeper_limits", "/zookeeper/quota/a/zookeeper_stats")
+)  # fmt: skip
+DATA = st.one_of(st.none(), st.binary(max_size=3), st.just(b"count=1,bytes=2"))
+WRITES = st.one_of(
+    st.builds(set_data, PATH, DATA, st.sampled_from([-1, -1, -1, 0, 1])),
+    st.builds(create, PATH, DATA, st.sampled_from([0, 0, 0, 1, 2, 9]), st.just(OPEN_ACL), st.just(OpCode.CREATE)),
+    st.builds(create, PATH, DATA, st.just(0), st.sampled_from([READABLE, ()]), st.just(OpCode.CREATE)),
+    st.builds(delete, PATH, st.sampled_from([-1, 0])),
+    st.builds(set_acl, PATH, st.sampled_from([READABLE, OPEN_ACL])),
+    st.just(multi(set_data("/a", b"m"), create("/a/c", b"m"), delete("/b"))),
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.lists(WRITES, min_size=1, max_size=5), st.sampled_from([1, 1, 1, 2, 9]), st.booleans()),
+        st.tuples(st.just([]), st.integers(1, 8), st.just(False)),
+    ),
+    max_size=20,
+)
+
+
+class Side:
+    """A proposer over its tree, and a learner's tree; `plain` ones take the short ways."""
+
+    def __init__(self, plain: bool) -> None:
+        self.plain = plain
+        self.leader, self.learner = DataTree(), DataTree()
+        tracker = SessionTracker(100, Instant(1000, 5000))
+        self.proposer = Proposer(self.leader, tracker)
+        if not plain:
+            self.proposer._plain = None
+        self.pending: list[Txn] = []
+        self.zxid = 0
+        for session_id in (1, 2):
+            self.propose(
+                [ForwardedRequest(SessionId(session_id), 0, OpCode.CREATE_SESSION, CreateSessionTxn(9).encode())]
+            )
+        self.apply(2)
+
+    def propose(self, requests: list[ForwardedRequest], origin: LinkId | None = None) -> None:
+        first = Zxid(self.zxid + 1)
+        self.pending += self.proposer.prepare_all(Instant(1000, 5000 + self.zxid), requests, first, origin)
+        self.zxid += len(requests)
+
+    def apply(self, count: int) -> None:
+        txns, self.pending = self.pending[:count], self.pending[count:]
+        for txn in txns:
+            received = Txn.decode(txn.encoded())
+            for tree, told in ((self.leader, txn), (self.learner, received)):
+                if not self.plain or tree.apply_plain(told) is None:
+                    tree.apply(told)
+                assert told.digest is None or told.digest == tree.digest
+            self.proposer.applied(txn.zxid)
+
+    def state(self) -> list[object]:
+        return [
+            (
+                tree.digest,
+                tree.data_size_bytes,
+                tree.last_zxid,
+                tree.ephemerals,
+                tree.ephemeral_count,
+                sorted(tree.quotas.by_path),
+                list(tree.to_snapshot().nodes),
+                {path: (list(node.children or ()), node.digest) for path, node in tree.nodes.items()},
+            )
+            for tree in (self.leader, self.learner)
+        ]
+
+
+def request(write: tuple, session_id: int, odd_tail: bool, cxid: int) -> ForwardedRequest:
+    op, body = write
+    out = bytearray()
+    body.encode_into(out)
+    return ForwardedRequest(SessionId(session_id), cxid, op, bytes(out) + b"tail" * odd_tail)
+
+
+@given(STEPS)
+@settings(deadline=None, max_examples=150)
+def test_the_short_way_proposes_and_applies_what_the_general_way_does(steps: list) -> None:
+    sides = [Side(plain=True), Side(plain=False)]
+    for side in sides:
+        for number, (writes, session_id, odd_tail) in enumerate(steps):
+            if writes:
+                requests = [request(write, session_id, odd_tail, number) for write in writes]
+                side.propose(requests, LinkId(7) if session_id == 2 else None)
+            else:
+                side.apply(session_id)
+    assert [txn.encoded() for txn in sides[0].pending] == [txn.encoded() for txn in sides[1].pending]
+    for side in sides:
+        side.apply(len(side.pending))
+    assert sides[0].state() == sides[1].state()
+
+
+def test_a_plain_transaction_carries_the_bytes_that_its_parts_make() -> None:
+    side = Side(plain=True)
+    side.propose([request(write, 1, True, 5) for write in (create("/a", b"1", op=OpCode.CREATE), set_data("/a", b""))])
+    for txn in side.pending:
+        again = Txn(txn.session_id, txn.cxid, txn.zxid, txn.time_ms, txn.type, txn.body, txn.digest)
+        assert txn.encoded() == again.encoded()
+        assert decode_plain(txn.encoded()) == txn
+    side.apply(2)
+    assert side.learner.digest == side.leader.digest
+
+
+@given(
+    path=st.sampled_from(["/", "/a", "/zookeeper", "/zookeeper/a", "/zookeepers/a", "/ä/日本", "/" + "x" * 300, ""]),
+    data=st.sampled_from([b"", b"1", b"x" * 100]),
+    creates=st.booleans(),
+)
+def test_a_transaction_that_was_read_knows_no_other_seed_than_its_path_and_data_make(
+    path: str, data: bytes, creates: bool
+) -> None:
+    body = CreateTxn(path, data, OPEN_ACL, False, 1) if creates else SetDataTxn(path, data, 1)
+    txn = Txn(SessionId(1), 1, Zxid(1), 1, OpCode.CREATE if creates else OpCode.SET_DATA, body, digest=5)
+    read = Txn.decode(txn.encoded())
+    assert read == txn and read.body == body
+    assert read.seed in (None, digest_seed(path, data))
+
+
+def test_a_tree_with_quotas_goes_the_general_way() -> None:
+    side = Side(plain=True)
+    limits = [create(f"{QUOTA}/a"), create(f"{QUOTA}/a/zookeeper_limits", b"count=1,bytes=-1", op=OpCode.CREATE)]
+    side.propose([request(write, 1, False, 1) for write in (create("/a", op=OpCode.CREATE), *limits)])
+    side.apply(3)
+    side.propose([request(set_data("/a", b"1"), 1, False, 2)])
+    assert side.leader.quotas.by_path
+    assert side.leader.apply_plain(side.pending[0]) is None
+
+
+def started() -> tuple[Ensemble, int, int]:
+    ensemble = Ensemble(servers=2)
+    first, second = ensemble.connect(server=0), ensemble.connect(server=1)
+    assert ensemble.ask(first, create("/a", b"0")).err == 0
+    ensemble.auto = False
+    ensemble.take(first), ensemble.take(second)
+    return ensemble, first, second
+
+
+def test_answers_to_writes_of_one_client_that_are_applied_together_leave_together() -> None:
+    ensemble, first, second = started()
+    for client in (first, second):
+        writes = [Request(10 + i, *set_data("/a", b"%d" % i)).encode() for i in range(3)]
+        ensemble.message(client, Frames(writes))
+    ensemble.commit_together()
+    for client in (first, second):
+        (message,) = ensemble.take(client)
+        assert len(message) == 3 * (len(pack_int(0)) + 16 + 68)
+        assert ensemble.services[client == second].outstanding(client) == 0

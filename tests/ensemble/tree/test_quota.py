@@ -1,0 +1,318 @@
+"""Quotas: what is counted, what is enforced, what is told.  Numbers as ZooKeeper 3.9.5 answers to the same requests."""
+
+import random
+
+import pytest
+
+from ensemble.errors import ErrorCode
+from ensemble.records import OpCode
+from ensemble.tree.datatree import DataTree
+from ensemble.tree.quota import Limits, parse_limits, usage_of
+from ensemble.txnlog.snapshots import list_snapshots, read_snapshot, write_snapshot
+from ensemble.zab.tree_rules import TreeRules
+from journal.events import QuotaExceeded
+from tests.ensemble.tree.tree_driver import CLOSE, Ensemble, create, delete, get, multi, set_data
+
+ENFORCED = TreeRules(enforce_quota=True)
+REFUSED = ErrorCode.QUOTA_EXCEEDED
+
+
+def quota(path, limits):
+    """What `setquota` does."""
+    parts = path.split("/")[1:]
+    above = ["/zookeeper/quota/" + "/".join(parts[: i + 1]) for i in range(len(parts))]
+    return [
+        *(create(each) for each in above),
+        create(f"/zookeeper/quota{path}/zookeeper_limits", limits.encode()),
+        create(f"/zookeeper/quota{path}/zookeeper_stats", b"count=0,bytes=0"),
+    ]
+
+
+def limited(path="/q", limits="count=-1,bytes=-1", rules=ENFORCED, servers=1):
+    """An ensemble with /q of 5 bytes, /q/a of 3, and a quota."""
+    ensemble = Ensemble(servers=servers, tree=rules)
+    client = ensemble.connect()
+    for request in (create("/q", b"12345"), create("/q/a", b"abc"), *quota(path, limits)):
+        assert ensemble.ask(client, request).err in (0, ErrorCode.NODE_EXISTS)
+    return ensemble, client
+
+
+def stats(ensemble, path="/q", server=0):
+    return ensemble.services[server].tree.nodes[f"/zookeeper/quota{path}/zookeeper_stats"].data.decode()
+
+
+# -- the texts ----------------------------------------------------------------------------------------------
+
+LIMITS = [
+    (b"count=5,bytes=20=;byteHardLimit=30;countHardLimit=6", Limits(5, 20, 6, 30)),
+    (b"count=5,bytes=-1", Limits(5, -1)),
+    (b"count=-1,bytes=-1=;countHardLimit=3", Limits(-1, -1, 3)),
+    (b"bytes=4", Limits(-1, 4)),
+    (b"count=,bytes=7", Limits(-1, 7)),
+    (b"", Limits()),
+    (None, Limits()),
+    (b"garbage", Limits()),
+    (b"\xff=;;==,count=1e3", Limits()),
+    (b"count=99999999999999999999", Limits()),
+]
+
+
+@pytest.mark.parametrize(("text", "limits"), LIMITS)
+def test_limits_are_read_from_stats_tracks_text_and_garbage_is_no_limit(text, limits):
+    assert parse_limits(text) == limits
+
+
+# -- counting ----------------------------------------------------------------------------------------------
+
+
+def test_the_statistics_follow_every_create_set_and_delete():
+    ensemble, client = limited()
+    assert stats(ensemble) == "count=2,bytes=8", "the node itself counts, and what was there before the quota"
+    for request, expected in (
+        (set_data("/q/a", b"abcdef"), "count=2,bytes=11"),
+        (create("/q/b", b"zz"), "count=3,bytes=13"),
+        (create("/q/b/c", None), "count=4,bytes=13"),
+        (set_data("/q/b", None), "count=4,bytes=11"),
+        (delete("/q/b/c"), "count=3,bytes=11"),
+        (create("/qq", b"not below"), "count=3,bytes=11"),
+        (create("/q/b"), "count=3,bytes=11"),
+        (delete("/q/b"), "count=2,bytes=11"),
+        (create("/q/e", b"e", 1), "count=3,bytes=12"),
+        (CLOSE, "count=2,bytes=11"),
+    ):
+        ensemble.send(client, request)
+        assert stats(ensemble) == expected, request
+
+
+def test_the_statistics_change_without_version_zxid_or_watch():
+    ensemble, client = limited()
+    path = "/zookeeper/quota/q/zookeeper_stats"
+    before = ensemble.ask(client, get(path, True)).body
+    ensemble.ask(client, create("/q/b", b"1234567"))
+    after = ensemble.ask(client, get(path)).body
+    assert after.data == b"count=3,bytes=15"
+    assert after.stat == before.stat._replace(data_length=len(after.data))
+    digest = ensemble.services[0].tree.digest
+    assert digest == ensemble.history[-1].digest, "nor does the digest see it"
+
+
+def test_every_server_keeps_the_same_statistics():
+    ensemble, client = limited(servers=2)
+    ensemble.ask(client, multi(create("/q/b", b"x"), set_data("/q/a", b""), delete("/q/a")))
+    assert stats(ensemble, server=0) == stats(ensemble, server=1) == "count=2,bytes=6"
+
+
+def test_a_failed_multi_counts_for_nothing():
+    ensemble, client = limited()
+    ensemble.ask(client, multi(create("/q/b", b"x"), delete("/q/none")))
+    assert stats(ensemble) == "count=2,bytes=8"
+
+
+def test_a_quota_may_be_set_before_its_node_is_made():
+    ensemble, client = limited("/later")
+    assert stats(ensemble, "/later") == "count=0,bytes=0"
+    ensemble.ask(client, create("/later", b"abc"))
+    ensemble.ask(client, create("/later/x"))
+    assert stats(ensemble, "/later") == "count=2,bytes=3"
+
+
+def test_a_quota_that_is_removed_counts_no_longer_and_anew_when_it_returns():
+    ensemble, client = limited()
+    limits, statistics = "/zookeeper/quota/q/zookeeper_limits", "/zookeeper/quota/q/zookeeper_stats"
+    ensemble.ask(client, delete(limits))
+    ensemble.ask(client, create("/q/b", b"x"))
+    assert stats(ensemble) == "count=2,bytes=8"
+    ensemble.ask(client, delete(statistics))
+    ensemble.ask(client, create(limits, b"count=9,bytes=-1"))
+    ensemble.ask(client, create(statistics))
+    assert stats(ensemble) == "count=3,bytes=9"
+
+
+def test_nested_quotas_each_count_their_whole_subtree():
+    """ZooKeeper does so only after a restart, and counts for the innermost alone until then."""
+    ensemble, client = limited()
+    for request in quota("/q/a", "count=-1,bytes=-1"):
+        ensemble.ask(client, request)
+    ensemble.ask(client, create("/q/a/x", b"12"))
+    assert (stats(ensemble), stats(ensemble, "/q/a")) == ("count=3,bytes=10", "count=2,bytes=5")
+
+
+@pytest.mark.parametrize("path", ["", "/zookeeper", "/zookeeper/quota/q"])
+def test_no_quota_is_kept_on_the_root_nor_on_zookeepers_own_nodes(path):
+    """The first of these kills ZooKeeper, at once and at every start from then on."""
+    ensemble, client = limited()
+    for request in quota(path, "count=0,bytes=0=;countHardLimit=0;byteHardLimit=0") if path else [
+        create("/zookeeper/quota/zookeeper_limits", b"count=1,bytes=1"), create("/zookeeper/quota/zookeeper_stats"),
+    ]:  # fmt: skip
+        ensemble.ask(client, request)
+    assert ensemble.ask(client, create("/alive")).err == 0
+    assert list(ensemble.services[0].tree.quotas.by_path) == ["/q"]
+
+
+def test_what_a_client_writes_into_the_statistics_lasts_until_the_next_change():
+    ensemble, client = limited()
+    assert ensemble.ask(client, set_data("/zookeeper/quota/q/zookeeper_stats", b"garbage")).err == 0
+    ensemble.ask(client, create("/q/b", b"x"))
+    assert stats(ensemble) == "count=3,bytes=9"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_statistics_are_the_trees_after_any_history_and_after_a_snapshot(seed, tmp_path):
+    rng = random.Random(seed)
+    ensemble, client = limited()
+    for request in quota("/q/a", "count=-1,bytes=-1"):
+        ensemble.ask(client, request)
+    names = ["/q/a", "/q/b", "/q/a/x", "/q/a/y", "/q/b/z", "/r"]
+    for _ in range(80):
+        path, data = rng.choice(names), rng.choice((None, b"", b"x" * rng.randrange(9)))
+        single = rng.choice((create(path, data), delete(path), set_data(path, data)))
+        ensemble.ask(client, multi(single, create("/m"), delete("/m")) if rng.random() < 0.3 else single)
+    tree = ensemble.services[0].tree
+    write_snapshot(tmp_path, tree.to_snapshot())
+    loaded = DataTree.from_snapshot(read_snapshot(list_snapshots(tmp_path)[0][1]))
+    for each in (tree, loaded):
+        for path in ("/q", "/q/a"):
+            text = "count={},bytes={}".format(*usage_of(each, path))
+            assert each.nodes[f"/zookeeper/quota{path}/zookeeper_stats"].data.decode() == text
+            kept = each.quotas.by_path[path]
+            assert (kept.count, kept.bytes) == usage_of(each, path)
+    assert loaded.digest == tree.digest
+    sizes = [len(path) + len(node.data or b"") for path, node in tree.nodes.items()]
+    assert tree.data_size_bytes == loaded.data_size_bytes == sum(sizes)
+
+
+def test_a_snapshot_keeps_the_statistics_of_its_moment():
+    ensemble, client = limited()
+    snapshot = ensemble.services[0].tree.to_snapshot()
+    ensemble.ask(client, create("/q/b", b"x"))
+    kept = {image.path: image.data for image in snapshot.nodes}
+    assert kept["/zookeeper/quota/q/zookeeper_stats"] == b"count=2,bytes=8"
+    assert stats(ensemble) == "count=3,bytes=9"
+
+
+# -- enforcing ----------------------------------------------------------------------------------------------
+
+HARD = "count=5,bytes=20=;byteHardLimit=12;countHardLimit=3"
+
+
+def test_a_hard_limit_refuses_what_would_go_beyond_it():
+    ensemble, client = limited(limits=HARD)
+    for request, error in (
+        (create("/q/b", b"12345"), REFUSED),  # 13 bytes
+        (set_data("/q/a", b"12345678"), REFUSED),
+        (create("/q/b", b"1234"), 0),
+        (create("/q/c"), REFUSED),  # a fourth node
+        (create("/elsewhere", bytes(99)), 0),
+        (set_data("/q/b", b""), 0),
+        (delete("/q/b"), 0),
+        (create("/q/c"), 0),
+    ):
+        assert ensemble.ask(client, request).err == error, request
+    assert stats(ensemble) == "count=3,bytes=8"
+
+
+def test_a_quota_is_enforced_only_where_that_is_configured():
+    ensemble, client = limited(limits=HARD, rules=TreeRules())
+    assert ensemble.ask(client, create("/q/b", bytes(99))).err == 0
+    assert stats(ensemble) == "count=3,bytes=107", "counted all the same"
+
+
+def test_a_soft_limit_refuses_nothing():
+    ensemble, client = limited(limits="count=2,bytes=8")
+    assert ensemble.ask(client, create("/q/b", bytes(99))).err == 0
+
+
+def test_a_new_limit_counts_from_now_on():
+    ensemble, client = limited()
+    ensemble.ask(client, set_data("/zookeeper/quota/q/zookeeper_limits", b"count=-1,bytes=-1=;countHardLimit=2"))
+    assert ensemble.ask(client, create("/q/b")).err == REFUSED
+    ensemble.ask(client, set_data("/zookeeper/quota/q/zookeeper_limits", b""))
+    assert ensemble.ask(client, create("/q/b")).err == 0
+
+
+def test_the_innermost_quota_alone_is_enforced():
+    ensemble, client = limited(limits="count=-1,bytes=-1=;countHardLimit=2")
+    for request in quota("/q/a", "count=-1,bytes=-1=;countHardLimit=2"):
+        ensemble.ask(client, request)
+    assert ensemble.ask(client, create("/q/a/x")).err == 0, "though /q is full"
+    assert ensemble.ask(client, create("/q/a/y")).err == REFUSED
+    assert ensemble.ask(client, create("/q/b")).err == REFUSED
+
+
+def test_without_its_statistics_a_quota_is_not_enforced():
+    ensemble, client = limited(limits=HARD)
+    ensemble.ask(client, delete("/zookeeper/quota/q/zookeeper_stats"))
+    assert ensemble.ask(client, create("/q/b", bytes(99))).err == 0
+
+
+def test_a_multi_that_goes_beyond_a_limit_is_taken_back_as_a_whole():
+    ensemble, client = limited(limits=HARD)
+    reply = ensemble.ask(client, multi(create("/q/b"), create("/q/c")))
+    assert [result.error for result in reply.body.results] == [0, REFUSED]
+    assert ensemble.ask(client, multi(create("/q/b"), delete("/q/b"), create("/q/c"))).err == 0
+    assert stats(ensemble) == "count=3,bytes=8"
+
+
+def test_what_is_in_flight_counts():
+    """ZooKeeper looks at what is committed alone, and lets writes in flight overrun a hard limit together."""
+    ensemble, client = limited(limits=HARD)
+    ensemble.auto = False
+    ensemble.take(client)
+    for request in (
+        create("/q/b", b"12"), create("/q/c"), delete("/q/b"), create("/q/c", b"1"), set_data("/q/c", b"12345"),
+        set_data("/q/c", b"1234"), set_data("/q/c", b"2345"), create("/q/d"),
+    ):  # fmt: skip
+        ensemble.send(client, request)
+    ensemble.commit()
+    assert [reply.err for reply in ensemble.take(client)] == [0, REFUSED, 0, 0, REFUSED, 0, 0, REFUSED]
+    assert stats(ensemble) == "count=3,bytes=12"
+    ensemble.auto = True
+    assert ensemble.ask(client, delete("/q/c")).err == ensemble.ask(client, create("/q/d", b"1234")).err == 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_hard_limit_holds_whatever_is_in_flight(seed):
+    rng = random.Random(seed)
+    ensemble, client = limited(limits="count=-1,bytes=-1=;byteHardLimit=20;countHardLimit=5")
+    ensemble.auto = False
+    names = [f"/q/{i}" for i in range(7)]
+    for _ in range(200):
+        path, data = rng.choice(names), bytes(rng.randrange(9))
+        single = rng.choice((create(path, data), create(path, data), delete(path), set_data(path, data)))
+        ensemble.send(client, multi(single, create(rng.choice(names), data)) if rng.random() < 0.3 else single)
+        if rng.random() < 0.3:
+            ensemble.commit(rng.randrange(len(ensemble.proposed) + 1))
+            kept = ensemble.services[0].tree.quotas.by_path["/q"]
+            assert kept.count <= 5 and kept.bytes <= 20
+    ensemble.commit()
+    ensemble.auto = True
+    tree = ensemble.services[0].tree
+    for name in names:
+        if name in tree.nodes:
+            assert ensemble.ask(client, delete(name)).err == 0
+    assert [ensemble.ask(client, create(name, b"abcd")).err for name in names[:4]] == [0, 0, 0, REFUSED]
+
+
+# -- telling ----------------------------------------------------------------------------------------------
+
+
+def test_the_leader_says_once_that_a_quota_is_used_up_soft_or_hard():
+    ensemble, client = limited(limits="count=3,bytes=-1", rules=TreeRules(), servers=2)
+    for i in range(4):
+        ensemble.ask(client, create(f"/q/x{i}"))
+    told = [(server, event) for server, event in ensemble.events if isinstance(event, QuotaExceeded)]
+    assert told == [(0, QuotaExceeded("/q", 4, 3, 8, -1))]
+    for i in range(4):
+        ensemble.ask(client, delete(f"/q/x{i}"))
+    ensemble.ask(client, multi(create("/q/b"), create("/q/c"), set_data("/q/c", bytes(100))))
+    assert len(ensemble.facts(QuotaExceeded)) == 2, "and again when it happens again"
+
+
+def test_a_session_that_ends_gives_back_what_it_used():
+    ensemble, client = limited(limits=HARD)
+    other = ensemble.connect()
+    assert ensemble.ask(other, create("/q/e", b"e", 1)).err == 0
+    assert ensemble.ask(client, create("/q/b")).err == REFUSED
+    ensemble.send(other, CLOSE)
+    assert ensemble.ask(client, create("/q/b")).err == 0
+    assert ensemble.history[-1].type == OpCode.CREATE2

@@ -1,0 +1,325 @@
+"""A server without a leader serves reads (readonlymode.enabled).  The answers are ZooKeeper 3.9.5's."""
+
+from random import Random
+
+import pytest
+
+from ensemble.errors import ErrorCode
+from ensemble.ids import ConnectionId, Epoch, PeerId, SessionId, Zxid
+from ensemble.ports import Instant
+from ensemble.records import OPEN_ACL, ConnectRequest, ConnectResponse, OpCode, Reply, Request, SetWatches
+from ensemble.server.config.zoo_cfg import parse
+from ensemble.server.operator.words import NOT_SERVING, TraceMask, Words
+from ensemble.tree.service import Service
+from ensemble.tree.sessions import password_of
+from ensemble.zab.application import EnsembleConfig
+from ensemble.zab.effects import (
+    Answer,
+    Append,
+    Barrier,
+    CloseConnection,
+    Recovered,
+    SaveAcceptedEpoch,
+    SaveCurrentEpoch,
+    SaveSnapshot,
+    SendNotification,
+    SetTimer,
+    TruncateLog,
+)
+from ensemble.zab.messages import Notification, PeerState, Vote
+from ensemble.zab.peer import READ_ONLY_TIMER, Peer
+from journal.events import TxnLogTruncated
+from tests.ensemble.tree.tree_driver import (
+    CLOSE,
+    PING,
+    Ensemble,
+    children,
+    create,
+    delete,
+    exists,
+    get,
+    multi,
+    set_acl,
+    set_data,
+    sync,
+)
+from tests.ensemble.zab import zab_driver
+
+OK, REFUSED = ErrorCode.OK, ErrorCode.NOT_READ_ONLY
+LEADER, ALONE = 0, 1
+
+
+def cut_off(local_sessions=True):
+    """Two servers, the second of which has lost the first; it holds /a and knows one global session."""
+    e = Ensemble(2, local_sessions=local_sessions, local_sessions_upgrading=local_sessions)
+    writer = e.connect(ALONE)
+    e.ask(writer, create("/a", b"1"))
+    e.ask(writer, create("/e", flags=1))
+    e.global_session = e.session(writer)
+    e.run(ALONE, e.services[ALONE].stop_serving(e.now))
+    e.run(ALONE, e.services[ALONE].start_read_only(e.now))
+    return e
+
+
+def ask(e, **options):
+    return e.connect(ALONE, read_only=True, **options)
+
+
+# -- who may connect
+
+
+def test_a_client_that_asked_is_told_that_the_server_is_read_only():
+    e = cut_off()
+    response = e.sent[ask(e)][0]
+    assert response.read_only is True and response.session_id >> 56 == ALONE + 1
+    assert len(response.encode()) == 37
+
+
+@pytest.mark.parametrize("asked", [False, None])
+def test_a_client_that_did_not_ask_is_disconnected_without_an_answer(asked):
+    e = cut_off()
+    client = e.connect(ALONE, read_only=asked)
+    assert e.sent[client] == [] and client in e.closed
+
+
+def test_new_sessions_need_local_sessions():
+    e = cut_off(local_sessions=False)
+    client = ask(e)
+    assert e.sent[client] == [] and client in e.closed
+
+
+@pytest.mark.parametrize("local_sessions", [True, False])
+@pytest.mark.parametrize("right_password", [True, False])
+def test_a_global_session_must_find_a_leader(local_sessions, right_password):
+    e = cut_off(local_sessions)
+    session_id, password = e.global_session
+    client = ask(e, session=(session_id, password if right_password else b"x" * 16))
+    assert e.sent[client] == [] and client in e.closed
+
+
+def test_a_local_session_comes_back_until_it_is_over():
+    e = cut_off()
+    first = ask(e)
+    session = e.session(first)
+    again = ask(e, session=session)
+    assert e.sent[again][0].session_id == session[0] and first in e.closed
+    assert e.ask(again, CLOSE).err == OK and again in e.closed
+    late = e.sent[ask(e, session=session)][0]
+    assert (late.session_id, late.timeout_ms, late.read_only) == (0, 0, True)
+
+
+def test_a_server_that_keeps_no_local_sessions_serves_those_it_does_not_know():
+    e = cut_off(local_sessions=False)
+    unknown = SessionId((LEADER + 1) << 56 | 77)
+    client = ask(e, session=(unknown, password_of(unknown)))
+    assert e.sent[client][0].session_id == unknown, "it may well be alive: only a leader can tell"
+    assert e.ask(client, get("/a")).err == OK
+    assert e.ask(client, CLOSE).err == REFUSED and client not in e.closed
+    assert e.sent[ask(e, session=(unknown, b"x" * 16))][0].session_id == 0
+
+
+def test_a_client_that_has_seen_more_is_sent_on():
+    e = cut_off()
+    client = ask(e, seen=e.zxid + 1)
+    assert e.sent[client] == [] and client in e.closed
+
+
+def test_a_silent_session_expires_here():
+    e = cut_off()
+    client = ask(e, timeout_ms=4_000)
+    e.advance(3_000)
+    assert client not in e.closed
+    e.advance(2_000)
+    assert client in e.closed
+
+
+# -- what it may ask
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        create("/b"), create("/b", op=OpCode.CREATE), delete("/a"), set_data("/a", b"2"), set_acl("/a", OPEN_ACL),
+        sync("/a"), multi(create("/b")), multi(),
+    ],
+)  # fmt: skip
+def test_what_needs_a_quorum_is_refused(request_):
+    e = cut_off()
+    client = ask(e)
+    digest, history = e.services[ALONE].checkpoint(), len(e.history)
+    reply = e.ask(client, request_)
+    assert (reply.err, reply.zxid, reply.body) == (REFUSED, e.zxid, None)
+    assert e.services[ALONE].checkpoint() == digest and len(e.history) == history
+    assert client not in e.closed
+
+
+def test_what_cannot_even_be_read_is_refused_alike():
+    e = cut_off()
+    client = ask(e)
+    e.message(client, Request(1, OpCode.CREATE, None, ErrorCode.MARSHALLING_ERROR))
+    assert e.sent[client][-1].err == REFUSED
+
+
+def test_reads_watches_and_pings_are_answered():
+    e = cut_off()
+    client = ask(e)
+    assert e.ask(client, get("/a", watch=True)).body.data == b"1"
+    assert e.ask(client, exists("/e")).body.stat.ephemeral_owner == e.global_session[0]
+    assert e.ask(client, exists("/none")).err == ErrorCode.NO_NODE
+    assert e.ask(client, children("/")).err == OK
+    assert e.send(client, PING) == -2 and e.sent[client][-1].err == OK
+    e.message(client, Request(-8, OpCode.SET_WATCHES, SetWatches(0, ["/a"], [], [])))
+    assert e.sent[client][-1].xid == -8
+
+
+def test_refusals_keep_their_place_among_the_answers():
+    e = cut_off()
+    client = ask(e)
+    e.take(client)
+    for request in (get("/a"), create("/b"), exists("/a")):
+        e.send(client, request)
+    assert [(reply.xid, reply.err) for reply in e.take(client)] == [(1, OK), (2, REFUSED), (3, OK)]
+
+
+# -- when it begins and ends: a peer of three that hears nobody
+
+GRACE_MS = 2_000
+DISK = (Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog)
+
+
+class Alone:
+    """A peer that is driven by hand."""
+
+    def __init__(self, **options):
+        self.now_ms = 0
+        options = {"read_only_mode": True, "local_sessions": True, "tick_time_ms": 500, **options}
+        config = EnsembleConfig(1, (1, 2, 3), **options)
+        self.service = Service(config)
+        self.peer = Peer(config, self.service, Recovered(Epoch(1), Epoch(1), None, []), Random(1))
+        self.effects = self.peer.on_start(self.now)
+
+    @property
+    def now(self):
+        return Instant(self.now_ms, 1_700_000_000_000 + self.now_ms)
+
+    def grace_ms(self):
+        found = [e.delay_ms for e in self.effects if isinstance(e, SetTimer) and e.name == READ_ONLY_TIMER]
+        return found[-1] if found else None
+
+    def wait(self):
+        self.now_ms += self.grace_ms()
+        self.effects = self.peer.on_timer(self.now, READ_ONLY_TIMER)
+
+    def connect(self, number, read_only=True):
+        connection = ConnectionId(number)
+        request = ConnectRequest(0, 0, 10_000, 0, None, read_only)
+        self.peer.on_client_connected(self.now, connection)
+        return self.peer.on_clients(self.now, [(connection, request)])
+
+    def elect(self, leader):
+        vote = Vote(PeerId(leader), Zxid(0), Epoch(1))
+        for src in (2, 3):
+            self.effects += self.peer.on_notification(
+                self.now, PeerId(src), Notification(PeerState.LOOKING, vote, self.peer.round)
+            )
+
+
+def test_read_only_service_begins_after_two_seconds_or_a_longer_tick_without_a_leader():
+    assert Alone().grace_ms() == GRACE_MS
+    assert Alone(tick_time_ms=3_000).grace_ms() == 3_000
+    assert Alone(read_only_mode=False).grace_ms() is None
+    alone = Alone()
+    assert alone.connect(1) == [CloseConnection(1)], "not yet"
+    alone.wait()
+    status = alone.peer.status()
+    assert (status.state, status.serving, status.read_only) == (PeerState.LOOKING, False, True)
+    response = next(e.message for e in alone.connect(2) if isinstance(e, Answer))
+    assert isinstance(response, ConnectResponse) and response.read_only
+
+
+def test_it_ends_with_the_election_whoever_wins():
+    for leader in (1, 3):
+        alone = Alone()
+        alone.wait()
+        alone.connect(1)
+        alone.effects = []
+        alone.elect(leader)
+        assert CloseConnection(1) in alone.effects
+        assert not alone.peer.status().read_only
+        alone.peer.on_timer(alone.now, READ_ONLY_TIMER)
+        assert not alone.peer.status().read_only, "a late timer changes nothing"
+
+
+def test_it_goes_on_looking_for_a_leader_meanwhile():
+    alone = Alone()
+    alone.wait()
+    effects = alone.peer.on_timer(alone.now, "election.resend")
+    assert [e.to for e in effects if isinstance(e, SendNotification)] == [2, 3]
+
+
+def test_it_touches_neither_log_nor_snapshots():
+    alone = Alone()
+    alone.wait()
+    effects = alone.effects + alone.connect(1)
+    for xid, (op, body) in enumerate([create("/a"), get("/"), multi(create("/b")), sync(), CLOSE], 1):
+        effects += alone.peer.on_clients(alone.now, [(ConnectionId(1), Request(xid, op, body))])
+    assert not [e for e in effects if isinstance(e, DISK)]
+    assert [e.message.err for e in effects if isinstance(e, Answer) and isinstance(e.message, Reply)] == [
+        REFUSED, OK, REFUSED, REFUSED, OK,
+    ]  # fmt: skip
+
+
+def test_the_admin_words_tell(tmp_path):
+    (tmp_path / "myid").write_text("1")
+    servers = "\n".join(f"server.{i}=127.0.0.1:{2000 + i}:{3000 + i}" for i in (1, 2, 3))
+    keys = "clientPort=2181\ninitLimit=5\nsyncLimit=2\n4lw.commands.whitelist=*\nlocalSessionsEnabled=true"
+    alone = Alone()
+    config = parse(f"dataDir={tmp_path}\n{keys}\n{servers}")
+    no_metrics = None  # none of these words asks for them
+    words = Words(config, alone.peer, alone.service, lambda connection: "somewhere", no_metrics, TraceMask())
+    assert words.answer("isro") == "null"
+    assert words.answer("srvr") == NOT_SERVING
+    alone.wait()
+    session_id = next(e.message for e in alone.connect(1) if isinstance(e, Answer)).session_id
+    assert words.answer("isro") == "ro"
+    assert "Mode: read-only\n" in words.answer("srvr")
+    assert f"Local Sessions(1):\n0x{session_id:x}\t10000ms\n" in words.answer("dump")
+
+
+class ReadOnlyList(zab_driver.ListApplication):
+    """The replicated list, which notes whether it serves reads alone."""
+
+    read_only = False
+
+    def start_read_only(self, now):
+        assert not self.serving
+        self.serving = self.read_only = True
+        return []
+
+    def stop_serving(self, now):
+        self.read_only = False
+        return super().stop_serving(now)
+
+
+def test_a_minority_that_served_reads_takes_what_it_missed_and_loses_nothing(monkeypatch):
+    """ZOOKEEPER-3526: a read-only server's book-keeping made its leader truncate what was committed."""
+    monkeypatch.setattr(zab_driver, "ListApplication", ReadOnlyList)
+    world = zab_driver.World(7, read_only_mode=True)
+    world.start()
+    world.run_until(world.settled)
+    leader = world.leader()
+    minority = next(n for n in world.nodes.values() if n is not leader)
+    for _ in range(5):
+        world.write(leader.id)
+    world.run_until(lambda: len(minority.app.entries) == 5)
+    held = list(minority.app.entries)
+    world.isolate(minority.id)
+    world.run_until(lambda: minority.app.read_only)
+    for _ in range(5):
+        world.write(leader.id)
+    world.run(2_000)
+    assert minority.app.entries == held
+    world.heal()
+    world.run_until(lambda: world.converged() and not minority.app.read_only)
+    assert minority.app.entries[: len(held)] == held and len(minority.app.entries) == len(held) + 5
+    assert not world.emitted(TxnLogTruncated, minority.id)

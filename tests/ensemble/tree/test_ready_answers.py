@@ -1,0 +1,321 @@
+"""Requests that come as bytes are answered as those that come as objects are: same bytes, same order, same effects."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ensemble.errors import ErrorCode
+from ensemble.jute import pack_int
+from ensemble.records import (
+    ACL,
+    OPEN_ACL,
+    AuthPacket,
+    EmptyRequest,
+    Frames,
+    OpCode,
+    PathWatchRequest,
+    Reply,
+    Request,
+    SetDataRequest,
+)
+from ensemble.tree.ready_answers import RESPONSE_BYTES_MAX, RESPONSES_MAX
+from ensemble.tree.requests import OUTSTANDING_MAX, PLAIN_READS_MAX
+from tests.ensemble.tree.tree_driver import (
+    Ensemble,
+    children,
+    create,
+    delete,
+    exists,
+    get,
+    multi,
+    set_acl,
+    set_data,
+    sync,
+)
+
+PATHS = ("/a", "/b", "/a/c", "/ü", "/open", "/closed", "/nowhere", "", "x", "/a/../b")
+ADMIN_ONLY = (ACL(31, "digest", "u:x"),)
+READABLE = (ACL(1, "world", "anyone"), ACL(30, "digest", "u:x"))
+PATH = st.sampled_from(PATHS)
+WATCH = st.sampled_from([False, False, False, True])
+REQUESTS = st.one_of(
+    st.builds(get, PATH, WATCH),
+    st.builds(exists, PATH, WATCH),
+    st.builds(children, PATH, WATCH),
+    st.builds(set_data, PATH, st.one_of(st.none(), st.binary(max_size=3)), st.sampled_from([-1, -1, 0, 1])),
+    st.builds(create, PATH, st.binary(max_size=3), st.sampled_from([0, 1, 2, 9]), st.just(OPEN_ACL), st.just(1)),
+    st.builds(create, PATH, st.just(b"c2"), st.just(0), st.sampled_from([READABLE, ADMIN_ONLY, ()])),
+    st.builds(delete, PATH, st.sampled_from([-1, 0])),
+    st.builds(set_acl, PATH, st.sampled_from([READABLE, ADMIN_ONLY, OPEN_ACL])),
+    st.builds(sync, PATH),
+    st.just((OpCode.PING, EmptyRequest())),
+    st.just((OpCode.AUTH, AuthPacket(0, "digest", b"u:p"))),
+    st.just(multi(set_data("/a", b"m"), delete("/b"))),
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("ask"), st.integers(0, 2), st.lists(REQUESTS, min_size=1, max_size=6)),
+        st.tuples(st.just("commit"), st.integers(1, 4), st.just([])),
+        st.tuples(st.just("sync"), st.just(0), st.just([])),
+        st.tuples(st.just("later"), st.integers(1, 30), st.just([])),
+    ),
+    max_size=25,
+)
+
+
+def start(full_journal: bool = False) -> tuple[Ensemble, list[int]]:
+    ensemble = Ensemble(servers=2, full_journal=full_journal)
+    clients = [ensemble.connect(server=server) for server in (0, 1, 1)]
+    for path, acl in (
+        ("/a", OPEN_ACL),
+        ("/b", OPEN_ACL),
+        ("/ü", OPEN_ACL),
+        ("/open", READABLE),
+        ("/closed", ADMIN_ONLY),
+    ):
+        assert ensemble.ask(clients[0], create(path, b"first", 0, acl)).err == 0
+    ensemble.auto = False
+    for client in clients:
+        ensemble.take(client)
+    return ensemble, clients
+
+
+def framed(messages: list[Reply | bytes]) -> bytes:
+    found = b""
+    for message in messages:
+        frame = message if isinstance(message, bytes) else message.encode()
+        found += frame if isinstance(message, bytes) else pack_int(len(frame)) + frame
+    return found
+
+
+def settle(ensemble: Ensemble) -> None:
+    while ensemble.proposed or ensemble.syncs:
+        ensemble.commit()
+        while ensemble.syncs:
+            ensemble.finish_sync()
+
+
+@settings(max_examples=250, deadline=None)
+@given(STEPS, st.booleans())
+def test_bytes_are_answered_as_objects_are(
+    steps: list[tuple[str, int, list[tuple[OpCode, object]]]], full_journal: bool
+) -> None:
+    (typed, clients), (raw, _) = start(full_journal), start(full_journal)
+    xid = 100
+    for what, which, asked in steps:
+        if what == "ask":
+            requests = [
+                Request(-2 if op == OpCode.PING else xid + i, int(op), body) for i, (op, body) in enumerate(asked)
+            ]
+            xid += len(requests)
+            client = clients[which]
+            for request in requests:
+                typed.message(client, Request.decode(request.encode()))
+            raw.message(client, Frames([request.encode() for request in requests]))
+        if what == "commit":
+            typed.commit(min(which, len(typed.proposed)))
+            raw.commit_together(min(which, len(raw.proposed)))
+        for ensemble in (typed, raw):
+            if what == "sync" and ensemble.syncs and not ensemble.proposed:
+                ensemble.finish_sync()
+            elif what == "later":
+                ensemble.now_ms += which
+    for ensemble in (typed, raw):
+        settle(ensemble)
+    for client in clients:
+        assert framed(raw.sent[client]) == framed(typed.sent[client])
+    assert raw.closed == typed.closed
+    for server in range(2):
+        told = [[event for at, event in ensemble.events if at == server] for ensemble in (raw, typed)]
+        assert told[0] == told[1]
+    assert [txn.encoded() for txn in raw.history] == [txn.encoded() for txn in typed.history]
+    for ours, theirs in zip(raw.services, typed.services, strict=True):
+        assert ours.statistics() == theirs.statistics()
+        assert ours.connections() == theirs.connections()
+        assert ours.watches.by_path() == theirs.watches.by_path()
+
+
+# -- each rule by itself ------------------------------------------------------------------------------------------
+
+
+def frame(xid: int, request: tuple[OpCode, object]) -> bytes:
+    return Request(xid, int(request[0]), request[1]).encode()  # type: ignore[arg-type]
+
+
+def read_back(replies: list[Reply | bytes]) -> list[tuple[int, int]]:
+    """(xid, error) of each reply."""
+    raw, found = framed(replies), []
+    while raw:
+        size = int.from_bytes(raw[:4], "big")
+        found.append((int.from_bytes(raw[4:8], "big", signed=True), int.from_bytes(raw[16:20], "big", signed=True)))
+        raw = raw[4 + size :]
+    return found
+
+
+def test_a_read_waits_for_the_writes_of_its_session_in_front_of_it_and_sees_them() -> None:
+    ensemble, clients = start()
+    for client in clients[:2]:
+        ensemble.message(
+            client,
+            Frames(
+                [frame(1, get("/a")), frame(2, set_data("/a", b"mine")), frame(3, get("/a")), frame(4, exists("/a"))]
+            ),
+        )
+        assert read_back(ensemble.sent[client]) == [(1, 0)]
+        ensemble.commit()
+        assert read_back(ensemble.take(client)) == [(1, 0), (2, 0), (3, 0), (4, 0)]
+
+
+def test_the_answer_shows_what_the_read_in_front_of_the_write_could_not() -> None:
+    ensemble, (client, *_) = start()
+    ensemble.message(client, Frames([frame(1, get("/a")), frame(2, set_data("/a", b"mine")), frame(3, get("/a"))]))
+    ensemble.commit()
+    sent = framed(ensemble.take(client))
+    assert sent.count(b"first") == 1 and sent.count(b"mine") == 1 and sent.index(b"first") < sent.index(b"mine")
+
+
+def test_a_kept_answer_is_dropped_when_its_node_changes_in_any_way() -> None:
+    ensemble, (client, other, _) = start()
+    ensemble.auto = True
+    changes = [
+        set_data("/a", b"2"), create("/a/c"), delete("/a/c"), set_acl("/a", READABLE), multi(set_data("/a", b"3")),
+        set_acl("/a", ADMIN_ONLY), set_acl("/a", OPEN_ACL), delete("/a"), create("/a", b"again"), set_data("/a", b"4"),
+    ]  # fmt: skip
+    for xid, change in enumerate(changes, 1):
+        for server in (client, other):
+            ensemble.message(server, Frames([frame(xid, get("/a"))]))
+            kept = framed(ensemble.take(server))
+            ensemble.message(server, Request.decode(frame(xid, get("/a"))))
+            assert kept == framed(ensemble.take(server))
+        session = ensemble.connect()
+        ensemble.message(session, Request(xid, OpCode.AUTH, AuthPacket(0, "digest", b"u:p")))
+        ensemble.ask(session, change)
+
+
+def test_only_as_many_answers_are_kept_as_are_worth_it() -> None:
+    ensemble, (client, *_) = start()
+    ensemble.auto = True
+    ensemble.ask(client, create("/long", b"x" * RESPONSE_BYTES_MAX))
+    ensemble.take(client)
+    ensemble.message(client, Frames([frame(1, get("/long")), frame(2, get("/a"))]))
+    kept = ensemble.services[0].tree.responses
+    assert list(kept) == [b"/a"] and read_back(ensemble.sent[client]) == [(1, 0), (2, 0)]
+    kept.update((b"/%d" % n, b"") for n in range(RESPONSES_MAX))
+    ensemble.message(client, Frames([frame(3, get("/b"))]))
+    assert list(ensemble.services[0].tree.responses) == [b"/b"]
+
+
+def test_a_read_with_a_watch_leaves_it() -> None:
+    ensemble, (client, writer, _) = start()
+    ensemble.auto = True
+    ensemble.message(client, Frames([frame(1, get("/a")), frame(2, get("/a", True)), frame(3, get("/a"))]))
+    assert len(ensemble.services[0].watches) == 1
+    assert read_back(ensemble.take(client)) == [(1, 0), (2, 0), (3, 0)]
+    ensemble.message(writer, Frames([frame(1, set_data("/a"))]))
+    assert [message.xid for message in ensemble.take(client)] == [-1]
+
+
+def test_a_watch_is_told_before_the_answers_that_show_its_change() -> None:
+    ensemble, (client, *_) = start()
+    ensemble.message(client, Frames([frame(1, get("/a", True)), frame(2, set_data("/a", b"2")), frame(3, get("/a"))]))
+    ensemble.commit()
+    assert [xid for xid, _ in read_back(ensemble.take(client))] == [1, -1, 2, 3]
+
+
+def test_what_only_some_may_read_is_told_to_nobody_else() -> None:
+    ensemble, (client, *_) = start()
+    for _ in range(2):
+        ensemble.message(
+            client, Frames([frame(1, get("/open")), frame(2, get("/closed")), frame(3, exists("/closed"))])
+        )
+        assert read_back(ensemble.take(client)) == [(1, 0), (2, ErrorCode.NO_AUTH), (3, ErrorCode.NO_AUTH)]
+
+
+def test_a_malformed_request_is_refused_in_its_turn() -> None:
+    ensemble, clients = start()
+    whole = frame(2, set_data("/a", b"data"))
+    for client in clients[:2]:
+        cut = [
+            frame(1, get("/a")),
+            whole[:-3],
+            frame(3, get("/a"))[:-1],
+            frame(4, get("/a")) + b"more",
+            frame(5, get("/a")),
+        ]
+        ensemble.message(client, Frames(cut))
+        ensemble.commit()
+        bad = int(ErrorCode.MARSHALLING_ERROR)
+        assert read_back(ensemble.take(client)) == [(1, 0), (2, bad), (3, bad), (4, 0), (5, 0)]
+
+
+def test_paths_that_are_no_utf8_are_malformed() -> None:
+    ensemble, (client, *_) = start()
+    for op in (OpCode.GET_DATA, OpCode.EXISTS):
+        bad = pack_int(7) + pack_int(op) + pack_int(2) + b"/\xff" + b"\0"
+        ensemble.message(client, Frames([bad]))
+        assert read_back(ensemble.take(client)) == [(7, ErrorCode.MARSHALLING_ERROR)]
+
+
+def test_frames_of_a_session_that_is_still_being_made_wait_for_it() -> None:
+    ensemble = Ensemble(auto=False)
+    client = ensemble.connect()
+    ensemble.message(client, Frames([frame(1, create("/x")), frame(2, get("/x"))]))
+    assert not ensemble.sent[client]
+    ensemble.commit(1)
+    ensemble.commit()
+    assert read_back(ensemble.take(client)[1:]) == [(1, 0), (2, 0)]
+
+
+def test_a_connection_that_never_said_who_it_is_gets_nothing() -> None:
+    ensemble = Ensemble()
+    client = ensemble.dial()
+    ensemble.message(client, Frames([frame(1, get("/"))]))
+    assert client in ensemble.closed and not ensemble.sent[client]
+
+
+def test_nothing_behind_an_unknown_request_is_done() -> None:
+    ensemble, (client, *_) = start()
+    ensemble.message(client, Frames([frame(1, get("/a")), pack_int(2) + pack_int(77), frame(3, set_data("/a"))]))
+    assert read_back(ensemble.take(client)) == [(1, 0), (2, ErrorCode.UNIMPLEMENTED)]
+    assert client in ensemble.closed and not ensemble.proposed
+
+
+def test_reads_behind_a_write_wait_within_a_limit() -> None:
+    ensemble, (client, *_) = start()
+    ensemble.message(client, Frames([frame(1, set_data("/a"))]))
+    ensemble.message(client, Frames([frame(n, get("/a")) for n in range(2, OUTSTANDING_MAX + 1)]))
+    assert client not in ensemble.closed
+    ensemble.message(client, Frames([frame(0, get("/a"))]))
+    assert client in ensemble.closed
+
+
+def test_many_reads_behind_a_write_are_answered_in_order_even_where_some_are_refused() -> None:
+    ensemble, (client, *_) = start()
+    count = 3 * PLAIN_READS_MAX
+    asked = [get("/nowhere") if n % 50 == 0 else get("/a") for n in range(count)]
+    ensemble.message(client, Frames([frame(0, set_data("/a")), *(frame(n + 1, ask) for n, ask in enumerate(asked))]))
+    ensemble.commit()
+    errors = [int(ErrorCode.NO_NODE) if n % 50 == 0 else 0 for n in range(count)]
+    assert read_back(ensemble.take(client)) == [(0, 0), *((n + 1, error) for n, error in enumerate(errors))]
+
+
+def test_a_write_goes_to_the_leader_in_the_clients_own_bytes() -> None:
+    ensemble, (_, client, _) = start()
+    body = SetDataRequest("/a", b"data", -1).encode() + b"trailing"
+    ensemble.message(client, Frames([pack_int(9) + pack_int(OpCode.SET_DATA) + body]))
+    ensemble.commit()
+    assert read_back(ensemble.take(client)) == [(9, 0)]
+    assert isinstance(ensemble.history[-1].body.data, bytes) and ensemble.history[-1].body.data == b"data"
+
+
+def test_answers_to_a_connection_that_is_gone_are_dropped_but_its_writes_are_not() -> None:
+    ensemble, (_, client, _) = start()
+    ensemble.message(client, Frames([frame(1, set_data("/a", b"lost")), frame(2, get("/a"))]))
+    ensemble.hang_up(client)
+    ensemble.commit()
+    assert not ensemble.sent[client] and ensemble.services[1].tree.nodes["/a"].data == b"lost"
+
+
+def test_a_path_watch_request_is_what_plain_reads_are_recognised_by() -> None:
+    assert frame(1, get("/a")) == pack_int(1) + pack_int(4) + PathWatchRequest("/a", False).encode()

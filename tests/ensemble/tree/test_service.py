@@ -1,0 +1,559 @@
+"""Clients and their sessions: connecting, order, moving, expiry, closing; and what the journal hears."""
+
+import pytest
+
+from ensemble.errors import ErrorCode
+from ensemble.ids import SessionId
+from ensemble.records import (
+    ACL,
+    AuthPacket,
+    CheckVersionRequest,
+    ConnectRequest,
+    ConnectResponse,
+    EmptyRequest,
+    OpCode,
+    PathRequest,
+    Reply,
+    Request,
+)
+from ensemble.tree.requests import OUTSTANDING_MAX
+from ensemble.tree.sessions import NO_PASSWORD, password_of
+from ensemble.txn import Txn
+from ensemble.zab.effects import CloseConnection
+from journal.events import (
+    EphemeralCreated,
+    EphemeralDeleted,
+    InvariantViolated,
+    SessionClosed,
+    SessionCreated,
+    SessionExpired,
+    TxnCommitted,
+    WriteAcknowledged,
+    ZxidCheckpoint,
+)
+from tests.ensemble.tree.tree_driver import (
+    CLOSE,
+    PING,
+    Ensemble,
+    children,
+    create,
+    delete,
+    exists,
+    get,
+    multi,
+    set_data,
+    sync,
+)
+
+GONE = ConnectResponse(0, 0, 0, NO_PASSWORD)
+
+
+def errors(messages):
+    return [message.err for message in messages]
+
+
+# -- connecting ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("asked_ms", "granted_ms"), [(1, 2000), (5000, 5000), (10**9, 20_000), (-5, 2000)])
+def test_the_session_timeout_is_kept_between_two_and_twenty_ticks(asked_ms, granted_ms):
+    ensemble = Ensemble(tick_ms=1000)
+    client = ensemble.connect(timeout_ms=asked_ms)
+    assert ensemble.sent[client][0].timeout_ms == granted_ms
+    assert ensemble.facts(SessionCreated)[0].timeout_ms == granted_ms
+
+
+def test_the_limits_of_the_session_timeout_can_be_configured():
+    ensemble = Ensemble(tick_ms=1000, min_session_timeout_ms=7, max_session_timeout_ms=9)
+    assert [ensemble.sent[ensemble.connect(timeout_ms=t)][0].timeout_ms for t in (1, 8, 10)] == [7, 8, 9]
+
+
+def test_a_new_session_is_answered_when_its_creation_is_committed():
+    ensemble = Ensemble(auto=False)
+    client = ensemble.connect()
+    ensemble.send(client, create("/early"))
+    assert ensemble.sent[client] == [] and len(ensemble.proposed) == 1, "requests wait until the session exists"
+    ensemble.commit()
+    response = ensemble.sent[client][0]
+    assert response.password == password_of(response.session_id) and not response.read_only
+    ensemble.commit()
+    assert ensemble.sent[client][1].err == 0
+
+
+def test_a_client_that_has_seen_the_future_is_disconnected_without_an_answer():
+    ensemble = Ensemble()
+    client = ensemble.connect(seen=ensemble.zxid + 1)
+    assert client in ensemble.closed and ensemble.sent[client] == [] and not ensemble.history
+
+
+@pytest.mark.parametrize("server", [0, 1])
+def test_a_session_goes_on_on_any_server(server):
+    ensemble = Ensemble(servers=3)
+    session = ensemble.session(first := ensemble.connect(server=2))
+    ensemble.ask(first, create("/e", b"", 1))
+    ensemble.hang_up(first)
+    again = ensemble.connect(server=server, session=session, timeout_ms=4000, seen=ensemble.zxid)
+    assert ensemble.sent[again] == [ConnectResponse(0, 4000, *session)]
+    assert ensemble.ask(again, exists("/e")).body.stat.ephemeral_owner == session[0]
+    assert ensemble.ask(again, set_data("/e")).err == 0
+
+
+@pytest.mark.parametrize("server", [0, 1])
+def test_a_wrong_password_or_an_unknown_session_is_told_that_the_session_is_gone(server):
+    ensemble = Ensemble(servers=2)
+    session_id, _ = ensemble.session(owner := ensemble.connect(server=server))
+    for session in ((session_id, b"x" * 16), (session_id, None), (77, password_of(77))):
+        client = ensemble.connect(server=server, session=session)
+        assert ensemble.sent[client] == [GONE] and client in ensemble.closed
+    assert owner not in ensemble.closed, "a stranger cannot throw the owner out"
+
+
+def test_reconnecting_to_the_same_server_closes_the_older_connection():
+    for server in (0, 1):
+        ensemble = Ensemble(servers=2)
+        session = ensemble.session(old := ensemble.connect(server=server))
+        ensemble.ask(old, exists("/x", True))
+        new = ensemble.connect(server=server, session=session)
+        assert old in ensemble.closed and new not in ensemble.closed
+        assert len(ensemble.services[server].watches) == 0
+        assert ensemble.ask(new, exists("/")).err == 0
+
+
+def test_an_answer_of_the_leader_goes_to_the_newest_connection_that_waits_for_it():
+    ensemble = Ensemble(servers=2, auto=False)
+    first = ensemble.connect(server=1)
+    ensemble.commit()
+    session = ensemble.session(first)
+    second = ensemble.connect(server=1, session=session)
+    third = ensemble.connect(server=1, session=session)
+    assert {first, second} <= ensemble.closed and len(ensemble.asked) == 2
+    ensemble.revalidate()
+    assert ensemble.sent[third][0].session_id == session[0]
+    ensemble.revalidate()
+    assert len(ensemble.sent[third]) == 1 and ensemble.sent[second] == []
+
+
+def test_a_session_that_its_server_has_not_seen_yet_waits_for_the_leaders_word():
+    ensemble = Ensemble(servers=2, auto=False)
+    first = ensemble.connect()
+    txn = ensemble.proposed.popleft()
+    ensemble.run(0, ensemble.services[0].apply(ensemble.now, [txn]))
+    second = ensemble.connect(server=1, session=ensemble.session(first))
+    ensemble.run(1, ensemble.services[1].apply(ensemble.now, [txn]))
+    assert ensemble.sent[second] == []
+    ensemble.revalidate()
+    assert ensemble.sent[second][0].session_id == ensemble.session(first)[0]
+
+
+def test_only_a_connect_request_may_come_first_and_only_first():
+    ensemble = Ensemble()
+    rude = ensemble.dial()
+    ensemble.message(rude, Request(1, OpCode.EXISTS, PathRequest("/")))
+    assert rude in ensemble.closed
+    twice = ensemble.connect()
+    ensemble.message(twice, ConnectRequest(0, 0, 1000, 0, None))
+    assert twice in ensemble.closed
+    ensemble.message(twice, Request(1, OpCode.PING, EmptyRequest()))  # dropped: it was under way already
+
+
+def test_while_not_serving_a_clients_first_frame_ends_its_connection():
+    ensemble = Ensemble()
+    service = ensemble.services[0]
+    client = ensemble.connect()
+    idle = ensemble.dial()
+    effects = service.stop_serving(ensemble.now)
+    assert effects == [CloseConnection(client), CloseConnection(idle)]
+    ensemble.run(0, effects)
+    late = ensemble.connect()
+    assert late in ensemble.closed and ensemble.sent[late] == []
+    assert service.statistics().connections == 0 and service.statistics().sessions == 1, "the tree stays"
+
+
+# -- order -----------------------------------------------------------------------------------------------
+
+
+def test_reads_and_pings_wait_behind_the_sessions_own_writes():
+    ensemble = Ensemble(auto=False)
+    client, other = ensemble.connect(), ensemble.connect()
+    ensemble.commit()
+    ensemble.take(client), ensemble.take(other)
+    for request in (create("/a", b"1"), get("/a"), PING, set_data("/a", b"2"), get("/a")):
+        ensemble.send(client, request)
+    assert ensemble.take(client) == [] and len(ensemble.proposed) == 2, "both writes are under way"
+    assert ensemble.ask(other, exists("/a")).err == ErrorCode.NO_NODE, "others do not wait"
+    ensemble.commit(1)
+    created, read, pong = ensemble.take(client)
+    assert (created.xid, read.xid, pong.xid) == (1, 2, -2)
+    assert read.body.data == b"1" and read.zxid == pong.zxid == created.zxid
+    ensemble.commit(1)
+    written, read = ensemble.take(client)
+    assert (written.xid, read.xid, read.body.data) == (3, 4, b"2")
+
+
+def test_replies_come_in_the_order_of_the_requests_though_a_sync_takes_longer_than_a_write():
+    ensemble = Ensemble(auto=False)
+    client = ensemble.connect()
+    ensemble.commit()
+    ensemble.take(client)
+    for request in (sync("/x"), create("/a"), get("/a"), sync("/y")):
+        ensemble.send(client, request)
+    ensemble.commit()
+    assert ensemble.take(client) == []
+    ensemble.finish_sync()
+    assert [(m.xid, m.err) for m in ensemble.take(client)] == [(1, 0), (2, 0), (3, 0)]
+    ensemble.finish_sync()
+    assert ensemble.take(client)[0].body.path == "/y"
+
+
+def test_a_refused_write_is_answered_in_its_turn():
+    ensemble = Ensemble(servers=2, auto=False)
+    client = ensemble.connect(server=1)
+    ensemble.commit()
+    ensemble.take(client)
+    for request in (create("/a"), create("/a"), delete("/no"), exists("/a")):
+        ensemble.send(client, request)
+    ensemble.commit()
+    assert errors(ensemble.take(client)) == [0, ErrorCode.NODE_EXISTS, ErrorCode.NO_NODE, 0]
+
+
+def test_what_an_older_connection_left_under_way_is_not_mistaken_for_the_new_ones():
+    ensemble = Ensemble(auto=False)
+    old = ensemble.connect()
+    ensemble.commit()
+    session = ensemble.session(old)
+    ensemble.send(old, create("/old"), xid=1)
+    ensemble.hang_up(old)
+    new = ensemble.connect(session=session)
+    ensemble.revalidate()
+    ensemble.take(new)
+    ensemble.send(new, create("/new"), xid=1)
+    ensemble.send(new, exists("/new"), xid=2)
+    ensemble.commit(1)
+    assert ensemble.take(new) == []
+    ensemble.commit(1)
+    created, read = ensemble.take(new)
+    assert created.body.path == "/new" and read.err == 0
+    assert ensemble.sent[old] == [ConnectResponse(0, 10_000, *session)]
+
+
+def test_too_many_waiting_requests_end_the_connection():
+    ensemble = Ensemble(auto=False)
+    client = ensemble.connect()
+    ensemble.commit()
+    ensemble.send(client, create("/a"))
+    for _ in range(OUTSTANDING_MAX - 1):
+        ensemble.message(client, Request(-2, OpCode.PING, EmptyRequest()))
+    assert client not in ensemble.closed
+    assert ensemble.services[0].outstanding(client) == OUTSTANDING_MAX
+    ensemble.send(client, PING)
+    assert client in ensemble.closed
+
+
+# -- requests that make no sense -------------------------------------------------------------------------
+
+
+def test_an_unknown_op_is_unimplemented_and_ends_the_connection_in_its_turn():
+    ensemble = Ensemble(auto=False)
+    for op in (999, OpCode.CHECK, -1, -10):
+        client = ensemble.connect()
+        ensemble.commit()
+        ensemble.take(client)
+        ensemble.send(client, create(f"/{op}"))
+        body = CheckVersionRequest("/", 0) if op == OpCode.CHECK else None
+        ensemble.message(client, Request(5, op, body, ErrorCode.UNIMPLEMENTED))
+        assert ensemble.take(client) == [] and client not in ensemble.closed
+        ensemble.commit()
+        assert ensemble.take(client)[1] == Reply(5, -1, ErrorCode.UNIMPLEMENTED) and client in ensemble.closed
+
+
+def test_a_malformed_body_is_a_marshalling_error_and_the_connection_goes_on():
+    ensemble = Ensemble()
+    client = ensemble.connect()
+    for op in (OpCode.CREATE, OpCode.GET_DATA, OpCode.MULTI, OpCode.SYNC, OpCode.SET_WATCHES):
+        ensemble.message(client, Request.decode(op.to_bytes(4, "big") * 2 + b"\0"))
+        assert ensemble.take(client)[-1].err == ErrorCode.MARSHALLING_ERROR
+    assert client not in ensemble.closed
+
+
+def test_credentials_of_an_unknown_scheme_are_refused_and_end_the_connection():
+    ensemble = Ensemble()
+    for packet in (AuthPacket(0, "world", b"anyone"), AuthPacket(0, "odd", None), AuthPacket(0, "digest", None)):
+        client = ensemble.connect()
+        ensemble.send(client, (OpCode.AUTH, packet), xid=-4)
+        assert ensemble.take(client)[-1] == Reply(-4, 0, ErrorCode.AUTH_FAILED) and client in ensemble.closed
+    client = ensemble.connect()
+    ensemble.message(client, Request(-4, OpCode.AUTH, None, ErrorCode.MARSHALLING_ERROR))
+    assert len(ensemble.take(client)) == 1 and client in ensemble.closed
+
+
+def test_a_password_opens_what_its_acl_guards():
+    ensemble = Ensemble(servers=2)
+    ann, bob = ensemble.connect(server=1), ensemble.connect(server=1)
+    assert ensemble.ask(ann, create("/a", b"s", acl=(ACL(31, "auth", ""),))).err == ErrorCode.INVALID_ACL
+    ensemble.send(ann, (OpCode.AUTH, AuthPacket(0, "digest", b"ann:secret")), xid=-4)
+    assert ensemble.take(ann)[-1] == Reply(-4, 0, 0)
+    acl = (ACL(31, "auth", ""), ACL(1, "world", "anyone"))
+    assert ensemble.ask(ann, create("/a", b"s", acl=acl)).err == 0
+    assert ensemble.ask(ann, set_data("/a")).err == 0
+    assert ensemble.ask(bob, set_data("/a")).err == ErrorCode.NO_AUTH
+    assert ensemble.ask(bob, get("/a")).err == 0
+    hashed = ensemble.ask(ann, (OpCode.GET_ACL, PathRequest("/a"))).body.acl[0].id
+    assert hashed.startswith("ann:") and len(hashed) > 20
+    assert ensemble.ask(bob, (OpCode.GET_ACL, PathRequest("/a"))).body.acl[0].id == "ann:x", "hashes are hidden"
+    assert ensemble.ask(ann, create("/hidden", b"", acl=(ACL(31, "auth", ""),))).err == 0
+    for request in (get("/hidden"), children("/hidden"), exists("/hidden"), (OpCode.GET_ACL, PathRequest("/hidden"))):
+        assert ensemble.ask(bob, request).err == ErrorCode.NO_AUTH
+
+
+def test_reads_of_what_is_not_there():
+    ensemble = Ensemble()
+    client = ensemble.connect()
+    for request in (exists("/no"), get("/no"), children("/no"), (OpCode.GET_ACL, PathRequest("/no")), exists("no")):
+        assert ensemble.ask(client, request).err == ErrorCode.NO_NODE
+    assert ensemble.ask(client, exists("/a\0")).err == ErrorCode.BAD_ARGUMENTS
+
+
+# -- multi -----------------------------------------------------------------------------------------------
+
+
+def test_a_multi_answers_each_operation():
+    ensemble = Ensemble(servers=2)
+    client = ensemble.connect(server=1)
+    check = (OpCode.CHECK, CheckVersionRequest("/a", 1))
+    request = multi(create("/a"), create("/b", op=OpCode.CREATE), set_data("/a"), check, delete("/b"))
+    reply = ensemble.ask(client, request)
+    made, plain, written, checked, deleted = reply.body.results
+    assert reply.err == 0 and [r.op for r in reply.body.results] == [15, 1, 5, 13, 2]
+    assert (made.body.path, plain.body.path, written.body.stat.version) == ("/a", "/b", 1)
+    assert checked.body == deleted.body == EmptyRequest()
+
+
+def test_a_failed_multi_succeeds_as_a_request_and_tells_its_errors():
+    ensemble = Ensemble(servers=2)
+    client = ensemble.connect(server=1)
+    reply = ensemble.ask(client, multi(create("/a"), delete("/no"), create("/b")))
+    assert reply.err == 0
+    assert [(r.op, r.error) for r in reply.body.results] == [(-1, 0), (-1, -101), (-1, -2)]
+    assert ensemble.ask(client, exists("/a")).err == ErrorCode.NO_NODE
+    assert ensemble.ask(client, multi()).body.results == []
+
+
+# -- sessions that move, expire and close ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 0), (0, 1)])
+@pytest.mark.parametrize("request_", [create("/a"), multi(create("/a"))])
+def test_a_write_of_a_moved_session_ends_the_old_connection(before, after, request_):
+    ensemble = Ensemble(servers=3)
+    session = ensemble.session(old := ensemble.connect(server=before))
+    assert ensemble.ask(old, create("/mine")).err == 0
+    new = ensemble.connect(server=after, session=session)
+    assert old not in ensemble.closed, "the old server does not know yet"
+    answers = len(ensemble.sent[old])
+    ensemble.send(old, request_)
+    assert old in ensemble.closed and len(ensemble.sent[old]) == answers, "SessionMoved is never sent"
+    assert ensemble.ask(new, exists("/a")).err == ErrorCode.NO_NODE
+    assert ensemble.ask(new, create("/b")).err == 0
+
+
+def test_a_silent_session_expires_and_its_ephemerals_go_everywhere():
+    ensemble = Ensemble(servers=2)
+    silent, lively = ensemble.connect(server=1, timeout_ms=4000), ensemble.connect(server=1, timeout_ms=4000)
+    session_id, _ = ensemble.session(silent)
+    ensemble.ask(silent, create("/e", b"", 1))
+    for _ in range(4):
+        ensemble.advance(1000)
+        ensemble.send(lively, PING)
+    assert silent not in ensemble.closed and not ensemble.facts(SessionExpired)
+    ensemble.advance(2000)
+    assert ensemble.facts(SessionExpired) == [SessionExpired(session_id, 4000)]
+    assert silent in ensemble.closed and lively not in ensemble.closed
+    assert ensemble.facts(SessionClosed) == [SessionClosed(session_id, ensemble.zxid, ["/e"])] * 2
+    assert ensemble.ask(lively, exists("/e")).err == ErrorCode.NO_NODE
+    late = ensemble.connect(server=1, session=(session_id, password_of(SessionId(session_id))))
+    assert ensemble.sent[late] == [GONE]
+
+
+def test_a_session_without_a_connection_lives_until_its_timeout():
+    ensemble = Ensemble()
+    client, watcher = ensemble.connect(timeout_ms=3000), ensemble.connect(timeout_ms=20_000)
+    session = ensemble.session(client)
+    ensemble.ask(client, create("/e", b"", 1))
+    ensemble.hang_up(client)
+    ensemble.advance(3000)
+    assert ensemble.ask(watcher, exists("/e")).err == 0
+    again = ensemble.connect(session=session, timeout_ms=3000)
+    ensemble.advance(3000)
+    assert ensemble.ask(again, exists("/e")).err == 0
+
+
+def test_a_new_leader_gives_every_session_its_full_timeout():
+    ensemble = Ensemble()
+    session = ensemble.session(ensemble.connect(timeout_ms=5000))
+    ensemble.advance(4000)
+    service = ensemble.services[0]
+    ensemble.run(0, service.stop_serving(ensemble.now))
+    service.start_leading(ensemble.now, 2)
+    ensemble.run(0, service.start_serving(ensemble.now, True))
+    ensemble.advance(5000)
+    assert service.tree.sessions == {session[0]: 5000}
+    ensemble.advance(1000)
+    assert service.tree.sessions == {}
+
+
+def test_requests_of_an_expired_session_are_dropped():
+    ensemble = Ensemble(auto=False)
+    client = ensemble.connect(timeout_ms=2000)
+    ensemble.commit()
+    ensemble.take(client)
+    ensemble.advance(4000)
+    ensemble.send(client, exists("/"))
+    ensemble.send(client, create("/a"))
+    assert ensemble.take(client) == [] and len(ensemble.proposed) == 1
+    ensemble.commit()
+    assert client in ensemble.closed and ensemble.take(client) == []
+
+
+@pytest.mark.parametrize("server", [0, 1])
+def test_closing_a_session_is_answered_after_all_before_it_and_then_disconnects(server):
+    ensemble = Ensemble(servers=2, auto=False)
+    client = ensemble.connect(server=server)
+    ensemble.commit()
+    ensemble.take(client)
+    ensemble.send(client, create("/e", b"", 1))
+    ensemble.send(client, sync())
+    xid = ensemble.send(client, CLOSE)
+    ensemble.send(client, exists("/e"))
+    ensemble.commit()
+    assert [(m.xid, m.err) for m in ensemble.take(client)] == [(1, 0), (2, 0), (xid, 0)]
+    assert client in ensemble.closed
+    ensemble.finish_sync()
+    service = ensemble.services[server]
+    assert not service._sessions and not service._attaching and service.statistics().sessions == 0
+    assert not service._touched, "a closed session is not reported to the leader"
+
+
+def test_a_client_that_hangs_up_leaves_nothing_behind_once_its_writes_are_done():
+    ensemble = Ensemble(auto=False)
+    client = ensemble.connect()
+    ensemble.commit()
+    ensemble.send(client, create("/a"))
+    ensemble.hang_up(client)
+    ensemble.hang_up(client)
+    ensemble.commit()
+    service = ensemble.services[0]
+    assert "/a" in service.tree.nodes and not service._sessions and not service._connections
+
+
+# -- what others see -------------------------------------------------------------------------------------
+
+
+def test_the_full_journal_tells_every_commit_ephemeral_and_acknowledgement():
+    ensemble = Ensemble(servers=2, full_journal=True)
+    client = ensemble.connect(server=1)
+    ensemble.ask(client, create("/e", b"", 1))
+    ensemble.ask(client, multi(create("/s", b"", 2), delete("/e")))
+    ensemble.ask(client, set_data("/no"))
+    ensemble.ask(client, multi(delete("/no")))
+    commits = [event for server, event in ensemble.events if server == 0 and isinstance(event, TxnCommitted)]
+    assert [(c.operation, c.path, c.error) for c in commits] == [
+        ("createSession", "", 0), ("create2", "/e", 0), ("multi", "/s0000000001", 0), ("error", "", -101),
+        ("multi", "", -101),
+    ]  # fmt: skip
+    assert commits[-1].digest == ensemble.services[0].tree.digest
+    assert len(ensemble.facts(EphemeralCreated)) == len(ensemble.facts(EphemeralDeleted)) == 2, "one each peer"
+    assert [(server, e.operation, e.path) for server, e in ensemble.events if isinstance(e, WriteAcknowledged)] == [
+        (1, "create2", "/e"), (1, "multi", "/s0000000001"),
+    ]  # fmt: skip
+
+
+def test_the_normal_journal_tells_sessions_only():
+    ensemble = Ensemble()
+    client = ensemble.connect()
+    ensemble.ask(client, create("/e", b"", 1))
+    ensemble.ask(client, CLOSE)
+    assert [type(event) for _, event in ensemble.events] == [SessionCreated, SessionClosed]
+
+
+def test_the_counts_are_those_of_the_admin_words():
+    ensemble = Ensemble(auto=False)
+    client = ensemble.connect()
+    ensemble.commit()
+    ensemble.send(client, create("/e", b"abc", 1))
+    service = ensemble.services[0]
+    ensemble.now_ms += 30
+    assert service.statistics().outstanding == 1
+    ensemble.commit()
+    ensemble.send(client, get("/e", True))
+    stats = service.statistics()
+    assert (stats.znodes, stats.ephemerals, stats.watches, stats.sessions, stats.connections) == (6, 1, 1, 1, 1)
+    assert stats.approximate_data_size_bytes == 44 + len("/e") + len(b"abc") and stats.outstanding == 0
+    assert (stats.packets_received, stats.packets_sent) == (3, 3)
+    assert (stats.latency_min_ms, stats.latency_max_ms, stats.latency_avg_ms) == (0, 30, 15.0)
+    info = service.connections()[0]
+    assert (info.last_op, info.last_cxid, info.last_zxid, info.received, info.sent) == (
+        "getData",
+        2,
+        ensemble.zxid,
+        3,
+        3,
+    )
+    assert (info.latency_max_ms, info.last_latency_ms, info.outstanding) == (30, 0, 0)
+    view = service.znode("/e")
+    assert (view.data, view.children, view.watchers) == (b"abc", [], [(client, "data")])
+    assert service.znode("/no") is None
+    session = service.session_infos()[0]
+    assert (session.ephemerals, session.connection, session.timeout_ms) == (["/e"], client, 10_000)
+    assert service.checkpoint() == ZxidCheckpoint(ensemble.zxid, service.tree.digest, 5, 1)
+    service.reset_statistics()
+    assert service.statistics().packets_received == 0
+
+
+def test_every_peer_reaches_the_leaders_digest():
+    ensemble = Ensemble(servers=3)
+    client = ensemble.connect(server=2)
+    for i in range(20):
+        ensemble.ask(client, create("/n-", b"%d" % i, 2))
+    ensemble.ask(client, CLOSE)
+    assert len({service.tree.digest for service in ensemble.services}) == 1
+    assert all(service.statistics().digest_mismatches == 0 for service in ensemble.services)
+
+
+def test_a_peer_whose_tree_differs_says_so_once():
+    ensemble = Ensemble()
+    client = ensemble.connect()
+    for _ in range(2):
+        requests = [_request(ensemble, client)]
+        (txn,) = ensemble.services[0].prepare_all(ensemble.now, requests, ensemble.zxid + 1, None)
+        ensemble.zxid += 1
+        wrong = Txn(txn.session_id, txn.cxid, txn.zxid, txn.time_ms, txn.type, txn.body, txn.digest ^ 1)
+        ensemble.run(0, ensemble.services[0].apply(ensemble.now, [wrong]))
+    assert len(ensemble.facts(InvariantViolated)) == 1
+    assert ensemble.services[0].statistics().digest_mismatches == 2
+
+
+def _request(ensemble, client):
+    from ensemble.zab.messages import ForwardedRequest
+
+    return ForwardedRequest(SessionId(ensemble.session(client)[0]), 9, OpCode.SET_DATA, set_data("/")[1].encode())
+
+
+def test_the_membership_is_shown_in_its_node():
+    text = "server.1=localhost:2888:3888:participant;127.0.0.1:2181\nversion=0"
+    ensemble = Ensemble()
+    ensemble.services[0].describe_membership(ensemble.now, text, 0)
+    reply = ensemble.ask(ensemble.connect(), get("/zookeeper/config"))
+    assert reply.body.data == text.encode() and (reply.body.stat.version, reply.body.stat.aversion) == (-1, -1)
+
+
+def test_a_peer_can_start_over_from_a_snapshot():
+    ensemble = Ensemble()
+    client = ensemble.connect()
+    ensemble.ask(client, create("/a"))
+    service = ensemble.services[0]
+    snapshot = service.snapshot()
+    ensemble.run(0, service.stop_serving(ensemble.now))
+    service.restore(None)
+    assert service.last_applied == 0 and service.tree.stat("/a") is None
+    service.restore(snapshot)
+    assert service.last_applied == ensemble.zxid and service.snapshot() == snapshot

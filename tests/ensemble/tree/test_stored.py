@@ -1,0 +1,136 @@
+"""Znodes that a snapshot brought stay records until somebody asks for one; nobody can tell the difference."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from ensemble.ids import SessionId, Zxid
+from ensemble.jute import MalformedRecord
+from ensemble.records import ACL, OPEN_ACL, OpCode
+from ensemble.tree.datatree import DataTree
+from ensemble.tree.stored import StoredZnode
+from ensemble.tree.znode import CONTAINER_OWNER, Znode, ttl_owner
+from ensemble.txn import CreateTxn, DeleteTxn, SetDataTxn, Txn
+from ensemble.txnlog.snapshot_format import DIGEST, TreeDecoder, encode_tree
+from ensemble.txnlog.snapshots import read_snapshot, write_snapshot
+from ensemble.zab.snapshot import NodeImage, TreeSnapshot
+from tests.ensemble.txnlog.test_formats import node, some_snapshot
+
+SECRET = (ACL(31, "digest", "u:x"),)
+
+
+def images() -> list[NodeImage]:
+    return [
+        node(""), node("/a", b"data"), node("/a/b", None, SECRET), node("/a/ü", b"x" * 300, owner=77),
+        node("/c", b"", owner=CONTAINER_OWNER), node("/t", b"t", owner=ttl_owner(9000)), node("/zookeeper", b""),
+        node("/zookeeper/config", b""), node("/zookeeper/quota", b""),
+    ]  # fmt: skip
+
+
+def loaded(digest: int = 0) -> tuple[DataTree, DataTree]:
+    """The same snapshot, read from its bytes, and built of images."""
+    snapshot = TreeSnapshot(Zxid(9), {SessionId(77): 4000}, images(), digest)
+    eager = DataTree.from_snapshot(snapshot)
+    decoder = TreeDecoder()
+    decoder.feed(b"".join(encode_tree(snapshot)))
+    return DataTree.from_snapshot(decoder.snapshot(9, digest)), eager
+
+
+def test_a_loaded_tree_is_the_tree_that_was_saved() -> None:
+    lazy, eager = loaded()
+    assert (lazy.digest, lazy.data_size_bytes, lazy.ephemerals, lazy.ephemeral_count, lazy.lapsing) == (
+        eager.digest, eager.data_size_bytes, eager.ephemerals, eager.ephemeral_count, eager.lapsing
+    )  # fmt: skip
+    assert list(lazy.to_snapshot().nodes) == list(eager.to_snapshot().nodes)
+    for path in eager.nodes:
+        assert lazy.stat(path) == eager.stat(path)
+        assert lazy.children(path) == eager.children(path)
+
+
+def test_a_znode_is_decoded_when_it_is_first_touched_and_not_before() -> None:
+    lazy, eager = loaded(digest=12345)
+    assert type(lazy.nodes["/a/b"]) is type(lazy.nodes["/a/ü"]) is StoredZnode
+    assert lazy.nodes["/a/b"].acl == SECRET
+    assert type(lazy.nodes["/a/b"]) is StoredZnode
+    assert lazy.nodes["/a/b"].mzxid == eager.nodes["/a/b"].mzxid
+    assert type(lazy.nodes["/a/b"]) is Znode and type(lazy.nodes["/a/ü"]) is StoredZnode
+    # The digest is the snapshot's own, and follows every change from there.
+    before = (lazy.digest - eager.digest) % 2**64
+    for tree in (lazy, eager):
+        for at, (kind, body) in enumerate(
+            [
+                (OpCode.SET_DATA, SetDataTxn("/a/ü", b"new", 1)),
+                (OpCode.CREATE, CreateTxn("/a/b/c", b"", OPEN_ACL, False, 100)),
+                (OpCode.DELETE, DeleteTxn("/t")),
+            ]
+        ):
+            tree.apply(Txn(SessionId(1), at, Zxid(10 + at), 5, kind, body))
+    assert (lazy.digest - eager.digest) % 2**64 == before
+    assert list(lazy.to_snapshot().nodes) == list(eager.to_snapshot().nodes)
+
+
+def test_what_nobody_touched_is_written_again_as_it_was_read() -> None:
+    lazy, _ = loaded()
+    raw = b"".join(encode_tree(lazy.to_snapshot()))
+    decoder = TreeDecoder()
+    decoder.feed(raw)
+    assert list(decoder.nodes) == images()
+    assert b"".join(encode_tree(decoder.snapshot(9, 1))) == raw
+
+
+def test_a_digest_of_another_zxid_is_that_of_a_fuzzy_snapshot_and_is_computed_anew(tmp_path: Path) -> None:
+    """ZooKeeper writes its digest behind a tree that went on changing; the log is replayed from the name's zxid."""
+    snapshot = TreeSnapshot(Zxid(9), {}, images(), 12345)
+    write_snapshot(tmp_path, snapshot)
+    path = tmp_path / "snapshot.9"
+    assert read_snapshot(path).digest == 12345
+    raw = path.read_bytes()
+    path.rename(tmp_path / "snapshot.7")
+    read = read_snapshot(tmp_path / "snapshot.7")
+    assert (read.zxid, read.digest) == (7, 0)
+    assert DataTree.from_snapshot(read).digest == DataTree.from_snapshot(snapshot).digest
+    assert DIGEST.pack(9, 2, 12345) in raw
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        pytest.param([node(""), node("/a/b")], id="a child without its parent"),
+        pytest.param([node("/a")], id="no root"),
+    ],
+)
+def test_a_tree_with_a_hole_is_refused(tree: list[NodeImage]) -> None:
+    decoder = TreeDecoder()
+    with pytest.raises((ValueError, MalformedRecord)):
+        decoder.feed(b"".join(encode_tree(TreeSnapshot(Zxid(1), {}, tree, 0))))
+        DataTree.from_snapshot(decoder.snapshot(1, 0))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(b"\0\0\0\2/a", b"\0\0\0\2xa", id="no slash"),
+        pytest.param(b"\0\0\0\2/a", b"\0\0\0\2/\xff", id="no text"),
+        pytest.param(b"\0\0\0\2/a", b"\xff\xff\xff\xfe/a", id="a negative length"),
+        pytest.param(b"\0\0\0\4data", b"\xff\xff\xff\xf0data", id="a negative length of data"),
+        pytest.param(b"\0\0\0\4data", b"\x7f\xff\xff\xffdata", id="endless data"),
+        pytest.param(b"data" + struct.pack(">q", -1), b"data" + struct.pack(">q", 5), id="an unknown ACL"),
+    ],
+)
+def test_records_that_make_no_sense_are_malformed(old: bytes, new: bytes) -> None:
+    raw = b"".join(encode_tree(TreeSnapshot(Zxid(1), {}, images()[:2], 0)))
+    assert raw.count(old) == 1
+    with pytest.raises(MalformedRecord):
+        TreeDecoder().feed(raw.replace(old, new))
+
+
+def test_a_large_tree_may_arrive_in_any_pieces() -> None:
+    raw = b"".join(encode_tree(some_snapshot()))
+    for step in (7, 64, 1001):
+        decoder = TreeDecoder()
+        for at in range(0, len(raw), step):
+            decoder.feed(raw[at : at + step])
+        assert decoder.done and list(decoder.nodes) == some_snapshot().nodes

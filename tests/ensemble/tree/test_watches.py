@@ -1,0 +1,172 @@
+"""Which operation fires which watch, for whom, in which order."""
+
+import pytest
+
+from ensemble.records import ACL, AuthPacket, EventType, OpCode, Reply, SetWatches, WatcherEvent
+from tests.ensemble.tree.tree_driver import Ensemble, children, create, delete, exists, get, multi, set_acl, set_data
+
+CREATED, DELETED = EventType.CREATED, EventType.DELETED
+DATA, CHILDREN = EventType.DATA_CHANGED, EventType.CHILDREN_CHANGED
+
+
+def fired(ensemble, connection):
+    """The watch events among the messages since the last call."""
+    messages = ensemble.take(connection)
+    return [(EventType(m.body.type), m.body.path) for m in messages if isinstance(m.body, WatcherEvent)]
+
+
+def watching(*watches):
+    """An ensemble with /p and /p/a, a writer and a watcher that left these watches."""
+    ensemble = Ensemble()
+    writer, watcher = ensemble.connect(), ensemble.connect()
+    ensemble.ask(writer, create("/p"))
+    ensemble.ask(writer, create("/p/a"))
+    for watch in watches:
+        ensemble.ask(watcher, watch)
+    ensemble.take(watcher)
+    return ensemble, writer, watcher
+
+
+DATA_WATCH, CHILD_WATCH, EXISTS_WATCH = get("/p/a", True), children("/p/a", True), exists("/p/a", True)
+TABLE = [
+    (set_data("/p/a"), DATA_WATCH, [(DATA, "/p/a")]),
+    (set_data("/p/a"), EXISTS_WATCH, [(DATA, "/p/a")]),
+    (set_data("/p/a"), CHILD_WATCH, []),
+    (delete("/p/a"), DATA_WATCH, [(DELETED, "/p/a")]),
+    (delete("/p/a"), EXISTS_WATCH, [(DELETED, "/p/a")]),
+    (delete("/p/a"), CHILD_WATCH, [(DELETED, "/p/a")]),
+    (delete("/p/a"), children("/p", True), [(CHILDREN, "/p")]),
+    (delete("/p/a"), get("/p", True), []),
+    (create("/p/a/c"), CHILD_WATCH, [(CHILDREN, "/p/a")]),
+    (create("/p/a/c"), DATA_WATCH, []),
+    (create("/p/a/c"), children("/p", True), []),
+    (create("/p/b"), exists("/p/b", True), [(CREATED, "/p/b")]),
+    (create("/p/b"), get("/p/b", True), []),
+    (create("/p/b"), children("/p/b", True), []),
+    (create("/top"), children("/", True), [(CHILDREN, "/")]),
+    (set_acl("/p/a", (ACL(31, "world", "anyone"),)), DATA_WATCH, []),
+    (set_data("/p/a", b"", 9), DATA_WATCH, []),
+    (multi(set_data("/p/a"), delete("/p/nope")), DATA_WATCH, []),
+]
+
+
+@pytest.mark.parametrize(("operation", "watch", "events"), TABLE)
+def test_which_operation_fires_which_watch(operation, watch, events):
+    ensemble, writer, watcher = watching(watch)
+    ensemble.send(writer, operation)
+    assert fired(ensemble, watcher) == events
+    left = watch[0] == OpCode.EXISTS or watch[1].path != "/p/b"  # other reads leave no watch on what is not there
+    assert len(ensemble.services[0].watches) == (1 if left and not events else 0)
+
+
+def test_a_watch_fires_once():
+    ensemble, writer, watcher = watching(DATA_WATCH, EXISTS_WATCH)
+    ensemble.ask(writer, set_data("/p/a"))
+    ensemble.ask(writer, set_data("/p/a"))
+    assert fired(ensemble, watcher) == [(DATA, "/p/a")], "data and exists watches of one connection are one"
+
+
+def test_a_deletion_is_told_once_to_who_watches_data_and_children_and_the_node_before_its_parent():
+    ensemble, writer, watcher = watching(children("/p", True), CHILD_WATCH, DATA_WATCH)
+    ensemble.ask(writer, delete("/p/a"))
+    assert fired(ensemble, watcher) == [(DELETED, "/p/a"), (CHILDREN, "/p")]
+
+
+def test_a_multi_fires_in_the_order_of_its_operations():
+    ensemble, writer, watcher = watching(exists("/p/b", True), DATA_WATCH, get("/p", True), children("/p", True))
+    ensemble.ask(writer, multi(set_data("/p"), create("/p/b"), set_data("/p/b"), delete("/p/a")))
+    assert fired(ensemble, watcher) == [(DATA, "/p"), (CREATED, "/p/b"), (CHILDREN, "/p"), (DELETED, "/p/a")]
+
+
+def test_connections_hear_in_the_order_in_which_they_set_their_watches():
+    ensemble = Ensemble()
+    connections = [ensemble.connect() for _ in range(5)]
+    order = [connections[i] for i in (3, 0, 4, 1, 2)]
+    for connection in order:
+        ensemble.ask(connection, exists("/x", True))
+        ensemble.take(connection)
+    service = ensemble.services[0]
+    assert [c for c, _ in service.watches.watchers_of("/x")] == order
+    heard = []
+    ensemble.sent = _Recorder(heard)
+    ensemble.send(connections[0], create("/x"))
+    assert heard == [*order, connections[0]], "the events leave before the reply"
+
+
+class _Recorder(dict):
+    def __init__(self, heard):
+        self.heard = heard
+
+    def __missing__(self, connection):
+        self.heard.append(connection)
+        return []
+
+
+def test_the_event_leaves_before_the_reply_and_carries_the_transactions_zxid():
+    ensemble, writer, _ = watching()
+    ensemble.ask(writer, get("/p/a", True))
+    ensemble.take(writer)
+    ensemble.send(writer, set_data("/p/a"))
+    event, reply = ensemble.take(writer)
+    assert (event.xid, event.zxid, event.body) == (-1, ensemble.zxid, WatcherEvent(DATA, 3, "/p/a"))
+    assert isinstance(reply, Reply) and reply.zxid == ensemble.zxid
+
+
+def test_whoever_may_not_read_the_node_hears_nothing():
+    ensemble = Ensemble()
+    writer, watcher = ensemble.connect(), ensemble.connect()
+    ensemble.ask(writer, (OpCode.AUTH, AuthPacket(0, "digest", b"ann:secret")))
+    mine = (ACL(31, "auth", ""),)
+    ensemble.ask(watcher, exists("/private", True))
+    ensemble.ask(writer, exists("/private", True))
+    ensemble.take(writer), ensemble.take(watcher)
+    assert ensemble.ask(writer, create("/private", acl=mine)).err == 0
+    assert fired(ensemble, watcher) == []
+    assert fired(ensemble, writer) == [(CREATED, "/private")]
+
+
+def test_a_closed_connections_watches_are_forgotten():
+    ensemble, writer, watcher = watching(DATA_WATCH, CHILD_WATCH, exists("/p/b", True))
+    counts = ensemble.services[0].watch_counts()
+    assert (counts.watches, counts.connections, counts.paths) == (3, 1, 2)
+    ensemble.hang_up(watcher)
+    assert len(ensemble.services[0].watches) == 0
+    ensemble.ask(writer, delete("/p/a"))
+    assert fired(ensemble, watcher) == []
+
+
+def test_the_end_of_a_session_fires_the_watches_on_its_ephemerals():
+    ensemble, writer, watcher = watching()
+    ensemble.ask(writer, create("/p/e", b"", 1))
+    ensemble.ask(watcher, exists("/p/e", True))
+    ensemble.ask(watcher, children("/p", True))
+    ensemble.take(watcher)
+    ensemble.hang_up(writer)
+    ensemble.now_ms += 9000
+    ensemble.send(watcher, exists("/"))
+    ensemble.advance(2000)
+    assert fired(ensemble, watcher) == [(DELETED, "/p/e"), (CHILDREN, "/p")]
+
+
+def set_watches(since, data=(), exist=(), child=()):
+    return OpCode.SET_WATCHES, SetWatches(since, list(data), list(exist), list(child))
+
+
+def test_set_watches_tells_what_was_missed_and_arms_the_rest():
+    ensemble, writer, watcher = watching()
+    ensemble.ask(writer, create("/p/same"))
+    since = ensemble.zxid
+    ensemble.ask(writer, create("/p/new"))
+    ensemble.ask(writer, set_data("/p/a"))
+    request = set_watches(since, ["/p/a", "/p/same", "/gone"], ["/p/new", "/p/never"], ["/p", "/p/same", "/gone-too"])
+    ensemble.send(watcher, request, xid=-8)
+    *events, reply = ensemble.take(watcher)
+    assert [(e.body.type, e.body.path, e.zxid) for e in events] == [
+        (DATA, "/p/a", -1), (DELETED, "/gone", -1), (CREATED, "/p/new", -1), (CHILDREN, "/p", -1),
+        (DELETED, "/gone-too", -1),
+    ]  # fmt: skip
+    assert (reply.xid, reply.err, reply.body) == (-8, 0, None)
+    assert ensemble.services[0].watches.by_path() == {"/p/never": [watcher], "/p/same": [watcher]}
+    ensemble.ask(writer, set_data("/p/same"))
+    ensemble.ask(writer, create("/p/never"))
+    assert fired(ensemble, watcher) == [(DATA, "/p/same"), (CREATED, "/p/never")]

@@ -1,0 +1,180 @@
+"""A flipped byte is found, named and never served; what may have been acknowledged comes from the leader again."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ensemble.txnlog import losses
+from ensemble.txnlog.errors import DataDirectoryError
+from ensemble.txnlog.log import LogWriter, read_log
+from ensemble.txnlog.log_reading import LogReader
+from ensemble.txnlog.losses import ASIDE_PREFIX, MARKER_NAME
+from ensemble.txnlog.records import HEADER, frame_record
+from ensemble.txnlog.recovery import Directories, RecoveryPolicy, recover
+from ensemble.txnlog.snapshots import SnapshotDamaged, read_snapshot, write_snapshot
+from tests.ensemble.txnlog.test_formats import REAL, a_txn, some_snapshot
+from tests.ensemble.txnlog.test_recovery import EPOCH_1, counters, directories_with
+
+ONE_OF_THREE = RecoveryPolicy(other_voters=2)
+FLIPS = (0x01, 0xFF)
+
+
+def flip(raw: bytes, offset: int, bits: int) -> bytes:
+    return raw[:offset] + bytes([raw[offset] ^ bits]) + raw[offset + 1 :]
+
+
+def refill(directory: Path, source: Path) -> None:
+    for path in list(directory.iterdir()):
+        path.unlink()
+    shutil.copytree(source, directory, dirs_exist_ok=True)
+
+
+def test_any_flipped_byte_of_a_log_is_found_and_never_shortens_a_history_that_may_vote(tmp_path: Path) -> None:
+    """In every record, the last one included, and in every field: checksum, length, transaction, closing byte."""
+    good = tmp_path / "good"
+    good.mkdir()
+    directories_with(good, range(1, 3))
+    raw, scanned = read_log(good / "log.100000001")
+    used = raw[: scanned.end]
+    work = tmp_path / "work"
+    work.mkdir()
+    directories = Directories(work, work)
+    path = work / "log.100000001"
+    for offset in range(HEADER.size, len(used)):
+        for bits in FLIPS:
+            refill(work, good)
+            path.write_bytes(flip(used, offset, bits) + bytes(300))
+            recovery = recover(directories, ONE_OF_THREE)
+            whole = [txn.zxid - EPOCH_1 for txn in recovery.recovered.txns]
+            assert whole == [1, 2][: len(whole)]
+            assert [txn.encoded() for txn in recovery.recovered.txns] == [a_txn(EPOCH_1 + n).encoded() for n in whole]
+            assert whole == [1, 2] or not recovery.recovered.complete, f"{offset}: {bits:#x}"
+            assert [damage.file for damage in recovery.damages] == [path.name]
+            # The same again, as after a crash right then: the mark stays.
+            assert recover(directories, ONE_OF_THREE).recovered.complete == recovery.recovered.complete
+
+
+def test_any_flipped_byte_of_a_log_stops_a_lone_peer_unless_nothing_is_lost(tmp_path: Path) -> None:
+    directories = directories_with(tmp_path, range(1, 4))
+    path = tmp_path / "log.100000001"
+    raw, scanned = read_log(path)
+    used = raw[: scanned.end]
+    for offset in range(HEADER.size, len(used)):
+        path.write_bytes(flip(used, offset, 0x40) + bytes(300))
+        try:
+            assert counters(directories) == [1, 2, 3]
+        except DataDirectoryError as refused:
+            assert path.name in str(refused) and "at offset" in str(refused)
+        assert not (tmp_path / MARKER_NAME).exists()
+
+
+@pytest.mark.parametrize("bits", FLIPS)
+def test_any_flipped_byte_of_zookeepers_log_is_found(tmp_path: Path, bits: int) -> None:
+    raw, scanned = read_log(REAL / "log.100000001")
+    expected = [txn.encoded() for txn in scanned.txns]
+    path = tmp_path / "log.100000001"
+    for offset in range(HEADER.size, scanned.end, 3):
+        path.write_bytes(flip(raw[: scanned.end], offset, bits) + bytes(100))
+        _, found = read_log(path)
+        got = [txn.encoded() for txn in found.txns]
+        assert got == expected[: len(got)]
+        assert len(got) < len(expected) or found.unclosed
+
+
+def test_any_flipped_byte_of_a_snapshot_is_found(tmp_path: Path) -> None:
+    """Ours and ZooKeeper's, every byte of them."""
+    ours = some_snapshot()
+    small = ours.nodes[:2] + ours.nodes[3:]
+    write_snapshot(tmp_path, type(ours)(ours.zxid, ours.sessions, small, ours.digest))
+    for source in (tmp_path / "snapshot.100000005", REAL / "snapshot.10000001f"):
+        raw = source.read_bytes()
+        path = tmp_path / f"x-{source.name}"
+        for offset in range(len(raw)):
+            path.write_bytes(flip(raw, offset, 1 << offset % 8))
+            with pytest.raises(SnapshotDamaged):
+                read_snapshot(path)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_flips_in_a_larger_log_never_serve_a_changed_transaction(tmp_path: Path, data: st.DataObject) -> None:
+    txns = [a_txn(EPOCH_1 + n, b"%d" % n * (n % 50)) for n in range(1, 200)]
+    raw = bytes(HEADER.pack(0x5A4B4C47, 2, 0)) + b"".join(frame_record(txn) for txn in txns)
+    damaged = bytearray(raw)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(HEADER.size, len(raw) - 1))
+        damaged[at] ^= data.draw(st.integers(1, 255))
+    path = tmp_path / "log.100000001"
+    path.write_bytes(bytes(damaged) + bytes(500))
+    _, found = read_log(path)
+    assert [txn.encoded() for txn in found.txns] == [txn.encoded() for txn in txns[: len(found.txns)]]
+    read = LogReader(Directories(tmp_path, tmp_path)).read(EPOCH_1, EPOCH_1, 0)
+    assert [txn.encoded() for txn in read or []] == [txn.encoded() for txn in txns[: len(read or [])]]
+
+
+def test_the_damaged_part_is_set_aside_and_later_logs_with_it(tmp_path: Path) -> None:
+    directories = directories_with(tmp_path, range(1, 6), range(6, 9))
+    path = tmp_path / "log.100000001"
+    raw, scanned = read_log(path)
+    path.write_bytes(flip(raw, scanned.ends[2] + 20, 0xFF))
+    recovery = recover(directories, ONE_OF_THREE)
+    assert [txn.zxid - EPOCH_1 for txn in recovery.recovered.txns] == [1, 2, 3]
+    damage = recovery.damages[0]
+    assert (damage.file, damage.offset) == (path.name, scanned.ends[2])
+    assert damage.reason == "bad checksum behind 0x100000003"
+    assert (tmp_path / f"{ASIDE_PREFIX}log.100000001").read_bytes()[: scanned.end] == flip(
+        raw, scanned.ends[2] + 20, 0xFF
+    )[: scanned.end]
+    assert (tmp_path / f"{ASIDE_PREFIX}log.100000006").exists() and not (tmp_path / "log.100000006").exists()
+    # The leader gives it everything again, and the mark goes with the epoch that this belongs to.
+    writer = LogWriter(tmp_path)
+    writer.append([a_txn(EPOCH_1 + n) for n in range(4, 9)])
+    writer.roll()
+    assert not recover(directories, ONE_OF_THREE).recovered.complete
+    losses.clear(tmp_path)
+    assert recover(directories, ONE_OF_THREE).recovered.complete
+    assert counters(directories) == list(range(1, 9))
+
+
+def test_a_snapshot_that_is_all_there_is_may_not_be_passed_over_in_silence(tmp_path: Path) -> None:
+    """After a SNAP nothing older is left: without it this peer would vote with an empty history."""
+    directories = directories_with(tmp_path, snapshots=(EPOCH_1 + 9,))
+    path = tmp_path / "snapshot.100000009"
+    path.write_bytes(flip(path.read_bytes(), 200, 0xFF))
+    with pytest.raises(DataDirectoryError, match=r"snapshot\.100000009 is damaged, and without it the history ends at"):
+        recover(directories)
+    recovery = recover(directories, ONE_OF_THREE)
+    assert not recovery.recovered.complete and recovery.recovered.snapshot is None
+    assert not recover(directories, ONE_OF_THREE).recovered.complete
+
+
+def test_logs_without_any_snapshot_are_trusted_when_told_so(tmp_path: Path) -> None:
+    """snapshot.trust.empty: for an upgrade from servers that wrote no snapshot when they began."""
+    directories = directories_with(tmp_path, range(1, 4), snapshots=())
+    recovered = recover(directories, RecoveryPolicy(trusts_empty=True)).recovered
+    assert [txn.zxid - EPOCH_1 for txn in recovered.txns] == [1, 2, 3]
+    assert recovered.complete
+    recovered = recover(directories, ONE_OF_THREE).recovered
+    assert recovered.txns == [] and not recovered.complete
+
+
+@pytest.mark.parametrize("content", [b"", b"\x82SNAPPY\0", b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\0\0\0\x09abc"])
+def test_a_damaged_snappy_snapshot_is_passed_over_like_any_other(tmp_path: Path, content: bytes) -> None:
+    directories = directories_with(tmp_path, range(1, 4))
+    (tmp_path / "snapshot.100000003.snappy").write_bytes(content)
+    recovery = recover(directories, ONE_OF_THREE)
+    assert [txn.zxid - EPOCH_1 for txn in recovery.recovered.txns] == [1, 2, 3]
+    assert [damage.file for damage in recovery.damages] == ["snapshot.100000003.snappy"]
+
+
+def test_a_peer_that_was_left_alone_with_an_incomplete_history_says_so(tmp_path: Path) -> None:
+    directories = directories_with(tmp_path, range(1, 4))
+    (tmp_path / MARKER_NAME).write_text("why")
+    assert not recover(directories, ONE_OF_THREE).recovered.complete
+    with pytest.raises(DataDirectoryError, match="no other voter to take them from"):
+        recover(directories)

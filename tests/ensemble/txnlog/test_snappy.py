@@ -1,0 +1,71 @@
+"""Snappy streams as snappy-java frames them: read back whole, whatever is written and read at once, or refused."""
+
+from __future__ import annotations
+
+import io
+import struct
+from pathlib import Path
+
+import pytest
+
+from ensemble.ids import Epoch, make_zxid
+from ensemble.tree.datatree import DataTree
+from ensemble.txnlog.restoring import read_received
+from ensemble.txnlog.snappy_stream import BLOCK_BYTES, SnappyDamaged, SnappyReader, SnappyWriter
+from ensemble.txnlog.snapshots import read_snapshot, stage_snapshot
+from ensemble.zab.snapshot import TreeSnapshot
+
+HEADER = b"\x82SNAPPY\0" + bytes.fromhex("0000000100000001")
+
+
+def packed(*parts: bytes) -> bytes:
+    raw = io.BytesIO()
+    writer = SnappyWriter(raw)
+    for part in parts:
+        writer.write(part)
+    writer.close()
+    return raw.getvalue()
+
+
+def unpacked(data: bytes, size: int = -1) -> bytes:
+    reader = SnappyReader(io.BytesIO(data))
+    out = bytearray()
+    while part := reader.read(size):
+        out += part
+    return bytes(out)
+
+
+@pytest.mark.parametrize("size", [1, 1000, BLOCK_BYTES, -1])
+def test_what_goes_in_comes_out_in_any_pieces(size: int) -> None:
+    text = b"all is written down " * 4000
+    data = packed(text[:3], text[3:50_000], text[50_000:])
+    assert data.startswith(HEADER) and len(data) < len(text) // 4
+    assert unpacked(data, size if size != 1 else 999) == text
+    assert unpacked(packed(), size) == b""
+
+
+def test_every_block_of_snappy_java_has_its_size_before_it() -> None:
+    (size,) = struct.unpack(">i", packed(b"abc")[16:20])
+    assert packed(b"abc")[20:] == bytes([3, 2 << 2]) + b"abc" and size == 5
+
+
+@pytest.mark.parametrize("cut", [0, 7, 18, 22])
+def test_what_is_cut_short_is_said_so(cut: int) -> None:
+    with pytest.raises(SnappyDamaged):
+        unpacked(packed(b"abcdefgh" * 9)[:cut])
+
+
+@pytest.mark.parametrize("block", [b"\xff\xff\xff\xff\x7f0", b"\x7fabc", b"\0", b"\x80"])
+def test_a_block_that_lies_costs_nothing(block: bytes) -> None:
+    with pytest.raises(SnappyDamaged):
+        unpacked(HEADER + struct.pack(">i", len(block)) + block)
+    with pytest.raises(SnappyDamaged):
+        unpacked(HEADER + struct.pack(">i", 1 << 30) + block)
+
+
+def test_a_snapshot_is_read_by_its_name_and_by_its_bytes(tmp_path: Path) -> None:
+    empty = DataTree().to_snapshot()
+    path = tmp_path / "snapshot.100000007.snappy"
+    stage_snapshot(path, TreeSnapshot(make_zxid(Epoch(1), 7), {}, empty.nodes, empty.digest), ".snappy")
+    assert read_snapshot(path).digest == read_received(path).digest == empty.digest
+    assert read_received(path).zxid == make_zxid(Epoch(1), 7)

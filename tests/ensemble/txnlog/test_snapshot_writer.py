@@ -1,0 +1,299 @@
+"""Snapshots written while the tree goes on: what they hold, what they take over, how they end, and what they leave."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from zlib import adler32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensemble.records import OPEN_ACL, OpCode
+from ensemble.tree.blocks import BLOCK_ZNODES
+from ensemble.tree.datatree import DataTree
+from ensemble.txn import SetACLTxn
+from ensemble.txnlog import snapshot_writer
+from ensemble.txnlog.snapshot_writer import SnapshotWriter, adler32_of_both
+from ensemble.txnlog.snapshots import WrittenSnapshot, list_snapshots, read_snapshot
+from ensemble.zab.snapshot import NodeImage
+from tests.ensemble.tree.test_capture import SECRETS, World
+from tests.ensemble.txnlog.test_formats import some_snapshot
+
+SPOILED = "spoiled"
+
+
+class Owner(World):
+    """A peer's tree and its event loop, which runs a callback only when it is told to."""
+
+    def __init__(self, directory: Path, suffix: str = "", tree: DataTree | None = None) -> None:
+        super().__init__(tree)
+        self.directory = directory
+        self.posted: queue.Queue[tuple[Callable[..., object], tuple[object, ...]]] = queue.Queue()
+        self.outcomes: queue.Queue[WrittenSnapshot | int | str] = queue.Queue()
+        self.closed = False
+        self.writer = SnapshotWriter(
+            directory, suffix, self._post, self.outcomes.put, self.outcomes.put, lambda: self.outcomes.put(SPOILED)
+        )
+
+    def _post(self, callback: Callable[..., object], *args: object) -> None:
+        if self.closed:
+            raise RuntimeError("Event loop is closed")
+        self.posted.put((callback, args))
+
+    def fill(self, blocks: int) -> None:
+        for n in range(blocks * BLOCK_ZNODES):
+            self.create(f"/n{n}", b"x")
+
+    def take(self) -> bool:
+        return self.writer.take(self.tree.to_snapshot())
+
+    def run_one(self) -> None:
+        callback, args = self.posted.get(timeout=20)
+        callback(*args)
+
+    def outcome(self) -> WrittenSnapshot | int | str:
+        """Let the event loop run until the snapshot has ended."""
+        while True:
+            try:
+                return self.outcomes.get(timeout=0.002)
+            except queue.Empty:
+                if not self.posted.empty():
+                    self.run_one()
+
+    def snapshot(self) -> Path:
+        """Take one and publish it."""
+        assert self.take()
+        self.writer.publish(self.writer.taken)
+        written = self.outcome()
+        assert isinstance(written, WrittenSnapshot), written
+        return list_snapshots(self.directory)[-1][1]
+
+    def made_for_next(self) -> int:
+        """How many blocks the next snapshot would make; it is given up."""
+        while not self.posted.empty():
+            self.run_one()
+        assert self.take()
+        callback, _ = self.posted.get(timeout=20)
+        made = len(callback.__self__.pieces)  # type: ignore[attr-defined]
+        self.writer.cancel()
+        return made
+
+
+def held(path: Path) -> dict[str, NodeImage]:
+    return {image.path or "/": image for image in read_snapshot(path).nodes}
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> Iterator[Owner]:
+    owner = Owner(tmp_path)
+    yield owner
+    owner.writer.cancel()
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".snappy"])
+def test_the_file_holds_the_tree_as_it_was_when_it_was_taken(tmp_path: Path, suffix: str) -> None:
+    owner = Owner(tmp_path, suffix)
+    owner.fill(3)
+    for n in range(2):
+        then, zxid = owner.images(), owner.zxid
+        assert owner.take()
+        owner.run_one()
+        owner.set("/n1", b"later %d" % n)
+        owner.set(f"/n{2 * BLOCK_ZNODES}", b"later %d" % n)
+        owner.create(f"/later{n}")
+        owner.writer.publish(n + 1)
+        written = owner.outcome()
+        path = tmp_path / f"snapshot.{zxid:x}{suffix}"
+        assert isinstance(written, WrittenSnapshot)
+        assert (written.zxid, written.size_bytes) == (zxid, path.stat().st_size)
+        assert held(path) == then
+    assert {each.name for each in tmp_path.iterdir()} == {path.name for _, path in list_snapshots(tmp_path)}
+    read = read_snapshot(path)
+    twin = DataTree.from_snapshot(read)
+    assert (twin.digest, len(twin.nodes)) == (read.digest, len(then))
+
+
+def test_a_snapshot_takes_over_what_has_not_changed_and_is_the_same_file_as_if_it_did_not(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    owner = Owner(tmp_path / "one")
+    owner.fill(20)
+    owner.snapshot()
+    owner.set("/n1000", b"changed")
+    path = owner.snapshot()
+    anew = Owner(tmp_path / "other", tree=owner.tree).snapshot()
+    assert path.read_bytes() == anew.read_bytes()
+
+
+def test_what_changed_is_made_again_and_nothing_else(owner: Owner) -> None:
+    owner.fill(20)
+    owner.snapshot()
+    owner.set("/n1000", b"changed")
+    owner.set("/n1001", b"changed")
+    owner.set("/n3000", b"changed")
+    assert owner.made_for_next() == 2
+
+
+def flip(path: Path, offset: int) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[offset] ^= 0x55
+    path.write_bytes(raw)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: flip(path, path.stat().st_size // 2),
+        lambda path: flip(path, path.stat().st_size - 200),
+        lambda path: os.truncate(path, path.stat().st_size // 3),
+        lambda path: path.unlink(),
+    ],
+    ids=["a byte in the middle", "a byte near the end", "cut", "gone"],
+)
+def test_damage_in_the_file_before_is_not_passed_on(owner: Owner, damage: Callable[[Path], None]) -> None:
+    owner.fill(5)
+    path = owner.snapshot()
+    owner.set("/n1", b"later")
+    damage(path)
+    assert owner.take()
+    owner.writer.publish(owner.writer.taken)
+    assert owner.outcome() == SPOILED
+    assert [each.name for each in owner.directory.iterdir()] in ([path.name], [])
+    assert held(owner.snapshot()) == owner.images()
+
+
+def test_lists_of_znodes_that_changed_are_known_to_the_file(owner: Owner) -> None:
+    owner.fill(3)
+    owner.create("/secret", b"", SECRETS[0])
+    owner.snapshot()
+    owner.create("/other", b"", SECRETS[1])
+    owner.do(OpCode.SET_ACL, SetACLTxn("/n0", SECRETS[2], 1))
+    found = held(owner.snapshot())
+    assert [tuple(found[path].acl) for path in ("/secret", "/other", "/n0", "/n1")] == [*SECRETS, OPEN_ACL]
+
+
+def test_when_too_many_lists_have_gathered_everything_is_made_anew(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner.fill(3)
+    owner.create("/secret", b"", SECRETS[0])
+    owner.snapshot()
+    assert owner.made_for_next() == 0
+    monkeypatch.setattr(snapshot_writer, "ACLS_TAKEN", -5)
+    assert owner.made_for_next() == len(owner.tree.blocks)
+
+
+def test_another_tree_takes_nothing_over(owner: Owner) -> None:
+    """After a history was replaced, blocks with the same numbers are others."""
+    owner.fill(3)
+    path = owner.snapshot()
+    owner.tree = DataTree.from_snapshot(read_snapshot(path))
+    assert owner.made_for_next() == len(owner.tree.blocks)
+
+
+def test_a_snapshot_that_was_given_up_changes_nothing_for_the_next(owner: Owner) -> None:
+    owner.fill(5)
+    owner.snapshot()
+    owner.set("/n1", b"before")
+    assert owner.take()
+    owner.set("/n2", b"after")
+    owner.writer.cancel()
+    assert held(owner.snapshot()) == owner.images()
+
+
+def test_blocks_of_large_znodes_are_made_anew(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_writer, "TAKEN_BYTES_MAX", 100_000)
+    owner.fill(3)
+    owner.create("/large", b"x" * 200_000)
+    owner.snapshot()
+    assert owner.made_for_next() == 1
+    assert held(owner.snapshot()) == owner.images()
+
+
+def test_long_runs_of_blocks_are_read_in_pieces(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_writer, "WRITE_BYTES", 40_000)
+    owner.fill(30)
+    owner.snapshot()
+    owner.set("/n2000", b"changed")
+    assert held(owner.snapshot()) == owner.images()
+
+
+def test_one_at_a_time_and_one_that_is_given_up_leaves_nothing(owner: Owner) -> None:
+    owner.fill(1)
+    assert owner.take()
+    assert not owner.take()
+    owner.writer.cancel()
+    assert list(owner.directory.iterdir()) == [] and owner.outcomes.empty()
+    assert owner.take()
+
+
+def test_a_peer_that_ends_meanwhile_leaves_no_snapshot(owner: Owner) -> None:
+    owner.fill(5)
+    owner.closed = True
+    assert owner.take()
+    owner.writer.publish(1)
+    owner.writer.wait()
+    assert list(owner.directory.iterdir()) == [] and owner.outcomes.empty()
+
+
+def test_a_snapshot_counts_only_when_the_log_is_durable_as_far(owner: Owner) -> None:
+    """Or, after a power loss, the log has a hole that only this snapshot covers: seed 11238 of the simulated world."""
+    assert owner.writer.take(some_snapshot())
+    while not [each for each in owner.directory.iterdir() if each.stat().st_size]:
+        pass
+    owner.writer.publish(0)
+    assert list_snapshots(owner.directory) == [] and owner.outcomes.empty()
+    owner.writer.publish(1)
+    assert isinstance(owner.outcome(), WrittenSnapshot)
+    assert len(list_snapshots(owner.directory)) == 1
+
+
+def test_a_peer_that_ends_before_its_log_is_durable_leaves_no_snapshot(owner: Owner) -> None:
+    assert owner.writer.take(some_snapshot())
+    owner.writer.cancel()
+    assert list(owner.directory.iterdir()) == []
+
+
+def test_a_full_disk_is_told_by_its_number(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    owner.fill(1)
+    monkeypatch.setattr(os, "fsync", full)
+    assert owner.take()
+    assert owner.outcome() == 28
+    assert list(owner.directory.iterdir()) == []
+
+
+def test_where_no_thread_can_be_had_the_next_snapshot_is_tried_anew(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    owner.fill(1)
+    with monkeypatch.context() as without:
+        without.setattr(threading.Thread, "start", refuse)
+        assert not owner.take()
+    owner.writer.cancel()
+    owner.set("/n1", b"later")
+    assert owner.tree.blocks.keeper is None
+    assert held(owner.snapshot()) == owner.images()
+
+
+def test_taking_a_snapshot_copies_no_znode(owner: Owner) -> None:
+    owner.fill(1)
+    node = owner.tree.nodes["/n1"]
+    owner.snapshot()
+    owner.set("/n1", b"later")
+    assert owner.tree.nodes["/n1"] is node
+
+
+@given(st.binary(max_size=70), st.binary(max_size=70))
+def test_two_checksums_make_that_of_both(one: bytes, other: bytes) -> None:
+    assert adler32_of_both(adler32(one), adler32(other), len(other)) == adler32(one + other)

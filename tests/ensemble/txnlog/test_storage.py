@@ -1,0 +1,296 @@
+"""The storage thread: order, groups, and what a barrier promises."""
+
+from __future__ import annotations
+
+import errno
+import os
+import queue
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ensemble.ids import Epoch, LinkId, Zxid
+from ensemble.tree.datatree import DataTree
+from ensemble.txn import Txn
+from ensemble.txnlog.log import cut_file, list_logs, read_log
+from ensemble.txnlog.log_reading import PIECE_TXNS
+from ensemble.txnlog.recovery import Directories, Recovery, recover
+from ensemble.txnlog.snapshots import WrittenSnapshot, list_snapshots
+from ensemble.txnlog.storage import Storage
+from ensemble.zab.effects import (
+    Append,
+    Barrier,
+    Effect,
+    ReadLog,
+    SaveAcceptedEpoch,
+    SaveCurrentEpoch,
+    SaveSnapshot,
+    TruncateLog,
+)
+from tests.ensemble.txnlog.test_formats import a_txn, some_snapshot
+from tests.ensemble.txnlog.test_recovery import EPOCH_1, counters, directories_with
+
+
+class Owner:
+    """Takes the place of the event loop: callbacks wait in a queue until the test runs them."""
+
+    def __init__(
+        self,
+        directories: Directories,
+        fsync_warning_ms: int = 60_000,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.directories = directories
+        self.tokens: list[list[int]] = []
+        self.truncated: list[Recovery] = []
+        self.snapshots: list[WrittenSnapshot] = []
+        self.spoiled = 0
+        self.failures: list[str] = []
+        self.warnings: list[str] = []
+        self.read: list[tuple[int, list[int] | None]] = []
+        self.posted: queue.Queue[tuple[Callable[..., None], tuple[object, ...]]] = queue.Queue()
+        self.storage = Storage(
+            directories,
+            self,
+            self._post,
+            preallocate_bytes=8192,
+            fsync_warning_ms=fsync_warning_ms,
+            clock_ns=clock_ns,
+        )
+
+    def _post(self, callback: Callable[..., None], *args: object) -> None:
+        self.posted.put((callback, args))
+
+    def run_one(self) -> None:
+        callback, args = self.posted.get(timeout=10)
+        callback(*args)
+
+    def on_durable(self, tokens: list[int]) -> None:
+        self.tokens.append(tokens)
+
+    def on_truncated(self, recovery: Recovery) -> None:
+        self.truncated.append(recovery)
+
+    def on_snapshot(self, written: WrittenSnapshot) -> None:
+        self.snapshots.append(written)
+
+    def on_snapshot_spoiled(self) -> None:
+        self.spoiled += 1
+
+    def on_log_read(self, link: LinkId, after: Zxid, txns: list[Txn] | None) -> None:
+        self.read.append((after, [txn.zxid for txn in txns] if txns is not None else None))
+
+    def on_storage_warning(self, line: str) -> None:
+        self.warnings.append(line)
+
+    def on_storage_failed(self, reason: str) -> None:
+        self.failures.append(reason)
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> Iterator[Owner]:
+    owner = Owner(directories_with(tmp_path, range(1, 3)))
+    yield owner
+    owner.storage.close()
+
+
+def appends(*zxids: int) -> list[Effect]:
+    return [Append([a_txn(EPOCH_1 + n)]) for n in zxids]
+
+
+def test_everything_before_a_barrier_can_be_recovered_when_it_is_answered(owner: Owner) -> None:
+    owner.storage.submit([*appends(3, 4), Barrier(1)])
+    owner.run_one()
+    assert owner.tokens == [[1]]
+    assert counters(owner.directories) == [1, 2, 3, 4]
+
+
+def test_many_appends_and_barriers_of_a_group_share_one_sync(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+    syncs: list[int] = []
+    real = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (syncs.append(fd), real(fd))[1])
+    group: list[Effect] = []
+    for n in range(3, 53):
+        group += [*appends(n), Barrier(n)]
+    owner.storage.submit(group)
+    owner.run_one()
+    assert owner.tokens == [list(range(3, 53))]
+    assert len(syncs) == 1
+    assert counters(owner.directories) == list(range(1, 53))
+
+
+def test_an_append_of_many_is_written_in_order_and_a_torn_one_leaves_the_first_of_them(tmp_path: Path) -> None:
+    owner = Owner(directories_with(tmp_path, range(1, 3)))
+    owner.storage.submit([Append([a_txn(EPOCH_1 + n) for n in (3, 4, 5)]), Barrier(1)])
+    owner.run_one()
+    owner.storage.close()
+    assert counters(owner.directories) == [1, 2, 3, 4, 5]
+    path = list_logs(owner.directories.log)[-1][1]
+    ends = read_log(path)[1].ends
+    cut_file(path, ends[-2] + 7)
+    assert counters(owner.directories) == [1, 2, 3, 4]
+
+
+def test_effects_are_carried_out_in_order(owner: Owner, tmp_path: Path) -> None:
+    owner.storage.submit([SaveAcceptedEpoch(Epoch(2)), *appends(3), SaveCurrentEpoch(Epoch(2)), Barrier(1)])
+    owner.run_one()
+    assert (tmp_path / "acceptedEpoch").read_text() == (tmp_path / "currentEpoch").read_text() == "2"
+    owner.storage.submit([*appends(4), TruncateLog(Zxid(EPOCH_1 + 2)), *appends(3), Barrier(2)])
+    owner.run_one()
+    owner.run_one()
+    assert [txn.zxid for txn in owner.truncated[0].recovered.txns] == [EPOCH_1 + 1, EPOCH_1 + 2]
+    assert counters(owner.directories) == [1, 2, 3]
+
+
+def test_an_ordinary_snapshot_rolls_the_log(owner: Owner, tmp_path: Path) -> None:
+    owner.storage.submit([*appends(3), Barrier(1)])
+    owner.storage.take_snapshot(some_snapshot(EPOCH_1 + 3))
+    owner.storage.submit([*appends(4), Barrier(2)])
+    for _ in range(3):
+        owner.run_one()
+    assert [written.zxid for written in owner.snapshots] == [EPOCH_1 + 3]
+    assert [path.name for _, path in list_logs(tmp_path)] == ["log.100000001", "log.100000003", "log.100000004"]
+    assert counters(owner.directories) == [4]
+
+
+def test_a_snapshot_whose_file_has_rotted_is_said_when_the_next_one_wants_to_take_it_over(
+    owner: Owner, tmp_path: Path
+) -> None:
+    tree = DataTree()
+    for _ in range(2):
+        owner.storage.take_snapshot(tree.to_snapshot())
+        while not owner.snapshots and not owner.spoiled:
+            owner.run_one()
+        if not owner.spoiled:
+            written = owner.snapshots.pop()
+            path = tmp_path / f"snapshot.{written.zxid:x}"
+            raw = path.read_bytes()
+            path.write_bytes(raw.replace(b"quota", b"quotb"))
+    assert owner.spoiled == 1 and not owner.snapshots
+
+
+def test_a_replacing_snapshot_begins_a_new_history(owner: Owner, tmp_path: Path) -> None:
+    owner.storage.submit([SaveSnapshot(some_snapshot(EPOCH_1 + 9), True), *appends(10), Barrier(1)])
+    owner.run_one()
+    owner.run_one()
+    assert owner.tokens == [[1]]
+    assert [zxid for zxid, _ in list_snapshots(tmp_path)] == [EPOCH_1 + 9]
+    assert counters(owner.directories) == [10]
+
+
+def test_a_failing_disk_is_said_once_and_nothing_is_answered_after_it(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    owner.storage.submit([*appends(3), Barrier(1)])
+    owner.run_one()
+    owner.storage.submit([*appends(4), Barrier(2)])
+    assert owner.tokens == []
+    assert owner.failures == ["the disk failed: [Errno 5] Input/output error"]
+    assert owner.posted.empty()
+
+
+def test_closing_finishes_what_is_queued(owner: Owner) -> None:
+    owner.storage.submit([*appends(3, 4, 5), Barrier(1)])
+    owner.storage.close()
+    assert owner.posted.qsize() == 1
+    assert counters(owner.directories) == [1, 2, 3, 4, 5]
+
+
+def test_a_full_disk_is_one_clear_line_and_what_was_acknowledged_is_found_again(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever part of a record the disk still takes; ZooKeeper goes on after some of these (ZOOKEEPER-3701, 4882)."""
+    owner.storage.submit([*appends(3), Barrier(1)])
+    owner.run_one()
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: full() if len(data) < 60 else real(fd, data[:20], at))
+    owner.storage.submit([*appends(4), Barrier(2)])
+    owner.run_one()
+    assert owner.tokens == [[1]]
+    assert len(owner.failures) == 1 and owner.failures[0].startswith("the disk is full")
+    monkeypatch.undo()
+    assert counters(owner.directories) == [1, 2, 3]
+
+
+def full() -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [SaveAcceptedEpoch(Epoch(7)), SaveCurrentEpoch(Epoch(7)), TruncateLog(Zxid(EPOCH_1 + 1))],
+    ids=lambda effect: type(effect).__name__,
+)
+def test_no_barrier_is_answered_behind_what_the_disk_did_not_take(
+    owner: Owner, effect: Effect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A truncation that fails is no truncation (ZOOKEEPER-3701)."""
+    for name in ("fsync", "ftruncate"):
+        monkeypatch.setattr(os, name, lambda *args: full())
+    owner.storage.submit([effect, Barrier(1)])
+    owner.run_one()
+    assert (owner.tokens, owner.truncated) == ([], []) and len(owner.failures) == 1
+    monkeypatch.undo()
+    recovered = recover(owner.directories).recovered
+    assert (recovered.accepted_epoch, recovered.current_epoch) == (1, 1)
+    assert counters(owner.directories) == [1, 2]
+
+
+def test_a_slow_sync_is_warned_of(tmp_path: Path) -> None:
+    """fsync.warningthresholdms."""
+    owner = Owner(directories_with(tmp_path, range(1, 3)), fsync_warning_ms=-1)
+    owner.storage.submit([*appends(3), Barrier(1)])
+    owner.run_one()
+    owner.run_one()
+    owner.storage.close()
+    assert "syncing the transaction log took" in owner.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("after", "base", "factor", "answer"),
+    [
+        pytest.param(0, 0, 0.0, [1, 2, 3, 4, 5, 6, 7, 8], id="from where the log begins"),
+        pytest.param(3, 0, 0.0, [4, 5, 6, 7, 8], id="from a transaction in it"),
+        pytest.param(6, 0, 0.0, [7, 8], id="over the border of a file"),
+        pytest.param(8, 0, 0.0, None, id="nothing follows"),
+        pytest.param(9, 0, 0.0, None, id="from a transaction that is not in it"),
+        pytest.param(3, 0, 0.01, None, id="too large against a snapshot"),
+        pytest.param(3, 0, 1e6, [4, 5, 6, 7, 8], id="small enough"),
+    ],
+)
+def test_the_log_is_read_for_a_learner(
+    tmp_path: Path, after: int, base: int, factor: float, answer: list[int] | None
+) -> None:
+    owner = Owner(directories_with(tmp_path, range(1, 5), range(5, 9)))
+    at = Zxid(EPOCH_1 + after)
+    owner.storage.read_log(ReadLog(LinkId(1), at, Zxid(EPOCH_1 + base), factor))
+    owner.run_one()
+    assert owner.read == [(at, [EPOCH_1 + n for n in answer] if answer else None)]
+    owner.storage.close()
+
+
+def test_a_learner_gets_the_log_piece_by_piece(tmp_path: Path) -> None:
+    owner = Owner(directories_with(tmp_path, range(1, PIECE_TXNS * 2 + 10)))
+    at, got = Zxid(EPOCH_1), []
+    for _ in range(3):
+        owner.storage.read_log(ReadLog(LinkId(1), at, Zxid(EPOCH_1), 0.0))
+        owner.run_one()
+        zxids = owner.read[-1][1] or []
+        got += zxids
+        at = Zxid(zxids[-1])
+    assert got == [EPOCH_1 + n for n in range(1, PIECE_TXNS * 2 + 10)]
+    owner.storage.close()
+
+
+def test_a_gap_in_the_log_ends_what_a_learner_gets(tmp_path: Path) -> None:
+    owner = Owner(directories_with(tmp_path, range(1, 4), range(5, 7)))
+    owner.storage.read_log(ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0))
+    owner.run_one()
+    assert owner.read == [(EPOCH_1, [EPOCH_1 + 1, EPOCH_1 + 2, EPOCH_1 + 3])]
+    owner.storage.close()

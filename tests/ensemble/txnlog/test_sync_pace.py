@@ -1,0 +1,193 @@
+"""When the event loop waits for the disk itself: rules of the pace, and of the storage that goes by it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ensemble.ids import Epoch
+from ensemble.txnlog.log import list_logs
+from ensemble.txnlog.storage import WAIT_TXNS_MAX, Storage
+from ensemble.txnlog.sync_pace import BAR_NS_MAX, BAR_NS_MIN, STALL_NS, WINDOW, SyncPace
+from ensemble.zab.effects import Barrier, Effect, SaveAcceptedEpoch
+from tests.ensemble.txnlog.test_recovery import counters, directories_with
+from tests.ensemble.txnlog.test_storage import Owner, appends
+
+MS = 1_000_000
+
+
+class Clock:
+    """A monotonic clock by which each sync of the log takes `sync_ns`."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.sync_ns = 100_000
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+
+def noted(pace: SyncPace, *took_ns: int, now_ns: int = 0) -> SyncPace:
+    for each in took_ns:
+        pace.note(now_ns, each)
+    return pace
+
+
+def quick_pace(quick_us: int = 1000) -> SyncPace:
+    return noted(SyncPace(quick_us), *[MS // 10] * WINDOW)
+
+
+def test_a_disk_is_not_quick_before_it_is_known() -> None:
+    pace = noted(SyncPace(1000), *[MS // 10] * (WINDOW - 1))
+    assert not pace.is_quick(0)
+    assert noted(pace, MS // 10).is_quick(0)
+
+
+def test_the_median_counts_so_that_late_syncs_among_quick_ones_do_not() -> None:
+    half = WINDOW // 2
+    assert noted(quick_pace(), *[30 * MS] * (half - 1)).is_quick(0)
+    assert not noted(quick_pace(), *[2 * MS] * half).is_quick(0)
+    assert noted(quick_pace(), *[2 * MS] * WINDOW, *[MS // 10] * (half + 1)).is_quick(0)
+
+
+def test_after_a_stall_the_thread_waits_for_the_disk_for_a_while_and_it_has_to_prove_itself_again() -> None:
+    pace = noted(quick_pace(), STALL_NS)
+    assert not pace.is_quick(BAR_NS_MIN)
+    noted(pace, *[MS // 10] * WINDOW, now_ns=BAR_NS_MIN - 1)
+    assert not pace.is_quick(BAR_NS_MIN - 1)
+    assert pace.is_quick(BAR_NS_MIN)
+
+
+def test_stalls_that_follow_soon_bar_the_loop_for_twice_as_long_each_up_to_a_limit() -> None:
+    pace, now_ns = quick_pace(), 0
+    bars: list[int] = []
+    for _ in range(9):
+        noted(pace, STALL_NS, *[MS // 10] * WINDOW, now_ns=now_ns)
+        bars.append(next(n for n in range(1, 100) if pace.is_quick(now_ns + n * BAR_NS_MIN)))
+        now_ns += bars[-1] * BAR_NS_MIN
+    assert bars == [1, 2, 4, 8, 16, 32, 60, 60, 60] and BAR_NS_MAX == 60 * BAR_NS_MIN
+
+
+def test_a_disk_that_was_good_for_long_is_forgiven() -> None:
+    pace = noted(quick_pace(), STALL_NS)
+    noted(pace, STALL_NS, *[MS // 10] * WINDOW, now_ns=2 * BAR_NS_MIN)
+    assert pace.is_quick(3 * BAR_NS_MIN)
+
+
+def test_a_threshold_of_zero_leaves_every_sync_to_the_thread() -> None:
+    assert not quick_pace(quick_us=0).is_quick(0)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Time passes in syncs alone."""
+    clock = Clock()
+    real = os.fdatasync
+
+    def fdatasync(descriptor: int) -> None:
+        real(descriptor)
+        clock.now_ns += clock.sync_ns
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    return clock
+
+
+@pytest.fixture
+def owner(tmp_path: Path, clock: Clock) -> Iterator[Owner]:
+    """Of a disk that has proved to be quick."""
+    owner = Owner(directories_with(tmp_path, range(1, 3)), clock_ns=clock)
+    for token in range(WINDOW):
+        owner.storage.submit([Barrier(token)])
+        owner.run_one()
+    wait_for_thread(owner.storage)
+    owner.tokens.clear()
+    yield owner
+    owner.storage.close()
+
+
+def wait_for_thread(storage: Storage) -> None:
+    """The thread has said all it has to say, and is about to note that it is done."""
+    while not storage.is_quick([]):
+        os.sched_yield()
+
+
+def test_a_quick_disk_is_done_with_when_the_call_returns(owner: Owner) -> None:
+    effects = [*appends(3), Barrier(100), *appends(4), Barrier(101)]
+    assert owner.storage.is_quick(effects)
+    owner.storage.carry_out(effects)
+    assert owner.tokens == [[100, 101]] and owner.posted.empty()
+    assert counters(owner.directories) == [1, 2, 3, 4]
+    assert (owner.storage.txns_logged, owner.storage.batch_sizes.count) == (2, 1)
+
+
+def test_the_loop_goes_on_in_the_file_that_the_thread_began(owner: Owner) -> None:
+    owner.storage.submit([*appends(3), Barrier(100)])
+    owner.run_one()
+    wait_for_thread(owner.storage)
+    owner.storage.carry_out([*appends(4), Barrier(101)])
+    owner.storage.submit([*appends(5), Barrier(102)])
+    owner.run_one()
+    assert owner.tokens == [[100], [101], [102]]
+    assert len(list_logs(owner.directories.log)) == 2
+    assert counters(owner.directories) == [1, 2, 3, 4, 5]
+
+
+def test_what_the_owner_has_not_heard_of_comes_first(owner: Owner) -> None:
+    owner.storage.submit([*appends(3), Barrier(100)])
+    callback, args = owner.posted.get(timeout=10)
+    assert not owner.storage.is_quick([*appends(4), Barrier(101)])
+    callback(*args)
+    wait_for_thread(owner.storage)
+    assert owner.tokens == [[100]]
+
+
+def test_whatever_is_no_append_is_the_threads(owner: Owner) -> None:
+    assert not owner.storage.is_quick([SaveAcceptedEpoch(Epoch(2)), Barrier(100)])
+
+
+def test_a_large_group_is_the_threads(owner: Owner) -> None:
+    few, many = appends(*range(3, 3 + WAIT_TXNS_MAX)), appends(*range(3, 4 + WAIT_TXNS_MAX))
+    assert owner.storage.is_quick(few) and not owner.storage.is_quick(many)
+
+
+def test_one_stall_in_the_loop_sends_the_next_to_the_thread(owner: Owner, clock: Clock) -> None:
+    effects: list[Effect] = [*appends(3), Barrier(100)]
+    clock.sync_ns = STALL_NS
+    owner.storage.carry_out(effects)
+    assert owner.tokens == [[100]] and not owner.storage.is_quick(effects)
+
+
+def test_syncs_of_the_thread_show_that_the_disk_has_become_slow(owner: Owner, clock: Clock) -> None:
+    clock.sync_ns = 2 * MS
+    for token in range(100, 100 + WINDOW):
+        owner.storage.submit([*appends(token), Barrier(token)])
+        owner.run_one()
+    assert not owner.storage.is_quick([])
+
+
+@pytest.mark.parametrize(
+    ("number", "line"),
+    [(errno.EIO, "the disk failed: [Errno 5] trouble"), (errno.ENOSPC, "the disk is full: this server stops")],
+)
+def test_a_failure_in_the_loop_is_said_once_and_nothing_is_carried_out_after_it(
+    owner: Owner, number: int, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the thread."""
+
+    def fail(descriptor: int) -> None:
+        raise OSError(number, "trouble")
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    owner.storage.carry_out([*appends(3), Barrier(100)])
+    more: list[Effect] = [*appends(4), Barrier(101)]
+    assert not owner.storage.is_quick(more)
+    owner.storage.submit(more)
+    owner.storage.close()
+    assert owner.tokens == [] and owner.posted.empty()
+    assert len(owner.failures) == 1 and owner.failures[0].startswith(line)
+    monkeypatch.undo()
+    assert counters(owner.directories) in ([1, 2], [1, 2, 3])

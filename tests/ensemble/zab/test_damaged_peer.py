@@ -1,0 +1,106 @@
+"""A peer that has lost part of its log neither votes nor promises until a leader has given it everything again."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from ensemble.zab.effects import SendNotification
+from ensemble.zab.election import NO_DATA_ZXID
+from ensemble.zab.messages import AckEpoch, PeerState
+from journal.events import LearnerSynced
+from tests.ensemble.zab.zab_driver import World
+
+
+def world_with_history(writes: int = 20, **options: object) -> World:
+    world = World(1, voters=3, **options)
+    world.record = True
+    world.start()
+    world.run_until(world.settled)
+    for _ in range(writes):
+        world.write(1)
+        world.run(5)
+    world.run_until(world.converged)
+    return world
+
+
+def lose_log(world: World, i: int) -> None:
+    world.stop(i)
+    world.nodes[i].disk.rot(Random(4))
+
+
+def test_it_never_elects_a_leader_that_could_miss_what_it_acknowledged_itself() -> None:
+    world = world_with_history()
+    world.isolate(2)
+    for _ in range(5):
+        world.write(1 if world.leader() is world.nodes[1] else 3)
+        world.run(50)
+    acknowledged = len(world.acknowledged)
+    # Only 1 and 3 have the last writes.  3 loses its log, 1 goes, 2 comes back with the old history.
+    lose_log(world, 3)
+    world.stop(1)
+    world.heal()
+    world.start(3)
+    world.run(20_000)
+    assert world.leader() is None, "2 and 3 elected a leader without the last writes"
+    world.start(1)
+    world.run_until(world.settled)
+    world.run_until(world.converged)
+    assert len(world.nodes[3].app.entries) >= acknowledged
+    assert not world.nodes[3].disk.incomplete
+
+
+def test_it_says_in_the_election_that_it_has_no_data_and_promises_nothing_that_counts() -> None:
+    world = world_with_history()
+    lose_log(world, 3)
+    world.sent.clear()
+    world.start(3)
+    world.run_until(lambda: world.settled() and world.nodes[3].app.serving)
+    sent = [effect for _, node, effect in world.sent if node == 3]
+    told = [e.notification for e in sent if isinstance(e, SendNotification)]
+    votes = [notification for notification in told if notification.state is PeerState.LOOKING]
+    assert votes and all(vote.vote.zxid == NO_DATA_ZXID and vote.round == 0 for vote in votes)
+    promises = [p for e in sent for p in getattr(e, "packets", ()) if isinstance(p, AckEpoch)]
+    assert [promise.current_epoch for promise in promises] == [-1]
+
+
+def test_its_vote_counts_again_once_it_has_everything_and_the_epoch() -> None:
+    world = world_with_history()
+    lose_log(world, 3)
+    world.start(3)
+    world.run_until(lambda: world.settled() and world.converged())
+    world.stop(2)
+    world.run_until(world.settled)
+    world.write(1)
+    world.run_until(world.converged)
+
+
+@pytest.mark.parametrize("writes", [30, 200])
+def test_a_learner_far_behind_gets_a_diff_out_of_the_log_without_a_gap(writes: int) -> None:
+    """ZOOKEEPER-2418: and while the leader goes on writing."""
+    world = world_with_history(committed_log_length=8, snap_count=10_000)
+    world.stop(3)
+    for _ in range(writes):
+        world.write(1)
+        world.run(2)
+    world.start(3)
+    for _ in range(100):
+        world.write(1)
+        world.run(2)
+    world.run_until(world.converged)
+    synced = [event for event in world.emitted(LearnerSynced, 3) if isinstance(event, LearnerSynced)]
+    assert synced[-1].mode == "DIFF"
+
+
+def test_without_a_factor_the_log_is_never_read() -> None:
+    """snapshotSizeFactor=-1."""
+    world = world_with_history(committed_log_length=8, snap_count=10_000, snapshot_size_factor=-1.0)
+    world.stop(3)
+    for _ in range(30):
+        world.write(1)
+        world.run(5)
+    world.start(3)
+    world.run_until(world.converged)
+    synced = [event for event in world.emitted(LearnerSynced, 3) if isinstance(event, LearnerSynced)]
+    assert synced[-1].mode == "SNAP"

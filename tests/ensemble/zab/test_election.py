@@ -1,0 +1,164 @@
+"""Fast leader election: the order of votes, when it is decided, and how a peer joins a leader that exists."""
+
+from __future__ import annotations
+
+import itertools
+
+from ensemble.ids import Epoch, PeerId, Zxid, make_zxid
+from ensemble.zab.effects import SendNotification, SetTimer
+from ensemble.zab.election import FINALIZE_TIMER, FINALIZE_WAIT_MS, better
+from ensemble.zab.messages import PeerState, Vote
+from tests.ensemble.zab.zab_driver import World
+from tests.ensemble.zab.zab_solo import Solo, txn
+
+L, F, LEAD = PeerState.LOOKING, PeerState.FOLLOWING, PeerState.LEADING
+
+
+def vote(leader: int, zxid: int = 0, epoch: int = 0) -> Vote:
+    return Vote(PeerId(leader), Zxid(zxid), Epoch(epoch))
+
+
+def test_votes_are_ordered_by_epoch_then_zxid_then_server_id() -> None:
+    votes = [vote(1), vote(3), vote(2, 5), vote(3, 5), vote(1, 6), vote(1, 0, 1), vote(1, 5, 2)]
+    for (i, a), (j, b) in itertools.product(enumerate(votes), repeat=2):
+        assert better(a, b) == (i > j)
+
+
+def test_a_peer_votes_for_itself_with_its_last_logged_zxid() -> None:
+    solo = Solo(log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
+    solo.start()
+    votes = {n.to: n.notification.vote for n in solo.of(SendNotification)}
+    assert votes == {2: vote(1, make_zxid(1, 2), 1), 3: vote(1, make_zxid(1, 2), 1)}
+
+
+def test_a_better_vote_is_adopted_and_told_to_everybody() -> None:
+    solo = Solo()
+    solo.start()
+    said = solo.of(SendNotification, solo.hear(2, L, (2, 0, 0)))
+    assert [(n.to, n.notification.vote) for n in said] == [(2, vote(2)), (3, vote(2))]
+
+
+def test_the_last_voters_vote_decides_at_once() -> None:
+    solo = Solo()
+    solo.start()
+    solo.hear(2, L, (3, 0, 0))
+    assert solo.peer.state is L
+    solo.hear(3, L, (3, 0, 0))
+    assert (solo.peer.state, solo.peer.leader_id) == (F, 3)
+
+
+def test_with_a_voter_unheard_a_quorum_waits_for_a_better_vote() -> None:
+    solo = Solo()
+    solo.start()
+    timers = solo.of(SetTimer, solo.hear(2, L, (2, 0, 0)))
+    assert SetTimer(FINALIZE_TIMER, FINALIZE_WAIT_MS) in timers and solo.peer.state is L
+    solo.hear(3, L, (3, 0, 0))  # It came in time, and with it a quorum for 3.
+    assert solo.peer.leader_id == 3
+
+
+def test_after_the_wait_a_quorum_is_enough() -> None:
+    solo = Solo(id=2)
+    solo.start()
+    solo.hear(1, L, (2, 0, 0))
+    solo.timer(FINALIZE_TIMER, FINALIZE_WAIT_MS)
+    assert solo.peer.state is LEAD
+
+
+def test_an_unreachable_voter_is_not_waited_for() -> None:
+    solo = Solo(id=2)
+    solo.start()
+    solo.do(solo.peer.on_voter_unreachable(solo.now, PeerId(3)))
+    solo.hear(1, L, (2, 0, 0))
+    assert solo.peer.state is LEAD
+
+
+def test_a_higher_round_is_joined_and_a_lower_one_answered() -> None:
+    solo = Solo(id=2)
+    solo.start()
+    solo.hear(1, L, (1, 0, 0), round=9)
+    assert solo.peer.round == 9
+    said = solo.of(SendNotification, solo.hear(3, L, (3, 0, 0), round=4))
+    assert [(n.to, n.notification.round, n.notification.vote) for n in said] == [(3, 9, vote(2))]
+
+
+def test_a_worse_vote_of_the_same_round_is_answered_with_the_better_one() -> None:
+    solo = Solo(id=2)
+    solo.start()
+    said = solo.of(SendNotification, solo.hear(1, L, (1, 0, 0)))
+    assert [(n.to, n.notification.vote) for n in said] == [(1, vote(2))]
+
+
+def test_votes_of_strangers_and_of_servers_without_data_count_for_nothing() -> None:
+    solo = Solo()
+    solo.start()
+    solo.hear(9, L, (3, 0, 0))
+    solo.hear(2, L, (9, 0, 0))
+    solo.hear(2, L, (2, -1, 0))
+    solo.hear(3, L, (3, -1, 0))
+    assert solo.peer.state is L
+
+
+def test_an_observer_is_told_the_vote_and_joins_what_voters_decided() -> None:
+    voter = Solo(observers=(4,))
+    voter.start()
+    said = voter.of(SendNotification, voter.hear(4, L, (4, -(2**63), -(2**63))))
+    assert [(n.to, n.notification.vote) for n in said] == [(4, vote(1))]
+    observer = Solo(id=4, observers=(4,))
+    observer.start()
+    observer.hear(1, F, (3, 0, 1))
+    observer.hear(3, LEAD, (3, 0, 1))
+    assert (observer.peer.state, observer.peer.leader_id) == (PeerState.OBSERVING, 3)
+
+
+def test_a_quorum_of_followers_needs_the_leaders_own_word() -> None:
+    solo = Solo(voters=(1, 2, 3, 4, 5))
+    solo.start()
+    for src in (2, 3, 4):
+        solo.hear(src, F, (5, 0, 7), round=6)
+    assert solo.peer.state is L  # 5 may be dead, and those three not know it yet.
+    solo.hear(5, LEAD, (5, 0, 7), round=6)
+    assert (solo.peer.leader_id, solo.peer.round) == (5, 6)
+
+
+def test_rejoining_compares_leader_and_epoch_alone() -> None:
+    solo = Solo()
+    solo.start()
+    solo.hear(2, F, (3, 55, 4), round=2)
+    solo.hear(3, LEAD, (3, 99, 4), round=8)  # Other round, other zxid, same leader and epoch (ZK-1732, 1805).
+    assert solo.peer.leader_id == 3
+
+
+def test_followers_of_a_dead_leader_do_not_make_it_lead_again() -> None:
+    solo = Solo(id=3)
+    solo.start()
+    solo.hear(1, F, (3, 0, 4), round=7)
+    solo.hear(2, F, (3, 0, 4), round=7)
+    assert solo.peer.state is L
+
+
+def test_the_peer_with_the_longest_log_leads() -> None:
+    world = World(5)
+    world.start(1, 2)
+    world.run_until(world.settled)
+    world.write(1)
+    world.run_until(lambda: len(world.acknowledged) == 1)
+    world.run(200)
+    world.stop(1)
+    world.stop(2)
+    world.start(1, 3)
+    world.run_until(lambda: world.leader() is not None)
+    leader = world.leader()
+    assert leader is not None and leader.id == 1
+
+
+def test_a_dead_leader_is_replaced_within_a_few_message_delays() -> None:
+    for seed in range(20):
+        world = World(seed, loss=0.0)
+        world.start()
+        world.run_until(world.settled)
+        leader = world.leader()
+        assert leader is not None
+        began = world.now_ms
+        world.stop(leader.id)
+        world.run_until(lambda world=world: world.leader() is not None)  # type: ignore[misc]
+        assert world.now_ms - began <= 120

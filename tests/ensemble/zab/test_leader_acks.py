@@ -1,0 +1,334 @@
+"""A leader's own acknowledgement: whom it tells when its log is durable, and what a follower commits by that."""
+
+from __future__ import annotations
+
+import pytest
+
+from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
+from ensemble.records import OpCode, ReconfigRequest, Request
+from ensemble.zab.core import Phase
+from ensemble.zab.effects import SetTimer
+from ensemble.zab.leader_acks import REMINDER_MS, REMINDER_TIMER
+from ensemble.zab.messages import (
+    Ack,
+    AckEpoch,
+    Commit,
+    Diff,
+    FollowerInfo,
+    ForwardedRequest,
+    LeaderInfo,
+    NewLeader,
+    Packet,
+    PeerState,
+    Proposal,
+    Revalidate,
+    SyncRequest,
+    UpToDate,
+)
+from ensemble.zab.quorum import Quorum, SurvivorQuorum
+from ensemble.zab.reconfiguration import Reconfiguration
+from journal.events import PeerProtocolBroken
+from simulation.cores.cores import Cores
+from simulation.scenarios.core_player import play_steps, recover
+from simulation.scenarios.core_steps import Crash, Deliver, Elect, Run, Start, SyncDisk, Write
+from tests.ensemble.zab.zab_solo import LINK, Solo, txn
+
+E1 = make_zxid(1, 0)
+OTHER, AGAIN = LinkId(8), LinkId(9)
+NOTHING = Zxid(0)
+FIRST = make_zxid(1, 1)
+SAID = Ack(FIRST, cumulative=True)
+COMMIT = Commit(FIRST, cumulative=True)
+
+
+def requests(*cxids: int) -> list[Packet]:
+    return [ForwardedRequest(SessionId(1), cxid, OpCode.SET_DATA, b"x") for cxid in cxids]
+
+
+def join(solo: Solo, peer: int, link: LinkId, last_zxid: Zxid = NOTHING, heeds_acks: bool = True) -> list[Packet]:
+    """A learner connects; what the leader says to it once it has promised."""
+    solo.do(solo.peer.on_link_accepted(solo.now, link))
+    info = FollowerInfo(Epoch(0), PeerId(peer), cumulative=True, heeds_acks=heeds_acks)
+    solo.packet(info, link)
+    solo.flush()
+    said = solo.packets(
+        solo.packet(AckEpoch(last_zxid, 0 if solo.peer.phase is not Phase.BROADCAST else -1), link), link
+    )
+    solo.flush()
+    return said
+
+
+def leader(voters: int = 3, heeds_acks: bool = True) -> Solo:
+    """Server 3 leads 1 (on LINK) and 2 (on OTHER), and more where there are more voters; all are in sync."""
+    links = {1: LINK, 2: OTHER, 4: LinkId(4), 5: LinkId(5)}
+    others = {peer: link for peer, link in links.items() if peer <= voters}
+    solo = Solo(id=3, voters=range(1, voters + 1))
+    solo.start()
+    for other in others:
+        solo.hear(other, PeerState.LOOKING, (3, 0, 0), solo.peer.round)
+    assert solo.peer.state is PeerState.LEADING
+    for peer, link in others.items():
+        join(solo, peer, link, heeds_acks=heeds_acks)
+    for link in others.values():
+        solo.packet(Ack(E1), link)
+    assert solo.peer.phase is Phase.BROADCAST
+    return solo
+
+
+def follower(cumulative: bool = True) -> Solo:
+    """Server 1 follows 3."""
+    solo = Solo()
+    solo.follow(epoch=1, cumulative=cumulative)
+    solo.together([Diff(Zxid(0)), NewLeader(E1)])
+    solo.flush()
+    solo.packet(UpToDate())
+    assert solo.peer.phase is Phase.BROADCAST
+    return solo
+
+
+# -- the leader
+
+
+def test_a_leader_tells_its_followers_that_its_own_log_is_durable_and_not_before_it_is() -> None:
+    solo = leader()
+    asked = solo.together(requests(1))
+    assert [type(p) for p in solo.packets(asked)] == [Proposal]
+    durable = solo.flush()
+    assert solo.packets(durable) == solo.packets(durable, OTHER) == [SAID]
+
+
+def test_what_is_committed_already_needs_no_word() -> None:
+    solo = leader()
+    solo.together(requests(1))
+    assert not solo.packets(solo.packet(Ack(FIRST, cumulative=True), OTHER))
+    assert solo.packets(solo.flush()) == [COMMIT]
+
+
+def test_where_the_two_are_no_quorum_the_leader_says_nothing() -> None:
+    solo = leader(voters=5)
+    solo.together(requests(1))
+    assert not solo.packets(solo.flush())
+
+
+def test_who_has_no_vote_is_told_nothing_even_where_the_leader_alone_is_a_quorum() -> None:
+    for voters, told in (((1, 3), [SAID]), ((2, 3), [])):
+        solo = leader()
+        solo.peer._core.reconfiguration.quorum = SurvivorQuorum(Quorum(voters), PeerId(3))
+        solo.together(requests(1))
+        assert solo.packets(solo.flush()) == told
+
+
+def test_who_did_not_offer_to_heed_it_hears_nothing() -> None:
+    solo = leader(heeds_acks=False)
+    solo.together(requests(1))
+    assert not solo.packets(solo.flush())
+
+
+def test_a_leader_that_is_busy_says_nothing() -> None:
+    solo = leader()
+    solo.together(requests(1, 2, 3))
+    assert not solo.packets(solo.flush())
+
+
+def test_for_a_client_of_its_own_a_leader_says_nothing() -> None:
+    solo = leader()
+    solo.together(requests(1))
+    solo.packet(Ack(FIRST, cumulative=True), OTHER)
+    solo.flush()
+    solo.do(solo.peer.on_clients(solo.now, [(ConnectionId(5), Request(1, OpCode.SET_DATA, None))]))
+    assert not solo.packets(solo.flush()) and solo.peer.status().outstanding == 1
+
+
+def test_while_a_change_of_membership_is_proposed_nothing_is_said_and_every_commit_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told, untold = leader(), leader()
+    told.together(requests(1))
+    told.flush()
+    monkeypatch.setattr(Reconfiguration, "under_way", True)
+    assert told.packets(told.packet(SAID)) == [COMMIT]
+    untold.together(requests(1))
+    assert not untold.packets(untold.flush())
+
+
+def test_who_knows_by_itself_or_will_once_its_log_is_durable_hears_no_commit() -> None:
+    solo = leader()
+    solo.together(requests(1))
+    solo.flush()
+    effects = solo.packet(SAID)
+    assert solo.app.last_applied == FIRST
+    assert not solo.packets(effects) and not solo.packets(effects, OTHER)
+    solo.packet(SAID, OTHER)
+    reminder = solo.timer(REMINDER_TIMER, REMINDER_MS)
+    assert not solo.packets(reminder) and not solo.packets(reminder, OTHER)
+
+
+def test_whose_disk_is_slow_hears_of_the_commit_soon_and_once() -> None:
+    solo = leader()
+    solo.together(requests(1))
+    solo.flush()
+    assert SetTimer(REMINDER_TIMER, REMINDER_MS) in solo.packet(SAID)
+    reminder = solo.timer(REMINDER_TIMER, REMINDER_MS)
+    assert not solo.packets(reminder) and solo.packets(reminder, OTHER) == [COMMIT]
+    assert not solo.packets(solo.timer(REMINDER_TIMER, REMINDER_MS), OTHER)
+
+
+def test_one_reminder_at_a_time_is_due() -> None:
+    solo = leader()
+    solo.together(requests(1))
+    solo.flush()
+    solo.packet(SAID)
+    solo.together(requests(2))
+    solo.flush()
+    assert not any(isinstance(effect, SetTimer) for effect in solo.packet(Ack(make_zxid(1, 2), cumulative=True)))
+    assert solo.packets(solo.timer(REMINDER_TIMER, REMINDER_MS), OTHER) == [Commit(make_zxid(1, 2), cumulative=True)]
+
+
+def test_where_a_client_waits_the_commit_is_told_though_its_servers_disk_is_slow() -> None:
+    solo = leader()
+    solo.together(requests(1))
+    solo.flush()
+    effects = solo.packet(SAID, OTHER)
+    assert solo.packets(effects) == [COMMIT] and not solo.packets(effects, OTHER)
+
+
+def test_before_an_answer_that_relies_on_it_a_commit_is_made_up_for() -> None:
+    solo = leader()
+    solo.together(requests(1))
+    solo.flush()
+    solo.packet(SAID)
+    lives = solo.packets(solo.packet(Revalidate(SessionId(1), 4000), OTHER), OTHER)
+    assert lives[0] == COMMIT and isinstance(lives[-1], Revalidate)
+
+
+def test_a_sync_waits_for_what_a_follower_may_have_answered_and_its_leader_has_not_committed() -> None:
+    solo = leader()
+    solo.together(requests(1))
+    solo.flush()
+    wanted = SyncRequest(SessionId(2), 1, "/")
+    assert not solo.packets(solo.packet(wanted, OTHER), OTHER)
+    assert solo.packets(solo.packet(SAID), OTHER) == [COMMIT, wanted]
+
+
+def test_before_a_change_of_membership_is_proposed_a_commit_is_made_up_for() -> None:
+    """Who hears of the change before its own log is durable commits nothing by the leader's word any more."""
+    solo = leader()
+    solo.together(requests(1))
+    solo.flush()
+    solo.packet(SAID)
+    change = ReconfigRequest(None, b"2", None, -1).encode()
+    effects = solo.packet(ForwardedRequest(SessionId(1), 2, OpCode.RECONFIG, change))
+    assert [type(packet) for packet in solo.packets(effects, OTHER)] == [Commit, Proposal]
+
+
+# -- who comes back
+
+
+def test_a_follower_that_may_have_committed_more_than_its_leader_is_not_cut_back() -> None:
+    solo = leader()
+    solo.together(requests(1))
+    solo.flush()
+    solo.do(solo.peer.on_link_down(solo.now, LINK))
+    assert not join(solo, 1, AGAIN, last_zxid=FIRST)
+    effects = solo.packet(SAID, OTHER)
+    assert solo.packets(effects, AGAIN) == [Diff(FIRST), NewLeader(E1)]
+
+
+def test_a_follower_that_came_back_and_is_gone_again_is_forgotten() -> None:
+    solo = leader()
+    solo.together(requests(1))
+    solo.flush()
+    solo.do(solo.peer.on_link_down(solo.now, LINK))
+    join(solo, 1, AGAIN, last_zxid=FIRST)
+    solo.do(solo.peer.on_link_down(solo.now, AGAIN))
+    assert not solo.packets(solo.packet(SAID, OTHER), AGAIN)
+
+
+def test_a_follower_that_lacks_what_its_leader_told_it_of_need_not_wait() -> None:
+    solo = leader()
+    solo.together(requests(1))
+    solo.flush()
+    solo.do(solo.peer.on_link_down(solo.now, LINK))
+    assert [type(p) for p in join(solo, 1, AGAIN)] == [Diff, Proposal, NewLeader]
+
+
+# -- the follower
+
+
+def test_a_follower_commits_what_both_logs_hold_whichever_is_durable_first() -> None:
+    leaders_first, own_first = follower(), follower()
+    leaders_first.packet(Proposal([txn(1, 1)]))
+    leaders_first.packet(SAID)
+    assert leaders_first.app.last_applied == 0
+    assert leaders_first.packets(leaders_first.flush()) == [SAID]
+    assert leaders_first.app.last_applied == FIRST
+    own_first.packet(Proposal([txn(1, 1)]))
+    own_first.flush()
+    assert own_first.app.last_applied == 0
+    own_first.packet(SAID)
+    assert own_first.app.last_applied == FIRST
+
+
+def test_what_its_leader_has_not_spoken_of_waits_for_the_commit() -> None:
+    solo = follower()
+    solo.packet(Proposal([txn(1, 1), txn(1, 2)]))
+    solo.packet(SAID)
+    solo.flush()
+    assert solo.app.last_applied == FIRST
+    solo.packet(Commit(make_zxid(1, 2), cumulative=True))
+    assert solo.app.last_applied == make_zxid(1, 2)
+
+
+def test_a_commit_of_what_is_committed_already_changes_nothing() -> None:
+    solo = follower()
+    solo.packet(Proposal([txn(1, 1)]))
+    solo.packet(SAID)
+    solo.flush()
+    assert solo.packet(COMMIT) == [] and solo.peer.state is PeerState.FOLLOWING
+
+
+def test_a_follower_uses_no_word_while_a_change_of_membership_is_proposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    solo = follower()
+    solo.packet(Proposal([txn(1, 1)]))
+    solo.packet(SAID)
+    monkeypatch.setattr(Reconfiguration, "under_way", True)
+    solo.flush()
+    assert solo.app.last_applied == 0
+    solo.packet(COMMIT)
+    assert solo.app.last_applied == FIRST
+
+
+@pytest.mark.parametrize("agreed", [True, False])
+def test_a_word_about_what_was_not_proposed_or_that_nobody_agreed_to_ends_the_link(agreed: bool) -> None:
+    solo = follower(cumulative=agreed)
+    if not agreed:
+        solo.packet(Proposal([txn(1, 1)]))
+    effects = solo.packet(SAID)
+    assert solo.peer.state is PeerState.LOOKING
+    assert any(isinstance(getattr(e, "event", None), PeerProtocolBroken) for e in effects)
+
+
+def test_a_server_offers_to_heed_its_leader_with_all_else_that_only_ours_know() -> None:
+    for cumulative in (True, False):
+        solo = Solo(cumulative=cumulative)
+        solo.start()
+        solo.elect(3)
+        solo.do(solo.peer.on_link_up(solo.now, LINK, PeerId(3)))
+        assert solo.packets() == [FollowerInfo(Epoch(0), PeerId(1), cumulative=cumulative, heeds_acks=cumulative)]
+        solo.packet(LeaderInfo(Epoch(1), cumulative))
+
+
+# -- together
+
+
+def test_what_a_follower_answered_before_its_leader_committed_it_outlives_the_leader() -> None:
+    cores = Cores()
+    begin = (Start(), Elect((1, 2, 3)), Run())
+    both_hold_it = (Write(1), Deliver(1, 3), Deliver(3, 1), SyncDisk(3), Deliver(3, 1), SyncDisk(1))
+    assert play_steps(cores, (*begin, *both_hold_it)) == []
+    status = cores.nodes[3].status
+    assert status is not None and status.last_committed == 0 and status.outstanding == 1
+    assert cores.answered == ((1, FIRST),)
+    assert play_steps(cores, (Crash((3,)), Elect((1, 2)), Run())) == []
+    assert cores.nodes[2].disk.history() == [FIRST]
+    assert recover(cores) == []

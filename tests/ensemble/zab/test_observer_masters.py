@@ -1,0 +1,195 @@
+"""Observers that learn from followers: the leader is spared, nothing is lost, and only what is committed is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from ensemble.ids import Epoch, LinkId, PeerId, SessionId, make_zxid
+from ensemble.zab.effects import CloseLink, SendPackets
+from ensemble.zab.learner import Learner
+from ensemble.zab.messages import AckEpoch, FollowerInfo, Inform, Packet, PeerState, Proposal
+from ensemble.zab.peer import LearnerStatus
+from tests.ensemble.zab.test_faults import heal_and_converge, inject, mend
+from tests.ensemble.zab.zab_driver import World
+
+MASTERS = {"observes_followers": True, "serves_observers": True}
+OBSERVER = 4
+FIRST = make_zxid(1, 1)
+
+
+def world(seed: int = 1, voters: int = 3, observers: int = 1, **options: object) -> World:
+    made = World(seed, voters, observers, loss=0.0, **MASTERS, **options)
+    made.start()
+    made.run_until(made.settled)
+    return made
+
+
+def source(made: World, observer: int = OBSERVER) -> int:
+    role = made.nodes[observer].peer._core.role
+    assert isinstance(role, Learner)
+    return role.source_id
+
+
+def learners(made: World, i: int) -> list[PeerId]:
+    return [status.peer_id for status in made.nodes[i].peer.status().learners if isinstance(status, LearnerStatus)]
+
+
+def packets(made: World, i: int) -> Iterator[Packet]:
+    for _, node, effect in made.sent:
+        if node == i and isinstance(effect, SendPackets):
+            yield from effect.packets
+
+
+def test_an_observer_learns_from_a_follower_and_the_leader_does_not_hear_of_it() -> None:
+    made = world()
+    leader = made.leader()
+    assert leader is not None and source(made) != leader.id
+    assert OBSERVER not in learners(made, leader.id)
+    assert learners(made, source(made)) == [OBSERVER]
+    assert made.nodes[OBSERVER].peer.state is PeerState.OBSERVING
+
+
+def test_what_is_written_anywhere_reaches_it_when_it_is_committed_and_not_before() -> None:
+    made = world()
+    made.record = True
+    for i in (1, 2, 3, OBSERVER, OBSERVER):
+        made.write(i)
+    made.run_until(lambda: len(made.acknowledged) == 5 and made.converged())
+    told = list(packets(made, source(made)))
+    assert sum(isinstance(packet, Inform) for packet in told) == 5
+    assert not any(isinstance(packet, Proposal) for packet in told)
+
+
+def test_what_its_follower_commits_before_the_leader_does_reaches_it_at_once() -> None:
+    made = world()
+    master, leader = source(made), made.leader()
+    assert leader is not None
+    made.write(master)
+    made.run_until(lambda: leader.peer.last_zxid == FIRST)
+    made.cut |= {(i, leader.id) for i in (1, 2, 3) if i != leader.id}  # No acknowledgement gets through.
+    made.run_until(lambda: made.nodes[OBSERVER].app.last_applied == FIRST)
+    assert made.acknowledged and leader.app.last_applied == 0
+    made.cut.clear()
+    made.run_until(made.converged)
+
+
+def test_a_sync_through_a_follower_sees_what_was_acknowledged_before_it() -> None:
+    made = world()
+    for i in (1, 2, 3):
+        made.write(i)
+    made.run_until(lambda: len(made.acknowledged) == 3)
+    made.sync(OBSERVER)
+    made.sync(source(made))
+    made.run_until(lambda: made.answered_syncs == 2)
+
+
+def test_sessions_at_an_observer_are_kept_alive_and_renewed_through_the_follower() -> None:
+    made = world()
+    leader, here = made.leader(), made.nodes[OBSERVER]
+    assert leader is not None
+    here.app.touched.append((SessionId(7), 4000))
+    made.run_until(lambda: (SessionId(7), 4000) in leader.app.touches)
+    master = made.nodes[source(made)]
+    for node, session in ((here, 7), (master, 7), (here, -3), (master, 9)):
+        role = node.peer._core.role
+        assert isinstance(role, Learner)
+        made.turn(node, lambda node=node, session=session: _ask(node, session, made))
+    made.run_until(lambda: len(here.app.revalidations) == 2 and len(master.app.revalidations) == 2)
+    assert here.app.revalidations == [(7, True), (-3, False)]
+    assert master.app.revalidations == [(7, True), (9, True)]
+
+
+def _ask(node, session, made):
+    core = node.peer._core
+    core.now = made.instant()
+    core.role.ask_revalidate(SessionId(session), 4000)
+    return node.peer._finish()
+
+
+def test_when_its_follower_is_gone_it_goes_on_with_the_next_one() -> None:
+    made = world()
+    made.write(1)
+    made.run_until(made.converged)
+    first = source(made)
+    made.stop(first)
+    made.run_until(lambda: made.settled() and source(made) != first)
+    leader = made.leader()
+    assert leader is not None and source(made) not in (first, leader.id)
+    made.write(OBSERVER)
+    made.run_until(lambda: len(made.acknowledged) == 2 and made.converged())
+
+
+def test_a_follower_that_stops_pinging_is_given_up_and_one_that_lost_its_leader_lets_go() -> None:
+    made = world()
+    leader = made.leader()
+    assert leader is not None
+    made.pause(source(made))
+    first = source(made)
+    made.run_until(lambda: made.settled() and source(made) != first)
+    made.resume(first)
+    made.stop(leader.id)
+    made.run_until(made.settled)
+    made.write(OBSERVER)
+    made.run_until(lambda: len(made.acknowledged) == 1)
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        FollowerInfo(Epoch(0), PeerId(5)),
+        FollowerInfo(Epoch(99), PeerId(5), observer=True),
+        FollowerInfo(Epoch(0), PeerId(5), config_version=1, observer=True),
+    ],
+    ids=["no observer", "a later epoch", "a later membership"],
+)
+def test_one_that_it_cannot_serve_is_not_taken(info: FollowerInfo) -> None:
+    made = world()
+    follower, link = made.nodes[source(made)], LinkId(999)
+    effects = follower.peer.on_link_accepted(made.instant(), link)
+    effects += follower.peer.on_packets(made.instant(), link, [info])
+    assert [effect.link for effect in effects if isinstance(effect, CloseLink)] == [link]
+
+
+def test_one_that_is_ahead_of_the_follower_is_not_cut_back() -> None:
+    made = world()
+    follower, link = made.nodes[source(made)], LinkId(999)
+    epoch = follower.peer.current_epoch
+    follower.peer.on_link_accepted(made.instant(), link)
+    follower.peer.on_packets(made.instant(), link, [FollowerInfo(epoch, PeerId(5), observer=True)])
+    effects = follower.peer.on_packets(made.instant(), link, [AckEpoch(make_zxid(epoch, 50), -1)])
+    assert [effect.link for effect in effects if isinstance(effect, CloseLink)] == [link]
+
+
+def storm(seed: int) -> World:
+    random = Random(f"observer masters {seed}")
+    made = World(
+        seed, 3, random.choice((1, 2)), loss=random.choice((0.0, 0.05)), snap_count=random.choice((6, 1000)),
+        committed_log_length=8 if seed % 2 else 500, **MASTERS,
+    )  # fmt: skip
+    made.cumulative = {i: random.random() < 0.7 for i in made.nodes}
+    faults = random.sample(("crash", "power", "rot", "cut", "one_way", "reset", "pause"), random.randrange(1, 6))
+    made.start()
+    ids = tuple(made.nodes)
+    for _ in range(40):
+        made.run(random.choice((1, 5, 20, 80, 300, 1500)))
+        for _ in range(random.randrange(0, 6)):
+            made.write(random.choice(ids))
+        if random.random() < 0.3:
+            made.sync(random.choice(ids))
+        if random.random() < 0.4:
+            inject(made, random, random.choice(faults), ids)
+        if random.random() < 0.35:
+            mend(made, random, ids)
+    return made
+
+
+@pytest.mark.parametrize("first", range(0, 8, 4))
+def test_faults_break_no_invariant_and_everything_converges_after_them(first: int) -> None:
+    for seed in range(first, first + 4):
+        try:
+            heal_and_converge(storm(seed))
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error

@@ -1,0 +1,196 @@
+"""An ensemble of two with an oracle (oraclePath): somebody outside says that one of them may go on alone."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from ensemble.ids import PeerId
+from ensemble.server.process.oracle import ask
+from ensemble.zab.effects import Answer, Effect
+from ensemble.zab.quorum import Quorum, SurvivorQuorum
+from journal.events import LeaderEstablished
+from tests.ensemble.zab.zab_driver import Node, World
+
+TICK_MS = 200
+PATIENCE_MS = 5_000
+
+
+class Pair(World):
+    """Two voters; `chosen` is the one of which the oracle says that it may go on alone, 0 for none."""
+
+    def __init__(self, seed: int, voters: int = 2) -> None:
+        super().__init__(seed, voters, has_oracle=True)
+        self.chosen = 0
+
+    def choose(self, i: int) -> None:
+        self.chosen = i
+        self.tell()
+
+    def tell(self) -> None:
+        """As each server's shell does: by and by."""
+        for i, node in self.nodes.items():
+            if node.alive:
+                self.at(self.draw((1, TICK_MS // 2)), partial(self.deliver, node, node.life, partial(self._ask, i)))
+
+    def _ask(self, i: int) -> list[Effect]:
+        return self.nodes[i].peer.on_oracle(self.instant(), i == self.chosen)
+
+    def start(self, *ids: int) -> None:
+        super().start(*ids)
+        self.tell()
+
+    def _check_answer(self, node: Node, answer: Answer) -> None:
+        others = [other for other in self.nodes.values() if other.alive and other is not node and other.app.serving]
+        if others or self.chosen != node.id:
+            super()._check_answer(node, answer)
+        else:
+            zxid = answer.message.zxid  # type: ignore[union-attr]
+            assert self._has_durably(node, zxid), "acknowledged by a lone server before it is durable there"
+            self.acknowledged[zxid] = dict(self.committed)[zxid]
+
+    def serve(self) -> int:
+        self.run_until(self.settled, PATIENCE_MS)
+        leader = self.leader()
+        assert leader is not None
+        return leader.id
+
+    def lead_alone(self, i: int) -> None:
+        self.run_until(lambda: self.leader() is self.nodes[i], 20_000)
+
+    def write_some(self, i: int, count: int = 5) -> None:
+        before = len(self.acknowledged)
+        for _ in range(count):
+            self.write(i)
+        self.run_until(lambda: len(self.acknowledged) >= before + count, PATIENCE_MS)
+
+
+def whole(seed: int) -> tuple[Pair, int, int]:
+    """A pair that serves and holds something; its leader and its follower."""
+    pair = Pair(seed)
+    pair.start()
+    leader = pair.serve()
+    pair.write_some(leader)
+    return pair, leader, 3 - leader
+
+
+def test_without_its_word_nobody_goes_on_alone() -> None:
+    pair, leader, follower = whole(1)
+    pair.stop(follower)
+    pair.run(3_000)
+    assert pair.leader() is None and not pair.nodes[leader].app.serving
+
+
+def test_a_leader_with_its_word_does_not_even_stop() -> None:
+    pair, leader, follower = whole(2)
+    pair.choose(leader)
+    pair.run(TICK_MS)
+    pair.pause(follower)
+    before = len(pair.acknowledged)
+    pair.write(leader)
+    pair.run(TICK_MS)
+    assert len(pair.acknowledged) == before
+    pair.stop(follower, power=True)
+    pair.run(10 * TICK_MS)
+    assert len(pair.acknowledged) == before + 1, "what waited for the follower waits no longer"
+    assert pair.leader() is pair.nodes[leader] and len(pair.emitted(LeaderEstablished)) == 1
+    pair.write_some(leader)
+
+
+def test_a_follower_that_is_chosen_takes_over() -> None:
+    pair, leader, follower = whole(3)
+    pair.stop(leader, power=True)
+    pair.run(1_000)
+    assert pair.leader() is None
+    pair.choose(follower)
+    assert pair.serve() == follower
+    pair.write_some(follower)
+
+
+def test_who_comes_back_without_its_word_follows_and_is_given_everything() -> None:
+    pair, leader, follower = whole(4)
+    pair.choose(follower)
+    pair.stop(leader)
+    pair.serve()
+    pair.write_some(follower)
+    pair.start(leader)
+    pair.run_until(pair.converged, PATIENCE_MS)
+    assert pair.serve() == follower and len(pair.nodes[leader].app.entries) == 10
+
+
+def test_one_that_loses_its_word_alone_stops_within_two_ticks() -> None:
+    pair, leader, follower = whole(5)
+    pair.choose(leader)
+    pair.stop(follower)
+    pair.run(1_000)
+    pair.write_some(leader)
+    pair.choose(0)
+    pair.run(3 * TICK_MS)
+    assert pair.leader() is None
+
+
+def test_while_both_serve_both_must_have_what_is_acknowledged() -> None:
+    pair, leader, follower = whole(6)
+    pair.choose(leader)
+    pair.run(TICK_MS)
+    pair.stop(follower)
+    pair.start(follower)
+    pair.run_until(pair.converged, PATIENCE_MS)
+    pair.pause(follower)
+    before = len(pair.acknowledged)
+    pair.write(leader)
+    pair.run(2 * TICK_MS)
+    assert len(pair.acknowledged) == before, "a follower that is only slow still counts"
+    pair.resume(follower)
+    pair.run_until(lambda: len(pair.acknowledged) == before + 1, PATIENCE_MS)
+
+
+def test_three_voters_ask_no_oracle() -> None:
+    trio = Pair(7, voters=3)
+    trio.start()
+    leader = trio.serve()
+    trio.choose(leader)
+    for i in (1, 2, 3):
+        if i != leader:
+            trio.stop(i)
+    trio.run(3_000)
+    assert trio.leader() is None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_one_after_the_other_fails_and_nothing_is_lost(seed: int) -> None:
+    """The driver sees to it that histories never part and that what was acknowledged stays."""
+    pair = Pair(100 + seed)
+    pair.start()
+    for _ in range(6):
+        survivor = pair.draw((1, 2))
+        pair.run_until(pair.converged, 20_000)
+        pair.choose(survivor)
+        pair.run(TICK_MS)
+        pair.write_some(pair.serve(), 3)
+        pair.write(pair.serve())
+        pair.stop(3 - survivor, power=pair.draw((0, 1)) == 1)
+        pair.lead_alone(survivor)
+        pair.write_some(survivor, 3)
+        pair.start()
+    pair.run_until(pair.converged, 20_000)
+    held = dict(pair.nodes[1].app.entries)
+    assert all(zxid in held for zxid in pair.acknowledged)
+
+
+def test_a_survivor_is_a_quorum_and_both_count_where_both_are_heard() -> None:
+    quorum = SurvivorQuorum(Quorum((1, 2)), PeerId(2))
+    assert quorum.contains({PeerId(2)}) and not quorum.contains({PeerId(1)}) and quorum.voters == (1, 2)
+    assert quorum.reached({PeerId(2): 7}) == 7
+    assert quorum.reached({PeerId(1): 5, PeerId(2): 7}) == 5
+    assert quorum.reached({PeerId(1): 5}) == -1
+
+
+def test_the_oracles_word_is_the_first_character_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "oracle"
+    assert not ask(path)
+    for text, agrees in (("1", True), ("1\n", True), ("0", False), ("", False), ("no", False)):
+        path.write_text(text)
+        assert ask(path) is agrees

@@ -1,0 +1,408 @@
+"""The ensemble changes while it runs: joint quorums, hand-over, joiners, and what survives crashes in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from ensemble.errors import ErrorCode
+from ensemble.ids import PeerId, make_zxid
+from ensemble.zab.effects import Effect, SaveMembership, SaveNextMembership
+from ensemble.zab.handover import Handover
+from ensemble.zab.membership import Membership
+from ensemble.zab.quorum import JointQuorum
+from ensemble.zab.reconfiguration import Reconfiguration
+from tests.ensemble.zab.zab_driver import Disk, Node, World
+
+
+def line(i: int, role: str = "participant", host: str = "") -> str:
+    return f"server.{i}={host or f'h{i}'}:2888:3888:{role};2181"
+
+
+def text(*lines: str) -> str:
+    return "\n".join([*lines, "version=0"])
+
+
+def ensemble(seed: int, voters: int = 3, observers: int = 0, spares: int = 0, **options: object) -> World:
+    lines = [line(i) for i in range(1, voters + 1)]
+    lines += [line(i, "observer") for i in range(voters + 1, voters + observers + 1)]
+    world = World(
+        seed,
+        voters,
+        observers,
+        spares,
+        membership=text(*lines),
+        reconfig_enabled=True,
+        **options,  # type: ignore[arg-type]
+    )
+    for i in range(voters + observers + 1, voters + observers + spares + 1):
+        world.own_membership[i] = text(*lines, line(i))
+    world.start()
+    world.run_until(world.settled)
+    return world
+
+
+def leader_of(world: World) -> Node:
+    leader = world.leader()
+    assert leader is not None
+    return leader
+
+
+def reconfigure(world: World, joining: str = "", leaving: str = "", members: str = "") -> Membership:
+    """Ask the leader, and wait for the answer."""
+    leader, known = leader_of(world), len(world.acknowledged)
+    world.reconfigure(leader.id, joining, leaving, members)
+    world.run_until(lambda: len(world.acknowledged) > known)
+    assert not leader.app.refusals, leader.app.refusals
+    return leader.peer.membership
+
+
+def write(world: World, i: int | None = None) -> None:
+    known = len(world.acknowledged)
+    world.write(i or leader_of(world).id)
+    world.run_until(lambda: len(world.acknowledged) > known)
+
+
+def everybody_knows(world: World, membership: Membership) -> bool:
+    return all(n.peer.membership.text == membership.text for n in world.nodes.values() if n.alive)
+
+
+def test_a_first_membership_gets_the_version_of_the_first_epoch() -> None:
+    world = ensemble(1)
+    leader = leader_of(world)
+    assert leader.peer.membership.version == make_zxid(leader.peer.current_epoch, 0)
+    assert leader.app.membership == (leader.peer.membership.text, leader.peer.membership.version)
+    world.run_until(lambda: everybody_knows(world, leader.peer.membership))
+    world.stop(leader.id)
+    world.run_until(world.settled)
+    assert everybody_knows(world, leader.peer.membership), "later leaders keep it"
+
+
+def test_without_the_key_nothing_changes() -> None:
+    world = World(1, voters=3, membership=text(line(1), line(2), line(3)))
+    world.start()
+    world.run_until(world.settled)
+    leader = leader_of(world)
+    world.reconfigure(leader.id, joining=line(4, "observer"))
+    world.run_until(lambda: bool(leader.app.refusals))
+    assert leader.app.refusals == [ErrorCode.RECONFIG_DISABLED]
+    assert everybody_knows(world, Membership.parse(text(line(1), line(2), line(3))))
+
+
+def test_a_spare_server_follows_without_a_vote_until_it_is_made_a_voter() -> None:
+    world = ensemble(2, spares=2)
+    world.start(4, 5)
+    world.run_until(world.settled)
+    write(world, 4)
+    leader = leader_of(world)
+    others = [i for i in (1, 2, 3) if i != leader.id]
+    for i in others:
+        world.stop(i)
+    world.run(5_000)
+    assert world.leader() is None, "servers that are no voters hold nobody up"
+    world.start(*others)
+    world.run_until(world.settled)
+    membership = reconfigure(world, joining=f"{line(4)},{line(5)}")
+    assert membership.voters == (1, 2, 3, 4, 5)
+    world.run_until(lambda: everybody_knows(world, membership))
+    leader = leader_of(world)
+    for i in [i for i in (1, 2, 3) if i != leader.id]:
+        world.stop(i)
+    write(world)
+
+
+@pytest.mark.parametrize("silent", ["the old members", "the new members"])
+def test_from_its_proposal_on_everything_needs_both_quorums(silent: str) -> None:
+    world = ensemble(3, spares=2)
+    world.start(4, 5)
+    world.run_until(world.settled)
+    leader = leader_of(world)
+    leaving = [i for i in (1, 2, 3) if i != leader.id]
+    for i in leaving if silent == "the old members" else (4, 5):
+        world.cut_off(i, leader.id, both=False)
+    world.reconfigure(leader.id, members=",".join((line(leader.id), line(4), line(5))))
+    world.write(leader.id)
+    world.run(300)
+    assert not world.acknowledged, "one of the two memberships has not logged it"
+    assert all(n.disk.next_membership is not None for n in world.nodes.values())
+    world.heal()
+    world.run_until(lambda: len(world.acknowledged) == 2)
+    assert leader.peer.membership.voters == tuple(sorted((leader.id, 4, 5)))
+
+
+def test_one_reconfiguration_at_a_time() -> None:
+    world = ensemble(4, observers=1)
+    leader = leader_of(world)
+    for other in world.nodes:
+        if other != leader.id:
+            world.cut_off(other, leader.id, both=False)
+    world.reconfigure(leader.id, joining=line(8, "observer"))
+    world.reconfigure(leader.id, joining=line(9, "observer"))
+    assert leader.app.refusals == [ErrorCode.RECONFIG_IN_PROGRESS]
+
+
+def test_a_new_membership_needs_a_quorum_in_sync() -> None:
+    world = ensemble(5)
+    leader = leader_of(world)
+    world.reconfigure(leader.id, joining=f"{line(4)},{line(5)},{line(6)}")
+    world.run(200)
+    assert leader.app.refusals == [ErrorCode.NEW_CONFIG_NO_QUORUM]
+
+
+def test_a_leader_that_leaves_hands_over_and_follows_without_a_vote() -> None:
+    world = ensemble(6)
+    leader = leader_of(world)
+    others = tuple(i for i in (1, 2, 3) if i != leader.id)
+    epoch = leader.peer.current_epoch
+    began = world.now_ms
+    membership = reconfigure(world, leaving=str(leader.id))
+    assert membership.voters == others
+    world.run_until(lambda: world.settled() and leader_of(world).id in others)
+    assert world.now_ms - began < 400, "no election is needed"
+    assert leader_of(world).peer.current_epoch == epoch + 1
+    write(world, leader.id)
+    world.stop(leader.id)
+    write(world)
+
+
+def test_the_designated_leader_is_the_one_that_logged_most() -> None:
+    world = ensemble(7, voters=5)
+    leader = leader_of(world)
+    slow = max(i for i in range(1, 6) if i != leader.id)
+    world.cut_off(leader.id, slow)
+    reconfigure(world, leaving=str(leader.id))
+    world.run_until(lambda: world.leader() not in (None, leader))
+    assert leader_of(world).id != slow
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_observers_become_voters_and_voters_observers(seed: int) -> None:
+    world = ensemble(seed, voters=3, observers=1)
+    leader = leader_of(world)
+    demoted = next(i for i in (1, 2, 3) if i != leader.id)
+    membership = reconfigure(world, joining=f"{line(4)},{line(demoted, 'observer')}")
+    assert (4 in membership.voters, membership.observers) == (True, (demoted,))
+    world.run_until(lambda: world.settled() and everybody_knows(world, membership))
+    states = {n.id: n.peer.state.name for n in world.nodes.values()}
+    assert states[demoted] == "OBSERVING" and states[4] in ("FOLLOWING", "LEADING")
+    world.stop(demoted)
+    write(world)
+
+
+def test_a_leader_that_becomes_an_observer_hands_over() -> None:
+    world = ensemble(8, voters=4)
+    leader = leader_of(world)
+    reconfigure(world, joining=line(leader.id, "observer"))
+    world.run_until(lambda: world.settled() and leader_of(world).id != leader.id)
+    world.run_until(lambda: leader.peer.state.name == "OBSERVING" and leader.app.serving)
+    write(world, leader.id)
+
+
+def test_a_leader_at_a_new_address_hands_over() -> None:
+    world = ensemble(9)
+    leader = leader_of(world)
+    reconfigure(world, joining=line(leader.id, host="elsewhere"))
+    world.run_until(lambda: world.settled() and leader_of(world).id != leader.id)
+    assert world.nodes[1].reaches is not None
+    assert world.nodes[1].reaches[0].lines[leader.id].host == "elsewhere"
+
+
+def test_a_server_that_missed_it_hears_of_it_in_an_election() -> None:
+    world = ensemble(10, voters=5)
+    leader = leader_of(world)
+    away = next(i for i in range(1, 6) if i != leader.id)
+    left = next(i for i in range(1, 6) if i not in (leader.id, away))
+    world.stop(away)
+    world.run_until(world.settled)
+    membership = reconfigure(world, leaving=str(left))
+    world.start(away)
+    world.run_until(lambda: world.settled() and everybody_knows(world, membership))
+    assert everybody_knows(world, membership)
+
+
+def test_a_server_with_a_newer_membership_is_not_led_by_an_older_one() -> None:
+    """Two of five that missed the change are a quorum of nothing, and must not take others with them."""
+    world = ensemble(11, voters=3, spares=2)
+    world.start(4, 5)
+    world.run_until(world.settled)
+    leader = leader_of(world)
+    behind = [i for i in (1, 2, 3) if i != leader.id]
+    world.cut_off(leader.id, behind[0])
+    membership = reconfigure(world, members=",".join((line(leader.id), line(4), line(5))))
+    world.run_until(
+        lambda: all(world.nodes[i].peer.membership.version == membership.version for i in (leader.id, 4, 5))
+    )
+    for i in (leader.id, 4, 5):
+        world.stop(i)
+    world.heal()
+    world.run(5_000)
+    assert world.leader() is None
+    world.start(4, 5)
+    world.run_until(world.settled)
+    assert leader_of(world).id in (4, 5)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_open_reconfiguration_is_completed_by_the_next_leader(seed: int) -> None:
+    """Everybody has logged it and loses power before it is committed: it is on every disk, and comes true."""
+    world = ensemble(20 + seed, voters=3, spares=1)
+    world.start(4)
+    world.run_until(world.settled)
+    leader = leader_of(world)
+    before = leader.peer.membership
+    world.reconfigure(leader.id, joining=line(4))
+    world.run_until(
+        lambda: (
+            all(
+                n.disk.next_membership is not None and n.disk.synced == len(n.disk.log) > 0
+                for n in world.nodes.values()
+            )
+            or leader.peer.membership != before
+        )
+    )
+    for i in world.nodes:
+        world.stop(i, power=True)
+    world.start(1, 2, 3, 4)
+    world.run_until(lambda: world.settled() and 4 in leader_of(world).peer.membership.voters)
+    world.run_until(lambda: everybody_knows(world, leader_of(world).peer.membership))
+    assert all(n.disk.next_membership is None for n in world.nodes.values() if not n.queue)
+
+
+def test_a_reconfiguration_that_nobody_else_logged_is_taken_back() -> None:
+    world = ensemble(30, voters=3)
+    leader = leader_of(world)
+    world.isolate(leader.id)
+    world.reconfigure(leader.id, leaving=str(next(i for i in (1, 2, 3) if i != leader.id)))
+    world.run_until(lambda: leader.disk.next_membership is not None)
+    world.run_until(lambda: world.leader() not in (None, leader))
+    write(world)
+    world.heal()
+    world.run_until(world.converged)
+    assert leader.peer.membership.voters == (1, 2, 3)
+    assert leader.disk.next_membership is None, "a stale proposal must not bind it for ever"
+
+
+def stir(seed: int) -> World:
+    """Servers come and go, alone and many at once, under faults; the driver checks every leader, commit and answer."""
+    world = ensemble(100 + seed, voters=3, spares=2)
+    world.start(4, 5)
+    random = world.random
+    for _ in range(12):
+        leader = world.leader()
+        if leader is not None:
+            change(world, leader)
+        for i in world.nodes:
+            world.write(i)
+        hit = random.randrange(1, 6)
+        kind = random.randrange(0, 4)
+        if kind == 0:
+            world.stop(hit, power=random.random() < 0.5)
+        elif kind == 1:
+            world.isolate(hit)
+        elif kind == 2:
+            world.cut_off(hit, 1 + hit % 5, both=False)
+        world.run(random.randrange(50, 1500))
+        if random.random() < 0.5:
+            world.heal()
+            world.start(1, 2, 3, 4, 5)
+        world.run(random.randrange(50, 1500))
+    world.heal()
+    world.start(1, 2, 3, 4, 5)
+    world.run_until(world.converged, 60_000)
+    write(world)
+    return world
+
+
+def change(world: World, leader: Node) -> None:
+    random = world.random
+    i = random.randrange(1, 6)
+    if random.random() < 0.4:
+        members = [line(i) for i in range(1, 6) if random.random() < 0.6]
+        world.reconfigure(leader.id, members=",".join(members) or line(i))
+    elif i in leader.peer.membership.voters:
+        world.reconfigure(leader.id, leaving=str(i))
+    else:
+        world.reconfigure(leader.id, joining=line(i, random.choice(("participant", "participant", "observer"))))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_servers_come_and_go_under_faults_and_nothing_is_lost(seed: int) -> None:
+    stir(seed)
+
+
+# ---- planted bugs ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def only_the_old_members_decide() -> Iterator[None]:
+    """A change is in force before a quorum of the new members has logged it."""
+
+    def contains(self: JointQuorum, peers: Any) -> bool:
+        return self._first.contains(peers)
+
+    def reached(self: JointQuorum, marks: Any) -> int:
+        return self._first.reached(marks)
+
+    with patch.object(JointQuorum, "contains", contains), patch.object(JointQuorum, "reached", reached):
+        yield
+
+
+@contextmanager
+def memberships_are_forgotten_in_a_restart() -> Iterator[None]:
+    """Neither the one in force nor the one proposed is on disk."""
+    execute = Disk.execute
+
+    def forgetful(self: Disk, effect: Effect) -> None:
+        if not isinstance(effect, SaveMembership | SaveNextMembership):
+            execute(self, effect)
+
+    with patch.object(Disk, "execute", forgetful):
+        yield
+
+
+@contextmanager
+def a_proposed_membership_is_in_force_at_once() -> Iterator[None]:
+    """What is logged counts, before a quorum of the old members has it: the ensemble can part in two."""
+
+    def see(self: Reconfiguration, membership: Membership) -> None:
+        if membership.version > self.current.version:
+            self.activate(membership, self._core.role.leader_id if self._core.role is not None else self._core.my_id)
+
+    with patch.object(Reconfiguration, "see", see):
+        yield
+
+
+@contextmanager
+def a_leader_that_left_goes_on_committing() -> Iterator[None]:
+    """The leader that handed over commits what its old learners acknowledge."""
+    activate = Handover._activate
+
+    def stays(self: Handover, membership: Membership, logged: Any) -> PeerId:
+        designated = activate(self, membership, logged)
+        self.successor = None
+        return designated
+
+    # (It is also the designated one's turn by now: two leaders commit.)
+    with patch.object(Handover, "_activate", stays), patch.object(JointQuorum, "reached", lambda s, m: max(m.values())):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("plant", "first_seed"),
+    [
+        (only_the_old_members_decide, 0),
+        (memberships_are_forgotten_in_a_restart, 220),
+        (a_proposed_membership_is_in_force_at_once, 20),
+        (a_leader_that_left_goes_on_committing, 0),
+    ],
+    ids=lambda plant: getattr(plant, "__name__", None),
+)
+def test_a_planted_bug_is_found(plant: Callable[[], AbstractContextManager[None]], first_seed: int) -> None:
+    """The search begins near a seed that finds it: 1, 225, 26 and 0."""
+    with plant(), pytest.raises(AssertionError):
+        for seed in range(first_seed, first_seed + 150):
+            stir(seed)

@@ -1,0 +1,797 @@
+"""The rules of ZooKeeper's learner protocol that keep histories safe, one by one, and the bugs that broke them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ensemble.ids import COUNTER_MAX, ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
+from ensemble.records import OpCode, Request
+from ensemble.zab.core import Phase
+from ensemble.zab.effects import (
+    Answer,
+    Append,
+    Barrier,
+    CloseLink,
+    Emit,
+    Halt,
+    OpenLink,
+    SaveAcceptedEpoch,
+    SaveCurrentEpoch,
+    SaveSnapshot,
+    TruncateLog,
+)
+from ensemble.zab.leader import HALF_TICK_TIMER, LOOKING_GRACE_MS, Leader
+from ensemble.zab.learner import LIVENESS_TIMER
+from ensemble.zab.messages import (
+    Ack,
+    AckEpoch,
+    Commit,
+    Diff,
+    FollowerInfo,
+    ForwardedRequest,
+    Inform,
+    LeaderInfo,
+    NewLeader,
+    PeerState,
+    Ping,
+    Proposal,
+    Revalidate,
+    Snap,
+    SyncRequest,
+    Trunc,
+    UpToDate,
+)
+from journal.events import LeaderEstablished, LearnerSynced, PeerProtocolBroken, TxnLogged, TxnLogTruncated
+from tests.ensemble.zab.zab_driver import World
+from tests.ensemble.zab.zab_solo import LINK, Solo, tree, txn
+
+E1, E2 = make_zxid(1, 0), make_zxid(2, 0)
+
+
+def request(cxid: int = 1) -> ForwardedRequest:
+    return ForwardedRequest(SessionId(1), cxid, OpCode.SET_DATA, b"x")
+
+
+def synced_follower(cumulative: bool = False) -> Solo:
+    solo = Solo()
+    solo.follow(epoch=1, cumulative=cumulative)
+    for packet in (Diff(Zxid(0)), NewLeader(E1)):
+        solo.packet(packet)
+    solo.flush()
+    solo.packet(UpToDate())
+    assert solo.peer.phase is Phase.BROADCAST
+    return solo
+
+
+def sync_at_the_leader(solo: Solo) -> None:
+    """A sync of a client that is connected to this peer itself."""
+    solo.do(solo.peer.on_clients(solo.now, [(ConnectionId(9), Request(9, OpCode.SYNC, None))]))
+
+
+def established_leader(cumulative: bool = False, **options: object) -> Solo:
+    solo = Solo(id=3, **options)  # type: ignore[arg-type]
+    solo.lead(follower=1, cumulative=cumulative)
+    solo.packet(AckEpoch(solo.peer.last_zxid, 0))
+    solo.flush()
+    solo.packet(Ack(E1))
+    assert solo.peer.phase is Phase.BROADCAST
+    return solo
+
+
+# -- rule 1
+
+
+def test_ackepoch_waits_until_the_accepted_epoch_is_durable() -> None:
+    solo = Solo()
+    solo.start()
+    solo.elect(3)
+    solo.do(solo.peer.on_link_up(solo.now, LINK, PeerId(3)))
+    assert solo.packets() == [FollowerInfo(Epoch(0), PeerId(1), cumulative=True, heeds_acks=True)]
+    effects = solo.packet(LeaderInfo(Epoch(4)))
+    assert solo.of(SaveAcceptedEpoch, effects) == [SaveAcceptedEpoch(Epoch(4))] and not solo.packets(effects)
+    assert solo.packets(solo.flush()) == [AckEpoch(Zxid(0), 0)]
+
+
+def test_leaderinfo_waits_until_the_leaders_own_accepted_epoch_is_durable() -> None:
+    solo = Solo(id=3)
+    solo.start()
+    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
+    solo.do(solo.peer.on_link_accepted(solo.now, LINK))
+    assert not solo.packets(solo.packet(FollowerInfo(Epoch(6), PeerId(1))))
+    assert solo.packets(solo.flush()) == [LeaderInfo(Epoch(7))]
+
+
+def test_an_epoch_accepted_before_is_not_counted_again() -> None:
+    solo = Solo(epochs=(5, 4), log=[txn(4, 1)])
+    solo.follow(epoch=5)
+    assert solo.packets()[-1] == AckEpoch(make_zxid(4, 1), -1)
+
+
+def test_a_lower_epoch_than_accepted_is_refused() -> None:
+    solo = Solo(epochs=(5, 4))
+    solo.follow(epoch=4)
+    assert solo.peer.state is PeerState.LOOKING and solo.of(CloseLink)
+    assert not any(isinstance(p, AckEpoch) for p in solo.packets())
+
+
+def test_the_vote_and_ackepoch_name_the_last_logged_transaction_not_the_last_committed() -> None:
+    """ZOOKEEPER-2845."""
+    solo = synced_follower()
+    solo.packet(Proposal([txn(1, 1)]))
+    assert solo.app.last_applied == 0
+    solo.do(solo.peer.on_link_down(solo.now, LINK))
+    assert solo.peer.state is PeerState.LOOKING
+    assert solo.app.last_applied == solo.peer.last_zxid == make_zxid(1, 1)
+    solo.elect(3)
+    solo.do(solo.peer.on_link_up(solo.now, LinkId(8), PeerId(3)))
+    solo.packet(LeaderInfo(Epoch(2)), LinkId(8))
+    solo.flush()
+    assert solo.packets(link=LinkId(8))[-1] == AckEpoch(make_zxid(1, 1), 1)
+
+
+# -- rule 2
+
+
+def test_newleader_is_acknowledged_after_history_then_current_epoch_are_durable() -> None:
+    """ZOOKEEPER-3911, 4643, 4646: the order on the disk is log, barrier, currentEpoch, barrier, and only then ACK."""
+    solo = Solo()
+    solo.follow()
+    for packet in (Diff(make_zxid(1, 2)), Proposal([txn(1, 1)]), Commit(make_zxid(1, 1))):
+        solo.packet(packet)
+    solo.packet(Proposal([txn(1, 2)]))
+    solo.packet(Commit(make_zxid(1, 2)))
+    assert not solo.queued(), "nothing is taken over before NEWLEADER"
+    before = len(solo.packets())
+    solo.packet(NewLeader(E1))
+    assert [type(e) for e in solo.queued()] == [Append, Barrier]
+    for _ in range(2):
+        solo.step_disk()
+    assert [type(e) for e in solo.queued()] == [SaveCurrentEpoch, Barrier]
+    assert len(solo.packets()) == before
+    solo.flush()
+    assert solo.packets()[before:] == [Ack(E1)]
+    synced = [e.event for e in solo.of(Emit) if isinstance(e.event, LearnerSynced)]
+    assert synced == [LearnerSynced(1, 3, 1, "DIFF", 0, make_zxid(1, 2))]
+
+
+def test_a_leader_counts_itself_after_its_own_current_epoch_is_durable() -> None:
+    solo = Solo(id=3)
+    solo.lead()
+    solo.packet(AckEpoch(Zxid(0), 0))
+    solo.packet(Ack(E1))
+    assert solo.peer.phase is Phase.SYNCHRONIZATION
+    solo.flush()
+    assert solo.peer.phase is Phase.BROADCAST
+    assert next(e.event for e in solo.of(Emit) if isinstance(e.event, LeaderEstablished)).quorum == [1, 3]
+
+
+def test_a_leader_whose_learner_has_gone_before_it_was_established_waits_for_another() -> None:
+    """Found by `zabka explore` in scope of two crashes: it would have served until its next tick, alone."""
+    solo = Solo(id=3)
+    solo.lead()
+    solo.packet(AckEpoch(Zxid(0), 0))
+    solo.packet(Ack(E1))
+    solo.do(solo.peer.on_link_down(solo.now, LINK))
+    solo.flush()
+    assert solo.peer.phase is Phase.SYNCHRONIZATION and not solo.app.serving
+    assert not [e for e in solo.of(Emit) if isinstance(e.event, LeaderEstablished)]
+
+
+# -- rule 3
+
+
+def test_a_proposal_is_acknowledged_after_it_is_durable_and_once_a_turn_is_one_barrier() -> None:
+    solo = synced_follower()
+    effects = solo.packet(Proposal([txn(1, 1)]))
+    assert [type(e) for e in effects] == [Append, Barrier]
+    assert solo.packets(solo.flush()) == [Ack(make_zxid(1, 1))]
+
+
+def test_proposals_before_uptodate_are_logged_and_acknowledged_after_newleaders_ack() -> None:
+    """ZOOKEEPER-4685, 4394: a proposal before NEWLEADER, its commit after it."""
+    solo = Solo()
+    solo.follow()
+    for packet in (Diff(Zxid(0)), Proposal([txn(1, 1)]), NewLeader(E1)):
+        solo.packet(packet)
+    solo.flush()
+    assert not solo.of(Append) and solo.packets()[-1] == Ack(E1)
+    solo.packet(Commit(make_zxid(1, 1)))
+    solo.packet(Proposal([txn(1, 2)]))
+    solo.packet(UpToDate())
+    assert solo.app.last_applied == make_zxid(1, 1)
+    assert solo.packets(solo.flush()) == [Ack(make_zxid(1, 1)), Ack(make_zxid(1, 2))]
+
+
+def test_a_leader_counts_its_own_log_after_its_own_fsync() -> None:
+    solo = established_leader()
+    solo.packet(request())
+    solo.packet(Ack(make_zxid(1, 1)))
+    assert solo.app.last_applied == 0
+    solo.flush()
+    assert solo.app.last_applied == make_zxid(1, 1)
+    assert solo.packets()[-2:] == [Proposal(solo.of(Append)[-1].txns), Commit(make_zxid(1, 1))]
+
+
+# -- rule 4
+
+
+def test_a_snap_that_breaks_off_before_newleader_leaves_no_trace() -> None:
+    """ZOOKEEPER-3642."""
+    solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
+    solo.follow(epoch=2)
+    solo.packet(Snap(make_zxid(1, 9), tree(*(txn(1, i) for i in range(1, 10)))))
+    solo.packet(Proposal([txn(2, 1)]))
+    solo.do(solo.peer.on_link_down(solo.now, LINK))
+    solo.flush()
+    assert solo.app.last_applied == solo.peer.last_zxid == make_zxid(1, 1)
+    assert not solo.of(SaveSnapshot) and len(solo.disk.log) == 1
+
+
+def test_a_snap_replaces_everything_in_one_go_with_what_was_committed_meanwhile() -> None:
+    """ZOOKEEPER-3104: the acknowledged state holds the snapshot and the transactions behind it."""
+    solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
+    solo.follow(epoch=2)
+    for packet in (
+        Snap(make_zxid(1, 9), tree(txn(1, 9))),
+        Proposal([txn(2, 1)]),
+        Commit(make_zxid(2, 1)),
+        NewLeader(E2),
+    ):
+        solo.packet(packet)
+    assert [type(e) for e in solo.queued()] == [SaveSnapshot, Append, Barrier]
+    assert solo.of(SaveSnapshot)[0].replaces_history
+    solo.flush()
+    assert solo.packets()[-1] == Ack(E2)
+    assert [t.zxid for t in solo.recovered().txns] == [make_zxid(2, 1)]
+
+
+def test_a_trunc_that_breaks_off_before_newleader_leaves_memory_and_disk_equal() -> None:
+    """ZOOKEEPER-5094: what follows TRUNC is not applied to memory alone."""
+    solo = Solo(log=[txn(1, 1), txn(1, 2), txn(1, 3)], epochs=(1, 1))
+    solo.follow(epoch=2)
+    for packet in (Trunc(make_zxid(1, 1)), Proposal([txn(2, 1)]), Commit(make_zxid(2, 1))):
+        solo.packet(packet)
+    assert solo.of(TruncateLog) == [TruncateLog(make_zxid(1, 1))]
+    solo.flush()
+    solo.packet(Proposal([txn(2, 2)]))
+    solo.packet(Commit(make_zxid(2, 2)))
+    solo.do(solo.peer.on_link_down(solo.now, LINK))
+    solo.flush()
+    assert solo.app.last_applied == solo.peer.last_zxid == make_zxid(1, 1) == solo.disk.last_durable()
+    events = [e.event for e in solo.of(Emit) if isinstance(e.event, TxnLogTruncated)]
+    assert events == [TxnLogTruncated(make_zxid(1, 3), make_zxid(1, 1))]
+
+
+def test_a_link_lost_during_a_truncation_waits_for_the_disk_before_the_next_vote() -> None:
+    solo = Solo(log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
+    solo.follow(epoch=2)
+    solo.packet(Trunc(make_zxid(1, 1)))
+    solo.do(solo.peer.on_link_down(solo.now, LINK))
+    assert solo.peer.round == 1
+    solo.flush()
+    assert solo.peer.round == 2 and solo.peer.last_zxid == make_zxid(1, 1)
+
+
+def test_a_log_that_cannot_be_cut_back_asks_for_a_snapshot_and_loses_nothing_before_it_has_one() -> None:
+    """A snapshot taken from a leader that was never established may hold more than later leaders have."""
+    solo = Solo(snapshot=tree(txn(1, 8), txn(1, 9)), epochs=(2, 1))
+    solo.follow(epoch=3)
+    assert solo.packets()[-1] == AckEpoch(make_zxid(1, 9), 1)
+    solo.packet(Trunc(make_zxid(1, 8)))
+    assert solo.peer.state is PeerState.LOOKING and not solo.of(TruncateLog)
+    solo.elect(3)
+    solo.do(solo.peer.on_link_up(solo.now, LinkId(9), PeerId(3)))
+    solo.packet(LeaderInfo(Epoch(3)), LinkId(9))
+    solo.flush()
+    assert solo.packets(link=LinkId(9))[-1] == AckEpoch(Zxid(0), -1)
+    solo.packet(Snap(make_zxid(1, 8), tree(txn(1, 8))), LinkId(9))
+    solo.packet(NewLeader(make_zxid(3, 0)), LinkId(9))
+    solo.flush()
+    assert solo.peer.last_zxid == make_zxid(1, 8) and solo.packets(link=LinkId(9))[-1] == Ack(make_zxid(3, 0))
+
+
+def test_an_empty_leader_may_cut_a_learner_back_to_nothing() -> None:
+    solo = Solo(snapshot=tree(txn(1, 1)), epochs=(2, 1))
+    solo.follow(epoch=3)
+    solo.packet(Trunc(Zxid(0)))
+    solo.flush()
+    solo.packet(NewLeader(make_zxid(3, 0)))
+    solo.flush()
+    assert solo.peer.last_zxid == 0 and solo.packets()[-1] == Ack(make_zxid(3, 0))
+
+
+# -- rule 5
+
+
+def test_a_learner_gets_every_outstanding_proposal_behind_its_synchronisation() -> None:
+    solo = established_leader()
+    solo.packet(request(1))
+    solo.packet(request(2))
+    other = LinkId(11)
+    solo.do(solo.peer.on_link_accepted(solo.now, other))
+    solo.packet(FollowerInfo(Epoch(0), PeerId(2)), other)
+    solo.packet(AckEpoch(Zxid(0), 0), other)
+    solo.packet(request(3))
+    said = solo.packets(link=other)
+    zxids = [t.zxid for p in said if isinstance(p, Proposal) for t in p.txns]
+    assert zxids == [make_zxid(1, 1), make_zxid(1, 2), make_zxid(1, 3)]
+    assert [type(p).__name__ for p in said] == ["LeaderInfo", "Diff", "Proposal", "NewLeader", "Proposal"]
+
+
+# -- rule 6
+
+
+@pytest.mark.parametrize("bad", [txn(1, 2), txn(2, 1), txn(1, 0)])
+def test_a_gap_in_the_history_drops_the_leader(bad: object) -> None:
+    solo = synced_follower()
+    solo.packet(Proposal([bad]))  # type: ignore[arg-type]
+    assert solo.peer.state is PeerState.LOOKING and not solo.of(Append)
+    assert any(isinstance(e.event, PeerProtocolBroken) for e in solo.of(Emit))
+
+
+def test_a_commit_that_is_not_the_oldest_pending_drops_the_leader() -> None:
+    solo = synced_follower()
+    solo.packet(Proposal([txn(1, 1)]))
+    solo.packet(Proposal([txn(1, 2)]))
+    solo.packet(Commit(make_zxid(1, 2)))
+    assert solo.peer.state is PeerState.LOOKING
+
+
+def test_a_disk_with_a_hole_or_mixed_up_epochs_stops_the_peer() -> None:
+    for solo in (
+        Solo(log=[txn(1, 1), txn(1, 3)], epochs=(1, 1)),
+        Solo(epochs=(1, 2)),
+        Solo(log=[txn(3, 1)], epochs=(2, 2)),
+    ):
+        solo.start()
+        assert [type(e) for e in solo.effects] == [Halt]
+
+
+def test_a_crash_between_synced_history_and_its_epoch_is_no_reason_to_refuse_to_start() -> None:
+    """ZOOKEEPER-1653."""
+    solo = Solo(log=[txn(1, 1), txn(2, 1)], epochs=(2, 1))
+    solo.start()
+    assert solo.peer.state is PeerState.LOOKING and solo.peer.current_epoch == 1
+
+
+# -- rule 7
+
+
+def test_a_new_leader_takes_no_snapshot_of_what_is_not_committed() -> None:
+    """ZOOKEEPER-1549: X in one log alone, elected, never established."""
+    solo = Solo(id=3, log=[txn(1, 1)], epochs=(1, 1), snap_count=2)
+    solo.lead()
+    solo.packet(AckEpoch(Zxid(0), 0))
+    solo.flush()
+    assert solo.peer.phase is Phase.SYNCHRONIZATION and not solo.of(SaveSnapshot)
+
+
+def test_snapshots_come_between_half_and_all_of_snap_count() -> None:
+    world = World(3, snap_count=20)
+    world.record = True
+    world.start()
+    world.run_until(world.settled)
+    for _ in range(100):
+        world.write(1)
+        world.run(10)
+    for i in world.nodes:
+        taken = [e.snapshot.zxid for _, n, e in world.sent if n == i and isinstance(e, SaveSnapshot)]
+        steps = [b - a for a, b in zip([E1, *taken], taken, strict=False)]
+        assert 5 <= len(steps) <= 10 and all(10 <= step <= 20 for step in steps)
+
+
+# -- rule 8 is the disk's queue: one order for appends, truncations, snapshots and epochs
+
+
+def test_what_was_appended_before_a_disconnect_is_in_the_tree_and_is_not_acknowledged_to_the_next_leader() -> None:
+    """ZOOKEEPER-4712."""
+    solo = synced_follower()
+    solo.packet(Proposal([txn(1, 1)]))
+    solo.do(solo.peer.on_link_down(solo.now, LINK))
+    solo.elect(3)
+    solo.do(solo.peer.on_link_up(solo.now, LinkId(8), PeerId(3)))
+    solo.flush()
+    assert solo.app.last_applied == make_zxid(1, 1)
+    assert [type(p) for p in solo.packets(link=LinkId(8))] == [FollowerInfo]
+
+
+# -- the leader's judgement
+
+
+def test_a_follower_that_is_ahead_is_dropped_before_the_epoch_is_settled_and_truncated_after() -> None:
+    solo = Solo(id=3)
+    solo.lead()
+    solo.packet(AckEpoch(make_zxid(1, 1), 0))
+    assert solo.of(CloseLink) and solo.peer.phase is Phase.DISCOVERY
+    late = established_leader()
+    other = LinkId(11)
+    late.do(late.peer.on_link_accepted(late.now, other))
+    late.packet(FollowerInfo(Epoch(0), PeerId(2)), other)
+    late.packet(AckEpoch(make_zxid(0, 5), 0), other)
+    assert isinstance(late.packets(link=other)[1], Trunc)
+
+
+def test_a_promise_made_before_does_not_count_and_a_hopeless_epoch_is_left_at_once() -> None:
+    solo = Solo(id=3)
+    solo.lead()
+    solo.packet(AckEpoch(Zxid(0), -1))
+    assert solo.peer.phase is Phase.DISCOVERY and solo.peer.state is PeerState.LEADING
+    other = LinkId(11)
+    solo.do(solo.peer.on_link_accepted(solo.now, other))
+    solo.packet(FollowerInfo(Epoch(0), PeerId(2)), other)
+    solo.packet(AckEpoch(Zxid(0), -1), other)
+    assert solo.peer.state is PeerState.LOOKING
+
+
+def test_a_learner_that_accepted_a_higher_epoch_gets_one_that_suits_it() -> None:
+    solo = established_leader()
+    other = LinkId(11)
+    solo.do(solo.peer.on_link_accepted(solo.now, other))
+    solo.packet(FollowerInfo(Epoch(9), PeerId(2)), other)
+    assert solo.peer.state is PeerState.LOOKING
+    for voter in (1, 2):
+        solo.hear(voter, PeerState.LOOKING, (3, solo.peer.last_zxid, 1), solo.peer.round)
+    again = LinkId(12)
+    solo.do(solo.peer.on_link_accepted(solo.now, again))
+    solo.packet(FollowerInfo(Epoch(1), PeerId(1)), again)
+    solo.flush()
+    assert solo.packets(link=again) == [LeaderInfo(Epoch(10))]
+
+
+def test_what_a_learner_logged_on_an_earlier_link_counts_for_nothing() -> None:
+    """Its synchronisation may have cut its log back since."""
+    solo = established_leader(voters=(1, 2, 3))
+    other = LinkId(11)
+    solo.do(solo.peer.on_link_accepted(solo.now, other))
+    solo.packet(FollowerInfo(Epoch(0), PeerId(2)), other)
+    solo.packet(AckEpoch(Zxid(0), 0), other)
+    solo.packet(Ack(E1), other)
+    solo.packet(request())
+    solo.packet(Ack(make_zxid(1, 1)))
+    solo.do(solo.peer.on_link_down(solo.now, LINK))
+    solo.flush()
+    assert solo.peer.status().outstanding == 1 and solo.app.last_applied == 0
+    solo.packet(Ack(make_zxid(1, 1)), other)
+    assert solo.app.last_applied == make_zxid(1, 1)
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [NewLeader(E1), Ack(make_zxid(1, 7)), UpToDate(), FollowerInfo(Epoch(0), PeerId(1)), Ping(Zxid(0))],
+)
+def test_a_learner_that_breaks_the_protocol_is_dropped_alone(packet: object) -> None:
+    solo = established_leader()
+    solo.packet(packet)  # type: ignore[arg-type]
+    assert [e.link for e in solo.of(CloseLink)] == [LINK]
+    assert any(isinstance(e.event, PeerProtocolBroken) for e in solo.of(Emit))
+
+
+def test_strangers_and_newer_configurations_are_refused() -> None:
+    solo = Solo(id=3)
+    solo.lead()
+    infos = (
+        FollowerInfo(Epoch(0), PeerId(9)),
+        FollowerInfo(Epoch(0), PeerId(3)),
+        FollowerInfo(Epoch(0), PeerId(2), config_version=1),
+    )
+    for number, info in enumerate(infos):
+        link = LinkId(20 + number)
+        solo.do(solo.peer.on_link_accepted(solo.now, link))
+        solo.packet(info, link)
+        assert solo.of(CloseLink)[-1].link == link
+
+
+def test_the_counter_never_runs_into_the_epoch() -> None:
+    """ZOOKEEPER-1277."""
+    solo = established_leader()
+    role = solo.peer._core.role
+    assert isinstance(role, Leader)
+    role._last_proposed = make_zxid(1, COUNTER_MAX - 1)
+    solo.packet(request())
+    assert solo.peer.state is PeerState.LOOKING and not solo.of(Append)
+
+
+# -- liveness
+
+
+def test_a_leader_without_a_quorum_of_learners_steps_down() -> None:
+    solo = established_leader()
+    solo.do(solo.peer.on_link_down(solo.now, LINK))
+    assert solo.peer.state is PeerState.LOOKING and not solo.app.serving
+
+
+def test_a_silent_learner_is_dropped_after_sync_limit() -> None:
+    solo = established_leader()
+    solo.timer(HALF_TICK_TIMER, 500)
+    assert solo.peer.state is PeerState.LEADING
+    solo.timer(HALF_TICK_TIMER, 1)
+    assert solo.peer.state is PeerState.LOOKING
+
+
+def test_a_learner_that_does_not_acknowledge_is_dropped_after_sync_limit() -> None:
+    solo = established_leader()
+    solo.packet(request())
+    for _ in range(10):
+        solo.timer(HALF_TICK_TIMER, 50)
+        solo.packet(Ping(Zxid(0)))
+    assert solo.peer.state is PeerState.LEADING
+    solo.timer(HALF_TICK_TIMER, 50)
+    assert solo.peer.state is PeerState.LOOKING
+
+
+def test_a_leader_gives_up_when_no_quorum_comes_within_init_limit() -> None:
+    solo = Solo(id=3)
+    solo.start()
+    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
+    solo.timer("leader.init", 1000)
+    assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 2
+
+
+def test_a_leader_that_waits_for_a_voter_which_looks_again_starts_over_with_it() -> None:
+    """ZOOKEEPER-3109."""
+    solo = Solo(id=3)
+    solo.start()
+    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
+    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    assert solo.peer.state is PeerState.LEADING, "it may be about to decide"
+    solo.now_ms += LOOKING_GRACE_MS
+    solo.hear(1, PeerState.LOOKING, (1, 0, 0))
+    assert solo.peer.state is PeerState.LOOKING
+
+
+def test_a_follower_leaves_a_silent_leader_after_sync_limit_and_init_limit_before_newleader() -> None:
+    early = Solo()
+    early.follow()
+    early.timer(LIVENESS_TIMER, 999)
+    assert early.peer.state is PeerState.FOLLOWING
+    early.timer(LIVENESS_TIMER, 1)
+    assert early.peer.state is PeerState.LOOKING
+    solo = synced_follower()
+    solo.packet(Ping(Zxid(0)))
+    solo.timer(LIVENESS_TIMER, 499)
+    assert solo.peer.state is PeerState.FOLLOWING
+    solo.timer(LIVENESS_TIMER, 1)
+    assert solo.peer.state is PeerState.LOOKING
+
+
+def test_connecting_is_tried_again_soon_and_not_for_ever() -> None:
+    solo = Solo()
+    solo.start()
+    solo.elect(3)
+    delays = []
+    while solo.peer.state is PeerState.FOLLOWING:
+        effects = solo.do(solo.peer.on_link_failed(solo.now, PeerId(3)))
+        timers = [e for e in effects if getattr(e, "name", "") == "learner.connect" and hasattr(e, "delay_ms")]
+        if timers:
+            delays.append(timers[0].delay_ms)
+            assert solo.of(OpenLink, solo.timer("learner.connect", timers[0].delay_ms))
+    assert delays[:4] == [10, 20, 40, 50] and 900 <= sum(delays) <= 1100
+
+
+def test_links_that_come_before_the_election_has_ended_here_are_held_for_the_leader() -> None:
+    solo = Solo(id=3)
+    solo.start()
+    solo.do(solo.peer.on_link_accepted(solo.now, LINK))
+    solo.packet(FollowerInfo(Epoch(0), PeerId(1)))
+    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
+    assert solo.packets(solo.flush()) == [LeaderInfo(Epoch(1))]
+
+
+# -- broadcast's sides
+
+
+def test_cumulative_acks_and_commits_are_used_where_both_sides_offer_them() -> None:
+    follower = synced_follower(cumulative=True)
+    follower.packet(Proposal([txn(1, 1)]))
+    follower.packet(Proposal([txn(1, 2)]))
+    tokens = [e.token for e in follower.of(Barrier)]
+    for effect in follower.queued():
+        follower.disk.execute(effect)
+    acks = follower.packets(follower.do(follower.peer.on_durable(follower.now, tokens[-1])))
+    assert acks == [Ack(make_zxid(1, 2), cumulative=True)], "one barrier's callback stands for the older ones too"
+    follower.packet(Commit(make_zxid(1, 2), cumulative=True))
+    assert follower.app.last_applied == make_zxid(1, 2)
+    leader = established_leader(cumulative=True)
+    for cxid in range(3):
+        leader.packet(request(cxid))
+    leader.flush()
+    said = leader.packets(leader.packet(Ack(make_zxid(1, 3), cumulative=True)))
+    assert said == [Commit(make_zxid(1, 3), cumulative=True)]
+
+
+def test_without_the_offer_there_is_one_ack_and_one_commit_a_transaction() -> None:
+    assert Solo(id=1, cumulative=False).peer is not None
+    leader = established_leader(cumulative=False)
+    assert LeaderInfo(Epoch(1), cumulative=False) in leader.packets()
+    for cxid in range(3):
+        leader.packet(request(cxid))
+    leader.flush()
+    said = leader.packets(leader.packet(Ack(make_zxid(1, 3))))
+    assert said == [Commit(make_zxid(1, n)) for n in (1, 2, 3)]
+
+
+def test_observers_are_informed_and_never_counted() -> None:
+    solo = Solo(id=3, observers=(4,))
+    solo.lead(follower=1)
+    solo.packet(AckEpoch(Zxid(0), 0))
+    solo.flush()
+    watcher = LinkId(11)
+    solo.do(solo.peer.on_link_accepted(solo.now, watcher))
+    for packet in (FollowerInfo(Epoch(0), PeerId(4), observer=True), AckEpoch(Zxid(0), 0), Ack(E1)):
+        solo.packet(packet, watcher)
+    assert solo.peer.phase is Phase.SYNCHRONIZATION
+    solo.packet(Ack(E1))
+    solo.packet(request())
+    solo.flush()
+    solo.packet(Ack(make_zxid(1, 1)))
+    said = solo.packets(link=watcher)
+    assert isinstance(said[-1], Inform) and not any(isinstance(p, Proposal) for p in said)
+
+
+def test_an_observer_logs_what_it_is_told_and_acknowledges_newleader_alone() -> None:
+    world = World(1, voters=3, observers=1)
+    world.record = True
+    world.start()
+    world.run_until(world.settled)
+    for _ in range(5):
+        world.write(4)
+    world.run_until(lambda: len(world.acknowledged) == 5 and world.converged())
+    world.run(50)
+    acks = [p for _, n, e in world.sent if n == 4 for p in getattr(e, "packets", ()) if isinstance(p, Ack)]
+    assert acks == [Ack(E1), Ack(E1)] and len(world.nodes[4].disk.log) == 5
+
+
+def test_session_touches_travel_in_the_answer_to_a_ping() -> None:
+    solo = synced_follower()
+    solo.app.touched = [(SessionId(5), 4000)]
+    assert solo.packets(solo.packet(Ping(E1))) == [Ping(E1, ((SessionId(5), 4000),))]
+    leader = established_leader()
+    leader.timer(HALF_TICK_TIMER, 50)
+    leader.packet(Ping(E1, ((SessionId(5), 4000),)))
+    assert leader.app.touches == [(5, 4000)]
+
+
+def test_revalidation_goes_to_the_leader_and_back() -> None:
+    solo = synced_follower()
+    solo.peer._core.role.ask_revalidate(SessionId(6), 4000)  # type: ignore[union-attr]
+    solo.effects += solo.peer._finish()
+    assert solo.packets()[-1] == Revalidate(SessionId(6), 4000)
+    solo.packet(Revalidate(SessionId(6), 4000, True))
+    assert solo.app.revalidations == [(6, True)]
+    leader = established_leader()
+    said = leader.packets(leader.packet(Revalidate(SessionId(6), 4000)))
+    assert said == [Revalidate(SessionId(6), 4000, True)]
+
+
+def test_a_sync_is_answered_after_a_ping_round_that_began_after_it() -> None:
+    """ZOOKEEPER-1675: committed is not enough, the leader must still lead."""
+    solo = established_leader()
+    solo.timer(HALF_TICK_TIMER, 50)
+    sync_at_the_leader(solo)
+    assert not solo.of(Answer)
+    solo.packet(Ping(E1))  # Answers the ping from before the request: proves nothing, but frees the next round.
+    assert solo.packets()[-1] == Ping(E1) and not solo.of(Answer)
+    assert len(solo.of(Answer, solo.packet(Ping(E1)))) == 1
+
+
+def test_a_follower_that_passes_a_sync_on_says_that_it_follows_and_two_of_three_are_a_quorum() -> None:
+    solo = established_leader()
+    sync = SyncRequest(SessionId(1), 9, "/")
+    assert solo.packets(solo.packet(sync)) == [sync], "no ping round is needed"
+
+
+def test_where_leader_and_follower_are_no_quorum_a_followers_sync_needs_a_ping_round() -> None:
+    world = World(3, voters=5, loss=0.0)
+    world.start()
+    world.run_until(world.settled)
+    leader = world.leader()
+    assert leader is not None
+    followers = [i for i in world.voters if i != leader.id]
+    for i in followers[1:]:
+        world.cut_off(leader.id, i)
+    world.sync(followers[0])
+    world.run(300)
+    assert world.answered_syncs == 0
+    world.heal()
+    world.sync(followers[0])
+    world.run_until(lambda: world.answered_syncs > 0)
+
+
+def test_an_observers_sync_needs_a_ping_round() -> None:
+    world = World(4, observers=1, loss=0.0)
+    world.start()
+    world.run_until(world.settled)
+    leader = world.leader()
+    assert leader is not None
+    for i in world.voters:
+        if i != leader.id:
+            world.cut_off(leader.id, i)
+    world.sync(world.observers[0])
+    world.run(300)
+    assert world.answered_syncs == 0
+
+
+def test_a_sync_waits_for_what_was_proposed_before_it() -> None:
+    solo = established_leader()
+    solo.packet(request())
+    solo.packet(SyncRequest(SessionId(1), 9, "/"))
+    solo.flush()
+    assert not any(isinstance(p, SyncRequest) for p in solo.packets())
+    said = solo.packets(solo.packet(Ack(make_zxid(1, 1))))
+    assert [type(p) for p in said] == [Commit, SyncRequest]
+
+
+def test_a_deposed_leader_does_not_answer_a_sync() -> None:
+    world = World(2, loss=0.0)
+    world.start()
+    world.run_until(world.settled)
+    old = world.leader()
+    assert old is not None
+    world.pause(old.id)
+    world.run_until(lambda: world.leader() not in (None, old))
+    new = world.leader()
+    assert new is not None
+    world.write(new.id)
+    world.run_until(lambda: len(world.acknowledged) == 1)
+    # It wakes up, and reads its clients before it looks at its timers or links.
+    old.paused, backlog, old.backlog = False, old.backlog, []
+    world.sync(old.id)
+    assert world.answered_syncs == 0
+    old.backlog = backlog
+    world.resume(old.id)
+    world.run_until(world.converged)
+    assert world.answered_syncs == 0 and world.closed
+
+
+def test_that_a_session_is_over_is_said_only_by_a_leader_that_still_leads() -> None:
+    """Or a leader that wakes up after its replacement tells clients that sessions which live are over: seed 9819."""
+    solo = established_leader()
+    gone = SessionId(-6)
+    solo.timer(HALF_TICK_TIMER, 50)
+    solo.peer._core.role.ask_revalidate(gone, 4000)  # type: ignore[union-attr]
+    solo.effects += solo.peer._finish()
+    assert solo.app.revalidations == []
+    solo.packet(Ping(E1))
+    assert solo.packets()[-1] == Ping(E1) and solo.app.revalidations == []
+    solo.packet(Ping(E1))
+    assert solo.app.revalidations == [(gone, False)]
+
+
+def test_a_follower_that_asks_for_a_session_vouches_for_its_leader() -> None:
+    solo = established_leader()
+    said = solo.packets(solo.packet(Revalidate(SessionId(-6), 4000)))
+    assert said == [Revalidate(SessionId(-6), 4000, False)]
+
+
+def test_that_a_session_is_over_is_said_when_its_closing_is_committed() -> None:
+    solo = established_leader()
+    solo.packet(request())
+    solo.packet(Revalidate(SessionId(-6), 4000))
+    solo.flush()
+    assert not any(isinstance(p, Revalidate) for p in solo.packets())
+    said = solo.packets(solo.packet(Ack(make_zxid(1, 1))))
+    assert [type(p) for p in said] == [Commit, Revalidate] and said[-1] == Revalidate(SessionId(-6), 4000, False)
+
+
+def test_a_full_journal_names_each_logged_transaction_and_says_committed_only_when_it_is() -> None:
+    solo = Solo(log=[txn(1, 1)], epochs=(1, 1), full_journal=True)
+    solo.follow(epoch=2)
+    for packet in (Diff(make_zxid(1, 2)), Proposal([txn(1, 2)]), Commit(make_zxid(1, 2)), NewLeader(E2)):
+        solo.packet(packet)
+    solo.flush()
+    logged = [e.event for e in solo.of(Emit) if isinstance(e.event, TxnLogged)]
+    assert logged == [TxnLogged(make_zxid(1, 2))]
+
+
+def test_the_committed_log_is_bounded() -> None:
+    world = World(1, voters=1, committed_log_length=500)
+    world.start()
+    for _ in range(600):
+        world.write(1)
+        world.run(2)
+    world.run(10_000)
+    assert len(world.nodes[1].peer._core.committed_log) == 500

@@ -1,0 +1,155 @@
+"""One peer alone, its network and disk in the test's hands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import TypeVar
+
+from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
+from ensemble.ports import Instant
+from ensemble.records import OpCode
+from ensemble.txn import SetDataTxn, Txn
+from ensemble.zab.application import EnsembleConfig
+from ensemble.zab.effects import (
+    Append,
+    Barrier,
+    Effect,
+    Recovered,
+    SaveAcceptedEpoch,
+    SaveCurrentEpoch,
+    SaveSnapshot,
+    SendPackets,
+    TruncateLog,
+)
+from ensemble.zab.messages import FollowerInfo, LeaderInfo, Notification, Packet, PeerState, Vote
+from ensemble.zab.peer import Peer
+from ensemble.zab.snapshot import NodeImage, TreeSnapshot
+from tests.ensemble.zab.zab_driver import Disk, ListApplication
+
+LINK = LinkId(7)
+E = TypeVar("E", bound=Effect)
+_DISK = (Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog)
+
+
+def txn(epoch: int, counter: int) -> Txn:
+    zxid = make_zxid(epoch, counter)
+    return Txn(SessionId(1), counter, zxid, 0, OpCode.SET_DATA, SetDataTxn("/", b"%x" % zxid, 0))
+
+
+def tree(*txns: Txn) -> TreeSnapshot:
+    nodes = [NodeImage("/", b"%x" % t.zxid, (), t.zxid, 0, 0, 0, 0, 0, 0, 0, 0) for t in txns]
+    return TreeSnapshot(txns[-1].zxid, {}, nodes, 0)
+
+
+class Solo:
+    """A peer with everything it did; `flush` lets the disk work."""
+
+    def __init__(
+        self,
+        id: int = 1,
+        voters: Sequence[int] = (1, 2, 3),
+        observers: Sequence[int] = (),
+        log: Sequence[Txn] = (),
+        snapshot: TreeSnapshot | None = None,
+        epochs: tuple[int, int] = (0, 0),
+        cumulative: bool = True,
+        snap_count: int = 1000,
+        full_journal: bool = False,
+    ) -> None:
+        self.app = ListApplication()
+        self.disk = Disk()
+        self.disk.accepted, self.disk.current = Epoch(epochs[0]), Epoch(epochs[1])
+        self.disk.log, self.disk.synced = list(log), len(log)
+        self.disk.snapshots = [snapshot] if snapshot else []
+        config = EnsembleConfig(
+            id, tuple(voters), tuple(observers), tick_time_ms=100, snap_count=snap_count, full_journal=full_journal
+        )
+        self.peer = Peer(config, self.app, self.recovered(), Random(1), cumulative=cumulative)
+        self.now_ms = 0
+        self.effects: list[Effect] = []
+        self._disk_done = 0
+
+    def recovered(self) -> Recovered:
+        return self.disk.recovered()
+
+    @property
+    def now(self) -> Instant:
+        return Instant(self.now_ms, self.now_ms)
+
+    def do(self, effects: list[Effect]) -> list[Effect]:
+        self.effects += effects
+        return effects
+
+    def start(self) -> None:
+        self.do(self.peer.on_start(self.now))
+
+    def hear(self, src: int, state: PeerState, vote: tuple[int, int, int], round: int = 1) -> list[Effect]:
+        ballot = Vote(PeerId(vote[0]), Zxid(vote[1]), Epoch(vote[2]))
+        return self.do(self.peer.on_notification(self.now, PeerId(src), Notification(state, ballot, round)))
+
+    def timer(self, name: str, after_ms: int = 0) -> list[Effect]:
+        self.now_ms += after_ms
+        return self.do(self.peer.on_timer(self.now, name))
+
+    def packet(self, packet: Packet, link: LinkId = LINK) -> list[Effect]:
+        return self.together([packet], link)
+
+    def together(self, packets: Sequence[Packet], link: LinkId = LINK) -> list[Effect]:
+        """Packets that are read at once."""
+        return self.do(self.peer.on_packets(self.now, link, packets))
+
+    def step_disk(self) -> list[Effect]:
+        """The next disk operation alone."""
+        effect = self.queued()[0]
+        self._disk_done += 1
+        self.disk.execute(effect)
+        if isinstance(effect, Barrier):
+            return self.do(self.peer.on_durable(self.now, effect.token))
+        if isinstance(effect, TruncateLog):
+            return self.do(self.peer.on_recovered(self.now, self.recovered()))
+        return []
+
+    def queued(self) -> list[Effect]:
+        return [effect for effect in self.effects if isinstance(effect, _DISK)][self._disk_done :]
+
+    def flush(self) -> list[Effect]:
+        done: list[Effect] = []
+        while self.queued():
+            done += self.step_disk()
+        return done
+
+    def packets(self, effects: list[Effect] | None = None, link: LinkId = LINK) -> list[Packet]:
+        source = self.effects if effects is None else effects
+        return [p for e in source if isinstance(e, SendPackets) and e.link == link for p in e.packets]
+
+    def of(self, kind: type[E], effects: list[Effect] | None = None) -> list[E]:
+        return [e for e in (self.effects if effects is None else effects) if type(e) is kind]
+
+    # -- short ways to a state
+
+    def follow(self, leader: int = 3, epoch: int = 1, cumulative: bool = False) -> None:
+        """Up to the answer to LEADERINFO, disk flushed."""
+        self.start()
+        self.elect(leader)
+        self.do(self.peer.on_link_up(self.now, LINK, PeerId(leader)))
+        self.packet(LeaderInfo(Epoch(epoch), cumulative))
+        self.flush()
+
+    def elect(self, leader: int) -> None:
+        """Everybody votes for `leader` at once."""
+        round = self.peer.round
+        for voter in (v for v in (1, 2, 3) if v != self.peer.status().peer_id):
+            self.hear(voter, PeerState.LOOKING, (leader, 2**62, 2**30), round)
+
+    def lead(self, follower: int = 1, epoch: int = 0, cumulative: bool = False) -> None:
+        """Elected, and a follower has introduced itself on LINK; disk flushed."""
+        self.start()
+        proposal = (self.peer.status().peer_id, self.peer.last_zxid, self.peer.current_epoch)
+        for voter in (1, 2, 3):
+            if voter != self.peer.status().peer_id:
+                self.hear(voter, PeerState.LOOKING, proposal, self.peer.round)
+        assert self.peer.state is PeerState.LEADING
+        self.do(self.peer.on_link_accepted(self.now, LINK))
+        self.packet(FollowerInfo(Epoch(epoch), PeerId(follower), cumulative=cumulative))
+        self.flush()

@@ -1,0 +1,260 @@
+"""What fuzzing found, each as the rule that holds since."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ensemble.auth.policy import AuthPolicy
+from ensemble.errors import ErrorCode
+from ensemble.ids import EPOCH_LEAP_MAX, Epoch, PeerId, Zxid, make_zxid
+from ensemble.jute import MalformedRecord
+from ensemble.properties import read_properties
+from ensemble.records import (
+    ACL,
+    OPEN_ACL,
+    AuthPacket,
+    CreateRequest,
+    Frames,
+    MultiOp,
+    OpCode,
+    Reply,
+    Request,
+)
+from ensemble.server.config.config_values import ConfigError
+from ensemble.server.config.zoo_cfg import parse
+from ensemble.tree.authentication import IDENTITIES_CHARS_MAX
+from ensemble.tree.proposer import LISTED_CHARS_MAX
+from ensemble.txn import CloseSessionTxn, ErrorTxn, MultiTxn, Txn
+from ensemble.zab.election import ROUND_LEAP_MAX
+from ensemble.zab.membership import BadMembership, Membership
+from ensemble.zab.messages import (
+    CommitAndActivate,
+    Diff,
+    FollowerInfo,
+    LeaderInfo,
+    NewLeader,
+    Notification,
+    PeerState,
+    Proposal,
+    Snap,
+    Vote,
+)
+from ensemble.zab.snapshot import TreeSnapshot
+from tests.ensemble.tree.tree_driver import Ensemble, create, multi
+from tests.fuzz.peer_machine import Lone
+from tests.fuzz.peer_targets import SESSION, small_snapshot, transactions
+
+WHOLE = {
+    OpCode.CREATE: Request(1, OpCode.CREATE, CreateRequest("/a", b"x", OPEN_ACL, 0)).encode(),
+    OpCode.CREATE2: Request(1, OpCode.CREATE2, CreateRequest("/a", b"x", OPEN_ACL, 0)).encode(),
+    OpCode.SET_DATA: struct.pack(">iii", 1, OpCode.SET_DATA, 1) + b"/\0\0\0\1x" + b"\xff" * 4,
+    OpCode.DELETE: struct.pack(">iii", 1, OpCode.DELETE, 2) + b"/a" + b"\xff" * 4,
+}
+
+
+# -- clients
+
+
+def sent_by(server: int, frame: bytes) -> tuple[Ensemble, list[object]]:
+    ensemble = Ensemble(servers=2)
+    connection = ensemble.connect(server)
+    before = len(ensemble.history)
+    ensemble.take(connection)
+    ensemble.message(connection, Frames([frame]))
+    del ensemble.history[:before]
+    return ensemble, ensemble.take(connection)
+
+
+@pytest.mark.parametrize("op", WHOLE)
+def test_a_learner_answers_a_malformed_write_itself(op: OpCode) -> None:
+    """A leader of another kind might not survive it."""
+    whole = WHOLE[op]
+    huge, null = struct.pack(">i", 0x7FFFFFFF), struct.pack(">i", -1)
+    for frame in (
+        whole[:-1],
+        whole[:9],
+        whole[:8],
+        whole[:8] + huge + whole[12:],
+        whole[:12] + b"\xff\xff" + whole[14:],
+    ):
+        ensemble, said = sent_by(1, frame)
+        assert ensemble.history == []
+        assert [message.err for message in said if isinstance(message, Reply)] == [ErrorCode.MARSHALLING_ERROR]
+    assert len(sent_by(1, whole)[0].history) == 1
+    # A null path reads as an empty one here: as that, and not as null, it goes on.
+    ensemble, said = sent_by(1, whole[:8] + null + whole[14 if op != OpCode.SET_DATA else 13 :])
+    assert len(ensemble.history) == 1 and ensemble.history[0].type == OpCode.ERROR
+
+
+@pytest.mark.parametrize("op", WHOLE)
+def test_a_leader_finds_a_malformed_write_when_it_prepares_it(op: OpCode) -> None:
+    ensemble, said = sent_by(0, WHOLE[op][:-1])
+    assert ensemble.history[0].body == ErrorTxn(int(ErrorCode.MARSHALLING_ERROR))
+    assert isinstance(said[0], Reply) and said[0].err == ErrorCode.MARSHALLING_ERROR
+
+
+def test_a_client_cannot_have_identities_without_limit() -> None:
+    ensemble = Ensemble()
+    connection = ensemble.connect()
+    name = b"n" * (IDENTITIES_CHARS_MAX // 2)
+    errors = []
+    for n in range(2):
+        ensemble.send(connection, (OpCode.AUTH, AuthPacket(0, "digest", name + b"%d:secret" % n)), xid=-4)
+        errors.append(ensemble.take(connection)[-1].err)
+    assert errors == [0, ErrorCode.AUTH_FAILED]
+    assert connection in ensemble.closed
+
+
+def test_a_multi_whose_transaction_grows_beyond_measure_is_refused() -> None:
+    ensemble = Ensemble(auth=AuthPolicy())
+    connection = ensemble.connect()
+    ensemble.send(connection, (OpCode.AUTH, AuthPacket(0, "digest", b"n" * 60_000 + b":secret")), xid=-4)
+    mine = [ACL(31, "auth", "")]
+    ops = [MultiOp(OpCode.CREATE, CreateRequest(f"/m{n}", b"", mine, 0)) for n in range(400)]
+    reply = ensemble.ask(connection, multi(*ops))
+    assert ensemble.history[-1].type == OpCode.MULTI and len(ensemble.history[-1].encoded()) < 20 * 1024 * 1024
+    assert reply.body.results[-1].error != 0
+    assert ensemble.ask(connection, create("/m0")).err == 0
+
+
+def test_a_session_that_owns_too_much_to_list_takes_all_of_it_along() -> None:
+    ensemble = Ensemble(servers=2)
+    connection = ensemble.connect()
+    for n in range(3):
+        name = f"/{n}" + "e" * (LISTED_CHARS_MAX // 2)
+        assert ensemble.ask(connection, create(name, flags=1)).err == 0
+    ensemble.send(connection, (OpCode.CLOSE_SESSION, Request(0, OpCode.PING, None).body))
+    assert ensemble.history[-1].body == CloseSessionTxn([])
+    one, other = (service._tree for service in ensemble.services)
+    assert len(one.nodes) == 4 and one.ephemerals == other.ephemerals == {} and one.digest == other.digest
+
+
+# -- transactions
+
+
+@pytest.mark.parametrize(
+    "sub",
+    [
+        struct.pack(">ii", OpCode.DELETE, -1),
+        struct.pack(">ii", 99, 0),
+        struct.pack(">ii", OpCode.MULTI, 4) + bytes(4),
+        struct.pack(">ii", OpCode.DELETE, 3) + b"\0\0\0",
+        struct.pack(">ii", OpCode.ERROR, 4) + b"\xff" * 4 + struct.pack(">ii", OpCode.DELETE, 6) + b"\0\0\0\2/a",
+    ],
+)
+def test_a_multi_holds_what_can_be_applied_or_is_no_transaction(sub: bytes) -> None:
+    count = 2 if len(sub) > 20 else 1
+    head = Txn(SESSION, 1, Zxid(1), 0, OpCode.MULTI, MultiTxn([])).encoded()[:-4]
+    with pytest.raises(MalformedRecord):
+        Txn.decode(head + struct.pack(">i", count) + sub)
+
+
+# -- peers
+
+
+def test_a_learner_does_not_follow_to_the_end_of_all_epochs() -> None:
+    lone = Lone()
+    link = lone.follow(0)
+    assert link is not None
+    lone.give(link, [LeaderInfo(Epoch(EPOCH_LEAP_MAX + 1))])
+    lone.flush()
+    assert lone.disk.accepted == 0 and lone.peer.state is PeerState.LOOKING
+    assert lone.follow() is not None
+
+
+@pytest.mark.parametrize("epoch", [EPOCH_LEAP_MAX + 1, 0x7FFFFFFF, -1])
+def test_a_leader_does_not_believe_every_epoch(epoch: int) -> None:
+    lone = Lone()
+    link = lone.lead(0)
+    assert link is not None
+    lone.give(link, [FollowerInfo(Epoch(epoch), PeerId(2))])
+    lone.flush()
+    assert link not in lone.links and lone.peer.state is PeerState.LEADING and lone.peer.accepted_epoch == 0
+
+
+def test_a_looking_peer_does_not_follow_to_the_end_of_all_rounds() -> None:
+    lone = Lone()
+    vote = Vote(PeerId(3), Zxid(1), Epoch(1))
+    for state in (PeerState.LOOKING, PeerState.LEADING, PeerState.FOLLOWING):
+        lone.hear(3, Notification(state, vote, lone.peer.round + ROUND_LEAP_MAX + 1))
+        lone.hear(2, Notification(state, vote, 2**63 - 1))
+    assert lone.peer.round == 1 and lone.peer.state is PeerState.LOOKING
+
+
+def test_a_membership_without_a_voter_ends_a_learners_link_alone() -> None:
+    lone = Lone(reconfig=True)
+    link = lone.follow(2)
+    assert link is not None
+    observers = "server.1=127.0.0.1:1:2:observer;127.0.0.1:3\nversion=5"
+    lone.give(link, [NewLeader(make_zxid(1, 0), observers)])
+    lone.flush()
+    assert lone.peer.state is PeerState.LOOKING and lone.follow() is not None
+
+
+def test_a_snapshot_that_is_no_tree_ends_a_learners_link_alone() -> None:
+    lone = Lone()
+    link = lone.follow(1)
+    assert link is not None
+    whole = small_snapshot()
+    orphans = TreeSnapshot(whole.zxid, {}, [image for image in whole.nodes if image.path != "/a"], 0)
+    stray = msgspec.structs.replace(next(image for image in whole.nodes if image.path == "/a"), path="/b/c")
+    orphans.nodes.append(stray)
+    lone.give(link, [Snap(whole.zxid, orphans), NewLeader(make_zxid(1, 0), "")])
+    lone.flush()
+    assert lone.disk.snapshots == [] and lone.service.last_applied == 0
+    assert lone.peer.state is PeerState.LOOKING and lone.follow() is not None
+
+
+def test_an_activation_of_what_is_no_reconfiguration_ends_a_learners_link_alone() -> None:
+    lone = Lone(reconfig=True)
+    link = lone.follow(1)
+    assert link is not None
+    lone.give(link, [Diff(Zxid(0)), Proposal(transactions()[:1]), CommitAndActivate(make_zxid(1, 1), PeerId(2))])
+    lone.flush()
+    assert lone.peer.state is PeerState.LOOKING and lone.follow() is not None
+
+
+# -- files
+
+
+@pytest.mark.parametrize("text", ["²", "9" * 5000, "\0", ""])
+def test_a_myid_that_is_no_number_is_said_to_be_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "myid").write_text(text)
+    with pytest.raises(ConfigError, match="instead of a number"):
+        parse(f"dataDir={tmp_path}\nclientPort=1\n")
+
+
+@pytest.mark.parametrize("name", ["dataDir=/a\0b\nclientPort=1\n", "dataDir=/nowhere\ndynamicConfigFile=/a\0b\n"])
+def test_a_file_name_that_cannot_be_is_said_to_be_none(name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        parse(name)
+
+
+@pytest.mark.parametrize("char", "\x1e\x0b\x85\u2028\t \\[]\0")
+@pytest.mark.parametrize("line", ["h{}:1:2;3", "h:1:2;g{}:3", "h:1:2|i{}:3:4"])
+def test_a_membership_that_could_not_be_read_again_is_none(char: str, line: str) -> None:
+    """A client could have it committed, and no leader could be followed any more."""
+    with pytest.raises(BadMembership):
+        Membership.parse("server.1=" + line.format(f"{char}x"))
+
+
+def test_only_javas_line_ends_end_a_line() -> None:
+    assert read_properties("a=1\x1eb=2\rc=3\r\nd=4\ne=\u2028f") == {"a": "1\x1eb=2", "c": "3", "d": "4", "e": "f"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "server." + "9" * 5000 + "=h:1:2",
+        "server.1=h:²:2",
+        "server.1=h:" + "9" * 5000 + ":2",
+        "server.1=h:1:2\nversion=" + "f" * 17,
+    ],
+)
+def test_a_number_of_any_length_is_no_reason_to_stop(text: str) -> None:
+    with pytest.raises(BadMembership):
+        Membership.parse(text)

@@ -1,0 +1,11 @@
+"""A running ensemble under garbage: `make fuzz` does it for longer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.fuzz.ports import attack_new_ensemble
+
+
+def test_a_client_is_served_while_every_port_hears_garbage(tmp_path: Path) -> None:
+    attack_new_ensemble(tmp_path, seconds=4, seed=1)

@@ -1,0 +1,200 @@
+"""The house plan, held: which room may import which, and what the pure rooms may touch."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "journal": set(),
+    "ensemble": {"journal"},
+    "kafka_protocol": {"ensemble", "journal"},
+    "controller": {"kafka_protocol", "ensemble", "journal"},
+    "broker_sim": {"controller", "kafka_protocol", "ensemble", "journal"},
+    "simulation": {"broker_sim", "controller", "kafka_protocol", "ensemble", "journal"},
+    "pipeline": {"simulation", "broker_sim", "controller", "kafka_protocol", "ensemble", "journal"},
+    "api": {"simulation", "broker_sim", "controller", "kafka_protocol", "ensemble", "journal"},
+    "compose": {"api", "broker_sim", "controller", "kafka_protocol", "ensemble", "journal"},
+    "testing": {"compose", "api", "simulation", "broker_sim", "controller", "kafka_protocol", "ensemble", "journal"},
+    "tools": {
+        "testing", "compose", "api", "pipeline", "simulation", "broker_sim", "controller", "kafka_protocol", "ensemble",
+        "journal",
+    },
+}  # fmt: skip
+SHELLS = {
+    "journal/writer.py",
+    "journal/reader.py",
+    "ensemble/client/__init__.py",  # re-exports the next one, on demand
+    "ensemble/client/aio.py",
+    "ensemble/client/asyncio_connector.py",
+    "ensemble/client/kazoo.py",
+    "broker_sim/logs/background_sync.py",
+    "broker_sim/logs/file_log_directory.py",
+    "broker_sim/generated_id.py",
+    "broker_sim/kafka_port.py",
+    "broker_sim/request_times.py",
+    "kafka_protocol/channel.py",
+    "kafka_protocol/wire/frames.py",
+    "broker_sim/broker_process.py",
+}
+SHELL_FOLDERS = ("ensemble/runtime/", "ensemble/server/", "ensemble/txnlog/", "ensemble/client/shim/")
+PURE_ROOMS = ("journal", "ensemble", "kafka_protocol", "controller", "broker_sim")
+TOUCHES_THE_WORLD = {
+    "asyncio", "concurrent", "datetime", "fcntl", "httpx", "io", "logging", "mmap", "multiprocessing", "os", "pathlib",
+    "queue", "random", "secrets", "select", "selectors", "shutil", "signal", "socket", "sched", "ssl", "structlog",
+    "subprocess", "sys", "tempfile", "threading", "time", "uuid", "uvloop", "kazoo", "fastapi",
+}  # fmt: skip
+MAY_NOT_CALL = {"open", "print", "input", "eval", "exec", "hash", "id", "__import__"}
+
+
+def modules(room: str) -> list[Path]:
+    return sorted((ROOT / room).rglob("*.py"))
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def is_pure(path: Path) -> bool:
+    name = relative(path)
+    return name.split("/")[0] in PURE_ROOMS and name not in SHELLS and not name.startswith(SHELL_FOLDERS)
+
+
+def imports(path: Path) -> list[tuple[int, str]]:
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.append((node.lineno, node.module))
+    return found
+
+
+PURE_MODULES = [relative(path) for room in PURE_ROOMS for path in modules(room) if is_pure(path)]
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_a_room_imports_downward_only(room: str) -> None:
+    wrong = [
+        f"{relative(path)}:{line} imports {name}"
+        for path in modules(room)
+        for line, name in imports(path)
+        if (top := name.split(".")[0]) in MAY_IMPORT and top != room and top not in MAY_IMPORT[room]
+    ]
+    assert wrong == []
+
+
+def test_every_shell_that_is_named_exists() -> None:
+    assert [name for name in sorted(SHELLS) if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("name", PURE_MODULES)
+def test_a_pure_module_imports_nothing_that_touches_the_world(name: str) -> None:
+    wrong = [
+        f"line {line}: {module}"
+        for line, module in imports(ROOT / name)
+        if module.split(".")[0] in TOUCHES_THE_WORLD or module.startswith("kio.serial")
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", PURE_MODULES)
+def test_a_pure_module_imports_no_shell(name: str) -> None:
+    shells = {shell[:-3].replace("/", ".") for shell in SHELLS} | {
+        folder[:-1].replace("/", ".") for folder in SHELL_FOLDERS
+    }
+    wrong = [
+        f"line {line}: {module}"
+        for line, module in imports(ROOT / name)
+        if any(module == shell or module.startswith(shell + ".") for shell in shells)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", PURE_MODULES)
+def test_a_pure_module_calls_nothing_that_depends_on_the_process(name: str) -> None:
+    wrong = [
+        f"line {node.lineno}: {node.func.id}()"
+        for node in ast.walk(ast.parse((ROOT / name).read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in MAY_NOT_CALL
+        # A __hash__ method may use hash(): what it returns orders nothing that is iterated.
+        and not (node.func.id == "hash" and _inside_dunder_hash(ROOT / name, node.lineno))
+    ]
+    assert wrong == []
+
+
+def _inside_dunder_hash(path: Path, line: int) -> bool:
+    return any(
+        isinstance(node, ast.FunctionDef) and node.name == "__hash__" and node.lineno <= line <= (node.end_lineno or 0)
+        for node in ast.walk(ast.parse(path.read_text()))
+    )
+
+
+ORDERLESS = {"sorted", "len", "min", "max", "sum", "any", "all", "set", "frozenset", "bool"}
+
+
+class _SetIterations(ast.NodeVisitor):
+    """Finds loops over what is plainly a set: a display, a call of set(), or a name annotated or assigned as one."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.names: set[str] = set()
+        self.found: list[int] = []
+        self._excused: set[ast.AST] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.AnnAssign) and self._says_set(node.annotation):
+                self.names.add(ast.unparse(node.target))
+            elif isinstance(node, ast.Assign) and self._makes_set(node.value):
+                self.names.update(ast.unparse(target) for target in node.targets)
+            elif isinstance(node, ast.arg) and node.annotation is not None and self._says_set(node.annotation):
+                self.names.add(node.arg)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ORDERLESS:
+                self._excused.update(node.args)
+            elif isinstance(node, ast.SetComp):
+                self._excused.add(node)
+
+    @staticmethod
+    def _says_set(annotation: ast.expr) -> bool:
+        text = ast.unparse(annotation)
+        return text.startswith(("set[", "frozenset[", "Set[", "AbstractSet[")) or text in {"set", "frozenset"}
+
+    @staticmethod
+    def _makes_set(value: ast.expr) -> bool:
+        return isinstance(value, ast.Set | ast.SetComp) or (
+            isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in {"set", "frozenset"}
+        )
+
+    def _check(self, node: ast.expr) -> None:
+        if self._makes_set(node) or ast.unparse(node) in self.names:
+            self.found.append(node.lineno)
+
+    def visit_For(self, node: ast.For) -> None:
+        self._check(node.iter)
+        self.generic_visit(node)
+
+    def _comprehension(self, node: ast.ListComp | ast.GeneratorExp | ast.DictComp) -> None:
+        if node not in self._excused:
+            for generator in node.generators:
+                self._check(generator.iter)
+        self.generic_visit(node)
+
+    visit_ListComp = visit_GeneratorExp = visit_DictComp = _comprehension
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Name) and node.func.id in {"list", "tuple", "iter", "enumerate", "dict"}:
+            for argument in node.args:
+                self._check(argument)
+        self.generic_visit(node)
+
+
+@pytest.mark.parametrize("name", PURE_MODULES)
+def test_a_pure_module_iterates_over_no_set(name: str) -> None:
+    tree = ast.parse((ROOT / name).read_text())
+    visitor = _SetIterations(tree)
+    visitor.visit(tree)
+    assert visitor.found == [], f"{name}: lines {visitor.found} iterate over a set; sort it, or use a dict"

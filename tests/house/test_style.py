@@ -1,0 +1,84 @@
+"""The style, held where a machine can hold it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = (
+    "journal", "ensemble", "kafka_protocol", "controller", "broker_sim", "simulation", "pipeline", "api", "compose",
+    "testing", "tools", "bench",
+)  # fmt: skip
+MODULES = [path.relative_to(ROOT).as_posix() for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+LINES_MAX = 620
+FUNCTION_LINES_MAX = 75
+BANNED_NAMES = {"utils.py", "helpers.py", "misc.py", "common.py", "manager.py"}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_is_small_and_named_by_a_noun_of_the_field(name: str) -> None:
+    path = ROOT / name
+    assert path.name not in BANNED_NAMES
+    assert len(path.read_text().splitlines()) <= LINES_MAX
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_function_fits_a_screen(name: str) -> None:
+    long = [
+        f"{node.name} ({size} lines)"
+        for node in ast.walk(ast.parse((ROOT / name).read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (size := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES_MAX
+    ]
+    assert long == []
+
+
+def _tracked_text() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).is_file() and not name.endswith(".png")]
+
+
+FOREIGN = re.compile(
+    r"p[y]pi\.org|pythonh[o]sted|registry\.n[p]mjs|repo1?\.m[a]ven|proxy\.g[o]lang|deb\.d[e]bian\.org|/w[o]rk/|/r[o]ot/|\.p[y]env/"
+)
+UNFINISHED = re.compile(r"\b(T[O]DO|F[I]XME|X[X]X|H[A]CK)\b|Not[I]mplementedError")
+
+
+def test_no_file_names_a_registry_or_a_path_of_somebodys_machine() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in _tracked_text()
+        if (match := FOREIGN.search(path.read_text(errors="replace")))
+    ]
+    assert wrong == []
+
+
+def test_no_module_is_left_unfinished() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in _tracked_text()
+        if path.suffix in {".py", ".js"} and (match := UNFINISHED.search(path.read_text(errors="replace")))
+    ]
+    assert wrong == []
+
+
+def test_the_lock_pins_every_package_by_hash() -> None:
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    pinned = [line for line in lines if "==" in line and not line.lstrip().startswith("#")]
+    assert pinned
+    assert all(line.rstrip().endswith("\\") for line in pinned), "a pin without its hashes"
+
+
+def test_the_page_lock_names_no_download_address() -> None:
+    assert '"resolved"' not in (ROOT / "package-lock.json").read_text()

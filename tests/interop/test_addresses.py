@@ -1,0 +1,80 @@
+"""Servers in two networks (multiAddress.enabled), ours alone and with Apache ZooKeeper 3.9.5."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ensemble.runtime.links import FaultTable, LinkFault
+from ensemble.zab.server_line import parse_server_line
+from tests.ensemble.server.peer_processes import free_ports, wait_until
+from tests.interop.real_zookeeper import MixedEnsemble, needs_java
+
+pytestmark = pytest.mark.long
+NETWORKS = ("127.0.1", "127.0.2")
+CUT = [LinkFault("in", "lost", "in", "cut"), LinkFault("out", "lost", "out", "cut")]
+
+
+@pytest.fixture
+def in_two_networks(tmp_path: Path) -> Iterator[MixedEnsemble]:
+    ensemble = MixedEnsemble(tmp_path, 3)
+    ensemble.java_options = ("-Dzookeeper.multiAddress.enabled=true",)
+    ports = iter(free_ports(6))
+    lines = []
+    for i in ensemble.client_ports:
+        quorum, election = next(ports), next(ports)
+        lines.append(f"server.{i}=" + "|".join(f"{network}.{i}:{quorum}:{election}" for network in NETWORKS))
+    for i in ensemble.client_ports:
+        text = ensemble.config(i).read_text()
+        for old, new in zip(ensemble.server_lines, lines, strict=True):
+            text = text.replace(old, new)
+        ensemble.config(i).write_text(f"{text}multiAddress.enabled=true\n")
+    ensemble.server_lines = lines
+    try:
+        yield ensemble
+    finally:
+        ensemble.close()
+
+
+def lose(ensemble: MixedEnsemble, network: str) -> None:
+    """Nothing passes in that network any more, and no connection is told."""
+    names: dict[str, str] = {}
+    for line in ensemble.server_lines:
+        for host, *ports in parse_server_line(line.partition("=")[2]).addresses:
+            names |= {f"{host}:{port}": "lost" for port in ports if host.startswith(f"{network}.")}
+    table = msgspec.json.encode(FaultTable(CUT, names))
+    for i in ensemble.processes:
+        with socket.socket(socket.AF_UNIX) as control:
+            control.connect(str(ensemble.directory / str(i) / "control"))
+            control.sendall(table + b"\n")
+            assert control.recv(100) == b'{"ok":true}\n'
+
+
+def test_an_ensemble_goes_on_in_its_other_network(in_two_networks: MixedEnsemble) -> None:
+    in_two_networks.start()
+    in_two_networks.wait_for_quorum()
+    with in_two_networks.client() as client:
+        client.create("/kept", b"0")
+        lose(in_two_networks, NETWORKS[0])
+        wait_until(lambda: "none" in in_two_networks.modes().values())
+        in_two_networks.wait_for_quorum()
+        client.retry(client.set, "/kept", b"1")
+        assert client.get("/kept")[0] == b"1"
+
+
+@needs_java
+@pytest.mark.parametrize("java", [1, 3])
+def test_zookeeper_and_ours_take_each_others_several_addresses(in_two_networks: MixedEnsemble, java: int) -> None:
+    in_two_networks.start_java(java)
+    in_two_networks.start(*(i for i in (1, 2, 3) if i != java))
+    in_two_networks.wait_for_quorum()
+    with in_two_networks.client(java) as client:
+        client.create("/everywhere", b"1")
+    for i in in_two_networks.processes:
+        with in_two_networks.client(i) as client:
+            client.sync("/everywhere")
+            assert client.exists("/everywhere")

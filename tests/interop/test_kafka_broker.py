@@ -1,0 +1,316 @@
+"""An Apache Kafka 3.9 broker in ZooKeeper mode on our ensemble, in one cluster with brokers of ours.
+
+Each rule is shown both ways: with one of ours in the part and Kafka's in the other, and the other way round.
+"""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+from tests.interop.mixed_cluster import (
+    KAFKA,
+    OFFSETS_PARTITIONS,
+    OURS,
+    SOCKETS_ARE_LEFT,
+    MixedCluster,
+    mixed_cluster,
+    until,
+    write,
+)
+from tests.interop.real_kafka import KafkaServer, verifiable_producer
+
+with warnings.catch_warnings():
+    # kafka-python reads its schemas with a function of importlib.resources that Python 3.11 deprecates.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+    from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600), *SOCKETS_ARE_LEFT]
+
+EVERYBODY = (*OURS, KAFKA)
+THREE_WAYS = ((1, 101, 2), (101, 1, 2), (2, 101, 1))
+"""Three partitions, each led by somebody else."""
+CONTROLLERS = pytest.mark.parametrize("controllers", [OURS, (KAFKA,)], ids=["ours commands", "Kafka's commands"])
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
+    with mixed_cluster(tmp_path_factory.mktemp("mixed")) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def everybody_is_up(cluster: MixedCluster) -> Iterator[None]:
+    cluster.start_the_dead()
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+def numbered(count: int, first: int = 0) -> list[str]:
+    return [f"record {number}" for number in range(first, first + count)]
+
+
+def test_it_boots_beside_ours_and_says_nothing_but_what_it_says_anywhere(cluster: MixedCluster) -> None:
+    kafka = cluster.nodes[KAFKA]
+    assert isinstance(kafka, KafkaServer)
+    assert cluster.registered == list(EVERYBODY)
+    assert kafka.complaints() == []
+
+
+@CONTROLLERS
+def test_each_leads_what_the_others_follow(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
+    cluster.make_controller(*controllers)
+    topic = f"three-ways-{controllers[0]}"
+    cluster.create(topic, *THREE_WAYS)
+    for partition, replicas in enumerate(THREE_WAYS):
+        assert cluster.state(topic, partition)["leader"] == replicas[0]
+        cluster.produce(topic, numbered(100), partition)
+        assert cluster.consume(topic, 100, partition) == numbered(100)
+        cluster.until_logs_equal(topic, EVERYBODY, partition)
+
+
+@CONTROLLERS
+def test_topics_grow_and_go(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
+    cluster.make_controller(*controllers)
+    topic = f"grows-{controllers[0]}"
+    cluster.create(topic, EVERYBODY)
+    with cluster.admin() as admin:
+        admin.create_partitions({topic: NewPartitions(3, [[101, 1, 2], [2, 101, 1]])})
+        cluster.until_in_sync(topic, *[EVERYBODY] * 3)
+        admin.delete_topics([topic])
+    until(lambda: cluster.zk.exists(f"/brokers/topics/{topic}") is None, f"{topic} is still there")
+    logs = [cluster.nodes[broker_id].home / "logs" / f"{topic}-0" for broker_id in EVERYBODY]
+    until(lambda: not any(log.exists() for log in logs), "somebody keeps its replica")
+
+
+@CONTROLLERS
+def test_replicas_are_moved_onto_it_and_off_it(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
+    cluster.make_controller(*controllers)
+    topic = f"moves-{controllers[0]}"
+    cluster.create(topic, (1,), (101,))
+    for partition in (0, 1):
+        cluster.produce(topic, numbered(500), partition)
+    for target in ([101], [101, 2], [2]):
+        with cluster.admin() as admin:
+            admin.alter_partition_reassignments({TopicPartition(topic, 0): target, TopicPartition(topic, 1): target})
+            cluster.until_in_sync(topic, target, target)
+            until(lambda: not moving(cluster, topic), f"{topic} is still moving")
+        for partition in (0, 1):
+            assert cluster.state(topic, partition)["leader"] in target
+            cluster.until_logs_equal(topic, target, partition)
+            assert cluster.consume(topic, 500, partition) == numbered(500)
+    left = cluster.nodes[KAFKA].home / "logs" / f"{topic}-0"
+    until(lambda: not left.exists(), "Kafka's keeps a replica that was moved away")
+
+
+def moving(cluster: MixedCluster, topic: str) -> bool:
+    data, _ = cluster.zk.get(f"/brokers/topics/{topic}")
+    return b'"adding_replicas":{}' not in data or b'"removing_replicas":{}' not in data
+
+
+@pytest.mark.parametrize(("controller", "leader", "follower"), [(2, 1, 101), (2, 101, 1), (1, 1, 101), (101, 101, 1)])
+def test_a_leader_shrinks_the_isr_and_expands_it_again(
+    cluster: MixedCluster, controller: int, leader: int, follower: int
+) -> None:
+    """Only the partition epoch moves: a shrink is the leader's, by AlterPartition, and nobody is elected."""
+    cluster.make_controller(controller)
+    topic = f"shrinks-{controller}-{leader}"
+    cluster.create(topic, (leader, follower), min_insync_replicas="1")
+    # Kafka asks whom it last knew as controller until that one answers that it is not: an ISR change tells it.
+    cluster.nodes[follower].stop()
+    cluster.start(follower)
+    cluster.until_in_sync(topic, (leader, follower))
+    epoch = cluster.state(topic)["leader_epoch"]
+    with cluster.producer() as producer:
+        # A producer that knows its leader needs nobody else: the one that stands still must not hold it up.
+        write(producer, topic, numbered(10))
+        cluster.until_logs_equal(topic, (leader, follower))
+        with cluster.paused(follower):
+            write(producer, topic, numbered(10, 10))
+            assert cluster.state(topic)["isr"] == [leader]
+            assert cluster.state(topic)["leader_epoch"] == epoch
+    cluster.until_in_sync(topic, (leader, follower))
+    cluster.until_logs_equal(topic, (leader, follower))
+
+
+@pytest.mark.parametrize(("leader", "follower"), [(1, 101), (101, 1)])
+def test_a_killed_leader_is_followed_by_the_other_and_catches_up(
+    cluster: MixedCluster, leader: int, follower: int
+) -> None:
+    cluster.make_controller(2)
+    topic = f"killed-{leader}"
+    cluster.create(topic, (leader, follower))
+    cluster.produce(topic, numbered(50))
+    cluster.kill(leader)
+    cluster.until_led(follower, topic)
+    assert cluster.state(topic)["leader_epoch"] == 1
+    cluster.produce(topic, numbered(50, 50))
+    cluster.start(leader)
+    cluster.until_in_sync(topic, (leader, follower))
+    assert cluster.consume(topic, 100) == numbered(100)
+    cluster.until_logs_equal(topic, (leader, follower))
+
+
+@pytest.mark.parametrize(("controller", "others"), [((101,), OURS), ((1,), (101,))])
+def test_a_killed_controller_is_replaced_by_the_other_side(
+    cluster: MixedCluster, controller: tuple[int, ...], others: tuple[int, ...]
+) -> None:
+    """The one that dies leads too: its successor takes it out of the ISR, then elects, two leader epochs in all."""
+    cluster.make_controller(*controller)
+    dying = controller[0]
+    topic = f"reign-{dying}"
+    cluster.create(topic, (dying, others[0]))
+    epoch = cluster.controller_epoch
+    candidates = [broker_id for broker_id in cluster.registered if broker_id not in (dying, *others)]
+    cluster.nodes[dying].kill()
+    with cluster.paused(*candidates):
+        until(lambda: cluster.controller in others, f"none of {others} was elected")
+    cluster.until_led(others[0], topic)
+    assert cluster.state(topic)["leader_epoch"] == 2
+    assert cluster.controller_epoch > epoch
+    cluster.produce(topic, numbered(20))
+    cluster.start(dying)
+    cluster.until_in_sync(topic, (dying, others[0]))
+    cluster.until_logs_equal(topic, (dying, others[0]))
+
+
+@CONTROLLERS
+@pytest.mark.parametrize(("leaving", "staying"), [(101, 1), (1, 101)])
+def test_a_controlled_shutdown_hands_leaderships_over(
+    cluster: MixedCluster, controllers: tuple[int, ...], leaving: int, staying: int
+) -> None:
+    """Also where the one that leaves is the controller itself: it commands its own leave, then resigns."""
+    cluster.make_controller(*controllers)
+    topic = f"leaves-{leaving}-{controllers[0]}"
+    cluster.create(topic, (leaving, staying), (staying, leaving))
+    epochs = [cluster.state(topic, partition)["leader_epoch"] for partition in (0, 1)]
+    cluster.nodes[leaving].stop()
+    for partition in (0, 1):
+        state = cluster.state(topic, partition)
+        assert (state["leader"], state["isr"]) == (staying, [staying])
+        assert state["leader_epoch"] == epochs[partition] + 1
+    assert leaving not in cluster.registered
+    cluster.produce(topic, numbered(20))
+    cluster.start(leaving)
+    cluster.until_in_sync(topic, (leaving, staying), (leaving, staying))
+    with cluster.admin() as admin:
+        admin.elect_leaders(0, {topic: [0]})
+    cluster.until_led(leaving, topic)
+    cluster.until_logs_equal(topic, (leaving, staying))
+
+
+@pytest.mark.parametrize(("last", "behind"), [(1, 101), (101, 1)])
+def test_an_unclean_election_truncates_the_other_side(cluster: MixedCluster, last: int, behind: int) -> None:
+    cluster.make_controller(2)
+    topic = f"unclean-{last}"
+    cluster.create(topic, (last, behind), min_insync_replicas="1")
+    cluster.produce(topic, numbered(10))
+    cluster.until_logs_equal(topic, (last, behind))
+    cluster.kill(behind)
+    cluster.until_in_sync(topic, (last,))
+    cluster.produce(topic, ["only there"] * 5)
+    cluster.kill(last)
+    until(lambda: cluster.state(topic)["leader"] == -1, "it still has a leader")
+    assert cluster.state(topic)["isr"] == [last]
+    cluster.start(behind)
+    unclean = {"unclean.leader.election.enable": "true"}
+    with cluster.admin() as admin:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=unclean)])
+    cluster.until_led(behind, topic)
+    cluster.produce(topic, numbered(10, 10))
+    cluster.start(last)
+    cluster.until_in_sync(topic, (last, behind))
+    assert "leader_recovery_state" not in cluster.state(topic)
+    assert cluster.consume(topic, 20) == numbered(20)
+    cluster.until_logs_equal(topic, (last, behind))
+
+
+@pytest.mark.parametrize(("first", "second"), [(KAFKA, 1), (1, KAFKA)])
+def test_a_group_goes_on_where_the_other_coordinator_left_it(cluster: MixedCluster, first: int, second: int) -> None:
+    """The coordinator is the leader of one partition of __consumer_offsets, and each reads what the other wrote."""
+    topic, group = f"grouped-{first}", f"readers-{first}"
+    cluster.create(topic, EVERYBODY)
+    cluster.produce(topic, numbered(100))
+    assert read_in_group(cluster, topic, group, 40) == numbered(40)
+    partition = group_partition(group)
+    cluster.until_in_sync("__consumer_offsets", *[EVERYBODY] * OFFSETS_PARTITIONS)
+    lead_offsets(cluster, partition, first)
+    assert read_in_group(cluster, topic, group, 30) == numbered(30, 40)
+    lead_offsets(cluster, partition, second)
+    assert read_in_group(cluster, topic, group, 30) == numbered(30, 70)
+    lead_offsets(cluster, partition, first)
+    assert committed(cluster, topic, group) == 100
+
+
+def committed(cluster: MixedCluster, topic: str, group: str) -> int | None:
+    """What the group has committed of partition 0."""
+    consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap, group_id=group)
+    try:
+        offset: int | None = consumer.committed(TopicPartition(topic, 0))
+        return offset
+    finally:
+        consumer.close()
+
+
+def group_partition(group: str) -> int:
+    """Where a group's records are kept: Java's hash of its name (GroupMetadataManager.partitionFor)."""
+    code = 0
+    for letter in group:
+        code = (31 * code + ord(letter)) & 0xFFFFFFFF
+    return min(code, (1 << 32) - code) % OFFSETS_PARTITIONS
+
+
+def lead_offsets(cluster: MixedCluster, partition: int, leader: int) -> None:
+    """Make a broker the coordinator of a partition's groups: move it first in the assignment, and elect it."""
+    topic = "__consumer_offsets"
+    with cluster.admin() as admin:
+        others = [broker_id for broker_id in EVERYBODY if broker_id != leader]
+        admin.alter_partition_reassignments({TopicPartition(topic, partition): [leader, *others]})
+        until(lambda: not moving(cluster, topic), f"{topic} is still moving")
+        admin.elect_leaders(0, {topic: [partition]})
+    cluster.until_led(leader, topic, partition)
+
+
+def read_in_group(cluster: MixedCluster, topic: str, group: str, count: int) -> list[str]:
+    """The next records of the group, committed one by one."""
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=cluster.bootstrap, group_id=group, auto_offset_reset="earliest",
+        enable_auto_commit=False, consumer_timeout_ms=30_000, max_poll_records=10,
+    )  # fmt: skip
+    found = []
+    try:
+        for record in consumer:
+            found.append(record.value.decode())
+            if len(found) == count:
+                place = TopicPartition(record.topic, record.partition)
+                consumer.commit({place: OffsetAndMetadata(record.offset + 1, "", -1)})
+                break
+    finally:
+        consumer.close()
+    return found
+
+
+def test_what_is_acknowledged_outlives_every_broker_in_turn(cluster: MixedCluster) -> None:
+    """Kafka's own VerifiableProducer goes on while each of the three is killed and comes back."""
+    topic = "outlives"
+    cluster.create(topic, *THREE_WAYS, min_insync_replicas="2")
+    with verifiable_producer(cluster.bootstrap, topic, records_per_s=200) as producer:
+        for broker_id in EVERYBODY:
+            producer.until_acknowledged(producer.acknowledged_count + 200)
+            cluster.nodes[broker_id].kill()
+            producer.until_acknowledged(producer.acknowledged_count + 200)
+            cluster.until_gone(broker_id)
+            cluster.start(broker_id)
+            cluster.until_in_sync(topic, *[EVERYBODY] * 3)
+    acknowledged = producer.acknowledged
+    for partition in range(3):
+        cluster.until_logs_equal(topic, EVERYBODY, partition)
+        kept = cluster.consume(topic, cluster.end_offset(topic, partition), partition)
+        for offset, value in acknowledged[partition].items():
+            assert kept[offset] == value

@@ -1,0 +1,146 @@
+"""One history of a partition, commanded by Apache Kafka's controller and by ours: the same znodes after every step.
+
+Brokers 1 and 2, ours, hold the replicas; the controller holds none.  What is compared: leader, ISR, leader epoch,
+partition epoch and recovery state, and the assignment with its znode's version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from journal.events import TopicPartition
+from kafka_protocol.zk import znodes
+from tests.interop.mixed_cluster import KAFKA, SOCKETS_ARE_LEFT, MixedCluster, mixed_cluster, until
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600), *SOCKETS_ARE_LEFT]
+
+A, B, OURS = 1, 2, 9
+Step = tuple[str, dict[str, Any]]
+
+
+class History:
+    """What was done to topic t, and how it stood then."""
+
+    def __init__(self, cluster: MixedCluster) -> None:
+        self.cluster = cluster
+        self.steps: list[Step] = []
+
+    def create(self, **config: str) -> None:
+        zk, overrides = self.cluster.zk, {name.replace("_", "."): value for name, value in config.items()}
+        zk.create(znodes.config_path("topics", "t"), znodes.encode_config(overrides))
+        topic = znodes.TopicAssignment("9cwKQfokS0uwyoxKG-zFFA", {0: znodes.ReplicaAssignment((A, B))})
+        zk.create(znodes.topic_path("t"), znodes.encode_topic(topic))
+        self.cluster.until_in_sync("t", (A, B))
+
+    def move(self, *target: int) -> None:
+        """Ask by znode, and wait until that is done."""
+        self.ask(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments({TopicPartition("t", 0): target}))
+        self.until_taken_up(znodes.REASSIGN_PARTITIONS)
+
+    def ask(self, path: str, data: bytes) -> None:
+        self.cluster.zk.create(path, data)
+
+    def until_taken_up(self, path: str) -> None:
+        until(lambda: not self.cluster.zk.exists(path), f"{path} is still there")
+
+    def until_state(self, condition: Callable[[dict[str, Any]], bool]) -> None:
+        until(lambda: condition(self.cluster.state("t")), f"t-0 stays {self.cluster.state('t')}")
+
+    def note(self, what: str) -> None:
+        """How t-0 stands once nothing has changed for a second."""
+        seen: list[Step] = []
+
+        def still() -> bool:
+            seen.append((what, self._stand()))
+            return len(seen) > 10 and len({json.dumps(stand) for _, stand in seen[-10:]}) == 1
+
+        until(still, "t-0 does not settle")
+        self.steps.append(seen[-1])
+
+    def _stand(self) -> dict[str, Any]:
+        state, found = self.cluster.zk.get(znodes.partition_state_path(TopicPartition("t", 0)))
+        topic, stat = self.cluster.zk.get(znodes.topic_path("t"))
+        fields = {name: value for name, value in json.loads(state).items() if name != "controller_epoch"}
+        return {**dict(sorted(fields.items())), "PE": found.version, **json.loads(topic), "version": stat.version}
+
+
+def elections_and_moves(history: History) -> None:
+    cluster = history.cluster
+    history.create()
+    history.note("created")
+    cluster.kill(A)
+    history.until_state(lambda state: state["leader"] == B)
+    history.note("the leader was killed")
+    cluster.start(A)
+    cluster.until_in_sync("t", (A, B))
+    history.note("it is back in sync")
+    history.ask(znodes.PREFERRED_REPLICA_ELECTION, znodes.encode_partition_set([TopicPartition("t", 0)]))
+    history.until_taken_up(znodes.PREFERRED_REPLICA_ELECTION)
+    history.note("a preferred election")
+    cluster.nodes[A].stop()
+    cluster.until_gone(A)
+    history.note("the leader shut down")
+    history.ask(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments({TopicPartition("t", 0): (A,)}))
+    history.until_state(lambda state: state["leader_epoch"] == 4)
+    history.note("a move to a dead broker")
+    cluster.start(A)
+    history.until_taken_up(znodes.REASSIGN_PARTITIONS)
+    history.note("it is back, and the move is complete")
+    history.move(B, A)
+    history.note("grown to two replicas")
+    history.move(A, B)
+    history.note("in another order")
+    history.move(A)
+    history.note("shrunk to one")
+    history.move(A)
+    history.note("moved to where it is")
+
+
+def an_unclean_election(history: History) -> None:
+    cluster = history.cluster
+    history.create(unclean_leader_election_enable="true")
+    # By then the follower has fetched, and its leader has no reason of its own to take it out of the ISR.
+    history.note("created")
+    cluster.kill(B)
+    history.until_state(lambda state: state["isr"] == [A])
+    history.note("the follower was killed")
+    cluster.kill(A)
+    history.until_state(lambda state: state["leader"] == -1)
+    history.note("the leader was killed too")
+    cluster.start(B)
+    history.until_state(lambda state: state["leader"] == B)
+    history.note("the follower is back")
+    cluster.start(A)
+    cluster.until_in_sync("t", (A, B))
+    history.note("everybody is")
+
+
+@contextmanager
+def commanded_by(directory: Path, controller: int) -> Iterator[MixedCluster]:
+    """Brokers 1 and 2, and a third that is controller."""
+    ours, kafka = ((A, B, OURS), ()) if controller == OURS else ((A, B), (KAFKA,))
+    with mixed_cluster(directory, ours=ours, kafka=kafka) as cluster:
+        cluster.make_controller(controller)
+        yield cluster
+
+
+@pytest.mark.scenario(48)
+@pytest.mark.scenario(50)
+@pytest.mark.parametrize("act", [elections_and_moves, an_unclean_election])
+def test_a_partition_has_the_same_history_under_kafkas_controller_and_ours(
+    tmp_path: Path, act: Callable[[History], None]
+) -> None:
+    histories: dict[int, list[Step]] = {}
+    for controller in (KAFKA, OURS):
+        with commanded_by(tmp_path / str(controller), controller) as cluster:
+            history = History(cluster)
+            act(history)
+            assert cluster.controller == controller
+            histories[controller] = history.steps
+    assert histories[OURS] == histories[KAFKA]

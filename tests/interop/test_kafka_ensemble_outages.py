@@ -1,0 +1,178 @@
+"""Apache Kafka's broker beside ours while peers of our ensemble are killed: sessions outlive every one of them, and
+what producers were told is stored is there, in order, whoever commands.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.interop_servers import Server
+from tests.interop.mixed_cluster import KAFKA, OURS, SOCKETS_ARE_LEFT, MixedCluster, mixed_cluster, until
+from tests.interop.outage_session import Session
+from tests.interop.real_kafka import VerifiableProducer, verifiable_producer
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900), *SOCKETS_ARE_LEFT]
+
+EVERYBODY = (*OURS, KAFKA)
+THREE_WAYS = ((1, 101, 2), (101, 1, 2), (2, 101, 1))
+LIBRARIES = ("confluent-kafka", "kafka-python")
+CONTROLLERS = pytest.mark.parametrize("controllers", [OURS, (KAFKA,)], ids=["ours commands", "Kafka's commands"])
+LONGER_THAN_A_SESSION_S = 10.0
+GO_ON_S = 90.0
+RUNS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
+    with mixed_cluster(tmp_path_factory.mktemp("mixed"), peers=3) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def everybody_is_up(cluster: MixedCluster) -> Iterator[None]:
+    cluster.start_the_dead()
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+class Clients:
+    """Kafka's own producer, and a producer and a group of two libraries each, at work all the time."""
+
+    def __init__(
+        self, cluster: MixedCluster, topic: str, producer: VerifiableProducer, sessions: list[Session]
+    ) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._producer = producer
+        self.sessions = sessions
+
+    def go_on(self) -> None:
+        """Wait until each has something new acknowledged and read."""
+        before = {each: (each.consumed, each.acknowledged) for each in self.sessions}
+        self._producer.until_acknowledged(self._producer.acknowledged_count + 200)
+
+        for each, (read, told) in before.items():
+            until(
+                lambda each=each, read=read: each.ended_early() or each.consumed > read + 3,  # type: ignore[misc]
+                f"the group of {each.library} stands still at {read}",
+                GO_ON_S,
+            )
+            until(
+                lambda each=each, told=told: each.ended_early() or each.acknowledged > told + 3,  # type: ignore[misc]
+                f"the producer of {each.library} stands still at {told}",
+                GO_ON_S,
+            )
+            assert each.ended_early() is None
+
+    def judge(self) -> None:
+        """Everything acknowledged is stored at its offset, and was read by its group, in order."""
+        self._producer.stop()
+        outcomes = [each.finish() for each in self.sessions]
+        assert [problem for outcome in outcomes for problem in outcome.problems] == []
+        assert all(outcome.consumed >= outcome.acknowledged > 0 for outcome in outcomes)
+        for partition in range(len(THREE_WAYS)):
+            self._cluster.until_logs_equal(self._topic, EVERYBODY, partition)
+            end = self._cluster.end_offset(self._topic, partition)
+            kept = self._cluster.consume(self._topic, end, partition)
+            told = self._producer.acknowledged[partition]
+            assert {offset: kept[offset] for offset in told} == told
+
+
+@pytest.fixture
+def clients(cluster: MixedCluster, tmp_path: Path) -> Iterator[Clients]:
+    """Clients at work on topics of their own, whose partitions are led by three brokers."""
+    number = next(RUNS)
+    names = {library: f"{library}-{number}" for library in LIBRARIES}
+    mine = f"verified-{number}"
+    for topic in (mine, *(f"outage-{name}" for name in names.values())):
+        cluster.create(topic, *THREE_WAYS, min_insync_replicas="2")
+    with verifiable_producer(cluster.bootstrap, mine, records_per_s=100) as producer:
+        sessions = [Session(library, ",".join(cluster.bootstrap), tmp_path, name) for library, name in names.items()]
+        try:
+            made = Clients(cluster, mine, producer, sessions)
+            made.go_on()
+            yield made
+        finally:
+            for each in sessions:
+                each.kill()
+
+
+def back(cluster: MixedCluster, *peers: Server) -> None:
+    """Start these peers again; returns once all serve."""
+    for peer in peers:
+        peer.start()
+    until(lambda: all(peer.serves() for peer in cluster.ensemble.servers), "a peer does not come back")
+
+
+def a_follower(cluster: MixedCluster) -> Server:
+    return next(peer for peer in cluster.ensemble.servers if peer.mode() == "follower")
+
+
+@CONTROLLERS
+def test_no_killed_peer_costs_a_broker_its_session_or_a_client_a_record(
+    cluster: MixedCluster, clients: Clients, controllers: tuple[int, ...]
+) -> None:
+    cluster.make_controller(*controllers)
+    epoch, lives = cluster.controller_epoch, cluster.lives
+    victims: tuple[Callable[[MixedCluster], Server], ...] = (
+        MixedCluster.zab_leader,
+        a_follower,
+        MixedCluster.zab_leader,
+    )
+    for find in victims:
+        peer = find(cluster)
+        peer.kill()
+        cluster.zab_leader()
+        clients.go_on()
+        back(cluster, peer)
+    assert cluster.controller_epoch == epoch
+    assert cluster.lives == lives
+    clients.judge()
+
+
+@CONTROLLERS
+def test_records_flow_on_while_there_is_no_quorum(
+    cluster: MixedCluster, clients: Clients, controllers: tuple[int, ...]
+) -> None:
+    """Also for longer than a session lasts: only a quorum can end one, and its new leader gives each its time again."""
+    cluster.make_controller(*controllers)
+    epoch, lives = cluster.controller_epoch, cluster.lives
+    for peer in cluster.ensemble.servers:
+        peer.kill()
+    gone_s = time.monotonic()
+    clients.go_on()
+    time.sleep(max(0.0, gone_s + LONGER_THAN_A_SESSION_S - time.monotonic()))
+    clients.go_on()
+    back(cluster, *cluster.ensemble.servers)
+    clients.go_on()
+    assert cluster.controller_epoch == epoch
+    assert cluster.lives == lives
+    clients.judge()
+
+
+@CONTROLLERS
+def test_the_controller_and_the_ensembles_leader_are_killed_together(
+    cluster: MixedCluster, clients: Clients, controllers: tuple[int, ...]
+) -> None:
+    cluster.make_controller(*controllers)
+    dying, epoch = cluster.controller, cluster.controller_epoch
+    peer = cluster.zab_leader()
+    peer.kill()
+    cluster.nodes[dying].kill()
+    until(lambda: cluster.controller not in (-1, dying), "nobody took over")
+    clients.go_on()
+    assert cluster.controller_epoch > epoch
+    back(cluster, peer)
+    cluster.start(dying)
+    for session in clients.sessions:
+        cluster.until_in_sync(session.topic, *[EVERYBODY] * len(THREE_WAYS))
+    clients.judge()

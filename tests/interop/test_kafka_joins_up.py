@@ -1,0 +1,132 @@
+"""A user joins an Apache Kafka broker to a cluster that `zabka up` started: a server.properties with its
+zookeeper.connect, and no word to us.  It is shown as what the ensemble says of it, given replicas, and commands.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from journal.events import entry_from_dict
+from journal.judges.invariants import check
+from testing.live import ClusterFailed, LiveCluster
+from tests.interop.kafka_tools import called
+from tests.interop.real_kafka import KafkaServer
+from tools import kafka_reassign
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.zabka(peers=3, brokers=3)]
+
+OURS = (1, 2, 3)
+JOINED = 4
+COMES_S = 60.0
+SESSION_S = 30.0
+"""Kafka's session, and a busy machine."""
+
+
+@pytest.fixture
+def joined(zabka_cluster: LiveCluster, tmp_path: Path) -> Iterator[KafkaServer]:
+    """The broker, registered and known to everybody."""
+    kafka = KafkaServer(JOINED, tmp_path / "joined", zabka_cluster.zookeeper_connect)
+    kafka.start()
+    try:
+        zabka_cluster.until(lambda: shown(zabka_cluster)["registered"], COMES_S, "broker 4")
+        yield kafka
+    finally:
+        kafka.kill()
+
+
+def shown(cluster: LiveCluster) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.get(f"/api/v1/brokers/{JOINED}")
+    return found
+
+
+def reigning(cluster: LiveCluster) -> int:
+    return int(cluster.get("/api/v1/controller")["broker_id"])
+
+
+def last_reign(cluster: LiveCluster, broker_id: int) -> dict[str, Any]:
+    reigns = cluster.get("/api/v1/cluster")["reigns"]
+    return next(dict(reign) for reign in reversed(reigns) if reign["broker_id"] == broker_id)
+
+
+def make_controller(cluster: LiveCluster) -> None:
+    """Let the joined broker stand alone for election."""
+    for number in OURS:
+        cluster.brokers[number].pause()
+    cluster.until(lambda: reigning(cluster) == JOINED, SESSION_S, "broker 4 as controller")
+    for number in OURS:
+        cluster.brokers[number].resume()
+    cluster.until(lambda: all(cluster.brokers[b].believes.controller_id == JOINED for b in OURS), SESSION_S, "belief")
+    cluster.until(lambda: all(cluster.brokers[b].registered for b in OURS), SESSION_S, "everybody registered")
+
+
+def reassign(cluster: LiveCluster, directory: Path, topic: str, *replicas: int) -> None:
+    """Move partition 0 with our own tool, and wait until it has come."""
+    plan = directory / "plan.json"
+    row = {"topic": topic, "partition": 0, "replicas": list(replicas)}
+    plan.write_text(json.dumps({"version": 1, "partitions": [row]}))
+    arguments = ("--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(plan))
+
+    def is_begun() -> bool:
+        said = called(kafka_reassign.main, *arguments, "--execute")
+        # A broker that has not heard of a new topic yet says that there is none, as Kafka's do.
+        assert said.code == 0 or f"Topic {topic} not found." in said.out, said
+        return said.code == 0
+
+    cluster.until(is_begun, COMES_S, f"a plan for {topic}")
+
+    def is_there() -> bool:
+        partition = cluster.topics[topic].partitions[0]
+        return sorted(partition.isr) == sorted(replicas) == sorted(partition.replicas)
+
+    cluster.until(is_there, COMES_S, f"{topic} on {replicas}")
+    assert "is completed" in called(kafka_reassign.main, *arguments, "--verify").out
+
+
+def test_it_is_shown_used_and_commands(zabka_cluster: LiveCluster, joined: KafkaServer, tmp_path: Path) -> None:
+    cluster = zabka_cluster
+    found = shown(cluster)
+    assert (found["process"], found["pid"], found["is_controller"]) == ("unknown", None, False)
+    assert (found["host"], found["port"]) == ("127.0.0.1", joined.port)
+    assert [broker["id"] for broker in cluster.get("/api/v1/cluster")["brokers"]] == [*OURS, JOINED]
+    with pytest.raises(ClusterFailed, match="was not started here"):
+        cluster.post(f"/api/v1/brokers/{JOINED}/kill")
+
+    # Replicas on it: from the start, and moved there.
+    cluster.topics.create("placed", assignment={0: [JOINED, 1], 1: [2, JOINED]})
+    assert [p.leader for p in cluster.topics["placed"].partitions] == [JOINED, 2]
+    cluster.topics.create("moved", assignment={0: [1, 2]})
+    cluster.produce("moved", ["a", "b"])
+    reassign(cluster, tmp_path, "moved", JOINED)
+    cluster.produce("moved", ["c"])
+    assert cluster.consume("moved") == ["a", "b", "c"]
+
+    # It commands: what it did not start is controlled by it all the same.
+    make_controller(cluster)
+    assert shown(cluster)["is_controller"]
+    assert cluster.get("/readyz")["controller"] == JOINED
+    cluster.until(lambda: last_reign(cluster, JOINED)["until_us"] is None, COMES_S, "its reign in the journal")
+    cluster.topics.create("by-kafka", assignment={0: [1, 2, 3]}, config={"min.insync.replicas": "2"})
+    reassign(cluster, tmp_path, "by-kafka", 3, JOINED)
+    cluster.topics["by-kafka"].delete()
+
+    # It dies: whoever of ours commands next goes on with what it left.
+    joined.kill()
+    cluster.until(lambda: reigning(cluster) in OURS, SESSION_S, "a controller of ours")
+    cluster.until(lambda: last_reign(cluster, JOINED)["ended_by"] == "session_closed", COMES_S, "its reign's end")
+    assert (shown(cluster)["process"], shown(cluster)["registered"]) == ("unknown", False)
+    assert cluster.topics["placed"].partitions[0].leader == 1
+    joined.start()
+    cluster.until(lambda: cluster.topics["moved"].partitions[0].leader == JOINED, COMES_S, "moved led again")
+    reassign(cluster, tmp_path, "moved", 2, 3)
+    assert cluster.consume("moved") == ["a", "b", "c"]
+
+    # It goes with nothing left on it, and is forgotten.
+    cluster.topics["placed"].delete()
+    joined.stop()
+    cluster.until(lambda: [b["id"] for b in cluster.get("/api/v1/brokers")] == list(OURS), SESSION_S, "three brokers")
+    assert check([entry_from_dict(dict(event)) for event in cluster.events(after_us=-1)]) == []

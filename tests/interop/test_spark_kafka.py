@@ -1,0 +1,98 @@
+"""Spark's own Kafka source reads topics from our brokers: as a batch, and as a stream of what is there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.interop.interop_brokers import BrokerCluster, broker_cluster
+from tests.interop.kafka_jars import spark_classpath
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+PROGRAM = Path(__file__).parent / "kafka_jars" / "SparkReads.java"
+OPENED = ("java.lang", "java.lang.invoke", "java.net", "java.nio", "java.util", "java.util.concurrent", "sun.nio.ch")
+"""What Spark needs opened of Java 17 (org.apache.spark.launcher.JavaModuleOptions)."""
+PARTITIONS = 3
+WITHIN_S = 240
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    spark_classpath()
+    with broker_cluster(tmp_path_factory.mktemp("spark")) as running:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap})
+        admin.create_topics([NewTopic("orders", PARTITIONS, 3)])["orders"].result(30)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def stored(cluster: BrokerCluster) -> dict[tuple[int, int], tuple[str, str]]:
+    """Key and value of each record, by partition and offset: what the brokers acknowledged."""
+    return {**produced(cluster, 0, 1500)}
+
+
+def produced(cluster: BrokerCluster, first: int, count: int) -> dict[tuple[int, int], tuple[str, str]]:
+    acknowledged: dict[tuple[int, int], tuple[str, str]] = {}
+
+    def told(error: object, message: Any) -> None:
+        assert error is None
+        place = (message.partition(), message.offset())
+        acknowledged[place] = (message.key().decode(), message.value().decode())
+
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
+    for number in range(first, first + count):
+        producer.produce("orders", key=f"k{number % 50}", value=f"order {number}", on_delivery=told)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+    return acknowledged
+
+
+def read(how: str, cluster: BrokerCluster, directory: Path) -> list[dict[str, Any]]:
+    """Run Spark; every row it has written into the directory, from this run and those before."""
+    done = subprocess.run(
+        [
+            "java", "-Xmx600m", "-XX:TieredStopAtLevel=1",
+            *(f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in OPENED),
+            "-cp", spark_classpath(), str(PROGRAM), how, cluster.bootstrap, "orders",
+            str(directory / "rows"), str(directory / "checkpoint"),
+        ],
+        capture_output=True, text=True, timeout=WITHIN_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    return [json.loads(line) for file in (directory / "rows").glob("*.json") for line in file.read_text().splitlines()]
+
+
+def places(rows: list[dict[str, Any]]) -> list[tuple[int, int]]:
+    return sorted((row["partition"], row["offset"]) for row in rows)
+
+
+def contents(rows: list[dict[str, Any]]) -> dict[tuple[int, int], tuple[str, str]]:
+    return {(row["partition"], row["offset"]): (row["key"], row["value"]) for row in rows}
+
+
+def test_a_batch_has_every_record_once_at_its_offset(
+    cluster: BrokerCluster, stored: dict[tuple[int, int], tuple[str, str]], tmp_path: Path
+) -> None:
+    rows = read("batch", cluster, tmp_path)
+    assert places(rows) == sorted(stored)
+    assert contents(rows) == stored
+
+
+def test_a_stream_takes_up_where_its_checkpoint_ends(
+    cluster: BrokerCluster, stored: dict[tuple[int, int], tuple[str, str]], tmp_path: Path
+) -> None:
+    """Two runs of what is available now, in several micro-batches, with more records in between."""
+    first = read("stream", cluster, tmp_path)
+    assert places(first) == sorted(stored)
+    stored |= produced(cluster, 1500, 700)
+    both = read("stream", cluster, tmp_path)
+    assert places(both) == sorted(stored)
+    assert contents(both) == stored

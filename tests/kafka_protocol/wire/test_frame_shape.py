@@ -1,0 +1,71 @@
+"""A message's bytes hold all that their lengths announce, or they are refused before memory is reserved for them."""
+
+from __future__ import annotations
+
+import struct
+from io import BytesIO
+from typing import Any
+
+import pytest
+from kio.serial import entity_reader, entity_writer
+
+from kafka_protocol.wire.api_versions import SUPPORTED
+from kafka_protocol.wire.frame_shape import check_shape
+from kafka_protocol.wire.frames import WireError, decode_request
+from kafka_protocol.wire.kafka_schema import ApiKey, request_class, response_class
+from tests.fuzz.kafka_targets import filled
+
+
+def versions(key: ApiKey) -> range:
+    lowest, highest = SUPPORTED[key]
+    return range(lowest, highest + 1)
+
+
+def encoded(schema: Any) -> bytes:
+    buffer = BytesIO()
+    entity_writer(schema)(buffer, filled(schema))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("key", SUPPORTED, ids=lambda key: key.name)
+def test_the_walk_ends_where_the_reader_ends_and_nowhere_else(key: ApiKey) -> None:
+    for version in versions(key):
+        for schema in (request_class(key, version), response_class(key, version)):
+            data = encoded(schema)
+            _, size = entity_reader(schema)(data, 0)
+            assert check_shape(schema, b"\x00\x00" + data, 2) == size + 2 == len(data) + 2
+            for short in range(len(data)):
+                with pytest.raises(WireError):
+                    check_shape(schema, data[:short], 0)
+
+
+def test_an_array_that_announces_more_than_the_frame_holds_is_refused() -> None:
+    with pytest.raises(WireError, match="announces 2147483647 members in 10 bytes"):
+        check_shape(request_class(ApiKey.METADATA, 1), struct.pack(">i", 2**31 - 1) + bytes(10), 0)
+
+
+def test_a_compact_array_of_billions_does_not_end_the_process() -> None:
+    # kio's reader alone would reserve 200 GB for it and abort.
+    head = struct.pack(">hhih", ApiKey.DELETE_TOPICS, 6, 1, -1) + b"\x00"
+    with pytest.raises(WireError, match="announces"):
+        decode_request(head + b"\xff\xff\xff\xff\x7f" + bytes(20))
+
+
+def test_a_tagged_field_must_be_as_long_as_it_says() -> None:
+    schema = request_class(ApiKey.FETCH, 12)
+    good = encoded(schema)
+    assert good.endswith(b"\x00")
+    cluster_id = b"\x01\x00\x03\x02x"
+    assert check_shape(schema, good[:-1] + cluster_id[:2] + b"\x02\x02x", 0) == len(good) + 4
+    with pytest.raises(WireError, match="not its content's"):
+        check_shape(schema, good[:-1] + cluster_id + b"y", 0)
+
+
+def test_null_where_the_schema_allows_none_is_refused() -> None:
+    # kio reads an absent list as None, and Kafka closes the connection.
+    head = struct.pack(">hhih", ApiKey.DESCRIBE_CONFIGS, 4, 1, -1) + b"\x00"
+    with pytest.raises(WireError, match="null where there must be a value"):
+        decode_request(head + b"\x00\x00\x00\x00")
+    with pytest.raises(WireError, match="null"):
+        check_shape(request_class(ApiKey.METADATA, 0), struct.pack(">i", -1), 0)
+    assert check_shape(request_class(ApiKey.METADATA, 1), struct.pack(">i", -1), 0) == 4

@@ -1,0 +1,138 @@
+"""The invariants of kafka-specification over the simulated world's own state: each is found broken where it is."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from ensemble.ids import SessionId, Zxid
+from ensemble.records import OPEN_ACL, OpCode
+from ensemble.txn import CloseSessionTxn, CreateTxn, DeleteTxn, MultiTxn, SetDataTxn, SubTxn, Txn
+from journal.events import InvariantViolated, TopicPartition
+from kafka_protocol.record_batch import Record, build_batch
+from kafka_protocol.zk.znodes import (
+    LeaderAndIsr,
+    ReplicaAssignment,
+    TopicAssignment,
+    encode_partition_state,
+    encode_topic,
+)
+from simulation.judges.kafka_znodes import KafkaZnodes, StateWritten, TopicGone
+from simulation.judges.replica_logs import ReplicaLog
+from simulation.judges.replication_audit import ReplicationAudit, judge_write
+from simulation.kernel.scheduler import Scheduler
+from simulation.run import run_seed
+from tests.simulation import planted
+
+T0 = TopicPartition("t", 0)
+STATE = "/brokers/topics/t/partitions/0/state"
+
+
+def txn(zxid: int, body: object) -> Txn:
+    return Txn(SessionId(1), 1, Zxid(zxid), 0, OpCode.MULTI, body)  # type: ignore[arg-type]
+
+
+def created(path: str, data: bytes) -> CreateTxn:
+    return CreateTxn(path, data, OPEN_ACL, False, 1)
+
+
+def state(leader: int, epoch: int, isr: tuple[int, ...]) -> LeaderAndIsr:
+    return LeaderAndIsr(leader, epoch, isr, 1)
+
+
+def write(before: LeaderAndIsr | None, after: LeaderAndIsr) -> list[str]:
+    return [invariant for invariant, _ in judge_write(StateWritten(T0, before, after), (1, 2, 3))]
+
+
+# -- what the quorum may say
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "broken"),
+    [
+        (None, state(1, 0, (1, 2)), []),
+        (state(1, 0, (1, 2)), state(-1, 1, (1,)), []),
+        (state(1, 0, (1, 2)), state(2, 1, (2,)), []),
+        (None, state(3, 0, (1, 2)), ["LeaderInIsr"]),
+        (state(1, 0, (1,)), state(-1, 1, ()), ["LeaderInIsr"]),
+        (None, state(1, 0, (1, 9)), ["TypeOk"]),
+        (state(1, 4, (1, 2)), state(1, 3, (1, 2)), ["TypeOk"]),
+        (state(1, 4, (1, 2)), state(2, 4, (1, 2)), ["TypeOk"]),
+    ],
+)
+def test_a_partitions_state_is_judged_as_it_is_written(
+    before: LeaderAndIsr | None, after: LeaderAndIsr, broken: list[str]
+) -> None:
+    assert write(before, after) == broken
+
+
+def test_the_quorums_word_is_read_out_of_the_transactions() -> None:
+    znodes = KafkaZnodes()
+    first, second = state(1, 0, (1, 2)), state(2, 1, (2,))
+    topic = TopicAssignment(None, {0: ReplicaAssignment((1, 2))})
+    assert list(znodes.committed(txn(5, created("/brokers/ids/1", b"{}")))) == []
+    list(znodes.committed(txn(6, created("/brokers/topics/t", encode_topic(topic)))))
+    made = list(znodes.committed(txn(7, created(STATE, encode_partition_state(first)))))
+    changed = SetDataTxn(STATE, encode_partition_state(second), 1)
+    multi = MultiTxn([SubTxn(OpCode.SET_DATA, changed.encode())])
+    written = list(znodes.committed(txn(8, multi)))
+    assert made == [StateWritten(T0, None, first)]
+    assert written == [StateWritten(T0, first, second._replace(partition_epoch=1))]
+    assert (znodes.brokers, znodes.topics) == ({1: 5}, {"t": topic})
+    list(znodes.committed(txn(9, CloseSessionTxn(["/brokers/ids/1"]))))
+    list(znodes.committed(txn(10, DeleteTxn(STATE))))
+    assert list(znodes.committed(txn(11, DeleteTxn("/brokers/topics/t")))) == [TopicGone("t")]
+    assert (znodes.brokers, znodes.topics, znodes.states) == ({}, {}, {})
+
+
+@pytest.mark.parametrize(("writer", "said"), [(1, ["LeavingBrokersStayOut"]), (2, [])])
+def test_whoever_has_heard_that_a_broker_is_leaving_does_not_take_it_into_an_isr(writer: int, said: list[str]) -> None:
+    # Broker 1 reigns as controller 1 still and told itself that it stops; controller 2 knows nothing of that.
+    context = SimpleNamespace(epoch=1, shutting_down={1})
+    controller = SimpleNamespace(reign=SimpleNamespace(context=context))
+    broker = SimpleNamespace(controller=controller, replicas=SimpleNamespace(partitions={}))
+    found: list[InvariantViolated] = []
+    nodes: Any = {1: SimpleNamespace(broker=broker)}
+    audit = ReplicationAudit(Scheduler(), nodes, found.append)
+    before, after = state(2, 0, (2, 3)), state(2, 0, (2, 3, 1))._replace(controller_epoch=writer)
+    audit.committed(txn(5, created(STATE, encode_partition_state(before))))
+    audit.committed(txn(6, SetDataTxn(STATE, encode_partition_state(after), 1)))
+    assert [violation.invariant for violation in found] == said
+
+
+# -- what a disk holds
+
+
+def test_a_log_is_read_from_the_disk_as_it_grows_and_is_cut() -> None:
+    directory = MemoryLogDirectory()
+    directory.create_partition("t-0")
+    log = ReplicaLog(directory, "t-0")
+    log.read()
+    assert (log.end, log.batches) == (0, {})
+    file = directory.open("t-0", "00000000000000000000.log")
+    batch = build_batch([Record(key=None, value=b"a", timestamp_ms=0)])
+    file.append(batch)
+    log.read()
+    assert (log.start, log.end, list(log.batches)) == (0, 1, [0])
+    file.truncate(0)
+    log.read()
+    assert (log.end, log.batches) == (0, {})
+
+
+# -- what is found
+
+
+@pytest.mark.parametrize(
+    ("bug", "invariants"),
+    [
+        ("high watermark is the leader's log end", ["WeakIsr", "StrongIsr", "ValidHighWatermark"]),
+        ("no truncation on fetch", ["StrongIsr"]),
+    ],
+)
+def test_replication_that_is_wrong_breaks_the_invariants_it_should(bug: str, invariants: list[str]) -> None:
+    with planted.PLANTED[bug]():
+        said = next(text for seed in range(20) if (text := " ".join(run_seed(seed).problems)))
+    assert [name for name in invariants if name not in said] == []

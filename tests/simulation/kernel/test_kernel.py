@@ -1,0 +1,168 @@
+"""Virtual time: order, tasks, pauses and deaths."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from contextlib import suppress
+
+import pytest
+
+from simulation.kernel.scheduler import Deadlock, Scheduler, SimFuture, SimRuntime, derive_random, draw_below, run_task
+
+
+def runtime(scheduler: Scheduler | None = None) -> SimRuntime:
+    return SimRuntime(scheduler or Scheduler(), derive_random(1, "test"))
+
+
+def test_calls_run_in_the_order_of_time_then_of_scheduling() -> None:
+    scheduler, seen = Scheduler(), list[str]()
+    for time_us, name in ((20, "c"), (10, "a"), (10, "b")):
+        scheduler.at(time_us, lambda name=name: seen.append(name))
+    scheduler.run_until(100)
+    assert seen == ["a", "b", "c"]
+    assert scheduler.now_us == 100
+
+
+def test_a_cancelled_call_never_runs() -> None:
+    scheduler, seen = Scheduler(), list[int]()
+    scheduler.after(5, lambda: seen.append(1)).cancel()
+    scheduler.run_until(10)
+    assert seen == []
+
+
+def test_a_task_sleeps_in_virtual_time() -> None:
+    node = runtime()
+
+    async def nap() -> int:
+        await node.sleep(60_000)
+        return node.now().mono_ms
+
+    assert run_task(node.scheduler, node, nap()) == 60_000
+
+
+def test_a_task_that_waits_for_nothing_is_a_deadlock() -> None:
+    node = runtime()
+
+    async def wait() -> None:
+        await node.future()
+
+    with pytest.raises(Deadlock):
+        run_task(node.scheduler, node, wait())
+
+
+def test_an_exception_reaches_whoever_awaits_the_future() -> None:
+    node = runtime()
+
+    async def fail() -> str:
+        future = node.future()
+        node.call_later(1, lambda: future.set_exception(ValueError("no")))
+        try:
+            await future
+        except ValueError as error:
+            return str(error)
+        return "nothing"
+
+    assert run_task(node.scheduler, node, fail()) == "no"
+
+
+def test_a_paused_node_does_later_what_came_due_and_in_order() -> None:
+    node, seen = runtime(), list[tuple[str, int]]()
+    for delay_ms, name in ((10, "a"), (20, "b")):
+        node.call_later(delay_ms, lambda name=name: seen.append((name, node.now().mono_ms)))
+    node.pause()
+    node.scheduler.run_until(50_000)
+    assert seen == []
+    node.resume()
+    node.scheduler.run_until(60_000)
+    assert seen == [("a", 50), ("b", 50)]
+
+
+def test_a_dead_node_does_nothing_any_more() -> None:
+    node, seen = runtime(), list[str]()
+
+    async def work() -> None:
+        try:
+            await node.sleep(10)
+            seen.append("worked")
+        finally:
+            seen.append("ended")
+
+    node.spawn(work(), "work")
+    node.call_later(5, lambda: seen.append("called"))
+    node.scheduler.run_until(1_000)
+    node.stop()
+    node.scheduler.run_until(100_000)
+    assert seen == ["ended"]
+
+
+def test_streams_of_randomness_do_not_shift_each_other() -> None:
+    alone = derive_random(7, "network").random()
+    derive_random(7, "disk").random()
+    assert derive_random(7, "network").random() == alone
+    assert derive_random(8, "network").random() != alone
+
+
+def test_what_is_scheduled_for_this_moment_runs_behind_what_stands_for_it_already() -> None:
+    scheduler, seen = Scheduler(), list[str]()
+
+    def first() -> None:
+        seen.append("first")
+        scheduler.soon(lambda: seen.append("soon"))
+        scheduler.post(5, lambda: seen.append("past"))
+        scheduler.after(0, lambda: seen.append("after"))
+
+    scheduler.post(10, first)
+    scheduler.post(10, lambda: seen.append("second"))
+    scheduler.run_until(9)
+    assert seen == []
+    scheduler.run_until(10)
+    assert seen == ["first", "second", "soon", "past", "after"]
+
+
+def test_single_steps_take_the_same_order_as_a_run() -> None:
+    def play(step_by_step: bool) -> list[str]:
+        scheduler, seen = Scheduler(), list[str]()
+        scheduler.post(10, lambda: scheduler.soon(lambda: seen.append("soon")))
+        scheduler.post(10, lambda: seen.append("b"))
+        scheduler.at(10, lambda: seen.append("never")).cancel()
+        scheduler.post(11, lambda: seen.append("c"))
+        while step_by_step and scheduler.step():
+            pass
+        scheduler.run_until(20)
+        return seen
+
+    assert play(step_by_step=True) == play(step_by_step=False) == ["b", "soon", "c"]
+
+
+def test_a_draw_below_is_the_one_that_randrange_makes() -> None:
+    ours, pythons = derive_random(1, "draws"), derive_random(1, "draws")
+    stops = [1, 2, 3, 7, 8, 820, 1 << 40] * 20
+    assert [draw_below(ours, stop) for stop in stops] == [pythons.randrange(0, stop) for stop in stops]
+
+
+def test_what_has_ended_is_gone_without_the_garbage_collector() -> None:
+    class Local:
+        pass
+
+    node, left = runtime(), list[weakref.ref[Local]]()
+
+    def failing() -> SimFuture:
+        future = node.future()
+        node.call_later(1, lambda: future.set_exception(ValueError("no")))
+        return future
+
+    async def work() -> str:
+        local = Local()
+        left.append(weakref.ref(local))
+        await node.sleep(1)
+        with suppress(ValueError):
+            await failing()
+        return "done"
+
+    gc.disable()
+    try:
+        assert run_task(node.scheduler, node, work()) == "done"
+        assert left[0]() is None
+    finally:
+        gc.enable()

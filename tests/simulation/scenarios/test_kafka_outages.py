@@ -1,0 +1,54 @@
+"""Kafka's outages: the library has one for every old behaviour, and each is shown with it and gone without it.
+
+That each scenario is as expected is `test_simulation_scenarios.test_a_scenario_holds`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.historical import Historical
+from simulation.scenarios.library import LIBRARY, play
+from simulation.scenarios.scenario import WithBug, WorldScenario
+from tests.simulation import planted_table
+from tools import scenarios as cli
+
+REPLAYABLE = [
+    "KAFKA-2729", "KAFKA-6082", "KAFKA-13407", "KAFKA-12315", "14845", "KAFKA-7235", "KAFKA-4447", "KAFKA-4443",
+    "session-expiry flapping", "KAFKA-14190", "KAFKA-1211", "KAFKA-6361", "KAFKA-6880", "KAFKA-7128", "KAFKA-14617",
+    "KAFKA-14140", "KAFKA-15583", "KAFKA-708", "acks=1", "Jepsen", "Honeycomb",
+]  # fmt: skip
+OUTAGES = [s for s in LIBRARY.values() if isinstance(s, WorldScenario) and s.brokers]
+
+
+@pytest.mark.parametrize("switch", Historical)
+def test_every_old_behaviour_has_its_script(switch: Historical) -> None:
+    script = planted_table.script_of(switch)
+    assert script.shows
+
+
+def test_every_outage_that_can_be_replayed_is_in_the_library() -> None:
+    known = " ".join(f"{s.source} {s.fixed}" for s in OUTAGES)
+    assert [outage for outage in REPLAYABLE if outage not in known] == []
+
+
+def test_an_outage_that_does_not_show_is_not_as_expected() -> None:
+    """A script whose bug is none: its hypothesis holds, and yet the verdict is no."""
+    found = LIBRARY["kafka-708"]
+    assert isinstance(found, WorldScenario)
+    harmless = WorldScenario(
+        "harmless", "", found.hypothesis, brokers=3, bug={"num.partitions": "2"}, shows=found.shows, steps=found.steps
+    )
+    assert any("should have shown" in problem for problem in play(harmless).problems)
+
+
+def test_both_sides_of_an_outage_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["kafka-708"], None) == 0
+    said = capsys.readouterr().out
+    assert "kafka-708: held" in said
+    assert "with zabka.historical=empty-isr" in said and "the ISR is empty" in said
+
+
+def test_what_somebody_does_by_hand_belongs_to_the_outage_alone() -> None:
+    by_hand = [s.name for s in OUTAGES if any(isinstance(step, WithBug) for step in s.steps)]
+    assert by_hand == ["kafka-2729", "kafka-14190"]

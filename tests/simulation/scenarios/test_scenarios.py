@@ -1,0 +1,142 @@
+"""The outage library: what went wrong in ZooKeeper and its kin holds here, and each script would show if it did not."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from simulation.scenarios.core_steps import Expect, Start
+from simulation.scenarios.library import LIBRARY, configured, play
+from simulation.scenarios.scenario import CoreScenario, WorldScenario, read_scenario, write_scenario
+from simulation.setting_keys import BadSetting
+from testing.live_scenarios import LivePlayer
+from tests.simulation import planted, planted_ensemble
+from tools import scenarios as cli
+
+SERIOUS_BUGS = [
+    1549, 1558, 4837, 1675, 2136, 3600, 2845, 3104, 3642, 5094, 3911, 3023, 4646, 4643, 4685, 4394, 4785, 4712, 4925,
+    4882, 3526, 4352, 2846, 2418, 1154, 1653, 1732, 1805, 1277, 1367, 2355, 3144, 3145, 3127, 3701, 3109, 710, 706,
+    4846, 5010, 116690,
+]  # fmt: skip
+PLANTED = {**planted.PLANTED, **planted_ensemble.PLANTED}
+SHOWN_BY = [
+    ("zookeeper-1549", "commit on a minority"),
+    ("zookeeper-1675", "sync answered by the leader alone"),
+    ("ahead-of-its-leader", "who comes back ahead is cut back"),
+    ("zookeeper-2845", "votes with what memory knows"),
+    ("zookeeper-1154", "zxids go on across epochs"),
+    ("zookeeper-3911", "established without a quorum"),
+    ("zookeeper-4646", "NEWLEADER acknowledged before the epoch"),
+    ("zookeeper-3104", "NEWLEADER acknowledged before the history"),
+    ("zookeeper-1653", "NEWLEADER acknowledged before the history"),
+    ("zookeeper-4785", "NEWLEADER acknowledged before the history"),
+    ("zookeeper-4685", "leader counts itself before its fsync"),
+    ("zookeeper-5094", "no truncation on sync"),
+    ("zookeeper-3701", "no truncation on sync"),
+    ("zookeeper-trunc-fsync", "no truncation on sync"),
+    ("zookeeper-1277", "epochs do not rise"),
+    ("zookeeper-3109", "votes are sent once"),
+    ("zookeeper-1367", "closed sessions keep their ephemerals"),
+    ("zookeeper-3144", "ephemerals forgotten in snapshots"),
+    ("zookeeper-710", "session owner not checked"),
+    ("zookeeper-706", "watches lost on reconnection"),
+    ("keeper-116690", "closed sessions keep their ephemerals"),
+]
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_a_scenario_holds(name: str) -> None:
+    assert play(LIBRARY[name]).problems == []
+
+
+def test_every_serious_bug_has_its_scenario() -> None:
+    known = " ".join(f"{scenario.name} {scenario.source}" for scenario in LIBRARY.values())
+    words = set(known.replace(",", " ").replace("-", " ").split())
+    assert [bug for bug in SERIOUS_BUGS if str(bug) not in words] == []
+
+
+@pytest.mark.parametrize(("name", "bug"), SHOWN_BY)
+def test_a_scenario_shows_the_bug_it_is_about(name: str, bug: str) -> None:
+    with PLANTED[bug]():
+        assert not play(LIBRARY[name]).held
+
+
+@pytest.mark.parametrize("name", ["zookeeper-4712", "zookeeper-710"])
+def test_a_scenario_is_the_same_out_of_its_file(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "scenario.json"
+    write_scenario(LIBRARY[name], path)
+    assert read_scenario(path) == LIBRARY[name]
+    first, second = play(LIBRARY[name]), play(read_scenario(path))
+    assert list(first.lines()) == list(second.lines()) != []
+
+
+def test_the_library_is_listed_and_played(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.list_all(True, LivePlayer()) == 0
+    listed = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert list(listed) == list(LIBRARY)
+    assert listed["kafka-6082"]["switches"] == ["unfenced-controller"] and listed["kafka-6082"]["live"]
+    assert "real processes" in listed["zookeeper-1549"]["live_obstacle"]
+    out = tmp_path / "journal.jsonl"
+    assert cli.run(["zookeeper-1549", "keeper-116690"], None, cli.Wanted(out=out)) == 0
+    assert "2 scenarios, 0 with violations" in capsys.readouterr().out
+    assert out.read_bytes().count(b"\n") > 50
+
+
+def test_a_run_is_told_to_programs_with_its_story_and_how_to_see_it_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["kafka-708"], None, cli.Wanted(7, ("tickTime=500",), as_json=True)) == 0
+    [found] = json.loads(capsys.readouterr().out)["runs"]
+    assert (found["held"], found["seed"], found["played"]["problems"]) == (True, 7, [])
+    assert found["replay"] == "zabka scenarios run kafka-708 --seed 7 --set tickTime=500"
+    assert any("LeaderInIsr" in problem for problem in found["outage"]["problems"])
+    lines = found["outage"]["story"]
+    assert [line["at_ms"] for line in lines] == sorted(line["at_ms"] for line in lines)
+    kills = [line["text"] for line in lines if line["who"] == "script" and line["text"].startswith("kill ")]
+    assert kills and all("(broker-" in text for text in kills), "the parts are told with who plays them"
+    assert any(line["who"].startswith("broker-") and "is controller" in line["text"] for line in lines)
+
+
+def test_a_run_is_told_with_the_hash_of_the_journal_that_it_writes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "journal.jsonl"
+    assert cli.run(["zookeeper-1549"], None, cli.Wanted(as_json=True, out=out)) == 0
+    [found] = json.loads(capsys.readouterr().out)["runs"]
+    assert found["played"]["journal_sha256"] == sha256(out.read_bytes()).hexdigest()
+    assert found["outage"] is None and found["seed"] is None, "over the bare protocol nothing is left to a seed"
+
+
+def test_settings_are_over_the_scripts_own_and_what_makes_no_sense_is_refused() -> None:
+    bug = "unclean.leader.election.enable=true"
+    with_bug = configured(LIBRARY["jepsen-2013"], [bug, "tickTime=250"])
+    assert isinstance(with_bug, WorldScenario)
+    assert (with_bug.keys["unclean.leader.election.enable"], with_bug.peer_keys["tickTime"]) == ("true", "250")
+    for name, setting in (("zookeeper-1549", bug), ("kafka-708", "peers=5"), ("kafka-708", "no.such.key=1")):
+        with pytest.raises(BadSetting):
+            configured(LIBRARY[name], [setting])
+
+
+def test_what_does_not_hold_exits_with_one_and_says_how_to_see_it_again(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "wrong.json"
+    write_scenario(CoreScenario("wrong", "", "Nobody holds anything.", steps=(Start(), Expect("log", 1, "1.1"))), path)
+    assert cli.run([str(path)], None) == 1
+    said = capsys.readouterr().out
+    assert "log of 1 is '', the script expects '1.1'" in said and "replay: zabka scenarios run" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "live", "said"),
+    [
+        ("no-such", False, "no scenario"),
+        ("gone.json", False, "holds no scenario"),
+        ("zookeeper-1549", True, "run it --simulated"),
+    ],
+)
+def test_bad_arguments_get_one_clear_line(name: str, live: bool, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([name], LivePlayer() if live else None) == 2
+    error = capsys.readouterr().err
+    assert said in error and len(error.splitlines()) == 1

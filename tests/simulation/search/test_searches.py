@@ -1,0 +1,257 @@
+"""The searches over the bare protocol: they find nothing, they find what is planted, and what they find plays again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from simulation.cores.canonical import ANY_ORDER, HEARD, LEFT_OUT
+from simulation.cores.cloning import clone, fields_of, fingerprint
+from simulation.cores.cores import Cores
+from simulation.cores.turns import RememberedTurns
+from simulation.scenarios.core_player import play_steps, recover, unsettled
+from simulation.scenarios.core_steps import CoreSteps, Crash, Deliver, Elect, Run, Start, StepFailed, SyncDisk, Write
+from simulation.scenarios.library import play
+from simulation.scenarios.scenario import read_scenario
+from simulation.search.explore import Begin, Bounds, explore
+from simulation.search.explore_steps import crashes, elections, losses, ordinary_steps, restarts, serving
+from simulation.search.transcript import transcript
+from tests.simulation import planted_ensemble
+from tests.simulation.search.zab_machine import ZabMachine
+from tools import explore as explore_cli
+
+QUICK = settings(
+    max_examples=12, stateful_step_count=60, deadline=None, derandomize=True, database=None,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+
+
+SHRINKING = (Phase.generate, Phase.shrink)
+
+
+def led_by_3() -> Cores:
+    cores = Cores()
+    for step in (Start(), Elect((1, 2, 3)), Run()):
+        step.play(cores)
+    return cores
+
+
+# -- forks
+
+
+def test_a_fork_goes_its_own_way() -> None:
+    cores = led_by_3()
+    before = cores.digest()
+    twin = cores.fork()
+    for step in (Write(3), Run(), Crash((3,))):
+        step.play(twin)
+    assert twin.digest() != before
+    assert cores.digest() == before
+    assert recover(cores) == recover(twin) == []
+
+
+def test_the_same_steps_lead_to_the_same_state() -> None:
+    one, other = led_by_3(), led_by_3()
+    for cores in (one, other):
+        Write(3).play(cores)
+        Run().play(cores)
+    assert one.digest() == other.digest()
+
+
+def test_what_waits_for_a_barrier_is_cloned_with_what_it_waits_in() -> None:
+    cores = led_by_3()
+    Crash((1,)).play(cores)
+    Run().play(cores)
+    Start((1,)).play(cores)
+    Elect((1, 2, 3)).play(cores)
+    for _ in range(20):
+        twin = cores.fork()
+        assert recover(twin) == []
+        moved = [step for step in (1, 2, 3) if cores.nodes[step].queue]
+        if not moved:
+            break
+        cores.sync_disk(moved[0])
+
+
+def test_clones_and_fingerprints_follow_functions_and_cycles() -> None:
+    box: dict[str, list[int]] = {"list": [1]}
+
+    def grow() -> None:
+        box["list"].append(2)
+
+    twin = clone(grow)
+    twin()
+    assert box == {"list": [1]}
+    assert fingerprint(grow) != fingerprint(twin)
+    grow()
+    assert fingerprint(grow) == fingerprint(twin)
+
+
+def test_what_a_fingerprint_leaves_out_is_there() -> None:
+    """A field that was renamed would count again, or another one of that name would not."""
+    cores = led_by_3()
+    Crash((1,)).play(cores)
+    Run().play(cores)
+    Start((1,)).play(cores)
+    fields: dict[str, None] = {}
+    for node in cores.nodes.values():
+        peer: Any = node.peer
+        role = peer._core.role
+        things = [peer, peer._core, peer._election, peer._core.reconfiguration, node.application, role]
+        for thing in [*things, getattr(role, "_acks", None), *getattr(role, "_links", {}).values()]:
+            if thing is not None:
+                fields |= dict.fromkeys([*fields_of(type(thing)), *getattr(thing, "__dict__", {})])
+                for name in LEFT_OUT.get(type(thing), lambda thing: frozenset())(thing) - HEARD:
+                    assert name in fields, f"{type(thing).__name__}.{name}"
+    assert [name for name in sorted(HEARD | ANY_ORDER) if name not in fields] == []
+
+
+# -- exhaustive
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        Bounds(peers=1, writes=2, crashes=2),
+        Bounds(peers=3, writes=1, crashes=0),
+        Bounds(peers=3, writes=0, crashes=0, begin=Begin.POWER_ON, elections=1),
+    ],
+)
+def test_nothing_is_found_in_a_scope_that_is_exhausted(bounds: Bounds) -> None:
+    found = explore(bounds)
+    assert found.exhausted and found.problems == []
+    assert found.states > 100 and found.settled > 1
+
+
+def test_a_search_that_is_stopped_says_how_far_it_came() -> None:
+    found = explore(Bounds(writes=1, crashes=1, states_max=300))
+    assert not found.exhausted and found.problems == []
+    assert found.states >= 300 and found.depth > 2
+
+
+def test_an_interrupted_search_says_how_far_it_came() -> None:
+    def interrupt(visited: int, depth: int, waiting: int) -> None:
+        if visited:
+            raise KeyboardInterrupt
+
+    found = explore(Bounds(writes=2, crashes=0), interrupt)
+    assert not found.exhausted and found.problems == []
+    assert found.depth > 1
+
+
+def test_remembered_turns_are_the_turns_themselves() -> None:
+    """A search's shortcuts make no difference: whatever it does to an ensemble, the same steps without them do."""
+    for seed in range(3):
+        random = Random(seed)
+        remembered, direct = Cores(turns=RememberedTurns()), Cores()
+        steps: list[CoreSteps] = []
+        while len(steps) < 40:
+            step, twin = random.choice(choices(remembered)), remembered.fork()
+            try:
+                step.play(twin)
+            except StepFailed:
+                continue
+            remembered = twin
+            remembered.count_rounds_anew()
+            step.play(direct)
+            direct.count_rounds_anew()
+            steps.append(step)
+            assert remembered.digest() == direct.digest(), steps
+            assert remembered.problems == direct.problems == []
+    assert recover(direct) == []
+
+
+def test_a_proposal_under_way_may_be_cut_off_and_sent_again_to_who_returns() -> None:
+    """Found by the search: 2 has logged what 1 and 3 commit while 2 comes back, and is told to cut it off first."""
+    cores = led_by_3()
+    back = (Crash((2,), 1), Start((2,)), Elect((1, 2, 3)), Deliver(2, 3, link=1), Deliver(3, 2), SyncDisk(2))
+    joined = (Deliver(2, 3), Deliver(3, 2, until="Trunc"), SyncDisk(3), SyncDisk(2))
+    one_holds_it = (Write(3), Deliver(3, 1), SyncDisk(1), Deliver(3, 2), Deliver(1, 3))
+    assert play_steps(cores, (*one_holds_it, *back, *joined)) == []
+    assert cores.answered and cores.nodes[2].disk.history() == []
+    assert recover(cores) == []
+
+
+def choices(cores: Cores) -> list[CoreSteps]:
+    if cores.steps == 0:
+        return [Start()]
+    found = [*ordinary_steps(cores), *losses(cores), *elections(cores), *restarts(cores)]
+    return found * 3 + [Write(peer) for peer in serving(cores)] + list(crashes(cores))
+
+
+POWER_ON = Bounds(writes=0, crashes=0, begin=Begin.POWER_ON, elections=1)
+ONE_WRITE = Bounds(writes=1, crashes=0)
+
+
+@pytest.mark.parametrize(
+    ("bug", "bounds", "length"),
+    [
+        ("a promise before it is durable", POWER_ON, 3),
+        ("established without a quorum", POWER_ON, 4),
+        ("NEWLEADER acknowledged before the epoch", POWER_ON, 10),
+        ("leader counts itself before its fsync", ONE_WRITE, 7),
+        ("leader acknowledges before its fsync", ONE_WRITE, 5),
+        ("committed by the leader's log alone", ONE_WRITE, 8),
+        ("who comes back ahead is cut back", Bounds(writes=1, crashes=0, breaks=1), 17),
+    ],
+)
+def test_a_planted_bug_is_found_by_the_fewest_steps(
+    bug: str, bounds: Bounds, length: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tmp_path / "found.json"
+    with planted_ensemble.PLANTED[bug]():
+        assert explore_cli.explore(bounds, saved) == 1
+        assert not play(read_scenario(saved)).held
+    said = capsys.readouterr().out
+    assert "VIOLATED" in said and f"in {length} steps" in said
+
+
+def test_a_counter_example_is_told() -> None:
+    with planted_ensemble.PLANTED["leader counts itself before its fsync"]():
+        found = explore(ONE_WRITE)
+        told = list(transcript(3, found.steps))
+    assert told[:4] == [
+        "  1  1, 2, 3 started",
+        "  2  1, 2, 3 hold an election",
+        "       1 FOLLOWING DISCOVERY, epochs 0/0, holds nothing; 2 FOLLOWING DISCOVERY, epochs 0/0, holds nothing; "
+        "3 LEADING DISCOVERY, epochs 0/0, holds nothing",
+        "  3  everything that is under way happens",
+    ]
+    assert "       3 sends Commit 1.1, Commit 1.1" in told and "       3 commits 1.1" in told
+    assert told[-2].startswith("     VIOLATED: peer-3 broke quorum: 0x100000001 committed and durable only on [")
+
+
+def test_rest_without_a_leader_or_without_the_same_history_is_wrong() -> None:
+    cores = Cores()
+    Start().play(cores)
+    assert unsettled(cores) == ["liveness: nothing can happen any more, and nobody leads"]
+    cores = led_by_3()
+    assert unsettled(cores) == []
+    Write(3).play(cores)
+    cores.sync_disk(3)
+    assert "agreement: 3 holds 1.1, 1 holds " in unsettled(cores)
+
+
+# -- the state machine
+
+
+def test_the_state_machine_finds_nothing() -> None:
+    run_state_machine_as_test(ZabMachine, settings=QUICK)  # type: ignore[no-untyped-call]
+
+
+def test_the_state_machine_shrinks_what_it_finds_to_a_scenario(tmp_path: Path) -> None:
+    class Saving(ZabMachine):
+        save_to = tmp_path / "failure.json"
+
+    with planted_ensemble.PLANTED["a promise before it is durable"](), pytest.raises(AssertionError):
+        run_state_machine_as_test(Saving, settings=settings(QUICK, stateful_step_count=8, phases=SHRINKING))  # type: ignore[no-untyped-call]
+    shrunk = read_scenario(Saving.save_to)
+    assert len(shrunk.steps) <= 4
+    with planted_ensemble.PLANTED["a promise before it is durable"]():
+        assert not play(shrunk).held
+    assert play(shrunk).held

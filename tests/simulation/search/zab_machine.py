@@ -1,0 +1,89 @@
+"""A hypothesis state machine over the bare protocol.  What it finds it shrinks, and saves as a scenario."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from simulation.cores.cores import Cores
+from simulation.scenarios.core_player import recover
+from simulation.scenarios.core_steps import Break, CoreSteps, GiveUp, Run, Start, StepFailed, Write
+from simulation.scenarios.scenario import CoreScenario, write_scenario
+from simulation.search.explore_steps import crashes, elections, ordinary_steps, patient, restarts, serving
+
+CHOICES = st.integers(0, 30)
+
+
+class ZabMachine(RuleBasedStateMachine):
+    """Any step that is possible, at any time; at the end everything heals and must recover."""
+
+    peers = 3
+    save_to: Path = Path(".hypothesis") / "zab-failure.json"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cores = Cores(self.peers)
+        self.steps: list[CoreSteps] = []
+        self.take(Start())
+
+    def take(self, step: CoreSteps) -> None:
+        """One step, and what the invariants say to it."""
+        try:
+            step.play(self.cores)
+        except StepFailed:
+            return  # An election that comes to nothing among these.
+        self.steps.append(step)
+        self.judge(self.cores.problems)
+
+    def judge(self, problems: list[str]) -> None:
+        """The last one that is saved is the smallest: that is how hypothesis ends."""
+        if problems:
+            found = CoreScenario("found", "Found by the state machine", problems[0], steps=tuple(self.steps))
+            self.save_to.parent.mkdir(exist_ok=True)
+            write_scenario(found, self.save_to)
+        assert problems == []
+
+    def take_one_of(self, steps: list[CoreSteps], choice: int) -> None:
+        if steps:
+            self.take(steps[choice % len(steps)])
+
+    @rule(choice=CHOICES)
+    def something_arrives(self, choice: int) -> None:
+        self.take_one_of(list(ordinary_steps(self.cores)), choice)
+
+    @rule()
+    def everything_arrives(self) -> None:
+        self.take(Run())
+
+    @rule(choice=CHOICES)
+    def some_elect(self, choice: int) -> None:
+        self.take_one_of(list(elections(self.cores)), choice)
+
+    @precondition(lambda self: any(serving(self.cores)))
+    @rule(choice=CHOICES)
+    def a_client_writes(self, choice: int) -> None:
+        self.take_one_of([Write(peer) for peer in serving(self.cores)], choice)
+
+    @rule(choice=CHOICES)
+    def one_crashes(self, choice: int) -> None:
+        self.take_one_of(list(crashes(self.cores)), choice)
+
+    @rule(choice=CHOICES)
+    def one_restarts(self, choice: int) -> None:
+        self.take_one_of(list(restarts(self.cores)), choice)
+
+    @rule(choice=CHOICES)
+    def a_link_breaks(self, choice: int) -> None:
+        pairs = [(one, other) for one in self.cores.voters for other in self.cores.voters if one < other]
+        self.take(Break(*pairs[choice % len(pairs)]))
+
+    @rule(choice=CHOICES)
+    def one_gives_up(self, choice: int) -> None:
+        self.take_one_of([GiveUp(peer) for peer in patient(self.cores)], choice)
+
+    def teardown(self) -> None:
+        """Everything heals."""
+        if not self.cores.problems:
+            self.judge(recover(self.cores))

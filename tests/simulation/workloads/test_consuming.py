@@ -1,0 +1,45 @@
+"""A consumer group in the simulated world, and what its own rules catch."""
+
+from __future__ import annotations
+
+from journal.events import TopicPartition
+from journal.judges.kafka_analysis import KafkaHistory, Sent
+from kafka_protocol.record_batch import Record
+from simulation.workloads.consuming import Consuming
+from simulation.world import World
+
+P0 = TopicPartition("orders", 0)
+
+
+def a_group() -> tuple[Consuming, KafkaHistory]:
+    """A group without members, spoken for by the test; offsets 0 to 3 were acknowledged."""
+    history = KafkaHistory()
+    history.sent += [Sent("p", "orders-0", str(offset), offset, offset, offset) for offset in range(4)]
+    return Consuming(World(0), "orders", history, members=0), history
+
+
+def records(*offsets: int) -> list[Record]:
+    return [Record(None, str(offset).encode(), 0, offset) for offset in offsets]
+
+
+def test_reading_on_where_another_member_stopped_and_reading_again_are_as_they_should_be() -> None:
+    group, history = a_group()
+    group.took("member-1", 1, 1, P0, records(0, 1, 2))
+    group.took("member-2", 2, 1, P0, records(1, 2, 3))
+    assert group.violations == [] and history.violations() == []
+    assert group.consumed == 4
+    assert group.has_read_to({"orders-0": 4, "other-0": 9}) and not group.has_read_to({"orders-0": 5})
+
+
+def test_what_falls_between_two_members_is_caught() -> None:
+    group, _ = a_group()
+    group.took("member-1", 1, 1, P0, records(0, 1))
+    group.took("member-2", 2, 1, P0, records(3))
+    assert group.violations == ["orders-0 offset 2 was acknowledged, and passed over by the group"]
+
+
+def test_two_readers_in_one_generation_are_caught() -> None:
+    group, _ = a_group()
+    group.took("member-1", 1, 1, P0, records(0, 1))
+    group.took("member-2", 1, 1, P0, records(2, 3))
+    assert group.violations == ["orders-0 is read by member-1 and member-2 in generation 1"]

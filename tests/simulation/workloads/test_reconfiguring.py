@@ -1,0 +1,30 @@
+"""The ensemble's members change under faults, in a whole simulated cluster.
+
+(Planted bugs are in tests/ensemble/zab/test_reconfig.py: the bare protocol runs a hundred times as many seeds.)
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from journal.events import MembershipActivated
+from simulation.run import Run
+
+SCENARIO = "reconfiguring"
+
+
+@pytest.mark.parametrize("seed", [5, 6, 9])
+def test_members_come_and_go_under_faults(seed: int) -> None:
+    run = Run(seed, SCENARIO)
+    outcome = run.execute()
+    assert outcome.problems == []
+    versions = {e.event.version for e in run.world.record.entries if isinstance(e.event, MembershipActivated)}
+    assert len(versions) > 2
+
+
+def test_the_same_seed_is_the_same_history() -> None:
+    one, other = Run(9, SCENARIO), Run(9, SCENARIO)
+    assert one.execute().steps == other.execute().steps
+    assert [entry.to_dict() for entry in one.world.record.entries] == [
+        entry.to_dict() for entry in other.world.record.entries
+    ]
