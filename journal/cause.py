@@ -1,9 +1,9 @@
 """What led to an event, as the event itself names it: a reference that is written down, never worked out afterwards.
 
-A node that decides knows what it decided upon in one of these forms.  Within a node that is an event of its own journal.
-Between nodes it is what the wire carries anyway, and what identifies exactly one thing: the zxid of a transaction (a
-watch tells it, ZOOKEEPER-4655), a session, a broker's registration, a partition's leader epoch, a proposal's epoch.
-`causes` finds the events behind these references.
+A node that decides knows what it decided upon in one of these forms.  Within a node that is an event of its own
+journal.  Between nodes it is what the wire carries anyway, and what identifies exactly one thing: the zxid of a
+transaction (a watch tells it, ZOOKEEPER-4655), a session, a broker's registration, a partition's leader epoch, a
+proposal's epoch.  `causes` finds the events behind these references.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from journal.cause import (
+    START,
     UNKNOWN,
     Cause,
     election_cause,
@@ -92,7 +93,9 @@ class Causes:
         name = _NAMES.get(type(event))
         if name is not None:
             self._tell(name(event), entry)
-        if isinstance(event, BrokerRegistered):
+        if isinstance(event, NodeStarted):
+            self._tell(Cause(f"{START} {entry.node}"), entry)
+        elif isinstance(event, BrokerRegistered):
             self._tell(transaction_cause(event.broker_epoch), entry)
             self._session_of[registration_cause(event.broker_id, event.broker_epoch)] = event.session_id
         elif isinstance(event, SessionClosed):
@@ -110,7 +113,7 @@ class Causes:
         if cause.startswith("registration "):
             session = self._session_of.get(cause)
             return self._closed.get(session) if session is not None else None
-        told = self._behind.get(cause, [])
+        told = self._behind.get(f"{START} {effect.node}" if cause == START else cause, [])
         place = self._places.get((effect.node, effect.node_seq), len(self._places))
         earlier = [entry for at, entry in told if at < place]
         return earlier[-1] if earlier else told[0][1] if told else None
@@ -137,7 +140,7 @@ def _cause_of(event: Event, effect: Event | None) -> str:
         ended = dict(event.ended)
         lost = [effect.previous] if isinstance(effect, LeaderElected) else []
         if isinstance(effect, IsrChanged):
-            lost = [left.replica for left in effect.left]
+            lost = effect.left
         return next((ended[broker] for broker in lost if broker in ended), event.ended[0][1])
     return getattr(event, "caused_by", UNKNOWN)
 
@@ -157,7 +160,7 @@ def _of_election(event: Event) -> Cause:
 
 def _of_proposal(event: Event) -> Cause:
     assert isinstance(event, IsrProposed)
-    return proposal_cause(TopicPartition(event.topic, event.partition), event.partition_epoch)
+    return proposal_cause(TopicPartition(event.topic, event.partition), event.upon)
 
 
 def _of_expiry(event: Event) -> Cause:
