@@ -118,6 +118,10 @@ class Causes:
         earlier = [entry for at, entry in told if at < place]
         return earlier[-1] if earlier else told[0][1] if told else None
 
+    def place(self, entry: Entry) -> int:
+        """Where in the history an entry stands."""
+        return self._places[entry.node, entry.node_seq]
+
     def chain(self, entry: Entry) -> Chain:
         """Follow the references from an event back to where they end."""
         steps = [entry]

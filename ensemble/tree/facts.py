@@ -20,6 +20,7 @@ from ensemble.tree.connections import Waiting
 from ensemble.tree.datatree import Applied, DataTree
 from ensemble.tree.znode import is_ephemeral
 from ensemble.txn import CreateSessionTxn, ErrorTxn, Txn
+from journal.cause import expiry_cause, request_cause
 from journal.events import (
     EphemeralCreated,
     EphemeralDeleted,
@@ -42,7 +43,9 @@ def session_fact(txn: Txn, tree: DataTree) -> Event | None:
         assert isinstance(txn.body, CreateSessionTxn)
         return SessionCreated(txn.session_id, txn.body.timeout_ms, txn.zxid)
     if txn.type == OpCode.CLOSE_SESSION:
-        return SessionClosed(txn.session_id, txn.zxid, [change.path for change in tree.changes])
+        # A client's request has a number; the leader asks with 0 for the end of a session that is overdue.
+        caused_by = request_cause("closeSession") if txn.cxid else expiry_cause(txn.session_id)
+        return SessionClosed(txn.session_id, txn.zxid, [change.path for change in tree.changes], caused_by)
     return None
 
 
