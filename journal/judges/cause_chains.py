@@ -6,6 +6,7 @@ Judged over a whole history, since an effect may be told before another node's w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from journal.causes import Causes, Chain, End
 from journal.events import (
@@ -47,7 +48,7 @@ def _fault_of(chain: Chain, causes: Causes) -> str:
         return f"{_name(chain.steps[0])} leads to {_name(last)}, which names {chain.says or 'nothing'!r}"
     # A node tells of its write when it has the answer, and by then the controller may have acted upon it.
     steps = [step for step in chain.steps if not isinstance(step.event, AdminWritten)]
-    for effect, cause in zip(steps, steps[1:], strict=False):
+    for effect, cause in pairwise(steps):
         if causes.place(cause) >= causes.place(effect):
             return f"{_name(effect)} names {_name(cause)}, which is no earlier"
     return ""
