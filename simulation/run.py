@@ -13,7 +13,9 @@ from kafka_protocol.client.history_clients import TopicPlan
 from simulation.faults.disk_faults import disks, disks_shape
 from simulation.faults.nemesis import Nemesis
 from simulation.judges.settled import unsettled
-from simulation.kernel.scheduler import Deadlock, SimRuntime, derive_random
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Deadlock
 from simulation.network.wire import EncodedWire, TypedWire, Wire
 from simulation.scenarios.library import LIBRARY, play, seeded
 from simulation.workloads.consuming import Consuming

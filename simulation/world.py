@@ -14,7 +14,9 @@ import msgspec
 from ensemble.zab.application import EnsembleConfig
 from journal.events import FaultInjected, FaultRemoved
 from simulation.judges.replication_audit import ReplicationAudit
-from simulation.kernel.scheduler import Deadlock, Scheduler, SimRuntime, derive_random
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Deadlock, Scheduler
 from simulation.network.network import Network
 from simulation.network.wire import TypedWire, Wire
 from simulation.nodes.broker_node import BrokerNode, broker_name

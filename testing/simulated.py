@@ -23,7 +23,9 @@ from kafka_protocol.client.workload import Workload
 from kafka_protocol.client.zookeeper_consumer import ZookeeperConsumer
 from kafka_protocol.record_batch import Record
 from kafka_protocol.topic_names import INTERNAL_TOPICS
-from simulation.kernel.scheduler import Deadlock, SimRuntime, derive_random, run_task
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime, run_task
+from simulation.kernel.scheduler import Deadlock
 from simulation.network.channel import KAFKA_SERVICE, SimChannel
 from simulation.network.connector import SimConnector
 from simulation.nodes.broker_node import BrokerNode

@@ -29,7 +29,8 @@ from ensemble.zab.effects import (
 )
 from ensemble.zab.snapshot import TreeSnapshot
 from journal.events import LogDamageFound
-from simulation.kernel.scheduler import Scheduler, draw_below
+from simulation.kernel.draws import draw_below
+from simulation.kernel.scheduler import Scheduler
 
 FSYNC_US_MIN = 80
 FSYNC_US_MAX = 900

@@ -27,7 +27,7 @@ from simulation.disks.faulty_disk import FaultyDisk
 from simulation.disks.faulty_log_directory import OPERATIONS, FaultyLogDirectory
 from simulation.faults.nemesis import Action, Nemesis
 from simulation.judges.settled import unsettled
-from simulation.kernel.scheduler import derive_random
+from simulation.kernel.draws import derive_random
 
 if TYPE_CHECKING:
     from random import Random

@@ -14,7 +14,8 @@ from journal.events import TopicPartition
 from kafka_protocol.client.admin_client import TOPIC_RESOURCE, AdminClient
 from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from kafka_protocol.wire.kafka_schema import ApiKey, request
-from simulation.kernel.scheduler import SimRuntime, derive_random
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
 from simulation.network.channel import KAFKA_SERVICE, SimChannel
 
 if TYPE_CHECKING:

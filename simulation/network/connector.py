@@ -13,7 +13,7 @@ from ensemble.records import (
     Reply,
     WatcherEvent,
 )
-from simulation.kernel.scheduler import SimRuntime
+from simulation.kernel.runtime import SimRuntime
 from simulation.network.network import Endpoint, Host, Network
 from simulation.nodes.peer_node import WORD_SERVICE
 

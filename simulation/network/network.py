@@ -14,7 +14,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from simulation.kernel.scheduler import Scheduler, SimRuntime
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
 
 LATENCY_US_MIN = 100
 LATENCY_US_MAX = 1_500

@@ -16,7 +16,7 @@ from ensemble.errors import ZooKeeperError
 from journal.events import NodeStopped
 from kafka_protocol.zk.registration import BrokerIdInUse
 from simulation.disks.faulty_log_directory import BrokerDisks
-from simulation.kernel.scheduler import derive_random
+from simulation.kernel.draws import derive_random
 from simulation.network.channel import KAFKA_SERVICE, Served, SimChannel
 from simulation.network.connector import SimConnector
 from simulation.nodes.machine import Machine, Process

@@ -37,7 +37,8 @@ from journal.events import LearnerSynced, NodeStarted, NodeStopped, TxnCommitted
 from simulation.disks.disk import DISK_EFFECTS, SimDisk
 from simulation.disks.faulty_disk import FaultyDisk
 from simulation.judges.audit import Audit
-from simulation.kernel.scheduler import Call, derive_random
+from simulation.kernel.draws import derive_random
+from simulation.kernel.scheduler import Call
 from simulation.network.network import Endpoint
 from simulation.network.wire import ClientWire, LinkWire
 from simulation.nodes.machine import Machine, Process

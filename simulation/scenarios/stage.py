@@ -13,7 +13,9 @@ from journal.judges.kafka_analysis import ACKS_ALL
 from kafka_protocol.client.admin_client import AdminClient
 from kafka_protocol.ports import Endpoint
 from kafka_protocol.zk.znodes import LeaderAndIsr
-from simulation.kernel.scheduler import Deadlock, SimRuntime, derive_random, run_task
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime, run_task
+from simulation.kernel.scheduler import Deadlock
 from simulation.network.channel import KAFKA_SERVICE, SimChannel
 from simulation.network.connector import SimConnector, SimWords
 from simulation.nodes.broker_node import broker_name

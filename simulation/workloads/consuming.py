@@ -17,7 +17,8 @@ from kafka_protocol.client.client import KafkaClient
 from kafka_protocol.client.group_client import GroupSettings
 from kafka_protocol.client.group_consumer import GroupConsumer
 from kafka_protocol.record_batch import Record
-from simulation.kernel.scheduler import SimRuntime, derive_random
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
 from simulation.network.channel import KAFKA_SERVICE, SimChannel
 
 if TYPE_CHECKING:

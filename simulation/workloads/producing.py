@@ -13,7 +13,8 @@ from journal.events import TopicPartition
 from journal.judges.kafka_analysis import Anomaly, KafkaHistory
 from kafka_protocol.client.admin_client import AdminClient
 from kafka_protocol.client.history_clients import HistoryConsumer, HistoryProducer, TopicPlan
-from simulation.kernel.scheduler import SimRuntime, derive_random
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
 from simulation.network.channel import KAFKA_SERVICE, SimChannel
 
 if TYPE_CHECKING:

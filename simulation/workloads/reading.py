@@ -16,7 +16,8 @@ from ensemble.client.client import Client
 from ensemble.client.service import SessionState, WatchEvent
 from ensemble.errors import EphemeralOnLocalSession, NodeExists, NotReadOnly, SessionExpired, ZooKeeperError
 from ensemble.records import EventType
-from simulation.kernel.scheduler import SimRuntime, derive_random
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
 from simulation.network.connector import SimConnector, SimWords
 from simulation.workloads.writer import PATH, Writer
 

@@ -18,7 +18,8 @@ from ensemble.ids import PeerId
 from ensemble.zab.application import EnsembleConfig
 from ensemble.zab.membership import Membership
 from ensemble.zab.server_line import ServerLine
-from simulation.kernel.scheduler import SimRuntime, derive_random
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
 from simulation.network.connector import SimConnector
 
 if TYPE_CHECKING:

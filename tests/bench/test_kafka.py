@@ -14,7 +14,7 @@ from bench.load import CannotMeasure
 from bench.world_speed import measure
 from journal.events import ControllerElected, ControllerReady, Entry
 from journal.writer import encode_line
-from simulation.kernel.scheduler import derive_random
+from simulation.kernel.draws import derive_random
 from simulation.network.wire import EncodedWire, TypedWire
 from simulation.world import WorldSettings
 

@@ -10,7 +10,8 @@ import pytest
 from kazoo.exceptions import KazooException
 
 from ensemble.client.kazoo import KazooClient
-from simulation.kernel.scheduler import SimRuntime, derive_random
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
 from simulation.workloads.writer import Writer
 from testing.cluster import Cluster, Peer, only
 from testing.live import LiveCluster

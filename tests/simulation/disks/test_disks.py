@@ -20,7 +20,8 @@ from journal.events import LogDamageFound
 from simulation.disks.faulty_disk import FaultyDisk, Flip
 from simulation.disks.faulty_log_directory import FLUSH, OPERATIONS, READ, TEXT, WRITE, BrokerDisks, FaultyLogDirectory
 from simulation.faults.disk_faults import BROKER_KINDS, PEER_KINDS
-from simulation.kernel.scheduler import Scheduler, derive_random
+from simulation.kernel.draws import derive_random
+from simulation.kernel.scheduler import Scheduler
 from simulation.run import Run, run_seed
 from tests.simulation import planted_table
 from tests.simulation.disks import planted_disks
