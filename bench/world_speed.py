@@ -20,9 +20,11 @@ from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavail
 from kafka_protocol.record_batch import Record
 from simulation.kernel.draws import derive_random
 from simulation.kernel.runtime import SimRuntime
-from simulation.network.channel import KAFKA_SERVICE, SimChannel
+from simulation.network.addresses import KAFKA_SERVICE
+from simulation.network.channel import SimChannel
 from simulation.network.wire import EncodedWire, TypedWire, Wire
-from simulation.world import World, WorldSettings
+from simulation.settings import WorldSettings
+from simulation.world import World
 from tools.simulate import seldom_collected
 
 TOPIC = "speed"

@@ -21,10 +21,10 @@ from journal.events import entry_from_dict
 from journal.judges.invariants import check
 from journal.judges.kafka_analysis import ACKS_ALL
 from simulation.scenarios import kafka_steps, world_steps
-from simulation.scenarios.core_steps import StepFailed
 from simulation.scenarios.kafka_clients import partition_of
 from simulation.scenarios.scenario import AnyScenario, AnyWorldStep, Verdict, WithBug, WorldScenario
-from simulation.world import WorldSettings
+from simulation.scenarios.step import StepFailed
+from simulation.settings import WorldSettings
 from testing import live
 from testing.cluster import ClusterFailed
 from testing.live_clients import MACHINE

@@ -16,8 +16,8 @@ from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from kafka_protocol.channel import AsyncioChannel
 from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from kafka_protocol.ports import Endpoint
-from simulation.scenarios.core_steps import StepFailed
 from simulation.scenarios.kafka_clients import KafkaClients, Surroundings, partition_of
+from simulation.scenarios.step import StepFailed
 from testing import live
 from testing.cluster import ClusterFailed
 from testing.live import LiveCluster

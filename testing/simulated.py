@@ -26,7 +26,8 @@ from kafka_protocol.topic_names import INTERNAL_TOPICS
 from simulation.kernel.draws import derive_random
 from simulation.kernel.runtime import SimRuntime, run_task
 from simulation.kernel.scheduler import Deadlock
-from simulation.network.channel import KAFKA_SERVICE, SimChannel
+from simulation.network.addresses import KAFKA_SERVICE
+from simulation.network.channel import SimChannel
 from simulation.network.connector import SimConnector
 from simulation.nodes.broker_node import BrokerNode
 from simulation.nodes.peer_node import PeerNode

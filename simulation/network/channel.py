@@ -15,8 +15,6 @@ from simulation.kernel.runtime import SimRuntime
 from simulation.kernel.scheduler import Call
 from simulation.network import network
 
-KAFKA_SERVICE = "9092"
-
 
 def wants_no_answer(request: KafkaMessage) -> bool:
     """Produce with acks=0."""

@@ -14,8 +14,8 @@ from ensemble.records import (
     WatcherEvent,
 )
 from simulation.kernel.runtime import SimRuntime
+from simulation.network.addresses import WORD_SERVICE
 from simulation.network.network import Endpoint, Host, Network
-from simulation.nodes.peer_node import WORD_SERVICE
 
 WORD_TIMEOUT_MS = 1_000
 

@@ -19,13 +19,13 @@ from simulation.scenarios.core_steps import (
     Isolate,
     Run,
     Start,
-    StepFailed,
     elect,
     give_up,
     looking,
     zxid_list,
 )
 from simulation.scenarios.scenario import CoreScenario, StepTaken, Verdict
+from simulation.scenarios.step import StepFailed
 from simulation.scenarios.story import HEALING, step_text
 
 HEALING_ROUNDS_MAX = 12

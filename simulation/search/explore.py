@@ -41,8 +41,9 @@ from simulation.cores.cores import Cores
 from simulation.cores.links import CoreLinks
 from simulation.cores.turns import RememberedTurns
 from simulation.scenarios.core_player import play_steps, unsettled
-from simulation.scenarios.core_steps import CoreSteps, Elect, GiveUp, Run, Start, StepFailed, Write
+from simulation.scenarios.core_steps import CoreSteps, Elect, GiveUp, Run, Start, Write
 from simulation.scenarios.scenario import CoreScenario
+from simulation.scenarios.step import StepFailed
 from simulation.search.explore_steps import (
     breaks,
     crashes,

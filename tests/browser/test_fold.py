@@ -15,7 +15,8 @@ import pytest
 from journal import events as e
 from journal.events import BY_NAME, Entry, Event
 from journal.fold import _HANDLERS, fold
-from simulation.run import Run
+from simulation.seeds.chaos import CHAOS
+from simulation.seeds.seed_run import SeedRun
 from tests.browser.chromium import missing
 
 JS = Path(__file__).parent / "js"
@@ -58,7 +59,7 @@ def both_folds(entries: list[Entry]) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("seed", [1, 2, 9])
 def test_both_folds_make_the_same_state_of_a_simulated_journal(seed: int) -> None:
-    run = Run(seed)
+    run = SeedRun(seed, CHAOS)
     run.execute()
     ours, theirs = both_folds(run.world.record.entries)
 
@@ -67,7 +68,7 @@ def test_both_folds_make_the_same_state_of_a_simulated_journal(seed: int) -> Non
 
 
 def test_both_folds_make_the_same_state_at_every_point_of_a_history() -> None:
-    run = Run(4)
+    run = SeedRun(4, CHAOS)
     run.execute()
     entries = run.world.record.entries
     for end in range(200, len(entries), len(entries) // 4):

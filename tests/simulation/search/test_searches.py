@@ -15,9 +15,10 @@ from simulation.cores.cloning import clone, fields_of, fingerprint
 from simulation.cores.cores import Cores
 from simulation.cores.turns import RememberedTurns
 from simulation.scenarios.core_player import play_steps, recover, unsettled
-from simulation.scenarios.core_steps import CoreSteps, Crash, Deliver, Elect, Run, Start, StepFailed, SyncDisk, Write
+from simulation.scenarios.core_steps import CoreSteps, Crash, Deliver, Elect, Run, Start, SyncDisk, Write
 from simulation.scenarios.library import play
 from simulation.scenarios.scenario import read_scenario
+from simulation.scenarios.step import StepFailed
 from simulation.search.explore import Begin, Bounds, explore
 from simulation.search.explore_steps import crashes, elections, losses, ordinary_steps, restarts, serving
 from simulation.search.transcript import transcript
