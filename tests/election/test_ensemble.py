@@ -14,8 +14,8 @@ from simulation.kernel.draws import derive_random
 from simulation.kernel.runtime import SimRuntime
 from simulation.workloads.writer import Writer
 from testing.cluster import Cluster, Peer, only
-from testing.live import LiveCluster
-from testing.simulated import SimulatedCluster
+from testing.live.cluster import LiveCluster
+from testing.simulated.cluster import SimulatedCluster
 from tests.election import broker_sessions
 
 LEADERS_KILLED = 10
