@@ -57,9 +57,15 @@ def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
         problems += _recover(stage)
     problems = [problem for problem in [*_violations(world), *problems] if not _is_among(problem, scenario.provokes)]
     stage.end()
-    shown = problems[:SHOWN_MAX]
-    steps, entries = world.scheduler.steps, world.record.entries
-    return Verdict(scenario.name, shown, steps, world.now_ms, world.faults, entries, taken=taken)
+    return Verdict(
+        name=scenario.name,
+        problems=problems[:SHOWN_MAX],
+        steps=world.scheduler.steps,
+        virtual_ms=world.now_ms,
+        faults=world.faults,
+        journal=world.record.entries,
+        taken=taken,
+    )
 
 
 def _taken(stage: Stage, text: str) -> StepTaken:
