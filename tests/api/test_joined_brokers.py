@@ -10,8 +10,9 @@ import pytest
 
 from api.ensemble_view import ControllerZnodes, PartitionZnodes, Reading, Registration, TopicZnodes
 from api.joined_brokers import JoinedBrokers
+from journal.cluster_state import ClusterState
 from journal.events import BrokerRegistered, ControllerElected, Entry, Event, NodeStarted, SessionClosed
-from journal.fold import ClusterState
+from journal.fold import apply
 from tests.api.api_server import Server
 
 V1 = "/api/v1"
@@ -97,8 +98,8 @@ def test_an_epoch_read_beside_another_transactions_controller_is_no_election() -
 
 def test_what_a_process_before_this_one_told_is_not_told_again() -> None:
     state = ClusterState()
-    state.apply(Entry("api", 1, 1, 1, BrokerRegistered(4, 41, 0x400), seq=1))
-    state.apply(Entry("api", 2, 2, 2, ControllerElected(4, 7, 7, 60), seq=2))
+    apply(state, Entry("api", 1, 1, 1, BrokerRegistered(4, 41, 0x400), seq=1))
+    apply(state, Entry("api", 2, 2, 2, ControllerElected(4, 7, 7, 60), seq=2))
     joined, told = looking(state)
     joined.take(a_reading(ControllerZnodes(4, 7, 7, None, 60)))
     assert told == []
@@ -116,7 +117,7 @@ def test_the_fold_ends_its_reign_with_its_session_and_never_takes_its_process_fo
         ],
         1,
     ):
-        state.apply(Entry(node, seq, seq, seq, event, seq=seq))
+        apply(state, Entry(node, seq, seq, seq, event, seq=seq))
     assert (state.controller_id, state.reigns[-1].ended_by) == (-1, "session_closed")
     assert (state.brokers[4].process, state.brokers[4].registered) == ("unknown", False)
     assert state.brokers[1].process == "running"

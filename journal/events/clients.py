@@ -1,4 +1,4 @@
-"""What coordinators of consumer groups, and consumers, write."""
+"""What is known of Kafka's clients: consumer groups, by their coordinators' word, and the workloads that run inside."""
 
 from __future__ import annotations
 
@@ -14,6 +14,17 @@ class GroupChanged(Event):
     generation_id: int
     leader_id: str
     members: list[str]
+
+
+class WorkloadProgressed(Event):
+    """How a workload stands."""
+
+    workload_id: str
+    topic: str
+    sent: int
+    acknowledged: int
+    failed: int
+    lost: int
 
 
 class ConsumerProgressed(Event):
