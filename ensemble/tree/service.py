@@ -37,11 +37,11 @@ from ensemble.tree.requests import OUTSTANDING_MAX, AnswerRun, RequestQueues
 from ensemble.tree.sessions import NO_PASSWORD, NO_SESSION, SessionIds, SessionTracker, owner_of, password_of
 from ensemble.tree.statistics import DIGESTS_EVERY, WATCH_EVENT_BYTES
 from ensemble.tree.watches import Watches
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import CreateSessionTxn, Txn
 from ensemble.zab.application import AskRevalidate, EnsembleConfig, EnsembleView, Submit
 from ensemble.zab.effects import Answer, CloseConnection, Effect, Emit
 from ensemble.zab.messages import ForwardedRequest
-from ensemble.zab.snapshot import TreeSnapshot
 from journal.events import InvariantViolated, QuotaExceeded, SessionExpired
 
 _MIN_TIMEOUT_TICKS = 2

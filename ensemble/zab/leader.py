@@ -24,7 +24,7 @@ from ensemble.ids import (
 )
 from ensemble.records import OpCode
 from ensemble.txn import Txn
-from ensemble.zab.core import STRETCH_TXNS, Core, Phase
+from ensemble.zab.core import STRETCH_TXNS, Core
 from ensemble.zab.handover import HANDOVER_TIMER, Handover
 from ensemble.zab.leader_acks import REMINDER_TIMER, LeaderAcks
 from ensemble.zab.learner_link import LearnerLink, Step
@@ -45,6 +45,7 @@ from ensemble.zab.messages import (
     SyncRequest,
     UpToDate,
 )
+from ensemble.zab.role import Phase
 from ensemble.zab.sync_requests import SyncRequests
 from journal.events import LeaderEstablished, TxnProposed
 

@@ -13,8 +13,9 @@ from enum import IntEnum
 
 from ensemble.ids import EPOCH_LEAP_MAX, Epoch, LinkId, PeerId, SessionId, Zxid, epoch_of, make_zxid
 from ensemble.records import OpCode
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
-from ensemble.zab.core import Core, Phase
+from ensemble.zab.core import Core
 from ensemble.zab.effects import OpenLink
 from ensemble.zab.leader_acks import CommonLog
 from ensemble.zab.learner_link import LearnerLink
@@ -41,7 +42,7 @@ from ensemble.zab.messages import (
     UpToDate,
 )
 from ensemble.zab.observer_master import MASTER_TIMER, ObserverMaster
-from ensemble.zab.snapshot import TreeSnapshot
+from ensemble.zab.role import Phase
 from ensemble.zab.sync import SyncMode, follows
 from journal.events import LearnerSynced
 

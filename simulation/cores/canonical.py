@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from ensemble.zab.core import Core, Phase
+from ensemble.zab.core import Core
 from ensemble.zab.effects import Barrier, Effect
 from ensemble.zab.election import FINALIZE_TIMER, RESEND_TIMER, Election
 from ensemble.zab.leader import LOOKING_GRACE_MS, Leader
@@ -30,6 +30,7 @@ from ensemble.zab.learner import Learner, LearnerStep
 from ensemble.zab.learner_link import LearnerLink
 from ensemble.zab.peer import Peer
 from ensemble.zab.reconfiguration import Reconfiguration
+from ensemble.zab.role import Phase
 from simulation.cores.cloning import Rules, fingerprint
 from simulation.cores.node import CoreNode
 

@@ -28,6 +28,7 @@ from ensemble.server.config.config_values import ConfigError
 from ensemble.server.config.zoo_cfg import parse
 from ensemble.tree.authentication import IDENTITIES_CHARS_MAX
 from ensemble.tree.proposer import LISTED_CHARS_MAX
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import CloseSessionTxn, ErrorTxn, MultiTxn, Txn
 from ensemble.zab.election import ROUND_LEAP_MAX
 from ensemble.zab.membership import BadMembership, Membership
@@ -43,7 +44,6 @@ from ensemble.zab.messages import (
     Snap,
     Vote,
 )
-from ensemble.zab.snapshot import TreeSnapshot
 from tests.ensemble.tree.tree_driver import Ensemble, create, multi
 from tests.fuzz.peer_machine import Lone
 from tests.fuzz.peer_targets import SESSION, small_snapshot, transactions

@@ -7,7 +7,6 @@ import pytest
 from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
 from ensemble.records import OpCode, Request
 from ensemble.zab import core, leader
-from ensemble.zab.core import Phase
 from ensemble.zab.effects import Append, Barrier, CloseLink, Effect, SendPackets
 from ensemble.zab.messages import (
     Ack,
@@ -23,6 +22,7 @@ from ensemble.zab.messages import (
     Proposal,
     UpToDate,
 )
+from ensemble.zab.role import Phase
 from journal.events import PeerProtocolBroken
 from tests.ensemble.zab.zab_solo import LINK, Solo, txn
 

@@ -6,7 +6,6 @@ import pytest
 
 from ensemble.ids import COUNTER_MAX, ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
 from ensemble.records import OpCode, Request
-from ensemble.zab.core import Phase
 from ensemble.zab.effects import (
     Answer,
     Append,
@@ -41,6 +40,7 @@ from ensemble.zab.messages import (
     Trunc,
     UpToDate,
 )
+from ensemble.zab.role import Phase
 from journal.events import LeaderEstablished, LearnerSynced, PeerProtocolBroken, TxnLogged, TxnLogTruncated
 from tests.ensemble.zab.zab_driver import World
 from tests.ensemble.zab.zab_solo import LINK, Solo, tree, txn
