@@ -27,10 +27,10 @@ from ensemble.records import (
     ReplyFrames,
     Request,
     SetWatches,
+    SetWatches2,
     SyncResponse,
     WatcherEvent,
 )
-from ensemble.records.watches import SetWatches2
 from ensemble.tree.answers import answer_write, moved
 from ensemble.tree.authentication import Authentication
 from ensemble.tree.connections import Connection, OpenSession, Stage, Waiting

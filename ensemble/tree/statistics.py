@@ -9,8 +9,7 @@ import msgspec
 
 from ensemble.ids import ConnectionId, SessionId, Zxid
 from ensemble.ports import Instant
-from ensemble.records import ACL, WRITES, Stat
-from ensemble.records.op_codes import EventType
+from ensemble.records import ACL, WRITES, EventType, Stat
 from ensemble.summary import Summary
 from ensemble.tree.connections import Connection, ConnectionInfo, OpenSession, Waiting, info_of
 from ensemble.tree.datatree import DataTree

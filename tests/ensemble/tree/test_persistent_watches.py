@@ -5,12 +5,19 @@ import random
 import pytest
 
 from ensemble.errors import ErrorCode
-from ensemble.records import ACL, AuthPacket, EventType, OpCode, Reply, Request, SetWatches, WatcherEvent
-from ensemble.records.watches import (
+from ensemble.records import (
+    ACL,
     AddWatchMode,
     AddWatchRequest,
+    AuthPacket,
     ErrorResponse,
+    EventType,
+    OpCode,
+    Reply,
+    Request,
+    SetWatches,
     SetWatches2,
+    WatcherEvent,
     WatcherType,
     WatchesRequest,
 )
