@@ -129,7 +129,7 @@ def test_a_session_that_owns_too_much_to_list_takes_all_of_it_along() -> None:
         assert ensemble.ask(connection, create(name, flags=1)).err == 0
     ensemble.send(connection, (OpCode.CLOSE_SESSION, Request(0, OpCode.PING, None).body))
     assert ensemble.history[-1].body == CloseSessionTxn([])
-    one, other = (service._tree for service in ensemble.services)
+    one, other = (service.tree for service in ensemble.services)
     assert len(one.nodes) == 4 and one.ephemerals == other.ephemerals == {} and one.digest == other.digest
 
 

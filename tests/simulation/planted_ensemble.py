@@ -9,7 +9,8 @@ from unittest.mock import patch
 
 import msgspec
 
-from ensemble.tree import requests, service
+from ensemble.tree import answer_queues
+from ensemble.tree.commits import Commits
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.sessions import SessionTracker
 from ensemble.zab.core import Core
@@ -157,7 +158,7 @@ def session_owner_not_checked() -> Iterator[None]:
 @contextmanager
 def watches_fire_late() -> Iterator[None]:
     """What a watch tells goes out behind the next change, not with its own."""
-    fire = service.Service._fire_watches
+    fire = Commits._fire_watches
 
     def late(self: Any, zxid: Any, effects: list[Effect]) -> None:
         due: list[Effect] = []
@@ -166,14 +167,14 @@ def watches_fire_late() -> Iterator[None]:
         LATE[id(self)] = due
 
     LATE: dict[int, list[Effect]] = {}
-    with patch.object(service.Service, "_fire_watches", late):
+    with patch.object(Commits, "_fire_watches", late):
         yield
 
 
 @contextmanager
 def watches_lost_on_reconnection() -> Iterator[None]:
     """setWatches is answered, and nothing is watched."""
-    with patch.object(requests, "rearm", lambda tree, watches, connection, request: []):
+    with patch.object(answer_queues, "rearm", lambda tree, watches, connection, request: []):
         yield
 
 
