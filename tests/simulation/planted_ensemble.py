@@ -13,6 +13,7 @@ from ensemble.tree import answer_queues
 from ensemble.tree.commits import Commits
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.sessions import SessionTracker
+from ensemble.zab.broadcast import Broadcast
 from ensemble.zab.core import Core
 from ensemble.zab.effects import Effect, Emit, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog
 from ensemble.zab.election import RESEND_MIN_MS, Election
@@ -112,13 +113,13 @@ def votes_with_what_memory_knows() -> Iterator[None]:
 @contextmanager
 def leader_counts_itself_before_its_fsync() -> Iterator[None]:
     """A leader takes its own log for durable as soon as it has proposed."""
-    propose = Leader._propose
+    propose = Broadcast.propose
 
-    def hasty(self: Leader, request: Any, origin: Any) -> None:
+    def hasty(self: Broadcast, request: Any, origin: Any) -> None:
         propose(self, request, origin)
         self._logged[self._core.my_id] = self._last_proposed
 
-    with patch.object(Leader, "_propose", hasty):
+    with patch.object(Broadcast, "propose", hasty):
         yield
 
 
@@ -133,10 +134,10 @@ def established_without_a_quorum() -> Iterator[None]:
 def sync_answered_by_the_leader_alone() -> Iterator[None]:
     """A sync is answered when nothing is outstanding, without asking a quorum (ZOOKEEPER-1675)."""
 
-    def at_once(self: Leader) -> int:
+    def at_once(self: Broadcast) -> int:
         return self._syncs.round + 1
 
-    with patch.object(Leader, "_answered_round", at_once):
+    with patch.object(Broadcast, "_answered_round", at_once):
         yield
 
 
@@ -215,7 +216,7 @@ def zxids_go_on_across_epochs() -> Iterator[None]:
         before = self.phase
         adopt(self)
         if self.phase is not before and self._core.last_logged:
-            self._last_proposed = self._core.last_logged
+            self._broadcast._last_proposed = self._core.last_logged
 
     with patch.object(Leader, "_adopt_with_quorum", continuing):
         yield
@@ -296,14 +297,14 @@ def epochs_do_not_rise() -> Iterator[None]:
 @contextmanager
 def leader_acknowledges_before_its_fsync() -> Iterator[None]:
     """A leader tells who asked that its log is durable as soon as it has proposed."""
-    propose = Leader._propose
+    propose = Broadcast.propose
 
-    def hasty(self: Leader, requests: Any, origin: Any) -> None:
+    def hasty(self: Broadcast, requests: Any, origin: Any) -> None:
         propose(self, requests, origin)
         if self._core.pending:
-            self._acks.tell(self._last_proposed, self._links.values())
+            self.acks.tell(self._last_proposed, self._links.values())
 
-    with patch.object(Leader, "_propose", hasty):
+    with patch.object(Broadcast, "propose", hasty):
         yield
 
 
@@ -324,7 +325,7 @@ def who_comes_back_ahead_is_cut_back() -> Iterator[None]:
 @contextmanager
 def answers_overtake_the_commits_they_rely_on() -> Iterator[None]:
     """A follower whose own log is late hears that its sync is done, and not yet what is committed."""
-    with patch.object(Leader, "_answer", lambda self, origin, answer: self._core.send(origin, answer)):
+    with patch.object(Broadcast, "_answer", lambda self, origin, answer: self._core.send(origin, answer)):
         yield
 
 

@@ -487,7 +487,7 @@ def test_the_counter_never_runs_into_the_epoch() -> None:
     solo = established_leader()
     role = solo.peer._core.role
     assert isinstance(role, Leader)
-    role._last_proposed = make_zxid(1, COUNTER_MAX - 1)
+    role._broadcast._last_proposed = make_zxid(1, COUNTER_MAX - 1)
     solo.packet(request())
     assert solo.peer.state is PeerState.LOOKING and not solo.of(Append)
 
