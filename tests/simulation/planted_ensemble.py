@@ -17,6 +17,7 @@ from ensemble.zab.broadcast import Broadcast
 from ensemble.zab.core import Core
 from ensemble.zab.effects import Effect, Emit, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog
 from ensemble.zab.election import RESEND_MIN_MS, Election
+from ensemble.zab.following import Following
 from ensemble.zab.leader import Leader
 from ensemble.zab.leader_acks import CommonLog, LeaderAcks
 from ensemble.zab.learner import Learner
@@ -182,13 +183,13 @@ def watches_lost_on_reconnection() -> Iterator[None]:
 @contextmanager
 def served_before_uptodate() -> Iterator[None]:
     """A follower applies what is proposed to it, committed or not."""
-    log, apply_up_to = Learner._log, Core.apply_up_to
+    log, apply_up_to = Following.log, Core.apply_up_to
 
-    def eager(self: Learner, txns: Any) -> None:
+    def eager(self: Following, txns: Any) -> None:
         log(self, txns)
         apply_up_to(self._core, txns[-1].zxid)
 
-    with patch.object(Learner, "_log", eager), patch.object(Learner, "_on_commit", lambda self, commit: None):
+    with patch.object(Following, "log", eager), patch.object(Following, "_on_commit", lambda self, commit: None):
         yield
 
 
