@@ -13,11 +13,11 @@ from ensemble.auth.schemes import AuthId
 from ensemble.ids import ConnectionId, Epoch, LinkId, SessionId, Zxid
 from ensemble.ports import Instant
 from ensemble.records import ClientMessage, OpCode, Reply, Request
+from ensemble.tree_snapshot import NodeImage, TreeSnapshot
 from ensemble.txn import SetDataTxn, Txn
 from ensemble.zab.application import EnsembleView, Submit, SubmitSync
 from ensemble.zab.effects import Answer, CloseConnection, Effect, Emit
 from ensemble.zab.messages import ForwardedRequest, SyncRequest
-from ensemble.zab.snapshot import NodeImage, TreeSnapshot
 from journal.events import TxnCommitted, WriteAcknowledged, ZxidCheckpoint
 
 

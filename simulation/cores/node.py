@@ -17,7 +17,6 @@ from ensemble.ports import Instant
 from ensemble.records import OpCode, Reply, Request
 from ensemble.txn import Txn
 from ensemble.zab.application import EnsembleConfig
-from ensemble.zab.core import Phase
 from ensemble.zab.effects import (
     Answer,
     Append,
@@ -39,6 +38,7 @@ from ensemble.zab.effects import (
 from ensemble.zab.effects import Barrier as DiskBarrier
 from ensemble.zab.messages import Commit, Notification, Packet
 from ensemble.zab.peer import Peer, PeerStatus
+from ensemble.zab.role import Phase
 from journal.events import Event, NodeStarted
 from simulation.cores.cloning import clone
 from simulation.cores.disk import CoreDisk
