@@ -11,7 +11,8 @@ from journal.fold import apply
 from journal.judges.invariants import Violation, Watchdog, default_checkers
 from journal.judges.zab_invariants import zab_checkers
 from journal.writer import encode_line
-from simulation.kernel.scheduler import Scheduler, SimRuntime
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
 
 
 class Record:

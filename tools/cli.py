@@ -323,7 +323,7 @@ def list_scenarios(
     as_json: Annotated[bool, typer.Option("--json", envvar="ZABKA_JSON", help="For programs: whole scripts")] = False,
 ) -> None:
     """Name every scenario, and say why it holds."""
-    from testing.live_scenarios import LivePlayer
+    from testing.live.scenarios import LivePlayer
     from tools.scenarios import list_all
 
     raise typer.Exit(list_all(as_json, LivePlayer()))
@@ -353,7 +353,7 @@ def run_scenarios(
     wanted = Wanted(seed, tuple(set_ or ()), as_json, story, out)
     if not live:
         raise typer.Exit(run(names or [], None, wanted))
-    from testing.live_scenarios import LivePlayer
+    from testing.live.scenarios import LivePlayer
 
     raise typer.Exit(run(names or [], LivePlayer(), wanted))
 

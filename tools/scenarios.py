@@ -14,7 +14,7 @@ from simulation.scenarios.library import LIBRARY, configured, play, seeded
 from simulation.scenarios.report import description, replay_command, report
 from simulation.scenarios.scenario import AnyScenario, Verdict, WorldScenario, read_scenario
 from simulation.scenarios.story import story
-from simulation.setting_keys import BadSetting
+from simulation.settings import BadSetting
 
 USAGE = 2
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from simulation.run import SCENARIOS, Outcome, run_seed, run_with_journal
+from simulation.run import SCENARIOS, run_seed, run_with_journal
 from simulation.scenarios.library import LIBRARY
-from simulation.settings import BadSetting, world_settings
-from simulation.world import WorldSettings
+from simulation.seeds.seed_run import Outcome
+from simulation.settings import BadSetting, WorldSettings, world_settings
 
 USAGE = 2
 GC_THRESHOLDS = (50_000, 20, 50)

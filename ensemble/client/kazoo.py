@@ -391,7 +391,7 @@ class KazooClient(KazooSession):
 
     def transaction(self) -> TransactionRequest:
         """A builder of operations that succeed or fail together."""
-        return TransactionRequest(self)
+        return TransactionRequest(self, self._request)
 
     def reconfig(self, joining: str | None, leaving: str | None, new_members: str | None, from_config: int = -1) -> Any:
         """Change the ensemble's membership: (configuration, ZnodeStat)."""

@@ -45,8 +45,10 @@ from ensemble.records import (
     Reply,
     Request,
     SaslRequest,
+    SetWatches2,
+    WatcherType,
+    WatchesRequest,
 )
-from ensemble.records.watches import SetWatches2, WatcherType, WatchesRequest
 
 CLOSE_WAIT_MS = 2_000
 """How long close() waits for the server's answer, or for a reconnect to send it at all."""

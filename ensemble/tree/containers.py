@@ -14,8 +14,8 @@ from ensemble.ports import Instant
 from ensemble.records import ACL, CreateFlag, CreateRequest, CreateTTLRequest, MultiOp, OpCode
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.znode import CONTAINER_OWNER, TTL_MAX_MS, Znode, ttl_owner
+from ensemble.tree_rules import TreeRules
 from ensemble.txn import CreateContainerTxn, CreateTTLTxn
-from ensemble.zab.tree_rules import TreeRules
 
 _MINUTE_MS = 60_000
 _CONTAINER = int(CreateFlag.CONTAINER)

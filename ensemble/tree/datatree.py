@@ -23,6 +23,7 @@ from ensemble.tree.quota import QUOTA_PREFIX, Quotas
 from ensemble.tree.shared_nodes import SharedNodes
 from ensemble.tree.stored import StoredNodes
 from ensemble.tree.znode import CONTAINER_OWNER, Znode, digest_seed, is_ephemeral, ttl_owner
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import (
     CloseSessionTxn,
     CreateContainerTxn,
@@ -37,7 +38,6 @@ from ensemble.txn import (
     SubTxn,
     Txn,
 )
-from ensemble.zab.snapshot import TreeSnapshot
 
 DIGEST_MASK = 0xFFFFFFFFFFFFFFFF
 _MULTI, _SET_DATA, _CREATE = int(OpCode.MULTI), int(OpCode.SET_DATA), int(OpCode.CREATE)

@@ -6,16 +6,13 @@ this server's service.  They own no ephemerals: whoever wants one is made a glob
 
 from __future__ import annotations
 
-from typing import Final
-
 from ensemble.ids import PeerId, SessionId
 from ensemble.ports import Instant
 from ensemble.records import CreateRequest, MultiRequest, OpCode, Request
 from ensemble.tree.sessions import SessionTracker
+from ensemble.zab.application import LOCAL_SESSIONS_TIMER
 from ensemble.zab.effects import SetTimer
 
-EXPIRY_TIMER: Final = "local-sessions.expiry"
-"""Runs at the end of each tick while there are local sessions."""
 NEEDS_A_QUORUM = frozenset(
     int(op)
     for op in (
@@ -74,7 +71,7 @@ class LocalSessions:
 
     def next_expiry(self, now: Instant) -> SetTimer:
         """When to call `expire` again: at the end of the tick under way."""
-        return SetTimer(EXPIRY_TIMER, self._tick_ms - now.mono_ms % self._tick_ms)
+        return SetTimer(LOCAL_SESSIONS_TIMER, self._tick_ms - now.mono_ms % self._tick_ms)
 
     def listed(self) -> list[tuple[SessionId, int]]:
         """(id, timeout in milliseconds) of each, for reports."""

@@ -40,6 +40,7 @@ from ensemble.tree.quota_guard import QuotaGuard
 from ensemble.tree.reconfig import new_membership
 from ensemble.tree.sessions import LOCAL, Owner, SessionTracker
 from ensemble.tree.znode import CONTAINER_OWNER, digest_seed, is_ephemeral, next_version
+from ensemble.tree_rules import DEFAULT_RULES, TreeRules
 from ensemble.txn import (
     CheckVersionTxn,
     CloseSessionTxn,
@@ -55,7 +56,6 @@ from ensemble.txn import (
 )
 from ensemble.zab.application import EnsembleView
 from ensemble.zab.messages import ForwardedRequest
-from ensemble.zab.tree_rules import DEFAULT_RULES, TreeRules
 
 _DIGEST_MASK = 0xFFFFFFFFFFFFFFFF
 _CREATE, _WRITE, _READ = int(Permission.CREATE), int(Permission.WRITE), int(Permission.READ)

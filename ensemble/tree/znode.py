@@ -11,7 +11,7 @@ from zlib import crc32
 
 from ensemble.records import ACL, OPEN_ACL, Stat, pack_stat
 from ensemble.tree.blocks import Block
-from ensemble.zab.snapshot import NodeImage
+from ensemble.tree_snapshot import NodeImage
 
 CONTAINER_OWNER = -(1 << 63)
 """The ephemeralOwner of a container node (EphemeralType.CONTAINER_EPHEMERAL_OWNER)."""

@@ -24,8 +24,7 @@ What does not hold goes to the journal as `invariant_violated`, where the watchd
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
 from broker_sim.replication.partition import Partition
 from ensemble.txn import Txn
@@ -34,12 +33,8 @@ from journal.events import Entry, InvariantViolated, TopicPartition, topic_parti
 from kafka_protocol.zk.znodes import LeaderAndIsr
 from simulation.judges.kafka_znodes import KafkaZnodes, StateWritten, TopicGone
 from simulation.judges.replica_logs import ReplicaLog
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from simulation.kernel.scheduler import Scheduler
-    from simulation.nodes.broker_node import BrokerNode
+from simulation.kernel.scheduler import Scheduler
+from simulation.nodes.broker_node import BrokerNode
 
 _PARTITION_EVENTS = (
     e.RecordsAppended,

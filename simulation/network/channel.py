@@ -10,10 +10,10 @@ from broker_sim.handlers.broker_requests import RequestContext, RequestRefused
 from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
 from kafka_protocol.wire.request_lanes import lane_of
-from simulation.kernel.scheduler import Call, SimFuture, SimRuntime
+from simulation.kernel.futures import SimFuture
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Call
 from simulation.network import network
-
-KAFKA_SERVICE = "9092"
 
 
 def wants_no_answer(request: KafkaMessage) -> bool:

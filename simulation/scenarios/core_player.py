@@ -19,13 +19,13 @@ from simulation.scenarios.core_steps import (
     Isolate,
     Run,
     Start,
-    StepFailed,
     elect,
     give_up,
     looking,
     zxid_list,
 )
 from simulation.scenarios.scenario import CoreScenario, StepTaken, Verdict
+from simulation.scenarios.step import StepFailed
 from simulation.scenarios.story import HEALING, step_text
 
 HEALING_ROUNDS_MAX = 12
@@ -45,7 +45,15 @@ def play(scenario: CoreScenario) -> Verdict:
             take(HEALING)
             problems = recover(cores)
     faults = sum(isinstance(step, Crash | Break | Isolate) for step in scenario.steps)
-    return Verdict(scenario.name, problems, cores.steps, cores.now_ms, faults, cores.journal, taken=taken)
+    return Verdict(
+        name=scenario.name,
+        problems=problems,
+        steps=cores.steps,
+        virtual_ms=cores.now_ms,
+        faults=faults,
+        journal=cores.journal,
+        taken=taken,
+    )
 
 
 @contextmanager

@@ -14,16 +14,13 @@ from ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER
 from ensemble.zab.learner import LIVENESS_TIMER
 from ensemble.zab.messages import PeerState
 from simulation.cores.cores import Cores
+from simulation.scenarios.step import StepFailed
 
 STEPS_MAX = 5_000
 ROUNDS_MAX = 30
 SILENCE_MS = 10_000
 """Longer than anybody waits for a sign of life."""
 FINALIZE, RESEND = "election.finalize", "election.resend"
-
-
-class StepFailed(AssertionError):
-    """The script and what happened part."""
 
 
 class CoreStep(msgspec.Struct, frozen=True, tag=True):

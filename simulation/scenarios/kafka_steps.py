@@ -12,11 +12,10 @@ from typing import Any
 from kafka_protocol.client.admin_client import TOPIC_RESOURCE
 from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from kafka_protocol.ports import ChannelBroken
-from simulation.judges.settled import unsettled
 from simulation.kernel.scheduler import Deadlock
-from simulation.scenarios.core_steps import StepFailed
 from simulation.scenarios.kafka_clients import PATIENCE_MS, partition_of
 from simulation.scenarios.stage import Stage
+from simulation.scenarios.step import StepFailed
 from simulation.scenarios.world_steps import WorldStep
 
 WITHIN_MS = 40_000
@@ -57,7 +56,7 @@ class Cast(WorldStep, frozen=True):
 
     def play(self, stage: Stage) -> None:
         """Hand out the parts."""
-        _until(stage, lambda: unsettled(stage.world) is None, WITHIN_MS, lambda: str(unsettled(stage.world)))
+        _until(stage, lambda: stage.world.unsettled() is None, WITHIN_MS, lambda: str(stage.world.unsettled()))
         controller = stage.node("controller")
         rest = [name for name in stage.world.broker_names() if name != controller]
         stage.names[self.controller] = controller
@@ -80,7 +79,7 @@ class Topic(WorldStep, frozen=True):
             self.topic, assignment=assignment, configs=self.configs, timeout_ms=PATIENCE_MS
         )
         asked(stage, made, f"create {self.topic}")
-        _until(stage, lambda: unsettled(stage.world) is None, WITHIN_MS, lambda: str(unsettled(stage.world)))
+        _until(stage, lambda: stage.world.unsettled() is None, WITHIN_MS, lambda: str(stage.world.unsettled()))
 
 
 class Produce(WorldStep, frozen=True):
@@ -287,7 +286,7 @@ class Settled(WorldStep, frozen=True):
 
     def play(self, stage: Stage) -> None:
         """Let time pass until then."""
-        _until(stage, lambda: unsettled(stage.world) is None, self.within_ms, lambda: str(unsettled(stage.world)))
+        _until(stage, lambda: stage.world.unsettled() is None, self.within_ms, lambda: str(stage.world.unsettled()))
 
 
 KafkaSteps = (

@@ -10,8 +10,8 @@ from __future__ import annotations
 import msgspec
 
 from simulation.kernel.scheduler import Deadlock
-from simulation.scenarios.core_steps import StepFailed
 from simulation.scenarios.stage import Stage
+from simulation.scenarios.step import StepFailed
 
 PATIENCE_MS = 60_000
 
@@ -134,7 +134,7 @@ class Vanish(WorldStep, frozen=True):
 
 class Ask(WorldStep, frozen=True):
     """A client asks, and gets one of the answers in `expect` (any, if there are none): a path made, data read, `yes` or
-    `no` for exists, `ok`, or an error's name.  See `stage.OPERATIONS` for the operations."""
+    `no` for exists, `ok`, or an error's name.  See `operations.OPERATIONS` for the operations."""
 
     client: str
     operation: str

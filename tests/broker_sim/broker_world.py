@@ -18,7 +18,8 @@ from kafka_protocol.client.admin_client import AdminClient
 from kafka_protocol.client.client_errors import KafkaRequestFailed
 from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
-from simulation.kernel.scheduler import Call, Scheduler, SimRuntime, run_task
+from simulation.kernel.runtime import SimRuntime, run_task
+from simulation.kernel.scheduler import Call, Scheduler
 from tests.controller.controller_world import FakeEnsemble, FakeSession
 
 LATENCY_MS = 1

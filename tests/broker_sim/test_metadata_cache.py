@@ -10,7 +10,8 @@ import pytest
 from broker_sim.metadata_cache import MetadataCache
 from journal.events import TopicPartition
 from kafka_protocol.wire.kafka_schema import ApiKey, KafkaMessage, request
-from simulation.kernel.scheduler import Scheduler, SimRuntime
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
 
 P0 = TopicPartition("orders", 0)
 FIRST, SECOND = UUID(int=1), UUID(int=2)

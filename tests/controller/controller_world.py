@@ -42,7 +42,8 @@ from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage
 from kafka_protocol.topic_ids import random_topic_id
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.znodes import BrokerEndpoint, BrokerInfo, LeaderAndIsr, ReplicaAssignment, TopicAssignment
-from simulation.kernel.scheduler import Deadlock, Scheduler, SimRuntime, run_task
+from simulation.kernel.runtime import SimRuntime, run_task
+from simulation.kernel.scheduler import Deadlock, Scheduler
 
 LATENCY_US = 1_000
 

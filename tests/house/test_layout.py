@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 SHELLS = {
     "journal/writer.py",
     "journal/reader.py",
+    "journal/sentence_file.py",
     "ensemble/client/__init__.py",  # re-exports the next one, on demand
     "ensemble/client/aio.py",
     "ensemble/client/asyncio_connector.py",

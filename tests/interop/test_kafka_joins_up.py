@@ -13,7 +13,8 @@ import pytest
 
 from journal.events import entry_from_dict
 from journal.judges.invariants import check
-from testing.live import ClusterFailed, LiveCluster
+from testing.cluster import ClusterFailed
+from testing.live.cluster import LiveCluster
 from tests.interop.kafka_tools import called
 from tests.interop.real_kafka import KafkaServer
 from tools import kafka_reassign

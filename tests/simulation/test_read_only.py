@@ -13,16 +13,17 @@ from ensemble.client.session import Session
 from ensemble.errors import ErrorCode
 from ensemble.tree.service import Service
 from ensemble.zab.peer import Peer
-from simulation.run import Run, run_seed
+from simulation.run import run_seed
+from simulation.seeds.read_only import READ_ONLY
+from simulation.seeds.seed_run import SeedRun
 from simulation.settings import BadSetting, world_settings
 
-SCENARIO = "read-only"
 BUSY_SEED = 9
 """Its reader is with a minority for a good while, and comes back."""
 
 
 def test_a_reader_is_served_by_minorities_and_follows_the_leader_the_same_way_every_time() -> None:
-    run, again = Run(BUSY_SEED, SCENARIO), Run(BUSY_SEED, SCENARIO)
+    run, again = SeedRun(BUSY_SEED, READ_ONLY), SeedRun(BUSY_SEED, READ_ONLY)
     assert run.execute().problems == again.execute().problems == []
     assert list(run.world.record.lines()) == list(again.world.record.lines())
     assert run.reading is not None
@@ -32,7 +33,7 @@ def test_a_reader_is_served_by_minorities_and_follows_the_leader_the_same_way_ev
 
 @pytest.mark.parametrize("seed", [4, 7])
 def test_sessions_of_every_kind_hold(seed: int) -> None:
-    assert run_seed(seed, SCENARIO).problems == []
+    assert run_seed(seed, READ_ONLY.name).problems == []
 
 
 def test_the_keys_of_read_only_service_can_be_set() -> None:
@@ -106,5 +107,5 @@ def clients_take_local_sessions_elsewhere() -> Iterator[None]:
 )
 def test_a_planted_bug_is_found(plant: Callable[[], AbstractContextManager[None]], seed: int, shows: str) -> None:
     with plant():
-        found = run_seed(seed, SCENARIO).problems
+        found = run_seed(seed, READ_ONLY.name).problems
     assert any(shows in problem for problem in found)

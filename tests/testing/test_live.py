@@ -15,7 +15,8 @@ import httpx
 import pytest
 
 from compose.topology import load
-from testing.live import ClusterFailed, LiveCluster
+from testing.cluster import ClusterFailed
+from testing.live.cluster import LiveCluster
 
 ZABKA = [sys.executable, "-P", "-m", "tools.cli"]
 FREE = ["--port", "0", "--zk-port", "0", "--kafka-port", "0"]

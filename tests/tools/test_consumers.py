@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from testing.cluster import Cluster
-from testing.live import LiveCluster
-from testing.simulated import SimulatedCluster
+from testing.live.cluster import LiveCluster
+from testing.simulated.cluster import SimulatedCluster
 
 
 def consumers_of_both_kinds_read_everything_once_and_in_order(cluster: Cluster) -> None:

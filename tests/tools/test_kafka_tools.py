@@ -22,7 +22,7 @@ from kafka_protocol.client.partitioner import murmur2, partition_for
 from kafka_protocol.client.reassignment_client import Ongoing
 from kafka_protocol.ports import Endpoint
 from kafka_protocol.record_batch import Record
-from testing.live import LiveCluster
+from testing.live.cluster import LiveCluster
 from tools import kafka_brokers, kafka_console, kafka_groups, kafka_offsets, kafka_reassign, kafka_topics
 from tools.kafka_command import CommandFailed
 

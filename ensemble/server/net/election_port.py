@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol, cast
 from ensemble.ids import PeerId
 from ensemble.jute import MalformedRecord
 from ensemble.runtime.links import LinkFaults
+from ensemble.server.config.reachability import CHECKED, Reachability
 from ensemble.server.net.election_wire import (
     ADDRESS_BYTES_MAX,
     FrameReader,
@@ -26,7 +27,7 @@ from ensemble.server.net.election_wire import (
     encode_notification,
     encode_opening,
 )
-from ensemble.server.net.peer_addresses import CHECKED, Reachability, first_to_answer, listen_each
+from ensemble.server.net.peer_addresses import first_to_answer, listen_each
 from ensemble.server.net.peer_security import Listening, PeerSecurity, open_port, tls_problem
 from ensemble.server.net.quorum_auth import QuorumAuth, Side, step_of
 from ensemble.server.net.sockets import keep_alive, remote_name

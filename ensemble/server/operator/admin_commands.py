@@ -151,7 +151,7 @@ class AdminCommands:
         return {
             "digests": [
                 {"zxid": zxid, "digest": server_facts.signed(digest), "digest_version": 2}
-                for zxid, digest in self._service.digests
+                for zxid, digest in self._service.counters.digests
             ]
         }
 
@@ -160,7 +160,7 @@ class AdminCommands:
         return {"zxid": f"{zxid:x}" if zxid >= 0 else "-1", "timestamp": written_s}
 
     def _server_stats(self) -> Fields:
-        stats, counts = self._service.statistics(), self._clients.admission.counts
+        stats, counts = self._service.views.statistics(), self._clients.admission.counts
         data, log = server_facts.directory_sizes(self._config)
         readings = self._metrics.read()
         return {
@@ -188,7 +188,7 @@ class AdminCommands:
         }
 
     def _stats(self) -> Fields:
-        brief = [self._connection(info) for info in self._service.connections()]
+        brief = [self._connection(info) for info in self._service.views.connections()]
         return {**self._server_stats(), "connections": brief, "secure_connections": []}
 
     def _stat_reset(self) -> Fields:
@@ -280,24 +280,24 @@ class AdminCommands:
                 "avg_latency": int(info.latency_avg_ms),
                 "max_latency": info.latency_max_ms,
             }
-            for info in self._service.connections()
+            for info in self._service.views.connections()
         ]
         return {"connections": rows, "secure_connections": []}
 
     def _connection_stat_reset(self) -> Fields:
-        self._service.reset_connection_statistics()
+        self._service.clients.reset_statistics()
         return {}
 
     def _dump(self) -> Fields:
-        buckets = self._service.sessions_by_due_time() or []
-        owners = [info for info in self._service.session_infos() if info.ephemerals]
+        buckets = self._service.views.sessions_by_due_time() or []
+        owners = [info for info in self._service.views.session_infos() if info.ephemerals]
         return {
             "expiry_time_to_session_ids": {str(server_facts.wall_ms(due_ms)): ids for due_ms, ids in buckets},
             "session_id_to_ephemeral_paths": {str(info.session_id): info.ephemerals for info in owners},
         }
 
     def _watch_summary(self) -> Fields:
-        counts = self._service.watch_counts()
+        counts = self._service.views.watch_counts()
         return {
             "num_connections": counts.connections, "num_paths": counts.paths, "num_total_watches": counts.watches
         }  # fmt: skip

@@ -500,4 +500,4 @@ class PeerDriver:
 
     def outstanding(self, connection: ConnectionId) -> int:
         """How many requests of a connection wait."""
-        return self._service.outstanding(connection)
+        return self._service.clients.outstanding(connection)

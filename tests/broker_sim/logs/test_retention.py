@@ -20,7 +20,8 @@ from broker_sim.logs.producer_state import ProducerBatch
 from broker_sim.ports import LogDirectory
 from journal import events as e
 from kafka_protocol.record_batch import Record, build_batch, check_produced, decode_records, offset_after, split_batches
-from simulation.kernel.scheduler import Scheduler, SimRuntime, run_task
+from simulation.kernel.runtime import SimRuntime, run_task
+from simulation.kernel.scheduler import Scheduler
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
 
 NO_LAG = CompactionSettings(dirty_ratio_min=0.0, lag_min_ms=0, lag_max_ms=1 << 60, tombstone_ms=1_000)

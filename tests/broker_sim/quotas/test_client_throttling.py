@@ -18,7 +18,8 @@ from journal import events as e
 from kafka_protocol.wire.data_messages import FetchResponse, ProduceResponse
 from kafka_protocol.wire.kafka_schema import ApiKey, as_time, milliseconds, request
 from kafka_protocol.zk import znodes
-from simulation.kernel.scheduler import Scheduler, SimRuntime
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
 from tests.broker_sim import broker_world
 from tests.broker_sim.replication.replication_cluster import batch
 

@@ -18,7 +18,8 @@ from broker_sim.quotas.connection_quotas import (
     TooManyConnections,
 )
 from kafka_protocol.wire.kafka_schema import ApiKey, request
-from simulation.kernel.scheduler import Scheduler, SimRuntime
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
 from tests.broker_sim import broker_world
 
 INNER, OUTER = "INNER", "OUTER"

@@ -23,7 +23,8 @@ from journal.judges.record_invariants import CommittedRecordsSurvive
 from kafka_protocol.ports import ChannelBroken, Endpoint
 from kafka_protocol.record_batch import Record, build_batch, decode_records
 from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, request, respond
-from simulation.kernel.scheduler import Scheduler, SimRuntime, run_task
+from simulation.kernel.runtime import SimRuntime, run_task
+from simulation.kernel.scheduler import Scheduler
 
 TP = TopicPartition("orders", 0)
 TOPIC_ID = UUID(int=7)

@@ -6,7 +6,9 @@ from broker_sim.replication.fetch_questions import FetchQuestions
 from broker_sim.replication.purgatory import Purgatory
 from journal.events import TopicPartition
 from kafka_protocol.wire.data_messages import FetchPartition, FetchResponse
-from simulation.kernel.scheduler import Scheduler, SimRuntime, derive_random
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

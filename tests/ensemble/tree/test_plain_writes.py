@@ -168,4 +168,4 @@ def test_answers_to_writes_of_one_client_that_are_applied_together_leave_togethe
     for client in (first, second):
         (message,) = ensemble.take(client)
         assert len(message) == 3 * (len(pack_int(0)) + 16 + 68)
-        assert ensemble.services[client == second].outstanding(client) == 0
+        assert ensemble.services[client == second].clients.outstanding(client) == 0

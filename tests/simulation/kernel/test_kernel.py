@@ -8,7 +8,10 @@ from contextlib import suppress
 
 import pytest
 
-from simulation.kernel.scheduler import Deadlock, Scheduler, SimFuture, SimRuntime, derive_random, draw_below, run_task
+from simulation.kernel.draws import derive_random, draw_below
+from simulation.kernel.futures import SimFuture
+from simulation.kernel.runtime import SimRuntime, run_task
+from simulation.kernel.scheduler import Deadlock, Scheduler
 
 
 def runtime(scheduler: Scheduler | None = None) -> SimRuntime:

@@ -11,7 +11,9 @@ from ensemble.records import OpCode
 from ensemble.txn import DeleteTxn, Txn
 from ensemble.zab.effects import Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch
 from simulation.disks.disk import SimDisk
-from simulation.kernel.scheduler import Scheduler, SimRuntime, derive_random
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
 from simulation.network.network import Endpoint, Network
 
 

@@ -11,8 +11,8 @@ import pytest
 from simulation.scenarios.core_steps import Expect, Start
 from simulation.scenarios.library import LIBRARY, configured, play
 from simulation.scenarios.scenario import CoreScenario, WorldScenario, read_scenario, write_scenario
-from simulation.setting_keys import BadSetting
-from testing.live_scenarios import LivePlayer
+from simulation.settings import BadSetting
+from testing.live.scenarios import LivePlayer
 from tests.simulation import planted, planted_ensemble
 from tools import scenarios as cli
 

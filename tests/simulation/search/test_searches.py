@@ -15,9 +15,10 @@ from simulation.cores.cloning import clone, fields_of, fingerprint
 from simulation.cores.cores import Cores
 from simulation.cores.turns import RememberedTurns
 from simulation.scenarios.core_player import play_steps, recover, unsettled
-from simulation.scenarios.core_steps import CoreSteps, Crash, Deliver, Elect, Run, Start, StepFailed, SyncDisk, Write
+from simulation.scenarios.core_steps import CoreSteps, Crash, Deliver, Elect, Run, Start, SyncDisk, Write
 from simulation.scenarios.library import play
 from simulation.scenarios.scenario import read_scenario
+from simulation.scenarios.step import StepFailed
 from simulation.search.explore import Begin, Bounds, explore
 from simulation.search.explore_steps import crashes, elections, losses, ordinary_steps, restarts, serving
 from simulation.search.transcript import transcript
@@ -102,8 +103,10 @@ def test_what_a_fingerprint_leaves_out_is_there() -> None:
     for node in cores.nodes.values():
         peer: Any = node.peer
         role = peer._core.role
+        broadcast, following = getattr(role, "_broadcast", None), getattr(role, "_following", None)
         things = [peer, peer._core, peer._election, peer._core.reconfiguration, node.application, role]
-        for thing in [*things, getattr(role, "_acks", None), *getattr(role, "_links", {}).values()]:
+        things += [broadcast, getattr(broadcast, "acks", None), following]
+        for thing in [*things, *getattr(role, "_links", {}).values()]:
             if thing is not None:
                 fields |= dict.fromkeys([*fields_of(type(thing)), *getattr(thing, "__dict__", {})])
                 for name in LEFT_OUT.get(type(thing), lambda thing: frozenset())(thing) - HEARD:

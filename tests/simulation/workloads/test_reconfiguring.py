@@ -8,14 +8,13 @@ from __future__ import annotations
 import pytest
 
 from journal.events import MembershipActivated
-from simulation.run import Run
-
-SCENARIO = "reconfiguring"
+from simulation.seeds.reconfiguring import RECONFIGURING
+from simulation.seeds.seed_run import SeedRun
 
 
 @pytest.mark.parametrize("seed", [5, 6, 9])
 def test_members_come_and_go_under_faults(seed: int) -> None:
-    run = Run(seed, SCENARIO)
+    run = SeedRun(seed, RECONFIGURING)
     outcome = run.execute()
     assert outcome.problems == []
     versions = {e.event.version for e in run.world.record.entries if isinstance(e.event, MembershipActivated)}
@@ -23,7 +22,7 @@ def test_members_come_and_go_under_faults(seed: int) -> None:
 
 
 def test_the_same_seed_is_the_same_history() -> None:
-    one, other = Run(9, SCENARIO), Run(9, SCENARIO)
+    one, other = SeedRun(9, RECONFIGURING), SeedRun(9, RECONFIGURING)
     assert one.execute().steps == other.execute().steps
     assert [entry.to_dict() for entry in one.world.record.entries] == [
         entry.to_dict() for entry in other.world.record.entries

@@ -21,14 +21,14 @@ from journal.events import entry_from_dict
 from journal.judges.invariants import check
 from journal.judges.kafka_analysis import ACKS_ALL
 from simulation.scenarios import kafka_steps, world_steps
-from simulation.scenarios.core_steps import StepFailed
 from simulation.scenarios.kafka_clients import partition_of
 from simulation.scenarios.scenario import AnyScenario, AnyWorldStep, Verdict, WithBug, WorldScenario
-from simulation.world import WorldSettings
-from testing import live
+from simulation.scenarios.step import StepFailed
+from simulation.settings import WorldSettings
 from testing.cluster import ClusterFailed
-from testing.live_clients import MACHINE
-from testing.live_stage import LiveStage
+from testing.live.clients import MACHINE
+from testing.live.cluster import start_live, stop_live
+from testing.live.stage import LiveStage
 
 RECOVERY_S = 90.0
 SHOWN_MAX = 12
@@ -272,9 +272,9 @@ def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
     acks = int(keys.pop("acks", ACKS_ALL))
     with tempfile.TemporaryDirectory(prefix="zabka-scenario-") as directory:
         try:
-            cluster = live.start(Path(directory), peers=scenario.peers, brokers=scenario.brokers, settings=keys)
+            cluster = start_live(Path(directory), peers=scenario.peers, brokers=scenario.brokers, settings=keys)
         except ClusterFailed as failed:
-            return Verdict(scenario.name, [str(failed)], 0, 0, 0, [])
+            return Verdict(name=scenario.name, problems=[str(failed)], steps=0, virtual_ms=0, faults=0, journal=[])
         began_s = time.monotonic()
         try:
             stage = LiveStage(cluster, with_bug, acks)
@@ -282,11 +282,18 @@ def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
             events = [entry_from_dict(dict(event)) for event in cluster.events(after_us=-1)]
             stage.end()
         finally:
-            live.stop(cluster)
+            stop_live(cluster)
     problems = [f"{v.invariant}: {v.detail}" for v in check(events)] + problems
     problems = [problem for problem in problems if not any(words in problem for words in scenario.provokes)]
     took_ms = int((time.monotonic() - began_s) * 1000)
-    return Verdict(scenario.name, problems[:SHOWN_MAX], len(scenario.steps), took_ms, len(stage.faults), events)
+    return Verdict(
+        name=scenario.name,
+        problems=problems[:SHOWN_MAX],
+        steps=len(scenario.steps),
+        virtual_ms=took_ms,
+        faults=len(stage.faults),
+        journal=events,
+    )
 
 
 def play_script(stage: LiveStage, scenario: WorldScenario, with_bug: bool) -> list[str]:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from journal.events import TopicPartition
 from kafka_protocol.client.admin_client import PREFERRED, UNCLEAN
-
-if TYPE_CHECKING:
-    from simulation.faults.nemesis import Nemesis
+from simulation.faults.nemesis import Action, Nemesis
 
 CHURNED = "churned"
 """Topics that come and go are named so, with a number; nobody writes to them."""
@@ -112,7 +107,7 @@ def _some_partition(nemesis: Nemesis) -> TopicPartition:
     return known[nemesis.random.randrange(0, len(known))] if known else TopicPartition("orders", 0)
 
 
-KAFKA_KINDS: dict[str, Callable[[Nemesis], None]] = {
+BROKER_FAULTS: dict[str, Action] = {
     "stop_broker": stop_broker,
     "bounce_broker": bounce_broker,
     "expire_session": expire_session,

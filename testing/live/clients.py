@@ -12,8 +12,8 @@ from ensemble.errors import ZooKeeperError
 from ensemble.records import EventType
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from ensemble.runtime.links import ANY, FaultTable, LinkFault, LinkFaults
-from simulation.scenarios.core_steps import StepFailed
-from simulation.scenarios.stage import OPERATIONS
+from simulation.scenarios.operations import OPERATIONS
+from simulation.scenarios.step import StepFailed
 
 MACHINE = "client-"
 SYNCS_MAX = 10

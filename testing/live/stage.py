@@ -16,12 +16,13 @@ from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from kafka_protocol.channel import AsyncioChannel
 from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from kafka_protocol.ports import Endpoint
-from simulation.scenarios.core_steps import StepFailed
 from simulation.scenarios.kafka_clients import KafkaClients, Surroundings, partition_of
-from testing import live
+from simulation.scenarios.step import StepFailed
 from testing.cluster import ClusterFailed
-from testing.live import LiveCluster
-from testing.live_clients import MACHINE, LiveClients
+from testing.live.clients import MACHINE, LiveClients
+from testing.live.cluster import LiveCluster
+from testing.live.faults import Fault
+from testing.live.nodes import Node
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ class LiveStage:
         self.with_bug = with_bug
         self.names: dict[str, str] = {}
         self.controller_epoch = 0
-        self.faults: list[tuple[tuple[str, str], live.Fault]] = []
+        self.faults: list[tuple[tuple[str, str], Fault]] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="script's clients", daemon=True)
         self._thread.start()
@@ -109,11 +110,11 @@ class LiveStage:
             return "broker--1" if found is None else str(found)
         return self.names.get(text, text)
 
-    def node(self, text: str) -> live.Node:
+    def node(self, text: str) -> Node:
         """The node meant."""
         kind, _, number = self.name(text).partition("-")
         nodes: dict[int, Any] = self.cluster.brokers if kind == "broker" else self.cluster.peers
-        found: live.Node = nodes[int(number)]
+        found: Node = nodes[int(number)]
         return found
 
     def group(self, texts: tuple[str, ...], but: str = "") -> list[str]:
