@@ -104,8 +104,8 @@ class SessionCreated(Event):
 class SessionExpired(Event):
     """The ensemble's leader declared a session dead; its closing follows as a transaction.
 
-    The last word of it came `heard_ms_ago` milliseconds before, from the server `heard_by`; -1 and 0 where there was
-    none since this leader began.
+    The last word of it came `heard_ms_ago` milliseconds before, from the server `heard_by`; -1 and 0 where nothing was
+    heard of it since it was created, or since this leader began.
     """
 
     session_id: int
