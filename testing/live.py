@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import httpx
+import msgspec
 
 from api.kafka import make_client
+from ensemble.runtime.link_fault import LinkFault
 from journal.events import TopicPartition
 from kafka_protocol.client.admin_client import AdminClient
 from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
@@ -242,14 +244,14 @@ class Faults:
 
     def cut(self, source: object, target: object = "*", *, both_ways: bool = True) -> Fault:
         """Let nothing pass."""
-        return self._add(source, target, "cut", 0, both_ways)
+        return self._add(LinkFault(str(source), str(target), "cut", both_ways=both_ways))
 
     def delay(self, source: object, target: object, delay_ms: int, *, both_ways: bool = True) -> Fault:
         """Let everything pass later."""
-        return self._add(source, target, "delay", delay_ms, both_ways)
+        return self._add(LinkFault(str(source), str(target), "delay", delay_ms, both_ways))
 
-    def _add(self, source: object, target: object, kind: str, delay_ms: int, both_ways: bool) -> Fault:
-        body = {"from": str(source), "to": str(target), "kind": kind, "delay_ms": delay_ms, "both_ways": both_ways}
+    def _add(self, fault: LinkFault) -> Fault:
+        body = msgspec.to_builtins(fault)
         return Fault(self._cluster, str(self._cluster.post("/api/v1/faults", body)["id"]))
 
     def heal(self) -> None:
