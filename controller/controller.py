@@ -106,6 +106,7 @@ class KafkaController:
 
     def __init__(
         self,
+        *,
         broker_id: int,
         config: ControllerConfig,
         coordination: CoordinationService,

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.admin import Refused
 from broker_sim.configs.broker_config import BROKER_KEYS, KafkaConfig
 from broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS, SYNONYMS
 from broker_sim.configs.config_def import ConfigKey, ConfigType, render
@@ -25,6 +24,7 @@ from broker_sim.configs.config_resources import (
 )
 from broker_sim.configs.topic_config import TOPIC_KEYS
 from broker_sim.metadata_cache import MetadataCache
+from broker_sim.refusals import Refused
 from ensemble.errors import ErrorCode, ZooKeeperError, error_for
 from kafka_protocol.topic_names import invalid_name
 from kafka_protocol.zk import znodes

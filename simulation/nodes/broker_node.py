@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from broker_sim.broker import Broker
+from broker_sim.broker_ports import BrokerPorts
 from broker_sim.configs.broker_config import KafkaConfig, config_from
 from broker_sim.logs.log_manager import DuplicateReplicas
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
@@ -120,19 +121,20 @@ class BrokerProcess(Process):
         connector = SimConnector(world.network, self.host)
         self.broker = Broker(
             config,
-            self.runtime,
-            lambda: Client(
-                config.text("zookeeper.connect"),
-                connector,
-                self.runtime,
-                session_timeout_ms=config.session_timeout_ms,
-                name=node.name,
+            BrokerPorts(
+                runtime=self.runtime,
+                coordination=lambda: Client(
+                    config.text("zookeeper.connect"),
+                    connector,
+                    self.runtime,
+                    session_timeout_ms=config.session_timeout_ms,
+                    name=node.name,
+                ),
+                channel=SimChannel(world.network, self.host, self.runtime),
+                log_directories=node.directories,
+                emit=self.emit,
+                halt=self._halt,
             ),
-            SimChannel(world.network, self.host, self.runtime),
-            node.directories[0],
-            self.emit,
-            more_log_directories=node.directories[1:],
-            halt=self._halt,
         )
 
     def boot(self) -> None:

@@ -555,13 +555,13 @@ class Node:
         self.session = FakeSession(world.ensemble, self.runtime)
         self.channel = FakeChannel(world, self.runtime)
         self.controller = KafkaController(
-            broker_id,
-            config,
-            self.session,
-            self.channel,
-            self.runtime,
-            lambda event: world.journal.append((broker_id, event)),
-            self.info,
+            broker_id=broker_id,
+            config=config,
+            coordination=self.session,
+            channel=self.channel,
+            runtime=self.runtime,
+            emit=lambda event: world.journal.append((broker_id, event)),
+            broker_info=self.info,
         )
         world.unreachable.discard(broker_id)
 
