@@ -152,10 +152,26 @@ class ConfigDescriber:
         if key.synonym is not None:
             synonyms += places.synonyms(key.synonym, False)
         if synonyms:
-            return Described(key.name, synonyms[0].value, key.type, False, False, synonyms[0].source, tuple(synonyms))
+            return Described(
+                name=key.name,
+                value=synonyms[0].value,
+                type=key.type,
+                read_only=False,
+                is_sensitive=False,
+                source=synonyms[0].source,
+                synonyms=tuple(synonyms),
+            )
         # Its broker's key is not set, but may follow from one in other units: log.retention.hours.
         value = self._config.values.get(key.synonym or "", key.default)
-        return Described(key.name, render(value), key.type, False, False, Source.DEFAULT_CONFIG, ())
+        return Described(
+            name=key.name,
+            value=render(value),
+            type=key.type,
+            read_only=False,
+            is_sensitive=False,
+            source=Source.DEFAULT_CONFIG,
+            synonyms=(),
+        )
 
     # ---- brokers ----------------------------------------------------------------------------------------------
 
@@ -204,11 +220,11 @@ def _describe_broker_key(name: str, places: _Places) -> Described:
     is_sensitive = definition is None or definition.type is ConfigType.PASSWORD
     synonyms = places.synonyms(name, is_sensitive)
     return Described(
-        name,
-        None if is_sensitive else places.value(name),
-        None if definition is None else definition.type,
-        not (name in KAFKA_KEYS and KAFKA_KEYS[name].is_dynamic),
-        is_sensitive,
-        synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
-        tuple(synonyms),
+        name=name,
+        value=None if is_sensitive else places.value(name),
+        type=None if definition is None else definition.type,
+        read_only=not (name in KAFKA_KEYS and KAFKA_KEYS[name].is_dynamic),
+        is_sensitive=is_sensitive,
+        source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
+        synonyms=tuple(synonyms),
     )

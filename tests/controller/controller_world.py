@@ -64,9 +64,18 @@ class Znode:
     def stat(self) -> Stat:
         size = len(self.data or b"")
         return Stat(
-            self.czxid, self.mzxid, 0, self.mtime_ms, self.version, self.cversion, 0, self.owner, size,
-            len(self.children), self.pzxid,
-        )  # fmt: skip
+            czxid=self.czxid,
+            mzxid=self.mzxid,
+            ctime=0,
+            mtime=self.mtime_ms,
+            version=self.version,
+            cversion=self.cversion,
+            aversion=0,
+            ephemeral_owner=self.owner,
+            data_length=size,
+            num_children=len(self.children),
+            pzxid=self.pzxid,
+        )
 
 
 class FakeEnsemble:
