@@ -143,13 +143,13 @@ async def _consume(client: AdminClient, options: argparse.Namespace) -> None:
         return properties.get(name, default).lower() == "true"
 
     shown = _Shown(
-        flag("print.timestamp"),
-        flag("print.partition"),
-        flag("print.offset"),
-        flag("print.key"),
-        flag("print.value", "true"),
-        properties.get("key.separator", "\t").encode(),
-        properties.get("line.separator", "\n").encode(),
+        timestamp=flag("print.timestamp"),
+        partition=flag("print.partition"),
+        offset=flag("print.offset"),
+        key=flag("print.key"),
+        value=flag("print.value", "true"),
+        key_separator=properties.get("key.separator", "\t").encode(),
+        line_separator=properties.get("line.separator", "\n").encode(),
     )
     numbers = await _partitions(client, options.topic)
     if options.partition is not None:

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 from broker_sim.broker import Broker
-from broker_sim.handlers.broker_requests import RequestContext, RequestRefused
+from broker_sim.request_context import RequestContext, RequestRefused
 from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
 from kafka_protocol.wire.request_lanes import lane_of

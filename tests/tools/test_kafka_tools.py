@@ -163,7 +163,9 @@ def test_what_is_missing_is_told_with_exit_code_1(
 
 
 def test_a_partition_that_moves_says_where_and_is_not_under_replicated_for_that() -> None:
-    row = PartitionInfo(0, 1, 0, (3, 1, 2), (1, 2), (), ErrorCode.none)
+    row = PartitionInfo(
+        partition=0, leader=1, leader_epoch=0, replicas=(3, 1, 2), isr=(1, 2), offline=(), error=ErrorCode.none
+    )
     moving = {TopicPartition("t", 0): Ongoing((3, 1, 2), (3,), (2,))}
     topic = kafka_topics._Topic(TopicInfo("t", "ID", ErrorCode.none, (row,)), {}, 1, moving)
     options = argparse.Namespace(
@@ -180,7 +182,10 @@ def test_a_partition_that_moves_says_where_and_is_not_under_replicated_for_that(
 def test_overrides_are_listed_in_the_order_of_javas_hash_map() -> None:
     # What kafka-topics prints of a topic of 36 keys that overrides these three.
     names = [*TOPIC_KEYS]
-    entries = [ConfigEntry(name, "", 1, False, False, 0, ()) for name in names]
+    entries = [
+        ConfigEntry(name=name, value="", source=1, read_only=False, is_sensitive=False, type=0, synonyms=())
+        for name in names
+    ]
     wanted = ("cleanup.policy", "compression.type", "segment.bytes")
     ordered = [entry.name for entry in kafka_topics.in_hash_order(entries) if entry.name in wanted]
     assert ordered == ["compression.type", "cleanup.policy", "segment.bytes"]
@@ -226,5 +231,7 @@ def test_a_records_whole_way_through_the_tools(zabka_cluster: LiveCluster, tmp_p
 
 
 def test_a_record_without_a_key_is_printed_with_null() -> None:
-    shown = kafka_console._Shown(True, True, True, True, True, b"\t", b"\n")
+    shown = kafka_console._Shown(
+        timestamp=True, partition=True, offset=True, key=True, value=True, key_separator=b"\t", line_separator=b"\n"
+    )
     assert shown.line(Record(None, b"v", 5, 7), 3) == b"CreateTime:5\tPartition:3\tOffset:7\tnull\tv\n"

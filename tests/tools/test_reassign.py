@@ -117,7 +117,7 @@ def test_how_far_a_move_is_told_in_kafkas_words(place: Place, says: str, under_w
 def cluster() -> Iterator[broker_world.Cluster]:
     made = broker_world.Cluster(2, log_dirs=f"{LEFT},{RIGHT}")
     for node in made.nodes.values():
-        node.more_broker = {"more_log_directories": [MemoryLogDirectory()]}
+        node.more_ports = {"log_directories": [node.directory, MemoryLogDirectory()]}
     made.start()
     made.run(made.client.create_topic("t", assignment={0: (1,)}))
     yield made

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.handlers.broker_requests import RequestContext
 from broker_sim.quotas.client_meters import METERS_MAX
 from broker_sim.quotas.client_throttling import CONSUMER_RATE, PRODUCER_RATE, ClientQuota, ClientThrottles
+from broker_sim.request_context import RequestContext
 from journal import events as e
 from kafka_protocol.wire.data_messages import FetchResponse, ProduceResponse
 from kafka_protocol.wire.kafka_schema import ApiKey, as_time, milliseconds, request
