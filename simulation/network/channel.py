@@ -22,7 +22,7 @@ def wants_no_answer(request: KafkaMessage) -> bool:
 
 
 class SimChannel:
-    """`controller.ports.BrokerChannel` over the simulated network, for one process."""
+    """`kafka_protocol.ports.BrokerChannel` over the simulated network, for one process."""
 
     def __init__(self, net: network.Network, host: network.Host, runtime: SimRuntime) -> None:
         self._network = net

@@ -32,7 +32,7 @@ def test_a_reader_is_served_by_minorities_and_follows_the_leader_the_same_way_ev
 
 
 @pytest.mark.parametrize("seed", [4, 7])
-def test_sessions_of_every_kind_hold(seed: int) -> None:
+def test_a_seed_of_read_only_service_holds_every_invariant(seed: int) -> None:
     assert run_seed(seed, READ_ONLY.name).problems == []
 
 
