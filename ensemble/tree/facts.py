@@ -17,8 +17,8 @@ from ensemble.records import (
     Request,
 )
 from ensemble.tree.connections import Waiting
+from ensemble.tree.create_modes import is_ephemeral
 from ensemble.tree.datatree import Applied, DataTree
-from ensemble.tree.znode import is_ephemeral
 from ensemble.txn import CreateSessionTxn, ErrorTxn, Txn
 from journal.events import (
     EphemeralCreated,
