@@ -1,7 +1,7 @@
 """One group of the classic protocol: its state, its members and what they agreed on (Kafka's GroupMetadata and
 MemberMetadata).
 
-Nothing here waits or writes; `group_membership` drives it.
+Nothing here waits or writes; `broker_sim.groups.membership` drives it.
 """
 
 from __future__ import annotations
