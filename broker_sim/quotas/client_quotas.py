@@ -129,8 +129,10 @@ class ClientQuotas:
                 overrides, version = await self._znodes.read(path)
                 for change in changes:
                     _apply(overrides, change, keys)
-                for key in overrides.keys() & keys.keys():
-                    keys[key].parse(overrides[key])
+                # In the order of the definition, as ConfigDef.parse: of several bad values it is always the same one.
+                for name, key in keys.items():
+                    if name in overrides:
+                        key.parse(overrides[name])
                 if validate_only or await self._put(path, overrides, version):
                     return QuotaResult(entity)
         except Refused as refused:
