@@ -257,15 +257,15 @@ def _log_truncated(state: ClusterState, entry: Entry, event: e.LogTruncated) -> 
 def _records_lost(state: ClusterState, entry: Entry, event: e.RecordsLost) -> None:
     state.losses.append(
         Loss(
-            entry.wall_us,
-            event.broker_id,
-            event.topic,
-            event.partition,
-            event.first_offset,
-            event.last_offset,
-            event.count,
-            event.below_high_watermark,
-            event.cause,
+            at_us=entry.wall_us,
+            broker_id=event.broker_id,
+            topic=event.topic,
+            partition=event.partition,
+            first_offset=event.first_offset,
+            last_offset=event.last_offset,
+            count=event.count,
+            below_high_watermark=event.below_high_watermark,
+            cause=event.cause,
         )
     )
     del state.losses[:-LOSSES_MAX]

@@ -28,7 +28,7 @@ class WorldSettings(msgspec.Struct, frozen=True):
     local_sessions: bool = False
     local_sessions_upgrading: bool = False
     faulty_disks: bool = False
-    """Disks that may fail (`faulty_disk`, `faulty_log_directory`), and two log directories for some brokers."""
+    """Disks that may fail (`simulation.disks`), and two log directories for some brokers."""
 
 
 class BadSetting(Exception):

@@ -230,7 +230,9 @@ class KazooClient(KazooSession):
         makepath: bool = False, include_data: bool = False,
     ) -> Any:  # fmt: skip
         """Create a znode: the path made, with `include_data` (path, ZnodeStat)."""
-        return self.create_async(path, value, acl, ephemeral, sequence, makepath, include_data).get()
+        return self.create_async(
+            path, value, acl, ephemeral=ephemeral, sequence=sequence, makepath=makepath, include_data=include_data
+        ).get()
 
     def create_async(
         self, path: str, value: bytes | None = b"", acl: Any = None, ephemeral: bool = False, sequence: bool = False,

@@ -15,6 +15,7 @@ from __future__ import annotations
 from ensemble.records.auth import AuthPacket, SaslRequest, SaslResponse
 from ensemble.records.bodies import REQUEST_BODIES, RESPONSE_BODIES, WRITES, AnyBody, AnyResponse
 from ensemble.records.connect import ConnectRequest, ConnectResponse
+from ensemble.records.creates import CREATES, Create2Response, CreateRequest, CreateResponse, CreateTTLRequest
 from ensemble.records.data import (
     ACL,
     ACLS,
@@ -58,8 +59,6 @@ from ensemble.records.op_codes import (
 )
 from ensemble.records.requests import (
     CheckVersionRequest,
-    CreateRequest,
-    CreateTTLRequest,
     DeleteRequest,
     EmptyRequest,
     PathRequest,
@@ -69,8 +68,6 @@ from ensemble.records.requests import (
     SetDataRequest,
 )
 from ensemble.records.responses import (
-    Create2Response,
-    CreateResponse,
     GetACLResponse,
     GetChildren2Response,
     GetChildrenResponse,
@@ -97,6 +94,7 @@ __all__ = [
     "ACL",
     "ACLS",
     "AUTH_XID",
+    "CREATES",
     "MULTI_BODIES",
     "MULTI_RESPONSES",
     "NOTIFICATION_XID",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from ensemble.jute import Record
 from ensemble.records.auth import AuthPacket, SaslRequest, SaslResponse
+from ensemble.records.creates import CREATES
 from ensemble.records.multi import MultiReadRequest, MultiRequest, MultiResponse
 from ensemble.records.op_codes import OpCode
 from ensemble.records.requests import (
     CheckVersionRequest,
-    CreateRequest,
-    CreateTTLRequest,
     DeleteRequest,
     EmptyRequest,
     PathRequest,
@@ -19,8 +18,6 @@ from ensemble.records.requests import (
     SetDataRequest,
 )
 from ensemble.records.responses import (
-    Create2Response,
-    CreateResponse,
     GetACLResponse,
     GetChildren2Response,
     GetChildrenResponse,
@@ -42,10 +39,7 @@ from ensemble.records.watches import (
 AnyBody = Record | MultiRequest
 AnyResponse = Record | MultiResponse
 REQUEST_BODIES: dict[int, type[Record] | type[MultiRequest]] = {
-    OpCode.CREATE: CreateRequest,
-    OpCode.CREATE2: CreateRequest,
-    OpCode.CREATE_CONTAINER: CreateRequest,
-    OpCode.CREATE_TTL: CreateTTLRequest,
+    **{op: made.request for op, made in CREATES.items()},
     OpCode.DELETE: DeleteRequest,
     OpCode.DELETE_CONTAINER: PathRequest,
     OpCode.EXISTS: PathWatchRequest,
@@ -74,10 +68,7 @@ REQUEST_BODIES: dict[int, type[Record] | type[MultiRequest]] = {
     OpCode.CLOSE_SESSION: EmptyRequest,
 }
 RESPONSE_BODIES: dict[int, type[Record] | type[MultiResponse]] = {
-    OpCode.CREATE: CreateResponse,
-    OpCode.CREATE2: Create2Response,
-    OpCode.CREATE_CONTAINER: Create2Response,
-    OpCode.CREATE_TTL: Create2Response,
+    **{op: made.response for op, made in CREATES.items()},
     OpCode.EXISTS: StatResponse,
     OpCode.GET_DATA: GetDataResponse,
     OpCode.SET_DATA: StatResponse,
@@ -97,9 +88,8 @@ RESPONSE_BODIES: dict[int, type[Record] | type[MultiResponse]] = {
 }
 WRITES = frozenset(
     {
-        OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL, OpCode.DELETE, OpCode.SET_DATA,
-        OpCode.SET_ACL, OpCode.MULTI, OpCode.CHECK, OpCode.RECONFIG, OpCode.DELETE_CONTAINER, OpCode.CREATE_SESSION,
-        OpCode.CLOSE_SESSION,
+        *map(OpCode, CREATES), OpCode.DELETE, OpCode.SET_DATA, OpCode.SET_ACL, OpCode.MULTI, OpCode.CHECK,
+        OpCode.RECONFIG, OpCode.DELETE_CONTAINER, OpCode.CREATE_SESSION, OpCode.CLOSE_SESSION,
     }
 )  # fmt: skip
 """Ops that become transactions (PrepRequestProcessor)."""

@@ -7,38 +7,29 @@ from typing import NamedTuple
 import msgspec
 
 from ensemble.jute import MalformedRecord, Reader, Record, Writer, pack_int
+from ensemble.records.creates import CREATES
 from ensemble.records.op_codes import OpCode
 from ensemble.records.requests import (
     CheckVersionRequest,
-    CreateRequest,
-    CreateTTLRequest,
     DeleteRequest,
     EmptyRequest,
     PathWatchRequest,
     SetDataRequest,
 )
 from ensemble.records.responses import (
-    Create2Response,
-    CreateResponse,
     GetChildrenResponse,
     GetDataResponse,
     StatResponse,
 )
 
 MULTI_BODIES: dict[int, type[Record]] = {
-    OpCode.CREATE: CreateRequest,
-    OpCode.CREATE2: CreateRequest,
-    OpCode.CREATE_CONTAINER: CreateRequest,
-    OpCode.CREATE_TTL: CreateTTLRequest,
+    **{op: made.request for op, made in CREATES.items()},
     OpCode.DELETE: DeleteRequest,
     OpCode.SET_DATA: SetDataRequest,
     OpCode.CHECK: CheckVersionRequest,
 }
 MULTI_RESPONSES: dict[int, type[Record]] = {
-    OpCode.CREATE: CreateResponse,
-    OpCode.CREATE2: Create2Response,
-    OpCode.CREATE_CONTAINER: Create2Response,
-    OpCode.CREATE_TTL: Create2Response,
+    **{op: made.response for op, made in CREATES.items()},
     OpCode.DELETE: EmptyRequest,
     OpCode.SET_DATA: StatResponse,
     OpCode.CHECK: EmptyRequest,

@@ -1,6 +1,7 @@
-"""The bodies of requests about znodes, and of those that hold nothing but a path, or nothing at all.
+"""The bodies of requests about znodes that there are, and of those that hold nothing but a path, or nothing at all.
 
-setData and create, which make up nearly all writes, are decoded in one step where nothing is odd about them.
+setData is decoded in one step where nothing is odd about it, and so is create (`ensemble.records.creates`): nearly all
+writes are one of the two.
 """
 
 from __future__ import annotations
@@ -10,50 +11,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ensemble.jute import BOOL, BUFFER, INT, LONG, STRING, Codec, Reader, Record
-from ensemble.records.data import ACL, ACLS, OPEN_ACL, OPEN_ACL_BYTES, read_acls
+from ensemble.records.data import ACL, ACLS
 
 _int_at = struct.Struct(">i").unpack_from
-
-
-class CreateRequest(Record):
-    """create, create2 and createContainer."""
-
-    path: str
-    data: bytes | None
-    acl: Sequence[ACL]
-    flags: int
-    layout: ClassVar[tuple[Codec, ...]] = (STRING, BUFFER, ACLS, INT)
-
-    @classmethod
-    def read_from(cls, reader: Reader) -> CreateRequest:
-        """As `layout` says, written out; raises MalformedRecord."""
-        path, data = reader.read_path_and_data()
-        return cls(path, data, read_acls(reader), reader.read_int())
-
-    @classmethod
-    def decode(cls, data: bytes) -> CreateRequest:
-        """The record in `data`, in one step where nothing is odd about it; raises MalformedRecord."""
-        try:
-            size: int = _int_at(data, 0)[0]
-            length: int = _int_at(data, 4 + size)[0]
-            stop = 8 + size + length
-            if size >= 0 and length >= 0 and data.startswith(OPEN_ACL_BYTES, stop):
-                flags: int = _int_at(data, stop + len(OPEN_ACL_BYTES))[0]
-                return cls(data[4 : 4 + size].decode(), data[8 + size : stop], OPEN_ACL, flags)
-        except (struct.error, UnicodeDecodeError):
-            pass
-        return cls.read_from(Reader(data))
-
-
-class CreateTTLRequest(Record):
-    """createTTL."""
-
-    path: str
-    data: bytes | None
-    acl: Sequence[ACL]
-    flags: int
-    ttl_ms: int
-    layout: ClassVar[tuple[Codec, ...]] = (STRING, BUFFER, ACLS, INT, LONG)
 
 
 class DeleteRequest(Record):

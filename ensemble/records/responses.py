@@ -9,21 +9,6 @@ from ensemble.jute import BUFFER, INT, STRING, Codec, Record
 from ensemble.records.data import ACL, ACLS, STAT, STRINGS, Stat
 
 
-class CreateResponse(Record):
-    """create's answer: the path made."""
-
-    path: str
-    layout: ClassVar[tuple[Codec, ...]] = (STRING,)
-
-
-class Create2Response(Record):
-    """create2's answer."""
-
-    path: str
-    stat: Stat
-    layout: ClassVar[tuple[Codec, ...]] = (STRING, STAT)
-
-
 class StatResponse(Record):
     """exists, setData, setACL."""
 

@@ -7,7 +7,8 @@ from ensemble.ids import PeerId, SessionId
 from ensemble.ports import Instant
 from ensemble.records import OpCode, Reply, Request
 from ensemble.tree.connections import Connection, Waiting
-from ensemble.tree.local_sessions import NEEDS_A_QUORUM, LocalSessions, wants_ephemeral
+from ensemble.tree.create_modes import wants_ephemeral
+from ensemble.tree.local_sessions import NEEDS_A_QUORUM, LocalSessions
 from ensemble.tree.server_state import ServerState
 from ensemble.txn import CreateSessionTxn
 from ensemble.zab.application import Submit

@@ -1,8 +1,8 @@
 """What befalls disks: errors, a disk that is full for a while, stalls, and damage to what was synced.
 
-Peers keep their logs on `faulty_disk`, brokers theirs on `faulty_log_directory`, some on two of them.  A broker gives a
-log directory up at its first error.  It is mended with the machine off, which is a power loss; or replaced by an empty
-one, and `journal.judges.record_invariants` says what that may cost.
+Peers keep their logs on `simulation.disks.faulty_disk`, brokers theirs on `simulation.disks.faulty_log_directory`, some
+on two of them.  A broker gives a log directory up at its first error.  It is mended with the machine off, which is a
+power loss; or replaced by an empty one, and `journal.judges.record_invariants` says what that may cost.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ LeavingBrokersStayOut         nor is it in its controlled shutdown, as far as th
 
 The model knows neither unclean elections nor disks that forget.  A presumed leader of an epoch before an unclean
 election, or before the election of a replica that lost its power while it was in sync, is judged no more; and such a
-replica is not judged as a member until it has been out of the ISR.  `journal.record_invariants` says what may be lost.
-What does not hold goes to the journal as `invariant_violated`, where the watchdog finds it.
+replica is not judged as a member until it has been out of the ISR.  `journal.judges.record_invariants` says what may be
+lost.  What does not hold goes to the journal as `invariant_violated`, where the watchdog finds it.
 """
 
 from __future__ import annotations

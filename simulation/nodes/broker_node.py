@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from broker_sim.broker import Broker
+from broker_sim.broker_ports import BrokerPorts
 from broker_sim.configs.broker_config import KafkaConfig, config_from
 from broker_sim.logs.log_manager import DuplicateReplicas
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
@@ -112,19 +113,20 @@ class BrokerProcess(Process):
         connector = SimConnector(self.site.network, self.host)
         self.broker = Broker(
             config,
-            self.runtime,
-            lambda: Client(
-                config.text("zookeeper.connect"),
-                connector,
-                self.runtime,
-                session_timeout_ms=config.session_timeout_ms,
-                name=node.name,
+            BrokerPorts(
+                runtime=self.runtime,
+                coordination=lambda: Client(
+                    config.text("zookeeper.connect"),
+                    connector,
+                    self.runtime,
+                    session_timeout_ms=config.session_timeout_ms,
+                    name=node.name,
+                ),
+                channel=SimChannel(self.site.network, self.host, self.runtime),
+                log_directories=node.directories,
+                emit=self.emit,
+                halt=self._halt,
             ),
-            SimChannel(self.site.network, self.host, self.runtime),
-            node.directories[0],
-            self.emit,
-            more_log_directories=node.directories[1:],
-            halt=self._halt,
         )
 
     def boot(self) -> None:

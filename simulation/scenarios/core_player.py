@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ensemble.zab import leader
+from ensemble.zab import broadcast
 from ensemble.zab.messages import PeerState
 from simulation.cores.cores import Cores
 from simulation.scenarios.core_steps import (
@@ -58,12 +58,12 @@ def play(scenario: CoreScenario) -> Verdict:
 
 @contextmanager
 def _counter_ends_at(counter_max: int) -> Iterator[None]:
-    before = vars(leader)["COUNTER_MAX"]
-    vars(leader)["COUNTER_MAX"] = counter_max
+    before = vars(broadcast)["COUNTER_MAX"]
+    vars(broadcast)["COUNTER_MAX"] = counter_max
     try:
         yield
     finally:
-        vars(leader)["COUNTER_MAX"] = before
+        vars(broadcast)["COUNTER_MAX"] = before
 
 
 def play_steps(

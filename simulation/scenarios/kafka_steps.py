@@ -55,7 +55,7 @@ class Cast(WorldStep, frozen=True):
     others: tuple[str, ...] = ("second", "third")
 
     def play(self, stage: Stage) -> None:
-        """Hand out the parts."""
+        """Wait until the cluster is settled, then name its brokers."""
         _until(stage, lambda: stage.world.unsettled() is None, WITHIN_MS, lambda: str(stage.world.unsettled()))
         controller = stage.node("controller")
         rest = [name for name in stage.world.broker_names() if name != controller]
@@ -108,7 +108,7 @@ class Send(WorldStep, frozen=True):
     at: str = ""
 
     def play(self, stage: Stage) -> None:
-        """Nobody waits for the answer, but it counts."""
+        """Send it; how it ends counts when the history is judged."""
         broker = stage.node(self.at) if self.at else ""
         stage.kafka_runtime.spawn(stage.kafka.produce(partition_of(self.partition), broker), "send")
 
@@ -159,7 +159,7 @@ class Reassign(WorldStep, frozen=True):
     replicas: tuple[str, ...]
 
     def play(self, stage: Stage) -> None:
-        """Ask; it goes on by itself."""
+        """Ask for the move; it goes on by itself."""
         replicas = tuple(_broker_id(stage, name) for name in self.replicas)
         asked(
             stage, stage.kafka.reassign(partition_of(self.partition), replicas), f"a reassignment of {self.partition}"
@@ -172,7 +172,7 @@ class Stop(WorldStep, frozen=True):
     node: str
 
     def play(self, stage: Stage) -> None:
-        """Nobody waits for it."""
+        """Begin the shutdown, and go on."""
         stage.world.stop_broker(stage.node(self.node))
 
 
@@ -182,7 +182,7 @@ class LoseDisk(WorldStep, frozen=True):
     node: str
 
     def play(self, stage: Stage) -> None:
-        """At once."""
+        """Cut the power, and wipe the log directory."""
         name = stage.node(self.node)
         stage.world.kill(name, power_loss=True)
         stage.world.brokers[_broker_id(stage, name)].log_directory.wipe()
@@ -196,7 +196,7 @@ class Delay(WorldStep, frozen=True):
     delay_ms: int
 
     def play(self, stage: Stage) -> None:
-        """Slow down every link."""
+        """Slow down the link to each of the others."""
         node = stage.node(self.node)
         for other in stage.nodes(self.others, but=node):
             stage.heals.append(((node, other), stage.world.delay(node, other, self.delay_ms)))
@@ -210,7 +210,7 @@ class Edit(WorldStep, frozen=True):
     value: int | str | None = None
 
     def play(self, stage: Stage) -> None:
-        """Read, change, write."""
+        """Read the znode, change the key, and write it back."""
         if OPERATOR not in stage.clients:
             stage.join(OPERATOR, tuple(stage.world.peers), 30_000)
         content = json.loads(stage.ask(OPERATOR, "get", self.path, ""))
@@ -231,7 +231,7 @@ class State(WorldStep, frozen=True):
     within_ms: int = WITHIN_MS
 
     def play(self, stage: Stage) -> None:
-        """Let time pass until then."""
+        """Let time pass until the quorum says so."""
         leader = -1 if self.leader == "nobody" else _broker_id(stage, self.leader) if self.leader else None
         isr = sorted(_broker_id(stage, name) for name in self.isr)
 
@@ -257,7 +257,7 @@ class Reigns(WorldStep, frozen=True):
     within_ms: int = WITHIN_MS
 
     def play(self, stage: Stage) -> None:
-        """Let time pass until then."""
+        """Let time pass until another broker reigns."""
         old = _broker_id(stage, self.other_than)
         _until(
             stage,
@@ -273,7 +273,7 @@ class Undisturbed(WorldStep, frozen=True):
     """No controller was elected since the last `Reigns`."""
 
     def play(self, stage: Stage) -> None:
-        """Compare."""
+        """Compare the controller epoch with the one that was noted."""
         found = stage.world.record.state.controller_epoch
         if found != stage.controller_epoch:
             raise StepFailed(f"controller epoch {found} has begun behind {stage.controller_epoch}")
@@ -285,7 +285,7 @@ class Settled(WorldStep, frozen=True):
     within_ms: int = WITHIN_MS
 
     def play(self, stage: Stage) -> None:
-        """Let time pass until then."""
+        """Let time pass until the cluster is settled."""
         _until(stage, lambda: stage.world.unsettled() is None, self.within_ms, lambda: str(stage.world.unsettled()))
 
 

@@ -11,7 +11,8 @@ from ensemble.client.service import WatchEvent
 from ensemble.errors import ZooKeeperError
 from ensemble.records import EventType
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from ensemble.runtime.links import ANY, FaultTable, LinkFault, LinkFaults
+from ensemble.runtime.link_fault import ANY, HeldFault
+from ensemble.runtime.links import FaultTable, LinkFaults
 from simulation.scenarios.operations import OPERATIONS
 from simulation.scenarios.step import StepFailed
 
@@ -93,12 +94,8 @@ class LiveClients:
     async def cut(self, name: str, peers: list[str], *, both_ways: bool) -> None:
         """What its machine sends to these peers, and what they send back, waits until `heal`."""
         links = self._links_of(name)
-        faults = list(links.faults)
-        for peer in peers:
-            faults.append(LinkFault(f"{name} to {peer}", peer, "out", "cut"))
-            if both_ways:
-                faults.append(LinkFault(f"{peer} to {name}", peer, "in", "cut"))
-        links.apply(FaultTable(faults))
+        cuts = [HeldFault(name, peer, "cut", both_ways=both_ways, id=f"{name} to {peer}") for peer in peers]
+        links.apply(FaultTable([*links.faults, *cuts], name))
 
     async def heal(self, names: list[str] | None) -> None:
         """Undo every cut, or those of these clients alone."""
@@ -108,8 +105,8 @@ class LiveClients:
 
     async def vanish(self, name: str) -> None:
         """Its machine is gone without a word: no connection is closed, and its session ends by its time-out."""
-        gone = [LinkFault("gone", ANY, "out", "cut"), LinkFault("gone", ANY, "in", "cut")]
-        self._links.pop(name).apply(FaultTable(gone))
+        gone = HeldFault(name, ANY, "cut", id="gone")
+        self._links.pop(name).apply(FaultTable([gone], name))
         self._vanished.append(self._clients.pop(name))
 
     async def close(self) -> None:

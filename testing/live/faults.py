@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from ensemble.runtime.link_fault import LinkFault
 from testing.live.http_api import HttpApi
 
 
@@ -25,14 +28,14 @@ class Faults:
 
     def cut(self, source: object, target: object = "*", *, both_ways: bool = True) -> Fault:
         """Let nothing pass."""
-        return self._add(source, target, "cut", 0, both_ways)
+        return self._add(LinkFault(str(source), str(target), "cut", both_ways=both_ways))
 
     def delay(self, source: object, target: object, delay_ms: int, *, both_ways: bool = True) -> Fault:
         """Let everything pass later."""
-        return self._add(source, target, "delay", delay_ms, both_ways)
+        return self._add(LinkFault(str(source), str(target), "delay", delay_ms, both_ways))
 
-    def _add(self, source: object, target: object, kind: str, delay_ms: int, both_ways: bool) -> Fault:
-        body = {"from": str(source), "to": str(target), "kind": kind, "delay_ms": delay_ms, "both_ways": both_ways}
+    def _add(self, fault: LinkFault) -> Fault:
+        body = msgspec.to_builtins(fault)
         return Fault(self._api, str(self._api.post("/api/v1/faults", body)["id"]))
 
     def heal(self) -> None:

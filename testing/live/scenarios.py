@@ -33,7 +33,7 @@ from testing.live.stage import LiveStage
 RECOVERY_S = 90.0
 SHOWN_MAX = 12
 AUDITED = ("Isr", "StrongIsr", "OnlyTheLivingJoin", "min.insync.replicas")
-"""Of `simulation.replication_audit`."""
+"""Of `simulation.judges.replication_audit`."""
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.handlers.broker_requests import RequestRefused
 from broker_sim.logs.meta_properties import InconsistentMetaProperties
+from broker_sim.request_context import RequestRefused
 from journal.events import (
     BrokerRegistered,
     BrokerSessionChanged,

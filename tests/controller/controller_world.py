@@ -65,9 +65,18 @@ class Znode:
     def stat(self) -> Stat:
         size = len(self.data or b"")
         return Stat(
-            self.czxid, self.mzxid, 0, self.mtime_ms, self.version, self.cversion, 0, self.owner, size,
-            len(self.children), self.pzxid,
-        )  # fmt: skip
+            czxid=self.czxid,
+            mzxid=self.mzxid,
+            ctime=0,
+            mtime=self.mtime_ms,
+            version=self.version,
+            cversion=self.cversion,
+            aversion=0,
+            ephemeral_owner=self.owner,
+            data_length=size,
+            num_children=len(self.children),
+            pzxid=self.pzxid,
+        )
 
 
 class FakeEnsemble:
@@ -556,13 +565,13 @@ class Node:
         self.session = FakeSession(world.ensemble, self.runtime)
         self.channel = FakeChannel(world, self.runtime)
         self.controller = KafkaController(
-            broker_id,
-            config,
-            self.session,
-            self.channel,
-            self.runtime,
-            lambda event: world.journal.append((broker_id, event)),
-            self.info,
+            broker_id=broker_id,
+            config=config,
+            coordination=self.session,
+            channel=self.channel,
+            runtime=self.runtime,
+            emit=lambda event: world.journal.append((broker_id, event)),
+            broker_info=self.info,
         )
         world.unreachable.discard(broker_id)
 

@@ -10,19 +10,16 @@ from typing import Any
 
 import msgspec
 
-from ensemble.server.config.zoo_cfg import ZooConfig
-from ensemble.server.net.client_port import ClientPort
 from ensemble.server.operator import server_facts
 from ensemble.server.operator.exposition import monitor_rows
 from ensemble.server.operator.http_port import HttpRequest
 from ensemble.server.operator.metrics import Metrics
 from ensemble.server.operator.on_demand_snapshots import OnDemandSnapshots, Refusal
 from ensemble.server.operator.restores import Restores
+from ensemble.server.operator.running_peer import RunningPeer
 from ensemble.server.operator.words import NOT_SERVING, TraceMask
 from ensemble.tree.connections import ConnectionInfo
-from ensemble.tree.service import Service
 from ensemble.zab.messages import PeerState
-from ensemble.zab.peer import Peer
 from ensemble.zab.server_line import ServerLine, bracketed
 
 Fields = dict[str, Any]
@@ -51,21 +48,19 @@ class AdminCommands:
 
     def __init__(
         self,
-        config: ZooConfig,
-        peer: Peer,
-        service: Service,
-        clients: ClientPort,
+        running: RunningPeer,
         metrics: Metrics,
         trace_mask: TraceMask,
+        *,
         snapshots: OnDemandSnapshots,
         restores: Restores,
         begin_anew: Callable[[], None],
     ) -> None:
         """`begin_anew` lets the server start again from a snapshot that was restored."""
-        self._config = config
-        self._peer = peer
-        self._service = service
-        self._clients = clients
+        self._config = running.config
+        self._peer = running.peer
+        self._service = running.service
+        self._clients = running.clients
         self._metrics = metrics
         self._trace_mask = trace_mask
         self._snapshots = snapshots

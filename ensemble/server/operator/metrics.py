@@ -13,14 +13,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from ensemble.server.config.zoo_cfg import ZooConfig
-from ensemble.server.net.client_port import ClientPort
+from ensemble.server.operator.running_peer import RunningPeer
 from ensemble.summary import Summary
 from ensemble.tree.counters import FIRED_AS
-from ensemble.tree.service import Service
-from ensemble.txnlog.storage import Storage
 from ensemble.zab.messages import PeerState
-from ensemble.zab.peer import Peer, PeerStatus
+from ensemble.zab.peer import PeerStatus
 from journal.events import Event, PeerStateChanged, SessionExpired, SnapshotTaken
 
 _GAUGES_OF_LIMITS = ("auth_failed_count", "non_mtls_remote_conn_count", "non_mtls_local_conn_count")
@@ -136,24 +133,15 @@ class Readings(NamedTuple):
 class Metrics:
     """Reads one peer's metrics; `version` is its version line, `mode` what it is right now."""
 
-    def __init__(
-        self,
-        config: ZooConfig,
-        peer: Peer,
-        service: Service,
-        clients: ClientPort,
-        storage: Storage,
-        mode: Callable[[], str],
-        version: str,
-    ) -> None:
+    def __init__(self, running: RunningPeer, mode: Callable[[], str], version: str) -> None:
         self.history = PeerHistory()
         self.on_demand = OnDemandCounts()
         self.unrecoverable_errors = 0
-        self._config = config
-        self._peer = peer
-        self._service = service
-        self._clients = clients
-        self._storage = storage
+        self._config = running.config
+        self._peer = running.peer
+        self._service = running.service
+        self._clients = running.clients
+        self._storage = running.storage
         self._mode = mode
         self._version = version
         self._began_ms = _now_ms()

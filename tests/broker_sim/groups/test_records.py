@@ -41,7 +41,16 @@ GROUPS = {
 }
 EMPTY_GROUP = "00030008636f6e73756d657200000005ffffffff00000000000004d200000000"
 
-MEMBER = StoredMember("m1", "i", "c", "/h", 8, 9, b"\x01\x02", b"\x03")
+MEMBER = StoredMember(
+    member_id="m1",
+    group_instance_id="i",
+    client_id="c",
+    client_host="/h",
+    rebalance_timeout_ms=8,
+    session_timeout_ms=9,
+    subscription=b"\x01\x02",
+    assignment=b"\x03",
+)
 GROUP = StoredGroup("consumer", 4, "range", "m1", 1234, (MEMBER,))
 
 

@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.handlers.broker_requests import RequestContext
 from broker_sim.ports import FetchedPartition, FetchPartition
 from broker_sim.replication.fetch_session import FetchRefused, FetchSessions, Request
 from broker_sim.replication.replica_selector import RACK_AWARE_SELECTOR, ReplicaView, select_in_rack
+from broker_sim.request_context import RequestContext
 from kafka_protocol.record_batch import decode_records
 from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.replication.replication_cluster import TOPIC_ID, TP, Cluster

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ensemble.ids import LinkId, SessionId, Zxid
 from ensemble.jute import pack_int
 from ensemble.ports import Instant
-from ensemble.records import ACL, OPEN_ACL, Frames, OpCode, Request
+from ensemble.records import ACL, OPEN_ACL, CreateFlag, Frames, OpCode, Request
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.paths import QUOTA
 from ensemble.tree.proposer import Proposer
@@ -112,6 +113,16 @@ def test_the_short_way_proposes_and_applies_what_the_general_way_does(steps: lis
     for side in sides:
         side.apply(len(side.pending))
     assert sides[0].state() == sides[1].state()
+
+
+@pytest.mark.parametrize("flags", [*CreateFlag, 7, -1])
+def test_both_ways_make_the_same_of_each_kind_of_znode(flags: int) -> None:
+    proposed = []
+    for plain in (True, False):
+        side = Side(plain=plain)
+        side.propose([request(create("/a", b"1", flags, op=OpCode.CREATE), 1, False, 5)])
+        proposed.append([txn.encoded() for txn in side.pending])
+    assert proposed[0] == proposed[1]
 
 
 def test_a_plain_transaction_carries_the_bytes_that_its_parts_make() -> None:

@@ -10,9 +10,10 @@ import pytest
 from ensemble.ids import SessionId, Zxid
 from ensemble.jute import MalformedRecord
 from ensemble.records import ACL, OPEN_ACL, OpCode
+from ensemble.tree.create_modes import CONTAINER_OWNER, ttl_owner
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.stored import StoredZnode
-from ensemble.tree.znode import CONTAINER_OWNER, Znode, ttl_owner
+from ensemble.tree.znode import Znode
 from ensemble.tree_snapshot import NodeImage, TreeSnapshot
 from ensemble.txn import CreateTxn, DeleteTxn, SetDataTxn, Txn
 from ensemble.txnlog.snapshot_format import DIGEST, TreeDecoder, encode_tree

@@ -27,7 +27,15 @@ class Reader:
         self.runtime = SimRuntime(cluster.scheduler, cluster.runtime.random)
         self.session = FakeSession(cluster.ensemble, self.runtime)
         channel = Channel(cluster, self.runtime)
-        self.consumer = ZookeeperConsumer(self.session, channel, self.runtime, "readers", name, ["orders"], self._take)
+        self.consumer = ZookeeperConsumer(
+            coordination=self.session,
+            channel=channel,
+            runtime=self.runtime,
+            group_id="readers",
+            consumer_id=name,
+            topics=["orders"],
+            take=self._take,
+        )
         self.consumer.start()
 
     def _take(self, topic_partition: TopicPartition, records: Sequence[Record]) -> None:

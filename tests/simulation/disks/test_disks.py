@@ -195,7 +195,7 @@ def test_the_event_loop_waits_for_a_sync_that_stalls_where_the_disk_was_quick(qu
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_log_directory_fails_in_one_thing_or_in_all(operation: str) -> None:
+def test_a_log_directory_may_fail_in_one_operation_or_in_all(operation: str) -> None:
     directory = FaultyLogDirectory(derive_random(1, "disk"))
     directory.create_partition("t-0")
     file = directory.open("t-0", "0.log")
@@ -285,5 +285,5 @@ def test_a_log_whose_checksums_nobody_compares_gives_out_what_was_never_written(
         assert machine.disk._log[1].body != txn(2).body
 
 
-def test_every_fault_of_disks_has_its_line() -> None:
+def test_every_kind_of_disk_fault_is_described() -> None:
     assert all(kind.__doc__ for kind in (PEER_DISK_FAULTS | LOG_DIR_FAULTS).values())

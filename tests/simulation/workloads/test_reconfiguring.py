@@ -13,7 +13,7 @@ from simulation.seeds.seed_run import SeedRun
 
 
 @pytest.mark.parametrize("seed", [5, 6, 9])
-def test_members_come_and_go_under_faults(seed: int) -> None:
+def test_an_ensemble_whose_members_change_under_faults_holds_every_invariant(seed: int) -> None:
     run = SeedRun(seed, RECONFIGURING)
     outcome = run.execute()
     assert outcome.problems == []
@@ -21,7 +21,7 @@ def test_members_come_and_go_under_faults(seed: int) -> None:
     assert len(versions) > 2
 
 
-def test_the_same_seed_is_the_same_history() -> None:
+def test_the_same_seed_changes_the_members_in_the_same_way() -> None:
     one, other = SeedRun(9, RECONFIGURING), SeedRun(9, RECONFIGURING)
     assert one.execute().steps == other.execute().steps
     assert [entry.to_dict() for entry in one.world.record.entries] == [

@@ -1,96 +1,20 @@
-"""`zabka produce` and `zabka consume`: kafka-console-producer.sh and kafka-console-consumer.sh (3.9)."""
+"""`zabka consume`: kafka-console-consumer.sh (3.9)."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import NamedTuple
-
-from kio.schema.errors import ErrorCode
 
 from journal.events import TopicPartition
 from kafka_protocol.client.admin_client import AdminClient
-from kafka_protocol.client.client_errors import KafkaRequestFailed
 from kafka_protocol.client.group_admin import GroupAdmin
-from kafka_protocol.client.partitioner import partition_for
 from kafka_protocol.record_batch import Record
-from tools.kafka_command import API_TIMEOUT_MS, CommandFailed, asyncio_runtime, parser, run
+from tools.console import POLL_MS, partitions_of, properties_of
+from tools.kafka_command import CommandFailed, asyncio_runtime, parser, run
 
-BATCH_RECORDS_MAX = 500
 LATEST, EARLIEST = -1, -2
-POLL_MS = 250
-
-
-def _properties(texts: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise CommandFailed(f"Invalid command line properties: {text}")
-        found[key] = value
-    return found
-
-
-# ---- produce --------------------------------------------------------------------------------------------------
-
-
-def produce_main(arguments: list[str]) -> int:
-    """Run the producer on standard input; the exit code."""
-    made = parser("produce", "Produce the lines of standard input.")
-    made.add_argument("--topic", required=True)
-    made.add_argument("--property", action="append", default=[], metavar="parse.key=true|key.separator=:")
-    made.add_argument("--request-required-acks", "--acks", dest="acks", choices=("all", "-1", "0", "1"), default="-1")
-    made.add_argument("--timeout", type=int, default=API_TIMEOUT_MS, help="milliseconds")
-    options = made.parse_args(arguments)
-    return run(options, lambda client: _produce(client, options))
-
-
-async def _produce(client: AdminClient, options: argparse.Namespace) -> None:
-    properties = _properties(options.property)
-    keyed = properties.get("parse.key", "false").lower() == "true"
-    separator = properties.get("key.separator", "\t").encode()
-    numbers = await _partitions(client, options.topic)
-    acks = -1 if options.acks == "all" else int(options.acks)
-    lines: Iterator[bytes] = iter(sys.stdin.buffer)
-    turn = 0
-    while batch := await asyncio.to_thread(lambda: list(islice(lines, BATCH_RECORDS_MAX))):
-        shares: dict[int, list[Record]] = {}
-        for line in batch:
-            record = parse_line(line.rstrip(b"\n"), separator if keyed else None)
-            shares.setdefault(partition_for(record.key, len(numbers), turn), []).append(record)
-        turn += 1
-        for number, records in shares.items():
-            partition = TopicPartition(options.topic, number)
-            await client.produce(partition, records, acks=acks, timeout_ms=options.timeout)
-
-
-def parse_line(line: bytes, separator: bytes | None) -> Record:
-    """A line as a record, with a key before `separator`.  Raises CommandFailed where there is none."""
-    now_ms = time.time_ns() // 1_000_000
-    if separator is None:
-        return Record(None, line, now_ms)
-    key, found, value = line.partition(separator)
-    if not found:
-        raise CommandFailed(f"No key separator found on line number: '{line.decode(errors='replace')}'")
-    return Record(key, value, now_ms)
-
-
-async def _partitions(client: AdminClient, topic: str) -> list[int]:
-    deadline = time.monotonic() + API_TIMEOUT_MS / 1000
-    while True:
-        info = (await client.metadata([topic], create=True)).topics[topic]
-        if info.partitions and all(row.leader >= 0 for row in info.partitions):
-            return [row.partition for row in info.partitions]
-        if info.error is ErrorCode.invalid_topic_exception or time.monotonic() >= deadline:
-            raise KafkaRequestFailed(info.error, f"Topic {topic} not present in metadata: {info.error.name.upper()}")
-        await asyncio.sleep(POLL_MS / 1000)
-
-
-# ---- consume --------------------------------------------------------------------------------------------------
 
 
 class _Shown(NamedTuple):
@@ -119,7 +43,7 @@ class _Shown(NamedTuple):
         return self.key_separator.join(parts) + self.line_separator
 
 
-def consume_main(arguments: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Run the consumer; the exit code."""
     made = parser("consume", "Print the records of a topic.")
     made.add_argument("--topic", required=True)
@@ -137,21 +61,21 @@ def consume_main(arguments: list[str]) -> int:
 
 
 async def _consume(client: AdminClient, options: argparse.Namespace) -> None:
-    properties = _properties(options.property)
+    properties = properties_of(options.property)
 
     def flag(name: str, default: str = "false") -> bool:
         return properties.get(name, default).lower() == "true"
 
     shown = _Shown(
-        flag("print.timestamp"),
-        flag("print.partition"),
-        flag("print.offset"),
-        flag("print.key"),
-        flag("print.value", "true"),
-        properties.get("key.separator", "\t").encode(),
-        properties.get("line.separator", "\n").encode(),
+        timestamp=flag("print.timestamp"),
+        partition=flag("print.partition"),
+        offset=flag("print.offset"),
+        key=flag("print.key"),
+        value=flag("print.value", "true"),
+        key_separator=properties.get("key.separator", "\t").encode(),
+        line_separator=properties.get("line.separator", "\n").encode(),
     )
-    numbers = await _partitions(client, options.topic)
+    numbers = await partitions_of(client, options.topic)
     if options.partition is not None:
         numbers = [options.partition]
     groups = GroupAdmin(client, asyncio_runtime()) if options.group else None

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from broker_sim.configs.broker_config import KafkaConfig, listener_key
 from broker_sim.configs.config_def import Value, split_list
 from broker_sim.configs.entity_configs import EntityConfigs
-from broker_sim.quotas.connection_quotas import ConnectionLimits, ListenerLimits
+from broker_sim.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas, ListenerLimits
+from ensemble.ports import Runtime
 
+PLAINTEXT = "PLAINTEXT"
+"""The listener by which brokers reach each other where none is named."""
 MAX_CONNECTIONS = "max.connections"
 CREATION_RATE = "max.connection.creation.rate"
 PER_ADDRESS = "max.connections.per.ip"
@@ -41,3 +44,10 @@ def connection_limits(config: KafkaConfig, configs: EntityConfigs, resolve: Reso
 def _whole(value: Value) -> int:
     assert isinstance(value, int)
     return value
+
+
+def connection_quotas(config: KafkaConfig, runtime: Runtime) -> ConnectionQuotas:
+    """A broker's counts of connections."""
+    windows, seconds = config.number("quota.window.num"), config.number("quota.window.size.seconds")
+    protected = config.text("inter.broker.listener.name").upper() or PLAINTEXT
+    return ConnectionQuotas(runtime, windows, seconds, protected)

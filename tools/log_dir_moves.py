@@ -14,7 +14,7 @@ from kafka_protocol.client.client_errors import KafkaUnavailable
 from kafka_protocol.client.log_admin import alter_replica_log_dirs, describe_log_dirs
 from kafka_protocol.ports import Endpoint
 from tools.kafka_command import CommandFailed, TerseFailure, say
-from tools.kafka_reassign_plan import TopicPartitionReplica
+from tools.reassign_plan import TopicPartitionReplica
 
 Directories = Mapping[TopicPartitionReplica, str]
 ATTEMPT_EVERY_MS = 100

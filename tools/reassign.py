@@ -25,8 +25,8 @@ from tools.kafka_command import (
     run,
     say,
 )
-from tools.kafka_log_dir_moves import begin_moves, find_places, is_under_way, status
-from tools.kafka_reassign_plan import (
+from tools.log_dir_moves import begin_moves, find_places, is_under_way, status
+from tools.reassign_plan import (
     Assignment,
     Plan,
     TopicPartitionReplica,
