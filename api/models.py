@@ -1,4 +1,4 @@
-"""The JSON shapes of the API, with examples; the field names are the contract's."""
+"""The JSON shapes of the API, with examples.  Programs rely on the names of their fields: these stay as they are."""
 
 from __future__ import annotations
 

@@ -2,5 +2,5 @@
 
 Controller, brokers, workloads and tools all build on it.  It imports `ensemble` and `journal`; every room above may
 import it.  Begin with `ports` (what a request to a broker is) and `record_batch`; then `wire`, `zk` and `client`.
-`channel` is the one shell: connections over sockets.
+`channel` (connections over sockets) and `wire.frames` are shells; all else is pure.
 """

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from broker_sim.configs.replica_config import ReplicaConfig
 from broker_sim.ports import MetadataView
 from broker_sim.quotas.replication_throttles import ReplicationQuota
 from broker_sim.replication.fencing import Fences
@@ -97,7 +96,6 @@ class PartitionHost:
     """What a partition needs of its broker."""
 
     broker_id: int
-    config: ReplicaConfig
     runtime: Runtime
     metadata: MetadataView
     emit: Emit

@@ -101,7 +101,6 @@ class ReplicaManager:
         self._timers: dict[str, Timer] = {}
         host = PartitionHost(
             broker_id=broker_id,
-            config=config,
             runtime=runtime,
             metadata=ports.metadata,
             emit=ports.emit,

@@ -63,7 +63,7 @@ def test_a_topic_made_again_under_the_same_name_begins_anew(cache: MetadataCache
     assert leader(cache) == 1
 
 
-def test_a_deletion_counts_whatever_is_known(cache: MetadataCache) -> None:
+def test_a_deletion_removes_a_partition_whatever_epoch_is_known(cache: MetadataCache) -> None:
     cache.apply(told(2, 8))
     assert cache.apply(told(-2, 0)) == [P0]
     assert leader(cache) is None

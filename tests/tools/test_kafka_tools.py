@@ -64,7 +64,7 @@ def called(main: Callable[[list[str]], int], *arguments: str, stdin: bytes = b""
         ("t:0,other:1", ["t-0", "other-1"]),
     ],
 )
-def test_topic_partition_patterns_are_kafkas(patterns: str, matching: list[str]) -> None:
+def test_patterns_of_topic_partitions_match_as_in_kafkas_tool(patterns: str, matching: list[str]) -> None:
     matches = get_offsets.any_of(patterns)
     everything = [TopicPartition(topic, number) for topic in ("t", "other") for number in range(3)]
     assert [str(each) for each in everything if matches(each)] == matching
@@ -76,7 +76,7 @@ def test_a_pattern_that_is_none_is_refused(pattern: str) -> None:
         get_offsets.any_of(pattern)
 
 
-def test_times_have_names() -> None:
+def test_get_offsets_takes_the_names_of_special_times() -> None:
     assert [get_offsets.parse_time(text) for text in ("latest", "earliest", "-3", "12345")] == [-1, -2, -3, 12345]
     with pytest.raises(CommandFailed, match="Malformed time argument soon"):
         get_offsets.parse_time("soon")
@@ -97,7 +97,7 @@ def test_a_line_is_a_record_with_a_key_where_it_is_divided() -> None:
         produce.parse_line(b"ab", b":")
 
 
-def test_moments_and_durations() -> None:
+def test_dates_and_durations_are_read_in_iso_8601() -> None:
     assert consumer_groups.at("1970-01-01T00:00:01.500") == 1500
     assert consumer_groups.at("1970-01-01T01:00:00+01:00") == 0
     assert consumer_groups.since("P1DT1H") < consumer_groups.since("PT30M")

@@ -54,7 +54,7 @@ MEMBER = StoredMember(
 GROUP = StoredGroup("consumer", 4, "range", "m1", 1234, (MEMBER,))
 
 
-def test_keys_are_kafkas() -> None:
+def test_keys_of_offsets_and_groups_have_kafkas_bytes() -> None:
     assert offset_key("g", TopicPartition("t", 3)) == OFFSET_KEY
     assert group_key("g") == GROUP_KEY
     assert read_key(OFFSET_KEY) == OffsetKey("g", TopicPartition("t", 3))
@@ -62,7 +62,7 @@ def test_keys_are_kafkas() -> None:
     assert read_key(GROUP_KEY) == GroupKey("g")
 
 
-def test_a_key_of_a_newer_kind_is_nobodys() -> None:
+def test_a_key_of_an_unknown_version_is_read_as_none() -> None:
     assert read_key(b"\x00\x03\x00\x01g") is None
 
 

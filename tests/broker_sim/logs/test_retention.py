@@ -94,7 +94,7 @@ def test_what_is_not_committed_stays_however_old() -> None:
     assert retention.drop_older(log, 1, 10_000) == 2 and log.start_offset == 2
 
 
-def test_without_a_limit_nothing_goes() -> None:
+def test_a_log_without_a_retention_limit_keeps_every_segment() -> None:
     log = a_log()
     append(log, ("k", "v"))
     append(log, ("k", "v"))
@@ -478,7 +478,7 @@ def test_a_log_without_idempotent_producers_has_no_snapshots() -> None:
     assert len(log.segments) > 2 and producer_snapshots.offsets(directory.list_files(str(TP))) == []
 
 
-def test_snapshots_are_kafkas() -> None:
+def test_a_snapshot_of_producers_has_the_bytes_that_kafka_writes() -> None:
     # What ProducerStateManager.writeSnapshot of Kafka 3.9.1 makes of this producer.
     entry = ProducerEntry(producer_id=7, epoch=1, last_sequence=41, last_offset=100, offset_delta=2, timestamp_ms=1234)
     theirs = bytes.fromhex(

@@ -49,7 +49,7 @@ class Watch:
 
 
 @pytest.mark.parametrize(("finer", "coarser"), list(pairwise(LEVELS)))
-def test_the_finest_quota_counts(finer: str, coarser: str) -> None:
+def test_the_most_specific_quota_of_a_client_counts(finer: str, coarser: str) -> None:
     throttles = ClientThrottles(Watch().runtime, 11, 1)
     for entity, limit in ((coarser, 7), (finer, 3)):
         throttles.take_over(entity, {PRODUCER_RATE: str(limit)})
@@ -214,7 +214,7 @@ def test_a_consumer_that_is_throttled_at_its_first_fetch_gets_no_session(cluster
     assert throttled(answer) and answer.session_id == 0 and answer.responses == ()
 
 
-def test_replicas_are_no_clients(cluster: Cluster) -> None:
+def test_fetches_of_replicas_count_for_no_quota_of_clients(cluster: Cluster) -> None:
     for _ in range(4):
         cluster.produce(9 * KILOBYTE)
     cluster.quota("users/<default>", consumer_byte_rate=1)

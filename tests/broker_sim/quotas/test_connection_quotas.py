@@ -188,7 +188,7 @@ BASE = {"zookeeper.connect": "z:1", "broker.id": "1"}
         ({"listener.name.plaintext.max.connections": "x"}, "Not a number of type INT"),
     ],
 )
-def test_limits_that_are_none_are_refused(keys: dict[str, str], says: str) -> None:
+def test_connection_limits_that_cannot_be_are_refused(keys: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         config_from({**BASE, **keys})
 

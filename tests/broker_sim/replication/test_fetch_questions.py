@@ -89,7 +89,7 @@ def test_who_waits_for_partitions_that_move_together_is_answered_once_behind_the
     assert len(purgatory) == 0
 
 
-def test_only_what_happened_is_looked_at() -> None:
+def test_a_waiting_request_is_asked_only_about_the_partition_that_changed() -> None:
     purgatory = Purgatory(SimRuntime(Scheduler(), derive_random(1, "x")))
     waiting = Waiting()
     purgatory.park(waiting, [A, B], 1_000)

@@ -306,7 +306,7 @@ def test_the_leaders_mark_never_goes_back_within_its_reign() -> None:
     assert cluster.violations() == []
 
 
-def test_the_metrics_are_kafkas() -> None:
+def test_the_replica_managers_metrics_count_as_kafkas_do() -> None:
     cluster = still(3, min_insync_replicas=2)
     cluster.create([1, 2, 3])
     metrics = cluster[1].manager.metrics

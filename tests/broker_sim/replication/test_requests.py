@@ -200,7 +200,7 @@ def test_a_session_is_fenced_by_its_epoch_and_by_its_way_to_name_topics(cluster:
     assert by_name.error_code == ErrorCode.fetch_session_topic_id_error
 
 
-def test_an_error_is_news_each_time_and_so_is_its_end(cluster: Cluster) -> None:
+def test_a_session_answers_with_a_partition_as_long_as_it_has_an_error_and_once_it_has_none(cluster: Cluster) -> None:
     session_id = begun(cluster)
     cluster.elect(2, [1, 2, 3])
     follower = {"row": {"current_leader_epoch": 0}}
