@@ -51,6 +51,11 @@ def proposal_cause(partition: TopicPartition, partition_epoch: int) -> Cause:
     return Cause(f"proposal {partition}@{partition_epoch}")
 
 
+def topic_cause(topic_id: str) -> Cause:
+    """The request that made the topic of that id: `topic DAwc7UzVR_W8E5vQF1Uqgw`."""
+    return Cause(f"topic {topic_id}")
+
+
 def timer_cause(name: str) -> Cause:
     """A timer of the node ran out, by Kafka's or ZooKeeper's name: `timer isr-expiration`."""
     return Cause(f"timer {name}")

@@ -19,6 +19,7 @@ from journal.cause import (
     expiry_cause,
     proposal_cause,
     registration_cause,
+    topic_cause,
     transaction_cause,
 )
 from journal.event import TopicPartition
@@ -69,8 +70,8 @@ _ROOTS: dict[type[Event], End] = {
     NodeStopped: End.REQUEST,
 }
 _WORDS = {"timer": End.TIMER, "request": End.REQUEST, "start": End.START}
-_UNTOLD = {"expiry": End.TIMER, "registration": End.UNKNOWN, "election": End.UNKNOWN, "proposal": End.UNKNOWN}
-"""Where a chain ends when no journal tells the event behind such a reference."""
+_UNTOLD = {"expiry": End.TIMER, "topic": End.REQUEST}
+"""What such a reference says by itself, where no journal tells the event behind it."""
 
 
 class Causes:
@@ -139,13 +140,13 @@ class Causes:
 
 
 def _cause_of(event: Event, effect: Event | None) -> str:
-    if isinstance(event, BrokerLivenessChanged) and event.ended:
+    if isinstance(event, BrokerLivenessChanged):
         # Several brokers may have gone at once: the one meant is whose loss the effect answers.
         ended = dict(event.ended)
         lost = [effect.previous] if isinstance(effect, LeaderElected) else []
         if isinstance(effect, IsrChanged):
             lost = effect.left
-        return next((ended[broker] for broker in lost if broker in ended), event.ended[0][1])
+        return next((ended[broker] for broker in lost if broker in ended), event.caused_by)
     return getattr(event, "caused_by", UNKNOWN)
 
 
@@ -154,7 +155,7 @@ def _end_of(cause: str) -> End:
     if cause.startswith("0x"):
         # Every transaction is somebody's request; only the full journal names it.
         return End.REQUEST
-    return _WORDS.get(word) or _UNTOLD.get(word, End.UNKNOWN)
+    return _WORDS.get(word) or _UNTOLD.get(word) or End.UNKNOWN
 
 
 def _of_election(event: Event) -> Cause:
@@ -167,6 +168,11 @@ def _of_proposal(event: Event) -> Cause:
     return proposal_cause(TopicPartition(event.topic, event.partition), event.upon)
 
 
+def _of_topic(event: Event) -> Cause:
+    assert isinstance(event, AdminRequested)
+    return topic_cause(event.subjects[-1]) if event.request == "CreateTopics" else UNKNOWN
+
+
 def _of_expiry(event: Event) -> Cause:
     assert isinstance(event, SessionExpired)
     return expiry_cause(event.session_id)
@@ -176,4 +182,5 @@ _NAMES: dict[type[Event], Callable[[Event], Cause]] = {
     LeaderElected: _of_election,
     IsrProposed: _of_proposal,
     SessionExpired: _of_expiry,
+    AdminRequested: _of_topic,
 }

@@ -43,7 +43,6 @@ from journal.events.broker import ReplicaProgressed as ReplicaProgressed
 from journal.events.broker import ReplicaStanding as ReplicaStanding
 from journal.events.broker import RequestFenced as RequestFenced
 from journal.events.clients import AdminRequested as AdminRequested
-from journal.events.clients import AdminWritten as AdminWritten
 from journal.events.clients import ConsumerProgressed as ConsumerProgressed
 from journal.events.clients import GroupChanged as GroupChanged
 from journal.events.clients import WorkloadProgressed as WorkloadProgressed
@@ -156,7 +155,6 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     WorkloadProgressed,
     ConsumerProgressed,
     AdminRequested,
-    AdminWritten,
 )
 """Every type that there is: what is missing here is neither written nor read."""
 BY_NAME: dict[str, type[Event]] = {snake(kind.__name__): kind for kind in EVENT_TYPES}

@@ -50,8 +50,8 @@ class RequestFenced(Event):
 
 class ReplicaStanding(msgspec.Struct, frozen=True, gc=False):
     """Where a follower stood when its leader decided about it: its log's end beside the leader's and the high
-    watermark, how long ago it had last caught up with the leader's log, and how long it may stay behind
-    (replica.lag.time.max.ms)."""
+    watermark, how long ago it had last caught up with the leader's log (-1: not in this leader epoch), and how long it
+    may stay behind (replica.lag.time.max.ms)."""
 
     replica: int
     log_end_offset: int

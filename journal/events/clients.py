@@ -42,16 +42,11 @@ class ConsumerProgressed(Event):
 
 class AdminRequested(Event):
     """Somebody asked for a change, over HTTP or with one of Kafka's administrative requests, by its name: an effect's
-    chain of causes may end here.  `subjects` are what it is about: topics, partitions, nodes, configurations."""
+    chain of causes may end here.
+
+    `subjects` are what it is about: topics, partitions, nodes; of CreateTopics the topic and the id that it is to have.
+    """
 
     request: str
     subjects: list[str]
     client: str
-
-
-class AdminWritten(Event):
-    """What was asked for has been written to the ensemble by this node, for the controller to carry out."""
-
-    path: str
-    zxid: int
-    caused_by: str = ""

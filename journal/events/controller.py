@@ -109,7 +109,7 @@ class LeaderElected(Event):
     """Who led before, as the controller knew it."""
     candidates: list[tuple[int, str]] = []
     """Every replica with what spoke for or against it, in the order in which they were looked at: elected, available
-    (another came first), not_in_sync, not_alive, shutting_down, not_eligible."""
+    (another came first, or is preferred), not_in_sync, not_alive, offline_directory, shutting_down."""
     caused_by: str = ""
 
 

@@ -10,7 +10,6 @@ from itertools import pairwise
 
 from journal.causes import Causes, Chain, End
 from journal.events import (
-    AdminWritten,
     ControllerElected,
     Entry,
     IsrChanged,
@@ -46,9 +45,7 @@ def _fault_of(chain: Chain, causes: Causes) -> str:
     if chain.end is End.UNKNOWN:
         last = chain.steps[-1]
         return f"{_name(chain.steps[0])} leads to {_name(last)}, which names {chain.says or 'nothing'!r}"
-    # A node tells of its write when it has the answer, and by then the controller may have acted upon it.
-    steps = [step for step in chain.steps if not isinstance(step.event, AdminWritten)]
-    for effect, cause in pairwise(steps):
+    for effect, cause in pairwise(chain.steps):
         if causes.place(cause) >= causes.place(effect):
             return f"{_name(effect)} names {_name(cause)}, which is no earlier"
     return ""
