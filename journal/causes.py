@@ -92,8 +92,8 @@ class Causes:
         if zxid and hasattr(event, "caused_by"):
             self._tell(transaction_cause(zxid), entry)
         name = _NAMES.get(type(event))
-        if name is not None:
-            self._tell(name(event), entry)
+        if name is not None and (told := name(event)):
+            self._tell(told, entry)
         if isinstance(event, NodeStarted):
             self._tell(Cause(f"{START} {entry.node}"), entry)
         elif isinstance(event, BrokerRegistered):
