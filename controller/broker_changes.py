@@ -9,7 +9,7 @@ from controller.doubtful_returns import give_way
 from controller.partition_state_machine import Refused
 from controller.reassignments import resume_for_brokers
 from controller.reign import Reign
-from journal.cause import registration_cause
+from journal.cause import registration_cause, transaction_cause
 from journal.events import BrokerLivenessChanged
 from kafka_protocol.zk import znodes
 
@@ -36,6 +36,11 @@ async def process_broker_change(reign: Reign, _: str) -> None:
         reign.channels.remove_broker(broker_id)
         reign.signals.forget_watcher("BrokerModifications", str(broker_id))
     live = sorted(current)
+    ended: list[tuple[int, str]] = [
+        (broker_id, registration_cause(broker_id, known[broker_id])) for broker_id in (*bounced, *dead)
+    ]
+    # A watch that fired while this session was without a connection is told without its transaction.
+    told = reign.occasion.cause or (transaction_cause(current[new[0]][1]) if new else ended[0][1])
     reign.occasion.cause = reign.emit(
         BrokerLivenessChanged(
             controller_epoch=context.epoch,
@@ -43,8 +48,8 @@ async def process_broker_change(reign: Reign, _: str) -> None:
             added=new,
             bounced=bounced,
             removed=dead,
-            ended=[(broker_id, registration_cause(broker_id, known[broker_id])) for broker_id in (*bounced, *dead)],
-            caused_by=reign.occasion.cause,
+            ended=ended,
+            caused_by=told,
         )
     )
     if new:

@@ -44,7 +44,7 @@ from ensemble.errors import SessionExpired
 from ensemble.ids import SessionId
 from ensemble.ports import Runtime, Timer
 from journal import events as journal
-from journal.cause import START, Cause, expiry_cause, request_cause
+from journal.cause import START, UNKNOWN, Cause, expiry_cause, request_cause, session_cause
 from kafka_protocol.ports import BrokerChannel, BrokerEpoch, BrokerId, ControllerEpoch, Emit, KafkaMessage
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.coordination import ControllerMoved, Zk
@@ -106,6 +106,7 @@ class KafkaController:
         self._epoch_seen = 0
         self._sit_out_until_ms = 0
         self._timers: dict[str, Timer] = {}
+        self._owner_seen = 0
         self._occasion = Occasion()
         self._occasion.begin(START)
         self._signals = EventSignals(runtime, self._events, lambda: self._reign, self._candidate_events())
@@ -387,6 +388,7 @@ class KafkaController:
         watcher = self._signals.watcher("ControllerChange")
         await self._zk.call(lambda: self._service.exists(znodes.CONTROLLER, watcher))
         seen = await read_controller(self._zk)
+        self._owner_seen = seen.owner or self._owner_seen
         if self._reign is not None and not self._confirms(seen, self._reign):
             self._resign("controller_moved")
         # A server that lags behind may still show a controller that we know to be gone.
@@ -411,6 +413,9 @@ class KafkaController:
             return
         if self._is_ghost(seen):
             await remove_controller(self._zk, seen.epoch_zk_version)
+        if self._occasion.cause == UNKNOWN and self._owner_seen:
+            # The watch on /controller was told without its transaction: what ended is the session that held it.
+            self._occasion.cause = session_cause(self._owner_seen)
         won = await register_controller(self._zk, self._broker_id, now.wall_ms)
         if won is None:
             if (await self._look()).broker_id == -1:

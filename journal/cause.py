@@ -36,6 +36,11 @@ def expiry_cause(session_id: int) -> Cause:
     return Cause(f"expiry 0x{session_id & (1 << 64) - 1:x}")
 
 
+def session_cause(session_id: int) -> Cause:
+    """The end of that session, whose ephemeral is gone: `session 0x1008a…`."""
+    return Cause(f"session 0x{session_id & (1 << 64) - 1:x}")
+
+
 def registration_cause(broker_id: int, broker_epoch: int) -> Cause:
     """The end of a broker's registration, which its czxid names: `registration 2@0x100000012`."""
     return Cause(f"registration {broker_id}@0x{broker_epoch:x}")

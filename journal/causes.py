@@ -19,6 +19,7 @@ from journal.cause import (
     expiry_cause,
     proposal_cause,
     registration_cause,
+    session_cause,
     topic_cause,
     transaction_cause,
 )
@@ -70,7 +71,7 @@ _ROOTS: dict[type[Event], End] = {
     NodeStopped: End.REQUEST,
 }
 _WORDS = {"timer": End.TIMER, "request": End.REQUEST, "start": End.START}
-_UNTOLD = {"expiry": End.TIMER, "topic": End.REQUEST}
+_UNTOLD = {"expiry": End.TIMER, "topic": End.REQUEST, "session": End.REQUEST}
 """What such a reference says by itself, where no journal tells the event behind it."""
 
 
@@ -101,6 +102,7 @@ class Causes:
             self._session_of[registration_cause(event.broker_id, event.broker_epoch)] = event.session_id
         elif isinstance(event, SessionClosed):
             self._closed.setdefault(event.session_id, entry)
+            self._tell(session_cause(event.session_id), entry)
 
     def _tell(self, cause: Cause, entry: Entry) -> None:
         told = self._behind.setdefault(cause, [])
@@ -117,7 +119,10 @@ class Causes:
         told = self._behind.get(f"{START} {effect.node}" if cause == START else cause, [])
         place = self._places.get((effect.node, effect.node_seq), len(self._places))
         earlier = [entry for at, entry in told if at < place]
-        return earlier[-1] if earlier else told[0][1] if told else None
+        if earlier:
+            return earlier[-1]
+        # A node may tell of its own write after another one has acted upon it; nothing else is told late.
+        return told[0][1] if told and cause.startswith("0x") else None
 
     def place(self, entry: Entry) -> int:
         """Where in the history an entry stands."""

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from journal.causes import Causes, Chain, End
 from journal.events import (
+    BrokerRegistered,
     ControllerElected,
     Entry,
     IsrChanged,
@@ -45,7 +46,9 @@ def _fault_of(chain: Chain, causes: Causes) -> str:
     if chain.end is End.UNKNOWN:
         last = chain.steps[-1]
         return f"{_name(chain.steps[0])} leads to {_name(last)}, which names {chain.says or 'nothing'!r}"
-    for effect, cause in pairwise(chain.steps):
+    # A broker tells of its registration when it has the answer; the controller may have heard of it before.
+    steps = [step for step in chain.steps if not isinstance(step.event, BrokerRegistered)]
+    for effect, cause in pairwise(steps):
         if causes.place(cause) >= causes.place(effect):
             return f"{_name(effect)} names {_name(cause)}, which is no earlier"
     return ""
