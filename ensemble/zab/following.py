@@ -107,7 +107,7 @@ class Following:
             self.master.answer(origin, request)
 
     def _on_revalidated(self, answer: Revalidate, valid: bool) -> None:
-        """It goes to who asked first for that session: answers come in the order of the questions."""
+        """The answer goes to who asked first for that session: answers come in the order of the questions."""
         asked = next((each for each in self._revalidations if each[0] == answer.session_id), None)
         if asked is not None:
             self._revalidations.remove(asked)
@@ -201,7 +201,7 @@ class Following:
         self._syncs.append((request, origin))
 
     def ask_revalidate(self, session_id: SessionId, timeout_ms: int, origin: LinkId | None = None) -> None:
-        """As above."""
+        """Ask the leader whether a session may go on; for an observer, where `origin` is one."""
         self._core.send(self._link, Revalidate(session_id, timeout_ms))
         if self.master is not None:
             self._revalidations.append((session_id, origin))

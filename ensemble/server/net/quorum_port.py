@@ -387,7 +387,7 @@ class QuorumLink(asyncio.Protocol):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Gone."""
+        """The connection is gone."""
         self._transport = None
         self._stream = None
         if self._deadline is not None:

@@ -246,7 +246,7 @@ class QuorumCodec:
         return pos
 
     def _feed_learners(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
-        """The same of a learner's requests and acks."""
+        """Read a learner's requests and acks, which nearly all its packets are, as `_feed_leaders` does a leader's."""
         last = len(buffer) - _EMPTY.size
         while pos <= last:
             kind, zxid, size = _head_at(buffer, pos)
