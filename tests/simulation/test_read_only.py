@@ -11,7 +11,8 @@ import pytest
 
 from ensemble.client.session import Session
 from ensemble.errors import ErrorCode
-from ensemble.tree.service import Service
+from ensemble.tree.attachment import Attachment
+from ensemble.tree.local_requests import LocalRequests
 from ensemble.zab.peer import Peer
 from simulation.run import Run, run_seed
 from simulation.settings import BadSetting, world_settings
@@ -48,30 +49,30 @@ def test_the_keys_of_read_only_service_can_be_set() -> None:
 @contextmanager
 def sessions_are_global() -> Iterator[None]:
     """A read-only server keeps its sessions where global ones are kept."""
-    connect = Service._connect_alone
+    connect = Attachment._connect_alone
 
-    def leaky(self: Service, now: Any, client: Any, request: Any, effects: Any) -> bool:
+    def leaky(self: Attachment, now: Any, client: Any, request: Any, effects: Any) -> bool:
         alone = connect(self, now, client, request, effects)
-        if alone and self._read_only and client.session_id:
-            self._tree.sessions[client.session_id] = client.timeout_ms
+        if alone and self._state.read_only and client.session_id:
+            self._state.tree.sessions[client.session_id] = client.timeout_ms
         return alone
 
-    with patch.object(Service, "_connect_alone", leaky):
+    with patch.object(Attachment, "_connect_alone", leaky):
         yield
 
 
 @contextmanager
 def writes_are_answered() -> Iterator[None]:
     """A read-only server says yes to what it cannot do."""
-    stays = Service._stays_here
+    stays = LocalRequests.stays_here
 
-    def obliging(self: Service, waiting: Any, request: Any, effects: Any) -> bool:
+    def obliging(self: LocalRequests, waiting: Any, request: Any, effects: Any) -> bool:
         here = stays(self, waiting, request, effects)
         if waiting.problem is ErrorCode.NOT_READ_ONLY:
             waiting.problem = ErrorCode.NODE_EXISTS
         return here
 
-    with patch.object(Service, "_stays_here", obliging):
+    with patch.object(LocalRequests, "stays_here", obliging):
         yield
 
 
