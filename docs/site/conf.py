@@ -1,0 +1,42 @@
+"""How the documents become a site: Sphinx reads them by MyST; diagrams are drawn by Mermaid in the reader's browser."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+HERE = Path(__file__).parent
+
+project = "zabka"
+html_title = "zabka"
+extensions = ["myst_parser"]
+source_suffix = {".md": "markdown"}
+root_doc = "index"
+exclude_patterns = ["site"]
+html_theme = "furo"
+html_static_path = [str(HERE / "static"), str(HERE / "node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js")]
+html_js_files = ["mermaid.tiny.js", "diagrams.js"]
+html_show_sourcelink = False
+html_copy_source = False
+myst_heading_anchors = 4
+myst_fence_as_directive = ["mermaid"]
+
+
+class Mermaid(SphinxDirective):
+    """A diagram in Mermaid's text, left as it is for the browser."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """The text, as the element that Mermaid looks for."""
+        text = html.escape("\n".join(self.content))
+        return [nodes.raw("", f'<pre class="mermaid">{text}</pre>\n', format="html")]
+
+
+def setup(app: Sphinx) -> None:
+    """Make the directive known."""
+    app.add_directive("mermaid", Mermaid)
