@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from pathlib import Path
+import re
+from pathlib import Path, PurePosixPath
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -37,6 +38,17 @@ class Mermaid(SphinxDirective):
         return [nodes.raw("", f'<pre class="mermaid">{text}</pre>\n', format="html")]
 
 
+_LINK = re.compile(r"\]\((?!\.\./|https?:)([\w./-]+)\.md\)")
+
+
+def list_what_an_index_links_to(app: Sphinx, name: str, source: list[str]) -> None:
+    """The site's tree of pages follows the links of the pages called index, so that these stay plain Markdown."""
+    if PurePosixPath(name).name == "index":
+        linked = "\n".join(dict.fromkeys(_LINK.findall(source[0])))
+        source[0] += f"\n```{{toctree}}\n:hidden:\n\n{linked}\n```\n"
+
+
 def setup(app: Sphinx) -> None:
-    """Make the directive known."""
+    """Make the directive known, and the way in which pages are ordered."""
     app.add_directive("mermaid", Mermaid)
+    app.connect("source-read", list_what_an_index_links_to)
