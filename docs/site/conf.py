@@ -40,6 +40,13 @@ class Mermaid(SphinxDirective):
 
 _LINK = re.compile(r"\]\((?!\.\./|https?:)([\w./-]+)\.md\)")
 
+_AT_THE_TOP = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([A-Z]+\.\w+)\)")
+
+
+def name_what_is_not_on_the_site(app: Sphinx, name: str, source: list[str]) -> None:
+    """A link to a document at the top of the repository, which the site does not hold, becomes its name."""
+    source[0] = _AT_THE_TOP.sub(r"\1 (`\2` in the repository)", source[0])
+
 
 def list_what_an_index_links_to(app: Sphinx, name: str, source: list[str]) -> None:
     """The site's tree of pages follows the links of the pages called index, so that these stay plain Markdown."""
@@ -51,4 +58,5 @@ def list_what_an_index_links_to(app: Sphinx, name: str, source: list[str]) -> No
 def setup(app: Sphinx) -> None:
     """Make the directive known, and the way in which pages are ordered."""
     app.add_directive("mermaid", Mermaid)
+    app.connect("source-read", name_what_is_not_on_the_site)
     app.connect("source-read", list_what_an_index_links_to)

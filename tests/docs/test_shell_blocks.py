@@ -15,6 +15,7 @@ EXCUSED = {
     "make reference": "it writes the pages; test_reference compares them",
     "make up ARGS=": "another cluster with a full journal; the first one is started in the same way",
     "for s in 1 2 3 10 20": "25 histories take a minute; replay is run for one",
+    ".venv/bin/zabka simulate --seeds 0-4": "the README's tour simulates ten seeds",
     "kcat ": "the README's tour has the same command, and knows where kcat is missing",
 }
 """By the command's beginning, why it is not run here."""

@@ -6,11 +6,13 @@ import re
 
 import pytest
 
-from tests.docs.documents import DOCS, blocks
+from tests.docs.documents import DOCS, ROOT, blocks, commands
 from tests.docs.started import Started
 
 TUTORIAL = (DOCS / "tutorial/three-elections.md").read_text()
 PARTS = [part for part in re.split(r"^(?=## )", TUTORIAL, flags=re.MULTILINE) if "```sh" in part]
+IN_THE_TOUR = frozenset(commands((ROOT / "README.md").read_text()))
+"""These are run by the README's test."""
 _MARK = "---- block"
 _CHANGES = re.compile(r"(…)|(\s+)|(\d+)")
 
@@ -35,7 +37,7 @@ def steps(part: str) -> list[tuple[str, list[str]]]:
     return [
         (block.text, following[0].text.strip("\n").splitlines() if following else [])
         for index, block in enumerate(found)
-        if block.language == "sh" and not block.text.startswith("make ")
+        if block.language == "sh" and block.text.strip() not in IN_THE_TOUR
         for following in [[b for b in found[index + 1 : index + 2] if b.language == "text"]]
     ]
 

@@ -22,5 +22,5 @@ if [ ! -e docs/site/node_modules/@mermaid-js/tiny ] || [ docs/site/package-lock.
   touch docs/site/node_modules
 fi
 # Every warning is an error: a link or an anchor that leads nowhere, a page that no list names.
-"$VENV/bin/python" -m sphinx -q -W --keep-going -n -b html -c docs/site -d build/docs-trees docs build/site
+"$VENV/bin/python" -m sphinx -q -E -a -W --keep-going -n -b html -c docs/site -d build/docs-trees docs build/site
 echo "the site is in build/site/index.html"
