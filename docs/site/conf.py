@@ -21,6 +21,7 @@ exclude_patterns = ["site"]
 html_theme = "furo"
 html_static_path = [str(HERE / "static"), str(HERE / "node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js")]
 html_js_files = ["mermaid.tiny.js", "diagrams.js"]
+html_show_copyright = False
 html_show_sourcelink = False
 html_copy_source = False
 myst_heading_anchors = 4
@@ -45,7 +46,7 @@ _AT_THE_TOP = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([A-Z]+\.\w+)\)")
 
 def name_what_is_not_on_the_site(app: Sphinx, name: str, source: list[str]) -> None:
     """A link to a document at the top of the repository, which the site does not hold, becomes its name."""
-    source[0] = _AT_THE_TOP.sub(r"\1 (`\2` in the repository)", source[0])
+    source[0] = _AT_THE_TOP.sub(r"\1 (`\2`)", source[0])
 
 
 def list_what_an_index_links_to(app: Sphinx, name: str, source: list[str]) -> None:
