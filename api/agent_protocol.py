@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from ensemble.runtime.link_fault import HeldFault
+
 JOURNAL_CHUNK_BYTES_MAX = 1024 * 1024
 API_NODE = "api"
 """The API's process, as a node that has a journal of its own."""
@@ -39,21 +41,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     taken_us: int = 0
 
 
-class Fault(msgspec.Struct, frozen=True, rename={"source": "from", "target": "to"}):
-    """A link fault.  `target` "*" means every other node; kind is cut or delay."""
-
-    id: str
-    source: str
-    target: str
-    kind: str
-    both_ways: bool = True
-    delay_ms: int = 0
-
-
 class FaultState(msgspec.Struct, frozen=True):
     """Every fault that holds; replaces what held before."""
 
-    faults: list[Fault]
+    faults: list[HeldFault]
 
 
 class Position(msgspec.Struct, frozen=True):

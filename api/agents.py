@@ -11,7 +11,6 @@ import httpx
 import msgspec
 
 from api.agent_protocol import (
-    Fault,
     FaultState,
     JournalAnswer,
     JournalRequest,
@@ -22,6 +21,7 @@ from api.agent_protocol import (
 )
 from api.problems import Problem
 from api.settings import AgentAddress
+from ensemble.runtime.link_fault import HeldFault
 
 POLL_INTERVAL_S = 0.25
 ACTION_TIMEOUT_S = 60.0
@@ -77,11 +77,11 @@ class Agent:
         request = JournalRequest(positions, wait_ms)
         return await self._call("POST", "/v1/journal", JournalAnswer, request, CALL_TIMEOUT_S + wait_ms / 1000)
 
-    async def faults(self) -> list[Fault]:
+    async def faults(self) -> list[HeldFault]:
         """The link faults that hold at this agent."""
         return (await self._call("GET", "/v1/faults", FaultState)).faults
 
-    async def set_faults(self, faults: list[Fault]) -> None:
+    async def set_faults(self, faults: list[HeldFault]) -> None:
         """Make exactly these faults hold."""
         await self._call("PUT", "/v1/faults", FaultState, FaultState(faults))
 
@@ -158,15 +158,15 @@ class Agents:
         """Carry an action out on a node.  Raises Problem."""
         return await self._by_node[node].act(node, action)
 
-    async def faults(self) -> list[Fault]:
+    async def faults(self) -> list[HeldFault]:
         """The faults that hold, as the agents know them.  Raises Problem."""
-        known: dict[str, Fault] = {}
+        known: dict[str, HeldFault] = {}
         for agent in self.all:
             with contextlib.suppress(httpx.HTTPError):
                 known.update({f.id: f for f in await agent.faults()})
         return list(known.values())
 
-    async def set_faults(self, faults: list[Fault]) -> None:
+    async def set_faults(self, faults: list[HeldFault]) -> None:
         """Make exactly these faults hold, everywhere.  Raises Problem where an agent cannot be told."""
         answers = await asyncio.gather(*(agent.set_faults(faults) for agent in self.all), return_exceptions=True)
         for agent, answer in zip(self.all, answers, strict=True):

@@ -25,8 +25,9 @@ from api.agents import Agent
 from api.event_counts import EventCounts
 from api.numbered import NumberedJournal
 from api.problems import Problem
+from journal.cluster_state import ClusterState
 from journal.events import ControllerBelieved, Entry, NodeStarted, PeerStateChanged
-from journal.fold import ClusterState
+from journal.fold import apply
 from journal.reader import decode_line, merge
 
 RING_EVENTS_MAX = 100_000
@@ -194,7 +195,7 @@ class Collector:
 
     def _keep(self, entry: Entry, line: bytes) -> None:
         self._ring.append(Numbered(entry.seq, line))
-        self.state.apply(entry)
+        apply(self.state, entry)
         self.counts.take(entry)
         if isinstance(entry.event, _STANDINGS):
             self.told_us[entry.node] = entry.wall_us

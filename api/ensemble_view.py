@@ -260,12 +260,12 @@ async def _states(
             raw = _json(found[0])
             states[name, number] = PartitionZnodes(
                 replicas,
-                int(raw.get("leader", -1)),
-                int(raw.get("leader_epoch", 0)),
-                tuple(raw.get("isr", ())),
-                int(raw.get("controller_epoch", 0)),
-                found[1].version,
-                eligible_by(found[0], zxid) if raw.get("eligible_leader_replicas") else (),
+                leader=int(raw.get("leader", -1)),
+                leader_epoch=int(raw.get("leader_epoch", 0)),
+                isr=tuple(raw.get("isr", ())),
+                controller_epoch=int(raw.get("controller_epoch", 0)),
+                partition_epoch=found[1].version,
+                eligible=eligible_by(found[0], zxid) if raw.get("eligible_leader_replicas") else (),
             )
     return states
 

@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from api.ensemble_view import CHECK_INTERVAL_S, EnsembleView, Reading
+from journal.cluster_state import ClusterState
 from journal.events import BrokerRegistered, ControllerElected, Event
-from journal.fold import ClusterState
 
 
 class JoinedBrokers:

@@ -47,7 +47,17 @@ def build(settings: Settings, player: Sequence[str]) -> Services:
 
     joined = JoinedBrokers(settings.brokers, emit, collector.state)
     scenarios = ScenarioRuns(ScenarioProcess(player))
-    return Services(settings, agents, ensemble, collector, views, admin, workloads, joined, scenarios)
+    return Services(
+        settings=settings,
+        agents=agents,
+        ensemble=ensemble,
+        collector=collector,
+        views=views,
+        admin=admin,
+        workloads=workloads,
+        joined=joined,
+        scenarios=scenarios,
+    )
 
 
 def main(config: Path, player: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""The JSON shapes of the API, with examples; the field names are the contract's."""
+"""The JSON shapes of the API, with examples.  Programs rely on the names of their fields: these stay as they are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import re
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, field_validator, model_validator
+
+from api.struct_schema import StructSchema
+from ensemble.runtime.link_fault import HeldFault, LinkFault
 
 ProcessState = Literal["running", "paused", "down"]
 BrokerProcess = ProcessState | Literal["unknown"]
@@ -291,39 +294,18 @@ class Workload(BaseModel):
     partitions: list[int] = Field(default=[], description="Its partitions now")
 
 
-class NewFault(BaseModel):
+class NewFault(RootModel[Annotated[LinkFault, StructSchema(LinkFault)]]):
     """A link fault between running nodes."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        populate_by_name=True,
-        json_schema_extra={"example": {"from": "broker-1", "to": "peer-2", "kind": "cut", "both_ways": True}},
-    )
-
-    source: str = Field(alias="from", description="A node, such as broker-1")
-    target: str = Field(alias="to", description="A node, or * for all")
-    kind: Literal["cut", "delay"]
-    delay_ms: int = Field(0, ge=0, le=600_000)
-    both_ways: bool = True
+    model_config = _example(**{"from": "broker-1", "to": "peer-2", "kind": "cut", "both_ways": True})
 
 
-class FaultView(BaseModel):
+class FaultView(RootModel[Annotated[HeldFault, StructSchema(HeldFault)]]):
     """A link fault that holds."""
 
-    model_config = ConfigDict(
-        populate_by_name=True,
-        json_schema_extra={
-            "example": {"id": "f1", "from": "broker-1", "to": "peer-2", "kind": "cut", "delay_ms": 0,
-                        "both_ways": True}
-        },
-    )  # fmt: skip
-
-    id: str
-    source: str = Field(alias="from")
-    target: str = Field(alias="to")
-    kind: Literal["cut", "delay"]
-    delay_ms: int
-    both_ways: bool
+    model_config = _example(
+        **{"id": "f1", "from": "broker-1", "to": "peer-2", "kind": "cut", "delay_ms": 0, "both_ways": True}
+    )
 
 
 class Acl(BaseModel):

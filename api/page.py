@@ -1,4 +1,6 @@
-"""The page: its own files, its two libraries from node_modules, and the policy that a browser holds it to."""
+"""The page: its own files, its two libraries from node_modules, the journal's table of sentences; and the policy that a
+browser holds it to.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,11 @@ from pathlib import Path
 
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
+
+from journal.sentence_file import SENTENCES
 
 WEB = Path(__file__).parent / "web"
 LIBRARIES = {"lit-html": "lit-html", "uplot": "uplot"}
@@ -58,11 +62,15 @@ def policy(html: str) -> str:
 
 
 def install(app: FastAPI, web: Path, node_modules: Path | None) -> None:
-    """Serve the page at /, its files under /web, its libraries under /lib."""
+    """Serve the page at /, its files and the journal's table of sentences under /web, its libraries under /lib."""
 
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:
         return HTMLResponse(index(web), headers={"cache-control": "no-cache"})
+
+    @app.get("/web/sentences.json", include_in_schema=False)
+    async def sentences() -> FileResponse:
+        return FileResponse(SENTENCES, headers={"cache-control": "no-cache"})
 
     app.mount("/web", _Files(directory=web, check_dir=False), name="web")
     for name, package in LIBRARIES.items():

@@ -1,4 +1,4 @@
-"""Routes that look: the journal and its stream, znodes, and the tables that Spark makes."""
+"""Routes that only read: the journal and its stream, znodes, and the tables that Spark makes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from api.problems import Problem
 from api.scenario_models import NewScenarioRun, Scenario, ScenarioPlay, ScenarioRun
 from api.scenario_process import PlayerFailed
-from simulation.setting_keys import BadSetting, split_settings
+from simulation.settings import BadSetting, split_settings
 
 WAITING_MAX = 10
 REMEMBERED_MAX = 30

@@ -18,7 +18,7 @@ from api.models import Believes, Broker, Cluster, Controller, FaultView, Partiti
 from api.problems import Problem
 from api.settings import Settings
 from ensemble.ids import zxid_text
-from journal.fold import BrokerView
+from journal.cluster_state import BrokerView
 
 ReplicaRows = dict[tuple[str, int], dict[int, tuple[int, int]]]
 _PROCESS_STATES: tuple[ProcessState, ...] = get_args(ProcessState)

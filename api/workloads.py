@@ -195,10 +195,20 @@ class WorkloadManager:
                 session_timeout_ms=OLD_SESSION_TIMEOUT_MS,
                 name=workload_id,
             )
-            return ZookeeperConsumer(session, channel, runtime, group, workload_id, [wanted.topic], take)
+            return ZookeeperConsumer(
+                session, channel, runtime, group_id=group, consumer_id=workload_id, topics=[wanted.topic], take=take
+            )
 
         make = of_today if wanted.offsets == "kafka" else of_old
-        return ConsumerWorkload(runtime, self._emit, workload_id, wanted.topic, group, progress, make)
+        return ConsumerWorkload(
+            runtime,
+            self._emit,
+            workload_id=workload_id,
+            topic=wanted.topic,
+            group_id=group,
+            progress=progress,
+            make_reader=make,
+        )
 
     async def _must_exist(self, client: KafkaClient, topic: str) -> None:
         # The broker that answers may not have heard of a topic that was just created.

@@ -30,7 +30,7 @@ from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from journal.judges.linearizability import Operation, Verdict, check
 from journal.judges.session_order import Seen, violations
 from journal.judges.znode_register import ANY_VERSION, UNKNOWN, Answered, Asked, step
-from testing import live
+from testing.live.cluster import LiveCluster, start_live, stop_live
 
 KEYS_AT_A_TIME = 3
 KEYS_LAST_S = 4.0
@@ -272,7 +272,7 @@ def _said(verdict: Verdict) -> str:
 class Troubles:
     """Kills, freezes and cuts peers of a live cluster, one after the other; always mends before the next."""
 
-    def __init__(self, cluster: live.LiveCluster, seed: int) -> None:
+    def __init__(self, cluster: LiveCluster, seed: int) -> None:
         self._cluster = cluster
         self._random = random.Random(f"{seed}/troubles")
         self.done: Counter[str] = Counter()
@@ -303,7 +303,7 @@ class Troubles:
         self._cluster.let_pass(self._random.uniform(0.3, 1.5))
 
 
-def record(cluster: live.LiveCluster, seconds: float, clients: int, seed: int) -> tuple[Judgement, Counter[str]]:
+def record(cluster: LiveCluster, seconds: float, clients: int, seed: int) -> tuple[Judgement, Counter[str]]:
     """Let clients run under troubles for so long, and judge what they saw.  The ensemble is whole again at the end."""
     history, done, wrong = History(), threading.Event(), list[str]()
     failure: list[BaseException] = []
@@ -339,11 +339,11 @@ def main(
     """Record what real clients see of a real ensemble under faults, and judge it."""
     with tempfile.TemporaryDirectory(prefix="zabka-histories-") as directory:
         typer.echo(f"{peers} peers, {clients} clients, {seconds:.0f} s of trouble, seed {seed}", err=True)
-        cluster = live.start(Path(directory), peers=peers, brokers=1)
+        cluster = start_live(Path(directory), peers=peers, brokers=1)
         try:
             judgement, troubles = record(cluster, seconds, clients, seed)
         finally:
-            live.stop(cluster)
+            stop_live(cluster)
     typer.echo(
         f"{judgement.operations} writes and quorum reads on {judgement.keys} znodes, {judgement.seen} ordered answers, "
         f"{judgement.sessions_expired} sessions expired; {counted(troubles)}"

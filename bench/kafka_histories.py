@@ -25,7 +25,8 @@ from journal.events import entry_from_dict
 from journal.judges.invariants import check
 from journal.judges.kafka_analysis import KafkaHistory
 from kafka_protocol.client.history_clients import HistoryConsumer, HistoryProducer, TopicPlan
-from testing import live
+from testing.live.cluster import LiveCluster, start_live, stop_live
+from testing.live.nodes import Node
 
 PARTITIONS = 3
 PAUSE_MS = 20
@@ -104,15 +105,15 @@ class Clients:
 class Troubles:
     """Kills, freezes and cuts brokers and peers, one after the other; always mends before the next."""
 
-    def __init__(self, cluster: live.LiveCluster, seed: int) -> None:
+    def __init__(self, cluster: LiveCluster, seed: int) -> None:
         self._cluster = cluster
         self._random = random.Random(f"{seed}/troubles")
         self.done: Counter[str] = Counter()
 
-    def _victim(self) -> live.Node:
+    def _victim(self) -> Node:
         cluster, draw = self._cluster, self._random.random()
         if draw < 0.35:
-            found: live.Node | None = cluster.controller
+            found: Node | None = cluster.controller
         elif draw < 0.5:
             found = cluster.zab_leader
         else:
@@ -143,7 +144,7 @@ class Troubles:
         self._cluster.let_pass(self._random.uniform(0.5, 2.0))
 
 
-def _in_sync(cluster: live.LiveCluster, topics: list[str]) -> bool:
+def _in_sync(cluster: LiveCluster, topics: list[str]) -> bool:
     return all(
         partition.leader >= 0 and len(partition.isr) == len(partition.replicas)
         for topic in topics
@@ -151,7 +152,7 @@ def _in_sync(cluster: live.LiveCluster, topics: list[str]) -> bool:
     )
 
 
-def record(cluster: live.LiveCluster, seconds: float, topics: int, seed: int) -> tuple[Judgement, Counter[str]]:
+def record(cluster: LiveCluster, seconds: float, topics: int, seed: int) -> tuple[Judgement, Counter[str]]:
     """Let clients run under troubles for so long, and judge what they saw.  The cluster is whole again at the end."""
     clients = Clients(cluster.bootstrap, topics)
     clients.start()
@@ -183,11 +184,11 @@ def main(
     """Record what real clients see of real brokers under faults, and judge it."""
     with tempfile.TemporaryDirectory(prefix="zabka-kafka-histories-") as directory:
         typer.echo(f"3 peers, 3 brokers, {topics} topics, {seconds:.0f} s of trouble, seed {seed}", err=True)
-        cluster = live.start(Path(directory), peers=3, brokers=3, settings=FULL_JOURNAL)
+        cluster = start_live(Path(directory), peers=3, brokers=3, settings=FULL_JOURNAL)
         try:
             judgement, troubles = record(cluster, seconds, topics, seed)
         finally:
-            live.stop(cluster)
+            stop_live(cluster)
     typer.echo(
         f"{judgement.acknowledged} of {judgement.sent} records acknowledged, {judgement.polls} polls, "
         f"{judgement.events} events; {counted(troubles)}"

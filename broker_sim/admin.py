@@ -13,8 +13,10 @@ from kio.schema.errors import ErrorCode as KafkaError
 
 from broker_sim.configs.broker_config import KafkaConfig
 from broker_sim.configs.config_def import ConfigError
+from broker_sim.configs.entity_znodes import ZNODE_BYTES_MAX
 from broker_sim.configs.topic_config import validate_topic_config
 from broker_sim.metadata_cache import MetadataCache
+from broker_sim.refusals import Refused
 from ensemble.errors import BadVersion, ErrorCode, NodeExists, NoNode, SessionExpired, ZooKeeperError, error_for
 from ensemble.ports import Runtime
 from kafka_protocol.assignment import RacksIncomplete, assign_replicas
@@ -27,17 +29,6 @@ from kafka_protocol.zk.znodes import ReplicaAssignment, TopicAssignment
 
 PARTITIONS_MAX = 10_000
 """Partitions that one topic may have here."""
-ZNODE_BYTES_MAX = 1_000_000
-"""ZooKeeper drops the connection of whoever sends more (jute.maxbuffer), so it is refused before."""
-
-
-class Refused(Exception):
-    """A request's part that Kafka's rules refuse: an error code and a text.  Does not leave the admin modules."""
-
-    def __init__(self, error: KafkaError, message: str) -> None:
-        super().__init__(message)
-        self.error = error
-        self.message = message
 
 
 class NewTopic(NamedTuple):

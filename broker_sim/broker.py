@@ -1,35 +1,34 @@
 """One broker: its registration, its session with the ensemble, its controller, its replicas, and what it serves.
 
-Pure: it is handed its configuration, a runtime, a way to make a coordination service, a channel to the other brokers, a
-log directory, and where its events go.  The shell around it listens (`broker_sim.broker_process`), or the simulated
-world calls `handle` with messages.
+Pure: it is handed its configuration, and by `BrokerPorts` all that it reaches.  The shell around it listens
+(`broker_sim.broker_process`), or the simulated world calls `handle` with messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
-from urllib.parse import unquote
 
-from kio.schema.errors import ErrorCode
-
-from broker_sim.admin import NewTopic, ZkAdminManager
+from broker_sim.admin import ZkAdminManager
+from broker_sim.auto_topic_creation import AutoTopicCreation
+from broker_sim.broker_ports import BrokerPorts
 from broker_sim.broker_status import BrokerStatus, describe
+from broker_sim.config_changes import ConfigChanges
 from broker_sim.configs.broker_config import KafkaConfig, Listener
 from broker_sim.configs.config_admin import ConfigAdmin
 from broker_sim.configs.config_describe import ConfigDescriber
-from broker_sim.configs.connection_limits import Resolve, connection_limits
+from broker_sim.configs.controller_config import controller_config
 from broker_sim.configs.entity_configs import EntityConfigs
 from broker_sim.configs.entity_znodes import EntityZnodes
-from broker_sim.configs.replica_config import ReplicaConfig
+from broker_sim.configs.replica_config import replica_config
 from broker_sim.configs.scram_credentials import ScramCredentials
+from broker_sim.controlled_shutdown import ControlledShutdown
 from broker_sim.controller_gate import ControllerGateway
 from broker_sim.groups.config import CONSUMER_OFFSETS, group_config
 from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.handlers.absent import AbsentHandlers
 from broker_sim.handlers.admin import AdminHandlers
-from broker_sim.handlers.broker_requests import Handler, RequestContext, RequestRefused
 from broker_sim.handlers.control import ControlHandlers
 from broker_sim.handlers.data import DataHandlers
 from broker_sim.handlers.groups import GroupHandlers
@@ -38,197 +37,83 @@ from broker_sim.handlers.metadata import MetadataHandlers
 from broker_sim.handlers.offsets import OffsetHandlers
 from broker_sim.handlers.users import UserHandlers
 from broker_sim.metadata_cache import MetadataCache
-from broker_sim.ports import LogDirectory
 from broker_sim.producer_ids import ProducerIds
 from broker_sim.quotas.client_quotas import ClientQuotas
-from broker_sim.quotas.client_throttling import ClientThrottles, number
-from broker_sim.quotas.connection_quotas import ConnectionQuotas
+from broker_sim.quotas.client_throttling import client_throttles
+from broker_sim.quotas.connection_limits import connection_limits, connection_quotas
 from broker_sim.registration_watch import RegistrationWatch
 from broker_sim.replication.replica_manager import ReplicaManager
-from broker_sim.replication.zookeeper_isr import ZooKeeperIsrWriter
-from controller.config import ControllerConfig
+from broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
+from broker_sim.replication.zookeeper_isr import isr_writer
+from broker_sim.request_context import Handler, RequestContext, RequestRefused
 from controller.controller import KafkaController
 from controller.historical import Historical
-from controller.topic_configs import UNCLEAN
-from ensemble.client.service import CoordinationService, SessionState
+from ensemble.client.service import SessionState
 from ensemble.errors import SessionExpired, ZooKeeperError
-from ensemble.ports import Future, Runtime, Task
+from ensemble.ports import Task
 from journal.events import BrokerSessionChanged, NodeStarted, NodeStopped
-from kafka_protocol.ports import BrokerChannel, ChannelBroken, Emit, KafkaMessage
-from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, request
+from kafka_protocol.ports import KafkaMessage
+from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.coordination import Zk
 from kafka_protocol.zk.registration import BrokerIdInUse, cluster_id, create_persistent_paths
-from kafka_protocol.zk.znodes import DEFAULT_ENTITY, BrokerEndpoint, BrokerInfo
+from kafka_protocol.zk.znodes import BrokerEndpoint, BrokerInfo
 
-PLAINTEXT = "PLAINTEXT"
-"""The listener by which brokers reach each other where none is named."""
-CONNECTION_RATE = "connection_creation_rate"
 REGISTRATION_POLL_MS = 500
-CONTROLLED_SHUTDOWN_VERSION = 3
-LEAVING_POLL_MS = 500
-CREATING_MAX = 100
-"""Topics being made at a time because clients asked for them."""
-CONTROLLED_SHUTDOWN_ATTEMPT_MS_MAX = 3_000
-"""How long one attempt waits for the controller; there may be none."""
 
 _EMITTED_STATES = (SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.EXPIRED)
-
-
-def _say_nothing(_: str) -> None:
-    return
-
-
-def controller_config(config: KafkaConfig) -> ControllerConfig:
-    """What the controller reads of a broker's configuration."""
-    return ControllerConfig(
-        unclean_leader_election_enable=config.flag(UNCLEAN),
-        min_insync_replicas=config.min_insync_replicas,
-        session_timeout_ms=config.session_timeout_ms,
-        auto_leader_rebalance_enable=config.flag("auto.leader.rebalance.enable"),
-        leader_imbalance_check_interval_seconds=config.number("leader.imbalance.check.interval.seconds"),
-        leader_imbalance_per_broker_percentage=config.number("leader.imbalance.per.broker.percentage"),
-        delete_topic_enable=config.flag("delete.topic.enable"),
-        zookeeper_max_in_flight_requests=config.number("zookeeper.max.in.flight.requests"),
-        controller_socket_timeout_ms=config.number("controller.socket.timeout.ms"),
-        inter_broker_listener_name=config.text("inter.broker.listener.name").upper(),
-        historical=config.historical,
-    )
-
-
-def replica_config(config: KafkaConfig) -> ReplicaConfig:
-    """What the replica manager reads of a broker's configuration."""
-    return ReplicaConfig(
-        replica_lag_time_max_ms=config.replica_lag_time_max_ms,
-        min_insync_replicas=config.min_insync_replicas,
-        message_max_bytes=config.number("message.max.bytes"),
-        log_segment_bytes=config.number("log.segment.bytes"),
-        log_index_interval_bytes=config.number("log.index.interval.bytes"),
-        replica_fetch_wait_max_ms=config.number("replica.fetch.wait.max.ms"),
-        replica_fetch_min_bytes=config.number("replica.fetch.min.bytes"),
-        replica_fetch_max_bytes=config.number("replica.fetch.max.bytes"),
-        replica_fetch_response_max_bytes=config.number("replica.fetch.response.max.bytes"),
-        replica_fetch_backoff_ms=config.number("replica.fetch.backoff.ms"),
-        replica_socket_timeout_ms=config.number("replica.socket.timeout.ms"),
-        replica_high_watermark_checkpoint_interval_ms=config.number("replica.high.watermark.checkpoint.interval.ms"),
-        replica_selector_class=config.text("replica.selector.class"),
-        log_roll_ms=config.number("log.roll.ms"),
-        log_retention_ms=config.number("log.retention.ms"),
-        log_retention_bytes=config.number("log.retention.bytes"),
-        log_retention_check_interval_ms=config.number("log.retention.check.interval.ms"),
-        log_flush_start_offset_checkpoint_interval_ms=config.number("log.flush.start.offset.checkpoint.interval.ms"),
-        log_message_timestamp_type=config.text("log.message.timestamp.type"),
-        log_cleanup_policy=config.text("log.cleanup.policy"),
-        log_cleaner_enable=config.flag("log.cleaner.enable"),
-        log_cleaner_backoff_ms=config.number("log.cleaner.backoff.ms"),
-        log_cleaner_min_cleanable_ratio=config.fraction("log.cleaner.min.cleanable.ratio"),
-        log_cleaner_min_compaction_lag_ms=config.number("log.cleaner.min.compaction.lag.ms"),
-        log_cleaner_max_compaction_lag_ms=config.number("log.cleaner.max.compaction.lag.ms"),
-        log_cleaner_delete_retention_ms=config.number("log.cleaner.delete.retention.ms"),
-        producer_id_expiration_ms=config.number("producer.id.expiration.ms"),
-        producer_id_expiration_check_interval_ms=config.number("producer.id.expiration.check.interval.ms"),
-        replication_quota_window_num=config.number("replication.quota.window.num"),
-        replication_quota_window_size_seconds=config.number("replication.quota.window.size.seconds"),
-        alter_log_dirs_replication_quota_window_num=config.number("alter.log.dirs.replication.quota.window.num"),
-        alter_log_dirs_replication_quota_window_size_seconds=config.number(
-            "alter.log.dirs.replication.quota.window.size.seconds"
-        ),
-        historical=config.historical,
-    )
-
-
-def client_throttles(config: KafkaConfig, runtime: Runtime) -> ClientThrottles:
-    """A broker's quotas of clients, none of them set yet."""
-    return ClientThrottles(
-        runtime,
-        config.number("quota.window.num"),
-        config.number("quota.window.size.seconds"),
-        config.number("controller.quota.window.num"),
-        config.number("controller.quota.window.size.seconds"),
-    )
-
-
-def connection_quotas(config: KafkaConfig, runtime: Runtime) -> ConnectionQuotas:
-    """A broker's counts of connections."""
-    windows, seconds = config.number("quota.window.num"), config.number("quota.window.size.seconds")
-    protected = config.text("inter.broker.listener.name").upper() or PLAINTEXT
-    return ConnectionQuotas(runtime, windows, seconds, protected)
-
-
-def isr_writer(config: KafkaConfig, zk: Zk, runtime: Runtime, emit: Emit) -> ZooKeeperIsrWriter | None:
-    """Who writes this broker's ISR changes into ZooKeeper; None where the controller does (AlterPartition)."""
-    if Historical.DIRECT_ZOOKEEPER_ISR in config.historical:
-        return ZooKeeperIsrWriter(config.broker_id, zk, runtime, emit)
-    return None
 
 
 class Broker:
     """A Kafka broker.
 
     `await start()`, then `handle()` for each request, then `await stop()`.  A broker that is killed is simply dropped.
-    `say` gets the few lines a person at the console should see.
     """
 
-    def __init__(
-        self,
-        config: KafkaConfig,
-        runtime: Runtime,
-        coordination_factory: Callable[[], CoordinationService],
-        channel: BrokerChannel,
-        log_directory: LogDirectory,
-        emit: Emit,
-        say: Callable[[str], None] = _say_nothing,
-        more_log_directories: Sequence[LogDirectory] = (),
-        halt: Callable[[str], None] = _say_nothing,
-        resolve: Resolve = str,
-    ) -> None:
-        """`halt` ends the process at once: no log directory is left to work with.  `resolve` finds the addresses of
-        hosts that limits of connections name."""
+    def __init__(self, config: KafkaConfig, ports: BrokerPorts) -> None:
+        runtime, emit = ports.runtime, ports.emit
         self.config = config
         self.cluster_id = ""
         self.state = "created"
-        self.leave_now = False
-        """The whole cluster is being stopped: a controlled shutdown tries once, then leaves as it is."""
         self.metadata = MetadataCache(runtime)
-        self.coordination = coordination_factory()
+        self.coordination = ports.coordination()
         self._runtime = runtime
-        self._channel = channel
-        self._halt = halt
+        self._halt = ports.halt
         self._emit = emit
-        self._say = say
+        self._say = ports.say
+        self._resolve = ports.resolve
         self._advertised: tuple[Listener, ...] = config.advertised_listeners
         self._tasks: list[Task] = []
         self._renewing = False
         self._logs_open = False
         self._log_intact = False
         """What the registration says."""
-        self._creating: dict[str, None] = {}
         self._heard_ms = runtime.now().mono_ms
         self._zk = Zk(self.coordination, runtime, config.number("zookeeper.max.in.flight.requests"))
         self._controller_config = controller_config(config)
         self.quotas = client_throttles(config, runtime)
         self.configs = EntityConfigs(self._zk, runtime, config, emit, self._config_changed)
-        self._resolve = resolve
         self.connections = connection_quotas(config, runtime)
-        self.connections.configure(connection_limits(config, self.configs, resolve))
+        self.connections.configure(connection_limits(config, self.configs, ports.resolve))
         self.controller = KafkaController(
-            config.broker_id, self._controller_config, self.coordination, channel, runtime, emit, self._broker_info
+            config=self._controller_config,
+            broker_id=config.broker_id,
+            coordination=self.coordination,
+            channel=ports.channel,
+            runtime=runtime,
+            emit=emit,
+            broker_info=self._broker_info,
         )
-        self.replicas = ReplicaManager(
-            config.broker_id,
-            replica_config(config),
-            log_directory,
-            channel,
-            ControllerGateway(runtime, self.metadata, channel),
-            self.metadata,
-            runtime,
-            emit,
-            lambda: self.controller.broker_epoch,
-            self.configs.topic_overrides,
-            isr_writer(config, self._zk, runtime, emit),
-            more_log_directories,
-            self._log_dir_failed,
-            lambda: self.controller.controller_epoch,
+        self.replicas = self._make_replicas(ports)
+        self._config_changes = ConfigChanges(
+            config,
+            self.configs,
+            controller=self.controller,
+            controller_config=self._controller_config,
+            replicas=self.replicas,
+            quotas=self.quotas,
+            connections=self.connections,
+            resolve=ports.resolve,
         )
         self._own_registration = RegistrationWatch(
             self._zk,
@@ -236,11 +121,37 @@ class Broker:
             self._broker_info,
             lambda: self.controller.is_registered,
             self.controller.session_renewed,
-            say,
+            ports.say,
+        )
+        self.leaving = ControlledShutdown(
+            config, ports, self.coordination, self.metadata, lambda: self.controller.broker_epoch
         )
         self.groups = GroupCoordinator(group_config(config), self.replicas, runtime, emit)
         self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata)
+        self._topics_asked_for = AutoTopicCreation(
+            config, self.groups.config, runtime, self.metadata, self._admin, self.quotas.mutations
+        )
         self._handlers = self._routes()
+
+    def _make_replicas(self, ports: BrokerPorts) -> ReplicaManager:
+        return ReplicaManager(
+            replica_config(self.config),
+            identity=BrokerIdentity(
+                broker_id=self.config.broker_id,
+                broker_epoch=lambda: self.controller.broker_epoch,
+                controller_epoch_seen=lambda: self.controller.controller_epoch,
+            ),
+            ports=ReplicaPorts(
+                runtime=ports.runtime,
+                channel=ports.channel,
+                controller=ControllerGateway(ports.runtime, self.metadata, ports.channel),
+                metadata=self.metadata,
+                emit=ports.emit,
+            ),
+            storage=ReplicaStorage(log_directories=ports.log_directories, log_dir_failed=self._log_dir_failed),
+            topic_configs=self.configs.topic_overrides,
+            isr_writer=isr_writer(self.config, self._zk, ports.runtime, ports.emit),
+        )
 
     def _routes(self) -> dict[ApiKey, Handler]:
         producer_ids = ProducerIds(self._zk, self._runtime, self.config.broker_id)
@@ -250,7 +161,9 @@ class Broker:
         describer = ConfigDescriber(self._zk, self.config, self.metadata)
         return {
             **DataHandlers(self.config, self.metadata, self.replicas, self._runtime, self.quotas).table(),
-            **MetadataHandlers(self.metadata, producer_ids, self._create_missing, lambda: self.cluster_id).table(),
+            **MetadataHandlers(
+                self.metadata, producer_ids, self._topics_asked_for.create, lambda: self.cluster_id
+            ).table(),
             **AdminHandlers(
                 self._admin,
                 describer,
@@ -266,7 +179,9 @@ class Broker:
             **LogHandlers(self.config.log_dirs, self.replicas, self.metadata).table(),
             **AbsentHandlers(lambda: self.controller.is_active).table(),
             **GroupHandlers(self.groups).table(),
-            **OffsetHandlers(self.groups, self.metadata, self._zk, self._runtime, self._create_missing).table(),
+            **OffsetHandlers(
+                self.groups, self.metadata, self._zk, self._runtime, self._topics_asked_for.create
+            ).table(),
         }
 
     # ---- requests ---------------------------------------------------------------------------------------------
@@ -369,7 +284,7 @@ class Broker:
         was_running = self.state == "running"
         self.state = "shutting_down"
         if was_running and self.config.flag("controlled.shutdown.enable"):
-            await self._controlled_shutdown()
+            await self.leaving.leave()
         await self.controller.shutdown()
         for task in self._tasks:
             task.cancel()
@@ -390,71 +305,6 @@ class Broker:
         That is this process's own once a controller has told it its part, for it has dealt with what came back.
         """
         return self.controller.broker_epoch if self.replicas.partitions else self.replicas.broker_epoch_left
-
-    async def _controlled_shutdown(self) -> None:
-        for attempts_left in reversed(range(max(1, self.config.number("controlled.shutdown.max.retries")))):
-            if await self._ask_to_leave():
-                return
-            if not attempts_left or not await self._back_off_before_leaving():
-                break
-        self._say("proceeding with an unclean shutdown: not every leadership could be handed over")
-
-    async def _back_off_before_leaving(self) -> bool:
-        """Wait before the next attempt; False at once where no broker is left to hand leaderships to, or the whole
-        cluster is being stopped.
-        """
-        left_ms = self.config.number("controlled.shutdown.retry.backoff.ms")
-        said = False
-        while left_ms > 0:
-            if self.leave_now or not await self._others_registered():
-                return False
-            if not said:
-                said = True
-                self._say("retrying controlled shutdown: partitions are still led here, or no controller answered")
-            step_ms = min(left_ms, LEAVING_POLL_MS)
-            await self._runtime.sleep(step_ms)
-            left_ms -= step_ms
-        return True
-
-    async def _others_registered(self) -> bool:
-        """Is another broker registered?  Where the ensemble does not answer there is nobody to hand over to either."""
-        answer: Future[bool] = self._runtime.future()
-
-        def finish(others: bool) -> None:
-            if not answer.done():
-                answer.set_result(others)
-
-        async def ask() -> None:
-            try:
-                registered = await self.coordination.get_children(znodes.BROKER_IDS)
-                finish(any(broker_id != str(self.config.broker_id) for broker_id in registered))
-            except ZooKeeperError:
-                finish(False)
-
-        asking = self._runtime.spawn(ask(), "who is registered")
-        timer = self._runtime.call_later(LEAVING_POLL_MS, lambda: finish(False))
-        others: bool = await answer
-        timer.cancel()
-        asking.cancel()
-        return others
-
-    async def _ask_to_leave(self) -> bool:
-        """One attempt of a controlled shutdown: is there nothing left that this broker leads?"""
-        endpoint = self.metadata.endpoint(self.metadata.controller_id)
-        if endpoint is None:
-            return False
-        leaving = request(
-            ApiKey.CONTROLLED_SHUTDOWN,
-            CONTROLLED_SHUTDOWN_VERSION,
-            broker_id=self.config.broker_id,
-            broker_epoch=self.controller.broker_epoch,
-        )
-        timeout_ms = min(self.config.number("controller.socket.timeout.ms"), CONTROLLED_SHUTDOWN_ATTEMPT_MS_MAX)
-        try:
-            answer = await self._channel.call(endpoint, leaving, timeout_ms)
-        except ChannelBroken:
-            return False
-        return answer.error_code == ErrorCode.none and not answer.remaining_partitions
 
     # ---- the session ------------------------------------------------------------------------------------------
 
@@ -499,39 +349,8 @@ class Broker:
             if znodes.decode_controller(data) == self.controller.active_controller_id:
                 self._heard_ms = self._runtime.now().mono_ms
 
-    # ---- configuration ----------------------------------------------------------------------------------------
-
     def _config_changed(self, entity: str) -> None:
-        kind, _, name = entity.partition("/")
-        if kind == "topics":
-            self.replicas.topic_config_changed(name)
-            if self.configs.overrides(entity).get(UNCLEAN, "").strip().lower() == "true":
-                self.controller.topic_unclean_enabled(name)
-            return
-        if kind == "ips":
-            self._limit_address(name, self.configs.overrides(entity).get(CONNECTION_RATE))
-            return
-        if kind != "brokers":
-            self.quotas.take_over(entity, self.configs.overrides(entity))
-            return
-        self.connections.configure(connection_limits(self.config, self.configs, self._resolve))
-        every, own = (self.configs.overrides(f"brokers/{name}") for name in (DEFAULT_ENTITY, self.config.broker_id))
-        self.replicas.throttles.set_rates({**every, **own})
-        for topic in sorted({topic_partition.topic for topic_partition in self.replicas.partitions}):
-            self.replicas.topic_config_changed(topic)
-        unclean = self.configs.broker_value(UNCLEAN) is True
-        was, self._controller_config.unclean_leader_election_enable = (
-            self._controller_config.unclean_leader_election_enable,
-            unclean,
-        )
-        if unclean and not was:
-            self.controller.unclean_default_enabled()
-
-    def _limit_address(self, node: str, rate: str | None) -> None:
-        per_second = number(rate)
-        address = None if node == DEFAULT_ENTITY else self._resolve(unquote(node))
-        if node == DEFAULT_ENTITY or address is not None:
-            self.connections.limit_address(address, None if per_second is None else int(per_second))
+        self._config_changes.take_over(entity)
 
     # ---- log directories --------------------------------------------------------------------------------------
 
@@ -555,47 +374,16 @@ class Broker:
                 return
             await self._runtime.sleep(REGISTRATION_POLL_MS)
 
-    # ---- topics made because somebody asked for them ----------------------------------------------------------
-
-    def _create_missing(self, topic: str, client_id: str) -> ErrorCode:
-        wanted = self._new_topic(topic)
-        if topic != CONSUMER_OFFSETS and not self.config.flag("auto.create.topics.enable"):
-            return ErrorCode.unknown_topic_or_partition
-        if wanted.replication_factor > len(self.metadata.brokers()):
-            return ErrorCode.invalid_replication_factor
-        if topic not in self._creating and len(self._creating) < CREATING_MAX:
-            self._creating[topic] = None
-            self._runtime.spawn(self._create(wanted, client_id), f"create topic {topic}")
-        return ErrorCode.leader_not_available
-
-    def _new_topic(self, topic: str) -> NewTopic:
-        """A topic as it is made unasked: `__consumer_offsets` with its own settings, which have to be met."""
-        if topic == CONSUMER_OFFSETS:
-            config = self.groups.config
-            count, factor = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
-            return NewTopic(topic, count, factor, {}, config.offsets_topic_configs)
-        config_default = self.config.number("default.replication.factor")
-        return NewTopic(topic, -1, config_default, {}, {})
-
-    async def _create(self, wanted: NewTopic, client_id: str) -> None:
-        try:
-            timeout_ms = self.config.number("request.timeout.ms")
-            # The client asked about a topic, not for it: it is not refused, but owes what it took.
-            count = self.quotas.mutations.permissive(client_id).record
-            await self._admin.create_topics([wanted], timeout_ms, validate_only=False, count=count)
-        finally:
-            del self._creating[wanted.name]
-
     # ---- reports ----------------------------------------------------------------------------------------------
 
     def status(self) -> BrokerStatus:
         """This broker's own word on itself."""
         return describe(
-            self.config.broker_id,
-            self.state,
-            self.coordination,
-            self.controller,
-            self._runtime.now().mono_ms - self._heard_ms,
-            self.replicas,
-            self.metadata,
+            broker_id=self.config.broker_id,
+            state=self.state,
+            coordination=self.coordination,
+            controller=self.controller,
+            heard_age_ms=self._runtime.now().mono_ms - self._heard_ms,
+            replicas=self.replicas,
+            metadata=self.metadata,
         )

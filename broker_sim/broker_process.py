@@ -17,6 +17,7 @@ from pathlib import Path
 import structlog
 
 from broker_sim.broker import Broker
+from broker_sim.broker_ports import BrokerPorts
 from broker_sim.configs.broker_config import KafkaConfig, Listener, parse_config
 from broker_sim.configs.config_def import ConfigError
 from broker_sim.generated_id import identified
@@ -127,15 +128,16 @@ class BrokerProcess:
         self._log_directories = [FileLogDirectory(Path(log_dir)) for log_dir in config.log_dirs]
         self._broker = Broker(
             config,
-            self._runtime,
-            self._coordination,
-            self._channel,
-            self._log_directories[0],
-            self._emit,
-            self._log.info,
-            self._log_directories[1:],
-            self._halt,
-            _address,
+            BrokerPorts(
+                runtime=self._runtime,
+                coordination=self._coordination,
+                channel=self._channel,
+                log_directories=self._log_directories,
+                emit=self._emit,
+                say=self._log.info,
+                halt=self._halt,
+                resolve=_address,
+            ),
         )
         self._ports: list[KafkaPort] = []
         self._control: ControlSocket | None = None
@@ -270,7 +272,7 @@ class BrokerProcess:
 
     def _hurried(self) -> None:
         """The whole cluster is being stopped: there will be nobody to hand leaderships to."""
-        self._broker.leave_now = True
+        self._broker.leaving.hurried = True
         if not self._over.done():
             self._over.set_result(None)
 

@@ -15,6 +15,7 @@ live_brokers, partitions."""
 
 
 def describe(
+    *,
     broker_id: int,
     state: str,
     coordination: CoordinationService,

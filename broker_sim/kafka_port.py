@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from broker_sim.handlers.broker_requests import COSTLESS, RequestContext, RequestRefused
 from broker_sim.quotas.connection_quotas import ConnectionQuotas, ConnectionThrottled, TooManyConnections
+from broker_sim.request_context import COSTLESS, RequestContext, RequestRefused
 from broker_sim.request_times import RequestTimes, ThreadClock
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire import api_versions

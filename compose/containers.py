@@ -38,11 +38,27 @@ def container_topology(peers: int = 3, brokers: int = 3) -> Topology:
     by_node = {h.address: h.name for h in hosts}
     return Topology(
         peers=[
-            PeerSpec(i, by_node[f"peer-{i}"], f"peer-{i}", ANYWHERE, CLIENT_PORT, QUORUM_PORT, ELECTION_PORT)
+            PeerSpec(
+                i,
+                host=by_node[f"peer-{i}"],
+                address=f"peer-{i}",
+                bind=ANYWHERE,
+                client_port=CLIENT_PORT,
+                quorum_port=QUORUM_PORT,
+                election_port=ELECTION_PORT,
+            )
             for i in range(1, peers + 1)
         ],
         brokers=[
-            BrokerSpec(i, by_node[f"broker-{i}"], ANYWHERE, f"broker-{i}", INNER_PORT, "127.0.0.1", KAFKA_PORT + i - 1)
+            BrokerSpec(
+                i,
+                host=by_node[f"broker-{i}"],
+                bind=ANYWHERE,
+                advertised=f"broker-{i}",
+                port=INNER_PORT,
+                external="127.0.0.1",
+                external_port=KAFKA_PORT + i - 1,
+            )
             for i in range(1, brokers + 1)
         ],
         hosts=hosts,

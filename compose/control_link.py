@@ -1,8 +1,8 @@
 """The agent's line to one node: JSON lines over the node's control socket.
 
-Two lines go down: `{"faults": …, "names": …}`, the full state of link faults, sent at every connect and change; and
-`{"status": true}`, asked twice a second.  Only one status question is ever open, so a paused node does not pile them
-up: its last answer simply ages.
+Two lines go down: `{"faults": …, "node": …, "names": …}`, the full state of link faults, sent at every connect and
+change; and `{"status": true}`, asked twice a second.  Only one status question is ever open, so a paused node does not
+pile them up: its last answer simply ages.
 """
 
 from __future__ import annotations

@@ -7,12 +7,11 @@ import signal
 import time
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from api.agent_protocol import API_NODE as API
-from api.agent_protocol import Fault, JournalAnswer, JournalRequest, NodeStatus, ProcessInfo, Snapshot
+from api.agent_protocol import JournalAnswer, JournalRequest, NodeStatus, ProcessInfo, Snapshot
 from compose.control_link import ControlLink
 from compose.journal_files import read_on
 from compose.launch import argv_for
@@ -27,7 +26,8 @@ from compose.topology import (
     node_directory,
     write_node,
 )
-from ensemble.runtime.links import ANY, FaultTable, LinkFault
+from ensemble.runtime.link_fault import HeldFault
+from ensemble.runtime.links import FaultTable
 from journal.events import FaultInjected, FaultRemoved, NodeStarted, NodeStopped, ProcessChanged
 from journal.writer import JournalWriter
 
@@ -55,7 +55,7 @@ class Host:
         self._topology = topology
         self._data = data
         self._journal = JournalWriter(journal_directory(data, spec.name), spec.name)
-        self._faults: list[Fault] = []
+        self._faults: list[HeldFault] = []
         self._names = self._name_addresses()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
@@ -200,11 +200,11 @@ class Host:
     # ---- faults -----------------------------------------------------------------------------------------------------
 
     @property
-    def faults(self) -> list[Fault]:
+    def faults(self) -> list[HeldFault]:
         """The link faults that hold."""
         return self._faults
 
-    async def set_faults(self, faults: list[Fault]) -> None:
+    async def set_faults(self, faults: list[HeldFault]) -> None:
         """Make exactly these hold: told to every node here (and again after a node's restart), then journalled."""
         before = {f.id: f for f in self._faults}
         self._faults = faults
@@ -224,12 +224,12 @@ class Host:
                 self._journal.write(FaultRemoved(fault.id))
         self._journal.flush()
 
-    def _owns(self, fault: Fault) -> bool:
+    def _owns(self, fault: HeldFault) -> bool:
         """Whether this host journals the fault: the one whose node it starts from."""
         return fault.source in self.links
 
     def _faults_line(self, node: str) -> bytes:
-        return msgspec.json.encode(FaultTable(table_for(node, self._faults), self._names))
+        return msgspec.json.encode(FaultTable(self._faults, node, self._names))
 
     def _name_addresses(self) -> dict[str, str]:
         names: dict[str, str] = {}
@@ -240,20 +240,3 @@ class Host:
                 for port in (spec.client_port, spec.quorum_port, spec.election_port):
                     names[f"{spec.address}:{port}"] = spec.name
         return names
-
-
-def table_for(node: str, faults: list[Fault]) -> list[LinkFault]:
-    """The faults as one node sees them: what it sends to whom is cut or slow, and what it gets from whom."""
-    table = []
-    for fault in faults:
-        ends = [(fault.source, fault.target)] + ([(fault.target, fault.source)] if fault.both_ways else [])
-        for source, target in ends:
-            if source in (node, ANY) and target != node:
-                table.append(_link_fault(fault, target, "out"))
-            elif target in (node, ANY) and source != node:
-                table.append(_link_fault(fault, source, "in"))
-    return table
-
-
-def _link_fault(fault: Fault, remote: str, direction: Literal["in", "out"]) -> LinkFault:
-    return LinkFault(fault.id, remote, direction, "cut" if fault.kind == "cut" else "delay", fault.delay_ms)

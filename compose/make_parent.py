@@ -1,4 +1,4 @@
-"""`make up` interrupted by a signal to make alone."""
+"""Seeing that `make up` was interrupted, where the signal went to make alone and not to what it started."""
 
 from __future__ import annotations
 

@@ -59,7 +59,16 @@ def plan(wanted: Wanted, before: Topology | None) -> Topology:
     inner = book.inner(2 * (peers + observers) + 1, before)
     advertised = _advertised(bind)
     peer_specs = [
-        PeerSpec(i, HOST, LOOPBACK, bind, zk_port + i - 1, inner[2 * i - 1], inner[2 * i], observer=i > peers)
+        PeerSpec(
+            i,
+            host=HOST,
+            address=LOOPBACK,
+            bind=bind,
+            client_port=zk_port + i - 1,
+            quorum_port=inner[2 * i - 1],
+            election_port=inner[2 * i],
+            observer=i > peers,
+        )
         for i in range(1, peers + observers + 1)
     ]
     broker_specs = [BrokerSpec(i, HOST, bind, advertised, kafka_port + i - 1) for i in range(1, brokers + 1)]

@@ -1,4 +1,4 @@
-"""Finding free TCP ports, and the unix sockets under a node's feet."""
+"""Finding free TCP ports, and naming the unix sockets on which nodes listen for their agent."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ any sign that the election no longer holds.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
 
 from kio.schema.errors import ErrorCode as KafkaError
 
@@ -17,23 +16,18 @@ from controller.alter_partition import (
     reassign_after_alter_partition,
     refuse_alter_partition,
 )
-from controller.broker_changes import process_broker_change, process_broker_modifications
-from controller.config import EVENTS_QUEUED_MAX, ControllerConfig
+from controller.config import ControllerConfig
 from controller.controlled_shutdown import controlled_shutdown_response, process_controlled_shutdown
+from controller.event_signals import EventSignals
 from controller.events import ControllerEvent, EventQueue
 from controller.failover import fail_over
 from controller.historical import Historical
-from controller.isr_notifications import process_isr_notifications
 from controller.leader_elections import (
-    elect_preferred_from_znode,
-    process_auto_rebalance,
     process_elect_leaders,
-    process_topic_unclean,
-    process_unclean_default,
     refuse_elect_leaders,
 )
 from controller.legacy import Legacy
-from controller.log_dir_failures import on_leader_and_isr_answered, process_log_dir_events
+from controller.log_dir_failures import on_leader_and_isr_answered
 from controller.metrics import ControllerStats, mbeans
 from controller.producer_id_blocks import process_allocate_producer_ids, producer_ids_response
 from controller.reassignment_requests import (
@@ -42,18 +36,11 @@ from controller.reassignment_requests import (
     refuse_alter_reassignments,
     refuse_list_reassignments,
 )
-from controller.reassignments import process_zk_reassignment
 from controller.reign import Reign
-from controller.topic_changes import (
-    process_partition_modifications,
-    process_topic_change,
-    process_topic_deletion,
-)
-from ensemble.client.service import CoordinationService, Watcher, WatchEvent
+from ensemble.client.service import CoordinationService
 from ensemble.errors import SessionExpired
 from ensemble.ids import SessionId
 from ensemble.ports import Runtime, Timer
-from ensemble.records import EventType
 from journal import events as journal
 from kafka_protocol.ports import BrokerChannel, BrokerEpoch, BrokerId, ControllerEpoch, Emit, KafkaMessage
 from kafka_protocol.zk import znodes
@@ -72,28 +59,6 @@ from kafka_protocol.zk.registration import (
 )
 from kafka_protocol.zk.znodes import BrokerInfo
 
-R = TypeVar("R")
-
-_WHEN_ACTIVE: dict[str, Callable[[Reign, str], Awaitable[object]]] = {
-    "BrokerChange": process_broker_change,
-    "BrokerModifications": process_broker_modifications,
-    "TopicChange": process_topic_change,
-    "PartitionModifications": process_partition_modifications,
-    "TopicDeletion": process_topic_deletion,
-    "LogDirEventNotification": process_log_dir_events,
-    "IsrChangeNotification": process_isr_notifications,
-    "ZkPartitionReassignment": process_zk_reassignment,
-    "ReplicaLeaderElection": elect_preferred_from_znode,
-    "AutoPreferredReplicaLeaderElection": process_auto_rebalance,
-    "UncleanLeaderElectionEnable": process_unclean_default,
-    "TopicUncleanLeaderElectionEnable": process_topic_unclean,
-}
-"""Events that only the active controller processes, by Kafka's names."""
-
-_IGNORED = frozenset({("ZkPartitionReassignment", EventType.DATA_CHANGED)})
-"""What a watch may tell and nobody follows up: a list of reassignments is taken up when it is created, not when it
-becomes shorter."""
-
 
 class KafkaController:
     """One broker's controller.
@@ -106,6 +71,7 @@ class KafkaController:
 
     def __init__(
         self,
+        *,
         broker_id: int,
         config: ControllerConfig,
         coordination: CoordinationService,
@@ -123,7 +89,6 @@ class KafkaController:
         self._broker_info = broker_info
         self._zk = Zk(coordination, runtime, config.zookeeper_max_in_flight_requests)
         self._events = EventQueue(runtime, self._process)
-        self._watchers: dict[tuple[str, str], Watcher] = {}
         self._own_sessions: dict[SessionId, None] = {}
         self._broker_epoch = BrokerEpoch(-1)
         old = config.historical
@@ -138,6 +103,7 @@ class KafkaController:
         self._epoch_seen = 0
         self._sit_out_until_ms = 0
         self._timers: dict[str, Timer] = {}
+        self._signals = EventSignals(runtime, self._events, lambda: self._reign, self._candidate_events())
 
     # -- what others may know
 
@@ -237,7 +203,7 @@ class KafkaController:
 
     def alter_partition(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
         """AlterPartition, versions 0 to 3; NOT_CONTROLLER where this broker is not active."""
-        return self._call(
+        return self._signals.request(
             "AlterPartition",
             lambda reign: process_alter_partition(reign, request),
             lambda error: refuse_alter_partition(error, request),
@@ -247,7 +213,7 @@ class KafkaController:
 
     def controlled_shutdown(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
         """ControlledShutdown, versions 0 to 3; STALE_CONTROLLER_EPOCH (Kafka's ControllerMoved) where not active."""
-        return self._call(
+        return self._signals.request(
             "ControlledShutdown",
             lambda reign: process_controlled_shutdown(reign, request),
             lambda error: controlled_shutdown_response(request, error),
@@ -256,7 +222,7 @@ class KafkaController:
 
     def elect_leaders(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
         """ElectLeaders, version 2; NOT_CONTROLLER where this broker is not active."""
-        return self._call(
+        return self._signals.request(
             "ReplicaLeaderElection",
             lambda reign: process_elect_leaders(reign, request),
             lambda error: refuse_elect_leaders(error, request),
@@ -265,7 +231,7 @@ class KafkaController:
 
     def alter_partition_reassignments(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
         """AlterPartitionReassignments, version 0; NOT_CONTROLLER where this broker is not active."""
-        return self._call(
+        return self._signals.request(
             "ApiPartitionReassignment",
             lambda reign: process_alter_reassignments(reign, request),
             refuse_alter_reassignments,
@@ -274,7 +240,7 @@ class KafkaController:
 
     def list_partition_reassignments(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
         """ListPartitionReassignments, version 0; NOT_CONTROLLER where this broker is not active."""
-        return self._call(
+        return self._signals.request(
             "ListPartitionReassignments",
             lambda reign: process_list_reassignments(reign, request),
             refuse_list_reassignments,
@@ -283,7 +249,7 @@ class KafkaController:
 
     def allocate_producer_ids(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
         """AllocateProducerIds, version 0; NOT_CONTROLLER where this broker is not active."""
-        return self._call(
+        return self._signals.request(
             "AllocateProducerIds",
             lambda reign: process_allocate_producer_ids(reign, request),
             producer_ids_response,
@@ -298,47 +264,11 @@ class KafkaController:
         """unclean.leader.election.enable was turned on as that topic's override."""
         self.put("TopicUncleanLeaderElectionEnable", topic)
 
-    # -- signals
-
-    def watcher(self, event: str, argument: str = "") -> Watcher:
-        """A watcher that puts that event; one and the same for the same words, so that it is left only once."""
-        key = (event, argument)
-        if key not in self._watchers:
-
-            def fired(seen: WatchEvent) -> None:
-                if seen.type is not EventType.NONE and (event, seen.type) not in _IGNORED:
-                    self.put(event, argument)
-
-            self._watchers[key] = fired
-        return self._watchers[key]
-
-    def forget_watcher(self, event: str, argument: str) -> None:
-        """That argument is gone for good."""
-        self._watchers.pop((event, argument), None)
+    # -- events
 
     def put(self, event: str, argument: str = "") -> None:
         """Put an event into the queue, by name."""
-        process: Callable[[], Awaitable[None]]
-        if event in _WHEN_ACTIVE:
-            handler = _WHEN_ACTIVE[event]
-
-            async def process_when_active() -> None:
-                if self._reign is not None:
-                    await handler(self._reign, argument)
-
-            process = process_when_active
-        else:
-            process = self._candidate_events()[event]
-        self._events.put(ControllerEvent(event, process))
-
-    def put_for(self, reign: Reign, event: str, process: Callable[[], Awaitable[None]]) -> None:
-        """Put an event that counts only as long as that reign lasts."""
-
-        async def process_in_reign() -> None:
-            if self._reign is reign:
-                await process()
-
-        self._events.put(ControllerEvent(event, process_in_reign))
+        self._signals.put(event, argument)
 
     def _candidate_events(self) -> dict[str, Callable[[], Awaitable[None]]]:
         return {
@@ -347,43 +277,6 @@ class KafkaController:
             "Reelect": self._process_reelect,
             "RegisterBrokerAndReelect": self._process_register_and_reelect,
         }
-
-    def _call(
-        self,
-        name: str,
-        process: Callable[[Reign], Awaitable[R]],
-        refuse: Callable[[KafkaError], R],
-        inactive: KafkaError,
-        afterwards: Callable[[Reign, R], Awaitable[None]] | None = None,
-    ) -> Awaitable[R]:
-        """Put a request as an event; its answer is there whatever becomes of the event, and before `afterwards`."""
-        answer = self._runtime.future()
-
-        def reply(response: Any) -> None:
-            if not answer.done():
-                answer.set_result(response)
-
-        async def run() -> None:
-            if self._reign is None:
-                reply(refuse(inactive))
-                return
-            try:
-                response = await process(self._reign)
-                reply(response)
-                if afterwards is not None:
-                    await afterwards(self._reign, response)
-            except (ControllerMoved, SessionExpired):
-                reply(refuse(inactive))
-                raise
-            except Exception:
-                reply(refuse(KafkaError.unknown_server_error))
-                raise
-
-        if not self._events.running or len(self._events) >= EVENTS_QUEUED_MAX:
-            reply(refuse(inactive))
-        else:
-            self._events.put(ControllerEvent(name, run, preempt=lambda: reply(refuse(inactive))))
-        return answer
 
     # -- processing
 
@@ -478,7 +371,7 @@ class KafkaController:
 
     async def _look(self) -> ControllerSeen:
         """Watch /controller, then read it; a reign that it no longer confirms ends here."""
-        watcher = self.watcher("ControllerChange")
+        watcher = self._signals.watcher("ControllerChange")
         await self._zk.call(lambda: self._service.exists(znodes.CONTROLLER, watcher))
         seen = await read_controller(self._zk)
         if self._reign is not None and not self._confirms(seen, self._reign):
@@ -515,17 +408,17 @@ class KafkaController:
 
     async def _begin(self, won: Won) -> None:
         self._reign = reign = Reign(
-            self._broker_id,
-            won,
-            self._zk,
-            self._config,
-            self._channel,
-            self._runtime,
-            self._emit,
-            self,
-            self._legacy,
-            self._stats,
-            on_leader_and_isr_answered,
+            broker_id=self._broker_id,
+            won=won,
+            zk=self._zk,
+            config=self._config,
+            channel=self._channel,
+            runtime=self._runtime,
+            emit=self._emit,
+            signals=self._signals,
+            legacy=self._legacy,
+            stats=self._stats,
+            on_leader_and_isr=on_leader_and_isr_answered,
         )
         self._emit(journal.ControllerElected(self._broker_id, won.epoch, won.epoch_zk_version, won.zxid))
         self._believe(self._broker_id, won.epoch)

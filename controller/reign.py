@@ -60,6 +60,7 @@ class Reign:
 
     def __init__(
         self,
+        *,
         broker_id: BrokerId,
         won: Won,
         zk: Zk,
@@ -103,13 +104,13 @@ class Reign:
             self.replicas = ReplicaStateMachine(self.context, self.store, self.batch, isr_without)
         legacy.fill(self.replica_batch)
         self.deletion = TopicDeletion(
-            self.context,
-            self.writer,
-            self.batch,
-            self.partitions,
-            self.replicas,
-            emit,
-            lambda topic: signals.forget_watcher("PartitionModifications", topic),
+            context=self.context,
+            writer=self.writer,
+            batch=self.batch,
+            partitions=self.partitions,
+            replicas=self.replicas,
+            emit=emit,
+            forget_topic=lambda topic: signals.forget_watcher("PartitionModifications", topic),
         )
         self.finalized_features: dict[str, int] = {}
         """What /feature says: brokers that do not support it are left out."""

@@ -30,7 +30,7 @@ from ensemble.jute import (
     vector,
     write_path_and_data,
 )
-from ensemble.records import ACL, ACLS, OPEN_ACL, OPEN_ACL_BYTES, STRINGS, OpCode
+from ensemble.records import ACL, ACLS, CREATES, OPEN_ACL, OPEN_ACL_BYTES, STRINGS, OpCode
 
 _CREATE_END = struct.Struct(">?i")
 
@@ -186,8 +186,7 @@ _SUBS = vector(Codec(_write_sub, SubTxn.read_from))
 MultiTxn.layout = (Codec(_SUBS.write, _read_subs),)
 _IN_A_MULTI = frozenset(
     {
-        OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL, OpCode.DELETE,
-        OpCode.DELETE_CONTAINER, OpCode.SET_DATA, OpCode.CHECK, OpCode.ERROR,
+        *CREATES, OpCode.DELETE, OpCode.DELETE_CONTAINER, OpCode.SET_DATA, OpCode.CHECK, OpCode.ERROR,
     }
 )  # fmt: skip
 """DataTree.processTxn; no multi nests."""

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from journal.events import SCHEMA_VERSION, Event, Level
+from journal.events import KNOWN, SCHEMA_VERSION, Event, Level
 from journal.reader import last_node_seq, node_files
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
@@ -26,7 +26,12 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode_line(node: str, node_seq: int, wall_us: int, mono_us: int, event: Event) -> bytes:
-    """One journal line, newline included: the envelope's fields, then the body's."""
+    """One journal line, newline included: the envelope's fields, then the body's.
+
+    Raises TypeError of an event whose type is not listed in `journal.events.EVENT_TYPES`: no reader would know it.
+    """
+    if type(event) not in KNOWN:
+        raise TypeError(f"{type(event).__name__} is missing in journal.events.EVENT_TYPES")
     body = _encoder.encode(event)
     head = f'{{"schema":{SCHEMA_VERSION},"node":"{node}","node_seq":{node_seq},"wall_us":{wall_us},"mono_us":{mono_us},'
     return head.encode() + body[1:] + b"\n"
@@ -82,7 +87,10 @@ class JournalWriter:
         return path.open("ab"), 0
 
     def write(self, event: Event) -> None:
-        """Add an event, stamped with this moment; it reaches the file with the next flush."""
+        """Add an event, stamped with this moment; it reaches the file with the next flush.
+
+        Raises TypeError of an event whose type is not listed, as `encode_line` does.
+        """
         if event.level is Level.FULL and not self._full:
             return
         self._node_seq += 1

@@ -1,4 +1,4 @@
-"""What the controller is handed besides a coordination service and a runtime."""
+"""What controllers, brokers and clients are handed to reach brokers: addresses, messages, and the channel."""
 
 from __future__ import annotations
 

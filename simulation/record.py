@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ensemble.ports import Instant
+from journal.cluster_state import ClusterState
 from journal.events import Entry, Event, TxnCommitted
-from journal.fold import ClusterState
+from journal.fold import apply
 from journal.judges.invariants import Violation, Watchdog, default_checkers
 from journal.judges.zab_invariants import zab_checkers
 from journal.writer import encode_line
-from simulation.kernel.scheduler import Scheduler, SimRuntime
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
 
 
 class Record:
@@ -41,7 +43,7 @@ class Record:
         self.entries.append(entry)
         if isinstance(event, TxnCommitted) and event.zxid > self.last_committed:
             self.last_committed = event.zxid
-        self.state.apply(entry)
+        apply(self.state, entry)
         self._watchdog.see(entry)
         for listener in self.listeners:
             listener(entry)

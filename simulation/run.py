@@ -1,258 +1,20 @@
-"""One seed's run: boot, do harm, heal, recover; then the verdict."""
+"""Run one seed of any scenario to its verdict: of those that draw their faults, or a script of the outage library."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
-import msgspec
-
-from broker_sim.groups.config import CONSUMER_OFFSETS
-from kafka_protocol.client.history_clients import TopicPlan
-from simulation.faults.disk_faults import disks, disks_shape
-from simulation.faults.nemesis import Nemesis
-from simulation.judges.settled import unsettled
-from simulation.kernel.scheduler import Deadlock, SimRuntime, derive_random
-from simulation.network.wire import EncodedWire, TypedWire, Wire
 from simulation.scenarios.library import LIBRARY, play, seeded
-from simulation.workloads.consuming import Consuming
-from simulation.workloads.producing import Producing
-from simulation.workloads.reading import Reading, read_only, read_only_shape
-from simulation.workloads.reconfiguring import reconfiguring, shape
-from simulation.workloads.watching import Watching
-from simulation.workloads.writer import Writer
-from simulation.world import World, WorldSettings
+from simulation.seeds.chaos import CALM, CHAOS, ENSEMBLE
+from simulation.seeds.disks import DISKS
+from simulation.seeds.read_only import READ_ONLY
+from simulation.seeds.reconfiguring import RECONFIGURING
+from simulation.seeds.seed_run import Outcome, SeedRun
+from simulation.settings import WorldSettings
 
-BOOT_MS_MAX = 60_000
-HARM_MS = 30_000
-RECOVERY_MS_MAX = 120_000
-TOPIC = "orders"
-PARTITIONS = 2
-WIRE_MODE_EVERY = 10
-GROUP_EVERY = 2
-"""In every so many seeds a consumer group works, too: it costs a fifth of a run."""
-
-
-class Outcome(msgspec.Struct):
-    """What a seed's run came to; `problems` is empty when everything held."""
-
-    seed: int
-    scenario: str
-    problems: list[str]
-    virtual_ms: int
-    recovery_ms: int
-    steps: int
-    events: int
-    acknowledged_writes: int
-    acknowledged_records: int
-    faults: int
-    wall_s: float
-    cpu_s: float
-
-    @property
-    def held(self) -> bool:
-        """Did every invariant hold, and did the cluster recover?"""
-        return not self.problems
-
-
-class Run:
-    """A seed's world with its two workloads; `execute` plays it to the end."""
-
-    def __init__(self, seed: int, scenario: str = "chaos", settings: WorldSettings | None = None) -> None:
-        self.seed = seed
-        self.scenario = scenario
-        encoded = seed % WIRE_MODE_EVERY == WIRE_MODE_EVERY - 1
-        random = derive_random(seed, "wire")
-        wire: Wire = EncodedWire(random) if encoded else TypedWire(random)
-        self.world = World(seed, scenario_settings(seed, scenario, settings), wire)
-        self.writer: Writer | None = None
-        self.watching: Watching | None = None
-        self.producing: Producing | None = None
-        self.consuming: Consuming | None = None
-        self.reading: Reading | None = None
-        self.recovery_ms = 0
-        self._failures: list[str] = []
-
-    def execute(self) -> Outcome:
-        """Play the scenario."""
-        begin, cpu_begin = time.perf_counter(), time.process_time()
-        try:
-            SCENARIOS[self.scenario](self)
-        except Deadlock as stuck:
-            self._failures.append(f"liveness: {stuck}")
-        except AssertionError as broken:
-            self._failures.append(f"assertion: {broken}")
-        except Exception as crash:  # Whatever it is, this seed has found it; others may still run.
-            self._failures.append(f"crash: {crash!r}")
-        world = self.world
-        world.scheduler.end()
-        return Outcome(
-            seed=self.seed,
-            scenario=self.scenario,
-            problems=self.problems(),
-            virtual_ms=world.now_ms,
-            recovery_ms=self.recovery_ms,
-            steps=world.scheduler.steps,
-            events=len(world.record.entries),
-            acknowledged_writes=self.writer.acknowledged if self.writer else 0,
-            acknowledged_records=self.producing.acknowledged if self.producing else 0,
-            faults=world.faults,
-            wall_s=time.perf_counter() - begin,
-            cpu_s=time.process_time() - cpu_begin,
-        )
-
-    def problems(self) -> list[str]:
-        """Every violation so far, one line each."""
-        found = [f"{v.invariant}: {v.detail} (at {v.mono_us / 1e6:.3f} s)" for v in self.world.record.violations]
-        found += [f"linearizable writes: {line}" for line in (self.writer.violations if self.writer else [])]
-        found += [f"reads and watches: {line}" for line in (self.watching.violations if self.watching else [])]
-        found += [f"read-only service: {line}" for line in (self.reading.violations if self.reading else [])]
-        found += [f"records: {line}" for line in (self.producing.violations if self.producing else [])]
-        found += [f"groups: {line}" for line in self._group_violations()]
-        return found + self._failures
-
-    def _group_violations(self) -> list[str]:
-        """Where the log that groups are kept in was lost, as Kafka allows, their generations begin anew."""
-        forgiven = self.world.replication.forgiven()
-        if self.consuming is None or any(name.startswith(f"{CONSUMER_OFFSETS}-") for name in forgiven):
-            return []
-        return self.consuming.violations
-
-    # -- the parts scenarios are made of -----------------------------------------------------------------------------
-
-    def boot(self) -> None:
-        """Start every node and both workloads; wait until both make progress."""
-        world, writer = self.world, self.boot_writer()
-        runtime = SimRuntime(world.scheduler, derive_random(self.seed, "watcher"))
-        self.watching = watching = Watching(
-            world.network, runtime, world.zookeeper_connect, lambda: writer.acknowledged
-        )
-        world.until(lambda: watching.watches_fired > 0, BOOT_MS_MAX, "the first watch")
-        if world.brokers:
-            self.producing = producing = Producing(world, self._topics())
-            world.until(producing.every_topic_took_records, BOOT_MS_MAX, "the first acknowledged records")
-            if self.seed % GROUP_EVERY == 0:
-                self.consuming = consuming = Consuming(world, TOPIC, producing.history)
-                world.until(lambda: consuming.consumed > 0, BOOT_MS_MAX, "the first record of a group")
-
-    def boot_writer(self) -> Writer:
-        """Start every node and the writer alone; wait until it makes progress."""
-        world = self.world
-        world.start()
-        runtime = SimRuntime(world.scheduler, derive_random(self.seed, "writer"))
-        self.writer = writer = Writer(world.network, runtime, world.zookeeper_connect)
-        world.until(lambda: writer.acknowledged > 0, BOOT_MS_MAX, "the first write to the ensemble")
-        return writer
-
-    def _topics(self) -> list[TopicPlan]:
-        """The topic that is always there; and where there is to be chaos, a few more of any shape."""
-        brokers = len(self.world.brokers)
-        topics = [TopicPlan(TOPIC, PARTITIONS, min(3, brokers), {})]
-        if self.scenario != "calm":
-            draw = derive_random(self.seed, "topics")
-            for number in range(draw.randrange(0, 3)):
-                factor = draw.randrange(1, brokers + 1)
-                configs = {"min.insync.replicas": str(draw.randrange(1, factor + 1))}
-                if draw.random() < 0.15:
-                    configs["unclean.leader.election.enable"] = "true"
-                topics.append(TopicPlan(f"drawn-{number}", draw.randrange(1, 4), factor, configs))
-        return topics
-
-    def harm(self, nemesis: Nemesis | None = None) -> None:
-        """Let the nemesis work (that of chaos, unless another is given), then undo every fault."""
-        nemesis = nemesis or Nemesis(self.world, derive_random(self.seed, "nemesis"))
-        nemesis.start()
-        self.world.run(HARM_MS)
-        nemesis.heal_all()
-        self.world.start()
-
-    def recover(self) -> None:
-        """With all faults gone, everything must come back within bounded time."""
-        world, writer, producing = self.world, self.writer, self.producing
-        assert writer is not None
-        before = writer.acknowledged
-        self.recovery_ms = world.until(
-            lambda: world.zab_leader() is not None and writer.acknowledged > before + 2,
-            RECOVERY_MS_MAX,
-            "a serving ensemble",
-        )
-        self.recovery_ms += world.until(world.every_peer_serves, RECOVERY_MS_MAX, "every peer back in service")
-        if self.watching is not None:
-            watching, fired = self.watching, self.watching.watches_fired
-            world.until(lambda: watching.watches_fired > fired, RECOVERY_MS_MAX, "a watch that fires")
-        if producing is not None:
-            self._recover_brokers(producing)
-
-    def _recover_brokers(self, producing: Producing) -> None:
-        world = self.world
-        try:
-            self.recovery_ms += world.until(
-                lambda: unsettled(world) is None,
-                RECOVERY_MS_MAX,
-                "brokers that agree, with a leader and a full ISR for every partition",
-            )
-        except Deadlock as stuck:
-            raise Deadlock(f"{stuck}: {unsettled(world)}") from None
-        sent = producing.acknowledged
-        self.recovery_ms += world.until(
-            lambda: producing.acknowledged > sent + 2, RECOVERY_MS_MAX, "acknowledged records"
-        )
-        producing.stop()
-        world.until(lambda: producing.verified, RECOVERY_MS_MAX, "reading every record back")
-        consuming = self.consuming
-        if consuming is not None:
-            world.until(
-                lambda: consuming.is_whole and consuming.has_read_to(producing.history.ends),
-                RECOVERY_MS_MAX,
-                "a whole group that has read everything",
-            )
-        for topic in producing.topics:
-            agreed = partial(world.replicas_agree, topic)
-            world.until(agreed, RECOVERY_MS_MAX, "logs that agree byte for byte")
-
-    def calm(self) -> None:
-        """Nothing goes wrong."""
-        self.boot()
-        self.world.run(HARM_MS)
-        self.recover()
-
-    def chaos(self) -> None:
-        """A random mix of faults, then recovery."""
-        self.boot()
-        self.harm()
-        self.recover()
-
-
-SCENARIOS: dict[str, Callable[[Run], None]] = {
-    "chaos": Run.chaos,
-    "calm": Run.calm,
-    "ensemble": Run.chaos,
-    "reconfiguring": reconfiguring,
-    "read-only": read_only,
-    "disks": disks,
-}
-
-
-def scenario_settings(seed: int, scenario: str, settings: WorldSettings | None) -> WorldSettings:
-    """The world of that scenario and seed: `ensemble` is the peers alone, in another size and shape for each seed."""
-    wanted = settings or WorldSettings()
-    if scenario == "reconfiguring":
-        return shape(wanted, derive_random(seed, "shape"))
-    if scenario == "read-only":
-        return read_only_shape(wanted, derive_random(seed, "shape"))
-    if scenario == "disks":
-        return disks_shape(wanted, derive_random(seed, "shape"))
-    if scenario != "ensemble":
-        return wanted
-    draw = derive_random(seed, "shape")
-    return msgspec.structs.replace(
-        wanted,
-        brokers=0,
-        peers=(1, 3, 3, 3, 5, 5, 7)[draw.randrange(0, 7)],
-        snap_count=(8, 50, 400)[draw.randrange(0, 3)],
-        sync_limit=draw.randrange(2, 6),
-    )
+SCENARIOS = {each.name: each for each in (CHAOS, CALM, ENSEMBLE, RECONFIGURING, READ_ONLY, DISKS)}
+"""Those that draw their faults from the seed."""
 
 
 def run_seed(seed: int, scenario: str = "chaos", settings: WorldSettings | None = None) -> Outcome:
@@ -266,7 +28,7 @@ def run_with_journal(
     """Run one seed to its verdict, and the lines of its journal.  `scenario` may be one of the library's; the seed then
     draws its delays."""
     if scenario in SCENARIOS:
-        run = Run(seed, scenario, settings)
+        run = SeedRun(seed, SCENARIOS[scenario], settings)
         return run.execute(), run.world.record.lines()
     begin, cpu_begin = time.perf_counter(), time.process_time()
     verdict = play(seeded(LIBRARY[scenario], seed))

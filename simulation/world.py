@@ -9,79 +9,57 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
 from ensemble.zab.application import EnsembleConfig
 from journal.events import FaultInjected, FaultRemoved
+from simulation.judges.peer_audit import PeerAudit
 from simulation.judges.replication_audit import ReplicationAudit
-from simulation.kernel.scheduler import Deadlock, Scheduler, SimRuntime, derive_random
-from simulation.network.network import Network
-from simulation.network.wire import TypedWire, Wire
-from simulation.nodes.broker_node import BrokerNode, broker_name
-from simulation.nodes.peer_node import CLIENT_SERVICE, PeerNode, PeerProcess, peer_name
-from simulation.record import Record
-from simulation.workloads.reconfiguring import with_membership
-
-SKEW_MS_MAX = 500
-
-
-class WorldSettings(msgspec.Struct, frozen=True):
-    """The cluster's size and its ZooKeeper and Kafka keys, in their own units."""
-
-    peers: int = 3
-    brokers: int = 3
-    members: int = 0
-    """How many of the peers are its first members, where that may change; 0 for all of them, for good."""
-    tick_time_ms: int = 500
-    init_limit: int = 10
-    sync_limit: int = 5
-    snap_count: int = 400
-    session_timeout_ms: int = 6_000
-    replica_lag_time_max_ms: int = 1_500
-    broker_keys: dict[str, str] = {}
-    read_only_mode: bool = False
-    local_sessions: bool = False
-    local_sessions_upgrading: bool = False
-    faulty_disks: bool = False
-    """Disks that may fail (`faulty_disk`, `faulty_log_directory`), and two log directories for some brokers."""
+from simulation.judges.settled import unsettled
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Deadlock
+from simulation.network.addresses import broker_name, peer_name
+from simulation.network.wire import Wire
+from simulation.nodes.broker_node import BrokerNode
+from simulation.nodes.membership import with_membership
+from simulation.nodes.peer_node import PeerNode, PeerProcess
+from simulation.nodes.site import Site
+from simulation.settings import WorldSettings
 
 
-class World:
-    """One simulated cluster.  `start()` boots every node; then let time pass with `run` or `until`."""
+def _peer_configs(settings: WorldSettings) -> list[EnsembleConfig]:
+    """Every peer's configuration."""
+    voters = tuple(range(1, settings.peers + 1))
+    configs = [
+        EnsembleConfig(
+            my_id=peer,
+            voters=voters,
+            tick_time_ms=settings.tick_time_ms,
+            init_limit=settings.init_limit,
+            sync_limit=settings.sync_limit,
+            snap_count=settings.snap_count,
+            full_journal=True,
+            read_only_mode=settings.read_only_mode,
+            local_sessions=settings.local_sessions,
+            local_sessions_upgrading=settings.local_sessions_upgrading,
+        )
+        for peer in voters
+    ]
+    return [with_membership(config, settings.members) for config in configs] if settings.members else configs
+
+
+class World(Site):
+    """One simulated cluster: a site, and the nodes on it.  `start()` boots every node; then let time pass with `run` or
+    `until`."""
 
     def __init__(self, seed: int, settings: WorldSettings | None = None, wire: Wire | None = None) -> None:
-        self.seed = seed
-        self.settings = settings or WorldSettings()
-        self.wire: Wire = wire or TypedWire(derive_random(seed, "wire"))
-        self.scheduler = Scheduler()
-        self.record = Record(self.scheduler)
-        self.network = Network(self.scheduler, derive_random(seed, "network"))
-        self._skews = derive_random(seed, "skew")
-        self._skew_ms: dict[str, int] = {}
+        super().__init__(seed, settings, wire)
         self._fault_number = 0
         self.observer = SimRuntime(self.scheduler, derive_random(seed, "observer"))
         self._emit = self.record.emitter("world", self.observer)
-        s = self.settings
-        voters = tuple(range(1, s.peers + 1))
-        configs = [
-            EnsembleConfig(
-                my_id=peer,
-                voters=voters,
-                tick_time_ms=s.tick_time_ms,
-                init_limit=s.init_limit,
-                sync_limit=s.sync_limit,
-                snap_count=s.snap_count,
-                full_journal=True,
-                read_only_mode=s.read_only_mode,
-                local_sessions=s.local_sessions,
-                local_sessions_upgrading=s.local_sessions_upgrading,
-            )
-            for peer in voters
-        ]
-        if s.members:
-            configs = [with_membership(config, s.members) for config in configs]
-        self.peers = {config.my_id: PeerNode(self, config) for config in configs}
-        self.brokers = {broker: BrokerNode(self, broker) for broker in range(1, s.brokers + 1)}
+        self.peers: dict[int, PeerNode] = {}
+        for config in _peer_configs(self.settings):
+            self.peers[config.my_id] = PeerNode(self, config, self.peers, self._audit)
+        self.brokers = {broker: BrokerNode(self, broker) for broker in range(1, self.settings.brokers + 1)}
         self.replication = ReplicationAudit(self.scheduler, self.brokers, self._emit)
         self.record.listeners.append(self.replication.journalled)
         self._nodes: dict[str, PeerNode | BrokerNode] = {
@@ -89,12 +67,10 @@ class World:
             **{broker_name(broker): node for broker, node in self.brokers.items()},
         }
 
-    # -- what there is -----------------------------------------------------------------------------------------------
+    def _audit(self, process: PeerProcess) -> PeerAudit:
+        return PeerAudit(process, self.peers, self.record, self.replication.committed)
 
-    @property
-    def zookeeper_connect(self) -> str:
-        """The ensemble's client addresses."""
-        return ",".join(f"{peer_name(peer)}:{CLIENT_SERVICE}" for peer in self.peers)
+    # -- what there is -----------------------------------------------------------------------------------------------
 
     def peer_names(self) -> list[str]:
         """Every peer's node name."""
@@ -107,10 +83,6 @@ class World:
     def node_names(self) -> list[str]:
         """Every node's name."""
         return list(self._nodes)
-
-    def skew_ms(self, name: str) -> int:
-        """How far a node's wall clock is off; drawn once a node."""
-        return self._skew_ms.setdefault(name, self._skews.randrange(-SKEW_MS_MAX, SKEW_MS_MAX))
 
     def is_running(self, name: str) -> bool:
         """Is there a process (possibly paused)?"""
@@ -282,3 +254,8 @@ class World:
                 if any(log != logs[0] for log in logs):
                     return False
         return True
+
+    def unsettled(self) -> str | None:
+        """The first thing on the Kafka side that is not yet as it must be with all nodes up and all links whole; None
+        where all is well."""
+        return unsettled(self.brokers, self.replication.znodes, self.record.state.controller_id)

@@ -1,7 +1,7 @@
 """What an election test may rely on: the surface that the live and the simulated cluster share.
 
-A test that takes a `Cluster` reads the same for real processes (`compose.live`, fixture `zabka_cluster`) and in virtual
-time (`compose.simulated`, fixture `zabka_world`).  Everything blocks; `until` is the way to wait.  What goes wrong is a
+A test that takes a `Cluster` reads the same for real processes (`testing.live`, fixture `zabka_cluster`) and in virtual
+time (`testing.simulated`, fixture `zabka_world`).  Everything blocks; `until` is the way to wait.  What goes wrong is a
 `ClusterFailed`: a refusal of the cluster, or something that did not come true in time.
 """
 

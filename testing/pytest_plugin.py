@@ -1,7 +1,7 @@
 """pytest fixtures for election tests: `zabka_cluster` (real processes) and `zabka_world` (the same, simulated).
 
 Installed with zabka, and loaded by pytest by itself; everything heavy is imported only when a test asks for a fixture.
-Both give what `compose.cluster.Cluster` describes.  `@pytest.mark.zabka(peers=5, brokers=5, seed=7,
+Both give what `testing.cluster.Cluster` describes.  `@pytest.mark.zabka(peers=5, brokers=5, seed=7,
 settings={"min.insync.replicas": "2"})` gives a test a cluster that is made so; `zabka_settings` in pytest's
 configuration are the settings of all others.
 """
@@ -15,8 +15,8 @@ import pytest
 
 if TYPE_CHECKING:
     from testing.cluster import Cluster
-    from testing.live import LiveCluster
-    from testing.simulated import SimulatedCluster
+    from testing.live.cluster import LiveCluster
+    from testing.simulated.cluster import SimulatedCluster
 
     def _both_have_the_same_surface(live: LiveCluster, simulated: SimulatedCluster) -> tuple[Cluster, Cluster]:
         return live, simulated
@@ -60,13 +60,13 @@ def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def _zabka_processes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
-    from testing import live
+    from testing.live.cluster import start_live, stop_live
 
-    cluster = live.start(tmp_path_factory.mktemp("zabka"), **_by_default(request.config))
+    cluster = start_live(tmp_path_factory.mktemp("zabka"), **_by_default(request.config))
     try:
         yield cluster
     finally:
-        live.stop(cluster)
+        stop_live(cluster)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
     The processes are shared by the session's tests, but for those marked `zabka`, which get their own.
     """
-    from testing import live
+    from testing.live.cluster import start_live, stop_live
 
     wanted = {name: value for name, value in _marked(request).items() if name != "seed"}
     if not wanted:
@@ -84,12 +84,12 @@ def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         cluster.begin()
         yield cluster
         return
-    cluster = live.start(tmp_path_factory.mktemp("zabka"), **{**_by_default(request.config), **wanted})
+    cluster = start_live(tmp_path_factory.mktemp("zabka"), **{**_by_default(request.config), **wanted})
     try:
         cluster.begin()
         yield cluster
     finally:
-        live.stop(cluster)
+        stop_live(cluster)
 
 
 @pytest.fixture
@@ -102,10 +102,10 @@ def zabka_seed(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def zabka_world(request: pytest.FixtureRequest, zabka_seed: int) -> Iterator[SimulatedCluster]:
     """A simulated cluster, ready.  A test that breaks one of the project's invariants fails at its end."""
-    from testing import simulated
+    from testing.simulated.cluster import start_simulated
 
     wanted = {name: value for name, value in _marked(request).items() if name != "seed"}
-    cluster = simulated.start(seed=zabka_seed, **{**_by_default(request.config), **wanted})
+    cluster = start_simulated(seed=zabka_seed, **{**_by_default(request.config), **wanted})
     yield cluster
     violations = cluster.violations
     cluster.close()

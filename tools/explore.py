@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Annotated, Literal
 
+import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from simulation.scenarios.scenario import write_scenario
-from simulation.search.explore import Bounds, Exploration
+from simulation.search.explore import Begin, Bounds, Exploration
 from simulation.search.explore import explore as search
 from simulation.search.transcript import transcript
 
@@ -77,3 +79,43 @@ def extent_text(found: Exploration) -> str:
     if found.exhausted:
         return f"{counts}\nno violation in any state of the scope"
     return f"{counts}\nstopped: no violation up to {max(found.depth - 1, 0)} steps"
+
+
+def command(
+    writes: Annotated[int, typer.Option(min=0, max=9, envvar="ZABKA_WRITES", help="How many writes, at most")] = 1,
+    crashes: Annotated[int, typer.Option(min=0, max=9, envvar="ZABKA_CRASHES", help="How many crashes, at most")] = 1,
+    peers: Annotated[int, typer.Option(min=1, max=5, envvar="ZABKA_PEERS", help="How many voters")] = 3,
+    start: Annotated[
+        Literal["leader", "power-on"],
+        typer.Option(envvar="ZABKA_START", help="From a leader that serves, or from processes just started"),
+    ] = "leader",
+    timeouts: Annotated[
+        int, typer.Option(min=0, max=9, envvar="ZABKA_TIMEOUTS", help="How often patience may end with links fine")
+    ] = 0,
+    breaks: Annotated[int, typer.Option(min=0, max=9, envvar="ZABKA_BREAKS", help="How many links may break")] = 0,
+    elections: Annotated[
+        int | None,
+        typer.Option(min=0, max=99, envvar="ZABKA_ELECTIONS", help="How often somebody may begin to lead [faults + 1]"),
+    ] = None,
+    losses: Annotated[
+        bool, typer.Option(envvar="ZABKA_LOSSES", help="May what a peer sent before it died be lost?")
+    ] = True,
+    states: Annotated[int, typer.Option(min=1, envvar="ZABKA_STATES", help="Stop after that many states")] = 10_000_000,
+    out: Annotated[
+        Path | None, typer.Option(envvar="ZABKA_OUT", help="A failure is written there as a scenario")
+    ] = None,
+) -> None:
+    """Visit every state of the bare protocol in a small scope; exit code 1 where an invariant did not hold."""
+    limit = -1 if elections is None else elections
+    bounds = Bounds(
+        peers=peers,
+        writes=writes,
+        crashes=crashes,
+        timeouts=timeouts,
+        breaks=breaks,
+        elections=limit,
+        losses=losses,
+        begin=Begin(start),
+        states_max=states,
+    )
+    raise typer.Exit(explore(bounds, out))

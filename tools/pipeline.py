@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-app = typer.Typer(no_args_is_help=True, help="Turn journals into tables with Spark.")
+jobs_of_spark = typer.Typer(no_args_is_help=True, help="Turn journals into tables with Spark.")
 _out = Console()
 _err = Console(stderr=True)
 
@@ -19,7 +19,7 @@ Out = Annotated[Path | None, typer.Option(help="Where the Parquet goes; by defau
 Master = Annotated[str, typer.Option(help="Any Spark master, such as local[2] or spark://host:7077.")]
 
 
-@app.command()
+@jobs_of_spark.command()
 def tables(data: Data = Path(".zabka"), out: Out = None, master: Master = "local[2]") -> None:
     """Read every journal and write controller_reigns, partition_leaderships, isr_changes and availability."""
     from pipeline import jobs
@@ -51,7 +51,7 @@ def tables(data: Data = Path(".zabka"), out: Out = None, master: Master = "local
     spark.stop()
 
 
-@app.command()
+@jobs_of_spark.command()
 def stream(
     data: Data = Path(".zabka"),
     out: Out = None,
@@ -80,3 +80,9 @@ def stream(
         for query in queries:
             query.stop()
     spark.stop()
+
+
+def main(arguments: list[str]) -> int:
+    """Run one of the jobs; the exit code."""
+    jobs_of_spark(arguments, prog_name="zabka pipeline")
+    return 0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
+import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -14,7 +15,8 @@ from simulation.scenarios.library import LIBRARY, configured, play, seeded
 from simulation.scenarios.report import description, replay_command, report
 from simulation.scenarios.scenario import AnyScenario, Verdict, WorldScenario, read_scenario
 from simulation.scenarios.story import story
-from simulation.setting_keys import BadSetting
+from simulation.settings import BadSetting
+from tools.options import Settings
 
 USAGE = 2
 
@@ -151,3 +153,47 @@ def _write_journal(verdicts: list[Verdict], out: Path) -> None:
         for verdict in verdicts:
             # Where there is an outage to see, it is that.
             file.writelines((verdict.shown or verdict).lines())
+
+
+app = typer.Typer(
+    help="The outage library: what went wrong elsewhere, as scripts that must go right here.",
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+@app.command("list")
+def list_scenarios(
+    as_json: Annotated[bool, typer.Option("--json", envvar="ZABKA_JSON", help="For programs: whole scripts")] = False,
+) -> None:
+    """Name every scenario, and say why it holds."""
+    from testing.live.scenarios import LivePlayer
+
+    raise typer.Exit(list_all(as_json, LivePlayer()))
+
+
+@app.command("run")
+def run_scenarios(
+    names: Annotated[list[str] | None, typer.Argument(help="Names, or a scenario's JSON file; none for all")] = None,
+    live: Annotated[bool, typer.Option("--live/--simulated", envvar="ZABKA_LIVE", help="On real processes")] = False,
+    out: Annotated[
+        Path | None, typer.Option(envvar="ZABKA_OUT", help="The journal goes there, of the outage if there is one")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, envvar="ZABKA_SEED", help="Draws other delays than the script's own seed")
+    ] = None,
+    set_: Settings = None,
+    story: Annotated[
+        bool, typer.Option("--story", envvar="ZABKA_STORY", help="Tell each step, and what came of it")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", envvar="ZABKA_JSON", help="For programs: verdicts and stories")
+    ] = False,
+) -> None:
+    """Play scenarios; exit code 0 when each verdict is the expected one."""
+    wanted = Wanted(seed, tuple(set_ or ()), as_json, story, out)
+    if not live:
+        raise typer.Exit(run(names or [], None, wanted))
+    from testing.live.scenarios import LivePlayer
+
+    raise typer.Exit(run(names or [], LivePlayer(), wanted))

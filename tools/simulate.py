@@ -1,24 +1,26 @@
-"""`zabka simulate` and `zabka replay`."""
+"""`zabka simulate`: many seeds in the simulated world."""
 
 from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from hashlib import sha256
-from pathlib import Path
+from typing import Annotated
 
 import msgspec
+import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from simulation.run import SCENARIOS, Outcome, run_seed, run_with_journal
+from simulation.run import SCENARIOS, run_seed
 from simulation.scenarios.library import LIBRARY
-from simulation.settings import BadSetting, world_settings
-from simulation.world import WorldSettings
+from simulation.seeds.seed_run import Outcome
+from simulation.settings import BadSetting, WorldSettings, world_settings
+from tools.options import Scenario, Settings
 
 USAGE = 2
 GC_THRESHOLDS = (50_000, 20, 50)
@@ -26,7 +28,8 @@ GC_THRESHOLDS = (50_000, 20, 50)
 save a tenth of the time."""
 
 
-def _say(text: str, *, error: bool = False) -> None:
+def say(text: str, *, error: bool = False) -> None:
+    """A line of output, or of standard error."""
     stream = sys.stderr if error else sys.stdout
     stream.write(text + "\n")
     stream.flush()
@@ -43,7 +46,8 @@ def parse_seeds(text: str) -> range:
     return range(begin, end + 1)
 
 
-def _configured(scenario: str, settings: list[str]) -> WorldSettings:
+def configured(scenario: str, settings: list[str]) -> WorldSettings:
+    """The settings of a scenario.  Raises ValueError and BadSetting with the reason."""
     if scenario not in SCENARIOS and scenario not in LIBRARY:
         searches = ", ".join(sorted(SCENARIOS))
         raise ValueError(
@@ -86,9 +90,9 @@ def _outcomes(seeds: range, scenario: str, settings: WorldSettings, jobs: int) -
 def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json: bool) -> int:
     """Run every seed; 0 when every invariant held, 1 with one line a violation, 2 for arguments that make no sense."""
     try:
-        wanted, world = parse_seeds(seeds), _configured(scenario, settings)
+        wanted, world = parse_seeds(seeds), configured(scenario, settings)
     except (ValueError, BadSetting) as reason:
-        _say(str(reason), error=True)
+        say(str(reason), error=True)
         return USAGE
     begin = time.perf_counter()
     outcomes: list[Outcome] = []
@@ -103,7 +107,7 @@ def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json:
             progress.advance(task)
             if not as_json:
                 for problem in outcome.problems:
-                    _say(f"seed {outcome.seed}: {problem}  replay: {replay_command(outcome.seed, scenario, settings)}")
+                    say(f"seed {outcome.seed}: {problem}  replay: {replay_command(outcome.seed, scenario, settings)}")
     wall_s = time.perf_counter() - begin
     broken = [outcome for outcome in outcomes if not outcome.held]
     virtual_s = sum(outcome.virtual_ms for outcome in outcomes) / 1000
@@ -115,41 +119,22 @@ def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json:
             "faults": faults,
         }  # fmt: skip
         rows = [{**msgspec.to_builtins(o), "replay": replay_command(o.seed, scenario, settings)} for o in outcomes]
-        _say(json.dumps({**totals, "runs": rows}))
+        say(json.dumps({**totals, "runs": rows}))
     else:
         speed = f"{virtual_s:,.0f} simulated seconds in {wall_s:.1f} s ({virtual_s / wall_s:,.0f} x real time)"
-        _say(f"{len(outcomes)} seeds, {len(broken)} with violations; {speed}")
-        _say(f"{virtual_s / 3600:,.2f} simulated hours, {cpu_s / 3600:,.3f} core-hours, {faults:,} faults injected")
+        say(f"{len(outcomes)} seeds, {len(broken)} with violations; {speed}")
+        say(f"{virtual_s / 3600:,.2f} simulated hours, {cpu_s / 3600:,.3f} core-hours, {faults:,} faults injected")
     return 1 if broken else 0
 
 
-def replay(seed: int, scenario: str, settings: list[str], out: Path | None) -> int:
-    """Run one seed again and write its journal; 0 when every invariant held, 1 otherwise, 2 for bad arguments."""
-    try:
-        world = _configured(scenario, settings)
-    except (ValueError, BadSetting) as reason:
-        _say(str(reason), error=True)
-        return USAGE
-    with seldom_collected():
-        outcome, lines = run_with_journal(seed, scenario, world)
-    digest = sha256()
-    if out is None:
-        for line in lines:
-            digest.update(line)
-            sys.stdout.buffer.write(line)
-        sys.stdout.flush()
-    else:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with out.open("wb") as file:
-            for line in lines:
-                digest.update(line)
-                file.write(line)
-    for problem in outcome.problems:
-        _say(f"seed {seed}: {problem}", error=True)
-    where = f" in {out}" if out else ""
-    _say(
-        f"seed {seed}: {outcome.events} events{where}, {outcome.virtual_ms / 1000:.1f} simulated seconds in "
-        f"{outcome.wall_s:.2f} s, sha256 {digest.hexdigest()}",
-        error=True,
-    )
-    return 0 if outcome.held else 1
+def command(
+    seeds: Annotated[str, typer.Option(envvar="ZABKA_SEEDS", help="A-B, both ends included, or one number")],
+    scenario: Scenario = "chaos",
+    set_: Settings = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, envvar="ZABKA_JOBS", help="Processes; by default one a core")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", envvar="ZABKA_JSON", help="For programs")] = False,
+) -> None:
+    """Run seeds in the simulated world; exit code 1 where an invariant did not hold."""
+    raise typer.Exit(simulate(seeds, scenario, set_ or [], jobs or os.cpu_count() or 1, as_json))

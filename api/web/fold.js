@@ -1,5 +1,5 @@
-// The cluster's state at any point: a fold over a prefix of its history.  The twin of journal/fold.py; a golden test
-// holds the two together.  Events are facts, so each handler assigns and none re-implements a protocol.
+// The cluster's state at any point: a fold over a prefix of its history.  The twin of journal/fold.py; the golden
+// histories hold the two together.  Events are facts, so each handler assigns and none re-implements a protocol.
 
 /**
  * @typedef {string | number} Id64  An integer; a decimal string where a JavaScript number would not hold it exactly.

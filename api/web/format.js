@@ -1,9 +1,9 @@
 // Words and numbers for people.  Pure; every unit is in the name of what goes in.
 
-/** A zxid as ZooKeeper prints it. @param {import("./fold.js").Id64} zxid */
+/** 64 bits as ZooKeeper prints a zxid or a session. @param {import("./fold.js").Id64} zxid */
 export function hex(zxid) {
   if (typeof zxid === "string" && zxid.startsWith("0x")) return zxid;
-  return `0x${BigInt(zxid).toString(16)}`;
+  return `0x${BigInt.asUintN(64, BigInt(zxid)).toString(16)}`;
 }
 
 /** @param {number} value */

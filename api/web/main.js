@@ -9,6 +9,7 @@ import { follow, historyUpTo, poll } from "./stream.js";
 import { page } from "./views/page.js";
 
 const CLOCK_MS = 250;
+const SENTENCES = "/web/sentences.json";
 
 const state = newState();
 const root = /** @type {HTMLElement} */ (document.getElementById("page"));
@@ -66,6 +67,12 @@ follow({
     changed();
     return follows;
   },
+});
+
+// Until they are here, and should they never come, events are told by their fields.
+void fetch(SENTENCES).then(async (answer) => {
+  if (answer.ok) state.sentences = await answer.json();
+  changed();
 });
 
 setInterval(() => document.hidden || changed(), CLOCK_MS);

@@ -17,7 +17,7 @@ import { apply, emptyState, nodeId } from "./fold.js";
  *   chatter: Entry[], polled: Polled | null, poll_problem: string | null, link: "connecting" | "live" | "reconnecting",
  *   skew_ms: number, calls: Call[], rates: Record<string, {at_us: number, acknowledged: number}[]>,
  *   zxids: Record<string, string>, analytics: Analytics, scenarios: Scenarios,
- *   ui: Ui}} State
+ *   sentences: import("./sentences.js").Table, ui: Ui}} State
  */
 
 export const EVENTS_MAX = 1000;
@@ -41,6 +41,7 @@ export function newState() {
     poll_problem: null, link: "connecting", skew_ms: 0, calls: [], rates: {}, zxids: {},
     analytics: { name: "controller_reigns", state: "idle", table: null, message: "", command: null },
     scenarios: { state: "idle", list: [], message: "", run: null },
+    sentences: {},
     ui: { node: "", type: "", progress: false, config: null, armed: null, token: false},
   };
 }

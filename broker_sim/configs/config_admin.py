@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.admin import Refused
 from broker_sim.configs.broker_config import KafkaConfig
 from broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS
 from broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, render, split_list
@@ -23,6 +22,7 @@ from broker_sim.configs.config_resources import (
 from broker_sim.configs.entity_znodes import EntityZnodes
 from broker_sim.configs.topic_config import TOPIC_KEYS, validate_topic_config
 from broker_sim.metadata_cache import MetadataCache
+from broker_sim.refusals import Refused
 from ensemble.errors import SessionExpired, ZooKeeperError
 from kafka_protocol.zk.coordination import Zk
 from kafka_protocol.zk.znodes import DEFAULT_ENTITY

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.admin import Refused
 from broker_sim.configs.broker_config import BROKER_KEYS, KafkaConfig
 from broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS, SYNONYMS
 from broker_sim.configs.config_def import ConfigKey, ConfigType, render
@@ -25,6 +24,7 @@ from broker_sim.configs.config_resources import (
 )
 from broker_sim.configs.topic_config import TOPIC_KEYS
 from broker_sim.metadata_cache import MetadataCache
+from broker_sim.refusals import Refused
 from ensemble.errors import ErrorCode, ZooKeeperError, error_for
 from kafka_protocol.topic_names import invalid_name
 from kafka_protocol.zk import znodes
@@ -152,10 +152,26 @@ class ConfigDescriber:
         if key.synonym is not None:
             synonyms += places.synonyms(key.synonym, False)
         if synonyms:
-            return Described(key.name, synonyms[0].value, key.type, False, False, synonyms[0].source, tuple(synonyms))
+            return Described(
+                name=key.name,
+                value=synonyms[0].value,
+                type=key.type,
+                read_only=False,
+                is_sensitive=False,
+                source=synonyms[0].source,
+                synonyms=tuple(synonyms),
+            )
         # Its broker's key is not set, but may follow from one in other units: log.retention.hours.
         value = self._config.values.get(key.synonym or "", key.default)
-        return Described(key.name, render(value), key.type, False, False, Source.DEFAULT_CONFIG, ())
+        return Described(
+            name=key.name,
+            value=render(value),
+            type=key.type,
+            read_only=False,
+            is_sensitive=False,
+            source=Source.DEFAULT_CONFIG,
+            synonyms=(),
+        )
 
     # ---- brokers ----------------------------------------------------------------------------------------------
 
@@ -204,11 +220,11 @@ def _describe_broker_key(name: str, places: _Places) -> Described:
     is_sensitive = definition is None or definition.type is ConfigType.PASSWORD
     synonyms = places.synonyms(name, is_sensitive)
     return Described(
-        name,
-        None if is_sensitive else places.value(name),
-        None if definition is None else definition.type,
-        not (name in KAFKA_KEYS and KAFKA_KEYS[name].is_dynamic),
-        is_sensitive,
-        synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
-        tuple(synonyms),
+        name=name,
+        value=None if is_sensitive else places.value(name),
+        type=None if definition is None else definition.type,
+        read_only=not (name in KAFKA_KEYS and KAFKA_KEYS[name].is_dynamic),
+        is_sensitive=is_sensitive,
+        source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
+        synonyms=tuple(synonyms),
     )

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import quote
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.admin import ZNODE_BYTES_MAX, Refused
 from broker_sim.configs.entity_configs import CHANGE_PREFIX
+from broker_sim.refusals import Refused
 from ensemble.client.service import Check, Create, SetData
 from ensemble.errors import ErrorCode, NoNode, error_for
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.coordination import Zk
 from kafka_protocol.zk.registration import create_recursive
+from kafka_protocol.zk.znodes import DEFAULT_ENTITY
+
+ZNODE_BYTES_MAX = 1_000_000
+"""ZooKeeper drops the connection of whoever sends more (jute.maxbuffer), so it is refused before."""
+
+
+def node_name(name: str | None) -> str:
+    """The znode of a name (org.apache.kafka.common.utils.Sanitizer)."""
+    return DEFAULT_ENTITY if name is None else quote(name, safe="").replace("~", "%7E")
 
 
 class EntityZnodes:

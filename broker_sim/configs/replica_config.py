@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from broker_sim.configs.broker_config import KafkaConfig
 from controller.historical import NO_HISTORY, Historical
 
 TopicConfigs = Callable[[str], Mapping[str, str]]
@@ -55,6 +56,47 @@ class ReplicaConfig:
     alter_log_dirs_replication_quota_window_size_seconds: int = 1
     historical: frozenset[Historical] = NO_HISTORY
     """zabka.historical: old behaviours that are switched on."""
+
+
+def replica_config(config: KafkaConfig) -> ReplicaConfig:
+    """What the replica manager reads of a broker's configuration."""
+    return ReplicaConfig(
+        replica_lag_time_max_ms=config.replica_lag_time_max_ms,
+        min_insync_replicas=config.min_insync_replicas,
+        message_max_bytes=config.number("message.max.bytes"),
+        log_segment_bytes=config.number("log.segment.bytes"),
+        log_index_interval_bytes=config.number("log.index.interval.bytes"),
+        replica_fetch_wait_max_ms=config.number("replica.fetch.wait.max.ms"),
+        replica_fetch_min_bytes=config.number("replica.fetch.min.bytes"),
+        replica_fetch_max_bytes=config.number("replica.fetch.max.bytes"),
+        replica_fetch_response_max_bytes=config.number("replica.fetch.response.max.bytes"),
+        replica_fetch_backoff_ms=config.number("replica.fetch.backoff.ms"),
+        replica_socket_timeout_ms=config.number("replica.socket.timeout.ms"),
+        replica_high_watermark_checkpoint_interval_ms=config.number("replica.high.watermark.checkpoint.interval.ms"),
+        replica_selector_class=config.text("replica.selector.class"),
+        log_roll_ms=config.number("log.roll.ms"),
+        log_retention_ms=config.number("log.retention.ms"),
+        log_retention_bytes=config.number("log.retention.bytes"),
+        log_retention_check_interval_ms=config.number("log.retention.check.interval.ms"),
+        log_flush_start_offset_checkpoint_interval_ms=config.number("log.flush.start.offset.checkpoint.interval.ms"),
+        log_message_timestamp_type=config.text("log.message.timestamp.type"),
+        log_cleanup_policy=config.text("log.cleanup.policy"),
+        log_cleaner_enable=config.flag("log.cleaner.enable"),
+        log_cleaner_backoff_ms=config.number("log.cleaner.backoff.ms"),
+        log_cleaner_min_cleanable_ratio=config.fraction("log.cleaner.min.cleanable.ratio"),
+        log_cleaner_min_compaction_lag_ms=config.number("log.cleaner.min.compaction.lag.ms"),
+        log_cleaner_max_compaction_lag_ms=config.number("log.cleaner.max.compaction.lag.ms"),
+        log_cleaner_delete_retention_ms=config.number("log.cleaner.delete.retention.ms"),
+        producer_id_expiration_ms=config.number("producer.id.expiration.ms"),
+        producer_id_expiration_check_interval_ms=config.number("producer.id.expiration.check.interval.ms"),
+        replication_quota_window_num=config.number("replication.quota.window.num"),
+        replication_quota_window_size_seconds=config.number("replication.quota.window.size.seconds"),
+        alter_log_dirs_replication_quota_window_num=config.number("alter.log.dirs.replication.quota.window.num"),
+        alter_log_dirs_replication_quota_window_size_seconds=config.number(
+            "alter.log.dirs.replication.quota.window.size.seconds"
+        ),
+        historical=config.historical,
+    )
 
 
 Listed = tuple[tuple[int, int], ...]

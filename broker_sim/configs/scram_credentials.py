@@ -14,10 +14,9 @@ from urllib.parse import unquote
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.admin import Refused
 from broker_sim.configs.config_def import split_list
-from broker_sim.configs.entity_znodes import EntityZnodes
-from broker_sim.quotas.client_quotas import node_name
+from broker_sim.configs.entity_znodes import EntityZnodes, node_name
+from broker_sim.refusals import Refused
 from ensemble.errors import ZooKeeperError
 
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}

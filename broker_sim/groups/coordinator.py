@@ -9,9 +9,10 @@ from typing import NamedTuple, TypeVar
 from kio.schema.errors import ErrorCode
 
 from broker_sim.groups.config import GroupConfig
-from broker_sim.groups.membership import GroupMembership, Joining, Leaving, Syncing, current_member_error
+from broker_sim.groups.membership import GroupMembership, current_member_error
 from broker_sim.groups.metadata import Group, GroupState, JoinResult, Member, SyncResult
 from broker_sim.groups.records import NO_LEADER_EPOCH, OffsetAndMetadata
+from broker_sim.groups.requests import Joining, Leaving, Syncing
 from broker_sim.groups.store import GroupStore
 from broker_sim.replication.replica_manager import ReplicaManager
 from ensemble.ports import Future, Runtime, Timer
@@ -66,7 +67,13 @@ class GroupCoordinator:
         self._emit = emit
         self._membership = GroupMembership(config, lambda: self.store, runtime, self._tell)
         self.store = GroupStore(
-            config, replicas, runtime, emit, self._tell, self._membership.loaded, self._membership.unloaded
+            config,
+            replicas,
+            runtime,
+            emit,
+            changed=self._tell,
+            loaded=self._membership.loaded,
+            unloaded=self._membership.unloaded,
         )
         self._is_active = False
         self._expiry: Timer | None = None
@@ -199,7 +206,7 @@ class GroupCoordinator:
             return dict.fromkeys(committing.offsets, refusal)
         member = group.members.get(committing.member_id)
         if group.state is not GroupState.EMPTY and member is not None:
-            self._membership.heard_from(group, member)
+            self._membership.sessions.heard_from(group, member)
         return await self.store.store_offsets(group, committing.offsets)
 
     @staticmethod

@@ -8,68 +8,29 @@ group's first one waits group.initial.rebalance.delay.ms for more members to com
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from broker_sim.groups.config import GroupConfig
+from broker_sim.groups.member_sessions import NEW_MEMBER_JOIN_TIMEOUT_MS, MemberSessions
 from broker_sim.groups.metadata import (
     DelayedJoin,
     Group,
     GroupState,
     JoinResult,
     Member,
-    Protocols,
     SyncResult,
 )
+from broker_sim.groups.requests import Joining, Leaving, Syncing
 from broker_sim.groups.store import GroupStore
 from ensemble.ports import Runtime
 from kafka_protocol.client.consumer_protocol import NO_MEMBER
-
-NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
-"""How long a new member's JoinGroup waits: until it is answered the member cannot send heartbeats."""
 
 _PREPARING, _COMPLETING = GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
 _EMPTY, _STABLE, _DEAD = GroupState.EMPTY, GroupState.STABLE, GroupState.DEAD
 
 AnswerJoin = Callable[[JoinResult], None]
 AnswerSync = Callable[[SyncResult], None]
-
-
-class Joining(NamedTuple):
-    """A JoinGroup request.  `member_id` is empty at first; versions from 4 on then get an id and ask again, versions
-    from 9 on understand that there is nothing to assign."""
-
-    group_id: str
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocol_type: str
-    protocols: Protocols
-    requires_known_member_id: bool
-    can_skip_assignment: bool
-
-
-class Syncing(NamedTuple):
-    """A SyncGroup request; the leader's carries everyone's assignment by member id."""
-
-    group_id: str
-    generation_id: int
-    member_id: str
-    group_instance_id: str | None
-    protocol_type: str | None
-    protocol_name: str | None
-    assignments: Mapping[str, bytes]
-
-
-class Leaving(NamedTuple):
-    """One member of a LeaveGroup request; an administrator names static members without their member id."""
-
-    member_id: str
-    group_instance_id: str | None
 
 
 def current_member_error(group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode:
@@ -94,6 +55,7 @@ class GroupMembership:
         self._store = store
         self._runtime = runtime
         self._changed = changed
+        self.sessions = MemberSessions(runtime, self._remove_member)
 
     def _now_ms(self) -> int:
         return self._runtime.now().wall_ms
@@ -192,20 +154,20 @@ class GroupMembership:
 
     def _add_member(self, group: Group, joining: Joining, member_id: str, answer: AnswerJoin) -> None:
         member = Member(
-            member_id,
-            joining.group_instance_id,
-            joining.client_id,
-            joining.client_host,
-            joining.rebalance_timeout_ms,
-            joining.session_timeout_ms,
-            joining.protocols,
+            member_id=member_id,
+            group_instance_id=joining.group_instance_id,
+            client_id=joining.client_id,
+            client_host=joining.client_host,
+            rebalance_timeout_ms=joining.rebalance_timeout_ms,
+            session_timeout_ms=joining.session_timeout_ms,
+            protocols=joining.protocols,
             join_answer=answer,
             is_new=True,
         )
         if group.state is _PREPARING and group.generation_id == 0:
             group.new_member_added = True
         group.add(member, joining.protocol_type)
-        self._expect_heartbeat(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self.sessions.expect(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._prepare_if_possible(group)
 
     # ---- static members ----------------------------------------------------------------------------------------
@@ -217,7 +179,7 @@ class GroupMembership:
         leader_before = group.leader_id
         member = group.replace_static_member(instance_id, old_id, new_id)
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
-        self.heard_from(group, member)
+        self.sessions.heard_from(group, member)
         self._update_member(member, joining, answer)
         if group.state is _STABLE:
             if group.select_protocol() != group.protocol_name:
@@ -246,7 +208,7 @@ class GroupMembership:
         if group.members.get(member.member_id) is member:
             assert member.group_instance_id is not None
             group.replace_static_member(member.group_instance_id, member.member_id, old_id)
-            self.heard_from(group, member)
+            self.sessions.heard_from(group, member)
         if answer is not None:
             answer(
                 JoinResult(
@@ -333,7 +295,7 @@ class GroupMembership:
             return
         for member in list(group.members.values()):
             member.answer_join(self._joined(group, member))
-            self.heard_from(group, member)
+            self.sessions.heard_from(group, member)
             member.is_new = False
             group.pending_sync[member.member_id] = None
         generation_id = group.generation_id
@@ -353,7 +315,7 @@ class GroupMembership:
         if group.state is _STABLE:
             self._has_synced(group, member)
             answer(SyncResult(ErrorCode.none, group.protocol_type, group.protocol_name, member.assignment))
-            self.heard_from(group, member)
+            self.sessions.heard_from(group, member)
             return
         member.answer_sync(SyncResult(ErrorCode.rebalance_in_progress))
         member.sync_answer = answer
@@ -411,7 +373,7 @@ class GroupMembership:
             protocol_type, protocol_name = group.protocol_type, group.protocol_name
         for member in list(group.members.values()):
             if member.answer_sync(SyncResult(error, protocol_type, protocol_name, member.assignment)):
-                self.heard_from(group, member)
+                self.sessions.heard_from(group, member)
 
     def _has_synced(self, group: Group, member: Member) -> None:
         group.pending_sync.pop(member.member_id, None)
@@ -446,35 +408,8 @@ class GroupMembership:
             return ErrorCode.illegal_generation
         if group.state is _EMPTY:
             return ErrorCode.unknown_member_id
-        self.heard_from(group, group.members[member_id])
+        self.sessions.heard_from(group, group.members[member_id])
         return ErrorCode.rebalance_in_progress if group.state is _PREPARING else ErrorCode.none
-
-    def heard_from(self, group: Group, member: Member) -> None:
-        """The member lives: its session begins anew."""
-        self._expect_heartbeat(group, member, member.session_timeout_ms)
-
-    def _expect_heartbeat(self, group: Group, member: Member, timeout_ms: int) -> None:
-        now_ms = self._runtime.now().mono_ms
-        member.session_ends_ms = now_ms + timeout_ms
-        # A timer that is due earlier looks at the clock again then; one that is due later would come too late.
-        if member.session_timer is not None and member.timer_due_ms > member.session_ends_ms:
-            member.end_session()
-        if member.session_timer is None:
-            self._arm_session(group, member, timeout_ms)
-
-    def _arm_session(self, group: Group, member: Member, delay_ms: int) -> None:
-        member.timer_due_ms = self._runtime.now().mono_ms + delay_ms
-        member.session_timer = self._runtime.call_later(delay_ms, lambda: self._session_due(group, member))
-
-    def _session_due(self, group: Group, member: Member) -> None:
-        member.session_timer = None
-        if group.state is _DEAD or group.members.get(member.member_id) is not member:
-            return
-        left_ms = member.session_ends_ms - self._runtime.now().mono_ms
-        if left_ms > 0:
-            self._arm_session(group, member, left_ms)
-        elif member.is_new or not member.awaits_answer:
-            self._remove_member(group, member)
 
     def _forget_pending(self, group: Group, member_id: str) -> None:
         group.remove(member_id)
@@ -516,7 +451,7 @@ class GroupMembership:
         if len(group.members) > self._config.group_max_size:
             self._prepare(group)
         for member in list(group.members.values()):
-            self.heard_from(group, member)
+            self.sessions.heard_from(group, member)
 
     def unloaded(self, group: Group) -> None:
         """A group is coordinated elsewhere from now on: whoever waits has to look for that broker."""

@@ -1,7 +1,7 @@
 """One group of the classic protocol: its state, its members and what they agreed on (Kafka's GroupMetadata and
 MemberMetadata).
 
-Nothing here waits or writes; `group_membership` drives it.
+Nothing here waits or writes; `broker_sim.groups.membership` drives it.
 """
 
 from __future__ import annotations
@@ -366,14 +366,14 @@ class Group:
             self.state_timestamp_ms,
             tuple(
                 StoredMember(
-                    member.member_id,
-                    member.group_instance_id,
-                    member.client_id,
-                    member.client_host,
-                    member.rebalance_timeout_ms,
-                    member.session_timeout_ms,
-                    b"" if name is None else member.metadata(name),
-                    assignment[member.member_id],
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout_ms=member.rebalance_timeout_ms,
+                    session_timeout_ms=member.session_timeout_ms,
+                    subscription=b"" if name is None else member.metadata(name),
+                    assignment=assignment[member.member_id],
                 )
                 for member in self.members.values()
             ),
@@ -396,14 +396,14 @@ def group_from_stored(group_id: str, stored: StoredGroup, now_ms: int) -> Group:
     for row in stored.members:
         protocols = ((stored.protocol_name or "", row.subscription),)
         member = Member(
-            row.member_id,
-            row.group_instance_id,
-            row.client_id,
-            row.client_host,
-            row.rebalance_timeout_ms,
-            row.session_timeout_ms,
-            protocols,
-            row.assignment,
+            member_id=row.member_id,
+            group_instance_id=row.group_instance_id,
+            client_id=row.client_id,
+            client_host=row.client_host,
+            rebalance_timeout_ms=row.rebalance_timeout_ms,
+            session_timeout_ms=row.session_timeout_ms,
+            protocols=protocols,
+            assignment=row.assignment,
         )
         group.add(member, stored.protocol_type)
     group.state = GroupState.STABLE if stored.members else GroupState.EMPTY

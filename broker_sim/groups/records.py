@@ -208,14 +208,14 @@ def _read_member(reader: _Reader, version: int) -> StoredMember:
     subscription, assignment = reader.data(), reader.data()
     reader.skip_tagged_fields()
     return StoredMember(
-        member_id,
-        instance_id,
-        client_id,
-        client_host,
-        session_ms if rebalance_ms is None else rebalance_ms,
-        session_ms,
-        subscription,
-        assignment,
+        member_id=member_id,
+        group_instance_id=instance_id,
+        client_id=client_id,
+        client_host=client_host,
+        rebalance_timeout_ms=session_ms if rebalance_ms is None else rebalance_ms,
+        session_timeout_ms=session_ms,
+        subscription=subscription,
+        assignment=assignment,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.handlers.broker_requests import Handler, RequestContext
+from broker_sim.request_context import Handler, RequestContext
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, respond
 

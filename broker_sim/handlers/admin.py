@@ -12,9 +12,9 @@ from broker_sim.admin import NewPartitions, NewTopic, TopicResult, ZkAdminManage
 from broker_sim.configs.config_admin import ConfigAdmin
 from broker_sim.configs.config_describe import ConfigDescriber
 from broker_sim.configs.config_resources import Alteration, ConfigResult, Described, Operation, Resource, Source
-from broker_sim.handlers.broker_requests import Handler, RequestContext
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.quotas.controller_mutations import MutationQuota, Mutations
+from broker_sim.request_context import Handler, RequestContext
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.topic_ids import topic_id_to_kafka
 from kafka_protocol.wire.kafka_schema import ApiKey, milliseconds, respond, version_of

@@ -9,9 +9,9 @@ from kio.schema.errors import ErrorCode
 
 from broker_sim.configs.entity_configs import EntityConfigs
 from broker_sim.groups.coordinator import GroupCoordinator
-from broker_sim.handlers.broker_requests import Handler, RequestContext
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.replication.replica_manager import ReplicaManager
+from broker_sim.request_context import Handler, RequestContext
 from controller.controller import KafkaController
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, respond, version_of

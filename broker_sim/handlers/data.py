@@ -10,7 +10,6 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from broker_sim.configs.broker_config import KafkaConfig
-from broker_sim.handlers.broker_requests import Handler, RequestContext, RequestRefused
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.ports import (
     Deleted,
@@ -23,6 +22,7 @@ from broker_sim.ports import (
 )
 from broker_sim.quotas.client_throttling import ClientThrottles
 from broker_sim.replication.fetch_session import FetchKey, FetchRefused, FetchSessions, Request, Rows
+from broker_sim.request_context import Handler, RequestContext, RequestRefused
 from ensemble.ports import Runtime
 from journal.events import TopicPartition
 from kafka_protocol.ports import KafkaMessage

@@ -9,9 +9,9 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from broker_sim.groups.coordinator import GroupCoordinator
-from broker_sim.groups.membership import Joining, Leaving, Syncing
 from broker_sim.groups.metadata import Member
-from broker_sim.handlers.broker_requests import Handler, RequestContext
+from broker_sim.groups.requests import Joining, Leaving, Syncing
+from broker_sim.request_context import Handler, RequestContext
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, milliseconds, respond, version_of
 

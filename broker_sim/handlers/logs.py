@@ -7,11 +7,11 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.handlers.broker_requests import Handler, RequestContext
 from broker_sim.logs.log_manager import DirectoryLogs
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.replication.replica_manager import ReplicaManager
+from broker_sim.request_context import Handler, RequestContext
 from journal.events import TopicPartition
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.topic_names import invalid_name

@@ -8,9 +8,9 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.static.constants import uuid_zero
 
-from broker_sim.handlers.broker_requests import Handler, RequestContext
 from broker_sim.metadata_cache import MetadataCache, PartitionMetadata
 from broker_sim.producer_ids import ProducerIds
+from broker_sim.request_context import Handler, RequestContext
 from controller.producer_id_blocks import ProducerIdsUnavailable
 from ensemble.errors import ZooKeeperError
 from kafka_protocol.ports import KafkaMessage

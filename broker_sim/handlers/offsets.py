@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 from broker_sim.groups.config import CONSUMER_OFFSETS
 from broker_sim.groups.coordinator import CommittedOffset, Committing, GroupCoordinator
 from broker_sim.groups.records import NO_LEADER_EPOCH, NO_TIME, OffsetAndMetadata
-from broker_sim.handlers.broker_requests import Handler, RequestContext
 from broker_sim.metadata_cache import MetadataCache
+from broker_sim.request_context import Handler, RequestContext
 from ensemble.errors import SessionExpired, ZooKeeperError
 from ensemble.ports import Runtime
 from journal.events import TopicPartition

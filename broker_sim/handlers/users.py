@@ -7,10 +7,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.admin import Refused
 from broker_sim.configs.scram_credentials import ScramCredentials, Upsertion
-from broker_sim.handlers.broker_requests import Handler, RequestContext
 from broker_sim.quotas.client_quotas import ClientQuotas, Component, Entity, QuotaChange
+from broker_sim.refusals import Refused
+from broker_sim.request_context import Handler, RequestContext
 from ensemble.errors import ZooKeeperError
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, respond

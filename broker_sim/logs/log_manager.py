@@ -63,6 +63,7 @@ class LogManager:
 
     def __init__(
         self,
+        *,
         broker_id: int,
         directories: Sequence[LogDirectory],
         config: ReplicaConfig,

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import trunc
 from typing import NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.admin import Refused
 from broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, at_least, render
-from broker_sim.configs.connection_limits import Resolve
-from broker_sim.configs.entity_znodes import EntityZnodes
+from broker_sim.configs.entity_znodes import EntityZnodes, node_name
+from broker_sim.quotas.connection_limits import Resolve
+from broker_sim.refusals import Refused
 from ensemble.errors import ZooKeeperError
 from kafka_protocol.zk.znodes import DEFAULT_ENTITY
 
@@ -61,11 +61,6 @@ class QuotaResult(NamedTuple):
     entity: Entity
     error: KafkaError = KafkaError.none
     message: str | None = None
-
-
-def node_name(name: str | None) -> str:
-    """The znode of a name (org.apache.kafka.common.utils.Sanitizer)."""
-    return DEFAULT_ENTITY if name is None else quote(name, safe="").replace("~", "%7E")
 
 
 def _name(node: str) -> str | None:
@@ -134,8 +129,10 @@ class ClientQuotas:
                 overrides, version = await self._znodes.read(path)
                 for change in changes:
                     _apply(overrides, change, keys)
-                for key in overrides.keys() & keys.keys():
-                    keys[key].parse(overrides[key])
+                # In the order of the definition, as ConfigDef.parse: of several bad values it is always the same one.
+                for name, key in keys.items():
+                    if name in overrides:
+                        key.parse(overrides[name])
                 if validate_only or await self._put(path, overrides, version):
                     return QuotaResult(entity)
         except Refused as refused:

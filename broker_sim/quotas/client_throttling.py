@@ -14,10 +14,11 @@ from urllib.parse import unquote
 
 import msgspec
 
-from broker_sim.handlers.broker_requests import RequestContext
+from broker_sim.configs.broker_config import KafkaConfig
 from broker_sim.quotas.client_meters import THROTTLE_MS_MAX, ClientMeters
 from broker_sim.quotas.controller_mutations import MutationQuota
 from broker_sim.quotas.sampled_rate import SampledAmount, rate, rate_window_ms
+from broker_sim.request_context import RequestContext
 from ensemble.ports import Runtime
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, as_time
@@ -162,3 +163,14 @@ def number(text: str | None) -> float | None:
         return None if text is None else float(text)
     except ValueError:
         return None
+
+
+def client_throttles(config: KafkaConfig, runtime: Runtime) -> ClientThrottles:
+    """A broker's quotas of clients, none of them set yet."""
+    return ClientThrottles(
+        runtime,
+        config.number("quota.window.num"),
+        config.number("quota.window.size.seconds"),
+        config.number("controller.quota.window.num"),
+        config.number("controller.quota.window.size.seconds"),
+    )

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.admin import Refused
 from broker_sim.quotas.client_meters import THROTTLE_MS_MAX, ClientMeters
+from broker_sim.refusals import Refused
 from ensemble.ports import Runtime
 
 EXCEEDED = "The throttling quota has been exceeded."

@@ -7,8 +7,10 @@ from kio.schema.errors import ErrorCode
 from broker_sim.configs.replica_config import PartitionConfig, lists
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.logs.producer_state import UNKNOWN_CHECKSUM, ProducerBatch
-from broker_sim.ports import FetchedPartition, FetchParams, FetchPartition
+from broker_sim.ports import FetchPartition
+from broker_sim.replication.follower_state import FollowerState
 from broker_sim.replication.isr import RECOVERED, Committed, IsrState, Pending, PendingExpand, PendingShrink
+from broker_sim.replication.isr_rules import begin_leader_epoch, note_fetch
 from broker_sim.replication.partition_host import (
     NO_EPOCH,
     Appended,
@@ -17,8 +19,6 @@ from broker_sim.replication.partition_host import (
     LeaderAndIsr,
     PartitionHost,
 )
-from broker_sim.replication.replica import FollowerState
-from broker_sim.replication.replica_selector import ReplicaView
 from broker_sim.replication.topic_rules import has_record_without_key, stamp
 from journal.events import (
     FollowershipTaken,
@@ -144,10 +144,10 @@ class Partition:
         others = [broker for broker in dict.fromkeys((*state.replicas, *state.isr)) if broker != self.host.broker_id]
         self.followers = {broker: known.get(broker) or FollowerState(broker) for broker in others}
         if new_epoch:
-            now_ms = self._now_ms()
+            now_ms = self.now_ms()
             for follower in self.followers.values():
                 in_sync = follower.broker_id in state.isr
-                follower.reset(now_ms, self.log.end_offset, newly_leader, in_sync)
+                begin_leader_epoch(follower, now_ms, self.log.end_offset, newly_leader, in_sync)
         self.isr_state = Committed(state.isr)
         self.controller_epoch = state.controller_epoch
         self.partition_epoch = state.partition_epoch
@@ -196,7 +196,8 @@ class Partition:
             self.host.moved(self)
         return changed
 
-    def _now_ms(self) -> int:
+    def now_ms(self) -> int:
+        """The broker's monotonic clock, by which followers lag."""
         return self.host.runtime.now().mono_ms
 
     # ---- leader: records ---------------------------------------------------------------------------------------
@@ -275,21 +276,10 @@ class Partition:
     def check_epoch(self, current_leader_epoch: int, leader_only: bool = True) -> int:
         """Is the caller of this leader epoch (KIP-320)?  Refused with FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH;
         NOT_LEADER_OR_FOLLOWER where this broker does not lead, unless a follower serves as well."""
-        error = self.host.rules.fetch_epoch_error(current_leader_epoch, self.leader_epoch)
+        error = self.host.fences.fetch_epoch_error(current_leader_epoch, self.leader_epoch)
         if error:
             return error
         return 0 if self.is_leader or not leader_only else ErrorCode.not_leader_or_follower
-
-    def _diverging(self, wanted: FetchPartition) -> tuple[int, tuple[int, int] | None]:
-        """(error, divergence) for a fetcher that says which epoch its last record is of."""
-        if wanted.last_fetched_epoch < 0:
-            return 0, None
-        epoch, end_offset = self.log.epochs.end_offset_for(wanted.last_fetched_epoch, self.log.end_offset)
-        if epoch == NO_EPOCH or wanted.fetch_offset < self.log.start_offset:
-            return ErrorCode.offset_out_of_range, None
-        if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
-            return 0, (epoch, end_offset)
-        return 0, None
 
     def readable_end(self, is_follower: bool) -> int:
         """The offset before which a fetcher may read: followers everything, consumers what is committed."""
@@ -310,122 +300,15 @@ class Partition:
             and throttle.is_exceeded
         )
 
-    def must_answer(self, wanted: FetchPartition, leader_only: bool) -> bool:
-        """Must a waiting fetch be answered now, whatever it got: is it fenced, or has its log diverged?"""
-        if self.check_epoch(wanted.current_leader_epoch, leader_only):
-            return True
-        error, diverging = self._diverging(wanted)
-        return bool(error) or diverging is not None
-
-    def read(
-        self, wanted: FetchPartition, params: FetchParams, max_bytes: int, at_least_one: bool, note_fetch: bool
-    ) -> FetchedPartition:
-        """Answer one partition of a fetch.  `note_fetch`: this is the follower's word on where its log ends."""
-        is_follower = params.replica_id >= 0
-        if wanted.topic_id is not None and self.topic_id not in (None, wanted.topic_id):
-            return self._refused(ErrorCode.inconsistent_topic_id)
-        preferred = self._preferred_replica(wanted, params)
-        error = self.check_epoch(wanted.current_leader_epoch, params.leader_only and preferred is None)
-        if not error and is_follower:
-            error = self._follower_error(wanted, params)
-        if error:
-            return self._refused(error)
-        if preferred is not None:
-            log = self.log
-            return FetchedPartition(self.topic_partition, 0, log.high_watermark, log.start_offset, b"", None, preferred)
-        error, diverging = self._diverging(wanted)
-        if not error and diverging is None:
-            in_range = self.log.start_offset <= wanted.fetch_offset <= self.log.end_offset
-            error = 0 if in_range else ErrorCode.offset_out_of_range
-        if error:
-            return self._refused(error)
-        records = b""
-        if diverging is None:
-            end = self.readable_end(is_follower)
-            if is_follower and self.settings.leader_throttled and self.is_held_back(params.replica_id):
-                end = wanted.fetch_offset
-            records = self.log.read(wanted.fetch_offset, min(wanted.max_bytes, max_bytes), end, at_least_one)
-            if is_follower and note_fetch:
-                self._follower_fetched(self.followers[params.replica_id], wanted, params.replica_epoch)
-        row = FetchedPartition(
-            self.topic_partition, 0, self.log.high_watermark, self.log.start_offset, records, diverging
-        )
-        if is_follower and not records and diverging is None:
-            follower = self.followers[params.replica_id]
-            follower.question, follower.told, follower.told_epoch = wanted, row, self.leader_epoch
-        return row
-
-    def told_before(self, wanted: FetchPartition, params: FetchParams, now_ms: int | None) -> FetchedPartition | None:
-        """The answer to a follower that repeats its last question where nothing has changed since; most do.
-
-        `now_ms` is when it asked, None where this is not its word on where its log ends.
-        """
-        follower = self.followers.get(params.replica_id)
-        if follower is None or follower.told_epoch != self.leader_epoch:
-            return None
-        # In a session the question is the very same object.
-        if follower.question is not wanted and follower.question != wanted:
-            return None
-        log, told = self.log, follower.told
-        if (
-            told is None
-            or told.high_watermark != log.high_watermark
-            or not log.end_offset == follower.end_offset == wanted.fetch_offset
-            or told.log_start_offset != log.start_offset
-            or params.replica_epoch != follower.broker_epoch
-            or self.leader != self.host.broker_id
-        ):
-            return None
-        if now_ms is not None:
-            follower.still_level(now_ms)
-            if follower.broker_id not in self.isr_state.isr:
-                self._maybe_expand_isr(follower)
-        return told
-
-    def _refused(self, error: int) -> FetchedPartition:
-        return FetchedPartition(self.topic_partition, error, -1, -1, b"")
-
-    def _follower_error(self, wanted: FetchPartition, params: FetchParams) -> int:
-        follower = self.followers.get(params.replica_id)
-        if follower is None:
-            unknown = wanted.current_leader_epoch != NO_EPOCH
-            return ErrorCode.unknown_leader_epoch if unknown else ErrorCode.not_leader_or_follower
-        if 0 <= params.replica_epoch < follower.broker_epoch:
-            # A fetch of the follower's life before, that was long under way.
-            return ErrorCode.not_leader_or_follower
-        return 0
-
-    def _preferred_replica(self, wanted: FetchPartition, params: FetchParams) -> int | None:
-        """Another replica that this consumer had better read from; only a leader says so."""
-        selector = self.host.selector
-        if selector is None or params.reader is None or params.replica_id >= 0 or not self.is_leader:
-            return None
-        metadata, now_ms = self.host.metadata, self._now_ms()
-        views = [
-            ReplicaView(
-                follower.broker_id,
-                metadata.rack(follower.broker_id),
-                follower.end_offset,
-                now_ms - follower.last_caught_up_ms,
-            )
-            for follower in self.followers.values()
-            if follower.broker_id in self.isr_state.isr
-            and follower.start_offset <= wanted.fetch_offset <= follower.end_offset
-            and metadata.is_alive(follower.broker_id)
-        ]
-        own = self.host.broker_id
-        leader = ReplicaView(own, metadata.rack(own), self.log.end_offset, 0)
-        chosen = selector(params.reader.rack, [*views, leader], leader)
-        return None if chosen == own else chosen
-
-    def _follower_fetched(self, follower: FollowerState, wanted: FetchPartition, replica_epoch: int) -> None:
+    def follower_fetched(self, follower: FollowerState, wanted: FetchPartition, replica_epoch: int) -> None:
+        """A follower's word on where its log ends: take it over, with all that follows from it."""
         before = follower.end_offset
-        follower.fetched(wanted.fetch_offset, self.log.end_offset, self._now_ms())
+        note_fetch(follower, wanted.fetch_offset, self.log.end_offset, self.now_ms())
         if follower.start_offset != wanted.log_start_offset:
             follower.start_offset = wanted.log_start_offset
             self.host.wake(self.topic_partition)
         follower.broker_epoch = replica_epoch
-        self._maybe_expand_isr(follower)
+        self.maybe_expand_isr(follower)
         if follower.end_offset != before:
             self.maybe_advance_high_watermark()
 
@@ -444,21 +327,12 @@ class Partition:
 
         It does not move under min.insync.replicas (KAFKA-15583).
         """
-        if not self.is_leader or not self.host.rules.may_commit(len(self.isr_state.isr), self.min_isr):
+        rules = self.host.isr_rules
+        if not self.is_leader or not rules.may_commit(len(self.isr_state.isr), self.min_isr):
             return False
-        now_ms = self._now_ms()
-        end_offset = mark = self.log.end_offset
-        maximal_isr = self.isr_state.maximal_isr
-        lag_max_ms = self.host.config.replica_lag_time_max_ms
-        for follower in self.followers.values():
-            if follower.end_offset < mark and (
-                follower.broker_id in maximal_isr
-                or (
-                    follower.is_caught_up(end_offset, now_ms, lag_max_ms)
-                    and self.host.metadata.is_alive(follower.broker_id)
-                )
-            ):
-                mark = follower.end_offset
+        mark = rules.commit_offset(
+            self.followers, self.isr_state.maximal_isr, self.log.end_offset, self.now_ms(), self.host.metadata.is_alive
+        )
         if mark <= self.log.high_watermark:
             return False
         self.set_high_watermark(mark)
@@ -480,13 +354,13 @@ class Partition:
         )
         self.host.moved(self)
 
-    def _maybe_expand_isr(self, follower: FollowerState) -> None:
-        """Propose a follower that has reached the high watermark and this leader's epoch (KAFKA-7128)."""
+    def maybe_expand_isr(self, follower: FollowerState) -> None:
+        """Propose a follower that may join."""
         state = self.isr_state
         if not isinstance(state, Committed) or follower.broker_id in state.isr or self.leader_epoch_start is None:
             return
-        reached = self.host.rules.isr_entry_offset(self.log.high_watermark, self.leader_epoch_start)
-        if follower.end_offset >= reached and self.host.metadata.is_alive(follower.broker_id):
+        rules, alive = self.host.isr_rules, self.host.metadata.is_alive
+        if rules.may_join(follower, self.log.high_watermark, self.leader_epoch_start, alive):
             self._propose(PendingExpand(follower.broker_id, state))
 
     def maybe_shrink_isr(self) -> None:
@@ -494,38 +368,29 @@ class Partition:
         state = self.isr_state
         if not self.is_leader or not isinstance(state, Committed):
             return
-        now_ms = self._now_ms()
-        end_offset = self.log.end_offset
-        lag_max_ms = self.host.config.replica_lag_time_max_ms
-        lagging = tuple(
-            broker
-            for broker in state.isr
-            if broker != self.host.broker_id
-            and not (broker in self.followers and self.followers[broker].is_caught_up(end_offset, now_ms, lag_max_ms))
+        lagging = self.host.isr_rules.lagging(
+            state.isr, self.host.broker_id, self.followers, self.log.end_offset, self.now_ms()
         )
         if lagging:
             self._propose(PendingShrink(lagging, state))
 
     def _propose(self, pending: Pending) -> None:
         self.isr_state = pending
+        member_epoch = self.host.isr_rules.member_epoch
         proposal = IsrProposal(
-            self.topic_partition,
-            self.topic_id,
-            self.leader_epoch,
-            self.partition_epoch,
-            pending.proposed,
-            tuple(self._member_epoch(broker) for broker in pending.proposed),
-            RECOVERED,
-            isinstance(pending, PendingShrink),
-            self.controller_epoch,
-            lambda answer: self._isr_answered(pending, answer),
+            topic_partition=self.topic_partition,
+            topic_id=self.topic_id,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            isr=pending.proposed,
+            member_epochs=tuple(member_epoch(self.followers.get(broker)) for broker in pending.proposed),
+            recovery_state=RECOVERED,
+            is_shrink=isinstance(pending, PendingShrink),
+            controller_epoch=self.controller_epoch,
+            answered=lambda answer: self._isr_answered(pending, answer),
         )
         if not self.host.propose_isr(proposal):
             self.isr_state = pending.last_committed
-
-    def _member_epoch(self, broker_id: int) -> int:
-        follower = self.followers.get(broker_id)
-        return NO_EPOCH if follower is None else self.host.rules.member_epoch(follower.broker_epoch)
 
     def _isr_answered(self, pending: Pending, answer: IsrAnswer) -> None:
         if self.isr_state is not pending or not self.is_leader:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from broker_sim.configs.replica_config import ReplicaConfig
 from broker_sim.ports import MetadataView
 from broker_sim.quotas.replication_throttles import ReplicationQuota
+from broker_sim.replication.fencing import Fences
+from broker_sim.replication.isr_rules import IsrRules
+from broker_sim.replication.progress import HostedLog
 from broker_sim.replication.replica_selector import ReplicaSelector
-from broker_sim.replication.rules import ReplicationRules
 from ensemble.ports import Runtime
 from journal.events import TopicPartition
 from kafka_protocol.ports import Emit
 from kafka_protocol.record_batch import BatchHeader
-
-if TYPE_CHECKING:
-    from broker_sim.replication.partition import Partition
 
 NO_EPOCH = -1
 
@@ -98,18 +96,18 @@ class PartitionHost:
     """What a partition needs of its broker."""
 
     broker_id: int
-    config: ReplicaConfig
     runtime: Runtime
     metadata: MetadataView
     emit: Emit
     propose_isr: Callable[[IsrProposal], bool]
     """False where a proposal for this partition is on its way already."""
-    moved: Callable[[Partition], None]
+    moved: Callable[[HostedLog], None]
     """The log end or the high watermark moved."""
     wake: Callable[[TopicPartition], None]
     """Look again at the requests that wait for this partition."""
     counters: IsrCounters
-    rules: ReplicationRules
+    isr_rules: IsrRules
+    fences: Fences
     throttle: ReplicationQuota
     """What it may send, as leader, of throttled replicas."""
     selector: ReplicaSelector | None

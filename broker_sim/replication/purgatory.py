@@ -12,6 +12,7 @@ from typing import Protocol
 from kio.schema.errors import ErrorCode
 
 from broker_sim.ports import FetchParams, FetchPartition
+from broker_sim.replication.fetch_answers import must_answer
 from broker_sim.replication.partition import Partition
 from broker_sim.replication.partition_host import Appended
 from ensemble.ports import Runtime, Timer
@@ -187,7 +188,7 @@ class DelayedFetch:
         """Enough bytes now, or something that the fetcher must hear at once: fenced, diverged, truncated?"""
         wanted = self._wanted[key]
         partition = self._find(key)
-        if partition is None or partition.must_answer(wanted, self._params.leader_only):
+        if partition is None or must_answer(partition, wanted, self._params.leader_only):
             return True
         if partition.log.end_offset < wanted.fetch_offset:
             return True

@@ -16,47 +16,33 @@ from broker_sim.logs.guarded_directory import LogDirFailed
 from broker_sim.logs.housekeeping import LogHousekeeping
 from broker_sim.logs.log_manager import LogManager
 from broker_sim.ports import (
-    ControllerGate,
     Deleted,
     FetchedPartition,
     FetchParams,
     FetchPartition,
-    LogDirectory,
-    MetadataView,
     ProducedPartition,
 )
 from broker_sim.quotas.replication_throttles import ReplicationThrottles
 from broker_sim.replication.alter_partition import AlterPartitionManager
 from broker_sim.replication.delete_records import DelayedDeletion, DeletionRow
+from broker_sim.replication.fencing import fences
+from broker_sim.replication.fetch_answers import read, told_before
 from broker_sim.replication.fetcher import FetcherHost, ReplicaFetchers
+from broker_sim.replication.isr_rules import IsrRules
 from broker_sim.replication.log_dir_moves import LogDirMoves
+from broker_sim.replication.offset_listing import list_offset
 from broker_sim.replication.partition import ALL, Partition
 from broker_sim.replication.partition_host import Appended, IsrCounters, IsrWriter, PartitionHost
+from broker_sim.replication.progress import HostedLog, ProgressReports
 from broker_sim.replication.purgatory import DelayedFetch, DelayedProduce, ProduceRow, Purgatory
 from broker_sim.replication.replica_control import ReplicaControl
 from broker_sim.replication.replica_selector import replica_selector
-from broker_sim.replication.rules import replication_rules
-from ensemble.ports import Future, Runtime, Timer
-from journal.events import RecordsAcknowledged, ReplicaProgressed, TopicPartition
-from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, BrokerChannel, Emit, KafkaMessage
-
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-
-PROGRESS_PERIOD_MS = 250
-"""ReplicaProgressed is written this often at most."""
+from broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
+from ensemble.ports import Future, Timer
+from journal.events import RecordsAcknowledged, TopicPartition
+from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
 
 _ACKS = (0, 1, ALL)
-
-
-def _say_nothing() -> None:
-    return
-
-
-def _seen_nothing() -> int:
-    return 0
 
 
 def _unread(wanted: FetchPartition, error: ErrorCode) -> FetchedPartition:
@@ -68,69 +54,67 @@ class ReplicaManager:
 
     def __init__(
         self,
-        broker_id: int,
         config: ReplicaConfig,
-        log_directory: LogDirectory,
-        channel: BrokerChannel,
-        controller: ControllerGate,
-        metadata: MetadataView,
-        runtime: Runtime,
-        emit: Emit,
-        broker_epoch: Callable[[], int],
+        *,
+        identity: BrokerIdentity,
+        ports: ReplicaPorts,
+        storage: ReplicaStorage,
         topic_configs: TopicConfigs = no_overrides,
         isr_writer: IsrWriter | None = None,
-        more_log_directories: Sequence[LogDirectory] = (),
-        log_dir_failed: Callable[[], None] = _say_nothing,
-        controller_epoch_seen: Callable[[], int] = _seen_nothing,
     ) -> None:
-        """`broker_epoch` gives the czxid of this broker's present registration, -1 while there is none; `isr_writer`
-        gets ISR changes written instead of the controller (Historical.DIRECT_ZOOKEEPER_ISR); `log_dir_failed` is
-        called after a log directory was taken offline, with all that lay in it; `controller_epoch_seen` gives the
-        highest controller epoch that this broker knows of from the ensemble."""
+        """`isr_writer` gets ISR changes written instead of the controller (Historical.DIRECT_ZOOKEEPER_ISR)."""
+        broker_id, runtime = identity.broker_id, ports.runtime
         self.broker_id = broker_id
         self.config = config
         self.counters = IsrCounters()
         self._runtime = runtime
-        self._emit = emit
+        self._emit = ports.emit
         self._purgatory = Purgatory(runtime)
         self._isr_writer = isr_writer or AlterPartitionManager(
-            broker_id, controller, runtime, broker_epoch, config.replica_socket_timeout_ms
+            broker_id, ports.controller, runtime, identity.broker_epoch, config.replica_socket_timeout_ms
         )
-        self._log_dir_failed = log_dir_failed
-        directories = [log_directory, *more_log_directories]
+        self._log_dir_failed = storage.log_dir_failed
         self._logs = LogManager(
-            broker_id,
-            directories,
-            config,
-            topic_configs,
-            emit,
-            self._take_offline_later,
-            lambda: f"{runtime.random.getrandbits(128):032x}",
+            broker_id=broker_id,
+            directories=storage.log_directories,
+            config=config,
+            topic_configs=topic_configs,
+            emit=ports.emit,
+            failed=self._take_offline_later,
+            unique=lambda: f"{runtime.random.getrandbits(128):032x}",
         )
         self.throttles = ReplicationThrottles(config, runtime)
         self._moves = LogDirMoves(self._logs, config, runtime, self.throttles.moves)
         self._housekeeping = LogHousekeeping(self._logs, config, runtime, self._purgatory.wake)
         self._fetchers = ReplicaFetchers(
-            FetcherHost(broker_id, config, channel, metadata, runtime, broker_epoch, self.throttles.follower)
+            FetcherHost(
+                broker_id=broker_id,
+                config=config,
+                channel=ports.channel,
+                metadata=ports.metadata,
+                runtime=runtime,
+                broker_epoch=identity.broker_epoch,
+                throttle=self.throttles.follower,
+            )
         )
-        self._moved: dict[TopicPartition, Partition] = {}
+        self._progress = ProgressReports(broker_id, runtime, ports.emit, self._is_hosted)
         self._timers: dict[str, Timer] = {}
         host = PartitionHost(
             broker_id=broker_id,
-            config=config,
             runtime=runtime,
-            metadata=metadata,
-            emit=emit,
+            metadata=ports.metadata,
+            emit=ports.emit,
             propose_isr=self._isr_writer.submit,
-            moved=self._note_progress,
+            moved=self._progress.note,
             wake=self._purgatory.wake,
             counters=self.counters,
-            rules=replication_rules(config.historical),
+            isr_rules=IsrRules(config.replica_lag_time_max_ms, config.historical),
+            fences=fences(config.historical),
             throttle=self.throttles.leader,
             selector=replica_selector(config.replica_selector_class),
         )
         self._control = ReplicaControl(
-            host, self._logs, self._fetchers, self._moves, broker_epoch, controller_epoch_seen
+            host, self._logs, self._fetchers, self._moves, identity.broker_epoch, identity.controller_epoch_seen
         )
 
     # ---- life --------------------------------------------------------------------------------------------------
@@ -158,12 +142,13 @@ class ReplicaManager:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self._progress.stop()
         self._housekeeping.close()
         self._fetchers.close()
         self._moves.close()
         self._isr_writer.close()
         self._purgatory.close()
-        self._write_progress()
+        self._progress.write()
         self._control.partitions.clear()
         self._logs.close(broker_epoch)
 
@@ -187,6 +172,9 @@ class ReplicaManager:
             self._moves.lost(topic_partition, self._control.partitions.get(topic_partition))
         self._log_dir_failed()
 
+    def _is_hosted(self, replica: HostedLog) -> bool:
+        return self._control.partitions.get(replica.topic_partition) is replica
+
     @property
     def has_storage(self) -> bool:
         """Is any log directory online?"""
@@ -195,22 +183,6 @@ class ReplicaManager:
     def _shrink_isrs(self) -> None:
         for partition in list(self._control.partitions.values()):
             partition.maybe_shrink_isr()
-
-    def _note_progress(self, partition: Partition) -> None:
-        self._moved[partition.topic_partition] = partition
-        if "progress" not in self._timers:
-            self._timers["progress"] = self._runtime.call_later(PROGRESS_PERIOD_MS, self._write_progress)
-
-    def _write_progress(self) -> None:
-        self._timers.pop("progress", None)
-        rows = [
-            (tp.topic, tp.partition, partition.log.high_watermark, partition.log.end_offset)
-            for tp, partition in self._moved.items()
-            if self._control.partitions.get(tp) is partition
-        ]
-        self._moved.clear()
-        if rows:
-            self._emit(ReplicaProgressed(self.broker_id, rows))
 
     def metrics(self) -> dict[str, int]:
         """The gauges and totals of Kafka's kafka.server:type=ReplicaManager, under its names."""
@@ -401,12 +373,12 @@ class ReplicaManager:
             if partition is None:
                 fetched.append(_unread(wanted, self._control.absence(wanted.topic_partition)))
                 continue
-            told = partition.told_before(wanted, params, now_ms) if is_follower else None
+            told = told_before(partition, wanted, params, now_ms) if is_follower else None
             if told is not None:
                 fetched.append(told)
                 continue
             try:
-                row = partition.read(wanted, params, left, nothing_yet, note_fetch)
+                row = read(partition, wanted, params, left, nothing_yet, note_fetch)
             except LogDirFailed:
                 row = _unread(wanted, ErrorCode.kafka_storage_error)
             fetched.append(row)
@@ -468,7 +440,7 @@ class ReplicaManager:
         if partition is None or error:
             return int(error), -1, -1, -1
         try:
-            return _listed(partition, timestamp, from_follower)
+            return list_offset(partition, timestamp, from_follower)
         except LogDirFailed:
             return ErrorCode.kafka_storage_error, -1, -1, -1
 
@@ -496,20 +468,3 @@ class ReplicaManager:
         if partition is None:
             return None, self._control.absence(topic_partition)
         return partition, partition.check_epoch(current_leader_epoch, leader_only)
-
-
-def _listed(partition: Partition, timestamp: int, from_follower: bool) -> tuple[int, int, int, int]:
-    error, last = partition.last_readable(from_follower)
-    log = partition.log
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return 0, -1, log.start_offset, log.epochs.epoch_for_offset(log.start_offset)
-    if timestamp == LATEST:
-        return (int(error), -1, -1, -1) if error else (0, -1, last, partition.leader_epoch)
-    found = None
-    if timestamp == MAX_TIMESTAMP:
-        found = log.latest_timestamp()
-    elif timestamp >= 0:
-        found = log.offset_for_timestamp(timestamp)
-    if found is None or found[1] >= last:
-        return int(error), -1, -1, -1
-    return 0, found[0], found[1], log.epochs.epoch_for_offset(found[1])

@@ -12,7 +12,9 @@ from functools import partial
 
 from kio.schema.errors import ErrorCode as KafkaError
 
+from broker_sim.configs.broker_config import KafkaConfig
 from broker_sim.replication.partition_host import IsrAnswer, IsrProposal
+from controller.historical import Historical
 from ensemble.errors import ErrorCode, SessionExpired
 from ensemble.ports import Runtime, Task, Timer
 from journal.events import IsrChanged, TopicPartition
@@ -146,3 +148,10 @@ class ZooKeeperIsrWriter:
 
 def _written(proposal: IsrProposal, version: int) -> IsrAnswer:
     return IsrAnswer(int(KafkaError.none), proposal.leader_epoch, proposal.isr, version)
+
+
+def isr_writer(config: KafkaConfig, zk: Zk, runtime: Runtime, emit: Emit) -> ZooKeeperIsrWriter | None:
+    """Who writes this broker's ISR changes into ZooKeeper; None where the controller does (AlterPartition)."""
+    if Historical.DIRECT_ZOOKEEPER_ISR in config.historical:
+        return ZooKeeperIsrWriter(config.broker_id, zk, runtime, emit)
+    return None

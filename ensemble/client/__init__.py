@@ -3,7 +3,9 @@
     async with ensemble.client.connect("127.0.0.1:2181") as client:
         data, stat = await client.get("/controller")
 
-Importing this package loads none of it; asyncio comes in with `connect`, kazoo with `ensemble.client.kazoo`.
+Importing this package loads none of it; asyncio comes in with `connect`, kazoo with `ensemble.client.kazoo`.  Brokers,
+tools and tests import it; it imports the records and `auth`, and nothing of a server.  Begin with `client` (the
+operations), then `session` (one session, over whichever server answers); both are pure, `asyncio_connector` is not.
 """
 
 from __future__ import annotations

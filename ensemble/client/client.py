@@ -33,6 +33,8 @@ from ensemble.ports import Future, Runtime
 from ensemble.records import (
     ACL,
     OPEN_ACL,
+    AddWatchMode,
+    AddWatchRequest,
     CheckVersionRequest,
     Create2Response,
     CreateFlag,
@@ -42,8 +44,10 @@ from ensemble.records import (
     DeleteRequest,
     EmptyRequest,
     GetACLResponse,
+    GetAllChildrenNumberResponse,
     GetChildrenResponse,
     GetDataResponse,
+    GetEphemeralsResponse,
     MultiOp,
     MultiReadRequest,
     MultiRequest,
@@ -57,12 +61,6 @@ from ensemble.records import (
     SetDataRequest,
     Stat,
     StatResponse,
-)
-from ensemble.records.watches import (
-    AddWatchMode,
-    AddWatchRequest,
-    GetAllChildrenNumberResponse,
-    GetEphemeralsResponse,
     WatcherType,
     WhoAmIResponse,
 )

@@ -230,7 +230,9 @@ class KazooClient(KazooSession):
         makepath: bool = False, include_data: bool = False,
     ) -> Any:  # fmt: skip
         """Create a znode: the path made, with `include_data` (path, ZnodeStat)."""
-        return self.create_async(path, value, acl, ephemeral, sequence, makepath, include_data).get()
+        return self.create_async(
+            path, value, acl, ephemeral=ephemeral, sequence=sequence, makepath=makepath, include_data=include_data
+        ).get()
 
     def create_async(
         self, path: str, value: bytes | None = b"", acl: Any = None, ephemeral: bool = False, sequence: bool = False,
@@ -391,7 +393,7 @@ class KazooClient(KazooSession):
 
     def transaction(self) -> TransactionRequest:
         """A builder of operations that succeed or fail together."""
-        return TransactionRequest(self)
+        return TransactionRequest(self, self._request)
 
     def reconfig(self, joining: str | None, leaving: str | None, new_members: str | None, from_config: int = -1) -> Any:
         """Change the ensemble's membership: (configuration, ZnodeStat)."""

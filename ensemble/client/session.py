@@ -6,17 +6,19 @@ Pure: it knows a `Connector` and a `Runtime`, so that the same code runs over so
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ensemble.auth.digest_md5 import SaslError
 from ensemble.client.call import Auth, Call
+from ensemble.client.heartbeat import Heartbeat
+from ensemble.client.link import Link
+from ensemble.client.notices import Notices, fail_all
+from ensemble.client.pipeline import Pipeline
 from ensemble.client.read_write_search import ReadWriteSearch
 from ensemble.client.rotation import Rotation
 from ensemble.client.sasl import SaslLogin, SaslNegotiation
 from ensemble.client.service import (
-    Connection,
     Connector,
     FromServer,
     SessionState,
@@ -26,7 +28,7 @@ from ensemble.client.service import (
     WordAsker,
 )
 from ensemble.client.watches import Watches, WatchKind
-from ensemble.errors import AuthFailed, ConnectionLoss, ErrorCode, NoWatcher, SessionExpired, ZooKeeperError, error_for
+from ensemble.errors import AuthFailed, ErrorCode, NoWatcher, SessionExpired, ZooKeeperError, error_for
 from ensemble.ids import SessionId
 from ensemble.jute import Record
 from ensemble.ports import Future, Runtime, Timer
@@ -39,49 +41,19 @@ from ensemble.records import (
     ConnectRequest,
     ConnectResponse,
     EmptyRequest,
-    EventType,
     MultiRequest,
     OpCode,
     Reply,
     Request,
     SaslRequest,
+    SetWatches2,
+    WatcherType,
+    WatchesRequest,
 )
-from ensemble.records.watches import SetWatches2, WatcherType, WatchesRequest
 
 CLOSE_WAIT_MS = 2_000
 """How long close() waits for the server's answer, or for a reconnect to send it at all."""
-QUEUED_CALLS_MAX = 65_536
-"""Calls that may wait for a reconnect; more fail at once with ConnectionLoss."""
-XID_MAX = 0x7FFFFFFF
 NO_PASSWORD = bytes(16)
-
-
-class _Link:
-    """A connection attempt; what it says counts only while it is the session's present one."""
-
-    __slots__ = ("connection", "heard", "session")
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.connection: Connection | None = None
-        self.heard = False
-
-    def on_connected(self) -> None:
-        if self.session._link is self:
-            self.session._on_connected()
-
-    def on_message(self, message: FromServer) -> None:
-        if self.session._link is self:
-            self.session._on_message(self, message)
-
-    def on_watch(self, event: WatchEvent, zxid: int) -> None:
-        if self.session._link is self:
-            self.session._on_watch(self, event)
-
-    def on_disconnected(self, reason: str) -> None:
-        if self.session._link is self:
-            self.connection = None
-            self.session._lose(reason)
 
 
 class Session:
@@ -115,7 +87,6 @@ class Session:
         on_event: Callable[[WatchEvent], None] | None = None,
     ) -> None:
         assert session_timeout_ms > 0
-        self.chroot = chroot
         self.state = SessionState.CONNECTING
         self.session_id = SessionId(resume[0] if resume else 0)
         self.password = resume[1] if resume else NO_PASSWORD
@@ -127,7 +98,7 @@ class Session:
         self._rotation = Rotation(servers, runtime.random, shuffle=shuffle)
         self._connector = connector
         self._runtime = runtime
-        self._name = name or "session"
+        self._notices = Notices(runtime, name or "session", chroot, on_event)
         self._attempts_max = attempts_max
         self._read_only = read_only
         self._asker = asker
@@ -138,20 +109,12 @@ class Session:
         # A session that a read-only server gave is unknown to every other.
         self._resumable = resume is not None
         self._connected = False
-        self._on_event = on_event
-        self._listeners: list[StateListener] = []
-        self._waiters: list[Future[None]] = []
         self._watches = Watches()
         self._auths: list[Auth] = []
-        self._pending: deque[Call] = deque()
-        self._pending_auths: deque[Auth] = deque()
-        self._queued: deque[Call] = deque()
-        self._link: _Link | None = None
+        self._calls = Pipeline(self._send)
+        self._link: Link | None = None
         self._timer: Timer | None = None
-        self._tick_due_ms = 0
-        self._heard_ms = 0
-        self._sent_ms = 0
-        self._xid = 0
+        self._heartbeat = Heartbeat(runtime, self._ping, self._lose)
         self._closing = False
         self._auth_failed = False
 
@@ -159,12 +122,11 @@ class Session:
 
     def add_listener(self, listener: StateListener) -> None:
         """Call back at every change of state, in the order of registration."""
-        self._listeners.append(listener)
+        self._notices.add_listener(listener)
 
     def remove_listener(self, listener: StateListener) -> None:
         """Undo `add_listener`; unknown ones are ignored."""
-        if listener in self._listeners:
-            self._listeners.remove(listener)
+        self._notices.remove_listener(listener)
 
     def open(self) -> None:
         """Begin to connect; nothing while connecting or connected already."""
@@ -177,9 +139,7 @@ class Session:
             raise self._ended("")
         if self._connected:
             return
-        waiter = self._runtime.future()
-        self._waiters.append(waiter)
-        await waiter
+        await self._notices.waiter()
 
     def reopen(self) -> None:
         """After expiry: begin to open a new session.  Anything but expired: nothing."""
@@ -212,22 +172,21 @@ class Session:
         if self._over() or self._closing:
             call.fail(self._ended(call.path))
         elif self._connected:
-            self._send_call(call)
+            self._calls.send(call)
         else:
-            self._queue(call)
+            self._calls.queue(call)
 
     def unwatch(self, kind: WatcherType, path: str, watcher: Watcher | None) -> Future[None]:
         """Remove a watcher of that kind from a path (the server's), or all (None).  Each is told, with an event that
         says what kind of watch it was.  Raises NoWatcher, also where the server knows of none."""
         future = self._runtime.future()
-        shown = self._unchroot(path)
+        shown = self._notices.unchroot(path)
         # The server knows one watch a connection: it goes with the last watcher here.
         shared = watcher is not None and self._watches.others(kind, path, watcher)
         op = OpCode.CHECK_WATCHES if shared else OpCode.REMOVE_WATCHES
 
         def removed(_: None) -> None:
-            for event, each in self._watches.remove(kind, path, watcher):
-                self._call_out(each, WatchEvent(event, shown))
+            self._notices.removed(shown, self._watches.remove(kind, path, watcher))
 
         if watcher is not None and not self._watches.has(kind, path, watcher):
             future.set_exception(NoWatcher(shown))
@@ -245,7 +204,7 @@ class Session:
             return future
         self._auths.append(auth)
         if self._connected:
-            self._send_auth(auth)
+            self._calls.send_auth(auth)
         return future
 
     @property
@@ -268,7 +227,7 @@ class Session:
             self._finish(SessionState.CLOSED)
             return
         if self._closing:
-            await self._closed()
+            await self._notices.until(lambda: self.state is SessionState.CLOSED)
             return
         answer = self._runtime.future()
         timer = self._runtime.call_later(wait_ms, lambda: None if answer.done() else answer.set_result(None))
@@ -282,15 +241,6 @@ class Session:
         finally:
             timer.cancel()
             self._finish(SessionState.CLOSED)
-
-    async def _closed(self) -> None:
-        while self.state is not SessionState.CLOSED:
-            waiter = self._runtime.future()
-            self._waiters.append(waiter)
-            try:
-                await waiter
-            except ZooKeeperError:
-                continue
 
     def drop_connection(self, reason: str = "dropped by its owner") -> None:
         """Disconnect as if the network had; the session goes on at the next server."""
@@ -309,16 +259,18 @@ class Session:
             max(1, self.timeout_ms // self._rotation.size), lambda: self._lose("no answer to the connect")
         )
         self.server = self._rotation.next()
-        link = self._link = _Link(self)
+        link = self._link = Link(self)
         connection = self._connector.connect(self.server, link)
         if self._link is link:
             link.connection = connection
 
-    def _on_connected(self) -> None:
+    def on_link_up(self, link: Link) -> None:
+        """A connection stands: say who this is.  (What a link of the past says counts for nothing.)"""
+        if link is not self._link:
+            return
         session_id, password = (self.session_id, self.password) if self._resumable else (0, NO_PASSWORD)
         request = ConnectRequest(0, self.last_zxid, self._requested_timeout_ms, session_id, password, self._read_only)
-        link = self._link
-        assert link is not None and link.connection is not None
+        assert link.connection is not None
         link.connection.send(request)
 
     def _on_connect_response(self, response: ConnectResponse) -> None:
@@ -332,8 +284,8 @@ class Session:
         self.password = response.password
         self.timeout_ms = response.timeout_ms
         self._server_read_only = bool(response.read_only)
-        self._heard_ms = self._sent_ms = self._runtime.now().mono_ms
-        self._schedule_tick()
+        self._cancel_timer()
+        self._heartbeat.start(self.timeout_ms)
         if self._login is None:
             self._establish()
         else:
@@ -341,8 +293,7 @@ class Session:
             self._send_sasl(self._negotiation.first())
 
     def _send_sasl(self, token: SaslRequest) -> None:
-        self._xid = self._xid % XID_MAX + 1
-        self._send(Request(self._xid, OpCode.SASL, token))
+        self._send(Request(self._calls.next_xid(), OpCode.SASL, token))
 
     def _on_sasl_reply(self, negotiation: SaslNegotiation, reply: Reply) -> None:
         if reply.xid == PING_XID:
@@ -366,17 +317,12 @@ class Session:
         else:
             self._resumable = True
         for auth in self._auths:
-            self._send_auth(auth)
+            self._calls.send_auth(auth)
         for batch in self._watches.rearm(self.last_zxid):
             op = OpCode.SET_WATCHES2 if isinstance(batch, SetWatches2) else OpCode.SET_WATCHES
             self._send(Request(SET_WATCHES_XID, op, batch))
-        queued, self._queued = self._queued, deque()
-        for call in queued:
-            self._send_call(call)
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._calls.send_queued()
+        self._notices.connected()
         self._set_state(SessionState.CONNECTED_READ_ONLY if self._server_read_only else SessionState.CONNECTED)
 
     def _look_for_read_write(self) -> None:
@@ -387,20 +333,29 @@ class Session:
         if self._asker is not None:
             self._search = ReadWriteSearch(self._asker, self._rotation, self._runtime, found)
 
-    def _stop_search(self) -> None:
+    def on_link_down(self, link: Link, reason: str) -> None:
+        """A connection is gone, or could not be made."""
+        if link is self._link:
+            link.connection = None
+            self._lose(reason)
+
+    def _hang_up(self) -> Link | None:
+        """End the present connection, if there is one, and all that runs beside it; which one it was."""
+        link, self._link = self._link, None
+        if link is not None and link.connection is not None:
+            link.connection.close()
+        self._cancel_timer()
+        self._heartbeat.stop()
         if self._search is not None:
             self._search.stop()
             self._search = None
+        self._negotiation = None
+        return link
 
     def _lose(self, reason: str) -> None:
         """The connection is gone, or never came: on to the next server."""
-        link, self._link = self._link, None
+        link = self._hang_up()
         assert link is not None
-        if link.connection is not None:
-            link.connection.close()
-        self._cancel_timer()
-        self._stop_search()
-        self._negotiation = None
         self.last_failure = f"{self.server}: {reason}"
         was_connected = self._connected
         pause_ms = self._rotation.pause_ms(served=link.heard)
@@ -408,12 +363,7 @@ class Session:
             self._finish(SessionState.CLOSED)
             return
         self._timer = self._runtime.call_later(pause_ms, self._connect)
-        pending, self._pending = self._pending, deque()
-        auths, self._pending_auths = self._pending_auths, deque()
-        for call in pending:
-            call.fail(ConnectionLoss(call.path))
-        for auth in auths:
-            auth.resolve(ConnectionLoss())
+        self._calls.lose()
         if was_connected:
             self._set_state(SessionState.SUSPENDED)
 
@@ -421,32 +371,21 @@ class Session:
         """The session is over: EXPIRED or CLOSED."""
         if self.state is SessionState.CLOSED or self.state is state:
             return
-        link, self._link = self._link, None
-        if link is not None and link.connection is not None:
-            link.connection.close()
-        self._cancel_timer()
-        self._stop_search()
+        self._hang_up()
         self._resumable = False
-        self._negotiation = None
         self.session_id, self.password = SessionId(0), NO_PASSWORD
         self.timeout_ms = self._requested_timeout_ms
-        calls = [*self._pending, *self._queued]
-        self._pending.clear()
-        self._queued.clear()
-        waiters, self._waiters = self._waiters, []
-        self._pending_auths.clear()
+        calls = self._calls.end()
+        waiters = self._notices.take_waiters()
         for auth in self._auths:
             auth.resolve(self._ended(""))
         for call in calls:
             call.fail(self._ended(call.path))
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_exception(self._ended(""))
+        fail_all(waiters, lambda: self._ended(""))
         watches = self._watches.take_all()
         self._set_state(state)
         if state is SessionState.EXPIRED:
-            for path, watcher in watches:
-                self._call_out(watcher, WatchEvent(EventType.NONE, self._unchroot(path)))
+            self._notices.expired(watches)
 
     def _over(self) -> bool:
         return self.state in (SessionState.EXPIRED, SessionState.CLOSED)
@@ -456,30 +395,21 @@ class Session:
 
     # -- sending
 
-    def _queue(self, call: Call) -> None:
-        if len(self._queued) >= QUEUED_CALLS_MAX:
-            call.fail(ConnectionLoss(call.path))
-        else:
-            self._queued.append(call)
-
-    def _send_call(self, call: Call) -> None:
-        self._xid = call.xid = self._xid % XID_MAX + 1
-        self._pending.append(call)
-        self._send(Request(call.xid, call.op, call.body))
-
-    def _send_auth(self, auth: Auth) -> None:
-        self._pending_auths.append(auth)
-        self._send(Request(AUTH_XID, OpCode.AUTH, auth.packet))
-
     def _send(self, request: Request) -> None:
         link = self._link
         assert link is not None and link.connection is not None
-        self._sent_ms = self._runtime.now().mono_ms
+        self._heartbeat.sent()
         link.connection.send(request)
+
+    def _ping(self) -> None:
+        self._send(Request(PING_XID, OpCode.PING, EmptyRequest()))
 
     # -- receiving
 
-    def _on_message(self, link: _Link, message: FromServer) -> None:
+    def on_link_message(self, link: Link, message: FromServer) -> None:
+        """A frame of the server."""
+        if link is not self._link:
+            return
         if isinstance(message, ConnectResponse):
             self._on_connect_response(message)
             return
@@ -490,7 +420,7 @@ class Session:
             self._lose("a reply before the session's answer")
             return
         link.heard = True
-        self._heard_ms = self._runtime.now().mono_ms
+        self._heartbeat.heard()
         if message.xid > 0:
             self._on_reply(message)
         elif message.xid == AUTH_XID:
@@ -501,10 +431,10 @@ class Session:
             self._lose(f"a reply with xid {message.xid}")
 
     def _on_reply(self, reply: Reply) -> None:
-        if not self._pending or self._pending[0].xid != reply.xid:
+        call = self._calls.take(reply)
+        if call is None:
             self._lose(f"a reply with xid {reply.xid} out of order")
             return
-        call = self._pending.popleft()
         # Only replies advance it, as in ClientCnxn: a watch event or ping may come between two events of one
         # transaction, and setWatches must still find the second.
         if reply.zxid > self.last_zxid:
@@ -527,10 +457,10 @@ class Session:
             call.sink.set_result(result)
 
     def _on_auth_reply(self, reply: Reply) -> None:
-        if not self._pending_auths:
+        auth = self._calls.take_auth()
+        if auth is None:
             self._lose("an auth reply to no request")
             return
-        auth = self._pending_auths.popleft()
         if reply.err:
             self._auth_failed = True
             auth.resolve(AuthFailed())
@@ -538,39 +468,16 @@ class Session:
         else:
             auth.resolve(None)
 
-    def _on_watch(self, link: _Link, event: WatchEvent) -> None:
+    def on_link_watch(self, link: Link, event: WatchEvent) -> None:
+        """A watch has fired."""
+        if link is not self._link:
+            return
         link.heard = True
-        self._heard_ms = self._runtime.now().mono_ms
-        if self._on_event is not None:
-            self._call_out(self._on_event, event)
+        self._heartbeat.heard()
+        self._notices.event(event)
         watchers = self._watches.take(event)
         if watchers:
-            seen = WatchEvent(event.type, self._unchroot(event.path))
-            for watcher in watchers:
-                self._call_out(watcher, seen)
-
-    # -- the heartbeat
-
-    def _schedule_tick(self) -> None:
-        self._cancel_timer()
-        now_ms = self._runtime.now().mono_ms
-        ping_ms = self._sent_ms + self.timeout_ms // 3
-        silent_ms = self._heard_ms + self.timeout_ms * 2 // 3
-        self._tick_due_ms = max(now_ms + 1, min(ping_ms, silent_ms))
-        self._timer = self._runtime.call_later(self._tick_due_ms - now_ms, self._on_tick)
-
-    def _on_tick(self) -> None:
-        now_ms = self._runtime.now().mono_ms
-        third_ms = self.timeout_ms // 3
-        if now_ms - self._heard_ms >= self.timeout_ms * 2 // 3:
-            if now_ms - self._tick_due_ms < third_ms:
-                self._lose(f"nothing heard for {now_ms - self._heard_ms} ms")
-                return
-            # This process itself was stalled, and the answers may wait in the socket: let them in before judging.
-            self._heard_ms = now_ms - third_ms
-        if now_ms - self._sent_ms >= third_ms:
-            self._send(Request(PING_XID, OpCode.PING, EmptyRequest()))
-        self._schedule_tick()
+            self._notices.fired(event, watchers)
 
     # -- small change
 
@@ -579,26 +486,9 @@ class Session:
             return
         self.state = state
         self._connected = state in (SessionState.CONNECTED, SessionState.CONNECTED_READ_ONLY)
-        for listener in tuple(self._listeners):
-            self._call_out(listener, state)
-
-    def _call_out(self, callback: Callable[[Any], None], argument: object) -> None:
-        """Call a user's callback; what it raises stops the node loudly, but not in the middle of this turn."""
-        try:
-            callback(argument)
-        except Exception as wrong:
-            self._runtime.spawn(_raise(wrong), f"{self._name} callback")
-
-    def _unchroot(self, path: str) -> str:
-        if not self.chroot or not path.startswith(self.chroot):
-            return path
-        return path[len(self.chroot) :] or "/"
+        self._notices.state(state)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-async def _raise(wrong: Exception) -> None:
-    raise wrong

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 from ensemble.client.service import Watcher, WatchEvent
-from ensemble.records import EventType, SetWatches
-from ensemble.records.watches import SetWatches2, WatcherType
+from ensemble.records import EventType, SetWatches, SetWatches2, WatcherType
 
 SET_WATCHES_BYTES_MAX = 128 * 1024
 """Paths in one setWatches, as in ClientCnxn: well below the servers' packet limit."""

@@ -10,8 +10,7 @@ from enum import IntEnum
 from typing import ClassVar
 
 from ensemble.jute import INT, LONG, STRING, Codec, Record, record, vector
-
-_STRINGS = vector(STRING)
+from ensemble.records.data import STRINGS
 
 
 class AddWatchMode(IntEnum):
@@ -38,7 +37,7 @@ class SetWatches(Record):
     data_watches: list[str]
     exist_watches: list[str]
     child_watches: list[str]
-    layout: ClassVar[tuple[Codec, ...]] = (LONG, _STRINGS, _STRINGS, _STRINGS)
+    layout: ClassVar[tuple[Codec, ...]] = (LONG, STRINGS, STRINGS, STRINGS)
 
 
 class SetWatches2(Record):
@@ -50,7 +49,7 @@ class SetWatches2(Record):
     child_watches: list[str]
     persistent_watches: list[str]
     persistent_recursive_watches: list[str]
-    layout: ClassVar[tuple[Codec, ...]] = (LONG, _STRINGS, _STRINGS, _STRINGS, _STRINGS, _STRINGS)
+    layout: ClassVar[tuple[Codec, ...]] = (LONG, STRINGS, STRINGS, STRINGS, STRINGS, STRINGS)
 
 
 class AddWatchRequest(Record):
@@ -80,7 +79,7 @@ class GetEphemeralsResponse(Record):
     """getEphemerals: the paths."""
 
     ephemerals: list[str]
-    layout: ClassVar[tuple[Codec, ...]] = (_STRINGS,)
+    layout: ClassVar[tuple[Codec, ...]] = (STRINGS,)
 
 
 class GetAllChildrenNumberResponse(Record):

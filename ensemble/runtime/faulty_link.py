@@ -6,6 +6,8 @@ import asyncio
 from collections import deque
 from typing import Any, NamedTuple, Protocol, cast
 
+from ensemble.runtime.link_fault import Impairment
+
 HELD_BYTES_MAX = 8 * 1024 * 1024
 """More held back than this in a direction, and the sender is told to pause."""
 LINGER_S = 600.0
@@ -13,16 +15,12 @@ LINGER_S = 600.0
 
 
 class State(Protocol):
-    """The part of `ensemble.links.LinkState` that matters here."""
+    """What is wrong with either direction of a link (`ensemble.runtime.links.LinkState`)."""
 
     @property
-    def out_cut(self) -> bool: ...
+    def outward(self) -> Impairment: ...
     @property
-    def out_delay_ms(self) -> int: ...
-    @property
-    def in_cut(self) -> bool: ...
-    @property
-    def in_delay_ms(self) -> int: ...
+    def inward(self) -> Impairment: ...
 
 
 class _End(NamedTuple):
@@ -49,9 +47,9 @@ class _Direction:
         self._items: deque[tuple[float, _Item]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
-    def set(self, *, cut: bool, delay_s: float) -> None:
+    def set(self, wrong: Impairment) -> None:
         """From now on items are held back so."""
-        self.cut, self.delay_s = cut, delay_s
+        self.cut, self.delay_s = wrong.cut, wrong.delay_ms / 1000
         self._see_if_clear()
 
     def _see_if_clear(self) -> None:
@@ -201,8 +199,8 @@ class FaultyLink(asyncio.Protocol):
         self._deliver()
 
     def _set(self, state: State) -> None:
-        self._out.set(cut=state.out_cut, delay_s=state.out_delay_ms / 1000)
-        self._in.set(cut=state.in_cut, delay_s=state.in_delay_ms / 1000)
+        self._out.set(state.outward)
+        self._in.set(state.inward)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

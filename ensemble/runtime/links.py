@@ -1,9 +1,9 @@
 """Faults on the links between running nodes: cut or delayed, per direction.
 
-Every node gets the same kind of table: which remote nodes' links are faulty, as seen from itself.  The node that
-opened a TCP connection enforces the faults of both its directions; a node leaves the connections it accepted alone,
-since the other end enforces them.  A cut direction stalls: nothing is sent or delivered, not even a close, new
-connections hang until their time-out, and all of it goes on when the cut is healed.
+Every node gets the same table, all faults that hold, and its own name.  The node that opened a TCP connection enforces
+the faults of both its directions; a node leaves the connections it accepted alone, since the other end enforces them.
+A cut direction stalls: nothing is sent or delivered, not even a close, new connections hang until their time-out, and
+all of it goes on when the cut is healed.
 """
 
 from __future__ import annotations
@@ -11,43 +11,30 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ensemble.runtime.faulty_link import FaultyLink
-
-ANY = "*"
-DELAY_MS_MAX = 600_000
+from ensemble.runtime.link_fault import WHOLE, HeldFault, Impairment, impairment
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 
-class LinkFault(msgspec.Struct, frozen=True):
-    """One fault, as this node sees it: `out` is what it sends to `remote`, `in` is what it gets from there."""
-
-    id: str
-    remote: str
-    direction: Literal["out", "in"]
-    kind: Literal["cut", "delay"]
-    delay_ms: int = 0
-
-
 class FaultTable(msgspec.Struct, frozen=True):
-    """All faults that hold, and which node answers at which "host:port"."""
+    """All faults that hold, which node is told, and which node answers at which "host:port"."""
 
-    faults: list[LinkFault] = []
+    faults: list[HeldFault] = []
+    node: str = ""
     names: dict[str, str] = {}
 
 
 class LinkState(NamedTuple):
     """What holds on a connection, seen from its opener."""
 
-    out_cut: bool = False
-    out_delay_ms: int = 0
-    in_cut: bool = False
-    in_delay_ms: int = 0
+    outward: Impairment = WHOLE
+    inward: Impairment = WHOLE
 
 
 HEALTHY = LinkState()
@@ -64,20 +51,19 @@ class LinkFaults:
     def __init__(self, names: dict[str, str] | None = None) -> None:
         self._own_names = _normalised(names or {})
         self._names = self._own_names
-        self._faults: list[LinkFault] = []
+        self._node = ""
+        self._faults: list[HeldFault] = []
         self._links: dict[int, FaultyLink] = {}
         self._waiters: list[asyncio.Future[None]] = []
 
     @property
-    def faults(self) -> list[LinkFault]:
+    def faults(self) -> list[HeldFault]:
         """The faults that hold."""
         return list(self._faults)
 
     def apply(self, table: FaultTable) -> None:
-        """Make this the whole table; applying the same twice changes nothing.  Raises ValueError for a bad delay."""
-        for fault in table.faults:
-            if not 0 <= fault.delay_ms <= DELAY_MS_MAX:
-                raise ValueError(f"fault {fault.id}: delay_ms must be 0 to {DELAY_MS_MAX}")
+        """Make this the whole table; applying the same twice changes nothing."""
+        self._node = table.node
         self._faults = list(table.faults)
         self._names = {**self._own_names, **_normalised(table.names)}
         for link in list(self._links.values()):
@@ -92,13 +78,7 @@ class LinkFaults:
         if not self._faults:
             return HEALTHY
         remote = self._names.get(address)
-        mine = [fault for fault in self._faults if fault.remote in (remote, ANY)]
-        return LinkState(
-            any(f.kind == "cut" and f.direction == "out" for f in mine),
-            _longest(f for f in mine if f.direction == "out"),
-            any(f.kind == "cut" and f.direction == "in" for f in mine),
-            _longest(f for f in mine if f.direction == "in"),
-        )
+        return LinkState(impairment(self._faults, self._node, remote), impairment(self._faults, remote, self._node))
 
     async def open_connection(
         self,
@@ -118,8 +98,9 @@ class LinkFaults:
         address = address_key(host, port)
         try:
             state = await self.passable(host, port)
-            if state.out_delay_ms or state.in_delay_ms:
-                await asyncio.sleep((state.out_delay_ms + state.in_delay_ms) / 1000)
+            round_trip_ms = state.outward.delay_ms + state.inward.delay_ms
+            if round_trip_ms:
+                await asyncio.sleep(round_trip_ms / 1000)
         except asyncio.CancelledError:
             if sock is not None:
                 sock.close()
@@ -139,7 +120,7 @@ class LinkFaults:
     async def passable(self, host: str, port: int) -> LinkState:
         """Wait until nothing is cut on the way to that address; what holds there then."""
         address = address_key(host, port)
-        while (state := self.state(address)).out_cut or state.in_cut:
+        while (state := self.state(address)).outward.cut or state.inward.cut:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             await waiter
@@ -152,10 +133,6 @@ class LinkFaults:
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
         transport, _ = await self.open_connection(lambda: protocol, host, port)
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
-
-
-def _longest(faults: Iterable[LinkFault]) -> int:
-    return max((fault.delay_ms for fault in faults if fault.kind == "delay"), default=0)
 
 
 def _normalised(names: dict[str, str]) -> dict[str, str]:
@@ -172,9 +149,9 @@ _decoder = msgspec.json.Decoder(FaultTable)
 class ControlSocket:
     """A unix-domain socket on which a host agent sends fault tables: one JSON object a line, one answer a line.
 
-    `{"faults": [...], "names": {...}}` is the full state each time; the answer is `{"ok": true}`, or `{"ok": false,
-    "error": "..."}` with nothing changed.  `{"status": true}` asks how the node stands: the answer is what the
-    `status` given here returns, as one object.
+    `{"faults": [...], "node": "...", "names": {...}}`, a `FaultTable`, is the full state each time; the answer is
+    `{"ok": true}`, or `{"ok": false, "error": "..."}` with nothing changed.  `{"status": true}` asks how the node
+    stands: the answer is what the `status` given here returns, as one object.
     """
 
     LINE_BYTES_MAX = 1024 * 1024
@@ -203,7 +180,7 @@ class ControlSocket:
             if msgspec.json.decode(line) == {"status": True}:
                 return msgspec.json.encode(self._status() if self._status else {}) + b"\n"
             self._faults.apply(_decoder.decode(line))
-        except (msgspec.DecodeError, ValueError) as bad:
+        except msgspec.DecodeError as bad:
             return msgspec.json.encode({"ok": False, "error": str(bad)}) + b"\n"
         return b'{"ok":true}\n'
 
@@ -219,8 +196,3 @@ class ControlSocket:
         finally:
             del self._writers[id(writer)]
             writer.close()
-
-
-def parse_table(raw: Any) -> FaultTable:
-    """A table from decoded JSON.  Raises msgspec.ValidationError."""
-    return msgspec.convert(raw, FaultTable)

@@ -142,8 +142,19 @@ def info_of(connection: Connection, last_op: str) -> ConnectionInfo:
     """The read model of a connection."""
     answered = connection.sent
     return ConnectionInfo(
-        connection.id, connection.session_id, connection.timeout_ms, connection.outstanding, connection.received,
-        connection.sent, connection.opened_ms, last_op, connection.last_cxid, connection.last_zxid,
-        connection.last_response_ms, connection.last_latency_ms, max(connection.latency_min_ms, 0),
-        connection.latency_total_ms / answered if answered else 0.0, connection.latency_max_ms,
-    )  # fmt: skip
+        connection=connection.id,
+        session_id=connection.session_id,
+        timeout_ms=connection.timeout_ms,
+        outstanding=connection.outstanding,
+        received=connection.received,
+        sent=answered,
+        opened_mono_ms=connection.opened_ms,
+        last_op=last_op,
+        last_cxid=connection.last_cxid,
+        last_zxid=connection.last_zxid,
+        last_response_mono_ms=connection.last_response_ms,
+        last_latency_ms=connection.last_latency_ms,
+        latency_min_ms=max(connection.latency_min_ms, 0),
+        latency_avg_ms=connection.latency_total_ms / answered if answered else 0.0,
+        latency_max_ms=connection.latency_max_ms,
+    )

@@ -1,71 +1,19 @@
 """Znodes that go by themselves: containers, once their children are gone, and nodes with a time to live.
 
-What a create may ask for (CreateMode, EphemeralType.validateTTL), and when the leader deletes what has had its time
-(ContainerManager).
+When the leader deletes what has had its time (ContainerManager); how such znodes come to be is in `create_modes`.
 """
 
 from __future__ import annotations
 
 from collections import deque
 
-from ensemble.errors import ErrorCode
-from ensemble.jute import MalformedRecord, Record
 from ensemble.ports import Instant
-from ensemble.records import ACL, CreateFlag, CreateRequest, CreateTTLRequest, MultiOp, OpCode
+from ensemble.tree.create_modes import CONTAINER_OWNER, TTL_MAX_MS
 from ensemble.tree.datatree import DataTree
-from ensemble.tree.znode import CONTAINER_OWNER, TTL_MAX_MS, Znode, ttl_owner
-from ensemble.txn import CreateContainerTxn, CreateTTLTxn
-from ensemble.zab.tree_rules import TreeRules
+from ensemble.tree.znode import Znode
+from ensemble.tree_rules import TreeRules
 
 _MINUTE_MS = 60_000
-_CONTAINER = int(CreateFlag.CONTAINER)
-_WITH_TTL = frozenset({int(CreateFlag.PERSISTENT_WITH_TTL), int(CreateFlag.PERSISTENT_SEQUENTIAL_WITH_TTL)})
-_KNOWN = frozenset(int(flag) for flag in CreateFlag)
-
-
-def refused_flags(flags: int, rules: TreeRules) -> ErrorCode | None:
-    """Why a create, create2 or createContainer with these flags is refused; None where it is not.  CONTAINER in a
-    plain create passes, and makes a plain node, as in ZooKeeper."""
-    if flags in _WITH_TTL and not rules.extended_types:
-        return ErrorCode.UNIMPLEMENTED
-    return ErrorCode.BAD_ARGUMENTS if flags in _WITH_TTL or flags not in _KNOWN else None
-
-
-def owner_with_ttl(request: CreateTTLRequest, rules: TreeRules) -> int | ErrorCode:
-    """The ephemeralOwner of a node that a createTTL makes, or why it is refused.
-
-    A createTTL whose flags ask for no time to live is refused always.  ZooKeeper lets it pass where the time is
-    negative, and every server then dies of the transaction.
-    """
-    if request.flags not in _WITH_TTL:
-        return ErrorCode.BAD_ARGUMENTS
-    if not rules.extended_types:
-        return ErrorCode.UNIMPLEMENTED
-    return ttl_owner(request.ttl_ms) or ErrorCode.BAD_ARGUMENTS
-
-
-def lasting_txn(path: str, data: bytes | None, acl: tuple[ACL, ...], cversion: int, owner: int) -> Record:
-    """The transaction that makes a node with such an ephemeralOwner."""
-    if owner == CONTAINER_OWNER:
-        return CreateContainerTxn(path, data, acl, cversion)
-    return CreateTTLTxn(path, data, acl, cversion, owner & TTL_MAX_MS)
-
-
-def as_in_a_multi(operation: MultiOp) -> MultiOp:
-    """What a multi makes of a create (MultiOperationRecord, Op.create): the flags decide, more than the op code.
-
-    Raises MalformedRecord for flags that a multi cannot hold.
-    """
-    body = operation.body
-    if isinstance(body, CreateTTLRequest):
-        if body.flags in _WITH_TTL:
-            return operation
-        return MultiOp(OpCode.CREATE, CreateRequest(body.path, body.data, body.acl, body.flags))
-    if not isinstance(body, CreateRequest):
-        return operation
-    if body.flags in _WITH_TTL or body.flags not in _KNOWN:
-        raise MalformedRecord(f"multi cannot hold a create with the flags {body.flags}")
-    return MultiOp(OpCode.CREATE_CONTAINER, body) if body.flags == _CONTAINER else operation
 
 
 class ContainerCheck:

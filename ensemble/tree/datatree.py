@@ -15,14 +15,16 @@ import msgspec
 from ensemble.errors import ErrorCode
 from ensemble.ids import SessionId, Zxid
 from ensemble.jute import Record
-from ensemble.records import ACL, OPEN_ACL, EventType, OpCode, Stat
+from ensemble.records import ACL, CREATES, OPEN_ACL, EventType, OpCode, Stat
 from ensemble.tree.acl import READ_ACL, interned
 from ensemble.tree.blocks import Blocks
+from ensemble.tree.create_modes import is_ephemeral, owner_made_by
 from ensemble.tree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, join
 from ensemble.tree.quota import QUOTA_PREFIX, Quotas
 from ensemble.tree.shared_nodes import SharedNodes
 from ensemble.tree.stored import StoredNodes
-from ensemble.tree.znode import CONTAINER_OWNER, Znode, digest_seed, is_ephemeral, ttl_owner
+from ensemble.tree.znode import Znode, digest_seed
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import (
     CloseSessionTxn,
     CreateContainerTxn,
@@ -37,7 +39,6 @@ from ensemble.txn import (
     SubTxn,
     Txn,
 )
-from ensemble.zab.snapshot import TreeSnapshot
 
 DIGEST_MASK = 0xFFFFFFFFFFFFFFFF
 _MULTI, _SET_DATA, _CREATE = int(OpCode.MULTI), int(OpCode.SET_DATA), int(OpCode.CREATE)
@@ -115,10 +116,7 @@ class DataTree:
         self._generation = 0
         self._lent: ref[SharedNodes] | None = None
         self._apply_by_type: dict[int, Callable[[Txn, int, Any, bool], Applied]] = {
-            OpCode.CREATE: self._create_plain,
-            OpCode.CREATE2: self._create_plain,
-            OpCode.CREATE_CONTAINER: self._create_container,
-            OpCode.CREATE_TTL: self._create_ttl,
+            **dict.fromkeys(CREATES, self._create),
             OpCode.DELETE: self._delete_plain,
             OpCode.DELETE_CONTAINER: self._delete_plain,
             OpCode.SET_DATA: self._set_data,
@@ -301,26 +299,17 @@ class DataTree:
             self.blocks.change(node.block)
         return node
 
-    def _create_plain(self, txn: Txn, kind: int, body: CreateTxn, with_stats: bool) -> Applied:
-        owner = txn.session_id if body.ephemeral else 0
-        return self._create(txn, kind, body, owner, with_stats and kind == OpCode.CREATE2)
-
-    def _create_container(self, txn: Txn, kind: int, body: CreateContainerTxn, with_stats: bool) -> Applied:
-        return self._create(txn, kind, body, CONTAINER_OWNER, with_stats)
-
-    def _create_ttl(self, txn: Txn, kind: int, body: CreateTTLTxn, with_stats: bool) -> Applied:
-        return self._create(txn, kind, body, ttl_owner(body.ttl_ms), with_stats)
-
     def _create(
-        self, txn: Txn, kind: int, body: CreateTxn | CreateContainerTxn | CreateTTLTxn, owner: int, with_stats: bool
+        self, txn: Txn, kind: int, body: CreateTxn | CreateContainerTxn | CreateTTLTxn, with_stats: bool
     ) -> Applied:
+        owner = owner_made_by(body, txn.session_id)
         path = body.path
         node = self._make(txn, body, owner)
         if isinstance(node, int):
             return Applied(kind, node, path)
         parent_path = path[: path.rfind("/")] or ROOT
         self.changes.append(Change(_CREATED, path, node.acl, owner, parent_path, self.nodes[parent_path].acl))
-        return Applied(kind, _OK, path, node, node.stat() if with_stats else None)
+        return Applied(kind, _OK, path, node, node.stat() if with_stats and kind != _CREATE else None)
 
     def _make(self, txn: Txn, body: CreateTxn | CreateContainerTxn | CreateTTLTxn, owner: int) -> Znode | int:
         """A znode appears; or the error why not."""

@@ -17,8 +17,8 @@ from ensemble.records import (
     Request,
 )
 from ensemble.tree.connections import Waiting
+from ensemble.tree.create_modes import is_ephemeral
 from ensemble.tree.datatree import Applied, DataTree
-from ensemble.tree.znode import is_ephemeral
 from ensemble.txn import CreateSessionTxn, ErrorTxn, Txn
 from journal.events import (
     EphemeralCreated,
@@ -50,7 +50,9 @@ def committed_facts(txn: Txn, tree: DataTree, applied: Applied) -> list[Event]:
     """The full journal's lines about the transaction just applied."""
     operation = OP_NAMES.get(txn.type, str(txn.type))
     error = txn.body.err if isinstance(txn.body, ErrorTxn) else applied.error
-    facts: list[Event] = [TxnCommitted(txn.zxid, txn.session_id, txn.cxid, operation, applied.path, error, tree.digest)]
+    facts: list[Event] = [
+        TxnCommitted(txn.zxid, txn.session_id, txn.cxid, operation, path=applied.path, error=error, digest=tree.digest)
+    ]
     for change in tree.changes:
         if is_ephemeral(change.owner):
             if change.event is EventType.CREATED:
@@ -63,7 +65,7 @@ def committed_facts(txn: Txn, tree: DataTree, applied: Applied) -> list[Event]:
 def committed_plain_fact(txn: Txn, tree: DataTree) -> Event:
     """The same line about a write that changed one node, and no ephemeral."""
     operation, path = OP_NAMES[txn.type], getattr(txn.body, "path", "")
-    return TxnCommitted(txn.zxid, txn.session_id, txn.cxid, operation, path, 0, tree.digest)
+    return TxnCommitted(txn.zxid, txn.session_id, txn.cxid, operation, path=path, error=0, digest=tree.digest)
 
 
 def acknowledged_fact(waiting: Waiting, session_id: int, zxid: int, response: AnyResponse | None) -> Event | None:

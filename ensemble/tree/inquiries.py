@@ -12,8 +12,13 @@ from ensemble.auth.schemes import DIGEST, SUPER
 from ensemble.errors import ErrorCode
 from ensemble.jute import Record
 from ensemble.records import (
+    AddWatchRequest,
     AnyBody,
+    ClientInfo,
     EmptyRequest,
+    ErrorResponse,
+    GetAllChildrenNumberResponse,
+    GetEphemeralsResponse,
     MultiReadRequest,
     MultiResponse,
     MultiResult,
@@ -21,13 +26,6 @@ from ensemble.records import (
     PathRequest,
     PathWatchRequest,
     Permission,
-)
-from ensemble.records.watches import (
-    AddWatchRequest,
-    ClientInfo,
-    ErrorResponse,
-    GetAllChildrenNumberResponse,
-    GetEphemeralsResponse,
     WatchesRequest,
     WhoAmIResponse,
 )

@@ -6,26 +6,15 @@ this server's service.  They own no ephemerals: whoever wants one is made a glob
 
 from __future__ import annotations
 
-from typing import Final
-
 from ensemble.ids import PeerId, SessionId
 from ensemble.ports import Instant
-from ensemble.records import CreateRequest, MultiRequest, OpCode, Request
+from ensemble.records import WRITES, OpCode
 from ensemble.tree.sessions import SessionTracker
+from ensemble.zab.application import LOCAL_SESSIONS_TIMER
 from ensemble.zab.effects import SetTimer
 
-EXPIRY_TIMER: Final = "local-sessions.expiry"
-"""Runs at the end of each tick while there are local sessions."""
-NEEDS_A_QUORUM = frozenset(
-    int(op)
-    for op in (
-        OpCode.SYNC, OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_TTL, OpCode.CREATE_CONTAINER, OpCode.DELETE,
-        OpCode.DELETE_CONTAINER, OpCode.SET_DATA, OpCode.SET_ACL, OpCode.MULTI, OpCode.RECONFIG,
-    )
-)  # fmt: skip
+NEEDS_A_QUORUM = (WRITES - {OpCode.CHECK, OpCode.CREATE_SESSION, OpCode.CLOSE_SESSION}) | {OpCode.SYNC}
 """What a read-only server refuses (ReadOnlyRequestProcessor); it answers everything else from its tree."""
-_EPHEMERAL_BIT = 1
-_EPHEMERAL_FLAGS_MAX = 3
 
 
 class LocalSessions:
@@ -74,7 +63,7 @@ class LocalSessions:
 
     def next_expiry(self, now: Instant) -> SetTimer:
         """When to call `expire` again: at the end of the tick under way."""
-        return SetTimer(EXPIRY_TIMER, self._tick_ms - now.mono_ms % self._tick_ms)
+        return SetTimer(LOCAL_SESSIONS_TIMER, self._tick_ms - now.mono_ms % self._tick_ms)
 
     def listed(self) -> list[tuple[SessionId, int]]:
         """(id, timeout in milliseconds) of each, for reports."""
@@ -84,19 +73,3 @@ class LocalSessions:
         """Leader: may a session that is no global one write?  Yes if it is local here, or can be so at the server that
         its id names (LeaderSessionTracker.checkSession)."""
         return session_id in self._timeouts_ms or (session_id >> 56) & 0xFF != self._server & 0xFF
-
-
-def wants_ephemeral(request: Request) -> bool:
-    """Whether a request would create an ephemeral (QuorumZooKeeperServer.checkUpgradeSession)."""
-    body = request.body
-    if request.op in (OpCode.CREATE, OpCode.CREATE2):
-        return isinstance(body, CreateRequest) and is_ephemeral_flags(body.flags)
-    if not isinstance(body, MultiRequest):
-        return False
-    creates = [op.body for op in body.ops if op.op in (OpCode.CREATE, OpCode.CREATE2)]
-    return any(isinstance(create, CreateRequest) and is_ephemeral_flags(create.flags) for create in creates)
-
-
-def is_ephemeral_flags(flags: int) -> bool:
-    """EPHEMERAL or EPHEMERAL_SEQUENTIAL."""
-    return 0 <= flags <= _EPHEMERAL_FLAGS_MAX and bool(flags & _EPHEMERAL_BIT)

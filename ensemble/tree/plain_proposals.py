@@ -12,6 +12,7 @@ from zlib import crc32
 from ensemble.ids import Zxid
 from ensemble.records import OPEN_ACL, OPEN_ACL_BYTES, OpCode, Permission
 from ensemble.tree.acl import allows
+from ensemble.tree.create_modes import PERSISTENT
 from ensemble.tree.datatree import DIGEST_MASK
 from ensemble.tree.outstanding import Outstanding
 from ensemble.tree.paths import ROOT
@@ -59,7 +60,7 @@ class PlainProposals:
         seed = crc32(data, crc32(raw))
         if op == _SET_DATA:
             return self._set_data(time_ms, request, zxid, path, data, last, seed, body[:stop])
-        if last or not body.startswith(OPEN_ACL_BYTES, stop):
+        if last != PERSISTENT or not body.startswith(OPEN_ACL_BYTES, stop):
             return None
         return self._create(time_ms, request, zxid, path, data, seed, body[: stop + _FLAGS_AT])
 

@@ -6,6 +6,7 @@ A request that is refused becomes an ErrorTxn and still takes its zxid.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ensemble.auth.policy import OPEN_POLICY, AuthPolicy
@@ -15,8 +16,8 @@ from ensemble.ids import LinkId, SessionId, Zxid
 from ensemble.jute import MalformedRecord, Reader, Record
 from ensemble.ports import Instant
 from ensemble.records import (
+    CREATES,
     CheckVersionRequest,
-    CreateFlag,
     CreateRequest,
     CreateTTLRequest,
     DeleteRequest,
@@ -30,7 +31,7 @@ from ensemble.records import (
     SetDataRequest,
 )
 from ensemble.tree.acl import allows, fixed_up
-from ensemble.tree.containers import as_in_a_multi, lasting_txn, owner_with_ttl, refused_flags
+from ensemble.tree.create_modes import as_in_a_multi, create_mode, is_ephemeral
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.local_sessions import LocalSessions
 from ensemble.tree.outstanding import Outstanding, child_count_of
@@ -39,12 +40,12 @@ from ensemble.tree.plain_proposals import PlainProposals
 from ensemble.tree.quota_guard import QuotaGuard
 from ensemble.tree.reconfig import new_membership
 from ensemble.tree.sessions import LOCAL, Owner, SessionTracker
-from ensemble.tree.znode import CONTAINER_OWNER, digest_seed, is_ephemeral, next_version
+from ensemble.tree.znode import digest_seed, next_version
+from ensemble.tree_rules import DEFAULT_RULES, TreeRules
 from ensemble.txn import (
     CheckVersionTxn,
     CloseSessionTxn,
     CreateSessionTxn,
-    CreateTxn,
     DeleteTxn,
     ErrorTxn,
     MultiTxn,
@@ -55,15 +56,11 @@ from ensemble.txn import (
 )
 from ensemble.zab.application import EnsembleView
 from ensemble.zab.messages import ForwardedRequest
-from ensemble.zab.tree_rules import DEFAULT_RULES, TreeRules
 
 _DIGEST_MASK = 0xFFFFFFFFFFFFFFFF
 _CREATE, _WRITE, _READ = int(Permission.CREATE), int(Permission.WRITE), int(Permission.READ)
 _DELETE, _ADMIN = int(Permission.DELETE), int(Permission.ADMIN)
-_EPHEMERAL = frozenset({int(CreateFlag.EPHEMERAL), int(CreateFlag.EPHEMERAL_SEQUENTIAL)})
-_SEQUENTIAL = frozenset(int(flag) for flag in CreateFlag if "SEQUENTIAL" in flag.name)
 _DELETE_CONTAINER, _MULTI = int(OpCode.DELETE_CONTAINER), int(OpCode.MULTI)
-_PLAIN = frozenset(map(int, (CreateFlag.PERSISTENT, CreateFlag.PERSISTENT_SEQUENTIAL))) | _EPHEMERAL
 
 MULTI_BYTES_MAX = 16 * 1024 * 1024
 """A transaction far longer than any request: each `auth` in its ACLs became many entries."""
@@ -103,10 +100,7 @@ class Proposer:
         self._auth: Sequence[AuthId] = ()
         self._rights: Sequence[AuthId] = ()
         self._by_op: dict[int, tuple[type[Record], Callable[[Any], Prepared]]] = {
-            OpCode.CREATE: (CreateRequest, self._create),
-            OpCode.CREATE2: (CreateRequest, self._create),
-            OpCode.CREATE_CONTAINER: (CreateRequest, self._create_container),
-            OpCode.CREATE_TTL: (CreateTTLRequest, self._create_ttl),
+            **{op: (made.request, partial(self._create, op)) for op, made in CREATES.items()},
             OpCode.DELETE: (DeleteRequest, self._delete),
             OpCode.DELETE_CONTAINER: (PathRequest, self._delete_container),
             OpCode.SET_DATA: (SetDataRequest, self._set_data),
@@ -196,22 +190,11 @@ class Proposer:
 
     # -- one operation -----------------------------------------------------------------------------------------------
 
-    def _create_container(self, request: CreateRequest) -> Prepared:
-        return self._create(request, CONTAINER_OWNER)
-
-    def _create_ttl(self, request: CreateTTLRequest) -> Prepared:
-        owner = owner_with_ttl(request, self._rules)
-        return owner if isinstance(owner, ErrorCode) else self._create(request, owner)
-
-    def _create(self, request: CreateRequest | CreateTTLRequest, lasting_owner: int = 0) -> Prepared:
-        """`lasting_owner` is the ephemeralOwner of a container or of a node with a time to live."""
-        flags = request.flags
-        if flags not in _PLAIN and isinstance(request, CreateRequest):
-            refused = refused_flags(flags, self._rules)
-            if refused is not None:
-                return refused
-        ephemeral = flags in _EPHEMERAL
-        if ephemeral and (refusal := self._ephemeral_refusal()) is not None:
+    def _create(self, op: int, request: CreateRequest | CreateTTLRequest) -> Prepared:
+        mode = create_mode(op, request, self._rules)
+        if isinstance(mode, ErrorCode):
+            return mode
+        if mode.ephemeral and (refusal := self._ephemeral_refusal()) is not None:
             return refusal
         path = request.path
         slash = path.rfind("/")
@@ -227,7 +210,7 @@ class Proposer:
             return ErrorCode.NO_NODE
         if not allows(parent.acl, _CREATE, self._rights):
             return ErrorCode.NO_AUTH
-        if flags in _SEQUENTIAL:
+        if mode.sequential:
             path = f"{path}{parent.cversion:010d}"
         if not is_valid_path(path):
             return ErrorCode.BAD_ARGUMENTS
@@ -243,13 +226,11 @@ class Proposer:
         cversion = above.cversion = next_version(above.cversion)
         above.pzxid = zxid
         outstanding.changed(above)
-        owner = self._session_id if ephemeral and not lasting_owner else 0
+        owner = self._session_id if mode.ephemeral and not mode.lasting_owner else 0
         node = outstanding.create(path, zxid, owner)
-        node.born(zxid, self._now.wall_ms, lasting_owner or owner, acl, digest_seed(path, request.data))
+        node.born(zxid, self._now.wall_ms, mode.lasting_owner or owner, acl, digest_seed(path, request.data))
         outstanding.changed(node)
-        if lasting_owner:
-            return lasting_txn(path, request.data, acl, cversion, lasting_owner)
-        return CreateTxn(path, request.data, acl, ephemeral, cversion)
+        return mode.txn(path, request.data, acl, cversion)
 
     def _delete(self, request: DeleteRequest) -> Prepared:
         path = request.path

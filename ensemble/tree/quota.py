@@ -10,22 +10,32 @@ counts a change for the innermost alone until it restarts, and then counts anew 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 import msgspec
 
 from ensemble.tree.paths import QUOTA, ZOOKEEPER, join, parent_of
 from ensemble.tree.stored import StoredZnode, data_size_of
-
-if TYPE_CHECKING:
-    from ensemble.tree.datatree import DataTree
-    from ensemble.tree.znode import Znode
+from ensemble.tree.znode import Znode
 
 LIMITS_NODE = "zookeeper_limits"
 STATS_NODE = "zookeeper_stats"
 QUOTA_PREFIX = QUOTA + "/"
 NO_LIMIT = -1
+
+
+class CountedTree(Protocol):
+    """What quotas need of the tree whose znodes they count."""
+
+    @property
+    def nodes(self) -> Mapping[str, Znode]:
+        """Every znode by its path."""
+        ...
+
+    def rewrite(self, path: str, data: bytes) -> None:
+        """Replace the data of a zookeeper_stats znode, where there is one, without a transaction."""
+        ...
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -97,7 +107,7 @@ class Quotas:
         self.by_path: dict[str, Quota] = {}
         self.passed: list[Quota] = []
 
-    def load(self, tree: DataTree) -> None:
+    def load(self, tree: CountedTree) -> None:
         """Find every quota in a tree that came as a whole, and count what each holds."""
         self.by_path.clear()
         below = [QUOTA]
@@ -122,7 +132,7 @@ class Quotas:
                 yield by_path[path]
             path = path[: path.rfind("/")]
 
-    def created(self, tree: DataTree, path: str, data: bytes | None) -> None:
+    def created(self, tree: CountedTree, path: str, data: bytes | None) -> None:
         """A znode was made."""
         if self.by_path:
             self._count(tree, path, 1, len(data) if data else 0)
@@ -133,14 +143,14 @@ class Quotas:
             elif name == STATS_NODE:
                 self._stats_made(tree, path)
 
-    def deleted(self, tree: DataTree, path: str, data: bytes | None) -> None:
+    def deleted(self, tree: CountedTree, path: str, data: bytes | None) -> None:
         """A znode is gone."""
         if path.startswith(QUOTA_PREFIX) and path.endswith("/" + LIMITS_NODE):
             self.by_path.pop(_subject(path), None)
         if self.by_path:
             self._count(tree, path, -1, -len(data) if data else 0)
 
-    def resized(self, tree: DataTree, path: str, before: bytes | None, after: bytes | None) -> None:
+    def resized(self, tree: CountedTree, path: str, before: bytes | None, after: bytes | None) -> None:
         """A znode's data changed."""
         if path.startswith(QUOTA_PREFIX) and path.endswith("/" + LIMITS_NODE):
             quota = self.by_path.get(_subject(path))
@@ -148,7 +158,7 @@ class Quotas:
                 quota.limits = parse_limits(after)
         self._count(tree, path, 0, (len(after) if after else 0) - (len(before) if before else 0))
 
-    def _limits_set(self, tree: DataTree, path: str) -> None:
+    def _limits_set(self, tree: CountedTree, path: str) -> None:
         """There is a quota now.  None is kept on the root, nor on ZooKeeper's own znodes, which it would change."""
         subject = _subject(path)
         if subject and subject != ZOOKEEPER and not subject.startswith(ZOOKEEPER + "/"):
@@ -156,12 +166,12 @@ class Quotas:
             quota = self.by_path[subject] = Quota(subject, parse_limits(tree.nodes[path].data), count, size)
             tree.rewrite(quota.stats_path, usage_text(count, size))
 
-    def _stats_made(self, tree: DataTree, path: str) -> None:
+    def _stats_made(self, tree: CountedTree, path: str) -> None:
         subject = _subject(path)
         if subject:
             tree.rewrite(path, usage_text(*usage_of(tree, subject)))
 
-    def _count(self, tree: DataTree, path: str, count: int, size: int) -> None:
+    def _count(self, tree: CountedTree, path: str, count: int, size: int) -> None:
         for quota in self.enclosing(path):
             exceeded = quota.exceeds()
             quota.count += count
@@ -176,7 +186,7 @@ def _subject(path: str) -> str:
     return parent_of(path)[len(QUOTA) :]
 
 
-def usage_of(tree: DataTree, path: str) -> tuple[int, int]:
+def usage_of(tree: CountedTree, path: str) -> tuple[int, int]:
     """How many znodes and bytes of data there are at a path and below it."""
     count = size = 0
     left = [path]

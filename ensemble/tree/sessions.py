@@ -6,7 +6,7 @@ from typing import Final
 
 from ensemble.ids import LinkId, PeerId, SessionId
 from ensemble.ports import Instant
-from ensemble.tree.znode import CONTAINER_OWNER
+from ensemble.tree.create_modes import CONTAINER_OWNER
 
 Owner = int
 """Where a session was last validated: a learner's link, or one of the two below."""

@@ -17,7 +17,7 @@ from ensemble.tree.capture import Capture, Piece
 from ensemble.tree.paths import ROOT, join
 from ensemble.tree.stored import AclTable, records_of
 from ensemble.tree.znode import Znode
-from ensemble.zab.snapshot import NodeImage
+from ensemble.tree_snapshot import NodeImage
 
 
 class SharedNodes(Sequence[NodeImage]):

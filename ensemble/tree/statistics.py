@@ -1,37 +1,19 @@
-"""What the admin words and the API read of a service: counts, connections, one znode, the journal's checkpoint."""
+"""What the admin words and the API read of a service: counts, connections, sessions, one znode."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 import msgspec
 
 from ensemble.ids import ConnectionId, SessionId, Zxid
-from ensemble.ports import Instant
-from ensemble.records import ACL, WRITES, Stat
-from ensemble.records.op_codes import EventType
-from ensemble.summary import Summary
-from ensemble.tree.connections import Connection, ConnectionInfo, OpenSession, Waiting, info_of
-from ensemble.tree.datatree import DataTree
+from ensemble.records import ACL, Stat
+from ensemble.tree.clients import Clients
+from ensemble.tree.connections import ConnectionInfo, info_of
+from ensemble.tree.counters import Counters
 from ensemble.tree.facts import OP_NAMES
-from ensemble.tree.proposer import Proposer
-from ensemble.tree.watches import WatchCounts, Watches
-from ensemble.txn import Txn
-from journal.events import ZxidCheckpoint
-
-FIRED_AS = {
-    EventType.CREATED: "node_created_watch_count",
-    EventType.DELETED: "node_deleted_watch_count",
-    EventType.DATA_CHANGED: "node_changed_watch_count",
-    EventType.CHILDREN_CHANGED: "node_children_watch_count",
-}
-"""Under which names it is counted how many connections hear of a change."""
-WATCH_EVENT_BYTES = 28
-"""A notification's header, type, state, and the length of its path."""
-DIGESTS_EVERY = 128
-DIGESTS_KEPT = 1024
-"""DataTree.DIGEST_LOG_INTERVAL and DIGEST_LOG_LIMIT."""
+from ensemble.tree.server_state import ServerState
+from ensemble.tree.watches import WatchCounts
 
 
 class ServiceStatistics(msgspec.Struct, frozen=True):
@@ -79,191 +61,69 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 
 class ServiceViews:
-    """The reading side of a `Service`, and its counters."""
+    """The reading side of a service: read models made when somebody asks."""
 
-    _tree: DataTree
-    _watches: Watches
-    _connections: dict[ConnectionId, Connection]
-    _sessions: dict[SessionId, OpenSession]
-    _proposer: Proposer | None
-
-    def _reset_counters(self) -> None:
-        self.digest_mismatches = 0
-        self.txns_applied = 0
-        self.digests: deque[tuple[Zxid, int]] = deque(maxlen=DIGESTS_KEPT)
-        self.read_latency_ms = Summary()
-        self.update_latency_ms = Summary()
-        self.propagation_latency_ms = Summary()
-        self.commit_propagation_latency_ms = Summary()
-        self.quorum_ack_latency_ms = Summary()
-        self.stale_requests = self.stale_replies = self.closed_without_service = 0
-        self.revalidations = self.watch_bytes = 0
-        self.watches_fired = {event: Summary() for event in FIRED_AS}
-        self.reset_statistics()
-
-    def reset_statistics(self) -> None:
-        """Start counting packets and latencies over (`srst`)."""
-        self.packets_received = 0
-        self.packets_sent = 0
-        self._answers = 0
-        self._latency_min_ms = -1
-        self._latency_max_ms = 0
-        self._latency_total_ms = 0
-        latencies = (
-            self.read_latency_ms, self.update_latency_ms, self.propagation_latency_ms,
-            self.commit_propagation_latency_ms, self.quorum_ack_latency_ms,
-        )  # fmt: skip
-        for summary in (*latencies, *self.watches_fired.values()):
-            summary.reset()
-
-    def reset_connection_statistics(self) -> None:
-        """Start counting over for every connection (`crst`)."""
-        for connection in self._connections.values():
-            connection.reset_statistics()
-
-    def _count_applied(self, now: Instant, txns: Sequence[Txn]) -> None:
-        """A batch of transactions was applied while clients are served; its last one tells how long it took here."""
-        self.txns_applied += len(txns)
-        took_ms = now.wall_ms - txns[-1].time_ms
-        took_ms = took_ms if took_ms > 0 else 0
-        self.propagation_latency_ms.add(took_ms, len(txns))
-        # Applied in the turn of the quorum's last acknowledgement, or of the leader's word.
-        committed = self.commit_propagation_latency_ms if self._proposer is None else self.quorum_ack_latency_ms
-        committed.add(took_ms, len(txns))
-
-    def _count_answers_at_once(
-        self, now: Instant, count: int, client: Connection, xid: int, zxid: int, op: int
-    ) -> None:
-        """Requests that were answered as soon as they came; the last of them was `xid`."""
-        self.packets_sent += count
-        self._answers += count
-        self._latency_min_ms = 0
-        self.read_latency_ms.add(0, count)
-        client.sent += count - 1
-        client.answered(now.mono_ms, 0, xid, zxid, op)
-
-    def _count_answers(self, now: Instant, client: Connection, answered: Sequence[Waiting], zxid: int) -> None:
-        """Requests of one connection that are answered together."""
-        now_ms = now.mono_ms
-        self.packets_sent += len(answered)
-        self._answers += len(answered)
-        for waiting in answered:
-            latency_ms = now_ms - waiting.since_ms
-            self._latency_total_ms += latency_ms
-            if latency_ms > self._latency_max_ms:
-                self._latency_max_ms = latency_ms
-            if latency_ms < self._latency_min_ms or self._latency_min_ms < 0:
-                self._latency_min_ms = latency_ms
-            (self.update_latency_ms if waiting.op in WRITES else self.read_latency_ms).add(latency_ms)
-            client.answered(now_ms, latency_ms, waiting.cxid, zxid, waiting.op)
-
-    def _count_write(self, now_ms: int, client: Connection, written: Waiting, zxid: int) -> None:
-        """A write of a connection that is answered by itself."""
-        latency_ms = now_ms - written.since_ms
-        self.packets_sent += 1
-        self._answers += 1
-        self._latency_total_ms += latency_ms
-        if latency_ms > self._latency_max_ms:
-            self._latency_max_ms = latency_ms
-        if latency_ms < self._latency_min_ms or self._latency_min_ms < 0:
-            self._latency_min_ms = latency_ms
-        self.update_latency_ms.add(latency_ms)
-        client.answered(now_ms, latency_ms, written.cxid, zxid, written.op)
-
-    def _count_writes(self, now: Instant, client: Connection, answered: Sequence[Waiting], zxid: int) -> None:
-        """The same where all of them are writes, several."""
-        count, last, now_ms = len(answered), answered[-1], now.mono_ms
-        latencies_ms = [now_ms - waiting.since_ms for waiting in answered]
-        low, high, total = min(latencies_ms), max(latencies_ms), sum(latencies_ms)
-        self.packets_sent += count
-        self._answers += count
-        self._latency_total_ms += total
-        self._latency_max_ms = max(self._latency_max_ms, high)
-        if low < self._latency_min_ms or self._latency_min_ms < 0:
-            self._latency_min_ms = low
-        if low == high:
-            self.update_latency_ms.add(low, count)
-        else:
-            for latency_ms in latencies_ms:
-                self.update_latency_ms.add(latency_ms)
-        client.answered(now_ms, now_ms - last.since_ms, last.cxid, zxid, last.op)
-        client.sent += count - 1
-        client.latency_total_ms += total - latencies_ms[-1]
-        client.latency_max_ms = max(client.latency_max_ms, high)
-        client.latency_min_ms = min(client.latency_min_ms, low)
-
-    # -- read models -------------------------------------------------------------------------------------------------
-
-    @property
-    def tree(self) -> DataTree:
-        """The tree, for reading only."""
-        return self._tree
-
-    @property
-    def watches(self) -> Watches:
-        """The watches of this server, for reading only."""
-        return self._watches
+    def __init__(self, state: ServerState, clients: Clients, counters: Counters) -> None:
+        self._state = state
+        self._clients = clients
+        self._counters = counters
 
     def statistics(self) -> ServiceStatistics:
         """All counts, now."""
-        tree = self._tree
+        tree, counters = self._state.tree, self._counters
         return ServiceStatistics(
             last_zxid=tree.last_zxid,
             digest=tree.digest,
             znodes=len(tree.nodes) + 1,
-            watches=len(self._watches),
+            watches=len(self._state.watches),
             ephemerals=tree.ephemeral_count,
             sessions=len(tree.sessions),
-            connections=len(self._connections),
-            outstanding=sum(connection.outstanding for connection in self._connections.values()),
+            connections=len(self._clients.connections),
+            outstanding=sum(connection.outstanding for connection in self._clients.connections.values()),
             approximate_data_size_bytes=tree.data_size_bytes,
-            packets_received=self.packets_received,
-            packets_sent=self.packets_sent,
-            latency_min_ms=max(self._latency_min_ms, 0),
-            latency_avg_ms=self._latency_total_ms / self._answers if self._answers else 0.0,
-            latency_max_ms=self._latency_max_ms,
-            digest_mismatches=self.digest_mismatches,
+            packets_received=counters.packets_received,
+            packets_sent=counters.packets_sent,
+            latency_min_ms=max(counters.latency_min_ms, 0),
+            latency_avg_ms=counters.latency_total_ms / counters.answers if counters.answers else 0.0,
+            latency_max_ms=counters.latency_max_ms,
+            digest_mismatches=counters.digest_mismatches,
         )
 
     def watch_counts(self) -> WatchCounts:
         """How many watches, of how many connections, on how many paths."""
-        return self._watches.counts()
+        return self._state.watches.counts()
 
     def connections(self) -> list[ConnectionInfo]:
         """Every connection, oldest first."""
         return [
-            info_of(connection, OP_NAMES.get(connection.last_op, "NA")) for connection in self._connections.values()
+            info_of(connection, OP_NAMES.get(connection.last_op, "NA"))
+            for connection in self._clients.connections.values()
         ]
-
-    def outstanding(self, connection: ConnectionId) -> int:
-        """How many requests of a connection wait for an answer: a shell may stop reading from it for a while."""
-        client = self._connections.get(connection)
-        return client.outstanding + len(client.held) if client is not None else 0
 
     def session_infos(self) -> list[SessionInfo]:
         """Every session of the ensemble, by id."""
         infos: list[SessionInfo] = []
-        for session_id, timeout_ms in sorted(self._tree.sessions.items()):
-            local = self._sessions.get(session_id)
+        for session_id, timeout_ms in sorted(self._state.tree.sessions.items()):
+            local = self._clients.sessions.get(session_id)
             connection = local.connection.id if local is not None and local.connection is not None else None
-            owned = sorted(self._tree.ephemerals.get(session_id, ()))
+            owned = sorted(self._state.tree.ephemerals.get(session_id, ()))
             infos.append(SessionInfo(session_id, timeout_ms, owned, connection))
         return infos
 
     def sessions_by_due_time(self) -> list[tuple[int, list[SessionId]]] | None:
         """When which sessions expire, on the monotonic clock; None where this server is not the one that decides."""
-        return None if self._proposer is None else self._proposer.tracker.by_due_time()
+        return None if self._state.proposer is None else self._state.proposer.tracker.by_due_time()
 
     def znode(self, path: str) -> ZnodeView | None:
         """One znode with everything about it, None where there is none."""
-        node = self._tree.nodes.get(path)
+        node = self._state.tree.nodes.get(path)
         if node is None:
             return None
         return ZnodeView(
-            path, node.data, node.stat(), self._tree.children(path), node.acl, self._watches.watchers_of(path)
+            path,
+            node.data,
+            node.stat(),
+            self._state.tree.children(path),
+            node.acl,
+            self._state.watches.watchers_of(path),
         )
-
-    def checkpoint(self) -> ZxidCheckpoint:
-        """The journal's line that pins where this tree stands."""
-        tree = self._tree
-        return ZxidCheckpoint(tree.last_zxid, tree.digest, len(tree.nodes), len(tree.sessions))

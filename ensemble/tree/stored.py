@@ -16,7 +16,7 @@ from ensemble.records import ACL, OPEN_ACL
 from ensemble.tree.blocks import BLOCK_ZNODES, Blocks
 from ensemble.tree.paths import ROOT
 from ensemble.tree.znode import Znode, digest_seed
-from ensemble.zab.snapshot import NodeImage
+from ensemble.tree_snapshot import NodeImage
 
 STAT = Struct(">qqqqqiiiqq")
 """Behind path and data in a record: ACL index, then StatPersisted."""

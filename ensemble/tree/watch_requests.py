@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from ensemble.errors import ErrorCode
 from ensemble.ids import ConnectionId
-from ensemble.records import EventType, SetWatches
-from ensemble.records.watches import AddWatchMode, AddWatchRequest, SetWatches2, WatcherType, WatchesRequest
+from ensemble.records import (
+    AddWatchMode,
+    AddWatchRequest,
+    EventType,
+    SetWatches,
+    SetWatches2,
+    WatcherType,
+    WatchesRequest,
+)
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.watches import Watches
 

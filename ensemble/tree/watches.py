@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ensemble.ids import ConnectionId
-from ensemble.records import EventType
-from ensemble.records.watches import WatcherType
+from ensemble.records import EventType, WatcherType
 from ensemble.tree.datatree import Change
 
 

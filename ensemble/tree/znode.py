@@ -11,33 +11,12 @@ from zlib import crc32
 
 from ensemble.records import ACL, OPEN_ACL, Stat, pack_stat
 from ensemble.tree.blocks import Block
-from ensemble.zab.snapshot import NodeImage
+from ensemble.tree.create_modes import is_ephemeral
+from ensemble.tree_snapshot import NodeImage
 
-CONTAINER_OWNER = -(1 << 63)
-"""The ephemeralOwner of a container node (EphemeralType.CONTAINER_EPHEMERAL_OWNER)."""
-_TTL_MARK = 0xFF0000
-TTL_MAX_MS = (1 << 40) - 1
-"""12,725 days: a time to live shares the ephemeralOwner with the mark that tells what it is."""
 _NOT_IN_DIGEST = -1
 _pack_digested = Struct(">qqqqqiiiq").pack
 _new = object.__new__
-
-
-def ttl_owner(ttl_ms: int) -> int:
-    """The ephemeralOwner of a node with a time to live (EphemeralType.TTL), as a signed 64-bit number.
-
-    0 for a time that no node can have.  ZooKeeper logs such a transaction, dies of it, and dies of it again at every
-    start; here a plain node comes of it, which is what the transaction's digest stands for.
-    """
-    return ((_TTL_MARK << 40) | ttl_ms) - (1 << 64) if 0 < ttl_ms <= TTL_MAX_MS else 0
-
-
-def is_ephemeral(owner: int) -> bool:
-    """Whether this ephemeralOwner is a session, not the mark of a container or of a time to live.
-
-    A session of server 255 starts with the same byte as a time to live; it has the clock in the two bytes after it.
-    """
-    return owner != 0 and owner != CONTAINER_OWNER and (owner >> 40) & 0xFFFFFF != _TTL_MARK
 
 
 def next_version(version: int) -> int:

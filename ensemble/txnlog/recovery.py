@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ensemble.ids import counter_of, epoch_of, zxid_text
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.txnlog.epochs import load_epochs
 from ensemble.txnlog.errors import DataDirectoryError
@@ -29,7 +30,6 @@ from ensemble.txnlog.snapshots import (
 )
 from ensemble.txnlog.stage_times import NANOS_PER_MS
 from ensemble.zab.effects import Recovered
-from ensemble.zab.snapshot import TreeSnapshot
 from journal.events import LogDamageFound
 
 REPLACING_NAME = ".replacing"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from ensemble.ids import Epoch, Zxid, epoch_of
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txnlog.epochs import ACCEPTED, CURRENT, read_epoch, write_epoch
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.files import remove_all, sync_directory
@@ -19,7 +20,6 @@ from ensemble.txnlog.losses import MARKER_NAME
 from ensemble.txnlog.recovery import Directories, replace_history
 from ensemble.txnlog.snappy_stream import MAGIC, SnappyReader
 from ensemble.txnlog.snapshots import SnapshotDamaged, read_stream
-from ensemble.zab.snapshot import TreeSnapshot
 
 RECEIVED_NAME = ".restore"
 ARRIVING_NAME = ".restore.tmp"

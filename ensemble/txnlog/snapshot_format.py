@@ -18,8 +18,8 @@ from ensemble.records import ACL, ACLS, OPEN_ACL
 from ensemble.tree.acl import interned
 from ensemble.tree.shared_nodes import SharedNodes
 from ensemble.tree.stored import OPEN_ACL_INDEX, STAT, AclTable, StoredNodes, records_of
+from ensemble.tree_snapshot import NodeImage, TreeSnapshot
 from ensemble.txn import DIGEST_VERSION
-from ensemble.zab.snapshot import NodeImage, TreeSnapshot
 
 CHUNK_BYTES = 64 * 1024
 FIELD_BYTES_MAX = 256 * 1024 * 1024

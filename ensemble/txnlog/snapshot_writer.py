@@ -29,11 +29,11 @@ from ensemble.tree.blocks import Blocks
 from ensemble.tree.capture import Capture, Piece
 from ensemble.tree.shared_nodes import SharedNodes
 from ensemble.tree.stored import AclTable
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txnlog.files import SNAPPY_SUFFIX, forget_pages, sync_directory
 from ensemble.txnlog.snappy_stream import codec
 from ensemble.txnlog.snapshot_format import ROOT_END, encode_head, encode_tree, in_chunks
 from ensemble.txnlog.snapshots import SNAPSHOT_HEADER, STAGING_NAME, WrittenSnapshot, snapshot_path, stage_snapshot
-from ensemble.zab.snapshot import TreeSnapshot
 
 STEP_BLOCKS = 2
 """How many blocks the event loop makes at a time, before it turns to its clients again: half a millisecond."""

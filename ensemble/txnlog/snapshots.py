@@ -18,6 +18,7 @@ from typing import IO, NamedTuple, cast
 from zlib import adler32
 
 from ensemble.jute import MalformedRecord
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txnlog.files import (
     GZIP_SUFFIX,
     SNAPPY_SUFFIX,
@@ -30,7 +31,6 @@ from ensemble.txnlog.files import (
 from ensemble.txnlog.records import HEADER
 from ensemble.txnlog.snappy_stream import SnappyDamaged, SnappyReader, SnappyWriter
 from ensemble.txnlog.snapshot_format import DIGEST, ROOT_END, TreeDecoder, encode_digest, encode_tree, seal
-from ensemble.zab.snapshot import TreeSnapshot
 
 SNAPSHOT_MAGIC = 0x5A4B534E
 """ZKSN"""

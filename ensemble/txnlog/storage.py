@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol
 
 from ensemble.ids import LinkId, Zxid
 from ensemble.summary import Summary
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.txnlog import losses
 from ensemble.txnlog.epochs import ACCEPTED, CURRENT, write_epoch
@@ -46,7 +47,6 @@ from ensemble.zab.effects import (
     TruncateLog,
 )
 from ensemble.zab.membership import Membership
-from ensemble.zab.snapshot import TreeSnapshot
 
 GROUP_MAX = 1000
 """Effects carried out before the barriers among them are answered."""

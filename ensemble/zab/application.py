@@ -8,7 +8,7 @@ and effects up.  Every method returns effects to carry out (possibly none), unle
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -17,14 +17,17 @@ from ensemble.auth.schemes import AuthId
 from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid
 from ensemble.ports import Instant
 from ensemble.records import ClientMessage
+from ensemble.tree_rules import DEFAULT_RULES, TreeRules
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.zab.effects import Effect
 from ensemble.zab.membership import Membership
 from ensemble.zab.messages import ForwardedRequest, SyncRequest
-from ensemble.zab.snapshot import TreeSnapshot
 from ensemble.zab.sync import COMMITTED_LOG_LENGTH, SNAPSHOT_SIZE_FACTOR
-from ensemble.zab.tree_rules import DEFAULT_RULES, TreeRules
 from journal.events import ZxidCheckpoint
+
+LOCAL_SESSIONS_TIMER: Final = "local-sessions.expiry"
+"""The application's timer: it runs at the end of each tick while there are sessions that only this server knows."""
 
 
 class Submit(Effect):
@@ -133,7 +136,7 @@ class Application(Protocol):
         ...
 
     def expire_local_sessions(self, now: Instant) -> list[Effect]:
-        """The application's timer `local-sessions.expiry` ran out."""
+        """The timer LOCAL_SESSIONS_TIMER, which the application has set, ran out."""
         ...
 
     def stop_serving(self, now: Instant) -> list[Effect]:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from enum import StrEnum
-from typing import Protocol
 
-from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid
+from ensemble.ids import Epoch, LinkId, PeerId, Zxid
 from ensemble.ports import Instant, Random
 from ensemble.records import OpCode
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.zab.application import Application, AskRevalidate, EnsembleConfig, Submit, SubmitSync
 from ensemble.zab.effects import (
@@ -32,10 +31,10 @@ from ensemble.zab.effects import (
     SetTimer,
     TruncateLog,
 )
-from ensemble.zab.messages import ForwardedRequest, Packet, PeerState, SyncRequest
+from ensemble.zab.messages import ForwardedRequest, Packet, PeerState
 from ensemble.zab.quorum import QuorumSystem
 from ensemble.zab.reconfiguration import Reconfiguration
-from ensemble.zab.snapshot import TreeSnapshot
+from ensemble.zab.role import Phase, Role
 from ensemble.zab.sync import SyncMode, follows
 from journal.events import (
     EpochAccepted,
@@ -57,45 +56,8 @@ _ASKING = (SubmitSync, AskRevalidate)
 """By itself: a union would be made anew at each look."""
 
 
-class Phase(StrEnum):
-    """Where a peer is within the protocol (QuorumPeer.ZabState)."""
-
-    ELECTION = "ELECTION"
-    DISCOVERY = "DISCOVERY"
-    SYNCHRONIZATION = "SYNCHRONIZATION"
-    BROADCAST = "BROADCAST"
-
-
 _LOOKING = (PeerState.LOOKING, Phase.ELECTION, PeerId(-1))
 """A peer without a role."""
-
-
-class Role(Protocol):
-    """A leader or a learner, from the election's end until it gives up."""
-
-    @property
-    def state(self) -> PeerState: ...
-    @property
-    def phase(self) -> Phase: ...
-    @property
-    def leader_id(self) -> PeerId: ...
-
-    def start(self) -> None: ...
-    def stop(self, reason: str) -> None: ...
-    def on_link_accepted(self, link: LinkId) -> None: ...
-    def on_link_up(self, link: LinkId, to: PeerId) -> None: ...
-    def on_link_failed(self, to: PeerId) -> None: ...
-    def on_link_down(self, link: LinkId) -> None: ...
-    def on_packets(self, link: LinkId, packets: Sequence[Packet]) -> None: ...
-    def on_timer(self, name: str) -> None: ...
-    def on_logged(self, zxid: Zxid) -> None: ...
-    def on_log_read(self, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> None: ...
-    def on_recovered(self) -> None: ...
-    def on_looking(self, src: PeerId, round: int) -> None: ...
-    def end_turn(self) -> None: ...
-    def submit(self, requests: Sequence[ForwardedRequest]) -> None: ...
-    def submit_sync(self, request: SyncRequest) -> None: ...
-    def ask_revalidate(self, session_id: SessionId, timeout_ms: int) -> None: ...
 
 
 class Core:

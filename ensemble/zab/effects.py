@@ -15,10 +15,10 @@ import msgspec
 
 from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, Zxid
 from ensemble.records import ServerMessage
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.zab.membership import Membership
 from ensemble.zab.messages import Notification, Packet
-from ensemble.zab.snapshot import TreeSnapshot
 from journal.events import Event
 
 

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Sequence
 from enum import IntEnum
 
-from ensemble.ids import EPOCH_LEAP_MAX, Epoch, LinkId, PeerId, SessionId, Zxid, epoch_of, make_zxid
-from ensemble.records import OpCode
+from ensemble.ids import EPOCH_LEAP_MAX, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
-from ensemble.zab.core import Core, Phase
+from ensemble.zab.core import Core
 from ensemble.zab.effects import OpenLink
-from ensemble.zab.leader_acks import CommonLog
+from ensemble.zab.following import Following, activate
 from ensemble.zab.learner_link import LearnerLink
 from ensemble.zab.messages import (
     Ack,
@@ -34,14 +34,13 @@ from ensemble.zab.messages import (
     PeerState,
     Ping,
     Proposal,
-    Revalidate,
     Snap,
     SyncRequest,
     Trunc,
     UpToDate,
 )
 from ensemble.zab.observer_master import MASTER_TIMER, ObserverMaster
-from ensemble.zab.snapshot import TreeSnapshot
+from ensemble.zab.role import Phase
 from ensemble.zab.sync import SyncMode, follows
 from journal.events import LearnerSynced
 
@@ -68,8 +67,8 @@ class LearnerStep(IntEnum):
     ACTIVE = 8
 
 
-_ACTIVE, _TRUNCATING = LearnerStep.ACTIVE, LearnerStep.TRUNCATING
-"""By themselves: to look up a member of an enumeration costs as much as a call."""
+_TRUNCATING = LearnerStep.TRUNCATING
+"""By itself: to look up a member of an enumeration costs as much as a call."""
 _PHASES = {
     LearnerStep.CONNECTING: Phase.DISCOVERY,
     LearnerStep.INTRODUCED: Phase.DISCOVERY,
@@ -118,18 +117,17 @@ class Learner:
         self._queued: deque[Txn] = deque()
         self._committed = 0
         self._announced = False
-        # Broadcast.
-        self._unacked: deque[Sequence[Txn]] = deque()
-        self._common = CommonLog()
-        self._syncs: deque[tuple[SyncRequest, LinkId | None]] = deque()
-        self._revalidations: deque[tuple[SessionId, LinkId | None]] = deque()
-        self._master: ObserverMaster | None = None
-        """Where this follower serves observers: who they are, and what they are told."""
+        self._following: Following | None = None
+        """From UPTODATE on: logging, committing, and the observers that learn from this follower."""
 
     @property
     def observers(self) -> list[LearnerLink]:
         """Those that learn from this follower."""
         return [] if self._master is None else self._master.known_learners()
+
+    @property
+    def _master(self) -> ObserverMaster | None:
+        return self._following.master if self._following is not None else None
 
     def _go(self, step: LearnerStep) -> None:
         self._step, self.phase = step, _PHASES.get(step, Phase.SYNCHRONIZATION)
@@ -249,8 +247,8 @@ class Learner:
             return
         self._heard_ms = core.now.mono_ms
         for packet in packets:
-            if self._step is _ACTIVE:
-                self._on_broadcast(packet)
+            if self._following is not None:
+                self._following.on_packet(packet)
             elif self._step is _TRUNCATING:
                 self._held_back.append(packet)
             else:
@@ -396,14 +394,7 @@ class Learner:
             if self._core.leaving is not None:
                 return
             txn = self._queued[self._committed - 1]
-        self._activate(txn, packet.designated)
-
-    def _activate(self, txn: Txn, designated: PeerId) -> None:
-        """Put a committed reconfiguration into force, and begin anew where this peer's role or leader changes."""
-        core = self._core
-        membership = core.reconfiguration.read(txn)
-        if membership is not None and core.reconfiguration.activate(membership, designated):
-            core.leave("the new membership asks for it", successor=designated)
+        activate(self._core, txn, packet.designated)
 
     def _on_newleader(self, packet: NewLeader) -> None:
         """Take the initial history over: log and tree first.  What is proposed but not committed waits for UPTODATE, so
@@ -461,159 +452,35 @@ class Learner:
             core.leave("the leader's membership asks for it")
             return
         self._go(LearnerStep.ACTIVE)
+        self._following = following = Following(
+            core, self._link, self._epoch, observes=self._observer, cumulative=self._cumulative, broken=self._broken
+        )
         core.start_serving(leading=False)
-        if core.config.serves_observers and not self._observer:
-            self._master = ObserverMaster(core, self, self._epoch)
-            self._master.start()
+        following.serve_observers()
         queued, self._queued = self._queued, deque()
         if queued:
-            self._log(tuple(queued))
+            following.log(tuple(queued))
         if self._committed:
             core.apply_up_to(queued[self._committed - 1].zxid)
 
-    # -- broadcast -------------------------------------------------------------------------------------------------
-
-    def _on_broadcast(self, packet: Packet) -> None:
-        core = self._core
-        if isinstance(packet, Proposal):
-            self._on_proposal(packet.txns)
-        elif isinstance(packet, Commit):
-            self._on_commit(packet)
-        elif isinstance(packet, Ack) and self._cumulative and not self._observer:
-            self._on_leaders_ack(packet.zxid)
-        elif isinstance(packet, Ping):
-            assert self._link is not None
-            touched = tuple(core.application.drain_touched())
-            if self._master is not None:
-                touched += self._master.drain_touched()
-            core.send(self._link, Ping(packet.zxid, touched))
-        elif isinstance(packet, Inform):
-            if self._may_follow(core.last_logged, packet.txn.zxid):
-                core.append((packet.txn,))
-                core.apply_up_to(packet.txn.zxid)
-        elif isinstance(packet, CommitAndActivate):
-            self._on_activation(packet)
-        elif isinstance(packet, InformAndActivate):
-            if self._may_follow(core.last_logged, packet.txn.zxid):
-                core.append((packet.txn,))
-                self._activate(packet.txn, packet.designated)
-                core.apply_up_to(packet.txn.zxid)
-        elif isinstance(packet, Revalidate) and packet.valid is not None:
-            self._on_revalidated(packet, packet.valid)
-        elif isinstance(packet, SyncRequest) and self._syncs:
-            # On the wire the answer says nothing but "the oldest one".
-            request, origin = self._syncs.popleft()
-            if origin is None:
-                core.perform(core.application.sync_done(core.now, request))
-            elif self._master is not None:
-                self._master.answer(origin, request)
-        else:
-            self._broken(f"unexpected {type(packet).__name__} in broadcast")
-
-    def _on_revalidated(self, answer: Revalidate, valid: bool) -> None:
-        """It goes to who asked first for that session: answers come in the order of the questions."""
-        asked = next((each for each in self._revalidations if each[0] == answer.session_id), None)
-        if asked is not None:
-            self._revalidations.remove(asked)
-        if asked is not None and asked[1] is not None and self._master is not None:
-            self._master.answer(asked[1], answer)
-        else:
-            self._core.perform(self._core.application.revalidated(self._core.now, answer.session_id, valid))
-
-    def _on_proposal(self, txns: Sequence[Txn]) -> None:
-        last, epoch = self._core.last_logged, self._epoch
-        for txn in txns:
-            zxid = txn.zxid
-            if (zxid != last + 1 or zxid >> 32 != epoch) and not self._may_follow(last, zxid):
-                return
-            last = zxid
-        self._log(txns)
-
-    def _may_follow(self, last: Zxid, zxid: Zxid) -> bool:
-        if follows(last, zxid) and epoch_of(zxid) == self._epoch:
-            return True
-        self._broken(f"gap: transaction 0x{zxid:x} follows 0x{last:x}")
-        return False
-
-    def _log(self, txns: Sequence[Txn]) -> None:
-        assert self._step is _ACTIVE, "proposals are logged after NEWLEADER's acknowledgement"
-        self._core.append(txns)
-        if not self._observer:
-            self._unacked.append(txns)
-
-    def _on_commit(self, commit: Commit) -> None:
-        pending = self._core.pending
-        if commit.cumulative or (pending and pending[0].zxid == commit.zxid):
-            self._commit(commit.zxid)
-        else:
-            self._broken(f"COMMIT of 0x{commit.zxid:x}, which is not the oldest one pending")
-
-    def _on_leaders_ack(self, zxid: Zxid) -> None:
-        if zxid > self._core.last_logged:
-            self._broken(f"the leader acknowledged 0x{zxid:x}, which it has not proposed")
-            return
-        self._common.leaders = zxid
-        self._commit_common()
-
-    def _commit_common(self) -> None:
-        """Commit what both logs hold, except while a change of membership may change what a quorum is."""
-        pending, end = self._core.pending, self._common.end
-        if pending and pending[0].zxid <= end and not self._core.reconfiguration.under_way:
-            self._commit(end)
-
-    def _commit(self, zxid: Zxid) -> None:
-        """Everything up to `zxid` is chosen; part of it, or all, may have been committed before."""
-        pending = self._core.pending
-        if pending and pending[0].zxid <= zxid:
-            if self._master is not None:
-                self._master.inform(zxid)
-            self._core.apply_up_to(zxid)
-
-    def _on_activation(self, packet: CommitAndActivate) -> None:
-        core, pending = self._core, self._core.pending
-        if not pending or pending[0].zxid != packet.zxid or pending[0].type != OpCode.RECONFIG:
-            self._broken(f"COMMITANDACTIVATE of 0x{packet.zxid:x}, which is no reconfiguration, or not the oldest one")
-            return
-        if self._master is not None:
-            self._master.inform_of_membership(pending[0], packet.designated)
-        self._activate(pending[0], packet.designated)
-        core.apply_up_to(packet.zxid)
+    # -- in step with the leader -------------------------------------------------------------------------------------
 
     def on_logged(self, zxid: Zxid) -> None:
         """The log is durable up to `zxid`: acknowledge this leader's proposals up to there (rule 3)."""
-        last: Zxid | None = None
-        while self._unacked and self._unacked[0][-1].zxid <= zxid:
-            assert self._link is not None and self._step is _ACTIVE
-            logged = self._unacked.popleft()
-            last = logged[-1].zxid
-            if not self._cumulative:
-                for txn in logged:
-                    self._core.send(self._link, Ack(txn.zxid))
-        if last is not None and self._cumulative:
-            assert self._link is not None
-            self._core.send(self._link, Ack(last, cumulative=True))
-        self._common.own = zxid
-        self._commit_common()
-
-    # -- the application's wishes ----------------------------------------------------------------------------------
+        if self._following is not None:
+            self._following.on_logged(zxid)
 
     def submit(self, requests: Sequence[ForwardedRequest]) -> None:
-        """Forward writes to the leader; links are FIFO, and so is each client's order."""
-        if self._step is _ACTIVE and self._link is not None:
-            self._core.send_all(self._link, requests)
+        """Forward writes to the leader; before UPTODATE, or without a link, their client is being disconnected."""
+        if self._following is not None and self._link is not None:
+            self._following.submit(requests)
 
-    def submit_sync(self, request: SyncRequest, origin: LinkId | None = None) -> None:
-        """Ask the leader; for an observer, where `origin` is one."""
-        if self._forward(request):
-            self._syncs.append((request, origin))
+    def submit_sync(self, request: SyncRequest) -> None:
+        """Ask the leader."""
+        if self._following is not None and self._link is not None:
+            self._following.submit_sync(request)
 
-    def ask_revalidate(self, session_id: SessionId, timeout_ms: int, origin: LinkId | None = None) -> None:
+    def ask_revalidate(self, session_id: SessionId, timeout_ms: int) -> None:
         """As above."""
-        if self._forward(Revalidate(session_id, timeout_ms)) and self._master is not None:
-            self._revalidations.append((session_id, origin))
-
-    def _forward(self, packet: Packet) -> bool:
-        if self._step is not LearnerStep.ACTIVE or self._link is None:
-            return False  # Its client is being disconnected.
-        self._core.send(self._link, packet)
-        return True
+        if self._following is not None and self._link is not None:
+            self._following.ask_revalidate(session_id, timeout_ms)

@@ -13,8 +13,8 @@ from enum import IntEnum
 import msgspec
 
 from ensemble.ids import Epoch, PeerId, SessionId, Zxid
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
-from ensemble.zab.snapshot import TreeSnapshot
 
 
 class PeerState(IntEnum):

@@ -13,10 +13,9 @@ from ensemble.auth.schemes import AuthId
 from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, Zxid, epoch_of
 from ensemble.ports import Instant, Random
 from ensemble.records import ClientMessage
-from ensemble.tree.local_sessions import EXPIRY_TIMER
 from ensemble.txn import Txn
-from ensemble.zab.application import Application, EnsembleConfig
-from ensemble.zab.core import Core, Phase
+from ensemble.zab.application import LOCAL_SESSIONS_TIMER, Application, EnsembleConfig
+from ensemble.zab.core import Core
 from ensemble.zab.effects import Effect, Halt, Recovered, SendNotification
 from ensemble.zab.election import Election
 from ensemble.zab.leader import Leader
@@ -24,6 +23,7 @@ from ensemble.zab.learner import Learner
 from ensemble.zab.membership import Membership
 from ensemble.zab.messages import Notification, Packet, PeerState, Vote
 from ensemble.zab.quorum import QuorumSystem
+from ensemble.zab.role import Phase
 from ensemble.zab.sync import follows
 
 READ_ONLY_TIMER = "peer.read_only"
@@ -302,7 +302,7 @@ class Peer:
     def on_timer(self, now: Instant, name: str) -> list[Effect]:
         """A timer ran out."""
         self._core.now = now
-        if name == EXPIRY_TIMER:
+        if name == LOCAL_SESSIONS_TIMER:
             self._core.perform(self._application.expire_local_sessions(now))
         elif name == READ_ONLY_TIMER:
             self._serve_read_only()

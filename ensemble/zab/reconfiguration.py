@@ -9,18 +9,39 @@ is committed (from its leader, or from another peer during an election) puts it 
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ensemble.ids import PeerId, Zxid
+from ensemble.ports import Instant
 from ensemble.txn import SetDataTxn, Txn
-from ensemble.zab.application import EnsembleConfig
-from ensemble.zab.effects import SaveMembership, SaveNextMembership, UseMembership
+from ensemble.zab.application import Application, EnsembleConfig
+from ensemble.zab.effects import Effect, SaveMembership, SaveNextMembership, UseMembership
 from ensemble.zab.membership import BadMembership, Membership
 from ensemble.zab.quorum import JointQuorum, QuorumSystem, SurvivorQuorum
-from journal.events import MembershipActivated
+from ensemble.zab.role import Role
+from journal.events import Event, MembershipActivated
 
-if TYPE_CHECKING:
-    from ensemble.zab.core import Core
+
+class MemberCore(Protocol):
+    """What the memberships of a peer need of that peer (`ensemble.zab.core.Core`)."""
+
+    my_id: PeerId
+    now: Instant
+    out: list[Effect]
+    application: Application
+    role: Role | None
+
+    def to_disk(self, effect: Effect) -> None:
+        """Queue an effect for the disk, behind all that was queued before."""
+        ...
+
+    def emit(self, event: Event) -> None:
+        """Write to the journal."""
+        ...
+
+    def leave(self, reason: str) -> None:
+        """Give up the role at the end of this turn."""
+        ...
 
 
 def membership_of(config: EnsembleConfig) -> Membership:
@@ -52,7 +73,7 @@ def _led(text: str) -> Membership:
 class Reconfiguration:
     """A peer's memberships.  Where reconfiguration is not enabled, the first one stays for good."""
 
-    def __init__(self, core: Core, config: EnsembleConfig) -> None:
+    def __init__(self, core: MemberCore, config: EnsembleConfig) -> None:
         self._core = core
         self.enabled = config.reconfig_enabled
         self.current = membership_of(config)

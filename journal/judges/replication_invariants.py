@@ -1,7 +1,7 @@
 """What must hold of replicas' logs in any history: the part of kafka-specification's invariants that the journal shows.
 
 They need no order between nodes, so that they hold of live histories as they do of simulated ones.  The simulated world
-checks the rest against the brokers' own state (`simulation.replication_audit`).
+checks the rest against the brokers' own state (`simulation.judges.replication_audit`).
 """
 
 from __future__ import annotations

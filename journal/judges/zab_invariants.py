@@ -2,7 +2,7 @@
 
 Sources: Zab.tla, ZkV3_7_0.tla and their after-action additions (mixed_v1.tla, MSPEC_2.tla); the names are theirs.  Each
 checker takes one entry after the other and does O(1) work for it, amortised.  What needs a look at the disks
-(processConsistency, the acknowledgement rules) is in `simulation.rules`.
+(processConsistency, the acknowledgement rules) is in `simulation.judges.rules`.
 
 A zxid names a transaction once and for all, because `Integrity` holds that it is proposed once; the other checkers
 rely on that and compare zxids alone.

@@ -1,6 +1,6 @@
 """A znode as a sequential object: what create, set, delete and a read after a quorum sync may answer.
 
-A step function for `journal.linearizability`.  The state is None while there is no node, else its data and version.
+A step function for `journal.judges.linearizability`.  The state is None while there is no node, else data and version.
 """
 
 from __future__ import annotations

@@ -186,11 +186,11 @@ def _check(error: int, message: str | None) -> None:
 
 def _config_entry(row: Any) -> ConfigEntry:
     return ConfigEntry(
-        str(row.name),
-        row.value,
-        int(row.config_source),
-        bool(row.read_only),
-        bool(row.is_sensitive),
-        int(row.config_type),
-        tuple((str(s.name), s.value, int(s.source)) for s in row.synonyms),
+        name=str(row.name),
+        value=row.value,
+        source=int(row.config_source),
+        read_only=bool(row.read_only),
+        is_sensitive=bool(row.is_sensitive),
+        type=int(row.config_type),
+        synonyms=tuple((str(s.name), s.value, int(s.source)) for s in row.synonyms),
     )

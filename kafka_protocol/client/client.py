@@ -378,13 +378,13 @@ def _cluster(response: KafkaMessage) -> ClusterInfo:
 def _topic(topic: KafkaMessage) -> TopicInfo:
     partitions = tuple(
         PartitionInfo(
-            int(row.partition_index),
-            int(row.leader_id),
-            int(row.leader_epoch),
-            tuple(map(int, row.replica_nodes)),
-            tuple(map(int, row.isr_nodes)),
-            tuple(map(int, row.offline_replicas)),
-            ErrorCode(row.error_code),
+            partition=int(row.partition_index),
+            leader=int(row.leader_id),
+            leader_epoch=int(row.leader_epoch),
+            replicas=tuple(map(int, row.replica_nodes)),
+            isr=tuple(map(int, row.isr_nodes)),
+            offline=tuple(map(int, row.offline_replicas)),
+            error=ErrorCode(row.error_code),
         )
         for row in sorted(topic.partitions, key=lambda row: int(row.partition_index))
     )

@@ -129,14 +129,14 @@ class ConsumerWorkload:
     def _tell_once(self) -> None:
         counts = self.counts()
         event = ConsumerProgressed(
-            self.workload_id,
-            self.topic,
-            self.group_id,
-            counts.consumed,
-            counts.duplicates,
-            counts.out_of_order,
-            counts.lag,
-            list(counts.partitions),
+            workload_id=self.workload_id,
+            topic=self.topic,
+            group_id=self.group_id,
+            consumed=counts.consumed,
+            duplicates=counts.duplicates,
+            out_of_order=counts.out_of_order,
+            lag=counts.lag,
+            partitions=list(counts.partitions),
         )
         if event != self._told:
             self._told = event

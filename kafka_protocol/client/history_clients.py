@@ -1,4 +1,4 @@
-"""A producer and a consumer that note what they are told, for `journal.kafka_analysis` to judge.
+"""A producer and a consumer that note what they are told, for `journal.judges.kafka_analysis` to judge.
 
 Pure coroutine code over a `KafkaClient`, so that simulated clusters and real ones are judged by the same histories.
 """

@@ -21,15 +21,17 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from ensemble.zab.core import Core, Phase
+from ensemble.zab.core import Core
 from ensemble.zab.effects import Barrier, Effect
 from ensemble.zab.election import FINALIZE_TIMER, RESEND_TIMER, Election
+from ensemble.zab.following import Following
 from ensemble.zab.leader import LOOKING_GRACE_MS, Leader
 from ensemble.zab.leader_acks import LeaderAcks
 from ensemble.zab.learner import Learner, LearnerStep
 from ensemble.zab.learner_link import LearnerLink
 from ensemble.zab.peer import Peer
 from ensemble.zab.reconfiguration import Reconfiguration
+from ensemble.zab.role import Phase
 from simulation.cores.cloning import Rules, fingerprint
 from simulation.cores.node import CoreNode
 
@@ -97,11 +99,15 @@ def _of_learner(learner: Any) -> frozenset[str]:
     left_out = HEARD
     if learner._step > LearnerStep.CONNECTING:
         left_out |= {"_started_ms", "_retry_ms"}
-    if max(learner._common.leaders, learner._common.own) <= learner._core.last_committed:
-        left_out |= {"_common"}
     if learner._step is LearnerStep.ACTIVE:
         left_out |= {"_mode", "_from_zxid", "_forces_snapshot", "_announced", "_committed", "_last_queued"}
     return left_out
+
+
+def _of_following(following: Any) -> frozenset[str]:
+    common = following._common
+    known = max(common.leaders, common.own) <= following._core.last_committed
+    return frozenset({"_common"}) if known else frozenset()
 
 
 def _of_leader_acks(acks: Any) -> frozenset[str]:
@@ -125,6 +131,7 @@ LEFT_OUT = {
     Leader: _of_leader,
     LearnerLink: _of_link,
     Learner: _of_learner,
+    Following: _of_following,
     LeaderAcks: _of_leader_acks,
     Reconfiguration: _of_reconfiguration,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ensemble.ids import Epoch, Zxid
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.zab.effects import (
     Append,
@@ -18,7 +19,6 @@ from ensemble.zab.effects import (
     SaveSnapshot,
     TruncateLog,
 )
-from ensemble.zab.snapshot import TreeSnapshot
 
 
 class CoreDisk(msgspec.Struct, frozen=True):

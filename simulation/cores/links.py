@@ -49,8 +49,24 @@ class CoreLink:
     def with_queue(self, peer: int, queue: UnderWay) -> CoreLink:
         """The same with another queue towards that end."""
         to_acceptor, to_opener = (self.to_acceptor, queue) if peer == self.opener else (queue, self.to_opener)
+        return self._but(to_acceptor=to_acceptor, to_opener=to_opener)
+
+    def _but(
+        self,
+        to_acceptor: UnderWay | None = None,
+        to_opener: UnderWay | None = None,
+        opener_open: bool = True,
+        acceptor_open: bool = True,
+    ) -> CoreLink:
+        """The same with other queues, or with an end closed."""
         return CoreLink(
-            self.link_id, self.opener, self.acceptor, to_acceptor, to_opener, self.opener_open, self.acceptor_open
+            self.link_id,
+            self.opener,
+            self.acceptor,
+            to_acceptor=self.to_acceptor if to_acceptor is None else to_acceptor,
+            to_opener=self.to_opener if to_opener is None else to_opener,
+            opener_open=self.opener_open and opener_open,
+            acceptor_open=self.acceptor_open and acceptor_open,
         )
 
     def with_sent(self, sender: int, packet: Packet | None) -> CoreLink:
@@ -64,8 +80,8 @@ class CoreLink:
     def closed_at(self, peer: int) -> CoreLink:
         """The same, closed at that end: nothing reaches it any more."""
         if peer == self.opener:
-            return CoreLink(self.link_id, self.opener, self.acceptor, self.to_acceptor, (), False, self.acceptor_open)
-        return CoreLink(self.link_id, self.opener, self.acceptor, (), self.to_opener, self.opener_open, False)
+            return self._but(to_opener=(), opener_open=False)
+        return self._but(to_acceptor=(), acceptor_open=False)
 
     @property
     def is_over(self) -> bool:
@@ -73,7 +89,7 @@ class CoreLink:
         return not self.opener_open and not self.acceptor_open
 
     def key(self) -> tuple[object, ...]:
-        """Equal for links that are the same, where every packet is kept once (see `core_turns.RememberedTurns`)."""
+        """Equal for links that are the same, where every packet is kept once (`simulation.cores.turns`)."""
         if self._key is None:
             queues = tuple(map(id, self.to_acceptor)), tuple(map(id, self.to_opener))
             self._key = (self.link_id, self.opener, self.opener_open, self.acceptor_open, *queues)

@@ -13,11 +13,11 @@ from ensemble.auth.schemes import AuthId
 from ensemble.ids import ConnectionId, Epoch, LinkId, SessionId, Zxid
 from ensemble.ports import Instant
 from ensemble.records import ClientMessage, OpCode, Reply, Request
+from ensemble.tree_snapshot import NodeImage, TreeSnapshot
 from ensemble.txn import SetDataTxn, Txn
 from ensemble.zab.application import EnsembleView, Submit, SubmitSync
 from ensemble.zab.effects import Answer, CloseConnection, Effect, Emit
 from ensemble.zab.messages import ForwardedRequest, SyncRequest
-from ensemble.zab.snapshot import NodeImage, TreeSnapshot
 from journal.events import TxnCommitted, WriteAcknowledged, ZxidCheckpoint
 
 
@@ -41,7 +41,23 @@ class ListApplication:
 
     def snapshot(self) -> TreeSnapshot:
         """Every entry as a node of its own."""
-        nodes = [NodeImage(f"/{z:x}", data, (), z, z, 0, 0, 0, 0, 0, 0, z) for z, data in self.entries]
+        nodes = [
+            NodeImage(
+                path=f"/{zxid:x}",
+                data=data,
+                acl=(),
+                czxid=zxid,
+                mzxid=zxid,
+                ctime=0,
+                mtime=0,
+                version=0,
+                cversion=0,
+                aversion=0,
+                ephemeral_owner=0,
+                pzxid=zxid,
+            )
+            for zxid, data in self.entries
+        ]
         return TreeSnapshot(self.last_applied, {}, nodes, self.digest)
 
     def checkpoint(self) -> ZxidCheckpoint:
@@ -69,7 +85,16 @@ class ListApplication:
         self.entries.append((txn.zxid, data))
         self._digest(txn.zxid, data)
         session, cxid = txn.session_id, txn.cxid
-        effects: list[Effect] = [Emit(TxnCommitted(txn.zxid, session, cxid, "setData", "/", 0, self.digest))]
+        committed = TxnCommitted(
+            zxid=txn.zxid,
+            session_id=session,
+            cxid=cxid,
+            operation="setData",
+            path="/",
+            error=0,
+            digest=self.digest,
+        )
+        effects: list[Effect] = [Emit(committed)]
         connection = self.waiting.pop((session, cxid), None)
         if connection is not None:
             effects.append(Emit(WriteAcknowledged(session, cxid, txn.zxid, "setData", "/")))

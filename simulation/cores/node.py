@@ -17,7 +17,6 @@ from ensemble.ports import Instant
 from ensemble.records import OpCode, Reply, Request
 from ensemble.txn import Txn
 from ensemble.zab.application import EnsembleConfig
-from ensemble.zab.core import Phase
 from ensemble.zab.effects import (
     Answer,
     Append,
@@ -39,6 +38,7 @@ from ensemble.zab.effects import (
 from ensemble.zab.effects import Barrier as DiskBarrier
 from ensemble.zab.messages import Commit, Notification, Packet
 from ensemble.zab.peer import Peer, PeerStatus
+from ensemble.zab.role import Phase
 from journal.events import Event, NodeStarted
 from simulation.cores.cloning import clone
 from simulation.cores.disk import CoreDisk
@@ -99,9 +99,15 @@ class _Collected:
 
     def outcome(self, waited_ms: int) -> Outcome:
         return Outcome(
-            tuple(self.traffic), tuple(self.dials), tuple(self.notes), tuple(self.events), tuple(self.answers),
-            tuple(self.commits), tuple(self.problems), waited_ms,
-        )  # fmt: skip
+            traffic=tuple(self.traffic),
+            dials=tuple(self.dials),
+            notes=tuple(self.notes),
+            events=tuple(self.events),
+            answers=tuple(self.answers),
+            commits=tuple(self.commits),
+            problems=tuple(self.problems),
+            waited_ms=waited_ms,
+        )
 
 
 class CoreNode:
@@ -258,44 +264,54 @@ class CoreNode:
     def _turn(self, handler: Callable[[Instant], list[Effect]]) -> None:
         try:
             for effect in handler(Instant(self.now_ms, WALL_MS + self.now_ms)):
-                self._perform(effect)
+                _PERFORMED_BY[type(effect)](self, effect)
         except AssertionError as broken:
             self._collected.problems.append(f"assertion at peer-{self.id}: {broken}")
             self.halted = str(broken)
 
-    def _perform(self, effect: Effect) -> None:
-        collected = self._collected
-        if isinstance(effect, Append):
-            # A crash may leave any number of the first of them.
-            self.queue = (*self.queue, *(Append([txn]) for txn in effect.txns))
-        elif isinstance(effect, DISK_EFFECTS):
-            self.queue = (*self.queue, effect)
-        elif isinstance(effect, SendPackets):
-            for packet in one_by_one(effect.packets):
-                self._check(packet)
-                collected.traffic.append((effect.link, packet))
-        elif isinstance(effect, SendNotification):
-            collected.notes.append((effect.to, effect.notification))
-        elif isinstance(effect, OpenLink):
-            collected.dials.append(effect.to)
-        elif isinstance(effect, ReadLog):
-            collected.reads.append(effect)
-        elif isinstance(effect, CloseLink):
-            collected.traffic.append((effect.link, None))
-        elif isinstance(effect, SetTimer):
-            self.timers[effect.name] = self.now_ms + effect.delay_ms
-        elif isinstance(effect, CancelTimer):
-            self.timers.pop(effect.name, None)
-        elif isinstance(effect, Emit):
-            collected.events.append(effect.event)
-        elif isinstance(effect, Answer):
-            if isinstance(effect.message, Reply):
-                collected.answers.append((effect.message.xid, effect.message.zxid))
-        elif isinstance(effect, Halt):
-            self.halted = effect.reason
-            collected.problems.append(f"peer-{self.id} halted: {effect.reason}")
-        else:
-            assert isinstance(effect, CloseConnection | UseMembership), f"unknown effect {effect}"
+    def _append(self, effect: Append) -> None:
+        # A crash may leave any number of the first of them.
+        self.queue = (*self.queue, *(Append([txn]) for txn in effect.txns))
+
+    def _to_disk(self, effect: Effect) -> None:
+        self.queue = (*self.queue, effect)
+
+    def _send_packets(self, effect: SendPackets) -> None:
+        for packet in one_by_one(effect.packets):
+            self._check(packet)
+            self._collected.traffic.append((effect.link, packet))
+
+    def _send_notification(self, effect: SendNotification) -> None:
+        self._collected.notes.append((effect.to, effect.notification))
+
+    def _open_link(self, effect: OpenLink) -> None:
+        self._collected.dials.append(effect.to)
+
+    def _close_link(self, effect: CloseLink) -> None:
+        self._collected.traffic.append((effect.link, None))
+
+    def _ask_for_log(self, effect: ReadLog) -> None:
+        self._collected.reads.append(effect)
+
+    def _set_timer(self, effect: SetTimer) -> None:
+        self.timers[effect.name] = self.now_ms + effect.delay_ms
+
+    def _cancel_timer(self, effect: CancelTimer) -> None:
+        self.timers.pop(effect.name, None)
+
+    def _emit(self, effect: Emit) -> None:
+        self._collected.events.append(effect.event)
+
+    def _answer(self, effect: Answer) -> None:
+        if isinstance(effect.message, Reply):
+            self._collected.answers.append((effect.message.xid, effect.message.zxid))
+
+    def _halt(self, effect: Halt) -> None:
+        self.halted = effect.reason
+        self._collected.problems.append(f"peer-{self.id} halted: {effect.reason}")
+
+    def _ignore(self, effect: Effect) -> None:
+        """There are no addresses to use, and no connections of clients to close."""
 
     def _check(self, packet: Packet) -> None:
         broken = broken_rule(packet, self.disk, self._running.accepted_epoch)
@@ -307,6 +323,24 @@ class CoreNode:
     def logged(self) -> list[int]:
         """Every zxid that the disk holds, or will once it has done what waits for it."""
         return self.disk.history() + [txn.zxid for txn in appended(self.queue)]
+
+
+_PERFORMED_BY: dict[type[Effect], Callable[[CoreNode, Any], None]] = {
+    **dict.fromkeys(DISK_EFFECTS, CoreNode._to_disk),
+    Append: CoreNode._append,
+    SendPackets: CoreNode._send_packets,
+    SendNotification: CoreNode._send_notification,
+    OpenLink: CoreNode._open_link,
+    CloseLink: CoreNode._close_link,
+    ReadLog: CoreNode._ask_for_log,
+    SetTimer: CoreNode._set_timer,
+    CancelTimer: CoreNode._cancel_timer,
+    Emit: CoreNode._emit,
+    Answer: CoreNode._answer,
+    Halt: CoreNode._halt,
+    CloseConnection: CoreNode._ignore,
+    UseMembership: CoreNode._ignore,
+}
 
 
 def lower_rounds(peer: Any, by: int) -> None:

@@ -14,6 +14,7 @@ from operator import attrgetter
 from random import Random
 
 from ensemble.ids import Epoch, Zxid
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.zab.effects import (
     Append,
@@ -27,9 +28,9 @@ from ensemble.zab.effects import (
     SaveSnapshot,
     TruncateLog,
 )
-from ensemble.zab.snapshot import TreeSnapshot
 from journal.events import LogDamageFound
-from simulation.kernel.scheduler import Scheduler, draw_below
+from simulation.kernel.draws import draw_below
+from simulation.kernel.scheduler import Scheduler
 
 FSYNC_US_MIN = 80
 FSYNC_US_MAX = 900

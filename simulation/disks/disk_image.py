@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ensemble.ids import Epoch, Zxid
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.txnlog.epochs import ACCEPTED, CURRENT
 from ensemble.txnlog.files import LOG_PREFIX
@@ -21,7 +22,6 @@ from ensemble.txnlog.losses import MARKER_NAME
 from ensemble.txnlog.records import LOG_HEADER, frame_record
 from ensemble.txnlog.recovery import Directories
 from ensemble.txnlog.snapshots import list_snapshots, snapshot_path, stage_snapshot
-from ensemble.zab.snapshot import TreeSnapshot
 
 _MEMORY = Path("/dev/shm")
 """Where Linux keeps files in memory: nothing here need outlive the process."""

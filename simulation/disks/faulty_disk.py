@@ -258,38 +258,43 @@ class FaultyDisk(SimDisk):
         """Keep what was left on the files; of what was not read the bytes are as they were."""
         found = recovery.recovered
         if self.complete and not found.complete:
-            self._damaged = dict.fromkeys(txn.zxid for txn in self._log[: self._durable])
-            self._damaged_floor = self._snapshots[-1].zxid if self._snapshots else Zxid(0)
+            self._remember_what_was_durable()
         floor = found.snapshot.zxid if found.snapshot is not None else Zxid(0)
-        first = max((i for i, (start, _) in enumerate(logs) if start <= floor), default=0)
-        unread = {zxid for zxid, _ in logs[:first]}
-        kept: list[Txn] = []
-        before = self._by_file()
-        starts: list[Zxid] = []
-        for start, txns in logs:
-            held = before[Zxid(start)] if start in unread else txns
-            if held:
-                starts.append(held[0].zxid)
-                kept += held
-        limit = logs[first][0] if logs else 0
-        self._flips = [
-            flip
-            for flip in self._flips
-            if (flip.in_snapshot and flip.zxid in snapshots and flip.zxid < floor)
-            or (not flip.in_snapshot and flip.zxid < limit)
-        ]
+        first_read = max((i for i, (start, _) in enumerate(logs) if start <= floor), default=0)
+        self._keep_flips(snapshots, older_than=floor, in_logs_before=logs[first_read][0] if logs else 0)
+        self._keep_logs(logs, first_read, floor)
         self._snapshots = [each for each in self._snapshots if each.zxid in snapshots and each.zxid < floor]
         if found.snapshot is not None:
             self._snapshots.append(found.snapshot)
-        if kept and kept[-1].zxid < floor:
-            self._gap_ends = floor
-        self._log, self._starts = kept, starts
         self._accepted, self._current, self.complete = found.accepted_epoch, found.current_epoch, found.complete
         self._tail, self._tail_file = b"", None
         self._rolls = True
-        self._durable = len(kept)
+        self._durable = len(self._log)
         self._write_again()
         assert [txn.zxid for txn in self.recover().txns] == [txn.zxid for txn in found.txns], "the disk misread"
+
+    def _remember_what_was_durable(self) -> None:
+        self._damaged = dict.fromkeys(txn.zxid for txn in self._log[: self._durable])
+        self._damaged_floor = self._snapshots[-1].zxid if self._snapshots else Zxid(0)
+
+    def _keep_flips(self, snapshots: list[Zxid], *, older_than: int, in_logs_before: int) -> None:
+        """What was read is whole now, or gone; damage to what was not read is still there."""
+
+        def is_unread(flip: Flip) -> bool:
+            if flip.in_snapshot:
+                return flip.zxid in snapshots and flip.zxid < older_than
+            return flip.zxid < in_logs_before
+
+        self._flips = [flip for flip in self._flips if is_unread(flip)]
+
+    def _keep_logs(self, logs: list[tuple[int, list[Txn]]], first_read: int, floor: Zxid) -> None:
+        """Of files before the first that was read keep what was written, of the others what was found in them."""
+        written = self._by_file()
+        held = [written[Zxid(start)] if i < first_read else txns for i, (start, txns) in enumerate(logs)]
+        self._log = [txn for txns in held for txn in txns]
+        self._starts = [txns[0].zxid for txns in held if txns]
+        if self._log and self._log[-1].zxid < floor:
+            self._gap_ends = floor
 
     def _write_again(self) -> None:
         """Recovery writes the last file once more (`ensemble.txnlog.files.write_again`), so the disk has it all."""
@@ -306,28 +311,22 @@ class FaultyDisk(SimDisk):
         return files
 
     def _image(self) -> DiskImage:
-        draw = self._random
+        """What lies on the disk as real files, damage and all."""
+        worn = {flip.zxid: flip.at for flip in self._flips if flip.in_snapshot}
+        snapshots = {each.zxid: SnapshotImage(each, _wear(worn.get(each.zxid))) for each in self._snapshots}
+        return DiskImage(self._log_files(), list(snapshots.values()), self._accepted, self._current, self.complete)
+
+    def _log_files(self) -> list[LogImage]:
         flips = {flip.zxid: flip.at for flip in self._flips if not flip.in_snapshot}
-        logs: list[LogImage] = []
-        for start, txns in self._by_file().items():
-            data = bytearray(log_bytes(txns))
-            position = HEADER.size
-            for txn in txns:
-                size = len(frame_record(txn))
-                if txn.zxid in flips:
-                    _flip(data, position, size, flips[txn.zxid])
-                position += size
-            logs.append(LogImage(start, bytes(data)))
+        logs = [LogImage(start, _damaged_log(txns, flips)) for start, txns in self._by_file().items()]
         if self._tail_file is not None:
             logs.append(LogImage(self._tail_file, self._tail))
         elif self._tail and logs:
             logs[-1] = LogImage(logs[-1].first, logs[-1].data + self._tail)
         if logs:
-            ahead = bytes(draw.randrange(0, 2) * draw.randrange(1, 2 * BLOCK_BYTES))
+            ahead = bytes(self._random.randrange(0, 2) * self._random.randrange(1, 2 * BLOCK_BYTES))
             logs[-1] = LogImage(logs[-1].first, logs[-1].data + ahead)
-        worn = {flip.zxid: flip.at for flip in self._flips if flip.in_snapshot}
-        snapshots = {each.zxid: SnapshotImage(each, _wear(worn.get(each.zxid))) for each in self._snapshots}
-        return DiskImage(logs, list(snapshots.values()), self._accepted, self._current, self.complete)
+        return logs
 
     # -- how processes end -------------------------------------------------------------------------------------------
 
@@ -341,21 +340,30 @@ class FaultyDisk(SimDisk):
     def power_loss(self) -> None:
         """What was not synced is gone, but for what the platter has of it."""
         self.crash()
-        torn = self._log[self._durable :]
+        unsynced = self._log[self._durable :]
         del self._log[self._durable :]
-        if torn:
-            begins_file = torn[0].zxid == self._starts[-1]
-            data = log_bytes(torn) if begins_file else b"".join([frame_record(txn) for txn in torn]) + self._tail
-            offset = 0 if begins_file else len(log_bytes(self._by_file()[self._starts[-1]]))
-            self._tail = self._torn(data, offset)
-            if begins_file:
-                self._tail_file = self._starts.pop()
+        if unsynced:
+            self._tear(unsynced)
         if self._clean:
-            self._log = [txn for txn in self._log if txn.zxid not in self._clean]
-            held = {txn.zxid for txn in self._log}
-            self._starts = [start for start in self._starts if start in held]
-            self._clean.clear()
+            self._lose_clean()
         self._durable = len(self._log)
+
+    def _tear(self, unsynced: list[Txn]) -> None:
+        """Of these transactions only a part is left, behind the last record of the last file or in one of its own."""
+        begins_file = unsynced[0].zxid == self._starts[-1]
+        if begins_file:
+            self._tail = self._torn(log_bytes(unsynced), 0)
+            self._tail_file = self._starts.pop()
+        else:
+            data = b"".join([frame_record(txn) for txn in unsynced]) + self._tail
+            self._tail = self._torn(data, len(log_bytes(self._by_file()[self._starts[-1]])))
+
+    def _lose_clean(self) -> None:
+        """What a failed sync left in the kernel alone goes with the power."""
+        self._log = [txn for txn in self._log if txn.zxid not in self._clean]
+        held = {txn.zxid for txn in self._log}
+        self._starts = [start for start in self._starts if start in held]
+        self._clean.clear()
 
     def _torn(self, data: bytes, offset: int) -> bytes:
         """What is left of bytes that were written from `offset` of a file on, and not synced."""
@@ -386,6 +394,18 @@ def _full() -> OSError:
 def _flip(data: bytearray, position: int, size: int, at: float) -> None:
     bit = int(at * size * 8)
     data[position + bit // 8] ^= 1 << bit % 8
+
+
+def _damaged_log(txns: list[Txn], flips: dict[Zxid, float]) -> bytes:
+    """A log file's bytes, with the bits flipped in the records of these transactions."""
+    data = bytearray(log_bytes(txns))
+    position = HEADER.size
+    for txn in txns:
+        size = len(frame_record(txn))
+        if txn.zxid in flips:
+            _flip(data, position, size, flips[txn.zxid])
+        position += size
+    return bytes(data)
 
 
 def _wear(at: float | None) -> Callable[[bytes], bytes]:

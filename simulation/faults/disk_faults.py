@@ -1,39 +1,16 @@
-"""The scenario `disks`: chaos on disks that fail.
+"""What befalls disks: errors, a disk that is full for a while, stalls, and damage to what was synced.
 
-Peers keep their logs on `faulty_disk`, brokers theirs on `faulty_log_directory`, some on two of them.  Beside all that
-`chaos` draws, disks return errors, are full for a while, or stall; what a power loss leaves of unsynced bytes is torn;
-and what was synced is damaged.
-
-Only a minority of the peers has disks that may lose what they synced, for a transaction that is damaged on a quorum may
-be lost by definition.  To the same minority belongs what no reader can tell from that: later sectors of an unsynced
-write that survive without earlier ones, and garbage in the place of a sector.  (Where a power cut leaves such on every
-peer, all of them take themselves for incomplete and none may lead, until an operator says so.)  Epoch files have no
-checksum in ZooKeeper's format either; they are not damaged here.
-
-A broker gives a log directory up at its first error.  It is mended with the machine off, which is a power loss; or
-replaced by an empty one, and `journal.record_invariants` says what that may cost.  When all is healed, one directory of
-a broker that has two fails once more: others must lead what lay there, without the replicas that are out of reach.
+Peers keep their logs on `simulation.disks.faulty_disk`, brokers theirs on `simulation.disks.faulty_log_directory`, some
+on two of them.  A broker gives a log directory up at its first error.  It is mended with the machine off, which is a
+power loss; or replaced by an empty one, and `journal.judges.record_invariants` says what that may cost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-import msgspec
-
-from journal.events import TopicPartition
 from simulation.disks.faulty_disk import FaultyDisk
 from simulation.disks.faulty_log_directory import OPERATIONS, FaultyLogDirectory
-from simulation.faults.nemesis import Action, Nemesis
-from simulation.judges.settled import unsettled
-from simulation.kernel.scheduler import derive_random
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from simulation.run import Run
-    from simulation.world import World, WorldSettings
+from simulation.faults.nemesis import Action, Nemesis, all_of
+from simulation.world import World
 
 STALL_MS_MIN, STALL_MS_MAX = 200, 8_000
 FOLLOWS_MS_MAX = 4_000
@@ -41,65 +18,6 @@ MENDED_MS = 400
 """So long a machine is off whose disk is seen to."""
 REPLACED_CHANCE = 0.3
 ONCE_CHANCE = 0.3
-GOES_ON_MS_MAX = 120_000
-PEERS_ALONE_CHANCE = 0.5
-
-
-def disks_shape(settings: WorldSettings, random: Random) -> WorldSettings:
-    """A world for this scenario: brokers or not, three peers or five."""
-    alone = random.random() < PEERS_ALONE_CHANCE
-    return msgspec.structs.replace(
-        settings,
-        faulty_disks=True,
-        brokers=0 if alone else settings.brokers,
-        peers=(3, 5)[random.randrange(0, 2)] if alone else settings.peers,
-        snap_count=(20, 100, 400)[random.randrange(0, 3)],
-    )
-
-
-def disks(run: Run) -> None:
-    """Chaos on disks that fail, then recovery."""
-    world = run.world
-    draw = derive_random(run.seed, "fragile")
-    peers = list(world.peers)
-    for _ in range((len(peers) - 1) // 2):
-        disk_of(world, f"peer-{peers.pop(draw.randrange(0, len(peers)))}").is_fragile = True
-    run.boot()
-    kinds = PEER_KINDS | BROKER_KINDS if world.brokers else PEER_KINDS
-    run.harm(Nemesis(world, derive_random(run.seed, "nemesis"), kinds))
-    _go_on_without_a_directory(world)
-    run.recover()
-
-
-def _go_on_without_a_directory(world: World) -> None:
-    """A broker of two directories loses one: nobody counts on what lies there any more.  Then it is mended."""
-    draw = derive_random(world.seed, "last directory")
-    nodes = [node for node in world.brokers.values() if len(node.directories) > 1]
-    if not nodes:
-        return
-    world.until(lambda: unsettled(world) is None, GOES_ON_MS_MAX, "brokers that agree before another directory fails")
-    node = nodes[draw.randrange(0, len(nodes))]
-    assert node.disks is not None, "disks fail in this scenario alone"
-    directory = node.disks.directories[draw.randrange(0, len(node.disks.directories))]
-    lying = [name for name in world.replication.znodes.states if str(name) in directory.disk.partitions()]
-    ends = world.announce("log_dir_fails", node.name)
-    directory.fail(OPERATIONS)
-    world.until(
-        lambda: not any(_is_counted_on(world, node.broker_id, name) for name in lying),
-        GOES_ON_MS_MAX,
-        f"partitions that do not count on what lies in a failed directory of {node.name}",
-    )
-    world.kill(node.name, power_loss=True)
-    directory.mend()
-    ends()
-    world.run(MENDED_MS)
-    world.start(node.name)
-
-
-def _is_counted_on(world: World, broker: int, name: TopicPartition) -> bool:
-    """Does the quorum take that broker to lead, or to be in sync where others are?"""
-    state = world.replication.znodes.states.get(name)
-    return state is not None and (state.leader == broker or (broker in state.isr and len(state.isr) > 1))
 
 
 def disk_of(world: World, name: str) -> FaultyDisk:
@@ -138,7 +56,7 @@ def fill_disk(nemesis: Nemesis) -> None:
     name = nemesis.pick(nemesis.world.peer_names())
     disk, ends = disk_of(nemesis.world, name), nemesis.world.announce("disk_full", name)
     disk.fill()
-    nemesis.until_healed(_both(disk.make_room, ends))
+    nemesis.until_healed(all_of((disk.make_room, ends)))
     _in_trouble(nemesis, name)
 
 
@@ -207,21 +125,13 @@ def fill_log_dir(nemesis: Nemesis) -> None:
     nemesis.until_healed(make_room)
 
 
-def _both(one: Callable[[], object], other: Callable[[], object]) -> Callable[[], None]:
-    def do() -> None:
-        one()
-        other()
-
-    return do
-
-
-PEER_KINDS: dict[str, Action] = {
+PEER_DISK_FAULTS: dict[str, Action] = {
     "fail_sync": fail_sync,
     "fill_disk": fill_disk,
     "stall_disk": stall_disk,
     "damage_disk": damage_disk,
 }
-BROKER_KINDS: dict[str, Action] = {
+LOG_DIR_FAULTS: dict[str, Action] = {
     "break_log_dir": break_log_dir,
     "fill_log_dir": fill_log_dir,
 }

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from journal.events import TopicPartition
 from kafka_protocol.client.admin_client import TOPIC_RESOURCE, AdminClient
 from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from kafka_protocol.wire.kafka_schema import ApiKey, request
-from simulation.kernel.scheduler import SimRuntime, derive_random
-from simulation.network.channel import KAFKA_SERVICE, SimChannel
-
-if TYPE_CHECKING:
-    from simulation.world import World
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
+from simulation.network.addresses import KAFKA_SERVICE
+from simulation.network.channel import SimChannel
+from simulation.world import World
 
 PATIENCE_MS = 5_000
 

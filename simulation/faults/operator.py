@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from ensemble.client.client import Client
 from ensemble.errors import ZooKeeperError
-from simulation.kernel.scheduler import SimRuntime, derive_random
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
 from simulation.network.connector import SimConnector
-
-if TYPE_CHECKING:
-    from simulation.world import World
+from simulation.world import World
 
 CONTROLLER = "/controller"
 

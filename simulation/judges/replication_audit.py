@@ -18,14 +18,13 @@ LeavingBrokersStayOut         nor is it in its controlled shutdown, as far as th
 
 The model knows neither unclean elections nor disks that forget.  A presumed leader of an epoch before an unclean
 election, or before the election of a replica that lost its power while it was in sync, is judged no more; and such a
-replica is not judged as a member until it has been out of the ISR.  `journal.record_invariants` says what may be lost.
-What does not hold goes to the journal as `invariant_violated`, where the watchdog finds it.
+replica is not judged as a member until it has been out of the ISR.  `journal.judges.record_invariants` says what may be
+lost.  What does not hold goes to the journal as `invariant_violated`, where the watchdog finds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
 from broker_sim.replication.partition import Partition
 from ensemble.txn import Txn
@@ -34,12 +33,8 @@ from journal.events import Entry, InvariantViolated, TopicPartition, topic_parti
 from kafka_protocol.zk.znodes import LeaderAndIsr
 from simulation.judges.kafka_znodes import KafkaZnodes, StateWritten, TopicGone
 from simulation.judges.replica_logs import ReplicaLog
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from simulation.kernel.scheduler import Scheduler
-    from simulation.nodes.broker_node import BrokerNode
+from simulation.kernel.scheduler import Scheduler
+from simulation.nodes.broker_node import BrokerNode
 
 _PARTITION_EVENTS = (
     e.RecordsAppended,

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from journal.events import TopicPartition
+from kafka_protocol.zk.znodes import LeaderAndIsr, ReplicaAssignment
+from simulation.judges.kafka_znodes import KafkaZnodes
+from simulation.nodes.broker_node import BrokerNode
 
-if TYPE_CHECKING:
-    from kafka_protocol.zk.znodes import LeaderAndIsr, ReplicaAssignment
-    from simulation.world import World
+Brokers = Mapping[int, BrokerNode]
 
 
-def unsettled(world: World) -> str | None:
+def unsettled(brokers: Brokers, znodes: KafkaZnodes, controller_id: int) -> str | None:
     """The first thing that is not yet as it must be with all nodes up and all links whole; None where all is well."""
-    return next(_unsettled(world), None)
+    return next(_unsettled(brokers, znodes, controller_id), None)
 
 
-def _unsettled(world: World) -> Iterator[str]:
-    znodes = world.replication.znodes
-    for broker in world.brokers:
+def _unsettled(brokers: Brokers, znodes: KafkaZnodes, controller_id: int) -> Iterator[str]:
+    for broker in brokers:
         if broker not in znodes.brokers:
             yield f"broker {broker} is not registered"
-    if world.record.state.controller_id not in znodes.brokers:
+    if controller_id not in znodes.brokers:
         yield "there is no controller"
     for topic in znodes.deleting:
         yield f"topic {topic} is being deleted"
     for topic, assignment in znodes.topics.items():
         for number, replicas in assignment.partitions.items():
-            yield from _partition(world, TopicPartition(topic, number), replicas)
+            name = TopicPartition(topic, number)
+            yield from _partition(brokers, name, replicas, znodes.states.get(name))
 
 
-def _partition(world: World, name: TopicPartition, assignment: ReplicaAssignment) -> Iterator[str]:
+def _partition(
+    brokers: Brokers, name: TopicPartition, assignment: ReplicaAssignment, state: LeaderAndIsr | None
+) -> Iterator[str]:
     if assignment.adding or assignment.removing:
         yield f"{name} is being reassigned"
-    state = world.replication.znodes.states.get(name)
     if state is None:
         yield f"{name} has no state"
         return
@@ -43,15 +44,15 @@ def _partition(world: World, name: TopicPartition, assignment: ReplicaAssignment
     if sorted(state.isr) != sorted(assignment.replicas):
         yield f"{name}: {list(state.isr)} of {list(assignment.replicas)} are in sync"
     for broker in assignment.replicas:
-        yield from _replica(world, name, broker, state)
-    for broker, node in world.brokers.items():
+        yield from _replica(brokers, name, broker, state)
+    for broker, node in brokers.items():
         known = None if node.broker is None else node.broker.metadata.partition(name)
         if known is None or (known.leader, known.leader_epoch) != (state.leader, state.leader_epoch):
             yield f"{name}: broker {broker} tells clients that {known} holds, the quorum has {state}"
 
 
-def _replica(world: World, name: TopicPartition, broker: int, state: LeaderAndIsr) -> Iterator[str]:
-    running = world.brokers[broker].broker
+def _replica(brokers: Brokers, name: TopicPartition, broker: int, state: LeaderAndIsr) -> Iterator[str]:
+    running = brokers[broker].broker
     replica = None if running is None else running.replicas.partitions.get(name)
     if replica is None:
         yield f"{name}: broker {broker} has no replica"

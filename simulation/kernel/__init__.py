@@ -1,1 +1,5 @@
-"""To be said."""
+"""Virtual time and chance: the queue of calls, futures and tasks on it, and random numbers by purpose.
+
+It is the ground of every simulated test of the project, also of those of single rooms, and imports nothing but
+`ensemble.ports`.  Every other room of simulation may import it.  Begin with `scheduler`, then `runtime`.
+"""

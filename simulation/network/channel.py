@@ -6,14 +6,14 @@ from collections import deque
 from typing import Any
 
 from broker_sim.broker import Broker
-from broker_sim.handlers.broker_requests import RequestContext, RequestRefused
+from broker_sim.request_context import RequestContext, RequestRefused
 from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
 from kafka_protocol.wire.request_lanes import lane_of
-from simulation.kernel.scheduler import Call, SimFuture, SimRuntime
+from simulation.kernel.futures import SimFuture
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Call
 from simulation.network import network
-
-KAFKA_SERVICE = "9092"
 
 
 def wants_no_answer(request: KafkaMessage) -> bool:
@@ -22,7 +22,7 @@ def wants_no_answer(request: KafkaMessage) -> bool:
 
 
 class SimChannel:
-    """`controller.ports.BrokerChannel` over the simulated network, for one process."""
+    """`kafka_protocol.ports.BrokerChannel` over the simulated network, for one process."""
 
     def __init__(self, net: network.Network, host: network.Host, runtime: SimRuntime) -> None:
         self._network = net

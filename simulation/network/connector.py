@@ -13,9 +13,9 @@ from ensemble.records import (
     Reply,
     WatcherEvent,
 )
-from simulation.kernel.scheduler import SimRuntime
+from simulation.kernel.runtime import SimRuntime
+from simulation.network.addresses import WORD_SERVICE
 from simulation.network.network import Endpoint, Host, Network
-from simulation.nodes.peer_node import WORD_SERVICE
 
 WORD_TIMEOUT_MS = 1_000
 

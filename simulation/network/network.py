@@ -14,7 +14,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from simulation.kernel.scheduler import Scheduler, SimRuntime
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
 
 LATENCY_US_MIN = 100
 LATENCY_US_MAX = 1_500
@@ -232,7 +233,16 @@ class Network:
         assert runtime is not None
         out, back = self._link(host.name, target), self._link(target, host.name)
         end_us = self.scheduler.now_us + DIAL_TIMEOUT_US
-        dialled = _Dial(self, host, runtime, (self.host(target), service), (out, back), end_us, on_up, on_failed)
+        dialled = _Dial(
+            network=self,
+            host=host,
+            runtime=runtime,
+            at=(self.host(target), service),
+            links=(out, back),
+            end_us=end_us,
+            on_up=on_up,
+            on_failed=on_failed,
+        )
         self.scheduler.post(self.scheduler.now_us + out.latency_us(self.random), dialled.reach)
 
 

@@ -30,7 +30,7 @@ from ensemble.records import (
 from ensemble.server.net.election_wire import FrameReader, decode_notification, encode_notification
 from ensemble.server.net.quorum_wire import QuorumCodec
 from ensemble.zab.messages import Notification, Packet, Proposal, Snap
-from simulation.kernel.scheduler import draw_below
+from simulation.kernel.draws import draw_below
 
 _RESPONSE_BODIES: dict[int, type[Record] | type[MultiResponse]] = {
     **RESPONSE_BODIES,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from broker_sim.broker import Broker
+from broker_sim.broker_ports import BrokerPorts
 from broker_sim.configs.broker_config import KafkaConfig, config_from
 from broker_sim.logs.log_manager import DuplicateReplicas
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
@@ -16,35 +16,29 @@ from ensemble.errors import ZooKeeperError
 from journal.events import NodeStopped
 from kafka_protocol.zk.registration import BrokerIdInUse
 from simulation.disks.faulty_log_directory import BrokerDisks
-from simulation.kernel.scheduler import derive_random
-from simulation.network.channel import KAFKA_SERVICE, Served, SimChannel
+from simulation.kernel.draws import derive_random
+from simulation.network.addresses import KAFKA_SERVICE, broker_name
+from simulation.network.channel import Served, SimChannel
 from simulation.network.connector import SimConnector
 from simulation.nodes.machine import Machine, Process
-
-if TYPE_CHECKING:
-    from simulation.world import World
+from simulation.nodes.site import Site
 
 RESTART_AFTER_MS = 1_000
-
-
-def broker_name(broker_id: int) -> str:
-    """The node name of a broker."""
-    return f"broker-{broker_id}"
 
 
 class BrokerNode(Machine["BrokerProcess"]):
     """A machine with a broker on it."""
 
-    def __init__(self, world: World, broker_id: int) -> None:
+    def __init__(self, site: Site, broker_id: int) -> None:
         self.broker_id = broker_id
         self.log_directory = MemoryLogDirectory()
         self.disks: BrokerDisks | None = None
         """In the place of `log_directory`, where disks may fail."""
         name = broker_name(broker_id)
-        if world.settings.faulty_disks:
-            random = derive_random(world.seed, f"{name}/disks")
+        if site.settings.faulty_disks:
+            random = derive_random(site.seed, f"{name}/disks")
             self.disks = BrokerDisks(random, 1 + random.randrange(0, 2))
-        super().__init__(world, name, self.disks or self.log_directory)
+        super().__init__(site, name, self.disks or self.log_directory)
 
     @property
     def broker(self) -> Broker | None:
@@ -53,20 +47,20 @@ class BrokerNode(Machine["BrokerProcess"]):
 
     def config(self) -> KafkaConfig:
         """Its server.properties."""
-        settings = self.world.settings
+        settings = self.site.settings
         return config_from(
             {
                 "broker.id": str(self.broker_id),
                 "listeners": f"PLAINTEXT://{self.name}:{KAFKA_SERVICE}",
                 "log.dirs": "/simulated" if self.disks is None else self.disks.paths,
-                "zookeeper.connect": self.world.zookeeper_connect,
+                "zookeeper.connect": self.site.zookeeper_connect,
                 "zookeeper.session.timeout.ms": str(settings.session_timeout_ms),
                 "replica.lag.time.max.ms": str(settings.replica_lag_time_max_ms),
                 # Far below Kafka's 30 s, so that requests are given up and arrive late within a run.
                 "replica.socket.timeout.ms": "1500",
                 "controller.socket.timeout.ms": "1500",
                 "offsets.topic.num.partitions": "3",
-                "offsets.topic.replication.factor": str(min(3, len(self.world.brokers))),
+                "offsets.topic.replication.factor": str(min(3, settings.brokers)),
                 "group.initial.rebalance.delay.ms": "500",
                 **settings.broker_keys,
             }
@@ -94,13 +88,13 @@ class BrokerNode(Machine["BrokerProcess"]):
 
         async def leave() -> None:
             await process.broker.stop()
-            self.world.scheduler.after(0, gone)
+            self.site.scheduler.after(0, gone)
 
         def gone() -> None:
             if self.process is process:
                 self.kill()
                 if back_after_ms:
-                    self.world.scheduler.after(back_after_ms * 1000, self.start)
+                    self.site.scheduler.after(back_after_ms * 1000, self.start)
 
         process.runtime.spawn(leave(), f"stop {self.name}")
 
@@ -113,31 +107,31 @@ class BrokerProcess(Process):
     """One run of a broker's process."""
 
     def __init__(self, node: BrokerNode, incarnation: int) -> None:
-        super().__init__(node.world, node.name, incarnation)
-        world = self.world
+        super().__init__(node.site, node.name, incarnation)
         self.node = node
         config = node.config()
-        connector = SimConnector(world.network, self.host)
+        connector = SimConnector(self.site.network, self.host)
         self.broker = Broker(
             config,
-            self.runtime,
-            lambda: Client(
-                config.text("zookeeper.connect"),
-                connector,
-                self.runtime,
-                session_timeout_ms=config.session_timeout_ms,
-                name=node.name,
+            BrokerPorts(
+                runtime=self.runtime,
+                coordination=lambda: Client(
+                    config.text("zookeeper.connect"),
+                    connector,
+                    self.runtime,
+                    session_timeout_ms=config.session_timeout_ms,
+                    name=node.name,
+                ),
+                channel=SimChannel(self.site.network, self.host, self.runtime),
+                log_directories=node.directories,
+                emit=self.emit,
+                halt=self._halt,
             ),
-            SimChannel(world.network, self.host, self.runtime),
-            node.directories[0],
-            self.emit,
-            more_log_directories=node.directories[1:],
-            halt=self._halt,
         )
 
     def boot(self) -> None:
         """Listen and start."""
-        self.node.world.network.listen(self.host, KAFKA_SERVICE, self._accept)
+        self.node.site.network.listen(self.host, KAFKA_SERVICE, self._accept)
         self.runtime.spawn(self._start(), f"start {self.node.name}")
 
     def _accept(self, endpoint: object) -> None:
@@ -149,11 +143,11 @@ class BrokerProcess(Process):
         except (BrokerIdInUse, DuplicateReplicas, InconsistentMetaProperties, OSError, ZooKeeperError) as reason:
             # A supervisor starts a broker again that gave up, as the host agent does.
             self.emit(NodeStopped(str(reason)))
-            scheduler = self.node.world.scheduler
+            scheduler = self.node.site.scheduler
             scheduler.after(0, self.node.kill)
             scheduler.after(RESTART_AFTER_MS * 1000, self.node.start)
 
     def _halt(self, reason: str) -> None:
         """No log directory is left: it ends, and stays down until somebody has seen to its disks."""
         self.runtime.stop()
-        self.node.world.scheduler.after(0, self.node.kill)
+        self.node.site.scheduler.after(0, self.node.kill)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from simulation.kernel.scheduler import SimRuntime, derive_random
-
-if TYPE_CHECKING:
-    from simulation.world import World
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
+from simulation.nodes.site import Site
 
 
 class Storage(Protocol):
@@ -26,12 +25,12 @@ class Storage(Protocol):
 class Process:
     """One run of a node's process: its runtime, its place in the network, its journal."""
 
-    def __init__(self, world: World, name: str, incarnation: int) -> None:
-        self.world = world
-        self.random = derive_random(world.seed, f"{name}/{incarnation}")
-        self.runtime = SimRuntime(world.scheduler, self.random, skew_ms=world.skew_ms(name))
-        self.host = world.network.boot(name, self.runtime)
-        self.emit = world.record.emitter(name, self.runtime)
+    def __init__(self, site: Site, name: str, incarnation: int) -> None:
+        self.site = site
+        self.random = derive_random(site.seed, f"{name}/{incarnation}")
+        self.runtime = SimRuntime(site.scheduler, self.random, skew_ms=site.skew_ms(name))
+        self.host = site.network.boot(name, self.runtime)
+        self.emit = site.record.emitter(name, self.runtime)
 
     def boot(self) -> None:
         """Start to work."""
@@ -43,8 +42,8 @@ P = TypeVar("P", bound=Process)
 class Machine(ABC, Generic[P]):
     """Starts, stops and kills the process of one node."""
 
-    def __init__(self, world: World, name: str, storage: Storage) -> None:
-        self.world = world
+    def __init__(self, site: Site, name: str, storage: Storage) -> None:
+        self.site = site
         self.name = name
         self.process: P | None = None
         self._storage = storage
@@ -67,7 +66,7 @@ class Machine(ABC, Generic[P]):
             return
         self.process.runtime.stop()
         self.process = None
-        self.world.network.kill(self.name)
+        self.site.network.kill(self.name)
         if power_loss:
             self._storage.power_loss()
         else:

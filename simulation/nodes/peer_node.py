@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
-from ensemble.ids import ConnectionId, LinkId, PeerId, Zxid
+from ensemble.ids import ConnectionId, LinkId, PeerId
 from ensemble.ports import Instant
 from ensemble.records import ClientMessage
 from ensemble.tree.service import Service
@@ -32,43 +32,62 @@ from ensemble.zab.effects import (
     SetTimer,
     UseMembership,
 )
+from ensemble.zab.messages import Packet
 from ensemble.zab.peer import Peer
 from journal.events import LearnerSynced, NodeStarted, NodeStopped, TxnCommitted
 from simulation.disks.disk import DISK_EFFECTS, SimDisk
 from simulation.disks.faulty_disk import FaultyDisk
-from simulation.judges.audit import Audit
-from simulation.kernel.scheduler import Call, derive_random
+from simulation.kernel.draws import derive_random
+from simulation.kernel.scheduler import Call
+from simulation.network.addresses import CLIENT_SERVICE, QUORUM_SERVICE, WORD_SERVICE, peer_name
 from simulation.network.network import Endpoint
 from simulation.network.wire import ClientWire, LinkWire
 from simulation.nodes.machine import Machine, Process
-
-if TYPE_CHECKING:
-    from simulation.world import World
-
-CLIENT_SERVICE = "2181"
-QUORUM_SERVICE = "2888"
-WORD_SERVICE = "words"
-"""Four-letter words come to the client port in real life; here they have one of their own."""
+from simulation.nodes.site import Site
 
 
-def peer_name(peer_id: int) -> str:
-    """The node name of a peer."""
-    return f"peer-{peer_id}"
+class Witness(Protocol):
+    """Sees what one peer's process does, and tells nobody of the node what it makes of it."""
+
+    def sends(self, packets: Sequence[Packet]) -> None:
+        """Packets leave for another peer."""
+        ...
+
+    def applies(self, txn: Txn) -> None:
+        """A transaction has been applied as a committed one."""
+        ...
+
+    def saves(self, effect: SaveSnapshot) -> None:
+        """A snapshot is on its way to the disk."""
+        ...
+
+    def synced(self, event: LearnerSynced) -> None:
+        """This peer, as a learner, has acknowledged NEWLEADER."""
+        ...
 
 
 class PeerNode(Machine["PeerProcess"]):
     """A machine with a peer on it."""
 
-    def __init__(self, world: World, config: EnsembleConfig) -> None:
+    def __init__(
+        self,
+        site: Site,
+        config: EnsembleConfig,
+        ensemble: Mapping[int, PeerNode],
+        witness: Callable[[PeerProcess], Witness],
+    ) -> None:
         self.config = config
+        self.ensemble = ensemble
+        """All peers' machines, this one among them."""
+        self.witness = witness
         name = peer_name(config.my_id)
-        random = derive_random(world.seed, f"{name}/disk")
+        random = derive_random(site.seed, f"{name}/disk")
         self.disk = (
-            FaultyDisk(world.scheduler, random, config, self._wait_for_disk)
-            if world.settings.faulty_disks
-            else SimDisk(world.scheduler, random)
+            FaultyDisk(site.scheduler, random, config, self._wait_for_disk)
+            if site.settings.faulty_disks
+            else SimDisk(site.scheduler, random)
         )
-        super().__init__(world, name, self.disk)
+        super().__init__(site, name, self.disk)
 
     @property
     def peer(self) -> Peer | None:
@@ -86,7 +105,7 @@ class PeerNode(Machine["PeerProcess"]):
         process = self.process
         if process is not None and not process.runtime.paused:
             process.runtime.pause()
-            self.world.scheduler.after(for_us, process.runtime.resume)
+            self.site.scheduler.after(for_us, process.runtime.resume)
 
     def make_process(self, incarnation: int) -> PeerProcess:
         """A fresh process on this disk."""
@@ -112,13 +131,13 @@ class PeerProcess(Process):
     """One run of a peer's process: carries out the core's effects."""
 
     def __init__(self, node: PeerNode, incarnation: int) -> None:
-        super().__init__(node.world, node.name, incarnation)
+        super().__init__(node.site, node.name, incarnation)
         self.node = node
         self._links: dict[LinkId, tuple[Endpoint, LinkWire]] = {}
         self._connections: dict[ConnectionId, tuple[Endpoint, ClientWire]] = {}
         self._timers: dict[str, Call] = {}
         self._next_id = 0
-        self.audit = Audit(self)
+        self._witness = node.witness(self)
         recovered = node.disk.attach(self._durable, self._recovered, self._storage_failed)
         config = node.config_on_disk()
         self.service = _WatchedService(config)
@@ -134,9 +153,9 @@ class PeerProcess(Process):
         config = self.node.config
         self.emit(NodeStarted("peer", config.my_id, {"tickTime": str(config.tick_time_ms)}))
         self._tell_of_damage()
-        self.world.network.listen(self.host, QUORUM_SERVICE, self._accept_learner)
-        self.world.network.listen(self.host, CLIENT_SERVICE, self._accept_client)
-        self.world.network.listen(self.host, WORD_SERVICE, self._accept_word)
+        self.site.network.listen(self.host, QUORUM_SERVICE, self._accept_learner)
+        self.site.network.listen(self.host, CLIENT_SERVICE, self._accept_client)
+        self.site.network.listen(self.host, WORD_SERVICE, self._accept_word)
         self.do(self.peer.on_start(self.runtime.now()))
 
     def _accept_learner(self, endpoint: Endpoint) -> None:
@@ -145,7 +164,7 @@ class PeerProcess(Process):
         self.do(self.peer.on_link_accepted(self.runtime.now(), link))
 
     def _adopt_link(self, link: LinkId, endpoint: Endpoint, *, learner: bool) -> None:
-        wire = self.world.wire.link(learner=learner)
+        wire = self.site.wire.link(learner=learner)
         self._links[link] = (endpoint, wire)
 
         def arrived(item: Any) -> None:
@@ -162,7 +181,7 @@ class PeerProcess(Process):
 
     def _accept_client(self, endpoint: Endpoint) -> None:
         connection = ConnectionId(self._number())
-        wire = self.world.wire.client()
+        wire = self.site.wire.client()
         self._connections[connection] = (endpoint, wire)
 
         def arrived(message: ClientMessage) -> None:
@@ -230,14 +249,14 @@ class PeerProcess(Process):
 
     def _to_disk(self, effect: Effect) -> None:
         if isinstance(effect, SaveSnapshot):
-            self.audit.saves(effect)
+            self._witness.saves(effect)
         self.node.disk.submit(effect)
 
     def _send_packets(self, effect: SendPackets) -> None:
         found = self._links.get(effect.link)
         if found is not None:
             endpoint, wire = found
-            self.audit.sends(effect.packets)
+            self._witness.sends(effect.packets)
             wire.send(effect.packets, endpoint.send)
 
     def _close_link(self, effect: CloseLink) -> None:
@@ -256,18 +275,18 @@ class PeerProcess(Process):
         def failed(reason: str) -> None:
             self.do(self.peer.on_link_failed(self.runtime.now(), to))
 
-        self.world.network.dial(self.host, f"{peer_name(to)}:{QUORUM_SERVICE}", up, failed)
+        self.site.network.dial(self.host, f"{peer_name(to)}:{QUORUM_SERVICE}", up, failed)
 
     def _send_notification(self, effect: SendNotification) -> None:
         source, target = self.node.config.my_id, effect.to
-        notification = self.world.wire.notification(effect.notification)
+        notification = self.site.wire.notification(effect.notification)
 
         def deliver() -> None:
-            process = self.world.peers[target].process
+            process = self.node.ensemble[target].process
             if process is not None:
                 process.do(process.peer.on_notification(process.runtime.now(), PeerId(source), notification))
 
-        self.world.network.datagram(self.node.name, peer_name(target), deliver)
+        self.site.network.datagram(self.node.name, peer_name(target), deliver)
 
     def _answer(self, effect: Answer) -> None:
         found = self._connections.get(effect.connection)
@@ -301,12 +320,9 @@ class PeerProcess(Process):
     def _emit(self, effect: Emit) -> None:
         event = effect.event
         if isinstance(event, TxnCommitted):
-            txn = self.service.applied.pop(event.zxid)
-            if event.zxid > self.world.record.last_committed:
-                self.audit.commits(Zxid(event.zxid))
-                self.world.replication.committed(txn)
+            self._witness.applies(self.service.applied.pop(event.zxid))
         elif isinstance(event, LearnerSynced):
-            self.audit.synced(event)
+            self._witness.synced(event)
         self.emit(event)
 
     def _halt(self, effect: Halt) -> None:
@@ -315,8 +331,8 @@ class PeerProcess(Process):
     def _give_up(self, reason: str) -> None:
         # A supervisor restarts a peer that gave up, as the host agent does.
         self.emit(NodeStopped(reason))
-        self.world.scheduler.after(0, self.node.kill)
-        self.world.scheduler.after(500_000, self.node.start)
+        self.site.scheduler.after(0, self.node.kill)
+        self.site.scheduler.after(500_000, self.node.start)
 
 
 _CARRIED_OUT_BY: dict[type[Effect], Callable[[PeerProcess, Any], None]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ensemble.zab import leader
+from ensemble.zab import broadcast
 from ensemble.zab.messages import PeerState
 from simulation.cores.cores import Cores
 from simulation.scenarios.core_steps import (
@@ -19,13 +19,13 @@ from simulation.scenarios.core_steps import (
     Isolate,
     Run,
     Start,
-    StepFailed,
     elect,
     give_up,
     looking,
     zxid_list,
 )
 from simulation.scenarios.scenario import CoreScenario, StepTaken, Verdict
+from simulation.scenarios.step import StepFailed
 from simulation.scenarios.story import HEALING, step_text
 
 HEALING_ROUNDS_MAX = 12
@@ -45,17 +45,25 @@ def play(scenario: CoreScenario) -> Verdict:
             take(HEALING)
             problems = recover(cores)
     faults = sum(isinstance(step, Crash | Break | Isolate) for step in scenario.steps)
-    return Verdict(scenario.name, problems, cores.steps, cores.now_ms, faults, cores.journal, taken=taken)
+    return Verdict(
+        name=scenario.name,
+        problems=problems,
+        steps=cores.steps,
+        virtual_ms=cores.now_ms,
+        faults=faults,
+        journal=cores.journal,
+        taken=taken,
+    )
 
 
 @contextmanager
 def _counter_ends_at(counter_max: int) -> Iterator[None]:
-    before = vars(leader)["COUNTER_MAX"]
-    vars(leader)["COUNTER_MAX"] = counter_max
+    before = vars(broadcast)["COUNTER_MAX"]
+    vars(broadcast)["COUNTER_MAX"] = counter_max
     try:
         yield
     finally:
-        vars(leader)["COUNTER_MAX"] = before
+        vars(broadcast)["COUNTER_MAX"] = before
 
 
 def play_steps(

@@ -14,16 +14,13 @@ from ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER
 from ensemble.zab.learner import LIVENESS_TIMER
 from ensemble.zab.messages import PeerState
 from simulation.cores.cores import Cores
+from simulation.scenarios.step import StepFailed
 
 STEPS_MAX = 5_000
 ROUNDS_MAX = 30
 SILENCE_MS = 10_000
 """Longer than anybody waits for a sign of life."""
 FINALIZE, RESEND = "election.finalize", "election.resend"
-
-
-class StepFailed(AssertionError):
-    """The script and what happened part."""
 
 
 class CoreStep(msgspec.Struct, frozen=True, tag=True):
@@ -36,7 +33,7 @@ class Start(CoreStep, frozen=True):
     peers: tuple[int, ...] = ()
 
     def play(self, cores: Cores) -> None:
-        """Start them."""
+        """Start every one that is down."""
         for peer in self.peers or cores.voters:
             if cores.nodes[peer].peer is None:
                 cores.start(peer)
@@ -64,7 +61,7 @@ class Run(CoreStep, frozen=True):
     hold: tuple[str, ...] = ()
 
     def play(self, cores: Cores) -> None:
-        """Go round until nothing is left."""
+        """Take one step after the other until nothing is left."""
         for _ in range(STEPS_MAX):
             if not run_once(cores, self.hold):
                 return
@@ -83,7 +80,7 @@ class Deliver(CoreStep, frozen=True):
     link: int = 0
 
     def play(self, cores: Cores) -> None:
-        """Hand them over."""
+        """Deliver the packets that are named."""
         for _ in range(STEPS_MAX if self.until else self.count):
             if len(cores.carrying(self.source, self.target)) <= self.link:
                 raise StepFailed(f"nothing is under way from {self.source} to {self.target}")
@@ -139,7 +136,7 @@ class Sync(CoreStep, frozen=True):
     peer: int
 
     def play(self, cores: Cores) -> None:
-        """Ask."""
+        """Send the request to that server."""
         cores.sync(self.peer)
 
 
@@ -163,7 +160,7 @@ class Isolate(CoreStep, frozen=True):
     peer: int
 
     def play(self, cores: Cores) -> None:
-        """Cut it off."""
+        """Reset every connection of that server."""
         for other in cores.voters:
             if other != self.peer:
                 Break(self.peer, other).play(cores)
@@ -189,7 +186,7 @@ class GiveUp(CoreStep, frozen=True):
     peer: int
 
     def play(self, cores: Cores) -> None:
-        """Let its limits pass."""
+        """Let time pass until its limits are over."""
         give_up(cores, self.peer)
 
 
@@ -203,7 +200,7 @@ class Expect(CoreStep, frozen=True):
     value: str = "True"
 
     def play(self, cores: Cores) -> None:
-        """Compare."""
+        """Compare what is with what is expected."""
         seen = observed(cores, self.what, self.peer)
         if seen != self.value:
             raise StepFailed(f"{self.what} of {self.peer} is {seen!r}, the script expects {self.value!r}")

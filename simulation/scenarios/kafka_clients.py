@@ -76,7 +76,17 @@ class KafkaClients:
             answer = refused.error.name
         except (KafkaUnavailable, ChannelBroken):
             answer = UNAVAILABLE
-        self.history.sent.append(Sent("producer", str(name), value, began_us, self._now_us(), offset, self.acks))
+        self.history.sent.append(
+            Sent(
+                producer="producer",
+                partition=str(name),
+                value=value,
+                began_us=began_us,
+                ended_us=self._now_us(),
+                offset=offset,
+                acks=self.acks,
+            )
+        )
         return answer
 
     async def _produce(self, name: TopicPartition, record: Record) -> int:

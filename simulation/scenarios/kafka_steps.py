@@ -12,11 +12,10 @@ from typing import Any
 from kafka_protocol.client.admin_client import TOPIC_RESOURCE
 from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from kafka_protocol.ports import ChannelBroken
-from simulation.judges.settled import unsettled
 from simulation.kernel.scheduler import Deadlock
-from simulation.scenarios.core_steps import StepFailed
 from simulation.scenarios.kafka_clients import PATIENCE_MS, partition_of
 from simulation.scenarios.stage import Stage
+from simulation.scenarios.step import StepFailed
 from simulation.scenarios.world_steps import WorldStep
 
 WITHIN_MS = 40_000
@@ -56,8 +55,8 @@ class Cast(WorldStep, frozen=True):
     others: tuple[str, ...] = ("second", "third")
 
     def play(self, stage: Stage) -> None:
-        """Hand out the parts."""
-        _until(stage, lambda: unsettled(stage.world) is None, WITHIN_MS, lambda: str(unsettled(stage.world)))
+        """Wait until the cluster is settled, then name its brokers."""
+        _until(stage, lambda: stage.world.unsettled() is None, WITHIN_MS, lambda: str(stage.world.unsettled()))
         controller = stage.node("controller")
         rest = [name for name in stage.world.broker_names() if name != controller]
         stage.names[self.controller] = controller
@@ -80,7 +79,7 @@ class Topic(WorldStep, frozen=True):
             self.topic, assignment=assignment, configs=self.configs, timeout_ms=PATIENCE_MS
         )
         asked(stage, made, f"create {self.topic}")
-        _until(stage, lambda: unsettled(stage.world) is None, WITHIN_MS, lambda: str(unsettled(stage.world)))
+        _until(stage, lambda: stage.world.unsettled() is None, WITHIN_MS, lambda: str(stage.world.unsettled()))
 
 
 class Produce(WorldStep, frozen=True):
@@ -109,7 +108,7 @@ class Send(WorldStep, frozen=True):
     at: str = ""
 
     def play(self, stage: Stage) -> None:
-        """Nobody waits for the answer, but it counts."""
+        """Send it; how it ends counts when the history is judged."""
         broker = stage.node(self.at) if self.at else ""
         stage.kafka_runtime.spawn(stage.kafka.produce(partition_of(self.partition), broker), "send")
 
@@ -160,7 +159,7 @@ class Reassign(WorldStep, frozen=True):
     replicas: tuple[str, ...]
 
     def play(self, stage: Stage) -> None:
-        """Ask; it goes on by itself."""
+        """Ask for the move; it goes on by itself."""
         replicas = tuple(_broker_id(stage, name) for name in self.replicas)
         asked(
             stage, stage.kafka.reassign(partition_of(self.partition), replicas), f"a reassignment of {self.partition}"
@@ -173,7 +172,7 @@ class Stop(WorldStep, frozen=True):
     node: str
 
     def play(self, stage: Stage) -> None:
-        """Nobody waits for it."""
+        """Begin the shutdown, and go on."""
         stage.world.stop_broker(stage.node(self.node))
 
 
@@ -183,7 +182,7 @@ class LoseDisk(WorldStep, frozen=True):
     node: str
 
     def play(self, stage: Stage) -> None:
-        """At once."""
+        """Cut the power, and wipe the log directory."""
         name = stage.node(self.node)
         stage.world.kill(name, power_loss=True)
         stage.world.brokers[_broker_id(stage, name)].log_directory.wipe()
@@ -197,7 +196,7 @@ class Delay(WorldStep, frozen=True):
     delay_ms: int
 
     def play(self, stage: Stage) -> None:
-        """Slow down every link."""
+        """Slow down the link to each of the others."""
         node = stage.node(self.node)
         for other in stage.nodes(self.others, but=node):
             stage.heals.append(((node, other), stage.world.delay(node, other, self.delay_ms)))
@@ -211,7 +210,7 @@ class Edit(WorldStep, frozen=True):
     value: int | str | None = None
 
     def play(self, stage: Stage) -> None:
-        """Read, change, write."""
+        """Read the znode, change the key, and write it back."""
         if OPERATOR not in stage.clients:
             stage.join(OPERATOR, tuple(stage.world.peers), 30_000)
         content = json.loads(stage.ask(OPERATOR, "get", self.path, ""))
@@ -232,7 +231,7 @@ class State(WorldStep, frozen=True):
     within_ms: int = WITHIN_MS
 
     def play(self, stage: Stage) -> None:
-        """Let time pass until then."""
+        """Let time pass until the quorum says so."""
         leader = -1 if self.leader == "nobody" else _broker_id(stage, self.leader) if self.leader else None
         isr = sorted(_broker_id(stage, name) for name in self.isr)
 
@@ -258,7 +257,7 @@ class Reigns(WorldStep, frozen=True):
     within_ms: int = WITHIN_MS
 
     def play(self, stage: Stage) -> None:
-        """Let time pass until then."""
+        """Let time pass until another broker reigns."""
         old = _broker_id(stage, self.other_than)
         _until(
             stage,
@@ -274,7 +273,7 @@ class Undisturbed(WorldStep, frozen=True):
     """No controller was elected since the last `Reigns`."""
 
     def play(self, stage: Stage) -> None:
-        """Compare."""
+        """Compare the controller epoch with the one that was noted."""
         found = stage.world.record.state.controller_epoch
         if found != stage.controller_epoch:
             raise StepFailed(f"controller epoch {found} has begun behind {stage.controller_epoch}")
@@ -286,8 +285,8 @@ class Settled(WorldStep, frozen=True):
     within_ms: int = WITHIN_MS
 
     def play(self, stage: Stage) -> None:
-        """Let time pass until then."""
-        _until(stage, lambda: unsettled(stage.world) is None, self.within_ms, lambda: str(unsettled(stage.world)))
+        """Let time pass until the cluster is settled."""
+        _until(stage, lambda: stage.world.unsettled() is None, self.within_ms, lambda: str(stage.world.unsettled()))
 
 
 KafkaSteps = (

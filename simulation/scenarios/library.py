@@ -14,7 +14,7 @@ from simulation.scenarios.scenario import AnyScenario, CoreScenario, Verdict
 from simulation.scenarios.sessions import SESSIONS
 from simulation.scenarios.zab_broadcast import BROADCAST
 from simulation.scenarios.zab_synchronisation import SYNCHRONISATION
-from simulation.setting_keys import BadSetting, split_settings
+from simulation.settings import BadSetting, split_settings
 
 _ALL: tuple[AnyScenario, ...] = (
     *BROADCAST,

@@ -49,13 +49,13 @@ def description(scenario: AnyScenario, obstacle: str | None) -> dict[str, Any]:
 def report(scenario: AnyScenario, verdict: Verdict, replay: str) -> Report:
     """What came of it."""
     return Report(
-        scenario.name,
-        verdict.held,
-        scenario.hypothesis,
-        scenario.seed if isinstance(scenario, WorldScenario) else None,
-        _play(verdict),
-        None if verdict.shown is None else _play(verdict.shown),
-        replay,
+        name=scenario.name,
+        held=verdict.held,
+        hypothesis=scenario.hypothesis,
+        seed=scenario.seed if isinstance(scenario, WorldScenario) else None,
+        played=_play(verdict),
+        outage=None if verdict.shown is None else _play(verdict.shown),
+        replay=replay,
     )
 
 
@@ -64,13 +64,13 @@ def _play(verdict: Verdict) -> Play:
     for line in verdict.lines():
         digest.update(line)
     return Play(
-        verdict.problems,
-        verdict.virtual_ms,
-        verdict.steps,
-        verdict.faults,
-        len(verdict.journal),
-        digest.hexdigest(),
-        story(verdict),
+        problems=verdict.problems,
+        virtual_ms=verdict.virtual_ms,
+        steps=verdict.steps,
+        faults=verdict.faults,
+        events=len(verdict.journal),
+        journal_sha256=digest.hexdigest(),
+        story=story(verdict),
     )
 
 

@@ -6,25 +6,26 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ensemble.client.client import Client
-from ensemble.client.service import Create, WatchEvent
+from ensemble.client.service import WatchEvent
 from ensemble.errors import ZooKeeperError
-from ensemble.records import ACL, EventType, Stat
+from ensemble.records import EventType
 from journal.judges.kafka_analysis import ACKS_ALL
 from kafka_protocol.client.admin_client import AdminClient
 from kafka_protocol.ports import Endpoint
 from kafka_protocol.zk.znodes import LeaderAndIsr
-from simulation.kernel.scheduler import Deadlock, SimRuntime, derive_random, run_task
-from simulation.network.channel import KAFKA_SERVICE, SimChannel
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime, run_task
+from simulation.kernel.scheduler import Deadlock
+from simulation.network.addresses import CLIENT_SERVICE, KAFKA_SERVICE, broker_name, peer_name
+from simulation.network.channel import SimChannel
 from simulation.network.connector import SimConnector, SimWords
-from simulation.nodes.broker_node import broker_name
-from simulation.nodes.peer_node import CLIENT_SERVICE, peer_name
-from simulation.scenarios.core_steps import StepFailed
 from simulation.scenarios.kafka_clients import KafkaClients, Surroundings, partition_of
+from simulation.scenarios.operations import OPERATIONS
+from simulation.scenarios.step import StepFailed
 from simulation.world import World
 
 ANSWER_MS_MAX = 60_000
 KAFKA_MACHINE = "client-kafka"
-READ_ALL = 31
 
 
 def _surroundings(world: World, runtime: SimRuntime) -> Surroundings:
@@ -201,112 +202,3 @@ class Stage:
                 self.vanish(name)
                 self.join(name, (peer,), 4_000)
         raise StepFailed(f"peer {peer} does not answer")
-
-
-# -- operations ------------------------------------------------------------------------------------------------------
-
-Watcher = Callable[[WatchEvent], None]
-
-
-async def _create(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    made: tuple[str, Stat] = await client.create(path, data.encode())
-    return made[0]
-
-
-async def _create_ephemeral(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    made: tuple[str, Stat] = await client.create(path, data.encode(), ephemeral=True)
-    return made[0]
-
-
-async def _create_both(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    await client.multi([Create(f"{path}-left", b""), Create(f"{path}-right", b"")])
-    return "ok"
-
-
-async def _set(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    await client.set(path, data.encode())
-    return "ok"
-
-
-async def _restrict(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    await client.set_acl(path, [ACL(READ_ALL, "world", "anyone"), ACL(1, "digest", f"{data}:made-up")])
-    return "ok"
-
-
-async def _acl(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    entries, _ = await client.get_acl(path)
-    return " ".join(f"{entry.scheme}:{entry.perms}" for entry in entries)
-
-
-async def _delete(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    await client.delete(path)
-    return "ok"
-
-
-async def _get(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    found: tuple[bytes, Stat] = await client.get(path)
-    return found[0].decode()
-
-
-async def _exists(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    return "no" if await client.exists(path) is None else "yes"
-
-
-async def _watch(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    return "no" if await client.exists(path, watcher) is None else "yes"
-
-
-async def _watch_many(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    """Watch that many paths, each as long as ZooKeeper allows one to be in a packet that holds a handful of them."""
-    for number in range(int(data)):
-        await client.exists(f"{path}/{number}-{'x' * 3_000}", watcher)
-    return "ok"
-
-
-async def _children(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    return " ".join(await client.get_children(path))
-
-
-async def _pairs(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    """Has every `-left` its `-right`?"""
-    names = await client.get_children(path)
-    ends = {end: {name.removesuffix(end) for name in names if name.endswith(end)} for end in ("-left", "-right")}
-    return "whole" if ends["-left"] == ends["-right"] else "torn"
-
-
-async def _stat(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    stat = await client.exists(path)
-    if stat is None:
-        return "no"
-    return f"czxid {stat.czxid:x} mzxid {stat.mzxid:x} pzxid {stat.pzxid:x} cversion {stat.cversion}"
-
-
-async def _sync(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    await client.sync("/")
-    return "ok"
-
-
-async def _close(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    await client.close()
-    return "ok"
-
-
-OPERATIONS: dict[str, Callable[[Client, str, str, Watcher], Awaitable[str]]] = {
-    "create": _create,
-    "create_ephemeral": _create_ephemeral,
-    "create_both": _create_both,
-    "set": _set,
-    "restrict": _restrict,
-    "acl": _acl,
-    "delete": _delete,
-    "get": _get,
-    "exists": _exists,
-    "watch": _watch,
-    "watch_many": _watch_many,
-    "children": _children,
-    "pairs": _pairs,
-    "stat": _stat,
-    "sync": _sync,
-    "close": _close,
-}
-"""What a client can be asked to do.  `create_both` is one multi of two; `stat` shows what peers must agree on."""

@@ -1,16 +1,18 @@
-"""The story of a scenario: the steps that its script took, and below each what came of it."""
+"""The story of a scenario: the steps that its script took, and below each what came of it.
+
+What the nodes wrote is told in the words of the journal's own table (`journal/sentences.json`), which also says what
+belongs in a story at all.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from ensemble.ids import zxid_text
-from journal import events as e
-from journal.events import Event
+from journal.sentence_file import read_sentences
 from simulation.scenarios.scenario import Verdict
 
 SCRIPT = "script"
@@ -51,6 +53,7 @@ def story(verdict: Verdict) -> list[Line]:
 
 
 def _lines(verdict: Verdict) -> Iterator[Line]:
+    sentences = read_sentences()
     begin_us = verdict.journal[0].mono_us if verdict.journal else 0
     steps = iter(verdict.taken)
     step = next(steps, None)
@@ -58,9 +61,8 @@ def _lines(verdict: Verdict) -> Iterator[Line]:
         while step is not None and step.entries <= number:
             yield Line(step.at_ms, SCRIPT, step.text)
             step = next(steps, None)
-        tell = _TOLD.get(type(entry.event))
-        text = tell(entry.event) if tell is not None else ""
-        if text:
+        if sentences.belongs_in_story(entry.node, entry.event):
+            text = sentences.sentence(entry.node, entry.event)
             yield Line((entry.mono_us - begin_us) // 1000, entry.node, text)
     while step is not None:
         yield Line(step.at_ms, SCRIPT, step.text)
@@ -107,58 +109,3 @@ def _value(value: Any, names: Mapping[str, str]) -> str:
         )
     text = str(value)
     return f"{text} ({names[text]})" if text in names else text
-
-
-# ---- events -----------------------------------------------------------------------------------------------------
-
-
-def _ids(ids: Iterable[int]) -> str:
-    return ", ".join(map(str, ids)) or "nobody"
-
-
-def _eligible(event: e.LeaderElected | e.IsrChanged) -> str:
-    return f", eligible {_ids(event.eligible)}" if event.eligible else ""
-
-
-def _who_leads(event: e.LeaderElected) -> str:
-    leads = f"broker {event.leader} leads" if event.leader >= 0 else "nobody leads"
-    unclean = ", UNCLEAN" if event.unclean else ""
-    return f"{event.topic}-{event.partition}: {leads}, leader epoch {event.leader_epoch}, ISR {_ids(event.isr)}" + (
-        _eligible(event) + unclean
-    )
-
-
-def _refused_request(event: e.RequestFenced) -> str:
-    sender = f"broker {event.sender_id}" if event.sender_id >= 0 else "somebody"
-    return f"refuses {event.request} from {sender}: {event.reason}"
-
-
-_TOLD: dict[type[Event], Callable[[Any], str]] = {
-    e.NodeStopped: lambda event: f"ends: {event.reason}",
-    e.InvariantViolated: lambda event: f"VIOLATED: {event.invariant}: {event.detail}",
-    e.PeerProtocolBroken: lambda event: f"drops {event.remote}: {event.reason}",
-    e.PeerStateChanged: lambda event: "looks for a leader" if event.state == "LOOKING" and event.round else "",
-    e.LeaderEstablished: lambda event: f"leads the ensemble in epoch {event.epoch}, with {_ids(event.quorum)}",
-    e.TxnLogTruncated: lambda event: (
-        f"cuts its log from {zxid_text(event.from_zxid)} back to {zxid_text(event.to_zxid)}"
-    ),
-    e.LogDamageFound: lambda event: f"{event.file}: {event.reason}; {event.action}",
-    e.SessionExpired: lambda event: f"session {event.session_id:#x} has expired",
-    e.BrokerRegistered: lambda event: f"is registered, broker epoch {zxid_text(event.broker_epoch)}",
-    e.ControllerElected: lambda event: f"is controller, epoch {event.controller_epoch}",
-    e.ControllerResigned: lambda event: f"is controller no more: {event.reason.replace('_', ' ')}",
-    e.ControllerEventFailed: lambda event: f"as controller met {event.problem}, at {event.event}",
-    e.WriteFenced: lambda event: f"{event.operation} {event.path} is refused: {event.reason.replace('_', ' ')}",
-    e.RequestFenced: _refused_request,
-    e.LeaderElected: _who_leads,
-    e.IsrChanged: lambda event: (
-        f"{event.topic}-{event.partition}: ISR {_ids(event.isr)}{_eligible(event)} ({event.cause.replace('_', ' ')})"
-    ),
-    e.LogTruncated: lambda event: (
-        f"{event.topic}-{event.partition}: log cut from {event.from_offset} back to {event.to_offset}"
-    ),
-    e.RecordsLost: lambda event: (
-        f"{event.topic}-{event.partition}: records {event.first_offset} to {event.last_offset} are gone, "
-        f"{event.below_high_watermark} of them committed"
-    ),
-}

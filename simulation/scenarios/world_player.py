@@ -7,16 +7,15 @@ from functools import partial
 import msgspec
 
 from journal.judges.kafka_analysis import ACKS_ALL
-from simulation.judges.settled import unsettled
 from simulation.kernel.scheduler import Deadlock
-from simulation.scenarios.core_steps import StepFailed
 from simulation.scenarios.kafka_steps import asked
 from simulation.scenarios.scenario import AnyWorldStep, StepTaken, Verdict, WithBug, WorldScenario
 from simulation.scenarios.stage import Stage
+from simulation.scenarios.step import StepFailed
 from simulation.scenarios.story import HEALING, step_text
 from simulation.scenarios.world_steps import Serving
-from simulation.setting_keys import own_settings
-from simulation.world import World, WorldSettings
+from simulation.settings import WorldSettings, own_settings
+from simulation.world import World
 
 RECOVERY_MS_MAX = 60_000
 AGREE_MS_MAX = 10_000
@@ -58,9 +57,15 @@ def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
         problems += _recover(stage)
     problems = [problem for problem in [*_violations(world), *problems] if not _is_among(problem, scenario.provokes)]
     stage.end()
-    shown = problems[:SHOWN_MAX]
-    steps, entries = world.scheduler.steps, world.record.entries
-    return Verdict(scenario.name, shown, steps, world.now_ms, world.faults, entries, taken=taken)
+    return Verdict(
+        name=scenario.name,
+        problems=problems[:SHOWN_MAX],
+        steps=world.scheduler.steps,
+        virtual_ms=world.now_ms,
+        faults=world.faults,
+        journal=world.record.entries,
+        taken=taken,
+    )
 
 
 def _taken(stage: Stage, text: str) -> StepTaken:
@@ -106,9 +111,9 @@ def _recover_brokers(stage: Stage) -> list[str]:
     """Every partition gets a leader and a full ISR; then what the clients were told is judged."""
     world, kafka, problems = stage.world, stage.kafka, []
     try:
-        world.until(lambda: unsettled(world) is None, RECOVERY_MS_MAX, "brokers that agree")
+        world.until(lambda: world.unsettled() is None, RECOVERY_MS_MAX, "brokers that agree")
     except Deadlock:
-        problems.append(f"liveness: {unsettled(world)}, a minute after every fault had ended")
+        problems.append(f"liveness: {world.unsettled()}, a minute after every fault had ended")
     try:
         asked(stage, kafka.read_to_the_end(), "reading to the end")
     except StepFailed as stuck:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import msgspec
 
 from simulation.kernel.scheduler import Deadlock
-from simulation.scenarios.core_steps import StepFailed
 from simulation.scenarios.stage import Stage
+from simulation.scenarios.step import StepFailed
 
 PATIENCE_MS = 60_000
 
@@ -26,7 +26,7 @@ class Wait(WorldStep, frozen=True):
     ms: int
 
     def play(self, stage: Stage) -> None:
-        """Let it."""
+        """Let that much virtual time pass."""
         stage.world.run(self.ms)
 
 
@@ -37,7 +37,7 @@ class Kill(WorldStep, frozen=True):
     power_loss: bool = False
 
     def play(self, stage: Stage) -> None:
-        """At the same moment."""
+        """Kill all of them at the same moment."""
         for node in stage.nodes(self.nodes):
             stage.world.kill(node, self.power_loss)
 
@@ -48,7 +48,7 @@ class Restart(WorldStep, frozen=True):
     nodes: tuple[str, ...] = ()
 
     def play(self, stage: Stage) -> None:
-        """Boot them."""
+        """Boot every one that is named and down."""
         for node in stage.nodes(self.nodes) or stage.world.node_names():
             stage.world.start(node)
 
@@ -59,7 +59,7 @@ class Pause(WorldStep, frozen=True):
     node: str
 
     def play(self, stage: Stage) -> None:
-        """Freeze it."""
+        """Stop the node's process."""
         stage.world.pause(stage.node(self.node))
 
 
@@ -69,7 +69,7 @@ class Resume(WorldStep, frozen=True):
     node: str
 
     def play(self, stage: Stage) -> None:
-        """Thaw it."""
+        """Let the node's process go on."""
         stage.world.resume(stage.node(self.node))
 
 
@@ -81,7 +81,7 @@ class Cut(WorldStep, frozen=True):
     both_ways: bool = True
 
     def play(self, stage: Stage) -> None:
-        """Cut every link."""
+        """Cut the link to each of the others."""
         node = stage.node(self.node)
         for other in stage.nodes(self.others, but=node):
             stage.heals.append(((node, other), stage.world.cut(node, other, self.both_ways)))
@@ -93,7 +93,7 @@ class Heal(WorldStep, frozen=True):
     nodes: tuple[str, ...] = ()
 
     def play(self, stage: Stage) -> None:
-        """Undo what was done to them."""
+        """End every fault of these links."""
         stage.heal(stage.nodes(self.nodes) or None)
 
 
@@ -101,7 +101,7 @@ class Serving(WorldStep, frozen=True):
     """Wait until somebody leads, and everybody who runs serves."""
 
     def play(self, stage: Stage) -> None:
-        """Let time pass until then."""
+        """Let time pass until everybody serves."""
         try:
             stage.world.until(stage.everybody_serves, PATIENCE_MS, "an ensemble that serves")
         except Deadlock as stuck:
@@ -128,13 +128,13 @@ class Vanish(WorldStep, frozen=True):
     client: str
 
     def play(self, stage: Stage) -> None:
-        """Nobody hears of it."""
+        """Stop its process; no connection is closed."""
         stage.vanish(self.client)
 
 
 class Ask(WorldStep, frozen=True):
     """A client asks, and gets one of the answers in `expect` (any, if there are none): a path made, data read, `yes` or
-    `no` for exists, `ok`, or an error's name.  See `stage.OPERATIONS` for the operations."""
+    `no` for exists, `ok`, or an error's name.  See `operations.OPERATIONS` for the operations."""
 
     client: str
     operation: str
@@ -158,7 +158,7 @@ class Begin(WorldStep, frozen=True):
     data: str = ""
 
     def play(self, stage: Stage) -> None:
-        """Send it."""
+        """Send the request, and go on."""
         stage.begin(self.client, self.operation, self.path, self.data)
 
 
@@ -169,7 +169,7 @@ class Becomes(WorldStep, frozen=True):
     state: str
 
     def play(self, stage: Stage) -> None:
-        """Let time pass until then."""
+        """Let time pass until the session stands so."""
         client = stage.client(self.client)
         try:
             stage.world.until(lambda: client.state.value == self.state, PATIENCE_MS)
@@ -185,7 +185,7 @@ class SessionIs(WorldStep, frozen=True):
     kind: str
 
     def play(self, stage: Stage) -> None:
-        """Compare."""
+        """Compare the kind that is found with the one that is expected."""
         found = stage.kind_of_session(self.client)
         if found != self.kind:
             raise StepFailed(f"{self.client}'s session is {found}, not {self.kind}")
@@ -198,7 +198,7 @@ class Fired(WorldStep, frozen=True):
     count: int
 
     def play(self, stage: Stage) -> None:
-        """Compare."""
+        """Compare the count with the one that is expected."""
         seen = stage.fired.get(self.client, 0)
         if seen != self.count:
             raise StepFailed(f"{self.client}'s watches fired {seen} times, not {self.count}")

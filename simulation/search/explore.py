@@ -15,8 +15,8 @@ What makes three servers small enough:
 - A server's turn depends on its own state and its input alone.  `RememberedTurns` works each one out once; a state
   of the ensemble is a handful of numbers, and a step mostly a look into a table (SPIN's collapse compression is the
   same thought).
-- What can make no difference is left out of a state (`core_canonical`), and election rounds count from the lowest among
-  the running servers: rounds are compared with one another, and a server that starts has the lowest there is.
+- What can make no difference is left out of a state (`simulation.cores.canonical`), and election rounds count from the
+  lowest among the running servers: rounds are compared with one another, and a server that starts has the lowest.
 - One election is one step: those who take part exchange votes in the order sent until none of them looks any more,
   and nobody else hears a word.  `elections` bounds how often somebody begins to lead, for elections that always
   overtake the packets of the leader before go on for ever; what lies beyond is counted (`cut`), not followed.
@@ -33,6 +33,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from itertools import chain
 
 import msgspec
 
@@ -41,8 +42,9 @@ from simulation.cores.cores import Cores
 from simulation.cores.links import CoreLinks
 from simulation.cores.turns import RememberedTurns
 from simulation.scenarios.core_player import play_steps, unsettled
-from simulation.scenarios.core_steps import CoreSteps, Elect, GiveUp, Run, Start, StepFailed, Write
+from simulation.scenarios.core_steps import CoreSteps, Elect, GiveUp, Run, Start, Write
 from simulation.scenarios.scenario import CoreScenario
+from simulation.scenarios.step import StepFailed
 from simulation.search.explore_steps import (
     breaks,
     crashes,
@@ -307,28 +309,30 @@ def _reigns(cores: Cores) -> list[tuple[int, int]]:
 def possible(cores: Cores, left: Left, bounds: Bounds) -> Iterator[tuple[CoreSteps, Left]]:
     """Every step that can be taken, and what is left after it: `left` itself where it costs nothing."""
     ordinary = list(ordinary_steps(cores))
-    for step in ordinary:
+    for step in chain(
+        ordinary,
+        losses(cores) if bounds.losses else (),
+        elections(cores),
+        restarts(cores),
+        () if ordinary else map(GiveUp, patient(cores)),
+    ):
         yield step, left
-    if bounds.losses:
-        for step in losses(cores):
-            yield step, left
-    for step in elections(cores):
-        yield step, left
-    for step in restarts(cores):
-        yield step, left
-    if not ordinary:
-        for peer in patient(cores):
-            yield GiveUp(peer), left
-    change = msgspec.structs.replace
-    if left.writes:
-        for peer in serving(cores):
-            yield Write(peer), change(left, writes=left.writes - 1)
-    if left.crashes:
-        for step in crashes(cores):
-            yield step, change(left, crashes=left.crashes - 1)
-    if left.breaks:
-        for step in breaks(cores):
-            yield step, change(left, breaks=left.breaks - 1)
-    if left.timeouts:
-        for step in timeouts(cores):
-            yield step, change(left, timeouts=left.timeouts - 1)
+    for bounded, steps in _BOUNDED.items():
+        so_many = getattr(left, bounded)
+        if so_many:
+            one_less = msgspec.structs.replace(left, **{bounded: so_many - 1})
+            for step in steps(cores):
+                yield step, one_less
+
+
+def _writes(cores: Cores) -> Iterator[CoreSteps]:
+    return map(Write, serving(cores))
+
+
+_BOUNDED: dict[str, Callable[[Cores], Iterator[CoreSteps]]] = {
+    "writes": _writes,
+    "crashes": crashes,
+    "breaks": breaks,
+    "timeouts": timeouts,
+}
+"""Steps of which there may be only so many, by the field of `Left` that says how many more."""

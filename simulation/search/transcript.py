@@ -22,11 +22,11 @@ from simulation.scenarios.core_steps import (
     Lose,
     Run,
     Start,
-    StepFailed,
     SyncDisk,
     Write,
     zxid_list,
 )
+from simulation.scenarios.step import StepFailed
 
 
 class _Told(DirectTurns):

@@ -9,7 +9,6 @@ generation.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from journal.events import TopicPartition
 from journal.judges.kafka_analysis import KafkaHistory, Polled
@@ -17,11 +16,11 @@ from kafka_protocol.client.client import KafkaClient
 from kafka_protocol.client.group_client import GroupSettings
 from kafka_protocol.client.group_consumer import GroupConsumer
 from kafka_protocol.record_batch import Record
-from simulation.kernel.scheduler import SimRuntime, derive_random
-from simulation.network.channel import KAFKA_SERVICE, SimChannel
-
-if TYPE_CHECKING:
-    from simulation.world import World
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
+from simulation.network.addresses import KAFKA_SERVICE
+from simulation.network.channel import SimChannel
+from simulation.world import World
 
 GROUP = "readers"
 MEMBERS = 2

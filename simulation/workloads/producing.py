@@ -7,17 +7,16 @@ For every topic there is a producer that writes with acks=all, and a consumer th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from journal.events import TopicPartition
 from journal.judges.kafka_analysis import Anomaly, KafkaHistory
 from kafka_protocol.client.admin_client import AdminClient
 from kafka_protocol.client.history_clients import HistoryConsumer, HistoryProducer, TopicPlan
-from simulation.kernel.scheduler import SimRuntime, derive_random
-from simulation.network.channel import KAFKA_SERVICE, SimChannel
-
-if TYPE_CHECKING:
-    from simulation.world import World
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
+from simulation.network.addresses import KAFKA_SERVICE
+from simulation.network.channel import SimChannel
+from simulation.world import World
 
 
 class Producing:

@@ -1,38 +1,27 @@
-"""An ensemble with read-only service, whose minorities read on while faults strike.
+"""A client that is content with a server without a leader (canBeReadOnly): it reads, tries to write, and
+follows the leader when there is one again.
 
-A client that is content with a server without a leader reads, tries to write, and follows the leader when there is one
-again.  What a read-only server may do is little, and all of it is checked: it serves what was committed, refuses every
-write, keeps its clients' sessions to itself, and leaves nothing behind when its ensemble is whole again.
+What a read-only server may do is little, and all of it is checked: it serves what was committed, refuses every write,
+keeps its clients' sessions to itself, and leaves nothing behind when its ensemble is whole again.
 """
 
 from __future__ import annotations
-
-from random import Random
-from typing import TYPE_CHECKING
-
-import msgspec
 
 from ensemble.client.client import Client
 from ensemble.client.service import SessionState, WatchEvent
 from ensemble.errors import EphemeralOnLocalSession, NodeExists, NotReadOnly, SessionExpired, ZooKeeperError
 from ensemble.records import EventType
-from simulation.kernel.scheduler import SimRuntime, derive_random
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
 from simulation.network.connector import SimConnector, SimWords
 from simulation.workloads.writer import PATH, Writer
-
-if TYPE_CHECKING:
-    from simulation.run import Run
-    from simulation.world import World, WorldSettings
+from simulation.world import World
 
 MACHINE = "reader"
 OWN, REFUSED, EPHEMERAL = "/zabka-reader", "/zabka-reader-refused", "/zabka-reader-ephemeral"
 PAUSE_MS = 200
 TURNS_MAX = 60
 """A client that reads so often makes way for another."""
-CATCHES_UP_MS_MAX = 60_000
-SPLIT_EVERY_MS = 12_000
-SPLIT_MS_MIN, SPLIT_MS_MAX = 5_000, 10_000
-SMALL_SNAP_COUNTS = (8, 50, 400)
 READ_ONLY, READ_WRITE = SessionState.CONNECTED_READ_ONLY, SessionState.CONNECTED
 
 
@@ -186,75 +175,3 @@ class Reading:
         if number > self._writer.tried:
             self.violations.append(f"{PATH} is {number}, which nobody wrote")
         self._seen_zxid, self._seen_number = stat.mzxid, number
-
-
-def read_only_shape(settings: WorldSettings, random: Random) -> WorldSettings:
-    """A world for this scenario: two to five peers and no brokers, most often with local sessions."""
-    local = random.random() < 0.75
-    return msgspec.structs.replace(
-        settings,
-        brokers=0,
-        peers=(2, 3, 3, 4, 5)[random.randrange(0, 5)],
-        snap_count=SMALL_SNAP_COUNTS[random.randrange(0, len(SMALL_SNAP_COUNTS))],
-        sync_limit=random.randrange(2, 4),
-        read_only_mode=True,
-        local_sessions=local,
-        local_sessions_upgrading=local and random.random() < 0.5,
-    )
-
-
-class _Splits:
-    """Again and again a few peers lose the others for long enough to serve reads alone, at times with the reader."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._random = derive_random(world.seed, "splits")
-        self.active = True
-        self._heal()
-
-    def _heal(self) -> None:
-        if self.active:
-            self._world.scheduler.after(self._random.randrange(1, SPLIT_EVERY_MS) * 1000, self._split)
-
-    def _split(self) -> None:
-        if not self.active:
-            return
-        names = self._world.peer_names()
-        first = self._random.randrange(0, len(names))
-        turned = names[first:] + names[:first]
-        size = 1 + self._random.randrange(0, len(names) // 2)
-        few, most = turned[:size], turned[size:]
-        if self._random.random() < 0.5:
-            few.append(MACHINE)
-        undos = [self._world.cut(a, b) for a in few for b in most]
-
-        def end() -> None:
-            for undo in undos:
-                undo()
-            self._heal()
-
-        self._world.scheduler.after(self._random.randrange(SPLIT_MS_MIN, SPLIT_MS_MAX) * 1000, end)
-
-
-def read_only(run: Run) -> None:
-    """Minorities serve reads under a random mix of faults; then recovery, and nothing is left of that service."""
-    writer = run.boot_writer()
-    world = run.world
-    run.reading = reading = Reading(world, writer)
-    splits = _Splits(world)
-    run.harm()
-    splits.active = False
-    run.recover()
-    writes = reading.writes
-    world.until(
-        lambda: reading.takes_writes and reading.writes > writes + 2, CATCHES_UP_MS_MAX, "a reader that may write"
-    )
-    world.until(lambda: _only_local_of(world, reading, writer), CATCHES_UP_MS_MAX, "local sessions that have owners")
-
-
-def _only_local_of(world: World, reading: Reading, writer: Writer) -> bool:
-    """Is every local session anywhere that of a client which is there?"""
-    owners = (reading.session_id, writer.session_id)
-    return all(
-        session_id in owners for process in world.peer_processes() for session_id, _ in process.service.local_sessions()
-    )

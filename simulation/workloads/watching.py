@@ -12,7 +12,7 @@ from ensemble.client.client import Client
 from ensemble.client.service import WatchEvent
 from ensemble.errors import NodeExists, NoNode, SessionExpired, ZooKeeperError
 from ensemble.records import EventType
-from simulation.kernel.scheduler import SimRuntime
+from simulation.kernel.runtime import SimRuntime
 from simulation.network.connector import SimConnector
 from simulation.network.network import Network
 from simulation.workloads.writer import PATH

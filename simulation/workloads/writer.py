@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from ensemble.client.client import Client
 from ensemble.errors import NodeExists, NoNode, SessionExpired, ZooKeeperError
-from simulation.kernel.scheduler import SimRuntime
+from simulation.kernel.runtime import SimRuntime
 from simulation.network.connector import SimConnector
 from simulation.network.network import Network
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import uvicorn
 
-from api.agent_protocol import Fault, NodeStatus, ProcessInfo, Snapshot
+from api.agent_protocol import NodeStatus, ProcessInfo, Snapshot
 from api.agents import Agent, Agents
 from api.app import create_app
 from api.collector import Collector
@@ -35,6 +35,7 @@ from api.services import Services
 from api.settings import AgentAddress, Settings
 from api.views import Views
 from ensemble.records import OPEN_ACL, Stat
+from ensemble.runtime.link_fault import HeldFault
 from journal.events import Event, TopicPartition
 
 NODES = ["peer-1", "peer-2", "peer-3", "broker-1", "broker-2", "broker-3"]
@@ -62,7 +63,7 @@ class FakeAgent(Agent):
 
     def __init__(self, address: AgentAddress) -> None:
         super().__init__(address, "token")
-        self.held: list[Fault] = []
+        self.held: list[HeldFault] = []
         self.processes = {n: ProcessInfo(n, "running", 100 + i, None, 1) for i, n in enumerate(NODES)}
         self.statuses: dict[str, tuple[float, dict[str, Any]]] = {}
         self._show()
@@ -90,10 +91,10 @@ class FakeAgent(Agent):
         self._show()
         return self.processes[node]
 
-    async def faults(self) -> list[Fault]:
+    async def faults(self) -> list[HeldFault]:
         return self.held
 
-    async def set_faults(self, faults: list[Fault]) -> None:
+    async def set_faults(self, faults: list[HeldFault]) -> None:
         self.held = faults
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from api.ensemble_view import ControllerZnodes, PartitionZnodes, Reading, Registration, TopicZnodes
 from api.joined_brokers import JoinedBrokers
+from journal.cluster_state import ClusterState
 from journal.events import BrokerRegistered, ControllerElected, Entry, Event, NodeStarted, SessionClosed
-from journal.fold import ClusterState
+from journal.fold import apply
 from tests.api.api_server import Server
 
 V1 = "/api/v1"
@@ -30,7 +31,7 @@ def http(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_it_is_listed_with_what_is_known_of_it(server: Server, http: httpx.Client) -> None:
+def test_a_joined_broker_is_listed_with_what_is_known_of_it(server: Server, http: httpx.Client) -> None:
     server.ensemble.reading.brokers[4] = JOINED
     server.ensemble.reading = server.ensemble.reading._replace(controller=ControllerZnodes(4, 5, 5, None, 99))
     assert [b["id"] for b in http.get(f"{V1}/brokers").json()] == [1, 2, 3, 4]
@@ -44,7 +45,7 @@ def test_it_is_listed_with_what_is_known_of_it(server: Server, http: httpx.Clien
     assert 'activecontrollercount{broker="4"} 1.0' in http.get("/metrics").text
 
 
-def test_one_that_holds_replicas_is_shown_when_it_is_gone(server: Server, http: httpx.Client) -> None:
+def test_a_joined_broker_that_holds_replicas_is_shown_when_it_is_gone(server: Server, http: httpx.Client) -> None:
     rows = {0: PartitionZnodes((5, 1), 1, 1, (1,), 1, 1)}
     server.ensemble.reading.topics["moved"] = TopicZnodes("moved", "id", {}, rows)
     found = http.get(f"{V1}/brokers/5").json()
@@ -52,7 +53,7 @@ def test_one_that_holds_replicas_is_shown_when_it_is_gone(server: Server, http: 
     assert http.get(f"{V1}/brokers/6").status_code == 404
 
 
-def test_nothing_can_be_done_to_its_process(server: Server, http: httpx.Client) -> None:
+def test_nothing_can_be_done_to_a_joined_brokers_process(server: Server, http: httpx.Client) -> None:
     server.ensemble.reading.brokers[4] = JOINED
     answer = http.post(f"{V1}/brokers/4/kill")
     assert (answer.status_code, answer.json()["title"]) == (409, "Conflict")
@@ -72,7 +73,7 @@ def looking(state: ClusterState) -> tuple[JoinedBrokers, list[Event]]:
     return JoinedBrokers([1, 2, 3], told.append, state), told
 
 
-def test_its_registration_and_its_reign_are_told_once() -> None:
+def test_a_joined_brokers_registration_and_reign_are_told_once() -> None:
     joined, told = looking(ClusterState())
     reading = a_reading(ControllerZnodes(4, 7, 7, None, 60))
     joined.take(reading)
@@ -97,8 +98,8 @@ def test_an_epoch_read_beside_another_transactions_controller_is_no_election() -
 
 def test_what_a_process_before_this_one_told_is_not_told_again() -> None:
     state = ClusterState()
-    state.apply(Entry("api", 1, 1, 1, BrokerRegistered(4, 41, 0x400), seq=1))
-    state.apply(Entry("api", 2, 2, 2, ControllerElected(4, 7, 7, 60), seq=2))
+    apply(state, Entry("api", 1, 1, 1, BrokerRegistered(4, 41, 0x400), seq=1))
+    apply(state, Entry("api", 2, 2, 2, ControllerElected(4, 7, 7, 60), seq=2))
     joined, told = looking(state)
     joined.take(a_reading(ControllerZnodes(4, 7, 7, None, 60)))
     assert told == []
@@ -116,7 +117,7 @@ def test_the_fold_ends_its_reign_with_its_session_and_never_takes_its_process_fo
         ],
         1,
     ):
-        state.apply(Entry(node, seq, seq, seq, event, seq=seq))
+        apply(state, Entry(node, seq, seq, seq, event, seq=seq))
     assert (state.controller_id, state.reigns[-1].ended_by) == (-1, "session_closed")
     assert (state.brokers[4].process, state.brokers[4].registered) == ("unknown", False)
     assert state.brokers[1].process == "running"

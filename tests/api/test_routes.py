@@ -115,7 +115,9 @@ def test_who_is_eligible_counts_as_long_as_the_configuration_is_the_one_it_was_j
     assert (eligible_by(content, 77), eligible_by(content, 78), eligible_by(b"{", 77)) == ((2,), (), ())
 
 
-def test_ready_means_registered_and_taken_over(server: Server, http: httpx.Client) -> None:
+def test_the_cluster_is_ready_once_brokers_are_registered_and_a_controller_has_taken_over(
+    server: Server, http: httpx.Client
+) -> None:
     assert http.get("/readyz").json()["missing"] == ["broker 1 has not taken over as controller yet"]
     server.agent.say("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
     assert http.get("/readyz").json() == {"status": "ready", "quorum": True, "controller": 1, "brokers": [1, 2, 3]}

@@ -69,7 +69,7 @@ def test_a_foreign_page_may_not_change_anything(origin: str) -> None:
     assert call(OPEN, "POST", host="localhost:8080", origin=origin)[0] == 403
 
 
-def test_our_own_page_and_tools_may() -> None:
+def test_our_own_page_and_tools_may_change_things() -> None:
     assert call(OPEN, "POST", host="localhost:8080", origin="http://localhost:8080")[0] == 200
     assert call(OPEN, "POST", host="localhost:8080")[0] == 200
     assert call(OPEN, "POST", host="localhost:8080", sec_fetch_site="cross-site")[0] == 403

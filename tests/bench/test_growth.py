@@ -21,9 +21,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_write_is_answered_and_is_in_the_tree() -> None:
     bench = Bench(20)
-    before = bench.service.statistics()
+    before = bench.service.views.statistics()
     cost = bench.cost()
-    after = bench.service.statistics()
+    after = bench.service.views.statistics()
     assert cost.set_us > 0 and cost.create_us > 0
     assert after.znodes - before.znodes == 10 and after.packets_sent - before.packets_sent == 20
     assert after.digest_mismatches == 0

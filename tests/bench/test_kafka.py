@@ -14,9 +14,9 @@ from bench.load import CannotMeasure
 from bench.world_speed import measure
 from journal.events import ControllerElected, ControllerReady, Entry
 from journal.writer import encode_line
-from simulation.kernel.scheduler import derive_random
+from simulation.kernel.draws import derive_random
 from simulation.network.wire import EncodedWire, TypedWire
-from simulation.world import WorldSettings
+from simulation.settings import WorldSettings
 
 KAFKA_LOG = """\
 2026-01-02 03:04:05,100 INFO kafka.controller.KafkaController [Controller id=2] 2 successfully elected as the controller

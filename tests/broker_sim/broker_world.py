@@ -10,15 +10,17 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from broker_sim.broker import Broker
+from broker_sim.broker_ports import BrokerPorts
 from broker_sim.configs.broker_config import KafkaConfig, config_from
-from broker_sim.handlers.broker_requests import RequestRefused
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from broker_sim.request_context import RequestRefused
 from journal.events import Event
 from kafka_protocol.client.admin_client import AdminClient
 from kafka_protocol.client.client_errors import KafkaRequestFailed
 from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
-from simulation.kernel.scheduler import Call, Scheduler, SimRuntime, run_task
+from simulation.kernel.runtime import SimRuntime, run_task
+from simulation.kernel.scheduler import Call, Scheduler
 from tests.controller.controller_world import FakeEnsemble, FakeSession
 
 LATENCY_MS = 1
@@ -35,8 +37,8 @@ class Node:
         self.directory = MemoryLogDirectory()
         self.events: list[Event] = []
         self.said: list[str] = []
-        self.more_broker: dict[str, Any] = {}
-        """Further arguments of the next `Broker`."""
+        self.more_ports: dict[str, Any] = {}
+        """Ports of the next `Broker` that are not as usual."""
         self.runtime: SimRuntime
         self.session: FakeSession
         self.broker: Broker
@@ -57,16 +59,15 @@ class Node:
         """A fresh process, not started yet."""
         self.runtime = SimRuntime(self.cluster.scheduler, Random(self.broker_id))
         self.session = FakeSession(self.cluster.ensemble, self.runtime)
-        self.broker = Broker(
-            self.config(),
-            self.runtime,
-            lambda: self.session,
-            Channel(self.cluster, self.runtime),
-            self.directory,
-            self.events.append,
-            self.said.append,
-            **self.more_broker,
-        )
+        surroundings: dict[str, Any] = {
+            "runtime": self.runtime,
+            "coordination": lambda: self.session,
+            "channel": Channel(self.cluster, self.runtime),
+            "log_directories": [self.directory],
+            "emit": self.events.append,
+            "say": self.said.append,
+        }
+        self.broker = Broker(self.config(), BrokerPorts(**surroundings | self.more_ports))
         return self.broker
 
     def kill(self) -> None:

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.handlers.broker_requests import RequestRefused
+from broker_sim.request_context import RequestRefused
 from kafka_protocol.client.consumer_protocol import encode_subscription
 from kafka_protocol.record_batch import Record, build_batch
 from kafka_protocol.wire.api_versions import SUPPORTED

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.handlers.broker_requests import RequestRefused
 from broker_sim.logs.meta_properties import InconsistentMetaProperties
+from broker_sim.request_context import RequestRefused
 from journal.events import (
     BrokerRegistered,
     BrokerSessionChanged,
@@ -293,7 +293,7 @@ def test_the_controller_hands_its_own_leaderships_over_and_resigns(cluster: Clus
     assert all(row.leader not in (-1, first.broker_id) for row in described.partitions)
 
 
-def test_the_last_broker_does_not_wait_for_nobody(cluster: Cluster) -> None:
+def test_the_last_broker_to_stop_does_not_wait_for_a_successor(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 3, 3))
     for broker_id in (1, 2, 3):

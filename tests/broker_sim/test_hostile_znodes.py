@@ -123,7 +123,7 @@ def assert_everybody_else_is_served(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_odd_values_harm_nobody_else(cluster: Cluster, seed: int) -> None:
+def test_odd_values_in_znodes_harm_only_what_they_are_about(cluster: Cluster, seed: int) -> None:
     random = Random(seed)
     for _ in range(random.choice((1, 1, 2, 3))):
         path = random.choice(list(LAWFUL))

@@ -167,6 +167,6 @@ def test_a_system_that_has_not_been_started_anew_says_so(tmp_path: Path) -> None
         assert len(FileLogDirectory(tmp_path).boot_id) == 36
 
 
-def test_the_mark_is_kafkas() -> None:
+def test_the_mark_of_a_clean_shutdown_is_written_as_kafka_writes_it() -> None:
     assert clean_shutdown(7) == '{"version":0,"brokerEpoch":7}'
     assert broker_epoch_of(clean_shutdown(7)) == 7

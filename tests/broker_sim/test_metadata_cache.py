@@ -10,7 +10,8 @@ import pytest
 from broker_sim.metadata_cache import MetadataCache
 from journal.events import TopicPartition
 from kafka_protocol.wire.kafka_schema import ApiKey, KafkaMessage, request
-from simulation.kernel.scheduler import Scheduler, SimRuntime
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
 
 P0 = TopicPartition("orders", 0)
 FIRST, SECOND = UUID(int=1), UUID(int=2)
@@ -62,7 +63,7 @@ def test_a_topic_made_again_under_the_same_name_begins_anew(cache: MetadataCache
     assert leader(cache) == 1
 
 
-def test_a_deletion_counts_whatever_is_known(cache: MetadataCache) -> None:
+def test_a_deletion_removes_a_partition_whatever_epoch_is_known(cache: MetadataCache) -> None:
     cache.apply(told(2, 8))
     assert cache.apply(told(-2, 0)) == [P0]
     assert leader(cache) is None

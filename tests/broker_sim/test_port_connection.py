@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.handlers.broker_requests import RequestContext, RequestRefused
 from broker_sim.kafka_port import KafkaPort
 from broker_sim.quotas.client_throttling import RequestTime
 from broker_sim.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas
+from broker_sim.request_context import RequestContext, RequestRefused
 from broker_sim.request_times import RequestTimes, ThreadClock
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from kafka_protocol.channel import AsyncioChannel

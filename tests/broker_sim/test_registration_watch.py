@@ -63,7 +63,7 @@ def test_a_registration_that_was_deleted_is_made_again_with_a_new_epoch(cluster:
     assert sorted(broker.broker_id for broker in cluster.nodes[1].broker.metadata.brokers()) == [1, 2, 3]
 
 
-def test_a_session_that_expires_is_nobody_elses_doing(cluster: broker_world.Cluster) -> None:
+def test_a_registration_that_ends_with_its_session_is_not_reported_as_deleted(cluster: broker_world.Cluster) -> None:
     node = cluster.nodes[2]
     cluster.expire(node)
     cluster.wait(3_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import expect
 
-from testing.live import LiveCluster
+from testing.live.cluster import LiveCluster
 from tests.browser.chromium import Watched
 from tests.browser.test_page import button, card, region, row
 

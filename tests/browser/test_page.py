@@ -151,7 +151,7 @@ def test_events_are_the_newest_first_and_can_be_filtered(page: Page, server: Pag
 def test_what_an_event_says_is_text_and_never_markup(page: Page, server: PageServer) -> None:
     server.tell("peer-1", e.PeerProtocolBroken("<img src=x onerror=alert(1)>", "<b>rude</b>"))
 
-    expect(page.get_by_text("dropped <img src=x onerror=alert(1)>: <b>rude</b>")).to_be_visible()
+    expect(page.get_by_text("drops <img src=x onerror=alert(1)>: <b>rude</b>")).to_be_visible()
 
 
 def test_a_long_history_of_progress_does_not_hide_what_happened_before_it(page: Page, server: PageServer) -> None:

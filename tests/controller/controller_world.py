@@ -42,7 +42,8 @@ from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage
 from kafka_protocol.topic_ids import random_topic_id
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.znodes import BrokerEndpoint, BrokerInfo, LeaderAndIsr, ReplicaAssignment, TopicAssignment
-from simulation.kernel.scheduler import Deadlock, Scheduler, SimRuntime, run_task
+from simulation.kernel.runtime import SimRuntime, run_task
+from simulation.kernel.scheduler import Deadlock, Scheduler
 
 LATENCY_US = 1_000
 
@@ -64,9 +65,18 @@ class Znode:
     def stat(self) -> Stat:
         size = len(self.data or b"")
         return Stat(
-            self.czxid, self.mzxid, 0, self.mtime_ms, self.version, self.cversion, 0, self.owner, size,
-            len(self.children), self.pzxid,
-        )  # fmt: skip
+            czxid=self.czxid,
+            mzxid=self.mzxid,
+            ctime=0,
+            mtime=self.mtime_ms,
+            version=self.version,
+            cversion=self.cversion,
+            aversion=0,
+            ephemeral_owner=self.owner,
+            data_length=size,
+            num_children=len(self.children),
+            pzxid=self.pzxid,
+        )
 
 
 class FakeEnsemble:
@@ -555,13 +565,13 @@ class Node:
         self.session = FakeSession(world.ensemble, self.runtime)
         self.channel = FakeChannel(world, self.runtime)
         self.controller = KafkaController(
-            broker_id,
-            config,
-            self.session,
-            self.channel,
-            self.runtime,
-            lambda event: world.journal.append((broker_id, event)),
-            self.info,
+            broker_id=broker_id,
+            config=config,
+            coordination=self.session,
+            channel=self.channel,
+            runtime=self.runtime,
+            emit=lambda event: world.journal.append((broker_id, event)),
+            broker_info=self.info,
         )
         world.unreachable.discard(broker_id)
 

@@ -94,7 +94,7 @@ def test_a_shrink_and_an_expansion_raise_the_partition_epoch_alone(world: World)
 
 
 @pytest.mark.scenario(61)
-def test_the_table_of_errors(world: World) -> None:
+def test_alter_partition_answers_each_fault_with_its_error(world: World) -> None:
     # testAlterPartitionErrors
     assert alter(world, [2, 3]).error_code is KafkaError.none
     context = world.active().controller.reign.context

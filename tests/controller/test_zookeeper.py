@@ -16,7 +16,7 @@ from kafka_protocol.zk import znodes
 from kafka_protocol.zk.coordination import ControllerMoved, FencedWriter, Zk
 from kafka_protocol.zk.registration import next_broker_id, register_controller
 from kafka_protocol.zk.znodes import LeaderAndIsr
-from simulation.kernel.scheduler import SimRuntime
+from simulation.kernel.runtime import SimRuntime
 from tests.controller.controller_world import FakeSession, World
 
 GOOD, STALE, MISSING = (TopicPartition("t", n) for n in range(3))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from testing.cluster import Cluster, Happening
-from testing.live import LiveCluster
+from testing.live.cluster import LiveCluster
 
 
 def expired(cluster: Cluster | LiveCluster, after_us: int | None = None) -> list[Happening]:

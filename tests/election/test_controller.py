@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from testing.cluster import Broker, Cluster, Partition, only
-from testing.simulated import SimulatedCluster
+from testing.simulated.cluster import SimulatedCluster
 from tests.election import broker_sessions
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from compose.topology import load
-from testing import live
-from testing.live import LiveCluster
+from testing.live.cluster import LiveCluster, start_live, stop_live
 
 STOP_S_MAX = 20
 READY_S_MAX = 12
@@ -70,7 +69,7 @@ def end(cluster: LiveCluster, how: signal.Signals) -> None:
 @pytest.mark.scenario(3)
 @pytest.mark.scenario(33)
 def test_a_second_up_finds_topics_and_records_and_a_signal_leaves_no_process_and_no_port(tmp_path: Path) -> None:
-    first = live.start(tmp_path)
+    first = start_live(tmp_path)
     try:
         first.topics.create("orders", partitions=2, config={"min.insync.replicas": "2"})
         for partition in (0, 1):
@@ -79,10 +78,10 @@ def test_a_second_up_finds_topics_and_records_and_a_signal_leaves_no_process_and
         epoch = first.controller_epoch
         end(first, signal.SIGINT)
     finally:
-        live.stop(first)
+        stop_live(first)
 
     began_s = time.monotonic()
-    second = live.start(tmp_path)
+    second = start_live(tmp_path)
     try:
         assert time.monotonic() - began_s < READY_S_MAX
         assert second.url == first.url
@@ -97,4 +96,4 @@ def test_a_second_up_finds_topics_and_records_and_a_signal_leaves_no_process_and
         assert second.events("records_lost", after_us=-1) == []
         end(second, signal.SIGTERM)
     finally:
-        live.stop(second)
+        stop_live(second)

@@ -10,11 +10,12 @@ import pytest
 from kazoo.exceptions import KazooException
 
 from ensemble.client.kazoo import KazooClient
-from simulation.kernel.scheduler import SimRuntime, derive_random
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
 from simulation.workloads.writer import Writer
 from testing.cluster import Cluster, Peer, only
-from testing.live import LiveCluster
-from testing.simulated import SimulatedCluster
+from testing.live.cluster import LiveCluster
+from testing.simulated.cluster import SimulatedCluster
 from tests.election import broker_sessions
 
 LEADERS_KILLED = 10

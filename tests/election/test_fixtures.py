@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testing.cluster import Cluster, ClusterFailed
-from testing.simulated import start
+from testing.simulated.cluster import start_simulated
 
 
 def test_a_test_begins_with_a_cluster_that_is_whole_and_empty(cluster: Cluster) -> None:
@@ -69,7 +69,7 @@ def test_a_broker_cut_off_from_the_ensemble_loses_its_session(cluster: Cluster) 
 
 def test_the_same_seed_gives_the_same_history() -> None:
     def history(seed: int) -> list[bytes]:
-        cluster = start(seed=seed)
+        cluster = start_simulated(seed=seed)
         cluster.topics.create("orders", partitions=2)
         workload = cluster.workload("orders")
         cluster.let_pass(2)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from compose.topology import load
-from testing.live import LiveCluster
+from testing.live.cluster import LiveCluster
 from tests.election import broker_sessions
 
 GARBAGE = {

@@ -6,7 +6,7 @@ from bench.histories import History, judge, record
 from journal.judges.linearizability import Operation
 from journal.judges.session_order import Seen
 from journal.judges.znode_register import Answered, Asked
-from testing.live import LiveCluster
+from testing.live.cluster import LiveCluster
 
 
 def test_histories_under_faults_are_linearizable_and_sessions_see_things_in_order(zabka_cluster: LiveCluster) -> None:

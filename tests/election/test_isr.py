@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from testing.cluster import Broker, Cluster, Happening, Topic, Workload, only
-from testing.simulated import SimulatedCluster
+from testing.simulated.cluster import SimulatedCluster
 from tests.election import broker_sessions
 
 SLACK_US = 100_000

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, request
-from testing.simulated import SimulatedCluster
+from testing.simulated.cluster import SimulatedCluster
 
 
 def reassign(cluster: SimulatedCluster, topic: str, replicas: list[int] | None) -> KafkaMessage:

@@ -8,9 +8,9 @@ from bench.kafka_histories import record
 from journal.judges.kafka_analysis import ACKS_ALL
 from simulation.scenarios.library import LIBRARY
 from simulation.scenarios.scenario import WorldScenario
-from testing.live import LiveCluster
-from testing.live_scenarios import LivePlayer, play_script
-from testing.live_stage import LiveStage
+from testing.live.cluster import LiveCluster
+from testing.live.scenarios import LivePlayer, play_script
+from testing.live.stage import LiveStage
 
 LIVE = [
     "controller-killed", "leader-killed", "isolated-leader", "jepsen-2013", "zombie-controller", "kafka-14190",

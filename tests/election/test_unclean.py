@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from testing.cluster import Broker, Cluster, Partition, Topic, only
-from testing.simulated import SimulatedCluster
+from testing.simulated.cluster import SimulatedCluster
 
 UNCLEAN = "unclean.leader.election.enable"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testing.cluster import Cluster, only
-from testing.simulated import SimulatedCluster
+from testing.simulated.cluster import SimulatedCluster
 
 
 def a_zombie_is_fenced(cluster: Cluster) -> None:

@@ -18,6 +18,7 @@ from ensemble.records import (
     ACL,
     OPEN_ACL,
     REQUEST_BODIES,
+    AddWatchRequest,
     AuthPacket,
     ConnectRequest,
     ConnectResponse,
@@ -44,12 +45,13 @@ from ensemble.records import (
     SetACLRequest,
     SetDataRequest,
     SetWatches,
+    SetWatches2,
     Stat,
     StatResponse,
     WatcherEvent,
+    WatchesRequest,
 )
 from ensemble.records import CheckVersionRequest as Check
-from ensemble.records.watches import AddWatchRequest, SetWatches2, WatchesRequest
 from ensemble.tree.acl import allows, fixed_up
 from tests.fuzz.choices import Choices, Target, pieces
 

@@ -16,9 +16,9 @@ from broker_sim.configs.broker_config import config_from, parse_config
 from broker_sim.configs.config_def import ConfigError
 from broker_sim.configs.replica_config import ReplicaConfig, partition_config
 from broker_sim.configs.topic_config import TOPIC_KEYS
-from broker_sim.handlers.broker_requests import RequestRefused
 from broker_sim.logs import producer_snapshots
 from broker_sim.logs.producer_state import ProducerStates
+from broker_sim.request_context import RequestRefused
 from controller.features import decode_features
 from journal.events import TopicPartition
 from kafka_protocol.record_batch import (

@@ -23,6 +23,7 @@ from ensemble.server.net.election_wire import (
 )
 from ensemble.server.net.quorum_wire import QuorumCodec
 from ensemble.tree.datatree import DataTree
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import (
     CheckVersionTxn,
     CloseSessionTxn,
@@ -65,7 +66,6 @@ from ensemble.zab.messages import (
     UpToDate,
     Vote,
 )
-from ensemble.zab.snapshot import TreeSnapshot
 from tests.fuzz.choices import Choices, Target, pieces
 from tests.fuzz.client_targets import DIGEST_ACL
 

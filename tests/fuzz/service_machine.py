@@ -89,7 +89,7 @@ class _Side(Ensemble):
         for _, event in self.events:
             msgspec.json.encode(event)
         self.events.clear()
-        one, other = (service._tree for service in self.services)
+        one, other = (service.tree for service in self.services)
         assert one.digest == other.digest and one.nodes.keys() == other.nodes.keys() and one.sessions == other.sessions
         for tree in (one, other):
             size = sum(len(path) + len(node.data or b"") for path, node in tree.nodes.items())
@@ -100,9 +100,9 @@ class _Side(Ensemble):
                     assert f"{path.rstrip('/')}/{name}" in tree.nodes
             assert all(owner in tree.sessions for owner in tree.ephemerals), "an ephemeral without its session"
         for service in self.services:
-            for connection in service._connections.values():
+            for connection in service.clients.connections.values():
                 assert connection.outstanding >= 0
-            for session in service._sessions.values():
+            for session in service.clients.sessions.values():
                 assert not session.queue, "a request is never answered"
 
 
@@ -183,7 +183,7 @@ def forwarded(data: bytes) -> None:
     leader.commit()
     leader.advance(2000)
     leader.services[0].revalidate(leader.now, choices.long(), -1, LinkId(1))
-    one, other = (service._tree for service in leader.services)
+    one, other = (service.tree for service in leader.services)
     assert one.digest == other.digest
 
 

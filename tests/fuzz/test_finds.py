@@ -28,6 +28,7 @@ from ensemble.server.config.config_values import ConfigError
 from ensemble.server.config.zoo_cfg import parse
 from ensemble.tree.authentication import IDENTITIES_CHARS_MAX
 from ensemble.tree.proposer import LISTED_CHARS_MAX
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import CloseSessionTxn, ErrorTxn, MultiTxn, Txn
 from ensemble.zab.election import ROUND_LEAP_MAX
 from ensemble.zab.membership import BadMembership, Membership
@@ -43,7 +44,6 @@ from ensemble.zab.messages import (
     Snap,
     Vote,
 )
-from ensemble.zab.snapshot import TreeSnapshot
 from tests.ensemble.tree.tree_driver import Ensemble, create, multi
 from tests.fuzz.peer_machine import Lone
 from tests.fuzz.peer_targets import SESSION, small_snapshot, transactions
@@ -129,7 +129,7 @@ def test_a_session_that_owns_too_much_to_list_takes_all_of_it_along() -> None:
         assert ensemble.ask(connection, create(name, flags=1)).err == 0
     ensemble.send(connection, (OpCode.CLOSE_SESSION, Request(0, OpCode.PING, None).body))
     assert ensemble.history[-1].body == CloseSessionTxn([])
-    one, other = (service._tree for service in ensemble.services)
+    one, other = (service.tree for service in ensemble.services)
     assert len(one.nodes) == 4 and one.ephemerals == other.ephemerals == {} and one.digest == other.digest
 
 

@@ -25,9 +25,22 @@ MAY_IMPORT: dict[str, set[str]] = {
         "journal",
     },
 }  # fmt: skip
+ENSEMBLE_LAYERS: dict[str, set[str]] = {
+    "base": {"records"},
+    "records": {"base"},
+    "runtime": {"base", "records"},
+    "auth": {"base", "records"},
+    "zab": {"auth", "base", "records"},
+    "tree": {"zab", "auth", "base", "records"},
+    "txnlog": {"tree", "zab", "auth", "base", "records"},
+    "client": {"runtime", "auth", "base", "records"},
+    "server": {"runtime", "txnlog", "tree", "zab", "auth", "base", "records"},
+}
+"""What each part of `ensemble` may import; `base` are the modules that stand in no part (ids, jute, txn, …)."""
 SHELLS = {
     "journal/writer.py",
     "journal/reader.py",
+    "journal/sentence_file.py",
     "ensemble/client/__init__.py",  # re-exports the next one, on demand
     "ensemble/client/aio.py",
     "ensemble/client/asyncio_connector.py",
@@ -46,7 +59,8 @@ PURE_ROOMS = ("journal", "ensemble", "kafka_protocol", "controller", "broker_sim
 TOUCHES_THE_WORLD = {
     "asyncio", "concurrent", "datetime", "fcntl", "httpx", "io", "logging", "mmap", "multiprocessing", "os", "pathlib",
     "queue", "random", "secrets", "select", "selectors", "shutil", "signal", "socket", "sched", "ssl", "structlog",
-    "subprocess", "sys", "tempfile", "threading", "time", "uuid", "uvloop", "kazoo", "fastapi",
+    "subprocess", "sys", "tempfile", "threading", "time", "uuid", "uvloop", "kazoo", "fastapi", "importlib",
+    "bench", "tests",
 }  # fmt: skip
 MAY_NOT_CALL = {"open", "print", "input", "eval", "exec", "hash", "id", "__import__"}
 
@@ -86,6 +100,29 @@ def test_a_room_imports_downward_only(room: str) -> None:
         if (top := name.split(".")[0]) in MAY_IMPORT and top != room and top not in MAY_IMPORT[room]
     ]
     assert wrong == []
+
+
+def ensemble_layer(module: str) -> str:
+    """The part of `ensemble` in which a module stands."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in ENSEMBLE_LAYERS else "base"
+
+
+@pytest.mark.parametrize("layer", ENSEMBLE_LAYERS)
+def test_a_part_of_the_ensemble_imports_lower_parts_only(layer: str) -> None:
+    wrong = [
+        f"{relative(path)}:{line} imports {name}"
+        for path in modules("ensemble")
+        if ensemble_layer(relative(path)[:-3].replace("/", ".")) == layer
+        for line, name in imports(path)
+        if name.split(".")[0] == "ensemble" and ensemble_layer(name) not in {layer, *ENSEMBLE_LAYERS[layer]}
+    ]
+    assert wrong == []
+
+
+def test_every_part_of_the_ensemble_has_its_layer() -> None:
+    folders = {path.name for path in (ROOT / "ensemble").iterdir() if (path / "__init__.py").is_file()}
+    assert folders | {"base"} == set(ENSEMBLE_LAYERS)
 
 
 def test_every_shell_that_is_named_exists() -> None:
@@ -139,8 +176,13 @@ def _inside_dunder_hash(path: Path, line: int) -> bool:
 ORDERLESS = {"sorted", "len", "min", "max", "sum", "any", "all", "set", "frozenset", "bool"}
 
 
+SET_OPERATORS = (ast.Sub, ast.BitAnd, ast.BitOr, ast.BitXor)
+SET_METHODS = {"union", "intersection", "difference", "symmetric_difference"}
+
+
 class _SetIterations(ast.NodeVisitor):
-    """Finds loops over what is plainly a set: a display, a call of set(), or a name annotated or assigned as one."""
+    """Finds loops over what is plainly a set: a display, a call of set(), a name annotated or assigned as one, or what
+    an operator makes of sets and of dictionaries' keys() and items()."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.names: set[str] = set()
@@ -163,14 +205,31 @@ class _SetIterations(ast.NodeVisitor):
         text = ast.unparse(annotation)
         return text.startswith(("set[", "frozenset[", "Set[", "AbstractSet[")) or text in {"set", "frozenset"}
 
+    def _makes_set(self, value: ast.expr) -> bool:
+        match value:
+            case ast.Set() | ast.SetComp():
+                return True
+            case ast.Call(func=ast.Name(id="set" | "frozenset")):
+                return True
+            case ast.Call(func=ast.Attribute(attr=method)):
+                return method in SET_METHODS
+            case ast.BinOp(left=left, op=op, right=right) if isinstance(op, SET_OPERATORS):
+                return any(self._is_view(side) or self._is_set(side) for side in (left, right))
+        return False
+
     @staticmethod
-    def _makes_set(value: ast.expr) -> bool:
-        return isinstance(value, ast.Set | ast.SetComp) or (
-            isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in {"set", "frozenset"}
+    def _is_view(value: ast.expr) -> bool:
+        return (
+            isinstance(value, ast.Call)
+            and isinstance(value.func, ast.Attribute)
+            and value.func.attr in {"keys", "items"}
         )
 
+    def _is_set(self, value: ast.expr) -> bool:
+        return self._makes_set(value) or ast.unparse(value) in self.names
+
     def _check(self, node: ast.expr) -> None:
-        if self._makes_set(node) or ast.unparse(node) in self.names:
+        if self._is_set(node):
             self.found.append(node.lineno)
 
     def visit_For(self, node: ast.For) -> None:
@@ -190,6 +249,36 @@ class _SetIterations(ast.NodeVisitor):
             for argument in node.args:
                 self._check(argument)
         self.generic_visit(node)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for x in {1, 2}: pass",
+        "for x in set(y): pass",
+        "for x in a.keys() - b.keys(): pass",
+        "for x in a.items() & b: pass",
+        "[x for x in b | a.keys()]",
+        "c = a.keys() ^ b\nfor x in c: pass",
+        "c: set[int] = f()\nlist(c - d)",
+        "tuple(a.union(b))",
+    ],
+)
+def test_a_loop_over_a_set_is_seen(loop: str) -> None:
+    tree = ast.parse(loop)
+    visitor = _SetIterations(tree)
+    visitor.visit(tree)
+    assert len(visitor.found) == 1
+
+
+@pytest.mark.parametrize(
+    "loop", ["for x in a.keys(): pass", "for x in sorted(a.keys() - b): pass", "for x in a - b: pass"]
+)
+def test_a_loop_over_what_has_an_order_is_let_be(loop: str) -> None:
+    tree = ast.parse(loop)
+    visitor = _SetIterations(tree)
+    visitor.visit(tree)
+    assert visitor.found == []
 
 
 @pytest.mark.parametrize("name", PURE_MODULES)

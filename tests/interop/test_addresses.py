@@ -9,14 +9,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ensemble.runtime.links import FaultTable, LinkFault
+from ensemble.runtime.link_fault import ANY, HeldFault
+from ensemble.runtime.links import FaultTable
 from ensemble.zab.server_line import parse_server_line
 from tests.ensemble.server.peer_processes import free_ports, wait_until
 from tests.interop.real_zookeeper import MixedEnsemble, needs_java
 
 pytestmark = pytest.mark.long
 NETWORKS = ("127.0.1", "127.0.2")
-CUT = [LinkFault("in", "lost", "in", "cut"), LinkFault("out", "lost", "out", "cut")]
+CUT = [HeldFault(ANY, "lost", "cut", id="f1")]
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def lose(ensemble: MixedEnsemble, network: str) -> None:
     for line in ensemble.server_lines:
         for host, *ports in parse_server_line(line.partition("=")[2]).addresses:
             names |= {f"{host}:{port}": "lost" for port in ports if host.startswith(f"{network}.")}
-    table = msgspec.json.encode(FaultTable(CUT, names))
+    table = msgspec.json.encode(FaultTable(CUT, names=names))
     for i in ensemble.processes:
         with socket.socket(socket.AF_UNIX) as control:
             control.connect(str(ensemble.directory / str(i) / "control"))

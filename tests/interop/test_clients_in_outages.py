@@ -13,7 +13,8 @@ import pytest
 
 from broker_sim.groups.store import java_hash
 from testing.cluster import ClusterFailed
-from testing.live import LiveCluster, Node
+from testing.live.cluster import LiveCluster
+from testing.live.nodes import Node
 from tests.interop.outage_session import Outcome, Session
 
 LIBRARIES = ("kcat", "confluent-kafka", "kafka-python", "aiokafka")

@@ -13,10 +13,11 @@ import pytest
 
 from journal.events import entry_from_dict
 from journal.judges.invariants import check
-from testing.live import ClusterFailed, LiveCluster
+from testing.cluster import ClusterFailed
+from testing.live.cluster import LiveCluster
 from tests.interop.kafka_tools import called
 from tests.interop.real_kafka import KafkaServer
-from tools import kafka_reassign
+from tools import reassign as reassign_tool
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.zabka(peers=3, brokers=3)]
 
@@ -72,7 +73,7 @@ def reassign(cluster: LiveCluster, directory: Path, topic: str, *replicas: int) 
     arguments = ("--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(plan))
 
     def is_begun() -> bool:
-        said = called(kafka_reassign.main, *arguments, "--execute")
+        said = called(reassign_tool.main, *arguments, "--execute")
         # A broker that has not heard of a new topic yet says that there is none, as Kafka's do.
         assert said.code == 0 or f"Topic {topic} not found." in said.out, said
         return said.code == 0
@@ -84,7 +85,7 @@ def reassign(cluster: LiveCluster, directory: Path, topic: str, *replicas: int) 
         return sorted(partition.isr) == sorted(replicas) == sorted(partition.replicas)
 
     cluster.until(is_there, COMES_S, f"{topic} on {replicas}")
-    assert "is completed" in called(kafka_reassign.main, *arguments, "--verify").out
+    assert "is completed" in called(reassign_tool.main, *arguments, "--verify").out
 
 
 def test_it_is_shown_used_and_commands(zabka_cluster: LiveCluster, joined: KafkaServer, tmp_path: Path) -> None:

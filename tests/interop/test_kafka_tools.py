@@ -17,7 +17,17 @@ import pytest
 
 from broker_sim.logs import producer_snapshots
 from tests.interop.kafka_tools import TwoClusters, alone, called, in_any_order, masked, rows, two_clusters
-from tools import kafka_brokers, kafka_configs, kafka_elect, kafka_groups, kafka_offsets, kafka_reassign, kafka_topics
+from tools import (
+    broker_api_versions,
+    configs,
+    consumer_groups,
+    delete_records,
+    elect,
+    get_offsets,
+    log_dirs,
+    reassign,
+    topics,
+)
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -409,7 +419,7 @@ def test_our_own_tool_cancels_as_kafkas_does(both: TwoClusters) -> None:
         f"--reassignment-json-file {plan} --verify",
     ):
         kafka = both.tools.run("reassign-partitions", "--bootstrap-server", both.kafka, *arguments.split())
-        ours = called(kafka_reassign.main, "--bootstrap-server", both.ours.bootstrap, *arguments.split())
+        ours = called(reassign.main, "--bootstrap-server", both.ours.bootstrap, *arguments.split())
         wanted, got = ((said.code, _plain(said.out)) for said in (kafka, ours))
         if wanted != got:
             differences.append(f"{arguments}\nkafka {wanted}\nours  {got} {ours.err}")
@@ -424,7 +434,7 @@ def test_a_move_that_only_adds_replicas_is_passed_over_by_kafkas_tool_and_not_by
     assert "None of the specified partition reassignments are active." in passed_over
     both.same("reassign-partitions", "--list")
     for bootstrap in (both.kafka, both.ours.bootstrap):
-        said = called(kafka_reassign.main, "--bootstrap-server", bootstrap, *cancel[:-1])
+        said = called(reassign.main, "--bootstrap-server", bootstrap, *cancel[:-1])
         assert "Successfully cancelled partition reassignment for: adds-0" in said.out
     both.until(lambda said: "No partition" in said, "reassign-partitions", "--list")
 
@@ -660,15 +670,15 @@ def test_kafka_reads_our_producer_snapshots(tmp_path: Path) -> None:
 # ---- our own tools --------------------------------------------------------------------------------------------
 
 OWN_TOOLS: dict[str, Callable[[list[str]], int]] = {
-    "broker-api-versions": kafka_brokers.api_versions_main,
-    "configs": kafka_configs.main,
-    "consumer-groups": kafka_groups.main,
-    "delete-records": kafka_offsets.delete_main,
-    "get-offsets": kafka_offsets.main,
-    "leader-election": kafka_elect.main,
-    "log-dirs": kafka_brokers.log_dirs_main,
-    "reassign-partitions": kafka_reassign.main,
-    "topics": kafka_topics.main,
+    "broker-api-versions": broker_api_versions.main,
+    "configs": configs.main,
+    "consumer-groups": consumer_groups.main,
+    "delete-records": delete_records.main,
+    "get-offsets": get_offsets.main,
+    "leader-election": elect.main,
+    "log-dirs": log_dirs.main,
+    "reassign-partitions": reassign.main,
+    "topics": topics.main,
 }
 
 

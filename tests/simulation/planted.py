@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from broker_sim.replication import fetch_answers
 from broker_sim.replication.partition import Partition
 from controller import alter_partition, election, failover, partition_state_machine, partition_store
 from ensemble.errors import ErrorCode
@@ -123,7 +124,7 @@ def high_watermark_is_the_leaders_log_end() -> Iterator[None]:
 @contextmanager
 def no_truncation_on_fetch() -> Iterator[None]:
     """A leader never tells a follower that their logs part."""
-    with patch.object(Partition, "_diverging", lambda self, wanted: (0, None)):
+    with patch.object(fetch_answers, "_diverging", lambda partition, wanted: (0, None)):
         yield
 
 

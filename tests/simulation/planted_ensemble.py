@@ -9,12 +9,15 @@ from unittest.mock import patch
 
 import msgspec
 
-from ensemble.tree import requests, service
+from ensemble.tree import answer_queues
+from ensemble.tree.commits import Commits
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.sessions import SessionTracker
+from ensemble.zab.broadcast import Broadcast
 from ensemble.zab.core import Core
 from ensemble.zab.effects import Effect, Emit, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog
 from ensemble.zab.election import RESEND_MIN_MS, Election
+from ensemble.zab.following import Following
 from ensemble.zab.leader import Leader
 from ensemble.zab.leader_acks import CommonLog, LeaderAcks
 from ensemble.zab.learner import Learner
@@ -111,13 +114,13 @@ def votes_with_what_memory_knows() -> Iterator[None]:
 @contextmanager
 def leader_counts_itself_before_its_fsync() -> Iterator[None]:
     """A leader takes its own log for durable as soon as it has proposed."""
-    propose = Leader._propose
+    propose = Broadcast.propose
 
-    def hasty(self: Leader, request: Any, origin: Any) -> None:
+    def hasty(self: Broadcast, request: Any, origin: Any) -> None:
         propose(self, request, origin)
         self._logged[self._core.my_id] = self._last_proposed
 
-    with patch.object(Leader, "_propose", hasty):
+    with patch.object(Broadcast, "propose", hasty):
         yield
 
 
@@ -132,10 +135,10 @@ def established_without_a_quorum() -> Iterator[None]:
 def sync_answered_by_the_leader_alone() -> Iterator[None]:
     """A sync is answered when nothing is outstanding, without asking a quorum (ZOOKEEPER-1675)."""
 
-    def at_once(self: Leader) -> int:
+    def at_once(self: Broadcast) -> int:
         return self._syncs.round + 1
 
-    with patch.object(Leader, "_answered_round", at_once):
+    with patch.object(Broadcast, "_answered_round", at_once):
         yield
 
 
@@ -157,7 +160,7 @@ def session_owner_not_checked() -> Iterator[None]:
 @contextmanager
 def watches_fire_late() -> Iterator[None]:
     """What a watch tells goes out behind the next change, not with its own."""
-    fire = service.Service._fire_watches
+    fire = Commits._fire_watches
 
     def late(self: Any, zxid: Any, effects: list[Effect]) -> None:
         due: list[Effect] = []
@@ -166,27 +169,27 @@ def watches_fire_late() -> Iterator[None]:
         LATE[id(self)] = due
 
     LATE: dict[int, list[Effect]] = {}
-    with patch.object(service.Service, "_fire_watches", late):
+    with patch.object(Commits, "_fire_watches", late):
         yield
 
 
 @contextmanager
 def watches_lost_on_reconnection() -> Iterator[None]:
     """setWatches is answered, and nothing is watched."""
-    with patch.object(requests, "rearm", lambda tree, watches, connection, request: []):
+    with patch.object(answer_queues, "rearm", lambda tree, watches, connection, request: []):
         yield
 
 
 @contextmanager
 def served_before_uptodate() -> Iterator[None]:
     """A follower applies what is proposed to it, committed or not."""
-    log, apply_up_to = Learner._log, Core.apply_up_to
+    log, apply_up_to = Following.log, Core.apply_up_to
 
-    def eager(self: Learner, txns: Any) -> None:
+    def eager(self: Following, txns: Any) -> None:
         log(self, txns)
         apply_up_to(self._core, txns[-1].zxid)
 
-    with patch.object(Learner, "_log", eager), patch.object(Learner, "_on_commit", lambda self, commit: None):
+    with patch.object(Following, "log", eager), patch.object(Following, "_on_commit", lambda self, commit: None):
         yield
 
 
@@ -214,7 +217,7 @@ def zxids_go_on_across_epochs() -> Iterator[None]:
         before = self.phase
         adopt(self)
         if self.phase is not before and self._core.last_logged:
-            self._last_proposed = self._core.last_logged
+            self._broadcast._last_proposed = self._core.last_logged
 
     with patch.object(Leader, "_adopt_with_quorum", continuing):
         yield
@@ -295,14 +298,14 @@ def epochs_do_not_rise() -> Iterator[None]:
 @contextmanager
 def leader_acknowledges_before_its_fsync() -> Iterator[None]:
     """A leader tells who asked that its log is durable as soon as it has proposed."""
-    propose = Leader._propose
+    propose = Broadcast.propose
 
-    def hasty(self: Leader, requests: Any, origin: Any) -> None:
+    def hasty(self: Broadcast, requests: Any, origin: Any) -> None:
         propose(self, requests, origin)
         if self._core.pending:
-            self._acks.tell(self._last_proposed, self._links.values())
+            self.acks.tell(self._last_proposed, self._links.values())
 
-    with patch.object(Leader, "_propose", hasty):
+    with patch.object(Broadcast, "propose", hasty):
         yield
 
 
@@ -323,7 +326,7 @@ def who_comes_back_ahead_is_cut_back() -> Iterator[None]:
 @contextmanager
 def answers_overtake_the_commits_they_rely_on() -> Iterator[None]:
     """A follower whose own log is late hears that its sync is done, and not yet what is committed."""
-    with patch.object(Leader, "_answer", lambda self, origin, answer: self._core.send(origin, answer)):
+    with patch.object(Broadcast, "_answer", lambda self, origin, answer: self._core.send(origin, answer)):
         yield
 
 

@@ -16,8 +16,7 @@ from controller.historical import Historical
 from simulation.run import run_seed
 from simulation.scenarios.library import LIBRARY, play
 from simulation.scenarios.scenario import WorldScenario
-from simulation.settings import world_settings
-from simulation.world import WorldSettings
+from simulation.settings import WorldSettings, world_settings
 from tests.simulation import planted, planted_ensemble
 from tests.simulation.disks import planted_disks
 

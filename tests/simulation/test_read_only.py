@@ -11,18 +11,20 @@ import pytest
 
 from ensemble.client.session import Session
 from ensemble.errors import ErrorCode
-from ensemble.tree.service import Service
+from ensemble.tree.attachment import Attachment
+from ensemble.tree.local_requests import LocalRequests
 from ensemble.zab.peer import Peer
-from simulation.run import Run, run_seed
+from simulation.run import run_seed
+from simulation.seeds.read_only import READ_ONLY
+from simulation.seeds.seed_run import SeedRun
 from simulation.settings import BadSetting, world_settings
 
-SCENARIO = "read-only"
 BUSY_SEED = 9
 """Its reader is with a minority for a good while, and comes back."""
 
 
 def test_a_reader_is_served_by_minorities_and_follows_the_leader_the_same_way_every_time() -> None:
-    run, again = Run(BUSY_SEED, SCENARIO), Run(BUSY_SEED, SCENARIO)
+    run, again = SeedRun(BUSY_SEED, READ_ONLY), SeedRun(BUSY_SEED, READ_ONLY)
     assert run.execute().problems == again.execute().problems == []
     assert list(run.world.record.lines()) == list(again.world.record.lines())
     assert run.reading is not None
@@ -31,8 +33,8 @@ def test_a_reader_is_served_by_minorities_and_follows_the_leader_the_same_way_ev
 
 
 @pytest.mark.parametrize("seed", [4, 7])
-def test_sessions_of_every_kind_hold(seed: int) -> None:
-    assert run_seed(seed, SCENARIO).problems == []
+def test_a_seed_of_read_only_service_holds_every_invariant(seed: int) -> None:
+    assert run_seed(seed, READ_ONLY.name).problems == []
 
 
 def test_the_keys_of_read_only_service_can_be_set() -> None:
@@ -48,30 +50,30 @@ def test_the_keys_of_read_only_service_can_be_set() -> None:
 @contextmanager
 def sessions_are_global() -> Iterator[None]:
     """A read-only server keeps its sessions where global ones are kept."""
-    connect = Service._connect_alone
+    connect = Attachment._connect_alone
 
-    def leaky(self: Service, now: Any, client: Any, request: Any, effects: Any) -> bool:
+    def leaky(self: Attachment, now: Any, client: Any, request: Any, effects: Any) -> bool:
         alone = connect(self, now, client, request, effects)
-        if alone and self._read_only and client.session_id:
-            self._tree.sessions[client.session_id] = client.timeout_ms
+        if alone and self._state.read_only and client.session_id:
+            self._state.tree.sessions[client.session_id] = client.timeout_ms
         return alone
 
-    with patch.object(Service, "_connect_alone", leaky):
+    with patch.object(Attachment, "_connect_alone", leaky):
         yield
 
 
 @contextmanager
 def writes_are_answered() -> Iterator[None]:
     """A read-only server says yes to what it cannot do."""
-    stays = Service._stays_here
+    stays = LocalRequests.stays_here
 
-    def obliging(self: Service, waiting: Any, request: Any, effects: Any) -> bool:
+    def obliging(self: LocalRequests, waiting: Any, request: Any, effects: Any) -> bool:
         here = stays(self, waiting, request, effects)
         if waiting.problem is ErrorCode.NOT_READ_ONLY:
             waiting.problem = ErrorCode.NODE_EXISTS
         return here
 
-    with patch.object(Service, "_stays_here", obliging):
+    with patch.object(LocalRequests, "stays_here", obliging):
         yield
 
 
@@ -106,5 +108,5 @@ def clients_take_local_sessions_elsewhere() -> Iterator[None]:
 )
 def test_a_planted_bug_is_found(plant: Callable[[], AbstractContextManager[None]], seed: int, shows: str) -> None:
     with plant():
-        found = run_seed(seed, SCENARIO).problems
+        found = run_seed(seed, READ_ONLY.name).problems
     assert any(shows in problem for problem in found)

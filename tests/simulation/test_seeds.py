@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from simulation.run import Run, run_seed
-from simulation.world import WorldSettings
+from simulation.run import run_seed
+from simulation.seeds.chaos import CALM, CHAOS
+from simulation.seeds.seed_run import SeedRun
+from simulation.settings import WorldSettings
 from tests.simulation import planted_table
 
 SEEDS, SEEDS_IN_THE_SUITE = 36, 20
@@ -24,7 +26,7 @@ def seeds(count: int, in_the_suite: int) -> list[object]:
     return [pytest.param(seed, marks=[pytest.mark.long] if seed >= in_the_suite else []) for seed in range(count)]
 
 
-def fingerprint(run: Run) -> str:
+def fingerprint(run: SeedRun) -> str:
     digest = sha256()
     for line in run.world.record.lines():
         digest.update(line)
@@ -41,7 +43,7 @@ def test_a_seed_holds_every_invariant_and_recovers(seed: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 3, 5])
 def test_a_calm_cluster_of_any_size_loses_nothing_and_elects_once(size: int) -> None:
-    run = Run(11, "calm", WorldSettings(peers=size, brokers=size))
+    run = SeedRun(11, CALM, WorldSettings(peers=size, brokers=size))
     outcome = run.execute()
     assert outcome.problems == []
     assert [reign.controller_epoch for reign in run.world.record.state.reigns] == [1]
@@ -49,13 +51,13 @@ def test_a_calm_cluster_of_any_size_loses_nothing_and_elects_once(size: int) -> 
 
 
 def test_the_same_seed_gives_the_same_history_in_one_process() -> None:
-    first, second = Run(3), Run(3)
+    first, second = SeedRun(3, CHAOS), SeedRun(3, CHAOS)
     assert first.execute().problems == second.execute().problems == []
     assert fingerprint(first) == fingerprint(second)
 
 
 def test_another_seed_gives_another_history() -> None:
-    first, second = Run(3), Run(4)
+    first, second = SeedRun(3, CHAOS), SeedRun(4, CHAOS)
     first.execute(), second.execute()
     assert fingerprint(first) != fingerprint(second)
 

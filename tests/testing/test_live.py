@@ -15,14 +15,15 @@ import httpx
 import pytest
 
 from compose.topology import load
-from testing.live import ClusterFailed, LiveCluster
+from testing.cluster import ClusterFailed
+from testing.live.cluster import LiveCluster
 
 ZABKA = [sys.executable, "-P", "-m", "tools.cli"]
 FREE = ["--port", "0", "--zk-port", "0", "--kafka-port", "0"]
 
 
 @pytest.mark.long
-def test_a_killed_controller_is_replaced_and_its_partitions_are_led_on(zabka_cluster: LiveCluster) -> None:
+def test_a_killed_controller_is_replaced_and_its_partitions_get_leaders(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders", partitions=3)
     before = zabka_cluster.until(lambda: zabka_cluster.controller)
     epoch = zabka_cluster.controller_epoch
@@ -39,7 +40,7 @@ def test_a_killed_controller_is_replaced_and_its_partitions_are_led_on(zabka_clu
     zabka_cluster.until(lambda: all(sorted(p.isr) == [1, 2, 3] for p in zabka_cluster.topics["orders"].partitions))
 
 
-def test_who_is_controller_is_the_brokers_own_last_word_while_it_is_paused(zabka_cluster: LiveCluster) -> None:
+def test_a_paused_controller_is_shown_with_its_own_last_word_and_the_age_of_that(zabka_cluster: LiveCluster) -> None:
     controller = zabka_cluster.until(lambda: zabka_cluster.controller)
     epoch = zabka_cluster.controller_epoch
     zabka_cluster.until(lambda: controller.is_controller)
@@ -182,7 +183,7 @@ def status(data: Path) -> dict[str, Any]:
     return found
 
 
-def test_topics_are_told_as_kafkas_tool_tells_them(zabka_cluster: LiveCluster) -> None:
+def test_topics_are_printed_as_by_kafka_topics(zabka_cluster: LiveCluster) -> None:
     data = zabka_cluster.data
     assert zabka(data, "topics", "--create", "--topic", "t", "--replica-assignment", "1:2:3,2:3:1",
                  "--config", "min.insync.replicas=2") == "Created topic t.\n"  # fmt: skip
@@ -204,7 +205,7 @@ def test_topics_are_told_as_kafkas_tool_tells_them(zabka_cluster: LiveCluster) -
     zabka_cluster.until(lambda: zabka_cluster.topics.names() == [])
 
 
-def test_configs_are_told_as_kafkas_tool_tells_them(zabka_cluster: LiveCluster) -> None:
+def test_configs_are_printed_as_by_kafka_configs(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("t")
     of_t = ("--entity-type", "topics", "--entity-name", "t")
     key = "unclean.leader.election.enable"
@@ -219,7 +220,7 @@ def test_configs_are_told_as_kafkas_tool_tells_them(zabka_cluster: LiveCluster) 
     )
 
 
-def test_elections_are_told_as_kafkas_tool_tells_them(zabka_cluster: LiveCluster) -> None:
+def test_elections_are_printed_as_by_kafka_leader_election(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("t", assignment={0: [1, 2]})
 
     assert zabka(zabka_cluster.data, "elect", "--election-type", "preferred", "--topic", "t", "--partition", "0") == (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from testing.cluster import Cluster
-from testing.live import LiveCluster
-from testing.simulated import SimulatedCluster
+from testing.live.cluster import LiveCluster
+from testing.simulated.cluster import SimulatedCluster
 
 
 def consumers_of_both_kinds_read_everything_once_and_in_order(cluster: Cluster) -> None:
@@ -37,7 +37,7 @@ def test_consumers_of_both_kinds_read_everything_once_and_in_order(zabka_cluster
     cluster.until(lambda: cluster.topics["orders"].partitions[0].high_watermark == offset, 5, "the offset of the last")
 
 
-def test_so_they_do_in_the_simulated_world(zabka_world: SimulatedCluster) -> None:
+def test_consumers_of_both_kinds_read_everything_once_in_the_simulated_world(zabka_world: SimulatedCluster) -> None:
     consumers_of_both_kinds_read_everything_once_and_in_order(zabka_world)
 
 

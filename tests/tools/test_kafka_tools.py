@@ -22,8 +22,18 @@ from kafka_protocol.client.partitioner import murmur2, partition_for
 from kafka_protocol.client.reassignment_client import Ongoing
 from kafka_protocol.ports import Endpoint
 from kafka_protocol.record_batch import Record
-from testing.live import LiveCluster
-from tools import kafka_brokers, kafka_console, kafka_groups, kafka_offsets, kafka_reassign, kafka_topics
+from testing.live.cluster import LiveCluster
+from tools import (
+    broker_api_versions,
+    consume,
+    consumer_groups,
+    delete_records,
+    get_offsets,
+    log_dirs,
+    produce,
+    reassign,
+    topics,
+)
 from tools.kafka_command import CommandFailed
 
 
@@ -54,8 +64,8 @@ def called(main: Callable[[list[str]], int], *arguments: str, stdin: bytes = b""
         ("t:0,other:1", ["t-0", "other-1"]),
     ],
 )
-def test_topic_partition_patterns_are_kafkas(patterns: str, matching: list[str]) -> None:
-    matches = kafka_offsets.any_of(patterns)
+def test_patterns_of_topic_partitions_match_as_in_kafkas_tool(patterns: str, matching: list[str]) -> None:
+    matches = get_offsets.any_of(patterns)
     everything = [TopicPartition(topic, number) for topic in ("t", "other") for number in range(3)]
     assert [str(each) for each in everything if matches(each)] == matching
 
@@ -63,13 +73,13 @@ def test_topic_partition_patterns_are_kafkas(patterns: str, matching: list[str])
 @pytest.mark.parametrize("pattern", ["t:x", "t:1:2", "t:1-2-3"])
 def test_a_pattern_that_is_none_is_refused(pattern: str) -> None:
     with pytest.raises(CommandFailed, match="Invalid rule specification"):
-        kafka_offsets.any_of(pattern)
+        get_offsets.any_of(pattern)
 
 
-def test_times_have_names() -> None:
-    assert [kafka_offsets.parse_time(text) for text in ("latest", "earliest", "-3", "12345")] == [-1, -2, -3, 12345]
+def test_get_offsets_takes_the_names_of_special_times() -> None:
+    assert [get_offsets.parse_time(text) for text in ("latest", "earliest", "-3", "12345")] == [-1, -2, -3, 12345]
     with pytest.raises(CommandFailed, match="Malformed time argument soon"):
-        kafka_offsets.parse_time("soon")
+        get_offsets.parse_time("soon")
 
 
 def test_keys_go_where_every_kafka_client_sends_them() -> None:
@@ -81,21 +91,21 @@ def test_keys_go_where_every_kafka_client_sends_them() -> None:
 
 
 def test_a_line_is_a_record_with_a_key_where_it_is_divided() -> None:
-    assert kafka_console.parse_line(b"a:b:c", b":")[:2] == (b"a", b"b:c")
-    assert kafka_console.parse_line(b"a:b", None)[:2] == (None, b"a:b")
+    assert produce.parse_line(b"a:b:c", b":")[:2] == (b"a", b"b:c")
+    assert produce.parse_line(b"a:b", None)[:2] == (None, b"a:b")
     with pytest.raises(CommandFailed, match="No key separator found"):
-        kafka_console.parse_line(b"ab", b":")
+        produce.parse_line(b"ab", b":")
 
 
-def test_moments_and_durations() -> None:
-    assert kafka_groups.at("1970-01-01T00:00:01.500") == 1500
-    assert kafka_groups.at("1970-01-01T01:00:00+01:00") == 0
-    assert kafka_groups.since("P1DT1H") < kafka_groups.since("PT30M")
+def test_dates_and_durations_are_read_in_iso_8601() -> None:
+    assert consumer_groups.at("1970-01-01T00:00:01.500") == 1500
+    assert consumer_groups.at("1970-01-01T01:00:00+01:00") == 0
+    assert consumer_groups.since("P1DT1H") < consumer_groups.since("PT30M")
     for text in ("P", "1H", "PT"):
         with pytest.raises(CommandFailed, match="is no duration"):
-            kafka_groups.since(text)
+            consumer_groups.since(text)
     with pytest.raises(CommandFailed, match="no date"):
-        kafka_groups.at("yesterday")
+        consumer_groups.at("yesterday")
 
 
 @pytest.mark.parametrize(
@@ -111,11 +121,11 @@ def test_a_plan_that_cannot_be_read_is_refused(tmp_path: Path, text: str, says: 
     plan = tmp_path / "plan.json"
     plan.write_text(text)
     with pytest.raises(CommandFailed, match=says):
-        kafka_reassign.read_plan(plan)
+        reassign.read_plan(plan)
 
 
 def test_a_throttle_covers_those_who_have_a_partition_and_those_who_get_it() -> None:
-    assert kafka_reassign.move([1, 2], [2, 3]) == ((1, 2), (3,))
+    assert reassign.move([1, 2], [2, 3]) == ((1, 2), (3,))
 
 
 # ---- what they say --------------------------------------------------------------------------------------------
@@ -125,9 +135,9 @@ def test_a_group_is_shown_as_kafkas_tool_shows_it(capsys: pytest.CaptureFixture[
     partitions = (TopicPartition("t", 0), TopicPartition("t", 1))
     member = MemberInfo("reader-1", None, "reader", "/127.0.0.1", partitions)
     group = GroupInfo("g", Endpoint(2, "localhost", 9092), "Stable", "consumer", "range", (member,))
-    kafka_groups._show_members(group, verbose=True)
-    kafka_groups._show_state(group)
-    kafka_groups._show_state(group._replace(state="Dead"))
+    consumer_groups._show_members(group, verbose=True)
+    consumer_groups._show_state(group)
+    consumer_groups._show_state(group._replace(state="Dead"))
     assert capsys.readouterr().out.split("\n") == [
         "",
         "GROUP           CONSUMER-ID     HOST            CLIENT-ID       #PARTITIONS     ASSIGNMENT",
@@ -144,15 +154,15 @@ def test_a_group_is_shown_as_kafkas_tool_shows_it(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("main", "arguments", "says"),
     [
-        (kafka_groups.main, ["--list", "--describe"], "not allowed with argument"),
-        (kafka_groups.main, ["--describe"], "[group] or [all-groups]"),
-        (kafka_groups.main, ["--reset-offsets", "--group", "g", "--topic", "t"], "takes exactly one"),
-        (kafka_groups.main, ["--reset-offsets", "--group", "g", "--to-latest"], "reset scopes"),
-        (kafka_reassign.main, ["--execute"], "[reassignment-json-file]"),
-        (kafka_reassign.main, ["--generate"], "--broker-list"),
-        (kafka_console.consume_main, ["--topic", "t", "--offset", "3"], "partition is required"),
-        (kafka_brokers.log_dirs_main, [], "--describe"),
-        (kafka_offsets.delete_main, [], "--offset-json-file"),
+        (consumer_groups.main, ["--list", "--describe"], "not allowed with argument"),
+        (consumer_groups.main, ["--describe"], "[group] or [all-groups]"),
+        (consumer_groups.main, ["--reset-offsets", "--group", "g", "--topic", "t"], "takes exactly one"),
+        (consumer_groups.main, ["--reset-offsets", "--group", "g", "--to-latest"], "reset scopes"),
+        (reassign.main, ["--execute"], "[reassignment-json-file]"),
+        (reassign.main, ["--generate"], "--broker-list"),
+        (consume.main, ["--topic", "t", "--offset", "3"], "partition is required"),
+        (log_dirs.main, [], "--describe"),
+        (delete_records.main, [], "--offset-json-file"),
     ],
 )
 def test_what_is_missing_is_told_with_exit_code_1(
@@ -163,31 +173,36 @@ def test_what_is_missing_is_told_with_exit_code_1(
 
 
 def test_a_partition_that_moves_says_where_and_is_not_under_replicated_for_that() -> None:
-    row = PartitionInfo(0, 1, 0, (3, 1, 2), (1, 2), (), ErrorCode.none)
+    row = PartitionInfo(
+        partition=0, leader=1, leader_epoch=0, replicas=(3, 1, 2), isr=(1, 2), offline=(), error=ErrorCode.none
+    )
     moving = {TopicPartition("t", 0): Ongoing((3, 1, 2), (3,), (2,))}
-    topic = kafka_topics._Topic(TopicInfo("t", "ID", ErrorCode.none, (row,)), {}, 1, moving)
+    topic = topics._Topic(TopicInfo("t", "ID", ErrorCode.none, (row,)), {}, 1, moving)
     options = argparse.Namespace(
         under_replicated_partitions=False, unavailable_partitions=False, under_min_isr_partitions=False,
         at_min_isr_partitions=False, topics_with_overrides=False,
     )  # fmt: skip
-    head, line = kafka_topics.describe(topic, {1, 2, 3}, options)
+    head, line = topics.describe(topic, {1, 2, 3}, options)
     assert "ReplicationFactor: 2\t" in head
     assert "\tIsr: 1,2\tAdding Replicas: 3\tRemoving Replicas: 2\tElr: N/A" in line
     options.under_replicated_partitions = True
-    assert kafka_topics.describe(topic, {1, 2, 3}, options) == []
+    assert topics.describe(topic, {1, 2, 3}, options) == []
 
 
 def test_overrides_are_listed_in_the_order_of_javas_hash_map() -> None:
     # What kafka-topics prints of a topic of 36 keys that overrides these three.
     names = [*TOPIC_KEYS]
-    entries = [ConfigEntry(name, "", 1, False, False, 0, ()) for name in names]
+    entries = [
+        ConfigEntry(name=name, value="", source=1, read_only=False, is_sensitive=False, type=0, synonyms=())
+        for name in names
+    ]
     wanted = ("cleanup.policy", "compression.type", "segment.bytes")
-    ordered = [entry.name for entry in kafka_topics.in_hash_order(entries) if entry.name in wanted]
+    ordered = [entry.name for entry in topics.in_hash_order(entries) if entry.name in wanted]
     assert ordered == ["compression.type", "cleanup.policy", "segment.bytes"]
 
 
 def test_the_names_of_requests_are_kafkas() -> None:
-    assert [kafka_brokers.api_name(key) for key in (2, 4, 18, 45)] == [
+    assert [broker_api_versions.api_name(key) for key in (2, 4, 18, 45)] == [
         "ListOffsets",
         "LeaderAndIsr",
         "ApiVersions",
@@ -197,34 +212,34 @@ def test_the_names_of_requests_are_kafkas() -> None:
 
 def test_a_records_whole_way_through_the_tools(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
     here = ("--data", str(zabka_cluster.data))
-    assert called(kafka_topics.main, "--create", "--topic", "t", "--replica-assignment", "1:2,2:3", *here)[0] == 0
+    assert called(topics.main, "--create", "--topic", "t", "--replica-assignment", "1:2,2:3", *here)[0] == 0
     keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
     lines = b"".join(b"k%d:v%d\n" % (n, n) for n in range(10))
-    assert called(kafka_console.produce_main, "--topic", "t", *keyed, *here, stdin=lines) == (0, "", "")
+    assert called(produce.main, "--topic", "t", *keyed, *here, stdin=lines) == (0, "", "")
     reading = ("--topic", "t", "--from-beginning", "--timeout-ms", "200", "--group", "g")
-    code, out, err = called(kafka_console.consume_main, *reading, *here)
+    code, out, err = called(consume.main, *reading, *here)
     assert (code, sorted(out.split())) == (0, [f"v{n}" for n in range(10)])
     assert err == "Processed a total of 10 messages\n"
-    offsets = called(kafka_offsets.main, "--topic", "t", *here)[1]
+    offsets = called(get_offsets.main, "--topic", "t", *here)[1]
     assert sum(int(line.split(":")[2]) for line in offsets.split()) == 10
-    described = called(kafka_groups.main, "--describe", "--group", "g", *here)
+    described = called(consumer_groups.main, "--describe", "--group", "g", *here)
     assert [line.split()[5] for line in described[1].splitlines()[2:]] == ["0", "0"]
     assert "Consumer group 'g' has no active members." in described[2]
 
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"partitions": [{"topic": "t", "partition": 0, "replicas": [3, 1]}]}))
     moving = ("--reassignment-json-file", str(plan), *here)
-    assert (
-        "Successfully started partition reassignment for t-0\n" in called(kafka_reassign.main, "--execute", *moving)[1]
-    )
-    zabka_cluster.until(lambda: "t-0 is completed" in called(kafka_reassign.main, "--verify", *moving)[1])
+    assert "Successfully started partition reassignment for t-0\n" in called(reassign.main, "--execute", *moving)[1]
+    zabka_cluster.until(lambda: "t-0 is completed" in called(reassign.main, "--verify", *moving)[1])
     assert zabka_cluster.topics["t"].partitions[0].replicas == [3, 1]
-    directories = json.loads(called(kafka_brokers.log_dirs_main, "--describe", *here)[1].splitlines()[2])
+    directories = json.loads(called(log_dirs.main, "--describe", *here)[1].splitlines()[2])
     replicas = {broker["broker"]: {row["partition"] for row in broker["logDirs"][0]["partitions"]}
                 for broker in directories["brokers"]}  # fmt: skip
     assert [("t-0" in replicas[broker]) for broker in (1, 2, 3)] == [True, False, True]
 
 
 def test_a_record_without_a_key_is_printed_with_null() -> None:
-    shown = kafka_console._Shown(True, True, True, True, True, b"\t", b"\n")
+    shown = consume._Shown(
+        timestamp=True, partition=True, offset=True, key=True, value=True, key_separator=b"\t", line_separator=b"\n"
+    )
     assert shown.line(Record(None, b"v", 5, 7), 3) == b"CreateTime:5\tPartition:3\tOffset:7\tnull\tv\n"

@@ -13,10 +13,10 @@ from broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from journal.events import TopicPartition
 from kafka_protocol.client.reassignment_client import Ongoing, alter_reassignments
 from tests.broker_sim import broker_world
-from tools import kafka_reassign
+from tools import reassign
 from tools.kafka_command import CommandFailed, TerseFailure, hash_order
-from tools.kafka_log_dir_moves import Place, begin_moves, find_places, is_under_way, status
-from tools.kafka_reassign_plan import TopicPartitionReplica, as_json, checked, read_plan
+from tools.log_dir_moves import Place, begin_moves, find_places, is_under_way, status
+from tools.reassign_plan import TopicPartitionReplica, as_json, checked, read_plan
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LEFT, RIGHT = "/left", "/right"
@@ -72,9 +72,9 @@ def test_a_plan_that_may_not_be_carried_out_is_refused(
 
 def test_who_a_reassignment_under_way_adds_is_no_source_of_its_records() -> None:
     ongoing = {T0: Ongoing((1, 2, 3), (3,), (1,))}
-    found = kafka_reassign.moves(ongoing, {T1: [2, 3]}, {T1: [1, 2]})
+    found = reassign.moves(ongoing, {T1: [2, 3]}, {T1: [1, 2]})
     assert found == {T0: ((1, 2), (3,)), T1: ((1, 2), (3,))}
-    again = kafka_reassign.moves(ongoing, {T0: [2, 4]}, {T0: [1, 2, 3]})
+    again = reassign.moves(ongoing, {T0: [2, 4]}, {T0: [1, 2, 3]})
     assert again == {T0: ((1, 2), (4,))}
 
 
@@ -117,7 +117,7 @@ def test_how_far_a_move_is_told_in_kafkas_words(place: Place, says: str, under_w
 def cluster() -> Iterator[broker_world.Cluster]:
     made = broker_world.Cluster(2, log_dirs=f"{LEFT},{RIGHT}")
     for node in made.nodes.values():
-        node.more_broker = {"more_log_directories": [MemoryLogDirectory()]}
+        node.more_ports = {"log_directories": [node.directory, MemoryLogDirectory()]}
     made.start()
     made.run(made.client.create_topic("t", assignment={0: (1,)}))
     yield made

@@ -9,6 +9,7 @@ import pytest
 
 from simulation.settings import BadSetting, world_settings
 from tests.simulation import planted
+from tools import replay
 from tools import simulate as cli
 
 
@@ -59,7 +60,7 @@ def test_replay_writes_a_journal_that_reads_back(tmp_path: Path) -> None:
     from journal.reader import BadLine, read_file
 
     out = tmp_path / "seed.jsonl"
-    assert cli.replay(2, "chaos", [], out) == 0
+    assert replay.replay(2, "chaos", [], out) == 0
     bad: list[BadLine] = []
     entries = list(read_file(out, bad))
     assert bad == []
@@ -71,7 +72,7 @@ def test_scenarios_of_the_library_run_over_seeds_and_replay(capsys: pytest.Captu
     assert "5 seeds, 0 with violations" in capsys.readouterr().out
     written = []
     for name in ("first", "second"):
-        assert cli.replay(3, "zookeeper-710", [], tmp_path / name) == 0
+        assert replay.replay(3, "zookeeper-710", [], tmp_path / name) == 0
         written.append((tmp_path / name).read_bytes())
     assert written[0] == written[1] != b""
 

@@ -11,6 +11,7 @@ import { copyable, icon, panel, select } from "./parts.js";
  * @typedef {import("../actions.js").Actions} Actions
  * @typedef {import("../store.js").State} State
  * @typedef {import("../fold.js").Entry} Entry
+ * @typedef {import("../sentences.js").Table} Table
  */
 
 const SHOWN_MAX = 150;
@@ -38,7 +39,7 @@ export function events(state, m, changed) {
       ${select("events", "type", "type", [any, ...types], ui.type, set("type"))}
       <label class="field check"><input type="checkbox" .checked=${ui.progress} @change=${progress}><span>progress</span></label></div>
     <ol class="events" tabindex="0" aria-label="Events, the newest first">
-      ${together(found).map(line)}${found.length ? nothing : html`<li class="quiet">nothing yet</li>`}</ol>`;
+      ${together(state.sentences, found).map((told) => line(state.sentences, told))}${found.length ? nothing : html`<li class="quiet">nothing yet</li>`}</ol>`;
   return panel("events", "Events", html`<span class="sum">up to number <b>${state.cluster.seq}</b></span>`, body);
 }
 
@@ -56,13 +57,14 @@ function matching(state) {
 
 /**
  * Neighbours that say the same of several nodes become one line: every peer reports each session.
- * @param {Entry[]} found @returns {{e: Entry, nodes: string[], said: string}[]}
+ * @param {Table} table @param {Entry[]} found
+ * @returns {{e: Entry, nodes: string[], said: string}[]}
  */
-export function together(found) {
+export function together(table, found) {
   /** @type {{e: Entry, nodes: string[], said: string}[]} */
   const lines = [];
   for (const e of found) {
-    const said = sentence(e);
+    const said = sentence(table, e);
     const last = lines.at(-1);
     if (last && last.e.type === e.type && last.said === said && !last.nodes.includes(e.node)) last.nodes.push(e.node);
     else lines.push({ e, nodes: [e.node], said });
@@ -70,9 +72,9 @@ export function together(found) {
   return lines;
 }
 
-/** @param {ReturnType<typeof together>[number]} line */
-function line({ e, nodes, said }) {
-  const matters = weight(e);
+/** @param {Table} table @param {ReturnType<typeof together>[number]} line */
+function line(table, { e, nodes, said }) {
+  const matters = weight(table, e);
   const [first, ...others] = [...nodes].sort();
   return html`<li class=${matters}><time title="${clock(e.wall_us)}, number ${e.seq}">${clockShort(e.wall_us)}</time>
     <span class="what">${icon(WEIGHT_SHAPES[matters])}<b>${first}${others.map((node) => `, ${node.split("-").at(-1)}`)}</b> <i>${e.type}</i></span>

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from ensemble.client.shim.state import KazooSession
 from ensemble.client.shim.types import from_multi, to_acls
 from ensemble.records import (
     CheckVersionRequest,
@@ -18,8 +20,8 @@ from ensemble.records import (
     SetDataRequest,
 )
 
-if TYPE_CHECKING:
-    from ensemble.client.kazoo import KazooClient
+Send = Callable[[OpCode, MultiRequest, Callable[[Any], Any]], Any]
+"""Sends a request and returns kazoo's IAsyncResult of the response, converted by the third argument."""
 
 
 def _expect(name: str, value: object, kind: type, what: str) -> None:
@@ -30,8 +32,9 @@ def _expect(name: str, value: object, kind: type, what: str) -> None:
 class TransactionRequest:
     """Collects operations; `commit` sends them as one.  Not for several threads at once."""
 
-    def __init__(self, client: KazooClient) -> None:
+    def __init__(self, client: KazooSession, send: Send) -> None:
         self.client = client
+        self._send = send
         self.operations: list[MultiOp] = []
         self.committed = False
 
@@ -73,7 +76,7 @@ class TransactionRequest:
         """`commit`, without waiting."""
         self._check_not_committed()
         self.committed = True
-        return self.client._request(OpCode.MULTI, MultiRequest(self.operations), self._results)
+        return self._send(OpCode.MULTI, MultiRequest(self.operations), self._results)
 
     def commit(self) -> list[Any]:
         """Send it: one result an operation, an exception object for each that failed or was rolled back."""

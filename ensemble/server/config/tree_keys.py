@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ensemble.server.config.config_values import ConfigError, Values
-from ensemble.zab.tree_rules import TreeRules
+from ensemble.tree_rules import TreeRules
 
 _LONG_MAX = 2**63 - 1
 _ID_MAX_EXTENDED = 254

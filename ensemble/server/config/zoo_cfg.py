@@ -26,6 +26,7 @@ from ensemble.server.config.dynamic_config import (
 from ensemble.server.config.limits import Limits
 from ensemble.server.config.operator_cfg import AdminSettings, MetricsSettings, read_admin, read_metrics
 from ensemble.server.config.quorum_sasl_cfg import read_quorum_sasl
+from ensemble.server.config.reachability import Reachability
 from ensemble.server.config.security_cfg import (
     read_auth,
     read_client_tls,
@@ -37,10 +38,9 @@ from ensemble.server.config.security_cfg import (
 from ensemble.server.config.storage_settings import StorageSettings, read_storage_settings
 from ensemble.server.config.tls import TlsSettings
 from ensemble.server.config.tree_keys import read_tree_rules
-from ensemble.server.net.peer_addresses import Reachability
+from ensemble.tree_rules import TreeRules
 from ensemble.zab.membership import Membership
 from ensemble.zab.server_line import ServerLine
-from ensemble.zab.tree_rules import TreeRules
 
 ALWAYS_WHITELISTED = "srvr"
 """ZooKeeper's own scripts depend on it."""

@@ -21,17 +21,6 @@ HEAD_START_S = 0.25
 """How long an address has to itself before the next is tried beside it (RFC 8305)."""
 
 
-class Reachability(NamedTuple):
-    """multiAddress.reachabilityCheckEnabled, and …TimeoutMs: how long a connection may say nothing before another
-    address is worth a try.  Without checks a server's addresses are tried one after the other."""
-
-    checks: bool = True
-    timeout_s: float = 1.0
-
-
-CHECKED = Reachability()
-
-
 class Answered(NamedTuple):
     """A connection that stands, and where to."""
 

@@ -11,7 +11,8 @@ from ensemble.auth.quorum_sasl import LearnerSide, ServerSide
 from ensemble.ids import LinkId, PeerId
 from ensemble.jute import MalformedRecord
 from ensemble.runtime.links import LinkFaults
-from ensemble.server.net.peer_addresses import CHECKED, Reachability, first_to_answer, listen_each
+from ensemble.server.config.reachability import CHECKED, Reachability
+from ensemble.server.net.peer_addresses import first_to_answer, listen_each
 from ensemble.server.net.peer_security import Listening, PeerSecurity, open_port, tls_problem
 from ensemble.server.net.quorum_auth import QuorumAuth, SaslDoor
 from ensemble.server.net.quorum_wire import QuorumCodec, encode_shared

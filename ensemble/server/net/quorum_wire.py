@@ -61,6 +61,8 @@ LEADERINFO: Final = 17
 ACKEPOCH: Final = 18
 INFORMANDACTIVATE: Final = 19
 
+_Auth = tuple[tuple[str, str], ...]
+"""A client's identities: schemes and ids."""
 PROTOCOL_VERSION = 0x10000
 PACKET_BYTES_MAX = 64 * 1024 * 1024
 AUTH_BYTES_MAX = 1024 * 1024
@@ -98,7 +100,7 @@ def _packet(kind: int, zxid: int, data: bytes | None = None, auth: bytes = NULL_
 
 
 @lru_cache(maxsize=1024)
-def _encode_auth(pairs: tuple[tuple[str, str], ...]) -> bytes:
+def _encode_auth(pairs: _Auth) -> bytes:
     """A client's identities are the same in each of its requests."""
     out = bytearray(_INT.pack(len(pairs)))
     for scheme, identity in pairs:
@@ -119,14 +121,15 @@ class QuorumCodec:
         self._buffer = b""
         self._late: list[bytes] = []
         self._missing = 0
-        self._auth: tuple[tuple[str, str], ...] = ()
+        self._auth: _Auth = ()
         self._auth_bytes = NO_AUTH
         self._tree: TreeDecoder | None = None
         self._snap_zxid = 0
         self._snap_digest = 0
-        self._decode_one: Callable[[int, int, bytes | None, tuple[tuple[str, str], ...]], Packet] = (
+        self._decode_one: Callable[[int, int, bytes | None, _Auth], Packet] = (
             self._from_leader if learner else self._from_learner
         )
+        self._feed_common = self._feed_leaders if learner else self._feed_learners
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -182,59 +185,69 @@ class QuorumCodec:
                 pos = 0
                 if self._tree is not None:
                     break
-            if len(buffer) - pos < _EMPTY.size:
-                break
-            kind, zxid, size = _HEAD.unpack_from(buffer, pos)
-            start = pos + _HEAD.size
-            if not -1 <= size <= PACKET_BYTES_MAX:
-                raise MalformedRecord(f"a packet of {size} bytes")
-            end = start + max(size, 0)
-            if len(buffer) < end + 4:
-                self._missing = end + 4 - len(buffer)
-                break
-            behind = self._skip_auth(buffer, end)
+            behind = self._feed_one(buffer, pos, out)
             if behind < 0:
                 break
-            auth = () if behind == end + 4 else _decode_auth(buffer, end)
-            if kind == REQUEST and buffer[end:behind] != NULL_AUTH:
-                # One connection's requests come with the same identities, and come together.
-                self._auth, self._auth_bytes = auth, buffer[end:behind]
             pos = behind
-            if kind == SNAP and self._learner:
-                self._begin_snap(zxid, buffer[start:end])
-                continue
-            out.append(self._decode_one(kind, zxid, buffer[start:end] if size >= 0 else None, auth))
         self._buffer = buffer[pos:]
         return out
 
-    def _feed_common(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
-        """Read what nearly all packets are, as long as that is what comes: a leader's transactions, commits and acks, a
-        learner's requests and acks.  Where that ends; anything else, odd or not complete is left to `feed`."""
+    def _feed_one(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
+        """Read one packet, whatever it is; where it ends, or -1 where it is not complete."""
+        if len(buffer) - pos < _EMPTY.size:
+            return -1
+        kind, zxid, size = _HEAD.unpack_from(buffer, pos)
+        start = pos + _HEAD.size
+        if not -1 <= size <= PACKET_BYTES_MAX:
+            raise MalformedRecord(f"a packet of {size} bytes")
+        end = start + max(size, 0)
+        if len(buffer) < end + 4:
+            self._missing = end + 4 - len(buffer)
+            return -1
+        behind = self._skip_auth(buffer, end)
+        if behind < 0:
+            return -1
+        auth = () if behind == end + 4 else _decode_auth(buffer, end)
+        if kind == REQUEST and buffer[end:behind] != NULL_AUTH:
+            # One connection's requests come with the same identities, and come together.
+            self._auth, self._auth_bytes = auth, buffer[end:behind]
+        if kind == SNAP and self._learner:
+            self._begin_snap(zxid, buffer[start:end])
+        else:
+            out.append(self._decode_one(kind, zxid, buffer[start:end] if size >= 0 else None, auth))
+        return behind
+
+    def _feed_leaders(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
+        """Read a leader's transactions, commits and acks, which nearly all its packets are, as long as that is what
+        comes.  Where that ends; anything else, odd or not complete is left to `_feed_one`."""
         last = len(buffer) - _EMPTY.size
-        if self._learner:
-            txns: list[Txn] = []
-            while pos <= last:
-                kind, zxid, size = _head_at(buffer, pos)
-                start = pos + 16
-                end = start + size
-                if size == 1 and kind in _CUMULATIVE and buffer.startswith(_OFFERED_ALONE, start):
-                    if txns:
-                        out.append(Proposal(txns))
-                        txns = []
-                    out.append(_CUMULATIVE[kind](Zxid(zxid), cumulative=True))
-                    pos = end + 4
-                    continue
-                if kind != PROPOSAL or not buffer.startswith(NULL_AUTH, end) or size < 0:
-                    break
-                data = buffer[start:end]
-                txn = decode_plain(data)
-                if txn is None or txn.zxid != zxid:
-                    txn = _txn(zxid, data)
-                txns.append(txn)
+        txns: list[Txn] = []
+        while pos <= last:
+            kind, zxid, size = _head_at(buffer, pos)
+            start = pos + 16
+            end = start + size
+            if size == 1 and kind in _CUMULATIVE and buffer.startswith(_OFFERED_ALONE, start):
+                if txns:
+                    out.append(Proposal(txns))
+                    txns = []
+                out.append(_CUMULATIVE[kind](Zxid(zxid), cumulative=True))
                 pos = end + 4
-            if txns:
-                out.append(Proposal(txns))
-            return pos
+                continue
+            if kind != PROPOSAL or not buffer.startswith(NULL_AUTH, end) or size < 0:
+                break
+            data = buffer[start:end]
+            txn = decode_plain(data)
+            if txn is None or txn.zxid != zxid:
+                txn = _txn(zxid, data)
+            txns.append(txn)
+            pos = end + 4
+        if txns:
+            out.append(Proposal(txns))
+        return pos
+
+    def _feed_learners(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
+        """The same of a learner's requests and acks."""
+        last = len(buffer) - _EMPTY.size
         while pos <= last:
             kind, zxid, size = _head_at(buffer, pos)
             start = pos + _HEAD.size
@@ -287,56 +300,25 @@ class QuorumCodec:
         self._tree = None
         return tree.rest[len(SIGNATURE) :]
 
-    def _from_leader(self, kind: int, zxid: int, data: bytes | None, auth: object) -> Packet:
-        if kind == PROPOSAL:
-            return Proposal((_txn(zxid, data),))
-        if kind == COMMIT:
-            return Commit(Zxid(zxid), data == OFFERED)
-        if kind == ACK:
-            return Ack(Zxid(zxid), data == OFFERED)
-        if kind == PING:
-            return Ping(Zxid(zxid))
-        if kind == INFORM:
-            return Inform(_txn(zxid, data))
+    def _from_leader(self, kind: int, zxid: int, data: bytes | None, auth: _Auth) -> Packet:
         if kind == SYNC:
             if not self._syncs:
                 raise MalformedRecord("a SYNC that nobody asked for")
             return self._syncs.popleft()
-        if kind == REVALIDATE and data is not None and len(data) >= 9:
-            return Revalidate(SessionId(_LONG.unpack_from(data)[0]), 0, data[8] != 0)
-        if kind == LEADERINFO:
-            return _leader_info(zxid, data)
-        if kind == UPTODATE:
-            return UpToDate()
-        if kind == NEWLEADER:
-            return NewLeader(Zxid(zxid), (data or b"").decode("utf-8", "replace"))
-        if kind in (COMMITANDACTIVATE, INFORMANDACTIVATE):
-            return _activation(kind, zxid, data)
-        simple = _FROM_LEADER.get(kind)
-        if simple is None:
+        decoder = _FROM_LEADER.get(kind)
+        if decoder is None:
             raise MalformedRecord(f"a leader sent a packet of type {kind}")
-        return simple(Zxid(zxid))
+        return decoder(zxid, data)
 
-    def _from_learner(self, kind: int, zxid: int, data: bytes | None, auth: tuple[tuple[str, str], ...]) -> Packet:
-        if kind == ACK:
-            return Ack(Zxid(zxid), data == OFFERED)
-        if kind == PING:
-            return Ping(Zxid(zxid), _touched(data))
-        if data is None:
-            raise MalformedRecord(f"a learner sent a packet of type {kind} without data")
-        if kind == REQUEST:
-            return _request(data, auth)
-        if kind == REVALIDATE and len(data) >= _SESSION.size:
-            session_id, timeout_ms = _SESSION.unpack_from(data)
-            return Revalidate(SessionId(session_id), timeout_ms)
-        if kind == ACKEPOCH and len(data) >= 4:
-            return AckEpoch(Zxid(zxid), _INT.unpack_from(data)[0])
-        if kind in (FOLLOWERINFO, OBSERVERINFO):
-            return _follower_info(kind, zxid, data)
-        raise MalformedRecord(f"a learner sent a packet of type {kind} with {len(data)} bytes")
+    @staticmethod
+    def _from_learner(kind: int, zxid: int, data: bytes | None, auth: _Auth) -> Packet:
+        decoder = _FROM_LEARNER.get(kind)
+        if decoder is None:
+            raise MalformedRecord(f"a learner sent a packet of type {kind}")
+        return decoder(zxid, data, auth)
 
 
-def _decode_auth(buffer: bytes, pos: int) -> tuple[tuple[str, str], ...]:
+def _decode_auth(buffer: bytes, pos: int) -> _Auth:
     reader = Reader(buffer, pos)
     return tuple((reader.read_string(), reader.read_string()) for _ in range(reader.read_int()))
 
@@ -350,13 +332,19 @@ def _txn(zxid: int, data: bytes | None) -> Txn:
     return txn
 
 
-def _activation(kind: int, zxid: int, data: bytes | None) -> CommitAndActivate | InformAndActivate:
+def _designated(data: bytes | None) -> PeerId:
     if data is None or len(data) < _LONG.size:
         raise MalformedRecord("an activation without its leader")
-    designated = PeerId(_LONG.unpack_from(data)[0])
-    if kind == COMMITANDACTIVATE:
-        return CommitAndActivate(Zxid(zxid), designated)
-    txn = _txn(zxid, data[_LONG.size :])
+    return PeerId(_LONG.unpack_from(data)[0])
+
+
+def _commit_and_activate(zxid: int, data: bytes | None) -> CommitAndActivate:
+    return CommitAndActivate(Zxid(zxid), _designated(data))
+
+
+def _inform_and_activate(zxid: int, data: bytes | None) -> InformAndActivate:
+    designated = _designated(data)
+    txn = _txn(zxid, (data or b"")[_LONG.size :])
     if txn.type != OpCode.RECONFIG:
         raise MalformedRecord(f"an activation of {txn!r}")
     return InformAndActivate(txn, designated)
@@ -370,8 +358,27 @@ def _touched(data: bytes | None) -> tuple[tuple[SessionId, int], ...]:
     return tuple((SessionId(session_id), timeout_ms) for session_id, timeout_ms in _SESSION.iter_unpack(data))
 
 
-def _request(data: bytes, auth: tuple[tuple[str, str], ...]) -> ForwardedRequest | SyncRequest:
-    if len(data) < _REQUEST.size:
+def _answer_to_revalidate(zxid: int, data: bytes | None) -> Revalidate:
+    if data is None or len(data) < _LONG.size + 1:
+        raise MalformedRecord("an answer about a session that does not say which")
+    return Revalidate(SessionId(_LONG.unpack_from(data)[0]), 0, data[_LONG.size] != 0)
+
+
+def _revalidate(zxid: int, data: bytes | None, auth: _Auth) -> Revalidate:
+    if data is None or len(data) < _SESSION.size:
+        raise MalformedRecord("a question about a session that does not say which")
+    session_id, timeout_ms = _SESSION.unpack_from(data)
+    return Revalidate(SessionId(session_id), timeout_ms)
+
+
+def _ack_epoch(zxid: int, data: bytes | None, auth: _Auth) -> AckEpoch:
+    if data is None or len(data) < _INT.size:
+        raise MalformedRecord("an ACKEPOCH without its epoch")
+    return AckEpoch(Zxid(zxid), _INT.unpack_from(data)[0])
+
+
+def _request(zxid: int, data: bytes | None, auth: _Auth) -> ForwardedRequest | SyncRequest:
+    if data is None or len(data) < _REQUEST.size:
         raise MalformedRecord("a request cut short")
     session_id, cxid, op = _REQUEST.unpack_from(data)
     if op == OpCode.SYNC:
@@ -386,8 +393,8 @@ def _leader_info(zxid: int, data: bytes | None) -> LeaderInfo:
     return LeaderInfo(epoch_of(zxid), data[4:] == OFFERED)
 
 
-def _follower_info(kind: int, zxid: int, data: bytes) -> FollowerInfo:
-    if len(data) < _LEARNER_INFO.size:
+def _learner_info(zxid: int, data: bytes | None, *, observer: bool) -> FollowerInfo:
+    if data is None or len(data) < _LEARNER_INFO.size:
         raise MalformedRecord("a learner of an old protocol version")
     peer_id, version, config_version = _LEARNER_INFO.unpack_from(data)
     if version < PROTOCOL_VERSION:
@@ -397,7 +404,7 @@ def _follower_info(kind: int, zxid: int, data: bytes) -> FollowerInfo:
         accepted_epoch=Epoch(zxid >> 32),
         peer_id=PeerId(peer_id),
         config_version=config_version,
-        observer=kind == OBSERVERINFO,
+        observer=observer,
         cumulative=offered in (OFFERED, OFFERED_WITH_ACKS),
         heeds_acks=offered == OFFERED_WITH_ACKS,
     )
@@ -465,4 +472,28 @@ _ENCODERS: dict[type, Callable[..., bytes]] = {
     Snap: _encode_snap,
     UpToDate: lambda p: _packet(UPTODATE, NO_ZXID),
 }
-_FROM_LEADER: dict[int, Callable[[Zxid], Packet]] = {DIFF: Diff, TRUNC: Trunc}
+_FROM_LEADER: dict[int, Callable[[int, bytes | None], Packet]] = {
+    PROPOSAL: lambda zxid, data: Proposal((_txn(zxid, data),)),
+    COMMIT: lambda zxid, data: Commit(Zxid(zxid), data == OFFERED),
+    ACK: lambda zxid, data: Ack(Zxid(zxid), data == OFFERED),
+    PING: lambda zxid, data: Ping(Zxid(zxid)),
+    INFORM: lambda zxid, data: Inform(_txn(zxid, data)),
+    REVALIDATE: _answer_to_revalidate,
+    LEADERINFO: _leader_info,
+    UPTODATE: lambda zxid, data: UpToDate(),
+    NEWLEADER: lambda zxid, data: NewLeader(Zxid(zxid), (data or b"").decode("utf-8", "replace")),
+    COMMITANDACTIVATE: _commit_and_activate,
+    INFORMANDACTIVATE: _inform_and_activate,
+    DIFF: lambda zxid, data: Diff(Zxid(zxid)),
+    TRUNC: lambda zxid, data: Trunc(Zxid(zxid)),
+}
+"""What a leader sends, by type: SNAP, which a tree follows, and SYNC, which says nothing, are the codec's own."""
+_FROM_LEARNER: dict[int, Callable[[int, bytes | None, _Auth], Packet]] = {
+    ACK: lambda zxid, data, auth: Ack(Zxid(zxid), data == OFFERED),
+    PING: lambda zxid, data, auth: Ping(Zxid(zxid), _touched(data)),
+    REQUEST: _request,
+    REVALIDATE: _revalidate,
+    ACKEPOCH: _ack_epoch,
+    FOLLOWERINFO: lambda zxid, data, auth: _learner_info(zxid, data, observer=False),
+    OBSERVERINFO: lambda zxid, data, auth: _learner_info(zxid, data, observer=True),
+}

@@ -10,19 +10,16 @@ from typing import Any
 
 import msgspec
 
-from ensemble.server.config.zoo_cfg import ZooConfig
-from ensemble.server.net.client_port import ClientPort
 from ensemble.server.operator import server_facts
 from ensemble.server.operator.exposition import monitor_rows
 from ensemble.server.operator.http_port import HttpRequest
 from ensemble.server.operator.metrics import Metrics
 from ensemble.server.operator.on_demand_snapshots import OnDemandSnapshots, Refusal
 from ensemble.server.operator.restores import Restores
+from ensemble.server.operator.running_peer import RunningPeer
 from ensemble.server.operator.words import NOT_SERVING, TraceMask
 from ensemble.tree.connections import ConnectionInfo
-from ensemble.tree.service import Service
 from ensemble.zab.messages import PeerState
-from ensemble.zab.peer import Peer
 from ensemble.zab.server_line import ServerLine, bracketed
 
 Fields = dict[str, Any]
@@ -51,21 +48,19 @@ class AdminCommands:
 
     def __init__(
         self,
-        config: ZooConfig,
-        peer: Peer,
-        service: Service,
-        clients: ClientPort,
+        running: RunningPeer,
         metrics: Metrics,
         trace_mask: TraceMask,
+        *,
         snapshots: OnDemandSnapshots,
         restores: Restores,
         begin_anew: Callable[[], None],
     ) -> None:
         """`begin_anew` lets the server start again from a snapshot that was restored."""
-        self._config = config
-        self._peer = peer
-        self._service = service
-        self._clients = clients
+        self._config = running.config
+        self._peer = running.peer
+        self._service = running.service
+        self._clients = running.clients
         self._metrics = metrics
         self._trace_mask = trace_mask
         self._snapshots = snapshots
@@ -151,7 +146,7 @@ class AdminCommands:
         return {
             "digests": [
                 {"zxid": zxid, "digest": server_facts.signed(digest), "digest_version": 2}
-                for zxid, digest in self._service.digests
+                for zxid, digest in self._service.counters.digests
             ]
         }
 
@@ -160,7 +155,7 @@ class AdminCommands:
         return {"zxid": f"{zxid:x}" if zxid >= 0 else "-1", "timestamp": written_s}
 
     def _server_stats(self) -> Fields:
-        stats, counts = self._service.statistics(), self._clients.admission.counts
+        stats, counts = self._service.views.statistics(), self._clients.admission.counts
         data, log = server_facts.directory_sizes(self._config)
         readings = self._metrics.read()
         return {
@@ -188,7 +183,7 @@ class AdminCommands:
         }
 
     def _stats(self) -> Fields:
-        brief = [self._connection(info) for info in self._service.connections()]
+        brief = [self._connection(info) for info in self._service.views.connections()]
         return {**self._server_stats(), "connections": brief, "secure_connections": []}
 
     def _stat_reset(self) -> Fields:
@@ -280,24 +275,24 @@ class AdminCommands:
                 "avg_latency": int(info.latency_avg_ms),
                 "max_latency": info.latency_max_ms,
             }
-            for info in self._service.connections()
+            for info in self._service.views.connections()
         ]
         return {"connections": rows, "secure_connections": []}
 
     def _connection_stat_reset(self) -> Fields:
-        self._service.reset_connection_statistics()
+        self._service.clients.reset_statistics()
         return {}
 
     def _dump(self) -> Fields:
-        buckets = self._service.sessions_by_due_time() or []
-        owners = [info for info in self._service.session_infos() if info.ephemerals]
+        buckets = self._service.views.sessions_by_due_time() or []
+        owners = [info for info in self._service.views.session_infos() if info.ephemerals]
         return {
             "expiry_time_to_session_ids": {str(server_facts.wall_ms(due_ms)): ids for due_ms, ids in buckets},
             "session_id_to_ephemeral_paths": {str(info.session_id): info.ephemerals for info in owners},
         }
 
     def _watch_summary(self) -> Fields:
-        counts = self._service.watch_counts()
+        counts = self._service.views.watch_counts()
         return {
             "num_connections": counts.connections, "num_paths": counts.paths, "num_total_watches": counts.watches
         }  # fmt: skip

@@ -13,14 +13,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from ensemble.server.config.zoo_cfg import ZooConfig
-from ensemble.server.net.client_port import ClientPort
+from ensemble.server.operator.running_peer import RunningPeer
 from ensemble.summary import Summary
-from ensemble.tree.service import Service
-from ensemble.tree.statistics import FIRED_AS
-from ensemble.txnlog.storage import Storage
+from ensemble.tree.counters import FIRED_AS
 from ensemble.zab.messages import PeerState
-from ensemble.zab.peer import Peer, PeerStatus
+from ensemble.zab.peer import PeerStatus
 from journal.events import Event, PeerStateChanged, SessionExpired, SnapshotTaken
 
 _GAUGES_OF_LIMITS = ("auth_failed_count", "non_mtls_remote_conn_count", "non_mtls_local_conn_count")
@@ -136,24 +133,15 @@ class Readings(NamedTuple):
 class Metrics:
     """Reads one peer's metrics; `version` is its version line, `mode` what it is right now."""
 
-    def __init__(
-        self,
-        config: ZooConfig,
-        peer: Peer,
-        service: Service,
-        clients: ClientPort,
-        storage: Storage,
-        mode: Callable[[], str],
-        version: str,
-    ) -> None:
+    def __init__(self, running: RunningPeer, mode: Callable[[], str], version: str) -> None:
         self.history = PeerHistory()
         self.on_demand = OnDemandCounts()
         self.unrecoverable_errors = 0
-        self._config = config
-        self._peer = peer
-        self._service = service
-        self._clients = clients
-        self._storage = storage
+        self._config = running.config
+        self._peer = running.peer
+        self._service = running.service
+        self._clients = running.clients
+        self._storage = running.storage
         self._mode = mode
         self._version = version
         self._began_ms = _now_ms()
@@ -164,11 +152,11 @@ class Metrics:
         self.history.on_event(event, _now_ms())
         if isinstance(event, PeerStateChanged):
             self._storage.stages.learning = event.state == "FOLLOWING"
-            self._roles.settle(self._storage.txns_logged, self._service.txns_applied, event.state == "LEADING")
+            self._roles.settle(self._storage.txns_logged, self._service.counters.txns_applied, event.state == "LEADING")
 
     def reset(self) -> None:
         """Start counting over what can be counted over (`srst`)."""
-        self._service.reset_statistics()
+        self._service.counters.reset()
         self._clients.admission.counts.reset()
         for summary in (*self._summaries().values(), *self._detailed().values()):
             summary.reset()
@@ -185,7 +173,7 @@ class Metrics:
         )
 
     def _gauges(self, status: PeerStatus) -> dict[str, float]:
-        stats, admission = self._service.statistics(), self._clients.admission
+        stats, admission = self._service.views.statistics(), self._clients.admission
         descriptors, descriptors_max = _descriptors()
         gauges: dict[str, float] = {
             "avg_latency": round(stats.latency_avg_ms, 4),
@@ -256,7 +244,7 @@ class Metrics:
     def _counters(self, status: PeerStatus) -> dict[str, int]:
         limits: dict[str, int] = msgspec.structs.asdict(self._clients.admission.counts)
         leading = status.state is PeerState.LEADING
-        self._roles.settle(self._storage.txns_logged, self._service.txns_applied, leading)
+        self._roles.settle(self._storage.txns_logged, self._service.counters.txns_applied, leading)
         snaps, diffs = self._peer.syncs_sent
         asked: dict[str, int] = msgspec.structs.asdict(self.on_demand)
         named: dict[str, int] = msgspec.structs.asdict(self._service.ensemble_auth)
@@ -275,14 +263,14 @@ class Metrics:
                 "learner_commit_received_count": self._roles.commits[False],
                 "looking_count": self.history.looking_count,
                 "stale_sessions_expired": self.history.sessions_expired,
-                "digest_mismatches_count": self._service.digest_mismatches,
+                "digest_mismatches_count": self._service.counters.digest_mismatches,
                 "sync_processor_request_queued": self._storage.txns_logged,
-                "watch_bytes": self._service.watch_bytes,
-                "stale_requests": self._service.stale_requests,
-                "stale_replies": self._service.stale_replies,
-                "cnxn_closed_without_zk_server_running": self._service.closed_without_service,
+                "watch_bytes": self._service.counters.watch_bytes,
+                "stale_requests": self._service.counters.stale_requests,
+                "stale_replies": self._service.counters.stale_replies,
+                "cnxn_closed_without_zk_server_running": self._service.counters.closed_without_service,
                 "quit_leading_due_to_disloyal_voter": self._peer.quits_over_voters,
-                "revalidate_count": self._service.revalidations,
+                "revalidate_count": self._service.counters.revalidations,
                 "unrecoverable_error_count": self.unrecoverable_errors,
             }
         )
@@ -299,7 +287,7 @@ class Metrics:
             "observer_sync_time": history.observer_sync_time_ms,
             "dbinittime": history.load_time_ms,
             "startup_txns_loaded": history.txns_loaded,
-            **{FIRED_AS[event]: summary for event, summary in self._service.watches_fired.items()},
+            **{FIRED_AS[event]: summary for event, summary in self._service.counters.watches_fired.items()},
             "sync_processor_batch_size": self._storage.batch_sizes,
             "sync_processor_queue_size": stages.queue_sizes,
             "sync_process_time": stages.process_ms,
@@ -311,11 +299,11 @@ class Metrics:
     def _detailed(self) -> dict[str, Summary]:
         service, stages = self._service, self._storage.stages
         return {
-            "readlatency": service.read_latency_ms,
-            "updatelatency": service.update_latency_ms,
-            "propagation_latency": service.propagation_latency_ms,
-            "commit_propagation_latency": service.commit_propagation_latency_ms,
-            "quorum_ack_latency": service.quorum_ack_latency_ms,
+            "readlatency": service.counters.read_latency_ms,
+            "updatelatency": service.counters.update_latency_ms,
+            "propagation_latency": service.counters.propagation_latency_ms,
+            "commit_propagation_latency": service.counters.commit_propagation_latency_ms,
+            "quorum_ack_latency": service.counters.quorum_ack_latency_ms,
             "proposal_latency": stages.proposed_ms,
             "proposal_ack_creation_latency": stages.acknowledged_ms,
             "sync_processor_queue_time_ms": stages.queue_ms,

@@ -10,17 +10,13 @@ import structlog
 from ensemble.ids import Epoch
 from ensemble.ports import Instant
 from ensemble.runtime.asyncio_runtime import instant_now
-from ensemble.server.config.zoo_cfg import ZooConfig
-from ensemble.server.net.client_port import ClientPort
 from ensemble.server.operator import server_facts
 from ensemble.server.operator.http_port import Failure, HttpPort
 from ensemble.server.operator.metrics import Metrics
+from ensemble.server.operator.running_peer import RunningPeer
 from ensemble.server.operator.words import TraceMask, Words
-from ensemble.tree.service import Service
 from ensemble.txnlog.directory import VERSION_DIRECTORY
 from ensemble.txnlog.recovery import Recovery
-from ensemble.txnlog.storage import Storage
-from ensemble.zab.peer import Peer
 from journal.events import Event, SnapshotTaken
 
 CLOCK_CHECK_S = 1.0
@@ -51,24 +47,19 @@ class OperatorView:
 
     def __init__(
         self,
-        config: ZooConfig,
-        peer: Peer,
-        service: Service,
-        clients: ClientPort,
-        storage: Storage,
+        running: RunningPeer,
         log: structlog.BoundLogger,
+        *,
         on_failure: Failure,
         begin_anew: Callable[[], None],
     ) -> None:
         """`begin_anew` lets the peer start again, from a snapshot that was restored."""
         trace_mask = TraceMask()
-        self.metrics = Metrics(
-            config, peer, service, clients, storage, lambda: server_facts.mode_of(config, peer),
-            server_facts.version_text(),
-        )  # fmt: skip
-        self.words = Words(config, peer, service, clients.address, self.metrics, trace_mask)
-        self._parts = (config, peer, service, clients, self.metrics, trace_mask)
-        self._storage = storage
+        config, peer = running.config, running.peer
+        self.metrics = Metrics(running, lambda: server_facts.mode_of(config, peer), server_facts.version_text())
+        self.words = Words(config, peer, running.service, running.clients.address, self.metrics, trace_mask)
+        self._running = running
+        self._trace_mask = trace_mask
         self._log = log
         self._on_failure = on_failure
         self._begin_anew = begin_anew
@@ -87,7 +78,7 @@ class OperatorView:
 
     async def open(self) -> None:
         """Open the ports that are configured; what they need is imported only then.  Raises PortError."""
-        config, _, service, *_ = self._parts
+        config = self._running.config
         if config.admin is not None:
             from ensemble.server.operator.admin import open_admin_port
             from ensemble.server.operator.admin_commands import AdminCommands
@@ -96,8 +87,8 @@ class OperatorView:
 
             snapshots = OnDemandSnapshots(
                 config,
-                service,
-                self._storage,
+                self._running.service,
+                self._running.storage,
                 self._snapshots_wanted,
                 config.admin.snapshots_interval_ms,
                 self.metrics.on_demand,
@@ -106,7 +97,10 @@ class OperatorView:
             restores = Restores(
                 directory, self._accepted_epoch, config.admin.restores_interval_ms, self.metrics.on_demand
             )
-            commands = AdminCommands(*self._parts, snapshots, restores, self._begin_anew)
+            commands = AdminCommands(
+                self._running, self.metrics, self._trace_mask, snapshots=snapshots, restores=restores,
+                begin_anew=self._begin_anew,
+            )  # fmt: skip
             if (port := await open_admin_port(config.admin, commands, self._log, self._on_failure)) is not None:
                 self._ports.append(port)
         if config.metrics is not None:
@@ -116,7 +110,7 @@ class OperatorView:
         self._check_clock()
 
     def _accepted_epoch(self) -> Epoch | None:
-        config, peer, *_ = self._parts
+        config, peer = self._running.config, self._running.peer
         return peer.status().accepted_epoch if config.distributed else None
 
     async def close(self) -> None:

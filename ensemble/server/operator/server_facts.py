@@ -150,7 +150,7 @@ def signed(number: int) -> int:
 
 def sessions_by_path(service: Service) -> dict[str, list[SessionId]]:
     """Who watches what, by path."""
-    sessions = {info.connection: info.session_id for info in service.connections()}
+    sessions = {info.connection: info.session_id for info in service.views.connections()}
     return {
         path: [sessions[connection] for connection in connections if connection in sessions]
         for path, connections in service.watches.by_path().items()

@@ -83,7 +83,7 @@ class Words:
     # -- the server --------------------------------------------------------------------------------------------------
 
     def _numbers(self) -> str:
-        stats = self._service.statistics()
+        stats = self._service.views.statistics()
         lines = [
             f"Latency min/avg/max: {stats.latency_min_ms}/{round(stats.latency_avg_ms, 4)}/{stats.latency_max_ms}",
             f"Received: {stats.packets_received}",
@@ -103,7 +103,7 @@ class Words:
         clients = "".join(
             f" /{self._address(info.connection)}[1]"
             f"(queued={info.outstanding},recved={info.received},sent={info.sent})\n"
-            for info in self._service.connections()
+            for info in self._service.views.connections()
         )
         return f"Zookeeper version: {version_text()}\nClients:\n{clients}\n{self._numbers()}"
 
@@ -130,7 +130,7 @@ class Words:
         return f"datadir_size: {data}\nlogdir_size: {log}\n"
 
     def _hash(self) -> str:
-        return "".join(f"{zxid:x}: {server_facts.signed(digest)}\n" for zxid, digest in self._service.digests)
+        return "".join(f"{zxid:x}: {server_facts.signed(digest)}\n" for zxid, digest in self._service.counters.digests)
 
     def _srst(self) -> str:
         self._metrics.reset()
@@ -146,7 +146,7 @@ class Words:
     # -- connections and sessions --------------------------------------------------------------------------------------
 
     def _cons(self) -> str:
-        return "".join(self._cons_line(info) for info in self._service.connections()) + "\n"
+        return "".join(self._cons_line(info) for info in self._service.views.connections()) + "\n"
 
     def _cons_line(self, info: ConnectionInfo) -> str:
         return (
@@ -159,11 +159,11 @@ class Words:
         )
 
     def _crst(self) -> str:
-        self._service.reset_connection_statistics()
+        self._service.clients.reset_statistics()
         return "Connection stats reset.\n"
 
     def _dump(self) -> str:
-        owners = [info for info in self._service.session_infos() if info.ephemerals]
+        owners = [info for info in self._service.views.session_infos() if info.ephemerals]
         lines = ["SessionTracker dump:"]
         if self._config.local_sessions:
             local = self._service.local_sessions()
@@ -177,15 +177,15 @@ class Words:
         lines.append("Connections dump:")
         lines += [
             f"\tip: /{self._address(info.connection)} sessionId: {_hex(info.session_id)}"
-            for info in self._service.connections()
+            for info in self._service.views.connections()
         ]
         return "\n".join(lines) + "\n"
 
     def _session_lines(self) -> list[str]:
         """Where sessions are expired by when that would be (SessionTrackerImpl), elsewhere each with its timeout."""
-        buckets = self._service.sessions_by_due_time()
+        buckets = self._service.views.sessions_by_due_time()
         if buckets is None:
-            sessions = self._service.session_infos()
+            sessions = self._service.views.session_infos()
             rows = (f"{_hex(info.session_id)}\t{info.timeout_ms}ms" for info in sessions)
             return [f"Global Sessions({len(sessions)}):", *rows]
         lines = [f"Session Sets ({len(buckets)})/({sum(len(ids) for _, ids in buckets)}):"]
@@ -199,7 +199,7 @@ class Words:
     # Unlike ZooKeeper's these count every watch, also those on children.
 
     def _wchs(self) -> str:
-        counts = self._service.watch_counts()
+        counts = self._service.views.watch_counts()
         return f"{counts.connections} connections watching {counts.paths} paths\nTotal watches:{counts.watches}\n"
 
     def _wchp(self) -> str:

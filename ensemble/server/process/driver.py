@@ -32,6 +32,7 @@ from ensemble.server.net.election_port import ElectionPort
 from ensemble.server.net.quorum_port import QuorumPort
 from ensemble.server.operator.operator_view import OperatorView
 from ensemble.server.process.membership_ports import MembershipPorts
+from ensemble.server.process.timers import PeerTimers
 from ensemble.tree.service import Service
 from ensemble.txn import Txn
 from ensemble.txnlog.losses import DAMAGE_FOUND
@@ -103,7 +104,7 @@ class PeerDriver:
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._finished: asyncio.Future[None] = self._loop.create_future()
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers = PeerTimers(self._loop, lambda name: self._call(self._peer.on_timer, name))
         self._disk: list[Effect] = []
         self._from_clients: list[tuple[ConnectionId, ClientMessage]] = []
         self._flush_due = False
@@ -137,8 +138,7 @@ class PeerDriver:
         self._from_clients.clear()
         self._send()
         self._flush_journal()
-        for timer in self._timers.values():
-            timer.cancel()
+        self._timers.cancel_all()
         if failure is None:
             self._finished.set_result(None)
         else:
@@ -278,8 +278,8 @@ class PeerDriver:
             OpenLink: self._open_link,
             SendPackets: self._send_packets,
             CloseLink: self._close_link,
-            SetTimer: self._set_timer,
-            CancelTimer: self._cancel_timer,
+            SetTimer: self._timers.set,
+            CancelTimer: self._timers.cancel,
             Answer: self._answer,
             CloseConnection: self._close_connection,
             Emit: lambda effect: self.emit(effect.event),
@@ -329,21 +329,6 @@ class PeerDriver:
         if self.quorum is not None:
             self._log.info("closed a link", reason=effect.reason)
             self.quorum.close_link(effect.link)
-
-    def _set_timer(self, effect: SetTimer) -> None:
-        old = self._timers.pop(effect.name, None)
-        if old is not None:
-            old.cancel()
-        self._timers[effect.name] = self._loop.call_later(effect.delay_ms / 1000, self._on_timer, effect.name)
-
-    def _cancel_timer(self, effect: CancelTimer) -> None:
-        timer = self._timers.pop(effect.name, None)
-        if timer is not None:
-            timer.cancel()
-
-    def _on_timer(self, name: str) -> None:
-        self._timers.pop(name, None)
-        self._call(self._peer.on_timer, name)
 
     def _use_membership(self, effect: UseMembership) -> None:
         self._voters = tuple({*effect.current.voters, *effect.last_seen.voters})
@@ -500,4 +485,4 @@ class PeerDriver:
 
     def outstanding(self, connection: ConnectionId) -> int:
         """How many requests of a connection wait."""
-        return self._service.outstanding(connection)
+        return self._service.clients.outstanding(connection)

@@ -31,6 +31,7 @@ from ensemble.server.net.quorum_auth import QuorumAuth
 from ensemble.server.net.quorum_port import QuorumPort
 from ensemble.server.net.sockets import PortError
 from ensemble.server.operator.operator_view import OperatorView
+from ensemble.server.operator.running_peer import RunningPeer
 from ensemble.server.process.driver import PeerDriver, Stopped
 from ensemble.server.process.membership_ports import MembershipPorts
 from ensemble.server.process.oracle import OracleWatch
@@ -238,8 +239,9 @@ async def _open_ports(
     driver.clients = clients
     assert driver.storage is not None
     driver.operator = OperatorView(
-        config, peer, service, clients, driver.storage, node_logger(config.node), driver.fail, begin_anew
-    )
+        RunningPeer(config, peer, service, clients, driver.storage), node_logger(config.node), on_failure=driver.fail,
+        begin_anew=begin_anew,
+    )  # fmt: skip
     security, auth = peer_security(config), quorum_auth(config)
     my_id = PeerId(config.my_id)
     mine = config.servers.get(config.my_id)

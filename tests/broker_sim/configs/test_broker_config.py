@@ -11,7 +11,7 @@ from broker_sim.configs.topic_config import TOPIC_KEYS, effective_topic_config, 
 LEAST = "broker.id=1\nzookeeper.connect=127.0.0.1:2181\n"
 
 
-def test_kafkas_defaults_hold() -> None:
+def test_keys_that_are_not_set_have_kafkas_defaults() -> None:
     config = parse_config(LEAST)
     assert config.session_timeout_ms == 18_000
     assert config.replica_lag_time_max_ms == 30_000
@@ -63,7 +63,7 @@ def test_a_bad_value_is_a_clear_error(line: str, says: str) -> None:
 
 
 @pytest.mark.parametrize("missing", ["broker.id", "zookeeper.connect"])
-def test_what_is_required_is_named(missing: str) -> None:
+def test_a_required_key_that_is_missing_is_named(missing: str) -> None:
     text = "".join(line for line in LEAST.splitlines(keepends=True) if not line.startswith(missing))
     with pytest.raises(ConfigError, match=f'Missing required configuration "{missing}"'):
         parse_config(text + "broker.id.generation.enable=false\n")
@@ -126,7 +126,7 @@ def test_a_topics_override_wins_over_its_broker_and_a_bad_one_counts_as_none() -
     assert values["segment.bytes"] == 1_073_741_824
 
 
-def test_throttled_replicas_have_kafkas_form() -> None:
+def test_lists_of_throttled_replicas_are_checked_for_kafkas_form() -> None:
     for good in ("", "*", "0:1,12:3"):
         validate_topic_config({"leader.replication.throttled.replicas": good})
     for bad in ("1", "a:b", "1:2,,x"):

@@ -20,7 +20,7 @@ from kafka_protocol.client.consumer_protocol import (
 from kafka_protocol.client.group_client import GroupSettings
 from kafka_protocol.client.group_consumer import GroupConsumer
 from kafka_protocol.record_batch import Record
-from simulation.kernel.scheduler import SimRuntime
+from simulation.kernel.runtime import SimRuntime
 from tests.broker_sim.broker_world import Channel, Cluster
 from tests.broker_sim.groups.group_driver import a_cluster
 

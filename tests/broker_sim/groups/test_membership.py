@@ -343,7 +343,7 @@ def test_an_administrator_removes_a_static_member_by_its_instance_id(members: Me
     assert members.state() == "Empty"
 
 
-def test_a_static_members_id_is_its_own(members: Members) -> None:
+def test_a_static_member_is_known_by_its_instance_id_and_its_member_id_together(members: Members) -> None:
     (member,), generation = members.stable(instances=("a",))
     assert members.heartbeat(member, generation, "b") is ErrorCode.unknown_member_id
     assert members.heartbeat("other", generation, "a") is ErrorCode.fenced_instance_id

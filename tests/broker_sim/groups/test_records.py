@@ -41,11 +41,20 @@ GROUPS = {
 }
 EMPTY_GROUP = "00030008636f6e73756d657200000005ffffffff00000000000004d200000000"
 
-MEMBER = StoredMember("m1", "i", "c", "/h", 8, 9, b"\x01\x02", b"\x03")
+MEMBER = StoredMember(
+    member_id="m1",
+    group_instance_id="i",
+    client_id="c",
+    client_host="/h",
+    rebalance_timeout_ms=8,
+    session_timeout_ms=9,
+    subscription=b"\x01\x02",
+    assignment=b"\x03",
+)
 GROUP = StoredGroup("consumer", 4, "range", "m1", 1234, (MEMBER,))
 
 
-def test_keys_are_kafkas() -> None:
+def test_keys_of_offsets_and_groups_have_kafkas_bytes() -> None:
     assert offset_key("g", TopicPartition("t", 3)) == OFFSET_KEY
     assert group_key("g") == GROUP_KEY
     assert read_key(OFFSET_KEY) == OffsetKey("g", TopicPartition("t", 3))
@@ -53,7 +62,7 @@ def test_keys_are_kafkas() -> None:
     assert read_key(GROUP_KEY) == GroupKey("g")
 
 
-def test_a_key_of_a_newer_kind_is_nobodys() -> None:
+def test_a_key_of_an_unknown_version_is_read_as_none() -> None:
     assert read_key(b"\x00\x03\x00\x01g") is None
 
 

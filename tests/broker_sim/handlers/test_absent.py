@@ -78,7 +78,7 @@ def test_no_tokens_on_plain_connections_and_no_features_to_finalize(cluster: Clu
     assert one(cluster, ApiKey.UPDATE_FEATURES).results[0].error_code is ErrorCode.invalid_request
 
 
-def test_there_are_no_transactions(cluster: Cluster) -> None:
+def test_requests_about_transactions_are_answered_that_there_are_none(cluster: Cluster) -> None:
     described = one(cluster, ApiKey.DESCRIBE_TRANSACTIONS).transaction_states[0]
     assert described.error_code is ErrorCode.transactional_id_not_found
     listed = one(cluster, ApiKey.LIST_TRANSACTIONS)

@@ -48,7 +48,7 @@ def test_creation_is_answered_when_every_partition_has_a_leader(cluster: Cluster
     assert all(row.leader > 0 and len(row.isr) == 3 for row in described.partitions)
 
 
-def test_defaults_are_the_brokers() -> None:
+def test_a_topic_without_numbers_takes_the_brokers_defaults() -> None:
     cluster = Cluster(num_partitions="4", default_replication_factor="2").start()
     cluster.run(cluster.client.create_topic("orders"))
     described = cluster.run(cluster.client.metadata(["orders"])).topics["orders"]
@@ -325,12 +325,12 @@ def test_every_version_of_elect_leaders_is_answered_in_its_shape(cluster: Cluste
 
 
 @given(st.text(alphabet="abz09._-", min_size=1, max_size=249).filter(lambda name: name not in (".", "..")))
-def test_legal_names_are_legal(name: str) -> None:
+def test_topic_names_of_letters_digits_and_three_signs_are_allowed(name: str) -> None:
     assert invalid_name(name) is None
 
 
 @pytest.mark.parametrize("name", ["a/b", "a\n", "ä", "a:b", "a\x00", " "])
-def test_illegal_characters_are_illegal(name: str) -> None:
+def test_topic_names_with_other_characters_are_refused(name: str) -> None:
     assert invalid_name(name) is not None
 
 
@@ -349,7 +349,7 @@ def test_replicas_are_spread_evenly_and_never_doubled(count: int, partitions: in
     assert max(leaders) - min(leaders) <= 1
 
 
-def test_the_assignment_is_kafkas() -> None:
+def test_replicas_are_assigned_as_in_the_example_of_admin_utils() -> None:
     # AdminUtils' own example: 10 partitions over 5 brokers, three replicas, from the first broker on.
     made = assign_replicas(range(5), 10, 3, Random(0), start_index=0)
     assert made == {

@@ -12,6 +12,7 @@ from broker_sim.handlers.data import DataHandlers
 from broker_sim.logs.file_log_directory import FileLogDirectory
 from broker_sim.ports import FetchParams, FetchPartition
 from broker_sim.replication.replica_manager import ReplicaManager
+from broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from journal.events import TopicPartition
 from kafka_protocol.ports import ChannelBroken, Endpoint
@@ -29,15 +30,16 @@ class Pair:
         config = ReplicaConfig(replica_fetch_wait_max_ms=50, replica_fetch_backoff_ms=50)
         self.managers = {
             broker_id: ReplicaManager(
-                broker_id,
                 config,
-                FileLogDirectory(root / str(broker_id)),
-                self,
-                self,  # type: ignore[arg-type]
-                self,
-                runtime,
-                lambda event: None,
-                lambda: 1,
+                identity=BrokerIdentity(broker_id=broker_id, broker_epoch=lambda: 1),
+                ports=ReplicaPorts(
+                    runtime=runtime,
+                    channel=self,
+                    controller=self,  # type: ignore[arg-type]
+                    metadata=self,
+                    emit=lambda event: None,
+                ),
+                storage=ReplicaStorage(log_directories=[FileLogDirectory(root / str(broker_id))]),
             )
             for broker_id in (1, 2)
         }

@@ -371,7 +371,7 @@ def test_a_replica_directory_is_named_topic_number(name: str, expected: tuple[st
     assert partition_of(name) == expected
 
 
-def test_a_log_directory_keeps_to_itself(tmp_path: Path) -> None:
+def test_a_log_directory_refuses_names_that_lead_out_of_it(tmp_path: Path) -> None:
     directory = FileLogDirectory(tmp_path)
     for name, file in (("../x", "f"), ("a", "../f"), ("..", "f")):
         with pytest.raises(ValueError, match="not a name within"):

@@ -63,7 +63,10 @@ class TwoDisks(broker_world.Cluster):
         self.halted: list[str] = []
         for broker_id, node in self.nodes.items():
             node.directory = self.disks[broker_id][0]
-            node.more_broker = {"more_log_directories": [self.disks[broker_id][1]], "halt": self.halted.append}
+            node.more_ports = {
+                "log_directories": [node.directory, self.disks[broker_id][1]],
+                "halt": self.halted.append,
+            }
 
     def lying_on(self, broker_id: int, disk: int) -> list[TopicPartition]:
         """The partitions of which that disk holds the replica."""

@@ -20,7 +20,8 @@ from broker_sim.logs.producer_state import ProducerBatch
 from broker_sim.ports import LogDirectory
 from journal import events as e
 from kafka_protocol.record_batch import Record, build_batch, check_produced, decode_records, offset_after, split_batches
-from simulation.kernel.scheduler import Scheduler, SimRuntime, run_task
+from simulation.kernel.runtime import SimRuntime, run_task
+from simulation.kernel.scheduler import Scheduler
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
 
 NO_LAG = CompactionSettings(dirty_ratio_min=0.0, lag_min_ms=0, lag_max_ms=1 << 60, tombstone_ms=1_000)
@@ -93,7 +94,7 @@ def test_what_is_not_committed_stays_however_old() -> None:
     assert retention.drop_older(log, 1, 10_000) == 2 and log.start_offset == 2
 
 
-def test_without_a_limit_nothing_goes() -> None:
+def test_a_log_without_a_retention_limit_keeps_every_segment() -> None:
     log = a_log()
     append(log, ("k", "v"))
     append(log, ("k", "v"))
@@ -477,7 +478,7 @@ def test_a_log_without_idempotent_producers_has_no_snapshots() -> None:
     assert len(log.segments) > 2 and producer_snapshots.offsets(directory.list_files(str(TP))) == []
 
 
-def test_snapshots_are_kafkas() -> None:
+def test_a_snapshot_of_producers_has_the_bytes_that_kafka_writes() -> None:
     # What ProducerStateManager.writeSnapshot of Kafka 3.9.1 makes of this producer.
     entry = ProducerEntry(producer_id=7, epoch=1, last_sequence=41, last_offset=100, offset_delta=2, timestamp_ms=1234)
     theirs = bytes.fromhex(

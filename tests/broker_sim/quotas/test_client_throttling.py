@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.handlers.broker_requests import RequestContext
 from broker_sim.quotas.client_meters import METERS_MAX
 from broker_sim.quotas.client_throttling import CONSUMER_RATE, PRODUCER_RATE, ClientQuota, ClientThrottles
+from broker_sim.request_context import RequestContext
 from journal import events as e
 from kafka_protocol.wire.data_messages import FetchResponse, ProduceResponse
 from kafka_protocol.wire.kafka_schema import ApiKey, as_time, milliseconds, request
 from kafka_protocol.zk import znodes
-from simulation.kernel.scheduler import Scheduler, SimRuntime
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
 from tests.broker_sim import broker_world
 from tests.broker_sim.replication.replication_cluster import batch
 
@@ -48,7 +49,7 @@ class Watch:
 
 
 @pytest.mark.parametrize(("finer", "coarser"), list(pairwise(LEVELS)))
-def test_the_finest_quota_counts(finer: str, coarser: str) -> None:
+def test_the_most_specific_quota_of_a_client_counts(finer: str, coarser: str) -> None:
     throttles = ClientThrottles(Watch().runtime, 11, 1)
     for entity, limit in ((coarser, 7), (finer, 3)):
         throttles.take_over(entity, {PRODUCER_RATE: str(limit)})
@@ -213,7 +214,7 @@ def test_a_consumer_that_is_throttled_at_its_first_fetch_gets_no_session(cluster
     assert throttled(answer) and answer.session_id == 0 and answer.responses == ()
 
 
-def test_replicas_are_no_clients(cluster: Cluster) -> None:
+def test_fetches_of_replicas_count_for_no_quota_of_clients(cluster: Cluster) -> None:
     for _ in range(4):
         cluster.produce(9 * KILOBYTE)
     cluster.quota("users/<default>", consumer_byte_rate=1)
@@ -246,6 +247,17 @@ def test_a_quota_that_is_removed_holds_no_more(cluster: Cluster) -> None:
     assert throttled(cluster.produce(1 * KILOBYTE))
     cluster.quota("clients/app", producer_byte_rate=-1)
     assert throttled(cluster.produce(1 * KILOBYTE)) == 0
+
+
+def test_of_several_bad_quotas_the_one_that_is_defined_first_is_named(cluster: Cluster) -> None:
+    """ConfigDef.parse goes through its keys in order; QuotaConfigs defines the consumer's before these others."""
+    cluster.quota("clients/app", producer_byte_rate=1)
+    bad = {"request_percentage": "c", "controller_mutation_rate": "b", CONSUMER_RATE: "a"}
+    cluster.ensemble.nodes["/config/clients/app"].data = znodes.encode_config(bad)
+    ops = [{"key": PRODUCER_RATE, "value": 2.0, "remove": False}]
+    entries = [{"entity": [{"entity_type": "client-id", "entity_name": "app"}], "ops": ops}]
+    (row,) = cluster.ask(request(ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=entries, validate_only=False)).entries
+    assert row.error_message == f"Invalid value a for configuration {CONSUMER_RATE}: Not a number of type LONG"
 
 
 # ---- the port ---------------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from broker_sim.quotas.connection_quotas import (
     TooManyConnections,
 )
 from kafka_protocol.wire.kafka_schema import ApiKey, request
-from simulation.kernel.scheduler import Scheduler, SimRuntime
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
 from tests.broker_sim import broker_world
 
 INNER, OUTER = "INNER", "OUTER"
@@ -187,7 +188,7 @@ BASE = {"zookeeper.connect": "z:1", "broker.id": "1"}
         ({"listener.name.plaintext.max.connections": "x"}, "Not a number of type INT"),
     ],
 )
-def test_limits_that_are_none_are_refused(keys: dict[str, str], says: str) -> None:
+def test_connection_limits_that_cannot_be_are_refused(keys: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         config_from({**BASE, **keys})
 
@@ -198,7 +199,7 @@ def test_a_listeners_own_limits_hold_for_it_and_all_else_is_the_brokers() -> Non
         "listener.name.plaintext.max.connections": "5", "max.connection.creation.rate": "20",
     }  # fmt: skip
     cluster = broker_world.Cluster(1, **{key.replace(".", "_"): value for key, value in keys.items()})
-    cluster.nodes[1].more_broker = {"resolve": {"10.0.0.1": "10.0.0.1"}.get}
+    cluster.nodes[1].more_ports = {"resolve": {"10.0.0.1": "10.0.0.1"}.get}
     cluster.start()
     limits = cluster.nodes[1].broker.connections._limits
     assert limits == ConnectionLimits(9, 20, 7, {"10.0.0.1": 3}, {"PLAINTEXT": ListenerLimits(5, 20)})
@@ -227,7 +228,7 @@ def test_limits_change_while_a_broker_runs() -> None:
 
 def test_the_quota_of_a_host_that_nobody_knows_is_refused() -> None:
     cluster = broker_world.Cluster(1)
-    cluster.nodes[1].more_broker = {"resolve": {"known": "10.0.0.7"}.get}
+    cluster.nodes[1].more_ports = {"resolve": {"known": "10.0.0.7"}.get}
     cluster.start()
     ops = [{"key": "connection_creation_rate", "value": 2.0, "remove": False}]
     entries = [{"entity": [{"entity_type": "ip", "entity_name": name}], "ops": ops} for name in ("known", "nobody")]

@@ -160,7 +160,7 @@ def test_a_rate_is_that_of_the_windows_that_count() -> None:
     assert simple_rate(amount, 16_000) == 0
 
 
-def test_old_windows_are_used_again() -> None:
+def test_a_sampled_amount_reuses_the_windows_that_no_longer_count() -> None:
     amount = SampledAmount(2, 1_000)
     for second in range(20):
         amount.add(10, second * 1_000)

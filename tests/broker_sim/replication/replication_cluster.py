@@ -12,18 +12,20 @@ from kio.schema.errors import ErrorCode
 
 from broker_sim.configs.broker_config import parse_config
 from broker_sim.configs.replica_config import ReplicaConfig
-from broker_sim.handlers.broker_requests import RequestContext
 from broker_sim.handlers.data import DataHandlers
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from broker_sim.ports import FetchedPartition, FetchParams, FetchPartition, ProducedPartition
 from broker_sim.replication.partition import Partition
 from broker_sim.replication.replica_manager import ReplicaManager
+from broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
+from broker_sim.request_context import RequestContext
 from journal.events import Entry, Event, FaultInjected, LeaderElected, TopicPartition
 from journal.judges.record_invariants import CommittedRecordsSurvive
 from kafka_protocol.ports import ChannelBroken, Endpoint
 from kafka_protocol.record_batch import Record, build_batch, decode_records
 from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, request, respond
-from simulation.kernel.scheduler import Scheduler, SimRuntime, run_task
+from simulation.kernel.runtime import SimRuntime, run_task
+from simulation.kernel.scheduler import Scheduler
 
 TP = TopicPartition("orders", 0)
 TOPIC_ID = UUID(int=7)
@@ -138,16 +140,17 @@ class Broker:
         cluster = self.cluster
         self.runtime = SimRuntime(cluster.scheduler, Random(self.id))
         self.manager = ReplicaManager(
-            self.id,
             cluster.config,
-            self.directory,
-            Channel(cluster, self),
-            Gate(cluster, self),
-            Metadata(cluster),
-            self.runtime,
-            lambda event: cluster.emit(f"broker-{self.id}", event),
-            lambda: self.epoch,
-            lambda topic: cluster.topic_configs.get(topic, {}),
+            identity=BrokerIdentity(broker_id=self.id, broker_epoch=lambda: self.epoch),
+            ports=ReplicaPorts(
+                runtime=self.runtime,
+                channel=Channel(cluster, self),
+                controller=Gate(cluster, self),
+                metadata=Metadata(cluster),
+                emit=lambda event: cluster.emit(f"broker-{self.id}", event),
+            ),
+            storage=ReplicaStorage(log_directories=[self.directory]),
+            topic_configs=lambda topic: cluster.topic_configs.get(topic, {}),
         )
         metadata: Any = Metadata(cluster)
         self.handlers = DataHandlers(KAFKA_CONFIG, metadata, self.manager, self.runtime).table()

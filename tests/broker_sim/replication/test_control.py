@@ -63,7 +63,7 @@ def test_a_former_controller_is_refused_and_an_equal_epoch_is_not(cluster: Clust
     assert (fenced.reason, fenced.request_epoch, fenced.known_epoch) == ("STALE_CONTROLLER_EPOCH", 3, 4)
 
 
-def test_update_metadata_shares_the_fence(cluster: Cluster) -> None:
+def test_update_metadata_is_fenced_by_the_controller_epoch_too(cluster: Cluster) -> None:
     manager = cluster[1].manager
 
     def update(epoch: int) -> int:

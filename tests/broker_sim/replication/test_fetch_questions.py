@@ -6,7 +6,9 @@ from broker_sim.replication.fetch_questions import FetchQuestions
 from broker_sim.replication.purgatory import Purgatory
 from journal.events import TopicPartition
 from kafka_protocol.wire.data_messages import FetchPartition, FetchResponse
-from simulation.kernel.scheduler import Scheduler, SimRuntime, derive_random
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -87,7 +89,7 @@ def test_who_waits_for_partitions_that_move_together_is_answered_once_behind_the
     assert len(purgatory) == 0
 
 
-def test_only_what_happened_is_looked_at() -> None:
+def test_a_waiting_request_is_asked_only_about_the_partition_that_changed() -> None:
     purgatory = Purgatory(SimRuntime(Scheduler(), derive_random(1, "x")))
     waiting = Waiting()
     purgatory.park(waiting, [A, B], 1_000)

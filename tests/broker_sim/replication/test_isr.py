@@ -1,4 +1,4 @@
-"""Who is in sync: Kafka's IsrExpirationTest and the ISR part of PartitionTest, on virtual time."""
+"""Who is in sync: the ISR part of Kafka's PartitionTest, on virtual time."""
 
 from __future__ import annotations
 
@@ -8,64 +8,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker_sim.replication.isr import Committed, PendingExpand, PendingShrink
-from broker_sim.replication.replica import FollowerState
 from journal.events import HighWatermarkMoved, TopicPartition
 from kafka_protocol.wire.kafka_schema import respond
 from tests.broker_sim.replication.replication_cluster import LAG_MS, TP, Cluster, batch
-
-LAG = 100
-
-
-def follower(fetch_offset: int, leader_end: int, now_ms: int) -> FollowerState:
-    state = FollowerState(2)
-    state.fetched(fetch_offset, leader_end, now_ms)
-    return state
-
-
-# ---- IsrExpirationTest --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.scenario(52)
-def test_isr_expiration_for_stuck_followers() -> None:
-    state = FollowerState(2)
-    state.fetched(10, 10, 0)
-    state.fetched(14, 15, 0)
-    assert state.is_caught_up(15, 100, LAG)
-    assert not state.is_caught_up(15, 150, LAG)
-
-
-@pytest.mark.scenario(53)
-def test_isr_expiration_if_no_fetch_request_made() -> None:
-    state = FollowerState(2)
-    state.reset(0, 15, newly_leader=True, in_sync=True)
-    assert state.is_caught_up(15, 100, LAG)
-    assert not state.is_caught_up(15, 150, LAG)
-
-
-@pytest.mark.scenario(53)
-def test_isr_expiration_for_slow_followers() -> None:
-    state = follower(15, 15, 0)
-    state.fetched(16, 20, 75)
-    assert state.is_caught_up(20, 75, LAG), "it has what the leader had at its fetch before"
-    state.fetched(18, 20, 150)
-    assert not state.is_caught_up(20, 150, LAG)
-    state.fetched(20, 20, 150)
-    assert state.is_caught_up(20, 150, LAG)
-
-
-@pytest.mark.scenario(54)
-def test_isr_expiration_for_caught_up_followers() -> None:
-    assert follower(15, 15, 0).is_caught_up(15, 1_000_000, LAG), "an idle follower that has everything never lags"
-
-
-def test_a_follower_outside_the_isr_is_not_caught_up_when_an_epoch_begins() -> None:
-    state = follower(10, 10, 50)
-    state.reset(60, 12, newly_leader=False, in_sync=False)
-    assert not state.is_caught_up(12, 60, LAG)
-    assert state.end_offset == 10, "a leader that stays one keeps what it knows"
-    state.reset(60, 12, newly_leader=True, in_sync=True)
-    assert state.end_offset == -1
-
 
 # ---- PartitionTest ------------------------------------------------------------------------------------------------
 
@@ -361,7 +306,7 @@ def test_the_leaders_mark_never_goes_back_within_its_reign() -> None:
     assert cluster.violations() == []
 
 
-def test_the_metrics_are_kafkas() -> None:
+def test_the_replica_managers_metrics_count_as_kafkas_do() -> None:
     cluster = still(3, min_insync_replicas=2)
     cluster.create([1, 2, 3])
     metrics = cluster[1].manager.metrics

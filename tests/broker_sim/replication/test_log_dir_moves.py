@@ -109,7 +109,7 @@ class Brokers(broker_world.Cluster):
         self.disks[broker_id] = left, right
         left.all = right.all = [left, right]
         node.directory = left
-        node.more_broker = {"more_log_directories": [right], "halt": self.halted.append}
+        node.more_ports = {"log_directories": [node.directory, right], "halt": self.halted.append}
 
     def broker(self, broker_id: int = 1) -> Broker:
         return self.nodes[broker_id].broker

@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.handlers.broker_requests import RequestContext
 from broker_sim.ports import FetchedPartition, FetchPartition
 from broker_sim.replication.fetch_session import FetchRefused, FetchSessions, Request
 from broker_sim.replication.replica_selector import RACK_AWARE_SELECTOR, ReplicaView, select_in_rack
+from broker_sim.request_context import RequestContext
 from kafka_protocol.record_batch import decode_records
 from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.replication.replication_cluster import TOPIC_ID, TP, Cluster
@@ -200,7 +200,7 @@ def test_a_session_is_fenced_by_its_epoch_and_by_its_way_to_name_topics(cluster:
     assert by_name.error_code == ErrorCode.fetch_session_topic_id_error
 
 
-def test_an_error_is_news_each_time_and_so_is_its_end(cluster: Cluster) -> None:
+def test_a_session_answers_with_a_partition_as_long_as_it_has_an_error_and_once_it_has_none(cluster: Cluster) -> None:
     session_id = begun(cluster)
     cluster.elect(2, [1, 2, 3])
     follower = {"row": {"current_leader_epoch": 0}}

@@ -1,5 +1,6 @@
 // The page's pure parts, under node's own test runner: node --test tests/browser/js
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { outcome } from "../../../api/web/actions.js";
@@ -12,6 +13,7 @@ import { EVENTS_MAX, newState, takeAnswer, takeEntry, takeHistory, takeSnapshot 
 import { together } from "../../../api/web/views/journal.js";
 import { spans } from "../../../api/web/views/reigns.js";
 
+const table = JSON.parse(readFileSync(new URL("../../../journal/sentences.json", import.meta.url), "utf8"));
 const entry = (seq, node, type, body = {}) => ({
   seq, schema: 1, node, node_seq: seq, wall_us: 1_000_000 + seq, mono_us: seq, type, ...body,
 });
@@ -179,23 +181,23 @@ test("reigns and the gaps between them lie side by side, the longer the wider", 
 
 test("neighbours that say the same of several nodes are one line", () => {
   const closed = (seq, node) => entry(seq, node, "session_closed", { session_id: 5, ephemerals: [] });
-  const lines = together([closed(4, "peer-3"), closed(3, "peer-1"), closed(2, "peer-2"), closed(1, "peer-1")]);
+  const lines = together(table, [closed(4, "peer-3"), closed(3, "peer-1"), closed(2, "peer-2"), closed(1, "peer-1")]);
   assert.deepEqual(lines.map((line) => line.nodes), [["peer-3", "peer-1", "peer-2"], ["peer-1"]]);
 });
 
 test("what somebody else tells of a broker names it", () => {
   const elected = { broker_id: 4, controller_epoch: 7, zk_version: 7 };
-  assert.equal(sentence(entry(1, "broker-4", "controller_elected", elected)), "is controller, epoch 7");
-  assert.equal(sentence(entry(1, "api", "controller_elected", elected)), "broker 4 is controller, epoch 7");
+  assert.equal(sentence(table, entry(1, "broker-4", "controller_elected", elected)), "is controller, epoch 7");
+  assert.equal(sentence(table, entry(1, "api", "controller_elected", elected)), "broker 4 is controller, epoch 7");
 });
 
 test("an event of an unknown type is told by its fields", () => {
-  assert.equal(sentence(entry(1, "x", "toString", { a: 1, b: [2] })), "a 1, b [2]");
+  assert.equal(sentence(table, entry(1, "x", "toString", { a: 1, b: [2] })), "a 1, b [2]");
 });
 
 test("a loss of committed records weighs more than one of uncommitted ones", () => {
-  assert.equal(weight(entry(1, "b", "records_lost", { below_high_watermark: 1 })), "loss");
-  assert.equal(weight(entry(1, "b", "records_lost", { below_high_watermark: 0 })), "trouble");
+  assert.equal(weight(table, entry(1, "b", "records_lost", { below_high_watermark: 1 })), "loss");
+  assert.equal(weight(table, entry(1, "b", "records_lost", { below_high_watermark: 0 })), "trouble");
 });
 
 test("numbers are written as the field writes them", () => {

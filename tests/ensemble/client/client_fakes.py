@@ -26,7 +26,8 @@ from ensemble.records import (
     StatResponse,
     SyncResponse,
 )
-from simulation.kernel.scheduler import Scheduler, SimRuntime, run_task
+from simulation.kernel.runtime import SimRuntime, run_task
+from simulation.kernel.scheduler import Scheduler
 
 STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, 8, 9, 10)
 PASSWORD = b"p" * 16

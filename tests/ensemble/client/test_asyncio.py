@@ -28,7 +28,8 @@ from ensemble.records import (
     WatcherEvent,
 )
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from ensemble.runtime.links import FaultTable, LinkFault, LinkFaults
+from ensemble.runtime.link_fault import HeldFault
+from ensemble.runtime.links import FaultTable, LinkFaults
 
 STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, 8, 9, 10)
 WAIT_S = 10.0
@@ -210,7 +211,7 @@ def test_a_cut_link_suspends_the_session_and_its_heal_resumes_it() -> None:
             states: list[SessionState] = []
             client.add_listener(states.append)
             await client.start()
-            faults.apply(FaultTable([LinkFault("1", "peer-1", "in", "cut")]))
+            faults.apply(FaultTable([HeldFault("peer-1", "client", "cut", both_ways=False, id="1")], "client"))
             with pytest.raises(ConnectionLoss):
                 await client.get("/a")
             assert client.state is SessionState.SUSPENDED

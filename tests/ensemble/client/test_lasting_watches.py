@@ -8,9 +8,18 @@ from ensemble.client.client import Client
 from ensemble.client.service import Create, GetChildren, GetData, Receiver, WatchEvent
 from ensemble.client.watches import Watches, WatchKind
 from ensemble.errors import ErrorCode, NoNode, NoWatcher, QuotaExceeded, Unimplemented, ZooKeeperError
-from ensemble.records import ClientMessage, EventType, OpCode, Reply, Request, SetWatches, WatcherEvent
-from ensemble.records.watches import SetWatches2, WatcherType
-from ensemble.zab.tree_rules import TreeRules
+from ensemble.records import (
+    ClientMessage,
+    EventType,
+    OpCode,
+    Reply,
+    Request,
+    SetWatches,
+    SetWatches2,
+    WatcherEvent,
+    WatcherType,
+)
+from ensemble.tree_rules import TreeRules
 from tests.ensemble.client.client_fakes import FakeConnection, FakeEnsemble
 from tests.ensemble.tree.tree_driver import Ensemble
 

@@ -10,10 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ensemble.runtime.links import ControlSocket, FaultTable, LinkFault, LinkFaults, LinkState, parse_table
+from ensemble.runtime.link_fault import ANY, DELAY_MS_MAX, HeldFault, Impairment, Kind, LinkFault, impairment
+from ensemble.runtime.links import ControlSocket, FaultTable, LinkFaults, LinkState
 
 PATIENCE_S = 5.0
 SHORT_S = 0.05
+
+CUT = Impairment(cut=True)
 
 
 class Echo:
@@ -61,10 +64,13 @@ async def echo_server() -> AsyncIterator[tuple[Echo, int, LinkFaults]]:
         await asyncio.sleep(0)
 
 
+def one_way(direction: str, kind: Kind, delay_ms: int = 0, remote: str = "peer-2") -> HeldFault:
+    source, target = ("peer-1", remote) if direction == "out" else (remote, "peer-1")
+    return HeldFault(source, target, kind, delay_ms, both_ways=False, id=direction)
+
+
 def cut(*directions: str, remote: str = "peer-2") -> FaultTable:
-    return parse_table(
-        {"faults": [{"id": d, "remote": remote, "direction": d, "kind": "cut"} for d in directions], "names": {}}
-    )
+    return FaultTable([one_way(direction, "cut", remote=remote) for direction in directions], "peer-1")
 
 
 async def nothing_comes(awaitable: Awaitable[object]) -> None:
@@ -166,8 +172,7 @@ def test_a_new_connection_hangs_while_either_direction_is_cut(direction: str) ->
 def test_a_delay_holds_bytes_back_that_long_and_keeps_their_order() -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         reader, writer = await faults.open_streams("127.0.0.1", port)
-        slow = [LinkFault("s", "peer-2", d, "delay", 40) for d in ("out", "in")]
-        faults.apply(FaultTable(slow))
+        faults.apply(FaultTable([one_way(direction, "delay", 40) for direction in ("out", "in")], "peer-1"))
         loop = asyncio.get_running_loop()
         began = loop.time()
         for letter in (b"a", b"b", b"c"):
@@ -203,9 +208,46 @@ def test_a_large_transfer_survives_a_cut_in_its_middle() -> None:
 def test_other_nodes_links_are_untouched() -> None:
     faults = LinkFaults({"10.0.0.1:5": "peer-3", "localhost:6": "peer-2"})
     faults.apply(cut("out", "in"))
-    assert faults.state("127.0.0.1:6") == LinkState(out_cut=True, in_cut=True)
+    assert faults.state("127.0.0.1:6") == LinkState(CUT, CUT)
     assert faults.state("10.0.0.1:5") == LinkState()
     assert faults.state("10.9.9.9:5") == LinkState()
+
+
+def test_a_fault_holds_one_way_or_both_and_for_everybody_where_it_says_so() -> None:
+    one_way = LinkFault("a", "b", "cut", both_ways=False)
+    assert [one_way.touches(*ends) for ends in (("a", "b"), ("b", "a"), ("a", "c"), ("a", None))] == [
+        True,
+        *[False] * 3,
+    ]
+    both = LinkFault("a", "b", "cut")
+    assert both.touches("b", "a") and not both.touches("b", "c")
+    all_of_a = LinkFault("a", ANY, "cut")
+    assert all(all_of_a.touches(*ends) for ends in (("a", "b"), ("b", "a"), ("a", None), (None, "a")))
+    assert not all_of_a.touches("b", "c")
+
+
+def test_of_several_delays_the_longest_holds_and_a_cut_beside_it() -> None:
+    slow = [LinkFault("a", "b", "delay", delay_ms) for delay_ms in (30, 70, 50)]
+    assert impairment(slow, "b", "a") == Impairment(delay_ms=70)
+    assert impairment([*slow, LinkFault("a", ANY, "cut")], "a", "b") == Impairment(cut=True, delay_ms=70)
+    assert impairment(slow, "a", "c") == Impairment()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"from": "a", "to": "a", "kind": "cut"},
+        {"from": "a", "to": "b", "kind": "delay"},
+        {"from": "a", "to": "b", "kind": "delay", "delay_ms": DELAY_MS_MAX + 1},
+        {"from": "a", "to": "b", "kind": "delay", "delay_ms": -1},
+        {"from": "a", "to": "b", "kind": "snap"},
+        {"from": "a", "to": "b", "kind": "cut", "speed": 3},
+        {"from": "a", "kind": "cut"},
+    ],
+)
+def test_a_fault_that_makes_no_sense_is_not_decoded(wrong: dict[str, object]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(wrong, LinkFault)
 
 
 def test_the_control_socket_takes_whole_tables_and_refuses_bad_ones(tmp_path: Path) -> None:
@@ -219,17 +261,17 @@ def test_the_control_socket_takes_whole_tables_and_refuses_bad_ones(tmp_path: Pa
             writer.write(line + b"\n")
             return msgspec.json.decode(await asyncio.wait_for(reader.readline(), PATIENCE_S))
 
-        fault = b'{"id":"f1","remote":"peer-2","direction":"out","kind":"cut","delay_ms":0}'
-        table = b'{"faults":[%b],"names":{"127.0.0.1:2181":"peer-2"}}' % fault
+        fault = b'{"id":"f1","from":"peer-1","to":"peer-2","kind":"cut","delay_ms":0,"both_ways":false}'
+        table = b'{"faults":[%b],"node":"peer-1","names":{"127.0.0.1:2181":"peer-2"}}' % fault
         for _ in range(2):
             assert await ask(table) == {"ok": True}
-            assert faults.state("127.0.0.1:2181") == LinkState(out_cut=True)
+            assert faults.state("127.0.0.1:2181") == LinkState(outward=CUT)
         bad = (b"not json", b"[]", b'{"faults":[{"id":"f"}]}', table.replace(b"cut", b"snap"), b'{"faults":7}')
         for line in (*bad, table.replace(b'"delay_ms":0', b'"delay_ms":-1')):
             answer = await ask(line)
             assert isinstance(answer, dict)
             assert answer["ok"] is False
-            assert faults.state("127.0.0.1:2181") == LinkState(out_cut=True)
+            assert faults.state("127.0.0.1:2181") == LinkState(outward=CUT)
         assert await ask(b'{"faults":[],"names":{}}') == {"ok": True}
         assert faults.state("127.0.0.1:2181") == LinkState()
         writer.close()

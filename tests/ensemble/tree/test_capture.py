@@ -14,9 +14,9 @@ from ensemble.tree.blocks import BLOCK_ZNODES
 from ensemble.tree.capture import Capture, Piece
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.stored import LARGE_BYTES, AclTable, decode_record
+from ensemble.tree_snapshot import NodeImage, TreeSnapshot
 from ensemble.txn import CreateTxn, DeleteTxn, SetACLTxn, SetDataTxn, Txn
 from ensemble.txnlog.snapshot_format import TreeDecoder, encode_head, encode_tree
-from ensemble.zab.snapshot import NodeImage, TreeSnapshot
 
 SECRETS = [(ACL(31, "digest", f"u:{n}"),) for n in range(3)]
 

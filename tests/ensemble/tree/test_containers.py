@@ -6,9 +6,9 @@ from ensemble.errors import ErrorCode
 from ensemble.ids import SessionId
 from ensemble.records import ACL, OPEN_ACL, AuthPacket, CreateFlag, CreateTTLRequest, OpCode, PathRequest
 from ensemble.tree.datatree import DataTree
+from ensemble.tree_rules import TreeRules
 from ensemble.txn import CreateContainerTxn, CreateTTLTxn, DeleteTxn, Txn
 from ensemble.txnlog.snapshots import list_snapshots, read_snapshot, write_snapshot
-from ensemble.zab.tree_rules import TreeRules
 from tests.ensemble.tree.tree_driver import CLOSE, Ensemble, create, delete, exists, get, multi, set_data
 
 CONTAINER_OWNER = 0x8000000000000000

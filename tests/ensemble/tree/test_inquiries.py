@@ -9,9 +9,12 @@ from ensemble.records import (
     ACL,
     AuthPacket,
     CheckVersionRequest,
+    ClientInfo,
     EmptyRequest,
+    GetAllChildrenNumberResponse,
     GetChildrenResponse,
     GetDataResponse,
+    GetEphemeralsResponse,
     MultiOp,
     MultiReadRequest,
     MultiResponse,
@@ -20,8 +23,8 @@ from ensemble.records import (
     PathWatchRequest,
     Reply,
     Request,
+    WhoAmIResponse,
 )
-from ensemble.records.watches import ClientInfo, GetAllChildrenNumberResponse, GetEphemeralsResponse, WhoAmIResponse
 from tests.ensemble.tree.tree_driver import Ensemble, children, create, exists, get, set_data
 
 ANN = (OpCode.AUTH, AuthPacket(0, "digest", b"ann:secret"))

@@ -5,12 +5,19 @@ import random
 import pytest
 
 from ensemble.errors import ErrorCode
-from ensemble.records import ACL, AuthPacket, EventType, OpCode, Reply, Request, SetWatches, WatcherEvent
-from ensemble.records.watches import (
+from ensemble.records import (
+    ACL,
     AddWatchMode,
     AddWatchRequest,
+    AuthPacket,
     ErrorResponse,
+    EventType,
+    OpCode,
+    Reply,
+    Request,
+    SetWatches,
     SetWatches2,
+    WatcherEvent,
     WatcherType,
     WatchesRequest,
 )
@@ -219,13 +226,13 @@ def test_an_unreadable_request_is_a_marshalling_error_and_the_connection_goes_on
 def test_a_persistent_watch_counts_for_data_and_for_children_as_in_zookeeper():
     ensemble, _, watcher = watching(*ALL_WATCHES, add_watch("/p/a", PERSISTENT), add_watch("/p/a", PERSISTENT))
     service = ensemble.services[0]
-    assert service.watch_counts() == (7, 1, 2)
+    assert service.views.watch_counts() == (7, 1, 2)
     assert service.watches.watchers_of("/p") == [
         (watcher, "data"), (watcher, "children"), (watcher, "persistent"), (watcher, "recursive"),
     ]  # fmt: skip
     assert service.watches.by_path() == {"/p": [watcher], "/p/a": [watcher]}
     ensemble.hang_up(watcher)
-    assert service.watch_counts() == (0, 0, 0)
+    assert service.views.watch_counts() == (0, 0, 0)
 
 
 def test_many_watchers_of_a_path_come_and_go():
@@ -269,7 +276,8 @@ def test_set_watches2_tells_what_was_missed_and_arms_the_rest():
     assert [(m.zxid, EventType(m.body.type), m.body.path) for m in events] == [
         (-1, DATA, "/p/a"), (-1, DELETED, "/gone"), (-1, CREATED, "/p/b"), (-1, CHILDREN, "/p"), (-1, DELETED, "/gone"),
     ]  # fmt: skip
-    assert ensemble.services[0].watch_counts().watches == 6, "/p data, /never, /p/a children, and the lasting ones"
+    counts = ensemble.services[0].views.watch_counts()
+    assert counts.watches == 6, "/p data, /never, /p/a children, and the lasting ones"
 
 
 def test_lasting_watches_are_armed_again_without_a_word_of_what_they_missed():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ensemble.ids import LinkId, SessionId, Zxid
 from ensemble.jute import pack_int
 from ensemble.ports import Instant
-from ensemble.records import ACL, OPEN_ACL, Frames, OpCode, Request
+from ensemble.records import ACL, OPEN_ACL, CreateFlag, Frames, OpCode, Request
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.paths import QUOTA
 from ensemble.tree.proposer import Proposer
@@ -114,6 +115,16 @@ def test_the_short_way_proposes_and_applies_what_the_general_way_does(steps: lis
     assert sides[0].state() == sides[1].state()
 
 
+@pytest.mark.parametrize("flags", [*CreateFlag, 7, -1])
+def test_both_ways_make_the_same_of_each_kind_of_znode(flags: int) -> None:
+    proposed = []
+    for plain in (True, False):
+        side = Side(plain=plain)
+        side.propose([request(create("/a", b"1", flags, op=OpCode.CREATE), 1, False, 5)])
+        proposed.append([txn.encoded() for txn in side.pending])
+    assert proposed[0] == proposed[1]
+
+
 def test_a_plain_transaction_carries_the_bytes_that_its_parts_make() -> None:
     side = Side(plain=True)
     side.propose([request(write, 1, True, 5) for write in (create("/a", b"1", op=OpCode.CREATE), set_data("/a", b""))])
@@ -168,4 +179,4 @@ def test_answers_to_writes_of_one_client_that_are_applied_together_leave_togethe
     for client in (first, second):
         (message,) = ensemble.take(client)
         assert len(message) == 3 * (len(pack_int(0)) + 16 + 68)
-        assert ensemble.services[client == second].outstanding(client) == 0
+        assert ensemble.services[client == second].clients.outstanding(client) == 0

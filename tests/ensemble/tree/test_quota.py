@@ -8,8 +8,8 @@ from ensemble.errors import ErrorCode
 from ensemble.records import OpCode
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.quota import Limits, parse_limits, usage_of
+from ensemble.tree_rules import TreeRules
 from ensemble.txnlog.snapshots import list_snapshots, read_snapshot, write_snapshot
-from ensemble.zab.tree_rules import TreeRules
 from journal.events import QuotaExceeded
 from tests.ensemble.tree.tree_driver import CLOSE, Ensemble, create, delete, get, multi, set_data
 

@@ -19,8 +19,9 @@ from ensemble.records import (
     Request,
     SetDataRequest,
 )
+from ensemble.tree.answer_queues import PLAIN_READS_MAX
 from ensemble.tree.ready_answers import RESPONSE_BYTES_MAX, RESPONSES_MAX
-from ensemble.tree.requests import OUTSTANDING_MAX, PLAIN_READS_MAX
+from ensemble.tree.requests import OUTSTANDING_MAX
 from tests.ensemble.tree.tree_driver import (
     Ensemble,
     children,
@@ -131,8 +132,8 @@ def test_bytes_are_answered_as_objects_are(
         assert told[0] == told[1]
     assert [txn.encoded() for txn in raw.history] == [txn.encoded() for txn in typed.history]
     for ours, theirs in zip(raw.services, typed.services, strict=True):
-        assert ours.statistics() == theirs.statistics()
-        assert ours.connections() == theirs.connections()
+        assert ours.views.statistics() == theirs.views.statistics()
+        assert ours.views.connections() == theirs.views.connections()
         assert ours.watches.by_path() == theirs.watches.by_path()
 
 

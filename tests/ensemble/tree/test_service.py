@@ -166,7 +166,7 @@ def test_while_not_serving_a_clients_first_frame_ends_its_connection():
     ensemble.run(0, effects)
     late = ensemble.connect()
     assert late in ensemble.closed and ensemble.sent[late] == []
-    assert service.statistics().connections == 0 and service.statistics().sessions == 1, "the tree stays"
+    assert service.views.statistics().connections == 0 and service.views.statistics().sessions == 1, "the tree stays"
 
 
 # -- order -----------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def test_too_many_waiting_requests_end_the_connection():
     for _ in range(OUTSTANDING_MAX - 1):
         ensemble.message(client, Request(-2, OpCode.PING, EmptyRequest()))
     assert client not in ensemble.closed
-    assert ensemble.services[0].outstanding(client) == OUTSTANDING_MAX
+    assert ensemble.services[0].clients.outstanding(client) == OUTSTANDING_MAX
     ensemble.send(client, PING)
     assert client in ensemble.closed
 
@@ -429,8 +429,8 @@ def test_closing_a_session_is_answered_after_all_before_it_and_then_disconnects(
     assert client in ensemble.closed
     ensemble.finish_sync()
     service = ensemble.services[server]
-    assert not service._sessions and not service._attaching and service.statistics().sessions == 0
-    assert not service._touched, "a closed session is not reported to the leader"
+    assert not service.clients.sessions and not service.clients.attaching and service.views.statistics().sessions == 0
+    assert not service.clients.drain_touched(), "a closed session is not reported to the leader"
 
 
 def test_a_client_that_hangs_up_leaves_nothing_behind_once_its_writes_are_done():
@@ -442,7 +442,7 @@ def test_a_client_that_hangs_up_leaves_nothing_behind_once_its_writes_are_done()
     ensemble.hang_up(client)
     ensemble.commit()
     service = ensemble.services[0]
-    assert "/a" in service.tree.nodes and not service._sessions and not service._connections
+    assert "/a" in service.tree.nodes and not service.clients.sessions and not service.clients.connections
 
 
 # -- what others see -------------------------------------------------------------------------------------
@@ -482,15 +482,15 @@ def test_the_counts_are_those_of_the_admin_words():
     ensemble.send(client, create("/e", b"abc", 1))
     service = ensemble.services[0]
     ensemble.now_ms += 30
-    assert service.statistics().outstanding == 1
+    assert service.views.statistics().outstanding == 1
     ensemble.commit()
     ensemble.send(client, get("/e", True))
-    stats = service.statistics()
+    stats = service.views.statistics()
     assert (stats.znodes, stats.ephemerals, stats.watches, stats.sessions, stats.connections) == (6, 1, 1, 1, 1)
     assert stats.approximate_data_size_bytes == 44 + len("/e") + len(b"abc") and stats.outstanding == 0
     assert (stats.packets_received, stats.packets_sent) == (3, 3)
     assert (stats.latency_min_ms, stats.latency_max_ms, stats.latency_avg_ms) == (0, 30, 15.0)
-    info = service.connections()[0]
+    info = service.views.connections()[0]
     assert (info.last_op, info.last_cxid, info.last_zxid, info.received, info.sent) == (
         "getData",
         2,
@@ -499,14 +499,14 @@ def test_the_counts_are_those_of_the_admin_words():
         3,
     )
     assert (info.latency_max_ms, info.last_latency_ms, info.outstanding) == (30, 0, 0)
-    view = service.znode("/e")
+    view = service.views.znode("/e")
     assert (view.data, view.children, view.watchers) == (b"abc", [], [(client, "data")])
-    assert service.znode("/no") is None
-    session = service.session_infos()[0]
+    assert service.views.znode("/no") is None
+    session = service.views.session_infos()[0]
     assert (session.ephemerals, session.connection, session.timeout_ms) == (["/e"], client, 10_000)
     assert service.checkpoint() == ZxidCheckpoint(ensemble.zxid, service.tree.digest, 5, 1)
-    service.reset_statistics()
-    assert service.statistics().packets_received == 0
+    service.counters.reset()
+    assert service.views.statistics().packets_received == 0
 
 
 def test_every_peer_reaches_the_leaders_digest():
@@ -516,7 +516,7 @@ def test_every_peer_reaches_the_leaders_digest():
         ensemble.ask(client, create("/n-", b"%d" % i, 2))
     ensemble.ask(client, CLOSE)
     assert len({service.tree.digest for service in ensemble.services}) == 1
-    assert all(service.statistics().digest_mismatches == 0 for service in ensemble.services)
+    assert all(service.views.statistics().digest_mismatches == 0 for service in ensemble.services)
 
 
 def test_a_peer_whose_tree_differs_says_so_once():
@@ -529,7 +529,7 @@ def test_a_peer_whose_tree_differs_says_so_once():
         wrong = Txn(txn.session_id, txn.cxid, txn.zxid, txn.time_ms, txn.type, txn.body, txn.digest ^ 1)
         ensemble.run(0, ensemble.services[0].apply(ensemble.now, [wrong]))
     assert len(ensemble.facts(InvariantViolated)) == 1
-    assert ensemble.services[0].statistics().digest_mismatches == 2
+    assert ensemble.services[0].views.statistics().digest_mismatches == 2
 
 
 def _request(ensemble, client):

@@ -10,13 +10,14 @@ import pytest
 from ensemble.ids import SessionId, Zxid
 from ensemble.jute import MalformedRecord
 from ensemble.records import ACL, OPEN_ACL, OpCode
+from ensemble.tree.create_modes import CONTAINER_OWNER, ttl_owner
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.stored import StoredZnode
-from ensemble.tree.znode import CONTAINER_OWNER, Znode, ttl_owner
+from ensemble.tree.znode import Znode
+from ensemble.tree_snapshot import NodeImage, TreeSnapshot
 from ensemble.txn import CreateTxn, DeleteTxn, SetDataTxn, Txn
 from ensemble.txnlog.snapshot_format import DIGEST, TreeDecoder, encode_tree
 from ensemble.txnlog.snapshots import read_snapshot, write_snapshot
-from ensemble.zab.snapshot import NodeImage, TreeSnapshot
 from tests.ensemble.txnlog.test_formats import node, some_snapshot
 
 SECRET = (ACL(31, "digest", "u:x"),)

@@ -127,7 +127,7 @@ def test_whoever_may_not_read_the_node_hears_nothing():
 
 def test_a_closed_connections_watches_are_forgotten():
     ensemble, writer, watcher = watching(DATA_WATCH, CHILD_WATCH, exists("/p/b", True))
-    counts = ensemble.services[0].watch_counts()
+    counts = ensemble.services[0].views.watch_counts()
     assert (counts.watches, counts.connections, counts.paths) == (3, 1, 2)
     ensemble.hang_up(watcher)
     assert len(ensemble.services[0].watches) == 0

@@ -10,10 +10,10 @@ import pytest
 
 from ensemble.ids import Epoch, make_zxid
 from ensemble.tree.datatree import DataTree
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txnlog.restoring import read_received
 from ensemble.txnlog.snappy_stream import BLOCK_BYTES, SnappyDamaged, SnappyReader, SnappyWriter
 from ensemble.txnlog.snapshots import read_snapshot, stage_snapshot
-from ensemble.zab.snapshot import TreeSnapshot
 
 HEADER = b"\x82SNAPPY\0" + bytes.fromhex("0000000100000001")
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from ensemble.records import OPEN_ACL, OpCode
 from ensemble.tree.blocks import BLOCK_ZNODES
 from ensemble.tree.datatree import DataTree
+from ensemble.tree_snapshot import NodeImage
 from ensemble.txn import SetACLTxn
 from ensemble.txnlog import snapshot_writer
 from ensemble.txnlog.snapshot_writer import SnapshotWriter, adler32_of_both
 from ensemble.txnlog.snapshots import WrittenSnapshot, list_snapshots, read_snapshot
-from ensemble.zab.snapshot import NodeImage
 from tests.ensemble.tree.test_capture import SECRETS, World
 from tests.ensemble.txnlog.test_formats import some_snapshot
 

@@ -6,8 +6,7 @@ import pytest
 
 from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
 from ensemble.records import OpCode, Request
-from ensemble.zab import core, leader
-from ensemble.zab.core import Phase
+from ensemble.zab import broadcast, core
 from ensemble.zab.effects import Append, Barrier, CloseLink, Effect, SendPackets
 from ensemble.zab.messages import (
     Ack,
@@ -23,6 +22,7 @@ from ensemble.zab.messages import (
     Proposal,
     UpToDate,
 )
+from ensemble.zab.role import Phase
 from journal.events import PeerProtocolBroken
 from tests.ensemble.zab.zab_solo import LINK, Solo, txn
 
@@ -139,7 +139,7 @@ def test_what_follows_a_packet_that_closes_a_learners_link_is_void() -> None:
 
 def test_what_follows_a_packet_that_ends_a_reign_is_void(monkeypatch: pytest.MonkeyPatch) -> None:
     solo = leader_of_two()
-    monkeypatch.setattr(leader, "COUNTER_MAX", 3)
+    monkeypatch.setattr(broadcast, "COUNTER_MAX", 3)
     effects = solo.together([*requests(1, 2, 3), Ping(E1), *requests(4)])
     assert logged(effects) == [1, 2] and solo.peer.state is PeerState.LOOKING
     assert solo.peer.last_zxid == make_zxid(1, 2)
@@ -147,7 +147,7 @@ def test_what_follows_a_packet_that_ends_a_reign_is_void(monkeypatch: pytest.Mon
 
 def test_clients_of_a_peer_that_gives_up_in_the_midst_are_not_heard_further(monkeypatch: pytest.MonkeyPatch) -> None:
     solo = leader_of_two()
-    monkeypatch.setattr(leader, "COUNTER_MAX", 2)
+    monkeypatch.setattr(broadcast, "COUNTER_MAX", 2)
     request = Request(1, OpCode.SET_DATA, None)
     effects = solo.do(solo.peer.on_clients(solo.now, [(ConnectionId(n), request) for n in (1, 2, 3)]))
     assert logged(effects) == [1] and solo.peer.state is PeerState.LOOKING
@@ -194,7 +194,7 @@ def test_a_followers_disk_begins_before_it_applies_what_was_committed() -> None:
 
 
 def test_a_long_batch_of_requests_goes_out_in_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leader, "STRETCH_TXNS", 2)
+    monkeypatch.setattr(broadcast, "STRETCH_TXNS", 2)
     solo = leader_of_two()
     outlet = Outlet(solo)
     rest = solo.together(requests(1, 2, 3, 4, 5))
@@ -203,7 +203,7 @@ def test_a_long_batch_of_requests_goes_out_in_stretches(monkeypatch: pytest.Monk
 
 
 def test_a_turn_asks_for_the_same_with_and_without_somebody_who_takes_it_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leader, "STRETCH_TXNS", 2)
+    monkeypatch.setattr(broadcast, "STRETCH_TXNS", 2)
     monkeypatch.setattr(core, "STRETCH_TXNS", 2)
 
     def said(early: bool) -> tuple[list[int], list[Packet], int]:

@@ -6,7 +6,6 @@ import pytest
 
 from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
 from ensemble.records import OpCode, ReconfigRequest, Request
-from ensemble.zab.core import Phase
 from ensemble.zab.effects import SetTimer
 from ensemble.zab.leader_acks import REMINDER_MS, REMINDER_TIMER
 from ensemble.zab.messages import (
@@ -27,6 +26,7 @@ from ensemble.zab.messages import (
 )
 from ensemble.zab.quorum import Quorum, SurvivorQuorum
 from ensemble.zab.reconfiguration import Reconfiguration
+from ensemble.zab.role import Phase
 from journal.events import PeerProtocolBroken
 from simulation.cores.cores import Cores
 from simulation.scenarios.core_player import play_steps, recover

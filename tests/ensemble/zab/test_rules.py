@@ -6,7 +6,6 @@ import pytest
 
 from ensemble.ids import COUNTER_MAX, ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
 from ensemble.records import OpCode, Request
-from ensemble.zab.core import Phase
 from ensemble.zab.effects import (
     Answer,
     Append,
@@ -41,6 +40,7 @@ from ensemble.zab.messages import (
     Trunc,
     UpToDate,
 )
+from ensemble.zab.role import Phase
 from journal.events import LeaderEstablished, LearnerSynced, PeerProtocolBroken, TxnLogged, TxnLogTruncated
 from tests.ensemble.zab.zab_driver import World
 from tests.ensemble.zab.zab_solo import LINK, Solo, tree, txn
@@ -487,7 +487,7 @@ def test_the_counter_never_runs_into_the_epoch() -> None:
     solo = established_leader()
     role = solo.peer._core.role
     assert isinstance(role, Leader)
-    role._last_proposed = make_zxid(1, COUNTER_MAX - 1)
+    role._broadcast._last_proposed = make_zxid(1, COUNTER_MAX - 1)
     solo.packet(request())
     assert solo.peer.state is PeerState.LOOKING and not solo.of(Append)
 

@@ -16,6 +16,7 @@ from ensemble.jute import Reader
 from ensemble.ports import Instant
 from ensemble.records import ClientMessage, OpCode, ReconfigRequest, Reply, Request
 from ensemble.tree.reconfig import new_membership
+from ensemble.tree_snapshot import NodeImage, TreeSnapshot
 from ensemble.txn import SetDataTxn, Txn
 from ensemble.zab.application import EnsembleConfig, EnsembleView, Submit, SubmitSync
 from ensemble.zab.effects import (
@@ -45,7 +46,6 @@ from ensemble.zab.effects import (
 from ensemble.zab.membership import Membership
 from ensemble.zab.messages import Ack, AckEpoch, ForwardedRequest, LeaderInfo, Packet, SyncRequest
 from ensemble.zab.peer import Peer
-from ensemble.zab.snapshot import NodeImage, TreeSnapshot
 from journal.events import Event, LeaderEstablished, ZxidCheckpoint
 from simulation.network.wire import one_by_one
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
 from ensemble.ports import Instant
 from ensemble.records import OpCode
+from ensemble.tree_snapshot import NodeImage, TreeSnapshot
 from ensemble.txn import SetDataTxn, Txn
 from ensemble.zab.application import EnsembleConfig
 from ensemble.zab.effects import (
@@ -24,7 +25,6 @@ from ensemble.zab.effects import (
 )
 from ensemble.zab.messages import FollowerInfo, LeaderInfo, Notification, Packet, PeerState, Vote
 from ensemble.zab.peer import Peer
-from ensemble.zab.snapshot import NodeImage, TreeSnapshot
 from tests.ensemble.zab.zab_driver import Disk, ListApplication
 
 LINK = LinkId(7)

@@ -347,7 +347,7 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
 
 
 @pytest.mark.parametrize("case", CAUGHT)
-def test_it_is_caught(case: str) -> None:
+def test_a_history_that_breaks_an_invariant_is_caught(case: str) -> None:
     invariant, rows = CAUGHT[case]
     assert violated(rows) == [invariant]
 
@@ -512,5 +512,5 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
 
 
 @pytest.mark.parametrize("case", EXCUSED)
-def test_it_is_no_violation(case: str) -> None:
+def test_a_history_that_only_looks_wrong_is_no_violation(case: str) -> None:
     assert violated(EXCUSED[case]) == []

@@ -23,7 +23,7 @@ def anomalies(found: KafkaHistory) -> list[Anomaly]:
     return [each.anomaly for each in found.violations()]
 
 
-def test_nothing_is_wrong_with_what_is_read_as_it_was_sent() -> None:
+def test_records_that_are_read_as_they_were_sent_are_no_anomaly() -> None:
     whole = history([("a", 0), ("b", 1), ("c", None)], [(0, "a")], [(1, "b")], end=2)
     assert anomalies(whole) == []
     assert whole.acknowledged == 2

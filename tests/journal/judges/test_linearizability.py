@@ -36,7 +36,7 @@ def is_linearizable(*operations: Operation) -> bool | None:
     return check_one("/x", operations, step, None, 1_000_000).linearizable
 
 
-def test_one_after_the_other_is_linearizable() -> None:
+def test_operations_one_after_the_other_are_linearizable() -> None:
     assert is_linearizable(create(0, 1, b"1"), set_to(2, 3, b"2", 1), read(4, 5, b"2", 1))
 
 
@@ -145,7 +145,7 @@ def _answers_right(order: tuple[Operation, ...]) -> bool:
 
 @settings(deadline=None)
 @given(st.lists(operations(), max_size=5))
-def test_it_agrees_with_brute_force(history: list[Operation]) -> None:
+def test_the_checker_agrees_with_trying_every_order(history: list[Operation]) -> None:
     assert check_one("/x", history, step, None, 1_000_000).linearizable is by_brute_force(history)
 
 

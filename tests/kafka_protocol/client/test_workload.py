@@ -105,7 +105,7 @@ def test_an_acknowledgement_behind_the_reader_is_read_again() -> None:
     assert ledger.unverified and ledger.position == 3
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ledger_remembers_a_bounded_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafka_protocol.client.ledger.ENTRIES_MAX", 100)
     ledger = PartitionLedger()
     for offset in range(1_000):

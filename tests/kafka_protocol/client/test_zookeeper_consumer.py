@@ -11,7 +11,7 @@ from journal.events import TopicPartition
 from kafka_protocol.client.zookeeper_consumer import ZookeeperConsumer
 from kafka_protocol.record_batch import Record
 from kafka_protocol.zk.consumer_znodes import decode_member, decode_offset, encode_member
-from simulation.kernel.scheduler import SimRuntime
+from simulation.kernel.runtime import SimRuntime
 from tests.broker_sim.broker_world import Channel, Cluster
 from tests.broker_sim.groups.group_driver import a_cluster
 from tests.controller.controller_world import FakeSession
@@ -27,7 +27,15 @@ class Reader:
         self.runtime = SimRuntime(cluster.scheduler, cluster.runtime.random)
         self.session = FakeSession(cluster.ensemble, self.runtime)
         channel = Channel(cluster, self.runtime)
-        self.consumer = ZookeeperConsumer(self.session, channel, self.runtime, "readers", name, ["orders"], self._take)
+        self.consumer = ZookeeperConsumer(
+            coordination=self.session,
+            channel=channel,
+            runtime=self.runtime,
+            group_id="readers",
+            consumer_id=name,
+            topics=["orders"],
+            take=self._take,
+        )
         self.consumer.start()
 
     def _take(self, topic_partition: TopicPartition, records: Sequence[Record]) -> None:

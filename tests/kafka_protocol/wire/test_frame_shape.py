@@ -28,7 +28,7 @@ def encoded(schema: Any) -> bytes:
 
 
 @pytest.mark.parametrize("key", SUPPORTED, ids=lambda key: key.name)
-def test_the_walk_ends_where_the_reader_ends_and_nowhere_else(key: ApiKey) -> None:
+def test_the_check_of_a_frames_shape_ends_where_its_reader_ends(key: ApiKey) -> None:
     for version in versions(key):
         for schema in (request_class(key, version), response_class(key, version)):
             data = encoded(schema)

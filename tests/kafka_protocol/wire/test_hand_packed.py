@@ -142,13 +142,13 @@ def metadata_as_ours(message: Any, version: int) -> MetadataResponse:
             getattr(topic, "is_internal", False),
             [
                 MetadataResponsePartition(
-                    row.error_code,
-                    row.partition_index,
-                    row.leader_id,
-                    getattr(row, "leader_epoch", -1),
-                    row.replica_nodes,
-                    row.isr_nodes,
-                    getattr(row, "offline_replicas", ()),
+                    error_code=row.error_code,
+                    partition_index=row.partition_index,
+                    leader_id=row.leader_id,
+                    leader_epoch=getattr(row, "leader_epoch", -1),
+                    replica_nodes=row.replica_nodes,
+                    isr_nodes=row.isr_nodes,
+                    offline_replicas=getattr(row, "offline_replicas", ()),
                 )
                 for row in topic.partitions
             ],
@@ -157,18 +157,28 @@ def metadata_as_ours(message: Any, version: int) -> MetadataResponse:
         for topic in message.topics
     ]
     return MetadataResponse(
-        version,
-        [MetadataResponseBroker(at.node_id, at.host, at.port, getattr(at, "rack", None)) for at in message.brokers],
-        getattr(message, "cluster_id", None),
-        getattr(message, "controller_id", -1),
-        topics,
-        getattr(message, "throttle_time", timedelta(0)),
-        getattr(message, "cluster_authorized_operations", 0),
+        version=version,
+        brokers=[
+            MetadataResponseBroker(at.node_id, at.host, at.port, getattr(at, "rack", None)) for at in message.brokers
+        ],
+        cluster_id=getattr(message, "cluster_id", None),
+        controller_id=getattr(message, "controller_id", -1),
+        topics=topics,
+        throttle_time=getattr(message, "throttle_time", timedelta(0)),
+        cluster_authorized_operations=getattr(message, "cluster_authorized_operations", 0),
     )
 
 
 def test_a_partitions_row_is_packed_once_for_many_answers() -> None:
-    row = MetadataResponsePartition(ErrorCode.none, 0, 1, 2, (1, 2), (1, 2), ())
+    row = MetadataResponsePartition(
+        error_code=ErrorCode.none,
+        partition_index=0,
+        leader_id=1,
+        leader_epoch=2,
+        replica_nodes=(1, 2),
+        isr_nodes=(1, 2),
+        offline_replicas=(),
+    )
     assert row.bytes_of(12) is row.bytes_of(9)
     assert row.bytes_of(1) != row.bytes_of(12)
 
@@ -188,7 +198,18 @@ def test_a_hand_packed_control_request_is_what_kio_writes(key: ApiKey, version: 
 
 
 def test_a_large_metadata_answer_is_packed_in_slices_so_that_others_have_their_turns() -> None:
-    rows = [MetadataResponsePartition(ErrorCode.none, number, 1, 2, (1, 2), (1, 2), ()) for number in range(10_000)]
+    rows = [
+        MetadataResponsePartition(
+            error_code=ErrorCode.none,
+            partition_index=number,
+            leader_id=1,
+            leader_epoch=2,
+            replica_nodes=(1, 2),
+            isr_nodes=(1, 2),
+            offline_replicas=(),
+        )
+        for number in range(10_000)
+    ]
     answer = MetadataResponse(12, (), "c", 1, [MetadataResponseTopic(ErrorCode.none, "t", partitions=rows)])
     assert sum(1 for _ in pack_rows_in_slices(answer)) == 10
     assert sum(1 for _ in pack_rows_in_slices(answer)) == 0

@@ -121,7 +121,7 @@ def test_random_bytes_after_a_good_header_are_a_wire_error_or_a_request(key: Api
 
 
 @pytest.mark.parametrize(("key", "version"), SERVED)
-def test_huge_counts_cost_nothing(key: ApiKey, version: int) -> None:
+def test_an_array_that_announces_billions_of_elements_is_refused_at_once(key: ApiKey, version: int) -> None:
     for filler in (b"\x7f\xff\xff\xff" * 16, b"\xff\xff\xff\xff\x0f" * 12, b"\xff" * 64):
         # A few can be read: -1 counts nothing, and what follows is left over.
         with suppress(WireError):

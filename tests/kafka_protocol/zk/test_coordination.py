@@ -17,7 +17,7 @@ from journal.events import ControllerPropagated, ControllerReady, Event, WriteFe
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.coordination import ControllerMoved, FencedWriter, Zk
 from kafka_protocol.zk.znodes import BrokerEndpoint, BrokerInfo
-from simulation.kernel.scheduler import SimRuntime
+from simulation.kernel.runtime import SimRuntime
 from tests.controller.controller_world import FakeSession, World
 
 

@@ -88,7 +88,7 @@ def test_partition_state_names_recovery_only_while_recovering() -> None:
     assert znodes.decode_partition_state(shuffled, 0) == state
 
 
-def test_the_small_ones() -> None:
+def test_lists_of_partitions_notes_and_ids_are_written_as_kafka_writes_them() -> None:
     partitions = [TopicPartition("T", 0), TopicPartition("U", 3)]
     data = znodes.encode_partition_set(partitions)
     assert data == (b'{"version":1,"partitions":[{"topic":"T","partition":0},{"topic":"U","partition":3}]}')
@@ -112,7 +112,7 @@ def test_the_small_ones() -> None:
 @pytest.mark.parametrize(
     "garbage", [None, b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"version":true}', b"12"]
 )
-def test_garbage_is_none(garbage: bytes | None) -> None:
+def test_a_znode_that_is_no_json_object_is_read_as_none(garbage: bytes | None) -> None:
     assert znodes.decode_controller(garbage) is None
     assert znodes.decode_broker(1, garbage) is None
     assert znodes.decode_topic(garbage) is None
@@ -137,7 +137,7 @@ def test_garbage_is_none(garbage: bytes | None) -> None:
         b'{"partitions":[1]}',
     ],
 )
-def test_assignments_that_make_no_sense_are_none(topic: bytes) -> None:
+def test_an_assignment_that_cannot_be_is_read_as_none(topic: bytes) -> None:
     assert znodes.decode_topic(topic) is None
 
 
@@ -153,12 +153,12 @@ def test_assignments_that_make_no_sense_are_none(topic: bytes) -> None:
         b'{"topic":"T","partition":0,"replicas":[-2]}',
     ],
 )
-def test_moves_that_make_no_sense_are_none(row: bytes) -> None:
+def test_a_reassignment_that_cannot_be_is_read_as_none(row: bytes) -> None:
     assert znodes.decode_reassignments(b'{"version":1,"partitions":[' + row + b"]}") is None
 
 
 @pytest.mark.parametrize("epoch", [b"-1", b"1.5", b"", None, b"x", "²".encode(), b"9" * 30])
-def test_epochs_that_are_no_numbers_are_none(epoch: bytes | None) -> None:
+def test_a_controller_epoch_that_is_no_number_is_read_as_none(epoch: bytes | None) -> None:
     assert znodes.decode_controller_epoch(epoch) is None
 
 

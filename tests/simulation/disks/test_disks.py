@@ -19,9 +19,12 @@ from ensemble.zab.effects import Append, Barrier, SaveAcceptedEpoch, SaveCurrent
 from journal.events import LogDamageFound
 from simulation.disks.faulty_disk import FaultyDisk, Flip
 from simulation.disks.faulty_log_directory import FLUSH, OPERATIONS, READ, TEXT, WRITE, BrokerDisks, FaultyLogDirectory
-from simulation.faults.disk_faults import BROKER_KINDS, PEER_KINDS
-from simulation.kernel.scheduler import Scheduler, derive_random
-from simulation.run import Run, run_seed
+from simulation.faults.disk_faults import LOG_DIR_FAULTS, PEER_DISK_FAULTS
+from simulation.kernel.draws import derive_random
+from simulation.kernel.scheduler import Scheduler
+from simulation.run import run_seed
+from simulation.seeds.disks import DISKS
+from simulation.seeds.seed_run import SeedRun
 from tests.simulation import planted_table
 from tests.simulation.disks import planted_disks
 
@@ -192,7 +195,7 @@ def test_the_event_loop_waits_for_a_sync_that_stalls_where_the_disk_was_quick(qu
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_log_directory_fails_in_one_thing_or_in_all(operation: str) -> None:
+def test_a_log_directory_may_fail_in_one_operation_or_in_all(operation: str) -> None:
     directory = FaultyLogDirectory(derive_random(1, "disk"))
     directory.create_partition("t-0")
     file = directory.open("t-0", "0.log")
@@ -250,7 +253,7 @@ def test_a_seed_of_failing_disks_holds_every_invariant_and_recovers(seed: int) -
 
 
 def test_the_same_seed_gives_the_same_history_on_failing_disks() -> None:
-    first, second = Run(PEERS_ALONE, "disks"), Run(PEERS_ALONE, "disks")
+    first, second = SeedRun(PEERS_ALONE, DISKS), SeedRun(PEERS_ALONE, DISKS)
     assert first.execute().problems == second.execute().problems == []
     assert list(first.world.record.lines()) == list(second.world.record.lines())
 
@@ -282,5 +285,5 @@ def test_a_log_whose_checksums_nobody_compares_gives_out_what_was_never_written(
         assert machine.disk._log[1].body != txn(2).body
 
 
-def test_every_fault_of_disks_has_its_line() -> None:
-    assert all(kind.__doc__ for kind in (PEER_KINDS | BROKER_KINDS).values())
+def test_every_kind_of_disk_fault_is_described() -> None:
+    assert all(kind.__doc__ for kind in (PEER_DISK_FAULTS | LOG_DIR_FAULTS).values())

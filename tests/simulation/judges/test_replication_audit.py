@@ -69,7 +69,7 @@ def test_a_partitions_state_is_judged_as_it_is_written(
     assert write(before, after) == broken
 
 
-def test_the_quorums_word_is_read_out_of_the_transactions() -> None:
+def test_kafkas_state_is_read_from_the_committed_transactions() -> None:
     znodes = KafkaZnodes()
     first, second = state(1, 0, (1, 2)), state(2, 1, (2,))
     topic = TopicAssignment(None, {0: ReplicaAssignment((1, 2))})
@@ -89,7 +89,7 @@ def test_the_quorums_word_is_read_out_of_the_transactions() -> None:
 
 
 @pytest.mark.parametrize(("writer", "said"), [(1, ["LeavingBrokersStayOut"]), (2, [])])
-def test_whoever_has_heard_that_a_broker_is_leaving_does_not_take_it_into_an_isr(writer: int, said: list[str]) -> None:
+def test_a_controller_that_knows_of_a_shutdown_may_not_add_that_broker_to_an_isr(writer: int, said: list[str]) -> None:
     # Broker 1 reigns as controller 1 still and told itself that it stops; controller 2 knows nothing of that.
     context = SimpleNamespace(epoch=1, shutting_down={1})
     controller = SimpleNamespace(reign=SimpleNamespace(context=context))
@@ -132,7 +132,7 @@ def test_a_log_is_read_from_the_disk_as_it_grows_and_is_cut() -> None:
         ("no truncation on fetch", ["StrongIsr"]),
     ],
 )
-def test_replication_that_is_wrong_breaks_the_invariants_it_should(bug: str, invariants: list[str]) -> None:
+def test_a_planted_replication_bug_breaks_its_invariants(bug: str, invariants: list[str]) -> None:
     with planted.PLANTED[bug]():
         said = next(text for seed in range(20) if (text := " ".join(run_seed(seed).problems)))
     assert [name for name in invariants if name not in said] == []

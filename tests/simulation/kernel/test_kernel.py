@@ -8,7 +8,10 @@ from contextlib import suppress
 
 import pytest
 
-from simulation.kernel.scheduler import Deadlock, Scheduler, SimFuture, SimRuntime, derive_random, draw_below, run_task
+from simulation.kernel.draws import derive_random, draw_below
+from simulation.kernel.futures import SimFuture
+from simulation.kernel.runtime import SimRuntime, run_task
+from simulation.kernel.scheduler import Deadlock, Scheduler
 
 
 def runtime(scheduler: Scheduler | None = None) -> SimRuntime:
@@ -103,7 +106,7 @@ def test_streams_of_randomness_do_not_shift_each_other() -> None:
     assert derive_random(8, "network").random() != alone
 
 
-def test_what_is_scheduled_for_this_moment_runs_behind_what_stands_for_it_already() -> None:
+def test_a_call_scheduled_for_the_present_moment_runs_after_those_already_due() -> None:
     scheduler, seen = Scheduler(), list[str]()
 
     def first() -> None:

@@ -11,7 +11,9 @@ from ensemble.records import OpCode
 from ensemble.txn import DeleteTxn, Txn
 from ensemble.zab.effects import Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch
 from simulation.disks.disk import SimDisk
-from simulation.kernel.scheduler import Scheduler, SimRuntime, derive_random
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
 from simulation.network.network import Endpoint, Network
 
 
@@ -191,7 +193,7 @@ def test_a_slow_disk_takes_that_much_longer(factor: int) -> None:
     assert 80 * factor <= scheduler.now_us <= 900 * factor
 
 
-def test_a_rotten_log_is_incomplete_until_an_epoch_is_taken_over_again() -> None:
+def test_a_rotten_log_is_incomplete_until_the_next_current_epoch_is_saved() -> None:
     scheduler, made, _ = disk()
     made.submit(Append([txn(zxid) for zxid in range(1, 30)]))
     made.submit(Barrier(1))

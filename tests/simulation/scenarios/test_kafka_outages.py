@@ -32,7 +32,7 @@ def test_every_outage_that_can_be_replayed_is_in_the_library() -> None:
     assert [outage for outage in REPLAYABLE if outage not in known] == []
 
 
-def test_an_outage_that_does_not_show_is_not_as_expected() -> None:
+def test_an_outage_whose_bug_shows_nothing_is_reported_as_a_problem() -> None:
     """A script whose bug is none: its hypothesis holds, and yet the verdict is no."""
     found = LIBRARY["kafka-708"]
     assert isinstance(found, WorldScenario)
@@ -42,13 +42,13 @@ def test_an_outage_that_does_not_show_is_not_as_expected() -> None:
     assert any("should have shown" in problem for problem in play(harmless).problems)
 
 
-def test_both_sides_of_an_outage_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_outage_is_reported_without_its_bug_and_with_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["kafka-708"], None) == 0
     said = capsys.readouterr().out
     assert "kafka-708: held" in said
     assert "with zabka.historical=empty-isr" in said and "the ISR is empty" in said
 
 
-def test_what_somebody_does_by_hand_belongs_to_the_outage_alone() -> None:
+def test_two_outages_have_steps_that_only_their_bug_takes() -> None:
     by_hand = [s.name for s in OUTAGES if any(isinstance(step, WithBug) for step in s.steps)]
     assert by_hand == ["kafka-2729", "kafka-14190"]

@@ -11,8 +11,8 @@ import pytest
 from simulation.scenarios.core_steps import Expect, Start
 from simulation.scenarios.library import LIBRARY, configured, play
 from simulation.scenarios.scenario import CoreScenario, WorldScenario, read_scenario, write_scenario
-from simulation.setting_keys import BadSetting
-from testing.live_scenarios import LivePlayer
+from simulation.settings import BadSetting
+from testing.live.scenarios import LivePlayer
 from tests.simulation import planted, planted_ensemble
 from tools import scenarios as cli
 
@@ -65,7 +65,7 @@ def test_a_scenario_shows_the_bug_it_is_about(name: str, bug: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["zookeeper-4712", "zookeeper-710"])
-def test_a_scenario_is_the_same_out_of_its_file(name: str, tmp_path: Path) -> None:
+def test_a_scenario_read_back_from_its_file_is_equal(name: str, tmp_path: Path) -> None:
     path = tmp_path / "scenario.json"
     write_scenario(LIBRARY[name], path)
     assert read_scenario(path) == LIBRARY[name]
@@ -85,7 +85,7 @@ def test_the_library_is_listed_and_played(capsys: pytest.CaptureFixture[str], tm
     assert out.read_bytes().count(b"\n") > 50
 
 
-def test_a_run_is_told_to_programs_with_its_story_and_how_to_see_it_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_json_report_of_a_run_has_its_story_and_its_replay_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["kafka-708"], None, cli.Wanted(7, ("tickTime=500",), as_json=True)) == 0
     [found] = json.loads(capsys.readouterr().out)["runs"]
     assert (found["held"], found["seed"], found["played"]["problems"]) == (True, 7, [])
@@ -98,7 +98,7 @@ def test_a_run_is_told_to_programs_with_its_story_and_how_to_see_it_again(capsys
     assert any(line["who"].startswith("broker-") and "is controller" in line["text"] for line in lines)
 
 
-def test_a_run_is_told_with_the_hash_of_the_journal_that_it_writes(
+def test_the_json_report_of_a_run_has_the_hash_of_the_journal_it_writes(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     out = tmp_path / "journal.jsonl"
@@ -108,7 +108,7 @@ def test_a_run_is_told_with_the_hash_of_the_journal_that_it_writes(
     assert found["outage"] is None and found["seed"] is None, "over the bare protocol nothing is left to a seed"
 
 
-def test_settings_are_over_the_scripts_own_and_what_makes_no_sense_is_refused() -> None:
+def test_settings_override_a_scripts_own_and_senseless_ones_are_refused() -> None:
     bug = "unclean.leader.election.enable=true"
     with_bug = configured(LIBRARY["jepsen-2013"], [bug, "tickTime=250"])
     assert isinstance(with_bug, WorldScenario)
@@ -118,7 +118,7 @@ def test_settings_are_over_the_scripts_own_and_what_makes_no_sense_is_refused() 
             configured(LIBRARY[name], [setting])
 
 
-def test_what_does_not_hold_exits_with_one_and_says_how_to_see_it_again(
+def test_a_scenario_that_does_not_hold_exits_with_1_and_prints_its_replay_command(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "wrong.json"

@@ -15,9 +15,10 @@ from simulation.cores.cloning import clone, fields_of, fingerprint
 from simulation.cores.cores import Cores
 from simulation.cores.turns import RememberedTurns
 from simulation.scenarios.core_player import play_steps, recover, unsettled
-from simulation.scenarios.core_steps import CoreSteps, Crash, Deliver, Elect, Run, Start, StepFailed, SyncDisk, Write
+from simulation.scenarios.core_steps import CoreSteps, Crash, Deliver, Elect, Run, Start, SyncDisk, Write
 from simulation.scenarios.library import play
 from simulation.scenarios.scenario import read_scenario
+from simulation.scenarios.step import StepFailed
 from simulation.search.explore import Begin, Bounds, explore
 from simulation.search.explore_steps import crashes, elections, losses, ordinary_steps, restarts, serving
 from simulation.search.transcript import transcript
@@ -44,7 +45,7 @@ def led_by_3() -> Cores:
 # -- forks
 
 
-def test_a_fork_goes_its_own_way() -> None:
+def test_what_happens_to_a_fork_does_not_happen_to_the_original() -> None:
     cores = led_by_3()
     before = cores.digest()
     twin = cores.fork()
@@ -63,7 +64,7 @@ def test_the_same_steps_lead_to_the_same_state() -> None:
     assert one.digest() == other.digest()
 
 
-def test_what_waits_for_a_barrier_is_cloned_with_what_it_waits_in() -> None:
+def test_a_fork_recovers_whatever_waits_for_its_disks() -> None:
     cores = led_by_3()
     Crash((1,)).play(cores)
     Run().play(cores)
@@ -92,7 +93,7 @@ def test_clones_and_fingerprints_follow_functions_and_cycles() -> None:
     assert fingerprint(grow) == fingerprint(twin)
 
 
-def test_what_a_fingerprint_leaves_out_is_there() -> None:
+def test_every_field_that_a_fingerprint_leaves_out_exists() -> None:
     """A field that was renamed would count again, or another one of that name would not."""
     cores = led_by_3()
     Crash((1,)).play(cores)
@@ -102,8 +103,10 @@ def test_what_a_fingerprint_leaves_out_is_there() -> None:
     for node in cores.nodes.values():
         peer: Any = node.peer
         role = peer._core.role
+        broadcast, following = getattr(role, "_broadcast", None), getattr(role, "_following", None)
         things = [peer, peer._core, peer._election, peer._core.reconfiguration, node.application, role]
-        for thing in [*things, getattr(role, "_acks", None), *getattr(role, "_links", {}).values()]:
+        things += [broadcast, getattr(broadcast, "acks", None), following]
+        for thing in [*things, *getattr(role, "_links", {}).values()]:
             if thing is not None:
                 fields |= dict.fromkeys([*fields_of(type(thing)), *getattr(thing, "__dict__", {})])
                 for name in LEFT_OUT.get(type(thing), lambda thing: frozenset())(thing) - HEARD:
@@ -122,7 +125,7 @@ def test_what_a_fingerprint_leaves_out_is_there() -> None:
         Bounds(peers=3, writes=0, crashes=0, begin=Begin.POWER_ON, elections=1),
     ],
 )
-def test_nothing_is_found_in_a_scope_that_is_exhausted(bounds: Bounds) -> None:
+def test_an_exhausted_scope_holds_every_invariant(bounds: Bounds) -> None:
     found = explore(bounds)
     assert found.exhausted and found.problems == []
     assert found.states > 100 and found.settled > 1
@@ -211,7 +214,7 @@ def test_a_planted_bug_is_found_by_the_fewest_steps(
     assert "VIOLATED" in said and f"in {length} steps" in said
 
 
-def test_a_counter_example_is_told() -> None:
+def test_the_transcript_of_a_counter_example_tells_every_step_and_the_violation() -> None:
     with planted_ensemble.PLANTED["leader counts itself before its fsync"]():
         found = explore(ONE_WRITE)
         told = list(transcript(3, found.steps))
@@ -226,7 +229,7 @@ def test_a_counter_example_is_told() -> None:
     assert told[-2].startswith("     VIOLATED: peer-3 broke quorum: 0x100000001 committed and durable only on [")
 
 
-def test_rest_without_a_leader_or_without_the_same_history_is_wrong() -> None:
+def test_servers_at_rest_must_have_a_leader_and_the_same_history() -> None:
     cores = Cores()
     Start().play(cores)
     assert unsettled(cores) == ["liveness: nothing can happen any more, and nobody leads"]
@@ -240,11 +243,11 @@ def test_rest_without_a_leader_or_without_the_same_history_is_wrong() -> None:
 # -- the state machine
 
 
-def test_the_state_machine_finds_nothing() -> None:
+def test_random_steps_of_the_bare_protocol_hold_every_invariant() -> None:
     run_state_machine_as_test(ZabMachine, settings=QUICK)  # type: ignore[no-untyped-call]
 
 
-def test_the_state_machine_shrinks_what_it_finds_to_a_scenario(tmp_path: Path) -> None:
+def test_a_violation_found_by_random_steps_is_shrunk_and_written_as_a_scenario(tmp_path: Path) -> None:
     class Saving(ZabMachine):
         save_to = tmp_path / "failure.json"
 

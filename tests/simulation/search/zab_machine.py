@@ -9,8 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from simulation.cores.cores import Cores
 from simulation.scenarios.core_player import recover
-from simulation.scenarios.core_steps import Break, CoreSteps, GiveUp, Run, Start, StepFailed, Write
+from simulation.scenarios.core_steps import Break, CoreSteps, GiveUp, Run, Start, Write
 from simulation.scenarios.scenario import CoreScenario, write_scenario
+from simulation.scenarios.step import StepFailed
 from simulation.search.explore_steps import crashes, elections, ordinary_steps, patient, restarts, serving
 
 CHOICES = st.integers(0, 30)

@@ -22,7 +22,7 @@ def records(*offsets: int) -> list[Record]:
     return [Record(None, str(offset).encode(), 0, offset) for offset in offsets]
 
 
-def test_reading_on_where_another_member_stopped_and_reading_again_are_as_they_should_be() -> None:
+def test_a_group_member_may_read_on_where_another_stopped_or_read_again() -> None:
     group, history = a_group()
     group.took("member-1", 1, 1, P0, records(0, 1, 2))
     group.took("member-2", 2, 1, P0, records(1, 2, 3))
@@ -31,14 +31,14 @@ def test_reading_on_where_another_member_stopped_and_reading_again_are_as_they_s
     assert group.has_read_to({"orders-0": 4, "other-0": 9}) and not group.has_read_to({"orders-0": 5})
 
 
-def test_what_falls_between_two_members_is_caught() -> None:
+def test_an_acknowledged_record_that_no_member_read_is_a_violation() -> None:
     group, _ = a_group()
     group.took("member-1", 1, 1, P0, records(0, 1))
     group.took("member-2", 2, 1, P0, records(3))
     assert group.violations == ["orders-0 offset 2 was acknowledged, and passed over by the group"]
 
 
-def test_two_readers_in_one_generation_are_caught() -> None:
+def test_two_readers_of_a_partition_in_one_generation_are_a_violation() -> None:
     group, _ = a_group()
     group.took("member-1", 1, 1, P0, records(0, 1))
     group.took("member-2", 1, 1, P0, records(2, 3))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ensemble.server.config.zoo_cfg import ConfigError, parse
-from ensemble.zab.tree_rules import TreeRules
+from ensemble.tree_rules import TreeRules
 
 
 def rules(directory: Path, *lines: str) -> TreeRules:

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from ensemble.runtime.links import FaultTable, LinkFault, LinkFaults
+from ensemble.runtime.link_fault import HeldFault
+from ensemble.runtime.links import FaultTable, LinkFaults
 from ensemble.server.net.peer_addresses import HEAD_START_S, first_to_answer, listen_each
 from ensemble.server.net.sockets import PortError, listen
 from ensemble.zab.server_line import Address, parse_server_line
@@ -16,8 +17,7 @@ SILENT = "127.0.3.1"
 
 
 def silence(address: str) -> FaultTable:
-    faults = [LinkFault(direction, "silent", direction, "cut") for direction in ("in", "out")]
-    return FaultTable(faults, {address: "silent"})
+    return FaultTable([HeldFault("peer-1", "silent", "cut", id="f1")], "peer-1", {address: "silent"})
 
 
 class Nobody(asyncio.Protocol):

@@ -1,0 +1,38 @@
+"""Lets pydantic, and so FastAPI, take a msgspec struct as it is: checked and described by msgspec.
+
+For what is described once, in a room that knows nothing of HTTP, and only passes through here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+
+class StructSchema:
+    """As an annotation: `Annotated[Some, StructSchema(Some)]`, of a struct that refers to no other struct."""
+
+    def __init__(self, kind: type[msgspec.Struct]) -> None:
+        self._kind = kind
+
+    def _checked(self, value: Any) -> msgspec.Struct:
+        """The struct itself, or what decoded JSON says of it.  Raises ValueError."""
+        if isinstance(value, self._kind):
+            return value
+        try:
+            return msgspec.convert(value, self._kind)
+        except msgspec.ValidationError as bad:
+            raise ValueError(str(bad)) from None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            self._checked, serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins)
+        )
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        _, components = msgspec.json.schema_components([self._kind])
+        return dict(components[self._kind.__name__])

@@ -1,0 +1,66 @@
+"""Topics that are made because somebody asked about them (kafka.server.AutoTopicCreationManager)."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.admin import NewTopic, ZkAdminManager
+from broker_sim.configs.broker_config import KafkaConfig
+from broker_sim.groups.config import CONSUMER_OFFSETS, GroupConfig
+from broker_sim.metadata_cache import MetadataCache
+from broker_sim.quotas.controller_mutations import MutationQuota
+from ensemble.ports import Runtime
+
+CREATING_MAX = 100
+"""Topics being made at a time because clients asked for them."""
+
+
+class AutoTopicCreation:
+    """Makes topics with the broker's defaults, one task a topic; `mutations` is what clients owe for it."""
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        group_config: GroupConfig,
+        runtime: Runtime,
+        metadata: MetadataCache,
+        admin: ZkAdminManager,
+        mutations: MutationQuota,
+    ) -> None:
+        self._config = config
+        self._group_config = group_config
+        self._runtime = runtime
+        self._metadata = metadata
+        self._admin = admin
+        self._mutations = mutations
+        self._creating: dict[str, None] = {}
+
+    def create(self, topic: str, client_id: str) -> ErrorCode:
+        """Begin to make a topic that a client asked about; what to answer meanwhile, or why it is not made."""
+        wanted = self._new_topic(topic)
+        if topic != CONSUMER_OFFSETS and not self._config.flag("auto.create.topics.enable"):
+            return ErrorCode.unknown_topic_or_partition
+        if wanted.replication_factor > len(self._metadata.brokers()):
+            return ErrorCode.invalid_replication_factor
+        if topic not in self._creating and len(self._creating) < CREATING_MAX:
+            self._creating[topic] = None
+            self._runtime.spawn(self._create(wanted, client_id), f"create topic {topic}")
+        return ErrorCode.leader_not_available
+
+    def _new_topic(self, topic: str) -> NewTopic:
+        """A topic as it is made unasked: `__consumer_offsets` with its own settings, which have to be met."""
+        if topic == CONSUMER_OFFSETS:
+            config = self._group_config
+            count, factor = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
+            return NewTopic(topic, count, factor, {}, config.offsets_topic_configs)
+        config_default = self._config.number("default.replication.factor")
+        return NewTopic(topic, -1, config_default, {}, {})
+
+    async def _create(self, wanted: NewTopic, client_id: str) -> None:
+        try:
+            timeout_ms = self._config.number("request.timeout.ms")
+            # The client asked about a topic, not for it: it is not refused, but owes what it took.
+            count = self._mutations.permissive(client_id).record
+            await self._admin.create_topics([wanted], timeout_ms, validate_only=False, count=count)
+        finally:
+            del self._creating[wanted.name]

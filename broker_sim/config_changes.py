@@ -1,0 +1,77 @@
+"""What follows from a change under /config: whoever goes by the entity is told (kafka.server.ConfigHandler)."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from broker_sim.configs.broker_config import KafkaConfig
+from broker_sim.configs.entity_configs import EntityConfigs
+from broker_sim.quotas.client_throttling import ClientThrottles, number
+from broker_sim.quotas.connection_limits import Resolve, connection_limits
+from broker_sim.quotas.connection_quotas import ConnectionQuotas
+from broker_sim.replication.replica_manager import ReplicaManager
+from controller.config import ControllerConfig
+from controller.controller import KafkaController
+from controller.topic_configs import UNCLEAN
+from kafka_protocol.zk.znodes import DEFAULT_ENTITY
+
+CONNECTION_RATE = "connection_creation_rate"
+
+
+class ConfigChanges:
+    """Tells the parts of one broker.  `controller_config` is changed in place; `resolve` finds the addresses of
+    hosts."""
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        configs: EntityConfigs,
+        *,
+        controller: KafkaController,
+        controller_config: ControllerConfig,
+        replicas: ReplicaManager,
+        quotas: ClientThrottles,
+        connections: ConnectionQuotas,
+        resolve: Resolve,
+    ) -> None:
+        self._config = config
+        self._configs = configs
+        self._controller = controller
+        self._controller_config = controller_config
+        self._replicas = replicas
+        self._quotas = quotas
+        self._connections = connections
+        self._resolve = resolve
+
+    def take_over(self, entity: str) -> None:
+        """The overrides of that entity changed: topics/T, brokers/N, users/U, clients/C or ips/A."""
+        kind, _, name = entity.partition("/")
+        if kind == "topics":
+            self._replicas.topic_config_changed(name)
+            if self._configs.overrides(entity).get(UNCLEAN, "").strip().lower() == "true":
+                self._controller.topic_unclean_enabled(name)
+            return
+        if kind == "ips":
+            self._limit_address(name, self._configs.overrides(entity).get(CONNECTION_RATE))
+            return
+        if kind != "brokers":
+            self._quotas.take_over(entity, self._configs.overrides(entity))
+            return
+        self._connections.configure(connection_limits(self._config, self._configs, self._resolve))
+        every, own = (self._configs.overrides(f"brokers/{name}") for name in (DEFAULT_ENTITY, self._config.broker_id))
+        self._replicas.throttles.set_rates({**every, **own})
+        for topic in sorted({topic_partition.topic for topic_partition in self._replicas.partitions}):
+            self._replicas.topic_config_changed(topic)
+        unclean = self._configs.broker_value(UNCLEAN) is True
+        was, self._controller_config.unclean_leader_election_enable = (
+            self._controller_config.unclean_leader_election_enable,
+            unclean,
+        )
+        if unclean and not was:
+            self._controller.unclean_default_enabled()
+
+    def _limit_address(self, node: str, rate: str | None) -> None:
+        per_second = number(rate)
+        address = None if node == DEFAULT_ENTITY else self._resolve(unquote(node))
+        if node == DEFAULT_ENTITY or address is not None:
+            self._connections.limit_address(address, None if per_second is None else int(per_second))

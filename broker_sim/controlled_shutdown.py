@@ -1,0 +1,110 @@
+"""A broker leaves in an orderly way: the controller moves its leaderships first (KafkaServer.controlledShutdown)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.broker_ports import BrokerPorts
+from broker_sim.configs.broker_config import KafkaConfig
+from broker_sim.metadata_cache import MetadataCache
+from ensemble.client.service import CoordinationService
+from ensemble.errors import ZooKeeperError
+from ensemble.ports import Future
+from kafka_protocol.ports import ChannelBroken
+from kafka_protocol.wire.kafka_schema import ApiKey, request
+from kafka_protocol.zk import znodes
+
+CONTROLLED_SHUTDOWN_VERSION = 3
+LEAVING_POLL_MS = 500
+CONTROLLED_SHUTDOWN_ATTEMPT_MS_MAX = 3_000
+"""How long one attempt waits for the controller; there may be none."""
+
+
+class ControlledShutdown:
+    """Asks the controller to move what this broker leads.  `broker_epoch` gives its present registration."""
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        ports: BrokerPorts,
+        coordination: CoordinationService,
+        metadata: MetadataCache,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._runtime = ports.runtime
+        self._channel = ports.channel
+        self._say = ports.say
+        self._coordination = coordination
+        self._metadata = metadata
+        self._broker_epoch = broker_epoch
+        self.hurried = False
+        """The whole cluster is being stopped: one attempt, then the broker leaves as it is."""
+
+    async def leave(self) -> None:
+        """Ask until nothing is led here any more, as often as controlled.shutdown.max.retries allows."""
+        for attempts_left in reversed(range(max(1, self._config.number("controlled.shutdown.max.retries")))):
+            if await self._ask_to_leave():
+                return
+            if not attempts_left or not await self._back_off_before_leaving():
+                break
+        self._say("proceeding with an unclean shutdown: not every leadership could be handed over")
+
+    async def _back_off_before_leaving(self) -> bool:
+        """Wait before the next attempt; False at once where no broker is left to hand leaderships to, or the whole
+        cluster is being stopped.
+        """
+        left_ms = self._config.number("controlled.shutdown.retry.backoff.ms")
+        said = False
+        while left_ms > 0:
+            if self.hurried or not await self._others_registered():
+                return False
+            if not said:
+                said = True
+                self._say("retrying controlled shutdown: partitions are still led here, or no controller answered")
+            step_ms = min(left_ms, LEAVING_POLL_MS)
+            await self._runtime.sleep(step_ms)
+            left_ms -= step_ms
+        return True
+
+    async def _others_registered(self) -> bool:
+        """Is another broker registered?  Where the ensemble does not answer there is nobody to hand over to either."""
+        answer: Future[bool] = self._runtime.future()
+
+        def finish(others: bool) -> None:
+            if not answer.done():
+                answer.set_result(others)
+
+        async def ask() -> None:
+            try:
+                registered = await self._coordination.get_children(znodes.BROKER_IDS)
+                finish(any(broker_id != str(self._config.broker_id) for broker_id in registered))
+            except ZooKeeperError:
+                finish(False)
+
+        asking = self._runtime.spawn(ask(), "who is registered")
+        timer = self._runtime.call_later(LEAVING_POLL_MS, lambda: finish(False))
+        others: bool = await answer
+        timer.cancel()
+        asking.cancel()
+        return others
+
+    async def _ask_to_leave(self) -> bool:
+        """One attempt of a controlled shutdown: is there nothing left that this broker leads?"""
+        endpoint = self._metadata.endpoint(self._metadata.controller_id)
+        if endpoint is None:
+            return False
+        leaving = request(
+            ApiKey.CONTROLLED_SHUTDOWN,
+            CONTROLLED_SHUTDOWN_VERSION,
+            broker_id=self._config.broker_id,
+            broker_epoch=self._broker_epoch(),
+        )
+        timeout_ms = min(self._config.number("controller.socket.timeout.ms"), CONTROLLED_SHUTDOWN_ATTEMPT_MS_MAX)
+        try:
+            answer = await self._channel.call(endpoint, leaving, timeout_ms)
+        except ChannelBroken:
+            return False
+        return answer.error_code == ErrorCode.none and not answer.remaining_partitions

@@ -1,0 +1,44 @@
+"""What clients ask of the group coordinator to become, stay and end being members of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from broker_sim.groups.metadata import Protocols
+
+
+class Joining(NamedTuple):
+    """A JoinGroup request.  `member_id` is empty at first; versions from 4 on then get an id and ask again, versions
+    from 9 on understand that there is nothing to assign."""
+
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    requires_known_member_id: bool
+    can_skip_assignment: bool
+
+
+class Syncing(NamedTuple):
+    """A SyncGroup request; the leader's carries everyone's assignment by member id."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: Mapping[str, bytes]
+
+
+class Leaving(NamedTuple):
+    """One member of a LeaveGroup request; an administrator names static members without their member id."""
+
+    member_id: str
+    group_instance_id: str | None

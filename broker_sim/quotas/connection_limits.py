@@ -1,0 +1,53 @@
+"""A broker's limits of connections, out of its configuration (kafka.server.KafkaConfig, SocketServer)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker_sim.configs.broker_config import KafkaConfig, listener_key
+from broker_sim.configs.config_def import Value, split_list
+from broker_sim.configs.entity_configs import EntityConfigs
+from broker_sim.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas, ListenerLimits
+from ensemble.ports import Runtime
+
+PLAINTEXT = "PLAINTEXT"
+"""The listener by which brokers reach each other where none is named."""
+MAX_CONNECTIONS = "max.connections"
+CREATION_RATE = "max.connection.creation.rate"
+PER_ADDRESS = "max.connections.per.ip"
+OVERRIDES = "max.connections.per.ip.overrides"
+
+Resolve = Callable[[str], str | None]
+"""The address of a host's name; None where it has none."""
+
+
+def connection_limits(config: KafkaConfig, configs: EntityConfigs, resolve: Resolve) -> ConnectionLimits:
+    """The limits that hold now.  What a listener does not say for itself holds for it as for the broker."""
+    keys = (MAX_CONNECTIONS, CREATION_RATE, PER_ADDRESS)
+    total, rate, per_address = (_whole(configs.broker_value(key)) for key in keys)
+    listeners = {
+        listener.name: ListenerLimits(
+            _whole(config.values.get(listener_key(listener.name, MAX_CONNECTIONS), total)),
+            _whole(config.values.get(listener_key(listener.name, CREATION_RATE), rate)),
+        )
+        for listener in config.listeners
+    }
+    overrides = {}
+    for entry in split_list(str(configs.broker_value(OVERRIDES))):
+        host, _, count = entry.rpartition(":")
+        address = resolve(host.strip().strip("[]"))
+        if address is not None:
+            overrides[address] = int(count)
+    return ConnectionLimits(total, rate, per_address, overrides, listeners)
+
+
+def _whole(value: Value) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def connection_quotas(config: KafkaConfig, runtime: Runtime) -> ConnectionQuotas:
+    """A broker's counts of connections."""
+    windows, seconds = config.number("quota.window.num"), config.number("quota.window.size.seconds")
+    protected = config.text("inter.broker.listener.name").upper() or PLAINTEXT
+    return ConnectionQuotas(runtime, windows, seconds, protected)

@@ -1,0 +1,28 @@
+"""What ListOffsets answers for one partition: the log's ends, or the first record from a time on."""
+
+from __future__ import annotations
+
+from broker_sim.replication.partition import Partition
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+
+
+def list_offset(partition: Partition, timestamp: int, from_follower: bool) -> tuple[int, int, int, int]:
+    """(error, timestamp, offset, leader epoch), as `ReplicaManager.list_offset` says."""
+    error, last = partition.last_readable(from_follower)
+    log = partition.log
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return 0, -1, log.start_offset, log.epochs.epoch_for_offset(log.start_offset)
+    if timestamp == LATEST:
+        return (int(error), -1, -1, -1) if error else (0, -1, last, partition.leader_epoch)
+    found = None
+    if timestamp == MAX_TIMESTAMP:
+        found = log.latest_timestamp()
+    elif timestamp >= 0:
+        found = log.offset_for_timestamp(timestamp)
+    if found is None or found[1] >= last:
+        return int(error), -1, -1, -1
+    return 0, found[0], found[1], log.epochs.epoch_for_offset(found[1])

@@ -1,0 +1,58 @@
+"""How far a broker's replicas have come, told to the journal a few times a second at most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from broker_sim.logs.partition_log import PartitionLog
+from ensemble.ports import Runtime, Timer
+from journal.events import ReplicaProgressed, TopicPartition
+from kafka_protocol.ports import Emit
+
+PROGRESS_PERIOD_MS = 250
+"""ReplicaProgressed is written this often at most."""
+
+
+class HostedLog(Protocol):
+    """A replica, of which only the log is looked at (`broker_sim.replication.partition.Partition`)."""
+
+    topic_partition: TopicPartition
+    log: PartitionLog
+
+
+class ProgressReports:
+    """Writes the log end and the high watermark of every replica whose log has moved since the last report."""
+
+    def __init__(self, broker_id: int, runtime: Runtime, emit: Emit, is_hosted: Callable[[HostedLog], bool]) -> None:
+        """`is_hosted` is asked at each report: a replica that was given up meanwhile is left out."""
+        self._broker_id = broker_id
+        self._runtime = runtime
+        self._emit = emit
+        self._is_hosted = is_hosted
+        self._moved: dict[TopicPartition, HostedLog] = {}
+        self._timer: Timer | None = None
+
+    def note(self, replica: HostedLog) -> None:
+        """The log end or the high watermark of that replica moved."""
+        self._moved[replica.topic_partition] = replica
+        if self._timer is None:
+            self._timer = self._runtime.call_later(PROGRESS_PERIOD_MS, self.write)
+
+    def stop(self) -> None:
+        """Let no report come by itself any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def write(self) -> None:
+        """Report now."""
+        self._timer = None
+        rows = [
+            (tp.topic, tp.partition, replica.log.high_watermark, replica.log.end_offset)
+            for tp, replica in self._moved.items()
+            if self._is_hosted(replica)
+        ]
+        self._moved.clear()
+        if rows:
+            self._emit(ReplicaProgressed(self._broker_id, rows))

@@ -1,0 +1,154 @@
+"""How watches, timers and requests become events of the controller's queue, by the names that Kafka gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from kio.schema.errors import ErrorCode as KafkaError
+
+from controller.broker_changes import process_broker_change, process_broker_modifications
+from controller.config import EVENTS_QUEUED_MAX
+from controller.events import ControllerEvent, EventQueue
+from controller.isr_notifications import process_isr_notifications
+from controller.leader_elections import (
+    elect_preferred_from_znode,
+    process_auto_rebalance,
+    process_topic_unclean,
+    process_unclean_default,
+)
+from controller.log_dir_failures import process_log_dir_events
+from controller.reassignments import process_zk_reassignment
+from controller.reign import Reign
+from controller.topic_changes import (
+    process_partition_modifications,
+    process_topic_change,
+    process_topic_deletion,
+)
+from ensemble.client.service import Watcher, WatchEvent
+from ensemble.errors import SessionExpired
+from ensemble.ports import Runtime
+from ensemble.records import EventType
+from kafka_protocol.zk.coordination import ControllerMoved
+
+R = TypeVar("R")
+
+_WHEN_ACTIVE: dict[str, Callable[[Reign, str], Awaitable[object]]] = {
+    "BrokerChange": process_broker_change,
+    "BrokerModifications": process_broker_modifications,
+    "TopicChange": process_topic_change,
+    "PartitionModifications": process_partition_modifications,
+    "TopicDeletion": process_topic_deletion,
+    "LogDirEventNotification": process_log_dir_events,
+    "IsrChangeNotification": process_isr_notifications,
+    "ZkPartitionReassignment": process_zk_reassignment,
+    "ReplicaLeaderElection": elect_preferred_from_znode,
+    "AutoPreferredReplicaLeaderElection": process_auto_rebalance,
+    "UncleanLeaderElectionEnable": process_unclean_default,
+    "TopicUncleanLeaderElectionEnable": process_topic_unclean,
+}
+"""Events that only the active controller processes, by Kafka's names."""
+
+_IGNORED = frozenset({("ZkPartitionReassignment", EventType.DATA_CHANGED)})
+"""What a watch may tell and nobody follows up: a list of reassignments is taken up when it is created, not when it
+becomes shorter."""
+
+
+class EventSignals:
+    """Puts events into the queue of one broker's controller; the `Signals` of its reigns.
+
+    `reign` gives the reign there is now, None where this broker is not active; `otherwise` are the events that a
+    candidate processes as well, by name.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        events: EventQueue,
+        reign: Callable[[], Reign | None],
+        otherwise: Mapping[str, Callable[[], Awaitable[None]]],
+    ) -> None:
+        self._runtime = runtime
+        self._events = events
+        self._reign = reign
+        self._otherwise = otherwise
+        self._watchers: dict[tuple[str, str], Watcher] = {}
+
+    def watcher(self, event: str, argument: str = "") -> Watcher:
+        """A watcher that puts that event; one and the same for the same words, so that it is left only once."""
+        key = (event, argument)
+        if key not in self._watchers:
+
+            def fired(seen: WatchEvent) -> None:
+                if seen.type is not EventType.NONE and (event, seen.type) not in _IGNORED:
+                    self.put(event, argument)
+
+            self._watchers[key] = fired
+        return self._watchers[key]
+
+    def forget_watcher(self, event: str, argument: str) -> None:
+        """That argument is gone for good."""
+        self._watchers.pop((event, argument), None)
+
+    def put(self, event: str, argument: str = "") -> None:
+        """Put an event into the queue, by name."""
+        process: Callable[[], Awaitable[None]]
+        if event in _WHEN_ACTIVE:
+            handler = _WHEN_ACTIVE[event]
+
+            async def process_when_active() -> None:
+                reign = self._reign()
+                if reign is not None:
+                    await handler(reign, argument)
+
+            process = process_when_active
+        else:
+            process = self._otherwise[event]
+        self._events.put(ControllerEvent(event, process))
+
+    def put_for(self, reign: Reign, event: str, process: Callable[[], Awaitable[None]]) -> None:
+        """Put an event that counts only as long as that reign lasts."""
+
+        async def process_in_reign() -> None:
+            if self._reign() is reign:
+                await process()
+
+        self._events.put(ControllerEvent(event, process_in_reign))
+
+    def request(
+        self,
+        name: str,
+        process: Callable[[Reign], Awaitable[R]],
+        refuse: Callable[[KafkaError], R],
+        inactive: KafkaError,
+        afterwards: Callable[[Reign, R], Awaitable[None]] | None = None,
+    ) -> Awaitable[R]:
+        """Put a request as an event; its answer is there whatever becomes of the event, and before `afterwards`."""
+        answer = self._runtime.future()
+
+        def reply(response: Any) -> None:
+            if not answer.done():
+                answer.set_result(response)
+
+        async def run() -> None:
+            reign = self._reign()
+            if reign is None:
+                reply(refuse(inactive))
+                return
+            try:
+                response = await process(reign)
+                reply(response)
+                if afterwards is not None:
+                    await afterwards(reign, response)
+            except (ControllerMoved, SessionExpired):
+                reply(refuse(inactive))
+                raise
+            except Exception:
+                reply(refuse(KafkaError.unknown_server_error))
+                raise
+
+        if not self._events.running or len(self._events) >= EVENTS_QUEUED_MAX:
+            reply(refuse(inactive))
+        else:
+            self._events.put(ControllerEvent(name, run, preempt=lambda: reply(refuse(inactive))))
+        return answer

@@ -1,0 +1,110 @@
+"""What a session tells those who use it: its state, the events of their watches, and that it is connected, or over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ensemble.client.service import SessionState, StateListener, Watcher, WatchEvent
+from ensemble.errors import ZooKeeperError
+from ensemble.ports import Future, Runtime
+from ensemble.records import EventType
+
+
+class Notices:
+    """Calls back within the turn that brought the news.  Paths are told without `chroot`, except to `on_event`."""
+
+    __slots__ = ("_chroot", "_listeners", "_name", "_on_event", "_runtime", "_waiters")
+
+    def __init__(self, runtime: Runtime, name: str, chroot: str, on_event: Callable[[WatchEvent], None] | None) -> None:
+        self._runtime = runtime
+        self._name = name
+        self._chroot = chroot
+        self._on_event = on_event
+        self._listeners: list[StateListener] = []
+        self._waiters: list[Future[None]] = []
+
+    def add_listener(self, listener: StateListener) -> None:
+        """Call back at every change of state, in the order of registration."""
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener: StateListener) -> None:
+        """Undo `add_listener`; unknown ones are ignored."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def waiter(self) -> Future[None]:
+        """Resolved once the session is connected; fails where it ends instead."""
+        waiter = self._runtime.future()
+        self._waiters.append(waiter)
+        return waiter
+
+    async def until(self, ended: Callable[[], bool]) -> None:
+        """Wait for an end of the session that `ended` sees, whatever it may tell those who wait before that."""
+        while not ended():
+            try:
+                await self.waiter()
+            except ZooKeeperError:
+                continue
+
+    def connected(self) -> None:
+        """Tell those who wait that the session is connected."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def take_waiters(self) -> list[Future[None]]:
+        """Those who wait, and will never be told that it is connected."""
+        waiters, self._waiters = self._waiters, []
+        return waiters
+
+    def state(self, state: SessionState) -> None:
+        """Tell the listeners of a new state."""
+        for listener in tuple(self._listeners):
+            self._call_out(listener, state)
+
+    def event(self, event: WatchEvent) -> None:
+        """Tell who hears of every watch event."""
+        if self._on_event is not None:
+            self._call_out(self._on_event, event)
+
+    def fired(self, event: WatchEvent, watchers: Iterable[Watcher]) -> None:
+        """Tell the watchers that an event is for."""
+        seen = WatchEvent(event.type, self.unchroot(event.path))
+        for watcher in watchers:
+            self._call_out(watcher, seen)
+
+    def removed(self, path: str, watchers: Iterable[tuple[EventType, Watcher]]) -> None:
+        """Tell watchers that they watch that path no more."""
+        for event, watcher in watchers:
+            self._call_out(watcher, WatchEvent(event, path))
+
+    def expired(self, watches: Iterable[tuple[str, Watcher]]) -> None:
+        """Tell every watcher that its watch has gone with the session."""
+        for path, watcher in watches:
+            self._call_out(watcher, WatchEvent(EventType.NONE, self.unchroot(path)))
+
+    def unchroot(self, path: str) -> str:
+        """A server's path as this session's users name it."""
+        if not self._chroot or not path.startswith(self._chroot):
+            return path
+        return path[len(self._chroot) :] or "/"
+
+    def _call_out(self, callback: Callable[[Any], None], argument: object) -> None:
+        """Call a user's callback; what it raises stops the node loudly, but not in the middle of this turn."""
+        try:
+            callback(argument)
+        except Exception as wrong:
+            self._runtime.spawn(_raise(wrong), f"{self._name} callback")
+
+
+def fail_all(waiters: Iterable[Future[None]], error: Callable[[], ZooKeeperError]) -> None:
+    """Tell those who wait that the session has ended: an error for each."""
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_exception(error())
+
+
+async def _raise(wrong: Exception) -> None:
+    raise wrong

@@ -1,0 +1,95 @@
+"""Which record is the body of which op code's request, and of its reply; which ops are writes."""
+
+from __future__ import annotations
+
+from ensemble.jute import Record
+from ensemble.records.auth import AuthPacket, SaslRequest, SaslResponse
+from ensemble.records.creates import CREATES
+from ensemble.records.multi import MultiReadRequest, MultiRequest, MultiResponse
+from ensemble.records.op_codes import OpCode
+from ensemble.records.requests import (
+    CheckVersionRequest,
+    DeleteRequest,
+    EmptyRequest,
+    PathRequest,
+    PathWatchRequest,
+    ReconfigRequest,
+    SetACLRequest,
+    SetDataRequest,
+)
+from ensemble.records.responses import (
+    GetACLResponse,
+    GetChildren2Response,
+    GetChildrenResponse,
+    GetDataResponse,
+    StatResponse,
+    SyncResponse,
+)
+from ensemble.records.watches import (
+    AddWatchRequest,
+    ErrorResponse,
+    GetAllChildrenNumberResponse,
+    GetEphemeralsResponse,
+    SetWatches,
+    SetWatches2,
+    WatchesRequest,
+    WhoAmIResponse,
+)
+
+AnyBody = Record | MultiRequest
+AnyResponse = Record | MultiResponse
+REQUEST_BODIES: dict[int, type[Record] | type[MultiRequest]] = {
+    **{op: made.request for op, made in CREATES.items()},
+    OpCode.DELETE: DeleteRequest,
+    OpCode.DELETE_CONTAINER: PathRequest,
+    OpCode.EXISTS: PathWatchRequest,
+    OpCode.GET_DATA: PathWatchRequest,
+    OpCode.SET_DATA: SetDataRequest,
+    OpCode.GET_ACL: PathRequest,
+    OpCode.SET_ACL: SetACLRequest,
+    OpCode.GET_CHILDREN: PathWatchRequest,
+    OpCode.GET_CHILDREN2: PathWatchRequest,
+    OpCode.SYNC: PathRequest,
+    OpCode.PING: EmptyRequest,
+    OpCode.RECONFIG: ReconfigRequest,
+    OpCode.CHECK: CheckVersionRequest,
+    OpCode.MULTI: MultiRequest,
+    OpCode.AUTH: AuthPacket,
+    OpCode.SASL: SaslRequest,
+    OpCode.SET_WATCHES: SetWatches,
+    OpCode.SET_WATCHES2: SetWatches2,
+    OpCode.ADD_WATCH: AddWatchRequest,
+    OpCode.CHECK_WATCHES: WatchesRequest,
+    OpCode.REMOVE_WATCHES: WatchesRequest,
+    OpCode.MULTI_READ: MultiReadRequest,
+    OpCode.GET_EPHEMERALS: PathRequest,
+    OpCode.GET_ALL_CHILDREN_NUMBER: PathRequest,
+    OpCode.WHO_AM_I: EmptyRequest,
+    OpCode.CLOSE_SESSION: EmptyRequest,
+}
+RESPONSE_BODIES: dict[int, type[Record] | type[MultiResponse]] = {
+    **{op: made.response for op, made in CREATES.items()},
+    OpCode.EXISTS: StatResponse,
+    OpCode.GET_DATA: GetDataResponse,
+    OpCode.SET_DATA: StatResponse,
+    OpCode.GET_ACL: GetACLResponse,
+    OpCode.SET_ACL: StatResponse,
+    OpCode.GET_CHILDREN: GetChildrenResponse,
+    OpCode.GET_CHILDREN2: GetChildren2Response,
+    OpCode.SYNC: SyncResponse,
+    OpCode.RECONFIG: GetDataResponse,
+    OpCode.MULTI: MultiResponse,
+    OpCode.MULTI_READ: MultiResponse,
+    OpCode.ADD_WATCH: ErrorResponse,
+    OpCode.GET_EPHEMERALS: GetEphemeralsResponse,
+    OpCode.GET_ALL_CHILDREN_NUMBER: GetAllChildrenNumberResponse,
+    OpCode.WHO_AM_I: WhoAmIResponse,
+    OpCode.SASL: SaslResponse,
+}
+WRITES = frozenset(
+    {
+        *map(OpCode, CREATES), OpCode.DELETE, OpCode.SET_DATA, OpCode.SET_ACL, OpCode.MULTI, OpCode.CHECK,
+        OpCode.RECONFIG, OpCode.DELETE_CONTAINER, OpCode.CREATE_SESSION, OpCode.CLOSE_SESSION,
+    }
+)  # fmt: skip
+"""Ops that become transactions (PrepRequestProcessor)."""

@@ -1,0 +1,87 @@
+"""Creating a znode: the requests and responses of each op that does, and the table of these ops.
+
+Whoever adds a kind of znode adds its op here; what may be created, and how, is said in `ensemble.tree.create_modes`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+from ensemble.jute import BUFFER, INT, LONG, STRING, Codec, Reader, Record
+from ensemble.records.data import ACL, ACLS, OPEN_ACL, OPEN_ACL_BYTES, STAT, Stat, read_acls
+from ensemble.records.op_codes import OpCode
+
+_int_at = struct.Struct(">i").unpack_from
+
+
+class CreateRequest(Record):
+    """create, create2 and createContainer."""
+
+    path: str
+    data: bytes | None
+    acl: Sequence[ACL]
+    flags: int
+    layout: ClassVar[tuple[Codec, ...]] = (STRING, BUFFER, ACLS, INT)
+
+    @classmethod
+    def read_from(cls, reader: Reader) -> CreateRequest:
+        """As `layout` says, written out; raises MalformedRecord."""
+        path, data = reader.read_path_and_data()
+        return cls(path, data, read_acls(reader), reader.read_int())
+
+    @classmethod
+    def decode(cls, data: bytes) -> CreateRequest:
+        """The record in `data`, in one step where nothing is odd about it; raises MalformedRecord."""
+        try:
+            size: int = _int_at(data, 0)[0]
+            length: int = _int_at(data, 4 + size)[0]
+            stop = 8 + size + length
+            if size >= 0 and length >= 0 and data.startswith(OPEN_ACL_BYTES, stop):
+                flags: int = _int_at(data, stop + len(OPEN_ACL_BYTES))[0]
+                return cls(data[4 : 4 + size].decode(), data[8 + size : stop], OPEN_ACL, flags)
+        except (struct.error, UnicodeDecodeError):
+            pass
+        return cls.read_from(Reader(data))
+
+
+class CreateTTLRequest(Record):
+    """createTTL."""
+
+    path: str
+    data: bytes | None
+    acl: Sequence[ACL]
+    flags: int
+    ttl_ms: int
+    layout: ClassVar[tuple[Codec, ...]] = (STRING, BUFFER, ACLS, INT, LONG)
+
+
+class CreateResponse(Record):
+    """create's answer: the path made."""
+
+    path: str
+    layout: ClassVar[tuple[Codec, ...]] = (STRING,)
+
+
+class Create2Response(Record):
+    """create2's answer."""
+
+    path: str
+    stat: Stat
+    layout: ClassVar[tuple[Codec, ...]] = (STRING, STAT)
+
+
+class CreateOp(NamedTuple):
+    """The records of one op that creates a znode."""
+
+    request: type[CreateRequest] | type[CreateTTLRequest]
+    response: type[CreateResponse] | type[Create2Response]
+
+
+CREATES: dict[int, CreateOp] = {
+    OpCode.CREATE: CreateOp(CreateRequest, CreateResponse),
+    OpCode.CREATE2: CreateOp(CreateRequest, Create2Response),
+    OpCode.CREATE_CONTAINER: CreateOp(CreateRequest, Create2Response),
+    OpCode.CREATE_TTL: CreateOp(CreateTTLRequest, Create2Response),
+}

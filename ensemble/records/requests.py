@@ -1,0 +1,99 @@
+"""The bodies of requests about znodes that there are, and of those that hold nothing but a path, or nothing at all.
+
+setData is decoded in one step where nothing is odd about it, and so is create (`ensemble.records.creates`): nearly all
+writes are one of the two.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ensemble.jute import BOOL, BUFFER, INT, LONG, STRING, Codec, Reader, Record
+from ensemble.records.data import ACL, ACLS
+
+_int_at = struct.Struct(">i").unpack_from
+
+
+class DeleteRequest(Record):
+    """delete."""
+
+    path: str
+    version: int
+    layout: ClassVar[tuple[Codec, ...]] = (STRING, INT)
+
+
+class PathWatchRequest(Record):
+    """exists, getData, getChildren and getChildren2: a path and whether to leave a watch."""
+
+    path: str
+    watch: bool
+    layout: ClassVar[tuple[Codec, ...]] = (STRING, BOOL)
+
+
+class SetDataRequest(Record):
+    """setData."""
+
+    path: str
+    data: bytes | None
+    version: int
+    layout: ClassVar[tuple[Codec, ...]] = (STRING, BUFFER, INT)
+
+    @classmethod
+    def read_from(cls, reader: Reader) -> SetDataRequest:
+        """As `layout` says, written out; raises MalformedRecord."""
+        path, data = reader.read_path_and_data()
+        return cls(path, data, reader.read_int())
+
+    @classmethod
+    def decode(cls, data: bytes) -> SetDataRequest:
+        """The record in `data`, in one step where nothing is odd about it; raises MalformedRecord."""
+        try:
+            size: int = _int_at(data, 0)[0]
+            length: int = _int_at(data, 4 + size)[0]
+            stop = 8 + size + length
+            if size >= 0 and length >= 0:
+                return cls(data[4 : 4 + size].decode(), data[8 + size : stop], _int_at(data, stop)[0])
+        except (struct.error, UnicodeDecodeError):
+            pass
+        return cls.read_from(Reader(data))
+
+
+class PathRequest(Record):
+    """getACL, sync, getEphemerals, getAllChildrenNumber, deleteContainer: a path alone."""
+
+    path: str
+    layout: ClassVar[tuple[Codec, ...]] = (STRING,)
+
+
+class SetACLRequest(Record):
+    """setACL."""
+
+    path: str
+    acl: Sequence[ACL]
+    version: int
+    layout: ClassVar[tuple[Codec, ...]] = (STRING, ACLS, INT)
+
+
+class CheckVersionRequest(Record):
+    """check, inside a multi."""
+
+    path: str
+    version: int
+    layout: ClassVar[tuple[Codec, ...]] = (STRING, INT)
+
+
+class EmptyRequest(Record):
+    """ping, closeSession: no body."""
+
+
+class ReconfigRequest(Record):
+    """reconfig: servers that join, ids that leave, or all new members, each text or null; and the version that they
+    start from, -1 for any."""
+
+    joining: bytes | None
+    leaving: bytes | None
+    new_members: bytes | None
+    config_id: int
+    layout: ClassVar[tuple[Codec, ...]] = (BUFFER, BUFFER, BUFFER, LONG)

@@ -1,0 +1,63 @@
+"""The bodies of replies about znodes, and the event of a watch that fired."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ensemble.jute import BUFFER, INT, STRING, Codec, Record
+from ensemble.records.data import ACL, ACLS, STAT, STRINGS, Stat
+
+
+class StatResponse(Record):
+    """exists, setData, setACL."""
+
+    stat: Stat
+    layout: ClassVar[tuple[Codec, ...]] = (STAT,)
+
+
+class GetDataResponse(Record):
+    """getData."""
+
+    data: bytes | None
+    stat: Stat
+    layout: ClassVar[tuple[Codec, ...]] = (BUFFER, STAT)
+
+
+class GetACLResponse(Record):
+    """getACL."""
+
+    acl: Sequence[ACL]
+    stat: Stat
+    layout: ClassVar[tuple[Codec, ...]] = (ACLS, STAT)
+
+
+class GetChildrenResponse(Record):
+    """getChildren."""
+
+    children: list[str]
+    layout: ClassVar[tuple[Codec, ...]] = (STRINGS,)
+
+
+class GetChildren2Response(Record):
+    """getChildren2."""
+
+    children: list[str]
+    stat: Stat
+    layout: ClassVar[tuple[Codec, ...]] = (STRINGS, STAT)
+
+
+class SyncResponse(Record):
+    """sync: echoes the path."""
+
+    path: str
+    layout: ClassVar[tuple[Codec, ...]] = (STRING,)
+
+
+class WatcherEvent(Record):
+    """A watch that fired (xid -1)."""
+
+    type: int
+    state: int
+    path: str
+    layout: ClassVar[tuple[Codec, ...]] = (INT, INT, STRING)

@@ -1,0 +1,230 @@
+"""One election connection: who opens it, how either side proves who it is, and the notifications that follow.
+
+Source: QuorumCnxManager's initiateConnection, receiveConnection, SendWorker and RecvWorker.  What it means that a
+connection stands or is gone is for `ensemble.server.net.election_port` to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol, cast
+
+from ensemble.ids import PeerId
+from ensemble.jute import MalformedRecord
+from ensemble.server.net.election_wire import (
+    ADDRESS_BYTES_MAX,
+    FrameReader,
+    Opening,
+    decode_notification,
+    decode_opening,
+)
+from ensemble.server.net.quorum_auth import QuorumAuth, Side, step_of
+from ensemble.server.net.sockets import keep_alive, remote_name
+from ensemble.zab.messages import Notification
+
+OPENING_TIMEOUT_S = 10.0
+UNIDENTIFIED_MAX = 64
+"""Connections that have not said yet who they are."""
+
+
+class ElectionListener(Protocol):
+    """Who hears of notifications."""
+
+    def on_notification(self, src: PeerId, notification: Notification) -> None: ...
+    def on_voter_unreachable(self, peer_id: PeerId) -> None: ...
+    def on_peer_broken(self, remote: str, reason: str) -> None: ...
+
+
+class ElectionHub(Protocol):
+    """What a connection asks of the port that it belongs to (`ElectionPort`)."""
+
+    my_id: PeerId
+    listener: ElectionListener
+    auth: QuorumAuth | None
+    unidentified: int
+
+    def refusal(self, transport: asyncio.BaseTransport, dialled: PeerId | None) -> str | None: ...
+    def opening(self) -> bytes: ...
+    def identified(self, connection: ElectionConnection, opening: Opening) -> bool: ...
+    def established(self, connection: ElectionConnection, peer_id: PeerId) -> None: ...
+    def lost(self, connection: ElectionConnection, peer_id: PeerId) -> None: ...
+    def writable(self, connection: ElectionConnection, peer_id: PeerId) -> None: ...
+
+
+class ElectionConnection(asyncio.Protocol):
+    """One election connection; `dialled` names whom this side called, None on the accepting side."""
+
+    def __init__(self, port: ElectionHub, dialled: PeerId | None) -> None:
+        self._port = port
+        self._dialled = dialled
+        self._peer_id: PeerId | None = None
+        self._transport: asyncio.Transport | None = None
+        self._frames = FrameReader()
+        self._opening = b""
+        self._paused = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self.remote = "unknown"
+        self.refused = False
+        self.proved: asyncio.Future[None] | None = None
+        """Where a connection that was opened here has to prove itself: done when it has, or cannot."""
+        self._unanswered_since_s: float | None = None
+        self._side: Side | None = None
+        self._opened: Opening | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether a notification can be sent right now."""
+        return self._transport is not None and not self._paused
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say who this is, or wait to be told who that is."""
+        # uvloop's transports are asyncio.Transport in all but name.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        self.remote = remote_name(transport)
+        keep_alive(transport)
+        reason = self._port.refusal(transport, self._dialled)
+        if reason is not None:
+            self.refused = True
+            self._port.listener.on_peer_broken(self.remote, f"election port: {reason}")
+            transport.abort()
+            return
+        if self._dialled is None:
+            self._port.unidentified += 1
+            self._deadline = asyncio.get_running_loop().call_later(OPENING_TIMEOUT_S, self._give_up)
+            if self._port.unidentified > UNIDENTIFIED_MAX:
+                self._give_up()
+            return
+        transport.write(self._port.opening())
+        auth = self._port.auth
+        side = auth.learner_side() if auth is not None else None
+        if side is not None:
+            self._side, self.proved = side, asyncio.get_running_loop().create_future()
+            transport.write(side.begin())
+        else:
+            self._called(transport, self._dialled)
+
+    def _called(self, transport: asyncio.Transport, dialled: PeerId) -> None:
+        """Everything has been said that has to be said before the first notification."""
+        if self._port.my_id > dialled:
+            self._peer_id = dialled
+            self._port.established(self, dialled)
+        else:
+            # The other side closes this connection and opens one of its own.
+            transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """The opening message, then notifications."""
+        try:
+            if self._peer_id is None:
+                data = self._prove(data) if self._side is not None else self._read_opening(data)
+            if self._peer_id is None:
+                return
+            self._unanswered_since_s = None
+            for frame in self._frames.feed(data):
+                self._port.listener.on_notification(self._peer_id, decode_notification(frame))
+        except MalformedRecord as bad:
+            self._port.listener.on_peer_broken(self.remote, f"election port: {bad}")
+            self.drop()
+
+    def _read_opening(self, data: bytes) -> bytes:
+        self._opening += data
+        opening = decode_opening(self._opening)
+        if opening is None:
+            if len(self._opening) > 2 * ADDRESS_BYTES_MAX:
+                raise MalformedRecord("an endless opening message")
+            return b""
+        rest = self._opening[opening.size :]
+        if self._port.auth is None:
+            return self._admit(opening, rest)
+        self._opened, self._side = opening, self._port.auth.server_side()
+        return self._prove(rest) if rest else b""
+
+    def _prove(self, data: bytes | None) -> bytes:
+        """Go on with SASL (None: the other side has nothing more to say); what came behind it."""
+        transport, side, auth = self._transport, self._side, self._port.auth
+        if transport is None or side is None or auth is None or transport.is_closing():
+            return b""
+        step, refused = step_of(side, data)
+        if step.send:
+            transport.write(step.send)
+        if refused is not None:
+            self.refused = True
+            auth.tell(self._port.listener.on_peer_broken, self.remote, "election port", refused)
+            self._close()
+        elif step.done:
+            self._side = None
+            if self._opened is not None:
+                return self._admit(self._opened, step.rest)
+            assert self._dialled is not None
+            self._called(transport, self._dialled)
+            self._settle()
+            return step.rest
+        return b""
+
+    def _admit(self, opening: Opening, rest: bytes) -> bytes:
+        """Who that is is known for good."""
+        self._identify()
+        if not self._port.identified(self, opening):
+            self._close()
+            return b""
+        self._peer_id = opening.peer_id
+        return rest
+
+    def _settle(self) -> None:
+        if self.proved is not None and not self.proved.done():
+            self.proved.set_result(None)
+
+    def eof_received(self) -> bool:
+        """The other side says no more: one that need not prove itself may have said all it wants."""
+        if self._side is not None:
+            self._prove(None)
+        return False
+
+    def write(self, frame: bytes) -> None:
+        """Send a notification's frame."""
+        if self._unanswered_since_s is None:
+            self._unanswered_since_s = time.monotonic()
+        if self._transport is not None:
+            self._transport.write(frame)
+
+    def silent_s(self) -> float:
+        """For how long the other side has said nothing to what it was told."""
+        return 0.0 if self._unanswered_since_s is None else time.monotonic() - self._unanswered_since_s
+
+    def drop(self) -> None:
+        """Close without telling the port."""
+        self._peer_id = None
+        self._close()
+
+    def _close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _give_up(self) -> None:
+        if self._deadline is not None:
+            self._close()
+
+    def _identify(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+            self._port.unidentified -= 1
+
+    def pause_writing(self) -> None:
+        """The other side does not read."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """The other side reads again."""
+        self._paused = False
+        if self._peer_id is not None:
+            self._port.writable(self, self._peer_id)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Gone."""
+        self._transport = None
+        self._identify()
+        self._settle()
+        if self._peer_id is not None:
+            self._port.lost(self, self._peer_id)

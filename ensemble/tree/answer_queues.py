@@ -1,0 +1,287 @@
+"""Each session's requests are answered in the order in which they came (CommitProcessor, FinalRequestProcessor).
+
+A write waits in its session's queue until its transaction has been applied here, and so does every request behind it.
+Whatever takes requests in (`ensemble.tree.requests`) puts them there; whatever applies transactions
+(`ensemble.tree.commits`) says what has become of them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+
+from ensemble.errors import ErrorCode
+from ensemble.ports import Instant
+from ensemble.records import (
+    NOTIFICATION_XID,
+    PING_XID,
+    EventType,
+    KeeperState,
+    OpCode,
+    PathRequest,
+    Reply,
+    ReplyFrames,
+    Request,
+    SetWatches,
+    SetWatches2,
+    SyncResponse,
+    WatcherEvent,
+)
+from ensemble.tree.answers import answer_write, moved
+from ensemble.tree.clients import Clients
+from ensemble.tree.connections import Connection, OpenSession, Stage, Waiting
+from ensemble.tree.counters import Counters
+from ensemble.tree.datatree import Applied
+from ensemble.tree.facts import acknowledged_fact, acknowledged_plain_fact
+from ensemble.tree.inquiries import INQUIRIES, answer_inquiry
+from ensemble.tree.local_requests import LocalRequests
+from ensemble.tree.reads import answer_read
+from ensemble.tree.ready_answers import answer_plain_reads, answer_plain_write, plain_write_answer, zxid_of
+from ensemble.tree.server_state import ServerState
+from ensemble.tree.watch_requests import rearm
+from ensemble.tree.znode import Znode
+from ensemble.txn import Txn
+from ensemble.zab.effects import Answer, Effect, Emit
+from ensemble.zab.messages import SyncRequest
+
+_NOT_FOR_CLIENTS = {OpCode.NOTIFICATION, OpCode.ERROR, OpCode.CREATE_SESSION, OpCode.CHECK}
+CLIENT_OPS = frozenset(int(op) for op in OpCode if op not in _NOT_FOR_CLIENTS)
+"""Any other op is answered with UNIMPLEMENTED and the end of the connection (Request.isValid)."""
+PLAIN_READS_MAX = 64
+"""Reads behind a write that are answered in one go."""
+_SYNC_CONNECTED = int(KeeperState.SYNC_CONNECTED)
+_CLOSED = Stage.CLOSED
+"""By itself: to look up a member of an enumeration costs more than the rest of a comparison."""
+_SYNC = int(OpCode.SYNC)
+
+
+class AnswerRun:
+    """Writes of one connection, applied one right after the other, whose answers leave together.
+
+    `rewatch` tells that something was answered since that may have left a watch.
+    """
+
+    __slots__ = ("answered", "answers", "rewatch", "zxid")
+
+    def __init__(self) -> None:
+        self.rewatch = True
+        self.answered: list[Waiting] = []
+        self.answers: list[bytes] = []
+        self.zxid = 0
+
+
+class AnswerQueues:
+    """Answers what waits in the queues of the sessions that are open here."""
+
+    __slots__ = ("_clients", "_counters", "_full_journal", "_local", "_sessions", "_state", "_watches")
+
+    def __init__(self, state: ServerState, clients: Clients, counters: Counters, local: LocalRequests) -> None:
+        self._state = state
+        self._watches = state.watches
+        self._full_journal = state.config.full_journal
+        self._clients = clients
+        self._sessions = clients.sessions
+        self._counters = counters
+        self._local = local
+
+    def commit(self, now: Instant, session: OpenSession, txn: Txn, applied: Applied, effects: list[Effect]) -> None:
+        """A transaction of a session that is connected here was applied: is it one that we wait for?"""
+        for waiting in session.queue:
+            if waiting.under_way and not waiting.done and waiting.op != _SYNC:
+                break
+        else:
+            return
+        if waiting.cxid != txn.cxid or (txn.type != waiting.op and txn.type != OpCode.ERROR):
+            return  # the session was elsewhere when it asked for this
+        if applied.error and moved(txn, applied):
+            session.queue.remove(waiting)
+            waiting.connection.outstanding -= 1
+            self._clients.close(waiting.connection, effects)
+        else:
+            waiting.done = True
+            ready = answer_plain_write(waiting.cxid, txn, applied) if waiting.frame is not None else None
+            waiting.reply = ready or answer_write(waiting, txn, applied)
+        self.answer_ready(now, session, effects)
+
+    def joins_run(
+        self, now: Instant, session: OpenSession, txn: Txn, node: Znode, run: AnswerRun, effects: list[Effect]
+    ) -> bool:
+        """Answer a plain write together with those before it, where it is next in its session's turn; False where it is
+        not, or not plain after all."""
+        queue = session.queue
+        if not queue:
+            return True
+        waiting = queue[0]
+        client = waiting.connection
+        if (
+            waiting.frame is None
+            or waiting.cxid != txn.cxid
+            or waiting.op != txn.type
+            or not waiting.under_way
+            or client.stage is _CLOSED
+        ):
+            return False
+        queue.popleft()
+        answer = plain_write_answer(waiting.cxid, txn, node)
+        if self._full_journal:
+            waiting.reply = answer
+            effects.append(Emit(acknowledged_plain_fact(waiting, client.session_id, txn.zxid)))
+        if run.answered and run.answered[0].connection is not client:
+            self.answer_run(now, run, effects)
+        run.answered.append(waiting)
+        run.answers.append(answer)
+        run.zxid = txn.zxid
+        if queue and not queue[0].under_way:
+            self.answer_run(now, run, effects)
+            self.answer_ready(now, session, effects)
+            run.rewatch = True
+        return True
+
+    def answer_run(self, now: Instant, run: AnswerRun, effects: list[Effect]) -> None:
+        """Send the answers that have gathered."""
+        answered = run.answered
+        if answered:
+            client, answers = answered[0].connection, run.answers
+            client.outstanding -= len(answered)
+            if len(answered) == 1:
+                self._counters.count_write(now.mono_ms, client, answered[0], run.zxid)
+                effects.append(Answer(client.id, answers[0]))
+            else:
+                self._counters.count_writes(now, client, answered, run.zxid)
+                effects.append(Answer(client.id, b"".join(answers)))
+            answered.clear()
+            answers.clear()
+
+    def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
+        """Every transaction that SubmitSync waited for has been applied here."""
+        effects: list[Effect] = []
+        session = self._sessions.get(request.session_id)
+        if session is not None:
+            for waiting in session.queue:
+                if waiting.op == OpCode.SYNC and waiting.cxid == request.cxid and not waiting.done:
+                    waiting.done = True
+                    response = SyncResponse(request.path)
+                    waiting.reply = Reply(request.cxid, self._state.tree.last_zxid, 0, response)
+                    break
+            self.answer_ready(now, session, effects)
+        return effects
+
+    def session_closed(self, now: Instant, session: OpenSession, txn: Txn, effects: list[Effect]) -> None:
+        """The session is over: answer its own closeSession, in its turn; whatever else waits is dropped."""
+        connection = session.connection
+        own = next((w for w in session.queue if w.op == OpCode.CLOSE_SESSION and w.cxid == txn.cxid), None)
+        if own is not None and connection is own.connection and connection is not None:
+            for waiting in session.queue:
+                if waiting is own:
+                    break
+                if isinstance(waiting.body, PathRequest) and waiting.op == OpCode.SYNC and not waiting.done:
+                    # What the session asked for after it is committed and applied, so all before it is, too.
+                    waiting.done = True
+                    waiting.reply = Reply(waiting.cxid, txn.zxid, 0, SyncResponse(waiting.body.path))
+            own.done = own.closes = True
+            own.reply = Reply(own.cxid, txn.zxid, 0)
+            self.answer_ready(now, session, effects)
+        for waiting in session.queue:
+            waiting.connection.outstanding = 0
+        session.queue.clear()
+        if connection is not None:
+            self._clients.close(connection, effects)
+        self._sessions.pop(session.id, None)
+
+    def answer_ready(self, now: Instant, session: OpenSession, effects: list[Effect]) -> None:
+        """Answer from the head of the session's queue up to the first request that is still under way."""
+        queue = session.queue
+        while queue:
+            waiting = queue[0]
+            if waiting.under_way and not waiting.done:
+                return
+            if waiting.frame is not None and self._answer_plain(now, queue, effects):
+                continue
+            queue.popleft()
+            client = waiting.connection
+            client.outstanding -= 1
+            if client.stage is not _CLOSED:
+                reply = waiting.reply or self._work_out(waiting, effects)
+                assert isinstance(reply, Reply), "replies in bytes are answered together"
+                self._answer(now, waiting, client, reply, effects)
+        if session.connection is None:
+            self._sessions.pop(session.id, None)
+
+    def _answer_plain(self, now: Instant, queue: deque[Waiting], effects: list[Effect]) -> int:
+        """Answer in one go the plain write at the queue's head, if it is done, and the plain reads behind it; how many
+        they were.  What is not plain after all stays."""
+        first = queue[0]
+        client = first.connection
+        if client.stage is _CLOSED:
+            return 0
+        answered: list[Waiting] = []
+        out, zxid = b"", 0
+        if first.under_way:
+            if not isinstance(first.reply, ReplyFrames):
+                return 0
+            out, zxid = first.reply, zxid_of(first.reply)
+            answered.append(queue.popleft())
+            if self._full_journal:
+                effects.append(Emit(acknowledged_plain_fact(first, client.session_id, zxid)))
+        if queue and queue[0].frame is not None and not queue[0].under_way:
+            reads = self._answer_plain_reads(client, queue, answered)
+            if reads:
+                out, zxid = out + reads, self._state.tree.last_zxid
+        if answered:
+            self._counters.count_answers(now, client, answered, zxid)
+            client.outstanding -= len(answered)
+            effects.append(Answer(client.id, out))
+        return len(answered)
+
+    def _answer_plain_reads(self, client: Connection, queue: deque[Waiting], answered: list[Waiting]) -> ReplyFrames:
+        """Take the client's plain reads from the queue's head; a few at a time, since they may turn out not to be."""
+        frames: list[bytes] = []
+        for waiting in islice(queue, PLAIN_READS_MAX):
+            if waiting.frame is None or waiting.under_way or waiting.connection is not client:
+                break
+            frames.append(waiting.frame)
+        out = bytearray()
+        for _ in range(answer_plain_reads(self._state.tree, frames, 0, out)):
+            answered.append(queue.popleft())
+        return bytes(out)
+
+    def _work_out(self, waiting: Waiting, effects: list[Effect]) -> Reply:
+        """A request that needs no transaction: a read, a ping, setWatches, or one that makes no sense."""
+        if waiting.frame is not None:
+            request = Request.decode(waiting.frame)
+            waiting.body, waiting.problem = request.body, request.problem
+        op, body, cxid = waiting.op, waiting.body, waiting.cxid
+        zxid = self._state.tree.last_zxid
+        if op == OpCode.PING:
+            return Reply(PING_XID, zxid, 0)
+        if op not in CLIENT_OPS:
+            waiting.closes = True
+            return Reply(cxid, -1, int(ErrorCode.UNIMPLEMENTED))
+        if body is None:
+            return Reply(cxid, zxid, int(waiting.problem))
+        if op == OpCode.CLOSE_SESSION:
+            return self._local.close(waiting)
+        client = waiting.connection
+        if isinstance(body, SetWatches | SetWatches2):
+            self._tell_missed(client, rearm(self._state.tree, self._watches, client.id, body), effects)
+            return Reply(cxid, zxid, 0)
+        answer = answer_inquiry if op in INQUIRIES else answer_read
+        error, response = answer(self._state.tree, self._watches, client, op, body)
+        return Reply(cxid, zxid, error, response)
+
+    def _tell_missed(self, client: Connection, missed: Iterable[tuple[EventType, str]], effects: list[Effect]) -> None:
+        for event, path in missed:
+            self._counters.packets_sent += 1
+            body = WatcherEvent(int(event), _SYNC_CONNECTED, path)
+            effects.append(Answer(client.id, Reply(NOTIFICATION_XID, -1, 0, body)))
+
+    def _answer(self, now: Instant, waiting: Waiting, client: Connection, reply: Reply, effects: list[Effect]) -> None:
+        self._counters.count_answers(now, client, (waiting,), reply.zxid)
+        if waiting.under_way and self._full_journal and reply.err == 0 and waiting.op != OpCode.SYNC:
+            fact = acknowledged_fact(waiting, client.session_id, reply.zxid, reply.body)
+            if fact is not None:
+                effects.append(Emit(fact))
+        effects.append(Answer(client.id, reply))
+        if waiting.closes:
+            self._clients.close(client, effects)

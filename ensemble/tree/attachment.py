@@ -1,0 +1,138 @@
+"""How a client that has connected gets its session: a new one, one it comes back to, or none any more.
+
+Source: ZooKeeperServer.processConnectRequest, reopenSession and finishSessionInit.
+"""
+
+from __future__ import annotations
+
+from ensemble.ids import PeerId, SessionId
+from ensemble.ports import Instant
+from ensemble.records import ConnectRequest, ConnectResponse, OpCode
+from ensemble.tree.clients import Clients
+from ensemble.tree.connections import Connection, OpenSession, Stage
+from ensemble.tree.counters import Counters
+from ensemble.tree.local_requests import LocalRequests
+from ensemble.tree.requests import RequestIntake
+from ensemble.tree.server_state import ServerState
+from ensemble.tree.sessions import NO_PASSWORD, SessionIds, password_of
+from ensemble.txn import CreateSessionTxn
+from ensemble.zab.application import AskRevalidate, Submit
+from ensemble.zab.effects import Answer, Effect
+from ensemble.zab.messages import ForwardedRequest
+
+_MIN_TIMEOUT_TICKS = 2
+_MAX_TIMEOUT_TICKS = 20
+
+
+class Attachment:
+    """Attaches clients to their sessions.  What they ask before that is done is held and taken in afterwards."""
+
+    def __init__(
+        self, state: ServerState, clients: Clients, counters: Counters, *, local: LocalRequests, requests: RequestIntake
+    ) -> None:
+        config = state.config
+        minimum, maximum = config.min_session_timeout_ms, config.max_session_timeout_ms
+        self._timeout_min_ms = minimum if minimum != -1 else _MIN_TIMEOUT_TICKS * config.tick_time_ms
+        self._timeout_max_ms = maximum if maximum != -1 else _MAX_TIMEOUT_TICKS * config.tick_time_ms
+        self._session_ids = SessionIds(PeerId(config.my_id))
+        self._state = state
+        self._clients = clients
+        self._counters = counters
+        self._local = local
+        self._requests = requests
+
+    def start(self, now: Instant) -> None:
+        """Service begins: new sessions get ids from this moment on."""
+        self._session_ids.start(now)
+        self._local.start(now)
+
+    def session_created(self, now: Instant, session_id: SessionId, effects: list[Effect]) -> None:
+        """A createSession was applied; is there a client here that waits for it?"""
+        client = self._clients.attaching.get(session_id)
+        if client is not None and client.creates:
+            del self._clients.attaching[session_id]
+            self.attach(now, client, True, effects)
+
+    def connect(self, now: Instant, client: Connection, request: ConnectRequest, effects: list[Effect]) -> None:
+        """A ConnectRequest (ZooKeeperServer.processConnectRequest)."""
+        # A client that has seen the future must find a server that knows it; this one does not even answer.
+        refused = client.stage is not Stage.OPEN or request.last_zxid_seen > self._state.tree.last_zxid
+        if refused or (self._state.read_only and not request.read_only):
+            self._clients.close(client, effects)
+            return
+        client.knows_read_only = request.read_only is not None
+        client.timeout_ms = min(max(request.timeout_ms, self._timeout_min_ms), self._timeout_max_ms)
+        if self._connect_alone(now, client, request, effects):
+            return
+        if request.session_id == 0:
+            session_id = self._session_ids.next()
+            client.creates = True
+            self._start_attaching(client, session_id)
+            body = CreateSessionTxn(client.timeout_ms).encode()
+            effects.append(Submit(ForwardedRequest(session_id, 0, OpCode.CREATE_SESSION, body)))
+            return
+        session_id = SessionId(request.session_id)
+        if request.password != password_of(session_id):
+            self.attach(now, client, False, effects)
+            return
+        self._clients.close_others(session_id, effects)
+        self._start_attaching(client, session_id)
+        effects.append(AskRevalidate(session_id, client.timeout_ms))
+
+    def _connect_alone(self, now: Instant, client: Connection, request: ConnectRequest, effects: list[Effect]) -> bool:
+        """A ConnectRequest that needs no leader; False where it is another one."""
+        local, session_id = self._local.sessions, SessionId(request.session_id)
+        if session_id == 0 and local is not None:
+            client.session_id = self._session_ids.next()
+            self._local.open(now, local, client, effects)
+            valid = True
+        elif self._state.read_only and (session_id == 0 or session_id in self._state.tree.sessions):
+            # Whether a global session lives on, and a new one with it, only a leader can say; ask for one elsewhere.
+            self._clients.close(client, effects)
+            return True
+        elif self._state.read_only or (local is not None and session_id in local):
+            client.session_id = session_id
+            valid = request.password == password_of(session_id) and self._local.touch(now, client)
+            if valid:
+                self._clients.close_others(session_id, effects)
+        else:
+            return False
+        client.alone = True
+        self.attach(now, client, valid, effects)
+        return True
+
+    def _start_attaching(self, client: Connection, session_id: SessionId) -> None:
+        client.stage = Stage.ATTACHING
+        client.session_id = session_id
+        self._clients.attaching[session_id] = client
+
+    def revalidated(self, now: Instant, session_id: SessionId, valid: bool) -> list[Effect]:
+        """The leader's answer to AskRevalidate."""
+        effects: list[Effect] = []
+        connection = self._clients.attaching.pop(session_id, None)
+        if connection is not None:
+            self.attach(now, connection, valid, effects)
+        return effects
+
+    def attach(self, now: Instant, client: Connection, valid: bool, effects: list[Effect]) -> None:
+        """Answer a ConnectRequest (finishSessionInit); a session that is gone is told so and disconnected."""
+        self._counters.packets_sent += 1
+        read_only = self._state.read_only if client.knows_read_only else None
+        if not valid:
+            effects.append(Answer(client.id, ConnectResponse(0, 0, 0, NO_PASSWORD, read_only)))
+            self._clients.close(client, effects)
+            return
+        session_id = client.session_id
+        client.stage = Stage.ATTACHED
+        session = self._clients.sessions.get(session_id)
+        if session is None:
+            session = self._clients.sessions[session_id] = OpenSession(session_id)
+        session.connection = client
+        client.sent += 1
+        response = ConnectResponse(0, client.timeout_ms, session_id, password_of(session_id), read_only)
+        effects.append(Answer(client.id, response))
+        self._clients.touch(now, client)
+        held, client.held = client.held, []
+        for request in held:
+            if client.stage is Stage.ATTACHED:
+                self._requests.request(now, client, request, effects)

@@ -1,0 +1,120 @@
+"""The clients of one server: their connections, the sessions open here, and which of them were heard from.
+
+Source: NIOServerCnxnFactory's and ZooKeeperServer's books of connections, LearnerSessionTracker's of sessions touched.
+"""
+
+from __future__ import annotations
+
+from ensemble.ids import ConnectionId, SessionId
+from ensemble.ports import Instant
+from ensemble.tree.connections import Connection, OpenSession, Stage
+from ensemble.tree.counters import Counters
+from ensemble.tree.local_requests import LocalRequests
+from ensemble.tree.server_state import ServerState
+from ensemble.tree.sessions import LOCAL
+from ensemble.zab.effects import CloseConnection, Effect
+
+
+class Clients:
+    """`connections` are all that are open; `attaching` those whose session the leader has still to confirm;
+    `sessions` those that are connected here, or have requests left.  The tables stay the same objects for good."""
+
+    __slots__ = ("_counters", "_local", "_state", "_touched", "attaching", "connections", "sessions")
+
+    def __init__(self, state: ServerState, counters: Counters, local: LocalRequests) -> None:
+        self._state = state
+        self._counters = counters
+        self._local = local
+        self.connections: dict[ConnectionId, Connection] = {}
+        self.sessions: dict[SessionId, OpenSession] = {}
+        self.attaching: dict[SessionId, Connection] = {}
+        self._touched: dict[SessionId, int] = {}
+
+    def close(self, client: Connection, effects: list[Effect]) -> None:
+        """Close a connection, unless it is closed."""
+        if client.stage is not Stage.CLOSED:
+            effects.append(CloseConnection(client.id))
+            self.forget(client)
+
+    def forget(self, client: Connection) -> None:
+        """A connection is gone, and its watches with it; its session lives on until it expires."""
+        client.stage = Stage.CLOSED
+        client.held.clear()
+        self._counters.stale_replies += client.outstanding
+        del self.connections[client.id]
+        self._state.watches.forget(client.id)
+        session_id = client.session_id
+        if self.attaching.get(session_id) is client:
+            del self.attaching[session_id]
+        session = self.sessions.get(session_id)
+        if session is not None and session.connection is client:
+            session.connection = None
+            if not session.queue:
+                del self.sessions[session_id]
+
+    def close_others(self, session_id: SessionId, effects: list[Effect]) -> None:
+        """A session has one connection: an older one to this server goes."""
+        session = self.sessions.get(session_id)
+        for older in (self.attaching.get(session_id), session.connection if session is not None else None):
+            if older is not None:
+                self.close(older, effects)
+
+    def close_session(self, session_id: SessionId, effects: list[Effect]) -> None:
+        """A session is over that only this server knew: its connection, if it has one, is closed."""
+        session = self.sessions.get(session_id)
+        if session is not None and session.connection is not None:
+            self.close(session.connection, effects)
+
+    def close_all(self) -> list[Effect]:
+        """Service ends: close every connection, and forget every session and watch."""
+        effects: list[Effect] = [CloseConnection(connection) for connection in self.connections]
+        for client in self.connections.values():
+            client.stage = Stage.CLOSED
+        self.connections.clear()
+        self.sessions.clear()
+        self.attaching.clear()
+        self._touched.clear()
+        self._state.watches.clear()
+        return effects
+
+    def touch(self, now: Instant, client: Connection) -> bool:
+        """The session was heard from.  False where it is closing already."""
+        if client.alone:
+            return self._local.touch(now, client)
+        proposer = self._state.proposer
+        if proposer is not None:
+            return proposer.tracker.touch(now, client.session_id, client.timeout_ms)
+        self._touched[client.session_id] = client.timeout_ms
+        return True
+
+    def heard(self, now: Instant, client: Connection, effects: list[Effect]) -> bool:
+        """A client says something.  False where it is not listened to any more."""
+        if not self.touch(now, client):
+            return False  # its closing is under way, and will close the connection
+        proposer = self._state.proposer
+        if client.alone or proposer is None:
+            return True
+        if not proposer.tracker.owned_by(client.session_id, LOCAL):
+            self.close(client, effects)  # SessionMoved is never sent
+            return False
+        return True
+
+    def not_touched(self, session_id: SessionId) -> None:
+        """A session is over: the leader is not told that it was heard from."""
+        self._touched.pop(session_id, None)
+
+    def drain_touched(self) -> list[tuple[SessionId, int]]:
+        """Learner: sessions heard from since the last call."""
+        touched = list(self._touched.items())
+        self._touched.clear()
+        return touched
+
+    def reset_statistics(self) -> None:
+        """Start counting over for every connection (`crst`)."""
+        for client in self.connections.values():
+            client.reset_statistics()
+
+    def outstanding(self, connection: ConnectionId) -> int:
+        """How many requests of a connection wait for an answer: a shell may stop reading from it for a while."""
+        client = self.connections.get(connection)
+        return client.outstanding + len(client.held) if client is not None else 0

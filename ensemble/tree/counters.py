@@ -1,0 +1,131 @@
+"""What one server counts and times of what it does for its clients (ServerStats, ServerMetrics)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from ensemble.ids import Zxid
+from ensemble.ports import Instant
+from ensemble.records import WRITES, EventType
+from ensemble.summary import Summary
+from ensemble.tree.connections import Connection, Waiting
+from ensemble.txn import Txn
+
+FIRED_AS = {
+    EventType.CREATED: "node_created_watch_count",
+    EventType.DELETED: "node_deleted_watch_count",
+    EventType.DATA_CHANGED: "node_changed_watch_count",
+    EventType.CHILDREN_CHANGED: "node_children_watch_count",
+}
+"""Under which names it is counted how many connections hear of a change."""
+WATCH_EVENT_BYTES = 28
+"""A notification's header, type, state, and the length of its path."""
+DIGESTS_EVERY = 128
+DIGESTS_KEPT = 1024
+"""DataTree.DIGEST_LOG_INTERVAL and DIGEST_LOG_LIMIT."""
+
+
+class Counters:
+    """The counts since the server began, and those since the last `reset`; latencies are in milliseconds.
+
+    `digests` are the tree's digests after every 128th transaction, by zxid.
+    """
+
+    def __init__(self) -> None:
+        self.digest_mismatches = 0
+        self.txns_applied = 0
+        self.digests: deque[tuple[Zxid, int]] = deque(maxlen=DIGESTS_KEPT)
+        self.read_latency_ms = Summary()
+        self.update_latency_ms = Summary()
+        self.propagation_latency_ms = Summary()
+        self.commit_propagation_latency_ms = Summary()
+        self.quorum_ack_latency_ms = Summary()
+        self.stale_requests = self.stale_replies = self.closed_without_service = 0
+        self.revalidations = self.watch_bytes = 0
+        self.watches_fired = {event: Summary() for event in FIRED_AS}
+        self.reset()
+
+    def reset(self) -> None:
+        """Start counting packets and latencies over (`srst`)."""
+        self.packets_received = 0
+        self.packets_sent = 0
+        self.answers = 0
+        self.latency_min_ms = -1
+        self.latency_max_ms = 0
+        self.latency_total_ms = 0
+        latencies = (
+            self.read_latency_ms, self.update_latency_ms, self.propagation_latency_ms,
+            self.commit_propagation_latency_ms, self.quorum_ack_latency_ms,
+        )  # fmt: skip
+        for summary in (*latencies, *self.watches_fired.values()):
+            summary.reset()
+
+    def count_applied(self, now: Instant, txns: Sequence[Txn], *, leads: bool) -> None:
+        """A batch of transactions was applied while clients are served; its last one tells how long it took here."""
+        self.txns_applied += len(txns)
+        took_ms = now.wall_ms - txns[-1].time_ms
+        took_ms = took_ms if took_ms > 0 else 0
+        self.propagation_latency_ms.add(took_ms, len(txns))
+        # Applied in the turn of the quorum's last acknowledgement, or of the leader's word.
+        committed = self.quorum_ack_latency_ms if leads else self.commit_propagation_latency_ms
+        committed.add(took_ms, len(txns))
+
+    def count_answers_at_once(self, now: Instant, count: int, client: Connection, xid: int, zxid: int, op: int) -> None:
+        """Requests that were answered as soon as they came; the last of them was `xid`."""
+        self.packets_sent += count
+        self.answers += count
+        self.latency_min_ms = 0
+        self.read_latency_ms.add(0, count)
+        client.sent += count - 1
+        client.answered(now.mono_ms, 0, xid, zxid, op)
+
+    def count_answers(self, now: Instant, client: Connection, answered: Sequence[Waiting], zxid: int) -> None:
+        """Requests of one connection that are answered together."""
+        now_ms = now.mono_ms
+        self.packets_sent += len(answered)
+        self.answers += len(answered)
+        for waiting in answered:
+            latency_ms = now_ms - waiting.since_ms
+            self.latency_total_ms += latency_ms
+            if latency_ms > self.latency_max_ms:
+                self.latency_max_ms = latency_ms
+            if latency_ms < self.latency_min_ms or self.latency_min_ms < 0:
+                self.latency_min_ms = latency_ms
+            (self.update_latency_ms if waiting.op in WRITES else self.read_latency_ms).add(latency_ms)
+            client.answered(now_ms, latency_ms, waiting.cxid, zxid, waiting.op)
+
+    def count_write(self, now_ms: int, client: Connection, written: Waiting, zxid: int) -> None:
+        """A write of a connection that is answered by itself."""
+        latency_ms = now_ms - written.since_ms
+        self.packets_sent += 1
+        self.answers += 1
+        self.latency_total_ms += latency_ms
+        if latency_ms > self.latency_max_ms:
+            self.latency_max_ms = latency_ms
+        if latency_ms < self.latency_min_ms or self.latency_min_ms < 0:
+            self.latency_min_ms = latency_ms
+        self.update_latency_ms.add(latency_ms)
+        client.answered(now_ms, latency_ms, written.cxid, zxid, written.op)
+
+    def count_writes(self, now: Instant, client: Connection, answered: Sequence[Waiting], zxid: int) -> None:
+        """The same where all of them are writes, several."""
+        count, last, now_ms = len(answered), answered[-1], now.mono_ms
+        latencies_ms = [now_ms - waiting.since_ms for waiting in answered]
+        low, high, total = min(latencies_ms), max(latencies_ms), sum(latencies_ms)
+        self.packets_sent += count
+        self.answers += count
+        self.latency_total_ms += total
+        self.latency_max_ms = max(self.latency_max_ms, high)
+        if low < self.latency_min_ms or self.latency_min_ms < 0:
+            self.latency_min_ms = low
+        if low == high:
+            self.update_latency_ms.add(low, count)
+        else:
+            for latency_ms in latencies_ms:
+                self.update_latency_ms.add(latency_ms)
+        client.answered(now_ms, now_ms - last.since_ms, last.cxid, zxid, last.op)
+        client.sent += count - 1
+        client.latency_total_ms += total - latencies_ms[-1]
+        client.latency_max_ms = max(client.latency_max_ms, high)
+        client.latency_min_ms = min(client.latency_min_ms, low)

@@ -1,0 +1,146 @@
+"""What kinds of znodes there are: what a create may ask for, who owns what it makes, and which transaction makes it.
+
+Source: CreateMode, EphemeralType, PrepRequestProcessor.pRequest2TxnCreate, MultiOperationRecord.  This is the one place
+that says so.  The leader asks it for each create (`ensemble.tree.proposer`), each server when it applies one
+(`ensemble.tree.datatree`).  The short way (`ensemble.tree.plain_proposals`) takes the flags PERSISTENT alone, and a
+test holds it to the general way.  A new kind of znode needs its op and flag (`ensemble.records.op_codes`), its request
+(`ensemble.records.creates`), its transaction (`ensemble.txn`), and its rule here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ensemble.errors import ErrorCode
+from ensemble.ids import SessionId
+from ensemble.jute import MalformedRecord, Record
+from ensemble.records import (
+    ACL,
+    CreateFlag,
+    CreateRequest,
+    CreateTTLRequest,
+    MultiOp,
+    MultiRequest,
+    OpCode,
+    Request,
+)
+from ensemble.tree_rules import TreeRules
+from ensemble.txn import CreateContainerTxn, CreateTTLTxn, CreateTxn
+
+PERSISTENT = int(CreateFlag.PERSISTENT)
+EPHEMERAL = frozenset({int(CreateFlag.EPHEMERAL), int(CreateFlag.EPHEMERAL_SEQUENTIAL)})
+_SEQUENTIAL = frozenset(int(flag) for flag in CreateFlag if "SEQUENTIAL" in flag.name)
+_CONTAINER = int(CreateFlag.CONTAINER)
+_WITH_TTL = frozenset({int(CreateFlag.PERSISTENT_WITH_TTL), int(CreateFlag.PERSISTENT_SEQUENTIAL_WITH_TTL)})
+_KNOWN = frozenset(int(flag) for flag in CreateFlag)
+
+# -- owners ----------------------------------------------------------------------------------------------------
+
+CONTAINER_OWNER = -(1 << 63)
+"""The ephemeralOwner of a container node (EphemeralType.CONTAINER_EPHEMERAL_OWNER)."""
+_TTL_MARK = 0xFF0000
+TTL_MAX_MS = (1 << 40) - 1
+"""12,725 days: a time to live shares the ephemeralOwner with the mark that tells what it is."""
+
+
+def ttl_owner(ttl_ms: int) -> int:
+    """The ephemeralOwner of a node with a time to live (EphemeralType.TTL), as a signed 64-bit number.
+
+    0 for a time that no node can have.  ZooKeeper logs such a transaction, dies of it, and dies of it again at every
+    start; here a plain node comes of it, which is what the transaction's digest stands for.
+    """
+    return ((_TTL_MARK << 40) | ttl_ms) - (1 << 64) if 0 < ttl_ms <= TTL_MAX_MS else 0
+
+
+def is_ephemeral(owner: int) -> bool:
+    """Whether this ephemeralOwner is a session, not the mark of a container or of a time to live.
+
+    A session of server 255 starts with the same byte as a time to live; it has the clock in the two bytes after it.
+    """
+    return owner != 0 and owner != CONTAINER_OWNER and (owner >> 40) & 0xFFFFFF != _TTL_MARK
+
+
+# -- what may be created ---------------------------------------------------------------------------------------
+
+
+class CreateMode(NamedTuple):
+    """How a znode is created: does its session own it, does its name end with a number, and, for a container or a znode
+    with a time to live, the ephemeralOwner that says so (0 for others)."""
+
+    ephemeral: bool
+    sequential: bool
+    lasting_owner: int
+
+    def txn(self, path: str, data: bytes | None, acl: tuple[ACL, ...], cversion: int) -> Record:
+        """The transaction that makes the znode, with the `cversion` that its parent gets."""
+        owner = self.lasting_owner
+        if not owner:
+            return CreateTxn(path, data, acl, self.ephemeral, cversion)
+        if owner == CONTAINER_OWNER:
+            return CreateContainerTxn(path, data, acl, cversion)
+        return CreateTTLTxn(path, data, acl, cversion, owner & TTL_MAX_MS)
+
+
+_ORDINARY = {flags: CreateMode(flags in EPHEMERAL, flags in _SEQUENTIAL, 0) for flags in sorted(_KNOWN - _WITH_TTL)}
+"""What a create makes by its flags.  CONTAINER in a plain create passes, and makes a plain node, as in ZooKeeper."""
+
+
+def create_mode(op: int, request: CreateRequest | CreateTTLRequest, rules: TreeRules) -> CreateMode | ErrorCode:
+    """How a request is to create its znode, or why it is refused for what it asks for."""
+    flags = request.flags
+    if isinstance(request, CreateTTLRequest):
+        owner = _owner_with_ttl(request, rules)
+        return owner if isinstance(owner, ErrorCode) else CreateMode(False, flags in _SEQUENTIAL, owner)
+    ordinary = _ORDINARY.get(flags)
+    if ordinary is None:
+        refused_kind = flags in _WITH_TTL and not rules.extended_types
+        return ErrorCode.UNIMPLEMENTED if refused_kind else ErrorCode.BAD_ARGUMENTS
+    return ordinary._replace(lasting_owner=CONTAINER_OWNER) if op == OpCode.CREATE_CONTAINER else ordinary
+
+
+def _owner_with_ttl(request: CreateTTLRequest, rules: TreeRules) -> int | ErrorCode:
+    """The ephemeralOwner of a node that a createTTL makes, or why it is refused.
+
+    A createTTL whose flags ask for no time to live is refused always.  ZooKeeper lets it pass where the time is
+    negative, and every server then dies of the transaction.
+    """
+    if request.flags not in _WITH_TTL:
+        return ErrorCode.BAD_ARGUMENTS
+    if not rules.extended_types:
+        return ErrorCode.UNIMPLEMENTED
+    return ttl_owner(request.ttl_ms) or ErrorCode.BAD_ARGUMENTS
+
+
+def owner_made_by(body: CreateTxn | CreateContainerTxn | CreateTTLTxn, session_id: SessionId) -> int:
+    """The ephemeralOwner of the znode that a transaction of that session makes."""
+    if isinstance(body, CreateTxn):
+        return session_id if body.ephemeral else 0
+    return CONTAINER_OWNER if isinstance(body, CreateContainerTxn) else ttl_owner(body.ttl_ms)
+
+
+def as_in_a_multi(operation: MultiOp) -> MultiOp:
+    """What a multi makes of a create (MultiOperationRecord, Op.create): the flags decide, more than the op code.
+
+    Raises MalformedRecord for flags that a multi cannot hold.
+    """
+    body = operation.body
+    if isinstance(body, CreateTTLRequest):
+        if body.flags in _WITH_TTL:
+            return operation
+        return MultiOp(OpCode.CREATE, CreateRequest(body.path, body.data, body.acl, body.flags))
+    if not isinstance(body, CreateRequest):
+        return operation
+    if body.flags in _WITH_TTL or body.flags not in _KNOWN:
+        raise MalformedRecord(f"multi cannot hold a create with the flags {body.flags}")
+    return MultiOp(OpCode.CREATE_CONTAINER, body) if body.flags == _CONTAINER else operation
+
+
+def wants_ephemeral(request: Request) -> bool:
+    """Whether a request would create an ephemeral (QuorumZooKeeperServer.checkUpgradeSession)."""
+    body = request.body
+    if request.op in (OpCode.CREATE, OpCode.CREATE2):
+        return isinstance(body, CreateRequest) and body.flags in EPHEMERAL
+    if not isinstance(body, MultiRequest):
+        return False
+    creates = [op.body for op in body.ops if op.op in (OpCode.CREATE, OpCode.CREATE2)]
+    return any(isinstance(create, CreateRequest) and create.flags in EPHEMERAL for create in creates)

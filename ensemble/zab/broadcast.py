@@ -1,0 +1,282 @@
+"""What an established leader does: it proposes, commits what a quorum has logged, and answers what needs a quorum.
+
+Source: Leader.propose, tryToCommit and processSync.  `ensemble.zab.leader` brings learners this far and lets them go;
+the table of their links is shared with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice, takewhile
+
+from ensemble.ids import COUNTER_MAX, LinkId, PeerId, Zxid, counter_of
+from ensemble.records import OpCode
+from ensemble.txn import Txn
+from ensemble.zab.core import STRETCH_TXNS, Core
+from ensemble.zab.handover import Handover
+from ensemble.zab.leader_acks import LeaderAcks
+from ensemble.zab.learner_link import LearnerLink, Step
+from ensemble.zab.messages import (
+    Commit,
+    ForwardedRequest,
+    Inform,
+    Packet,
+    Ping,
+    Proposal,
+    Revalidate,
+    SyncRequest,
+    UpToDate,
+)
+from ensemble.zab.sync_requests import SyncRequests
+from journal.events import TxnProposed
+
+_RECONFIG = int(OpCode.RECONFIG)
+_SYNCING, _SYNCED = Step.SYNCING, Step.SYNCED
+"""By themselves: to look up a member of an enumeration costs as much as a call."""
+
+
+class Broadcast:
+    """The proposals and commits of one reign.
+
+    `open` once a quorum has taken over the reign's initial history: nothing is proposed before.  `synchronise` is
+    called with learners whose synchronisation has waited for a commit.
+    """
+
+    def __init__(
+        self, core: Core, links: dict[LinkId, LearnerLink], synchronise: Callable[[LearnerLink], None]
+    ) -> None:
+        self._core = core
+        self._links = links
+        self._synchronise = synchronise
+        self.open = False
+        self._last_proposed = Zxid(0)
+        self.last_committed = Zxid(0)
+        self._logged: dict[PeerId, int] = {}
+        self._proposing: list[Txn] | None = None
+        self._advancing = False
+        self._syncs = SyncRequests()
+        self.handover = Handover(core)
+        self.acks = LeaderAcks(core)
+
+    @property
+    def pending_syncs(self) -> int:
+        """Sync requests not answered yet."""
+        return len(self._syncs)
+
+    def begin(self, zxid: Zxid) -> None:
+        """The epoch's first zxid, which is no transaction's: proposals follow it."""
+        self._last_proposed = self.last_committed = self.acks.last_told = zxid
+
+    def admit(self, peer: LearnerLink) -> None:
+        """A learner has all of the history: from now on it serves clients, and its acknowledgements count."""
+        peer.step = Step.SYNCED
+        self._logged |= {} if peer.observer else {peer.peer_id: self._logged.get(peer.peer_id, 0)}
+        # Pings sent so far reach it before UPTODATE, and are not answered.
+        peer.answered_round = self._syncs.round
+        if not peer.observer and self._core.pending:
+            peer.note_proposed(self._core.pending[0].zxid, self._core.now.mono_ms)
+        self._core.send(peer.link, UpToDate())
+
+    def forget(self, peer: LearnerLink) -> None:
+        """A learner is gone.  What it logged does not count once it reconnects: its synchronisation may cut its log
+        back."""
+        self._syncs.forget(peer.link)
+        self._logged.pop(peer.peer_id, None)
+
+    # -- proposals and commits -------------------------------------------------------------------------------------
+
+    def propose(self, requests: Sequence[ForwardedRequest], origin: LinkId | None) -> None:
+        """Writes of local clients (None), or of a learner's."""
+        core = self._core
+        if not self.open or core.leaving is not None:
+            return
+        self.acks.asked_by = origin
+        left = COUNTER_MAX - 1 - counter_of(self._last_proposed)
+        together = 1 if len(requests) == 1 or _RECONFIG in [request.op for request in requests] else STRETCH_TXNS
+        for start in range(0, min(len(requests), left), together):
+            self._propose_stretch(requests[start : min(start + together, left)], origin)
+        if len(requests) > left:
+            # The counter must not run over into the epoch: a new epoch starts it again (ZOOKEEPER-1277).
+            core.leave("the zxid's counter is used up")
+
+    def _propose_stretch(self, requests: Sequence[ForwardedRequest], origin: LinkId | None) -> None:
+        core, zxid = self._core, Zxid(self._last_proposed + 1)
+        if requests[0].op == _RECONFIG:
+            # It is prepared by itself, against the membership that all before it leave; from here on nobody commits
+            # by the leader's word.
+            self.acks.make_up_for(self._links.values())
+            view = self.handover.view(self._links.values())
+            txns = [core.application.prepare_reconfig(core.now, requests[0], zxid, origin, view)]
+        else:
+            txns = core.application.prepare_all(core.now, requests, zxid, origin)
+        assert txns[0].zxid == zxid and txns[-1].zxid == self._last_proposed + len(requests), "each takes its own zxid"
+        self._log_and_send(txns)
+        if len(txns) == STRETCH_TXNS:
+            core.hand_over()
+
+    def _log_and_send(self, txns: list[Txn]) -> None:
+        """Log transactions, and propose them to everybody else who logs."""
+        core = self._core
+        self._last_proposed = txns[-1].zxid
+        if core.config.full_journal:
+            for txn in txns:
+                core.emit(TxnProposed(txn.zxid, txn.session_id, txn.cxid))
+        core.append(txns)
+        if self._proposing is None:
+            self._open_proposal(txns[0].zxid)
+        assert self._proposing is not None
+        self._proposing += txns
+
+    def _open_proposal(self, first: Zxid) -> None:
+        """A proposal on its way to everybody who logs; what this turn proposes from here on joins it."""
+        core = self._core
+        self._proposing = []
+        proposal = Proposal(self._proposing)
+        for peer in self._links.values():
+            if peer.step >= _SYNCING and not peer.observer:
+                core.send(peer.link, proposal)
+                if peer.step is _SYNCED:
+                    peer.note_proposed(first, core.now.mono_ms)
+
+    def close_proposal(self) -> None:
+        """What is proposed next goes out as a packet of its own."""
+        self._proposing = None
+
+    def on_logged(self, zxid: Zxid) -> None:
+        """This peer's own log is durable up to `zxid`: now it counts itself."""
+        if self.open:
+            self._logged[self._core.my_id] = zxid
+            self.advance()
+            if self._core.pending and self.handover.successor is None:
+                self.acks.tell(zxid, self._links.values())
+
+    def judge_ack(self, peer: LearnerLink, zxid: Zxid) -> str:
+        """What is wrong with a learner's acknowledgement of a proposal; empty where nothing is."""
+        if peer.step is not _SYNCED or peer.observer:
+            return "it acknowledged a proposal before NEWLEADER"
+        if zxid > self._last_proposed:
+            return f"it acknowledged 0x{zxid:x}, which nobody proposed"
+        return ""
+
+    def on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
+        """A learner's log is durable up to `zxid`: it is in order, so an ack means everything before it as well."""
+        if zxid > peer.acked:
+            self._proposing = None  # What is proposed next is to be noted as unacknowledged.
+            peer.note_acked(zxid, self._last_proposed, self._core.now.mono_ms)
+            self._logged[peer.peer_id] = zxid
+            self.advance()
+
+    def advance(self) -> None:
+        """Commit, strictly in order, what a quorum has logged."""
+        core, pending = self._core, self._core.pending
+        if self._advancing or not pending or pending[0].zxid > (reached := core.quorum.reached(self._logged)):
+            return
+        self._advancing = True
+        while pending and pending[0].zxid <= reached and core.leaving is None and self.handover.successor is None:
+            txn = pending[0]
+            if txn.type == _RECONFIG and core.reconfiguration.enabled:
+                self._tell_committed()
+                assert txn.zxid == self.last_committed + 1, "commits are in zxid order, without gaps"
+                self.handover.commit(txn, self._logged, self._links.values())
+                self.last_committed = self.acks.last_told = txn.zxid
+                core.apply_up_to(txn.zxid)
+                reached = core.quorum.reached(self._logged)
+            else:
+                self._commit(reached)
+        self._tell_committed()
+        self._advancing = False
+        self._answer_syncs()
+        for peer in self.acks.take_held_back(self._links):
+            self._synchronise(peer)
+
+    def _commit(self, reached: int) -> None:
+        """Commit the transactions up to `reached`, or up to a reconfiguration, which changes what a quorum is."""
+        core = self._core
+        assert core.pending[0].zxid == self.last_committed + 1, "commits are in zxid order, without gaps"
+        txns = list(islice(core.pending, reached - self.last_committed))
+        if core.reconfiguration.enabled:
+            txns = list(takewhile(lambda txn: txn.type != _RECONFIG, txns))
+        assert txns[-1].zxid == self.last_committed + len(txns), "all of this epoch's proposals are pending, in order"
+        for peer in [each for each in self._links.values() if each.observer or not each.cumulative]:
+            if peer.forwarding and peer.observer:
+                core.send_all(peer.link, [Inform(txn) for txn in txns])
+            elif peer.forwarding:
+                core.send_all(peer.link, [Commit(txn.zxid) for txn in txns])
+        self.last_committed = txns[-1].zxid
+        self._tell_committed()
+        core.apply_up_to(self.last_committed)
+
+    def _tell_committed(self) -> None:
+        self.acks.tell_committed(self.last_committed, self._links.values())
+
+    # -- syncs and sessions ----------------------------------------------------------------------------------------
+
+    def add_sync(self, request: SyncRequest | Revalidate, origin: LinkId | None) -> None:
+        """To be answered once everything proposed by now is committed, with a quorum behind this leader."""
+        if not self.open:
+            return
+        my_id = self._core.my_id
+        asker = self._links.get(origin) if origin is not None else None
+        following = (my_id, asker.peer_id) if asker is not None and asker.counts else (my_id,)
+        add = self._syncs.add_vouched if self._core.quorum.contains(following) else self._syncs.add
+        add(request, origin, self._last_proposed)
+        self._answer_syncs()
+
+    def _answered_round(self) -> int:
+        """The newest ping round that a quorum, this peer included, has answered."""
+        answered = {peer.peer_id: peer.answered_round for peer in self._links.values() if peer.counts}
+        return self._core.quorum.reached({self._core.my_id: self._syncs.round, **answered})
+
+    def _answer_syncs(self) -> None:
+        """Answer what can be answered; begin a ping round for those that need one."""
+        core = self._core
+        if self._advancing or not self._syncs:  # Commits must leave before the answers that rely on them.
+            return
+        if self._syncs.needs_round(self._answered_round()):
+            self.ping()
+        for sync in self._syncs.take_done(self._answered_round(), self.last_committed):
+            if isinstance(sync.request, Revalidate):
+                self._tell_session(sync.request, sync.origin, False)
+            elif sync.origin is not None:
+                self._answer(sync.origin, sync.request)
+            else:
+                core.perform(core.application.sync_done(core.now, sync.request))
+
+    def judge_session(self, asked: Revalidate, origin: LinkId | None) -> None:
+        """That it lives is said at once; that it is over waits for a quorum (see `sync_requests`)."""
+        if self._core.application.revalidate(self._core.now, asked.session_id, asked.timeout_ms, origin):
+            self._tell_session(asked, origin, True)
+        else:
+            self.add_sync(asked, origin)
+
+    def _tell_session(self, asked: Revalidate, origin: LinkId | None, valid: bool) -> None:
+        core = self._core
+        if origin is not None:
+            self._answer(origin, Revalidate(asked.session_id, asked.timeout_ms, valid))
+        else:
+            core.perform(core.application.revalidated(core.now, asked.session_id, valid))
+
+    def _answer(self, origin: LinkId, answer: Packet) -> None:
+        # It relies on every commit before it.
+        self.acks.make_up_for([self._links[origin]] if origin in self._links else ())
+        self._core.send(origin, answer)
+
+    def ping(self) -> None:
+        """Ask every learner whether it still follows this leader."""
+        self._syncs.round += 1
+        ping = Ping(self._last_proposed)
+        for peer in self._links.values():
+            if peer.step >= Step.SYNCING:
+                self._core.send(peer.link, ping)
+
+    def is_due(self, peer: LearnerLink) -> bool:
+        """Is there a ping that this learner has not answered?  Every round since UPTODATE went to it."""
+        return peer.answered_round < self._syncs.round
+
+    def on_pong(self, peer: LearnerLink, pong: Ping) -> None:
+        """A learner has answered the oldest ping that it had not answered: answers come in the order of the pings."""
+        peer.answered_round += 1
+        for session_id, timeout_ms in pong.touched:
+            self._core.application.touch(self._core.now, session_id, timeout_ms)
+        if self._syncs:
+            self._answer_syncs()

@@ -1,0 +1,205 @@
+"""A learner in step with an established leader: it logs what is proposed, commits, and passes questions on.
+
+Source: Follower.processPacket, Observer.processPacket, FollowerZooKeeperServer.  `ensemble.zab.learner` brings a peer
+this far, and lets it go.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, epoch_of
+from ensemble.records import OpCode
+from ensemble.txn import Txn
+from ensemble.zab.core import Core
+from ensemble.zab.leader_acks import CommonLog
+from ensemble.zab.messages import (
+    Ack,
+    Commit,
+    CommitAndActivate,
+    ForwardedRequest,
+    Inform,
+    InformAndActivate,
+    Packet,
+    Ping,
+    Proposal,
+    Revalidate,
+    SyncRequest,
+)
+from ensemble.zab.observer_master import ObserverMaster
+from ensemble.zab.sync import follows
+
+
+class Following:
+    """What a learner does from UPTODATE on, over its link to the leader.
+
+    `cumulative`: the leader's acknowledgements and commits stand for all before them.  An observer (`observes`)
+    acknowledges nothing.  `broken` is told where the leader broke the protocol.
+    """
+
+    def __init__(
+        self, core: Core, link: LinkId, epoch: Epoch, *, observes: bool, cumulative: bool, broken: Callable[[str], None]
+    ) -> None:
+        self._core = core
+        self._link = link
+        self._epoch = epoch
+        self._observes = observes
+        self._cumulative = cumulative
+        self._broken = broken
+        self._unacked: deque[Sequence[Txn]] = deque()
+        self._common = CommonLog()
+        self._syncs: deque[tuple[SyncRequest, LinkId | None]] = deque()
+        self._revalidations: deque[tuple[SessionId, LinkId | None]] = deque()
+        self.master: ObserverMaster | None = None
+        """Where this follower serves observers: who they are, and what they are told."""
+
+    def serve_observers(self) -> None:
+        """From now on observers may learn from this follower, where it is told to let them."""
+        if self._core.config.serves_observers and not self._observes:
+            self.master = ObserverMaster(self._core, self, self._epoch)
+            self.master.start()
+
+    def on_packet(self, packet: Packet) -> None:
+        """A packet of the leader."""
+        core = self._core
+        if isinstance(packet, Proposal):
+            self._on_proposal(packet.txns)
+        elif isinstance(packet, Commit):
+            self._on_commit(packet)
+        elif isinstance(packet, Ack) and self._cumulative and not self._observes:
+            self._on_leaders_ack(packet.zxid)
+        elif isinstance(packet, Ping):
+            touched = tuple(core.application.drain_touched())
+            if self.master is not None:
+                touched += self.master.drain_touched()
+            core.send(self._link, Ping(packet.zxid, touched))
+        elif isinstance(packet, Inform):
+            if self._may_follow(core.last_logged, packet.txn.zxid):
+                core.append((packet.txn,))
+                core.apply_up_to(packet.txn.zxid)
+        elif isinstance(packet, CommitAndActivate):
+            self._on_activation(packet)
+        elif isinstance(packet, InformAndActivate):
+            if self._may_follow(core.last_logged, packet.txn.zxid):
+                core.append((packet.txn,))
+                activate(core, packet.txn, packet.designated)
+                core.apply_up_to(packet.txn.zxid)
+        elif isinstance(packet, Revalidate) and packet.valid is not None:
+            self._on_revalidated(packet, packet.valid)
+        elif isinstance(packet, SyncRequest) and self._syncs:
+            # On the wire the answer says nothing but "the oldest one".
+            request, origin = self._syncs.popleft()
+            if origin is None:
+                core.perform(core.application.sync_done(core.now, request))
+            elif self.master is not None:
+                self.master.answer(origin, request)
+        else:
+            self._broken(f"unexpected {type(packet).__name__} in broadcast")
+
+    def _on_revalidated(self, answer: Revalidate, valid: bool) -> None:
+        """It goes to who asked first for that session: answers come in the order of the questions."""
+        asked = next((each for each in self._revalidations if each[0] == answer.session_id), None)
+        if asked is not None:
+            self._revalidations.remove(asked)
+        if asked is not None and asked[1] is not None and self.master is not None:
+            self.master.answer(asked[1], answer)
+        else:
+            self._core.perform(self._core.application.revalidated(self._core.now, answer.session_id, valid))
+
+    def _on_proposal(self, txns: Sequence[Txn]) -> None:
+        last, epoch = self._core.last_logged, self._epoch
+        for txn in txns:
+            zxid = txn.zxid
+            if (zxid != last + 1 or zxid >> 32 != epoch) and not self._may_follow(last, zxid):
+                return
+            last = zxid
+        self.log(txns)
+
+    def _may_follow(self, last: Zxid, zxid: Zxid) -> bool:
+        if follows(last, zxid) and epoch_of(zxid) == self._epoch:
+            return True
+        self._broken(f"gap: transaction 0x{zxid:x} follows 0x{last:x}")
+        return False
+
+    def log(self, txns: Sequence[Txn]) -> None:
+        """Log what was proposed; an acknowledgement follows once it is durable."""
+        self._core.append(txns)
+        if not self._observes:
+            self._unacked.append(txns)
+
+    def _on_commit(self, commit: Commit) -> None:
+        pending = self._core.pending
+        if commit.cumulative or (pending and pending[0].zxid == commit.zxid):
+            self._commit(commit.zxid)
+        else:
+            self._broken(f"COMMIT of 0x{commit.zxid:x}, which is not the oldest one pending")
+
+    def _on_leaders_ack(self, zxid: Zxid) -> None:
+        if zxid > self._core.last_logged:
+            self._broken(f"the leader acknowledged 0x{zxid:x}, which it has not proposed")
+            return
+        self._common.leaders = zxid
+        self._commit_common()
+
+    def _commit_common(self) -> None:
+        """Commit what both logs hold, except while a change of membership may change what a quorum is."""
+        pending, end = self._core.pending, self._common.end
+        if pending and pending[0].zxid <= end and not self._core.reconfiguration.under_way:
+            self._commit(end)
+
+    def _commit(self, zxid: Zxid) -> None:
+        """Everything up to `zxid` is chosen; part of it, or all, may have been committed before."""
+        pending = self._core.pending
+        if pending and pending[0].zxid <= zxid:
+            if self.master is not None:
+                self.master.inform(zxid)
+            self._core.apply_up_to(zxid)
+
+    def _on_activation(self, packet: CommitAndActivate) -> None:
+        core, pending = self._core, self._core.pending
+        if not pending or pending[0].zxid != packet.zxid or pending[0].type != OpCode.RECONFIG:
+            self._broken(f"COMMITANDACTIVATE of 0x{packet.zxid:x}, which is no reconfiguration, or not the oldest one")
+            return
+        if self.master is not None:
+            self.master.inform_of_membership(pending[0], packet.designated)
+        activate(core, pending[0], packet.designated)
+        core.apply_up_to(packet.zxid)
+
+    def on_logged(self, zxid: Zxid) -> None:
+        """The log is durable up to `zxid`: acknowledge this leader's proposals up to there (rule 3)."""
+        last: Zxid | None = None
+        while self._unacked and self._unacked[0][-1].zxid <= zxid:
+            logged = self._unacked.popleft()
+            last = logged[-1].zxid
+            if not self._cumulative:
+                for txn in logged:
+                    self._core.send(self._link, Ack(txn.zxid))
+        if last is not None and self._cumulative:
+            self._core.send(self._link, Ack(last, cumulative=True))
+        self._common.own = zxid
+        self._commit_common()
+
+    # -- the application's wishes ----------------------------------------------------------------------------------
+
+    def submit(self, requests: Sequence[ForwardedRequest]) -> None:
+        """Forward writes to the leader; links are FIFO, and so is each client's order."""
+        self._core.send_all(self._link, requests)
+
+    def submit_sync(self, request: SyncRequest, origin: LinkId | None = None) -> None:
+        """Ask the leader; for an observer, where `origin` is one."""
+        self._core.send(self._link, request)
+        self._syncs.append((request, origin))
+
+    def ask_revalidate(self, session_id: SessionId, timeout_ms: int, origin: LinkId | None = None) -> None:
+        """As above."""
+        self._core.send(self._link, Revalidate(session_id, timeout_ms))
+        if self.master is not None:
+            self._revalidations.append((session_id, origin))
+
+
+def activate(core: Core, txn: Txn, designated: PeerId) -> None:
+    """Put a committed reconfiguration into force, and begin anew where this peer's role or leader changes."""
+    membership = core.reconfiguration.read(txn)
+    if membership is not None and core.reconfiguration.activate(membership, designated):
+        core.leave("the new membership asks for it", successor=designated)

@@ -1,0 +1,178 @@
+"""What a broker writes: its registration, whom it believes, its replicas, and the requests that it refused."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from journal.event import Event, Level
+
+
+class BrokerRegistered(Event):
+    """The broker's ephemeral stands in /brokers/ids; its czxid is the broker epoch."""
+
+    broker_id: int
+    broker_epoch: int
+    session_id: int
+
+
+class BrokerSessionChanged(Event):
+    """What a broker knows of its own session: connected, suspended or expired."""
+
+    broker_id: int
+    state: str
+    session_id: int
+
+
+class ControllerBelieved(Event):
+    """Whom this broker believes to be controller, and at which epoch (highest controller epoch it has seen)."""
+
+    broker_id: int
+    controller_id: int
+    controller_epoch: int
+    is_controller: bool
+
+
+class RequestFenced(Event):
+    """A broker refused a request: `reason` is Kafka's error name, the epochs are the request's and its own."""
+
+    broker_id: int
+    request: str
+    sender_id: int
+    reason: str
+    request_epoch: int
+    known_epoch: int
+    topic: str | None = None
+    partition: int | None = None
+
+
+class IsrChanged(Event):
+    """A partition's ISR is now this; cause lag, caught_up (both through the leader) or controller."""
+
+    topic: str
+    partition: int
+    isr: list[int]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    cause: str
+    controller_epoch: int = 0
+    zxid: int = 0
+    eligible: list[int] = []
+
+
+class LeadershipTaken(Event):
+    """A broker became leader of a partition in this leader epoch, with this log."""
+
+    broker_id: int
+    topic: str
+    partition: int
+    leader_epoch: int
+    log_end_offset: int
+    high_watermark: int
+    log_start_offset: int = 0
+
+
+class FollowershipTaken(Event):
+    """A broker follows `leader` for a partition in this leader epoch."""
+
+    broker_id: int
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    log_end_offset: int
+
+
+class ReplicaProgressed(Event):
+    """Where a broker's replicas stand: rows of topic, partition, high watermark, log end offset.
+    Written at most a few times a second, and only for what moved."""
+
+    broker_id: int
+    replicas: list[tuple[str, int, int, int]]
+
+
+class ReplicaLoaded(Event):
+    """A broker opened a replica's log at start, after a crash or a clean stop."""
+
+    broker_id: int
+    topic: str
+    partition: int
+    log_end_offset: int
+    high_watermark: int
+
+
+class LogTruncated(Event):
+    """A replica dropped its log's end: offsets from `to_offset` up to, not including, `from_offset` are gone."""
+
+    broker_id: int
+    topic: str
+    partition: int
+    from_offset: int
+    to_offset: int
+    leader_epoch: int
+
+
+class RecordsLost(Event):
+    """Records that some leader's log held are gone from a replica that had them: `count` from `first_offset` to
+    `last_offset`.  `below_high_watermark` says how many of them had been committed there."""
+
+    broker_id: int
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    count: int
+    below_high_watermark: int
+    cause: str
+
+
+class RecordsAppended(Event):
+    """A leader appended a batch."""
+
+    level: ClassVar[Level] = Level.FULL
+    broker_id: int
+    topic: str
+    partition: int
+    leader_epoch: int
+    first_offset: int
+    last_offset: int
+    checksum: int
+
+
+class RecordsReplicated(Event):
+    """A follower appended a batch that it fetched."""
+
+    level: ClassVar[Level] = Level.FULL
+    broker_id: int
+    topic: str
+    partition: int
+    leader_epoch: int
+    first_offset: int
+    last_offset: int
+    checksum: int
+
+
+class RecordsAcknowledged(Event):
+    """A producer was told that its batch is stored, under this `acks` (-1 = all)."""
+
+    level: ClassVar[Level] = Level.FULL
+    broker_id: int
+    topic: str
+    partition: int
+    leader_epoch: int
+    first_offset: int
+    last_offset: int
+    acks: int
+    checksum: int
+
+
+class HighWatermarkMoved(Event):
+    """A replica's high watermark; `is_leader` tells whose."""
+
+    level: ClassVar[Level] = Level.FULL
+    broker_id: int
+    topic: str
+    partition: int
+    leader_epoch: int
+    high_watermark: int
+    is_leader: bool

@@ -1,0 +1,40 @@
+"""What is known of Kafka's clients: consumer groups, by their coordinators' word, and the workloads that run inside."""
+
+from __future__ import annotations
+
+from journal.event import Event
+
+
+class GroupChanged(Event):
+    """Where a consumer group stands, by its coordinator's word: `state` as Kafka's tools name it."""
+
+    broker_id: int
+    group_id: str
+    state: str
+    generation_id: int
+    leader_id: str
+    members: list[str]
+
+
+class WorkloadProgressed(Event):
+    """How a workload stands."""
+
+    workload_id: str
+    topic: str
+    sent: int
+    acknowledged: int
+    failed: int
+    lost: int
+
+
+class ConsumerProgressed(Event):
+    """How a consumer of a workload stands; its lag is in records."""
+
+    workload_id: str
+    topic: str
+    group_id: str
+    consumed: int
+    duplicates: int
+    out_of_order: int
+    lag: int
+    partitions: list[int]

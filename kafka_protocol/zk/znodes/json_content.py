@@ -1,0 +1,52 @@
+"""What znodes are written in: JSON objects, and the numbers in them.
+
+Decoders answer None for what nobody should have written: znodes are other people's input.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+INT32_MAX = 2**31 - 1
+"""Ids, partition numbers and epochs travel as signed 32-bit numbers; what is larger cannot be told to anybody."""
+INT64_MAX = 2**63 - 1
+PORT_MAX = 65_535
+
+
+def encode(value: Mapping[str, object]) -> bytes:
+    """JSON as Kafka writes it: no spaces, fields in the given order."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode(data: bytes | None) -> dict[str, Any] | None:
+    """The JSON object in a znode; None where there is none."""
+    try:
+        value = json.loads(data) if data else None
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_int32(value: object, lowest: int, highest: int = INT32_MAX) -> bool:
+    """Is it a whole number within these bounds, both included?"""
+    return _is_int(value) and isinstance(value, int) and lowest <= value <= highest
+
+
+def broker_ids(value: object) -> tuple[int, ...] | None:
+    """A list of broker ids; None where it is none."""
+    if not isinstance(value, list) or not all(is_int32(each, 0) for each in value):
+        return None
+    return tuple(value)
+
+
+def plain_number(text: str, highest: int) -> int | None:
+    """Plain decimal digits, up to that number."""
+    if not text.isdecimal() or not text.isascii() or len(text) > len(str(highest)):
+        return None
+    return int(text) if int(text) <= highest else None

@@ -1,0 +1,143 @@
+"""The rules of the ISR, each by itself: Kafka's IsrExpirationTest, and what PartitionTest and the KIPs say."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_sim.replication.follower_state import FollowerState
+from broker_sim.replication.isr_rules import IsrRules, begin_leader_epoch, note_fetch, note_still_level
+from controller.historical import Historical
+
+LAG = 100
+RULES = IsrRules(LAG)
+
+
+def with_old(rule: Historical) -> IsrRules:
+    return IsrRules(LAG, frozenset((rule,)))
+
+
+def everybody(broker_id: int) -> bool:
+    return True
+
+
+def nobody(broker_id: int) -> bool:
+    return False
+
+
+def follower(fetch_offset: int, leader_end: int, now_ms: int) -> FollowerState:
+    state = FollowerState(2)
+    note_fetch(state, fetch_offset, leader_end, now_ms)
+    return state
+
+
+# ---- IsrExpirationTest --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.scenario(52)
+def test_isr_expiration_for_stuck_followers() -> None:
+    state = FollowerState(2)
+    note_fetch(state, 10, 10, 0)
+    note_fetch(state, 14, 15, 0)
+    assert RULES.is_caught_up(state, 15, 100)
+    assert not RULES.is_caught_up(state, 15, 150)
+
+
+@pytest.mark.scenario(53)
+def test_isr_expiration_if_no_fetch_request_made() -> None:
+    state = FollowerState(2)
+    begin_leader_epoch(state, 0, 15, newly_leader=True, in_sync=True)
+    assert RULES.is_caught_up(state, 15, 100)
+    assert not RULES.is_caught_up(state, 15, 150)
+
+
+@pytest.mark.scenario(53)
+def test_isr_expiration_for_slow_followers() -> None:
+    state = follower(15, 15, 0)
+    note_fetch(state, 16, 20, 75)
+    assert RULES.is_caught_up(state, 20, 75), "it has what the leader had at its fetch before"
+    note_fetch(state, 18, 20, 150)
+    assert not RULES.is_caught_up(state, 20, 150)
+    note_fetch(state, 20, 20, 150)
+    assert RULES.is_caught_up(state, 20, 150)
+
+
+@pytest.mark.scenario(54)
+def test_isr_expiration_for_caught_up_followers() -> None:
+    assert RULES.is_caught_up(follower(15, 15, 0), 15, 1_000_000), "an idle follower that has everything never lags"
+
+
+def test_a_follower_outside_the_isr_is_not_caught_up_when_an_epoch_begins() -> None:
+    state = follower(10, 10, 50)
+    begin_leader_epoch(state, 60, 12, newly_leader=False, in_sync=False)
+    assert not RULES.is_caught_up(state, 12, 60)
+    assert state.end_offset == 10, "a leader that stays one keeps what it knows"
+    begin_leader_epoch(state, 60, 12, newly_leader=True, in_sync=True)
+    assert state.end_offset == -1
+
+
+def test_a_follower_that_repeats_its_question_stays_caught_up() -> None:
+    state = follower(10, 10, 0)
+    note_still_level(state, 500)
+    assert RULES.is_caught_up(state, 11, 600)
+    assert not RULES.is_caught_up(state, 11, 601)
+
+
+# ---- who may join -------------------------------------------------------------------------------------------------
+
+
+def test_a_follower_joins_once_it_has_what_is_committed() -> None:
+    assert not RULES.may_join(follower(9, 20, 0), high_watermark=10, epoch_start=0, is_alive=everybody)
+    assert RULES.may_join(follower(10, 20, 0), high_watermark=10, epoch_start=0, is_alive=everybody)
+
+
+def test_a_follower_joins_only_when_it_has_reached_the_start_of_the_leaders_epoch() -> None:
+    state = follower(10, 20, 0)
+    assert not RULES.may_join(state, high_watermark=10, epoch_start=11, is_alive=everybody)
+    assert with_old(Historical.NO_EPOCH_START_CHECK).may_join(state, 10, 11, everybody)
+
+
+def test_a_follower_that_is_not_alive_does_not_join() -> None:
+    assert not RULES.may_join(follower(20, 20, 0), high_watermark=10, epoch_start=0, is_alive=nobody)
+
+
+# ---- who has to leave ---------------------------------------------------------------------------------------------
+
+
+def test_members_that_lag_leave_and_the_leader_stays() -> None:
+    followers = {2: follower(20, 20, 0), 3: FollowerState(3)}
+    assert RULES.lagging((1, 2, 3), 1, followers, 20, 1_000) == (3,)
+    assert RULES.lagging((1, 2, 3), 1, followers, 21, 1_000) == (2, 3)
+
+
+def test_a_member_that_is_no_replica_any_more_leaves() -> None:
+    assert RULES.lagging((1, 2, 4), 1, {2: follower(20, 20, 0)}, 20, 0) == (4,)
+
+
+# ---- what is committed --------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_committed_by_fewer_than_min_insync_replicas() -> None:
+    assert RULES.may_commit(2, 2)
+    assert not RULES.may_commit(1, 2)
+    assert with_old(Historical.HIGH_WATERMARK_UNDER_MIN_ISR).may_commit(1, 2)
+
+
+def test_a_commit_waits_for_members_of_the_isr_however_late_they_are() -> None:
+    followers = {2: follower(5, 20, 0)}
+    assert RULES.commit_offset(followers, (1, 2), 20, 1_000_000, nobody) == 5
+    assert RULES.commit_offset(followers, (1,), 20, 1_000_000, everybody) == 20
+
+
+def test_a_commit_waits_for_live_followers_that_are_caught_up_and_may_join() -> None:
+    followers = {2: follower(20, 20, 0)}
+    assert RULES.commit_offset(followers, (1,), 25, LAG, everybody) == 20
+    assert RULES.commit_offset(followers, (1,), 25, LAG, nobody) == 25
+    assert RULES.commit_offset(followers, (1,), 25, LAG + 1, everybody) == 25
+
+
+@pytest.mark.parametrize(("rules", "epoch"), [(RULES, 7), (with_old(Historical.NO_MEMBER_EPOCHS), -1)])
+def test_a_proposal_states_the_broker_epoch_that_a_member_fetched_with(rules: IsrRules, epoch: int) -> None:
+    state = FollowerState(2)
+    state.broker_epoch = 7
+    assert rules.member_epoch(state) == epoch
+    assert rules.member_epoch(None) == -1

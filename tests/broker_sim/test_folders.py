@@ -1,0 +1,28 @@
+"""The folders of the broker build on each other in one direction."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOM = Path(__file__).resolve().parents[2] / "broker_sim"
+ORDER = ("configs", "quotas", "logs", "replication", "groups", "handlers")
+
+
+def imported(module: Path) -> set[str]:
+    return {
+        node.module
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module is not None
+    }
+
+
+@pytest.mark.parametrize("folder", ORDER)
+def test_a_folder_imports_only_those_before_it(folder: str) -> None:
+    later = [f"broker_sim.{name}" for name in ORDER[ORDER.index(folder) + 1 :]]
+    modules = list((ROOM / folder).glob("*.py"))
+    assert len(modules) > 1
+    upward = [(each.name, name) for each in modules for name in imported(each) if name.startswith(tuple(later))]
+    assert upward == []

@@ -1,0 +1,37 @@
+// The page's fold and its sentences against the golden files, which tests/journal/test_golden.py holds Python's to.
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { test } from "node:test";
+
+import { fold } from "../../../api/web/fold.js";
+import { parseExact } from "../../../api/web/json.js";
+import { sentence, weight } from "../../../api/web/sentences.js";
+
+const here = (path) => new URL(path, import.meta.url);
+const text = (path) => readFileSync(here(path), "utf8");
+const lines = (path) => text(path).split("\n").filter(Boolean).map(parseExact);
+const golden = "../../golden/";
+const histories = readdirSync(here(`${golden}histories/`)).filter((name) => name.endsWith(".jsonl"));
+const table = JSON.parse(text("../../../journal/sentences.json"));
+
+for (const history of histories) {
+  test(`${history} folds to its golden state`, () => {
+    const state = fold(lines(`${golden}histories/${history}`));
+    assert.deepEqual(state, parseExact(text(`${golden}histories/${history.replace(".jsonl", ".state.json")}`)));
+  });
+}
+
+test("there are golden histories", () => assert.ok(histories.length > 3));
+
+test("every golden sentence is said, and weighs as much", () => {
+  const all = lines(`${golden}sentences.jsonl`);
+  assert.ok(all.length > 60);
+  for (const { entry, sentence: said, weight: weighs } of all) {
+    assert.deepEqual([sentence(table, entry), weight(table, entry)], [said, weighs]);
+  }
+});
+
+test("an event that the table does not know is told by its fields, and is plain", () => {
+  const entry = { seq: 1, schema: 1, node: "peer-1", node_seq: 1, wall_us: 1, mono_us: 1, type: "constructor", a: [1], b: "x" };
+  assert.deepEqual([sentence(table, entry), weight(table, entry)], ["a [1], b x", "plain"]);
+});

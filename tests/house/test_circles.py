@@ -1,0 +1,72 @@
+"""No circle of files: what a file imports, however late and for whatever reason, does not import that file again."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = sorted(path.name for path in ROOT.iterdir() if (path / "__init__.py").is_file() and path.name != "tests")
+
+Graph = dict[str, list[str]]
+
+
+def imports() -> Graph:
+    """Each module with the modules of ours that it imports: in functions and under TYPE_CHECKING too."""
+    modules = {
+        path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__"): path
+        for room in ROOMS
+        for path in (ROOT / room).rglob("*.py")
+    }
+    return {
+        name: sorted(set(imported(path)) & modules.keys() - {name})
+        for name, path in sorted(modules.items())
+    }  # fmt: skip
+
+
+def imported(path: Path) -> list[str]:
+    """Every name that a file imports; of `from a import b` both `a.b` and `a`, for `b` may be a module."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return found
+
+
+def circles(graph: Graph) -> list[list[str]]:
+    """The strongly connected components of more than one node (Tarjan, SIAM J. Comput. 1972)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in graph[node]:
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            component = stack[stack.index(node) :]
+            del stack[stack.index(node) :]
+            if len(component) > 1:
+                found.append(sorted(component))
+
+    for node in graph:
+        if node not in index:
+            visit(node)
+    return found
+
+
+def test_a_circle_is_found_whatever_hangs_on_it() -> None:
+    graph = {"a": ["b"], "b": ["c"], "c": ["a", "d"], "d": [], "e": ["a", "f"], "f": ["e"], "g": ["g"]}
+    assert sorted(circles(graph)) == [["a", "b", "c"], ["e", "f"]]
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    assert circles(imports()) == []

@@ -1,0 +1,57 @@
+"""The rooms of the simulated world stand on one another in one order."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LAYERS = (
+    ("kernel",),
+    ("network", "disks"),
+    ("settings", "record"),
+    ("nodes",),
+    ("judges",),
+    ("world",),
+    ("faults", "workloads"),
+    ("seeds",),
+    ("cores",),
+    ("scenarios",),
+    ("search",),
+    ("run",),
+)
+"""Lowest first.  A room imports from itself and from those below it; rooms of one layer do not know each other."""
+HEIGHT = {room: height for height, layer in enumerate(LAYERS) for room in layer}
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The rooms of the simulation that a file imports from, within functions and for type checkers too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            modules = [f"{node.module}.{name.name}" for name in node.names]
+        elif isinstance(node, ast.Import):
+            modules = [name.name for name in node.names]
+        else:
+            continue
+        yield from (module.split(".")[1] for module in modules if module.startswith("simulation."))
+
+
+def test_every_room_has_its_layer() -> None:
+    rooms = {path.relative_to(ROOT / "simulation").parts[0] for path in (ROOT / "simulation").rglob("*.py")}
+    assert {room.removesuffix(".py") for room in rooms} - {"__init__"} == set(HEIGHT)
+
+
+@pytest.mark.parametrize("room", HEIGHT)
+def test_a_room_imports_only_from_rooms_below_it(room: str) -> None:
+    files = [ROOT / "simulation" / f"{room}.py", *(ROOT / "simulation" / room).rglob("*.py")]
+    upward = {
+        f"{path.relative_to(ROOT)} imports from {other}"
+        for path in files
+        if path.exists()
+        for other in imported(path)
+        if other != room and HEIGHT[other] >= HEIGHT[room]
+    }
+    assert not upward

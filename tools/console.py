@@ -1,0 +1,42 @@
+"""What the console producer and the console consumer have in common: --property, and the partitions of a topic."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from kio.schema.errors import ErrorCode
+
+from kafka_protocol.client.admin_client import AdminClient
+from kafka_protocol.client.client_errors import KafkaRequestFailed
+from tools.kafka_command import API_TIMEOUT_MS, CommandFailed
+
+POLL_MS = 250
+"""Between two looks for what is not there yet."""
+
+
+def properties_of(texts: Sequence[str]) -> dict[str, str]:
+    """The pairs of --property.  Raises CommandFailed."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise CommandFailed(f"Invalid command line properties: {text}")
+        found[key] = value
+    return found
+
+
+async def partitions_of(client: AdminClient, topic: str) -> list[int]:
+    """The partitions of a topic, which is made where brokers do so; waits until all have leaders.
+
+    Raises KafkaRequestFailed where that is not so in time.
+    """
+    deadline = time.monotonic() + API_TIMEOUT_MS / 1000
+    while True:
+        info = (await client.metadata([topic], create=True)).topics[topic]
+        if info.partitions and all(row.leader >= 0 for row in info.partitions):
+            return [row.partition for row in info.partitions]
+        if info.error is ErrorCode.invalid_topic_exception or time.monotonic() >= deadline:
+            raise KafkaRequestFailed(info.error, f"Topic {topic} not present in metadata: {info.error.name.upper()}")
+        await asyncio.sleep(POLL_MS / 1000)

@@ -1,0 +1,51 @@
+"""`zabka delete-records`: kafka-delete-records.sh (3.9)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from journal.events import TopicPartition
+from kafka_protocol.client.admin_client import AdminClient
+from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from kafka_protocol.client.log_admin import delete_records
+from tools.kafka_command import CommandFailed, parser, run, say
+
+
+def main(arguments: list[str]) -> int:
+    """Run delete-records; the exit code."""
+    made = parser("delete-records", "Delete the records of partitions that lie before an offset.")
+    made.add_argument("--offset-json-file", type=Path, required=True, metavar="FILE")
+    options = made.parse_args(arguments)
+    return run(options, lambda client: _delete(client, options))
+
+
+def read_offsets(path: Path) -> dict[TopicPartition, int]:
+    """The rows of `{"partitions":[{"topic":…,"partition":…,"offset":…}],"version":1}`.  Raises CommandFailed."""
+    try:
+        document = json.loads(path.read_text())
+        rows = [
+            (TopicPartition(str(row["topic"]), int(row["partition"])), int(row["offset"]))
+            for row in document["partitions"]
+        ]
+    except (OSError, ValueError, KeyError, TypeError) as reason:
+        raise CommandFailed(f"cannot read offsets from {path}: {reason!r}") from None
+    if document.get("version", 1) != 1:
+        raise CommandFailed(f"Not supported version field value {document['version']}")
+    twice = {str(partition) for partition, _ in rows if [p for p, _ in rows].count(partition) > 1}
+    if twice:
+        raise CommandFailed(f"Offset json file contains duplicate topic partitions: {','.join(sorted(twice))}")
+    return dict(rows)
+
+
+async def _delete(client: AdminClient, options: argparse.Namespace) -> None:
+    offsets = read_offsets(options.offset_json_file)
+    await client.metadata(sorted({partition.topic for partition in offsets}))
+    say("Executing records delete operation")
+    say("Records delete operation completed:")
+    for partition, offset in offsets.items():
+        try:
+            say(f"partition: {partition}\tlow_watermark: {await delete_records(client, partition, offset)}")
+        except (KafkaRequestFailed, KafkaUnavailable) as reason:
+            say(f"partition: {partition}\terror: {reason}")

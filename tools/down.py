@@ -1,0 +1,19 @@
+"""`zabka down`: the end of a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from compose.up import CannotStart
+from compose.up import down as run
+from tools.failure import fail
+from tools.options import Data
+
+
+def command(data: Data = Path(".zabka")) -> None:
+    """Stop the cluster of a data directory."""
+    try:
+        stopped = run(data.absolute())
+    except (CannotStart, OSError) as reason:
+        fail(reason)
+    print("stopped" if stopped else f"no cluster runs in {data}")  # noqa: T201

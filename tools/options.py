@@ -1,0 +1,23 @@
+"""Options that several verbs have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Data = Annotated[Path, typer.Option("--data", envvar="ZABKA_DATA", help="The cluster's directory")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", envvar="ZABKA_SET", help="Any ZooKeeper or Kafka key"),
+]
+
+Scenario = Annotated[
+    str,
+    typer.Option(
+        envvar="ZABKA_SCENARIO",
+        help="What happens to the simulated cluster: chaos, calm, ensemble (peers alone), reconfiguring, read-only, "
+        "disks (that fail, fill up, stall and forget), or a scenario that `zabka scenarios list` names",
+    ),
+]

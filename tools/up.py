@@ -1,0 +1,66 @@
+"""`zabka up`: a cluster on this machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from compose.config_keys import BadSetting, split_settings
+from compose.files import InUse
+from compose.plan import BadPlan, Wanted
+from compose.ports import PortTaken
+from compose.progress import PlainProgress, TerminalProgress
+from compose.topology import BadTopology
+from compose.up import CannotStart
+from compose.up import up as run
+from tools.options import Data, Settings
+
+
+def command(
+    peers: Annotated[int | None, typer.Option(envvar="ZABKA_PEERS", help="Voting servers [default: 3]")] = None,
+    observers: Annotated[int | None, typer.Option(envvar="ZABKA_OBSERVERS", help="Observers [default: 0]")] = None,
+    brokers: Annotated[int | None, typer.Option(envvar="ZABKA_BROKERS", help="Brokers [default: 3]")] = None,
+    data: Data = Path(".zabka"),
+    host: Annotated[
+        str | None, typer.Option(envvar="ZABKA_HOST", help="Address to listen on [default: 127.0.0.1]")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(envvar="ZABKA_PORT", help="The dashboard; 0 picks one [default: 8080]")
+    ] = None,
+    zk_port: Annotated[
+        int | None, typer.Option(envvar="ZABKA_ZK_PORT", help="Peer 1's client port [default: 2181]")
+    ] = None,
+    kafka_port: Annotated[
+        int | None, typer.Option(envvar="ZABKA_KAFKA_PORT", help="Broker 1's port [default: 9092]")
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option(envvar="ZABKA_PROFILE", help="default (time-outs to watch), or kafka (its own)")
+    ] = None,
+    set_: Settings = None,
+    detach: Annotated[bool, typer.Option("--detach", envvar="ZABKA_DETACH", help="Return once it is ready")] = False,
+) -> None:
+    """Start a cluster on this machine: an ensemble, brokers and the dashboard.  Ctrl-C stops it."""
+    progress = TerminalProgress() if sys.stdout.isatty() else PlainProgress()
+    try:
+        wanted = Wanted(
+            peers=peers,
+            observers=observers,
+            brokers=brokers,
+            host=host,
+            api_port=port,
+            zk_port=zk_port,
+            kafka_port=kafka_port,
+            profile=profile,
+            overrides=split_settings(set_ or []),
+        )
+        code = run(wanted, data.absolute(), progress, detach=detach)
+    except PortTaken as taken:
+        progress.error(f"{taken}; name another one (0 picks one): --port, --zk-port, --kafka-port")
+        code = 1
+    except (BadSetting, BadPlan, BadTopology, InUse, CannotStart, OSError) as reason:
+        progress.error(str(reason))
+        code = 1
+    raise typer.Exit(code)
