@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import typer.main
 
-from tools.cli import app
-from tools.pipeline import app as pipeline
+from tools.cli import VERBS, load
+from tools.pipeline import jobs_of_spark
 from tools.reference.markdown import code, document, table
 
 _INTRODUCTION = (
@@ -30,33 +30,30 @@ class _Caught(Exception):
 
 def page() -> str:
     """The page."""
-    command: Any = typer.main.get_command(app)
-    verbs = [(f"zabka {name}", verb) for name, verb in command.commands.items()]
-    listed = table(["verb", "what it does"], ([f"[`{name}`](#{_anchor(name)})", _help(verb)] for name, verb in verbs))
-    return document(
-        "Command line", _INTRODUCTION, listed, *(part for name, verb in verbs for part in _parts(name, verb))
+    listed = table(
+        ["verb", "what it does"], ([f"[`zabka {verb}`](#zabka-{verb})", said] for verb, said in VERBS.items())
     )
+    return document("Command line", _INTRODUCTION, listed, *(part for verb in VERBS for part in _parts(verb)))
 
 
-def _anchor(name: str) -> str:
-    return name.replace(" ", "-")
+def _command(verb: str) -> Any:
+    return typer.main.get_command(jobs_of_spark) if verb == "pipeline" else load(verb)
 
 
 def _help(verb: Any) -> str:
     return " ".join((verb.help or "").split())
 
 
-def _parts(name: str, verb: Any) -> Iterator[str]:
-    if name == "zabka pipeline":
-        yield f"## {name}\n\n{_help(verb)}\n"
-        yield from _below(name, typer.main.get_command(pipeline))
-    elif hasattr(verb, "commands"):
-        yield f"## {name}\n\n{_help(verb)}\n"
-        yield from _below(name, verb)
-    elif verb.context_settings.get("ignore_unknown_options"):
-        yield f"## {name}\n\n{_help(verb)}\n\n{_tool_options(name.split()[1])}"
+def _parts(verb: str) -> Iterator[str]:
+    name, command = f"zabka {verb}", _command(verb)
+    head = f"## {name}\n\n{' '.join(VERBS[verb].split())}\n"
+    if hasattr(command, "commands"):
+        yield head
+        yield from _below(name, command)
+    elif command.context_settings.get("ignore_unknown_options"):
+        yield f"{head}\n{_tool_options(command)}"
     else:
-        yield f"## {name}\n\n{_help(verb)}\n\n{_options(verb)}"
+        yield f"{head}\n{_options(command)}"
 
 
 def _below(name: str, group: Any) -> Iterator[str]:
@@ -80,7 +77,7 @@ def _options(verb: Any) -> str:
     return table(["option", "default", "variable", "what it says"], rows)
 
 
-def _tool_options(verb: str) -> str:
+def _tool_options(command: Any) -> str:
     """The options of a tool that stands in for one of Kafka's: those of the parser that it makes."""
 
     def caught(self: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
@@ -88,7 +85,7 @@ def _tool_options(verb: str) -> str:
 
     with patch.object(argparse.ArgumentParser, "parse_args", caught):
         try:
-            app([verb], standalone_mode=False)
+            command.main(args=[], standalone_mode=False)
         except _Caught as found:
             parser = found.parser
     exclusive = [group for group in parser._mutually_exclusive_groups if group.required]

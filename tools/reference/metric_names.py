@@ -19,7 +19,7 @@ from api.models import Broker, Partition, Peer, Topic
 from controller.metrics import ControllerStats, mbeans
 from ensemble.server.config.limits import LimitCounts
 from ensemble.server.operator.metrics import Metrics, OnDemandCounts
-from ensemble.tree.statistics import FIRED_AS
+from ensemble.tree.counters import FIRED_AS
 from tools.reference.markdown import code, document, table
 
 _INTRODUCTION = (

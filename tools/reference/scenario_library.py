@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from controller.historical import HISTORICAL_KEY
 from simulation.scenarios.library import LIBRARY
 from simulation.scenarios.scenario import AnyScenario, CoreScenario, WorldScenario
-from testing.live_scenarios import LivePlayer
+from testing.live.scenarios import LivePlayer
 from tools.reference.markdown import code, document, sentence, table
 
 _INTRODUCTION = (

@@ -10,10 +10,10 @@ import msgspec
 from controller.context import PartitionState, ReplicaState
 from controller.partition_state_machine import VALID_PREVIOUS as PARTITION_STATES
 from controller.replica_state_machine import VALID_PREVIOUS as REPLICA_STATES
-from ensemble.zab.core import Phase
 from ensemble.zab.learner import LearnerStep
 from ensemble.zab.learner_link import LearnerLink, Step
 from ensemble.zab.messages import PeerState
+from ensemble.zab.role import Phase
 from simulation.run import run_with_journal
 from tools.reference.markdown import code, document, mermaid, sentence, table
 
