@@ -66,7 +66,7 @@ def committed_facts(txn: Txn, tree: DataTree, applied: Applied) -> list[Event]:
 
 
 def committed_plain_fact(txn: Txn, tree: DataTree) -> Event:
-    """The same line about a write that changed one node, and no ephemeral."""
+    """The full journal's line about a write that changed one node, and no ephemeral."""
     operation, path = OP_NAMES[txn.type], getattr(txn.body, "path", "")
     return TxnCommitted(txn.zxid, txn.session_id, txn.cxid, operation, path=path, error=0, digest=tree.digest)
 
@@ -85,7 +85,7 @@ def acknowledged_fact(waiting: Waiting, session_id: int, zxid: int, response: An
 
 
 def acknowledged_plain_fact(waiting: Waiting, session_id: int, zxid: int) -> Event:
-    """The same line about a write that came as bytes and whose success is told in bytes."""
+    """The full journal's line about a write that came as bytes and whose success is told in bytes."""
     assert waiting.frame is not None and isinstance(waiting.reply, ReplyFrames)
     if waiting.op == OpCode.CREATE:
         path = CreateResponse.decode(waiting.reply[REPLY_HEADER_SIZE:]).path

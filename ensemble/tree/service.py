@@ -143,7 +143,7 @@ class Service:
     def prepare_reconfig(
         self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
     ) -> Txn:
-        """The same for a change of the ensemble's membership."""
+        """Turn a change of the ensemble's membership into a transaction."""
         assert self._state.proposer is not None, "prepare without start_leading"
         return self._state.proposer.prepare_reconfig(now, request, zxid, origin, ensemble)
 

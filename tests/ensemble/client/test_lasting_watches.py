@@ -242,7 +242,7 @@ def test_a_time_to_live_needs_servers_that_offer_it() -> None:
     assert fails(world, client.create_with_ttl("/t", ttl_ms=1)) is Unimplemented
 
 
-def test_questions_about_oneself_and_about_subtrees() -> None:
+def test_who_am_i_ephemerals_and_children_numbers_are_asked_for() -> None:
     world = served()
     writer, client = world.clients("a:1", "a:1/app")
     world.run(writer.create("/app"))

@@ -356,7 +356,7 @@ def test_a_session_that_is_closing_cannot_be_renewed() -> None:
     assert closing.done()
 
 
-def test_two_closes_end_together() -> None:
+def test_two_calls_of_close_return_together() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     first = world.runtime.spawn(client.close(), "first")
