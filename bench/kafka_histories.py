@@ -18,7 +18,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from api.kafka import make_client
+from api.kafka_client import make_client
 from bench.verdict import counted, end_with
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from journal.events import entry_from_dict
