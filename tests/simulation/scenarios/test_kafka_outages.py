@@ -1,6 +1,6 @@
 """Kafka's outages: the library has one for every old behaviour, and each is shown with it and gone without it.
 
-That each scenario is as expected is `test_simulation_scenarios.test_a_scenario_holds`.
+That each scenario is as expected is `tests.simulation.scenarios.test_scenarios.test_a_scenario_holds`.
 """
 
 from __future__ import annotations
