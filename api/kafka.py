@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import structlog
 from kio.schema.errors import ErrorCode
 
+from api.kafka_client import make_client
 from api.models import ElectionResult, NewTopic
 from api.problems import Problem
-from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from journal.events import TopicPartition
 from kafka_protocol.channel import AsyncioChannel
 from kafka_protocol.client.admin_client import PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
@@ -32,31 +31,6 @@ _STATUS = {
 }
 
 log = structlog.get_logger()
-
-
-def _failed(task: str, failure: BaseException) -> None:
-    log.error("task failed", task=task, failure=repr(failure))
-
-
-def addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """The brokers of a `bootstrap.servers`.  Raises ValueError for what is none."""
-    found = []
-    for address in filter(None, (part.strip() for part in bootstrap.split(","))):
-        host, colon, port = address.rpartition(":")
-        if not colon or not port.isdigit():
-            raise ValueError(f"{address!r} is not host:port")
-        found.append((host.strip("[]"), int(port)))
-    return found
-
-
-def make_client(bootstrap: str, name: str) -> tuple[AdminClient, AsyncioChannel]:
-    """A Kafka client on the running loop, and the channel to close after it.  Raises ValueError for no brokers."""
-    brokers = addresses(bootstrap)
-    if not brokers:
-        raise ValueError("there are no brokers")
-    channel = AsyncioChannel(name)
-    runtime = AsyncioRuntime(asyncio.get_running_loop(), on_failure=_failed)
-    return AdminClient(channel, runtime, brokers), channel
 
 
 def refused(failure: KafkaRequestFailed) -> Problem:

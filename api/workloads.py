@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 import structlog
 
-from api.kafka import make_client
+from api.kafka_client import make_client
 from api.models import NewWorkload
 from api.models import Workload as WorkloadView
 from api.problems import Problem

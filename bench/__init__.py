@@ -1,1 +1,6 @@
-"""Measures our ensemble beside Apache ZooKeeper 3.9.5 in one run on one machine; `make bench` is the way in."""
+"""Measures ours beside Apache's on one machine: the ensemble beside ZooKeeper, the brokers beside Kafka.
+
+Nothing imports it, and it may import every room.  `make bench` runs the ensemble's figures: begin with `compare`,
+which plays the `works` in `rounds` and ends in a `verdict`.  `make bench-kafka`, `crowd`, `failover`, `histories` and
+`kafka-histories` run a module each, as the Makefile says.
+"""

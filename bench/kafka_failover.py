@@ -38,6 +38,7 @@ SETTLE_S = 5.0
 """So that what the topics' creation left to do is not counted as failover: checkpoints, idle fetches, compilation."""
 CREATED_AT_ONCE = 500
 """Partitions of one topic: a request to create ten thousand at once outlasts every client's patience."""
+COLUMNS = ("partitions", "", "detect", "elect", "read", "decide", "propagate", "after detection")
 SETTINGS = {"zookeeper.session.timeout.ms": SESSION_MS, "auto.leader.rebalance.enable": "false"}
 _LOG_LINE = re.compile(r"^\[?(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\]? \w+ \S+ (.*)")
 
@@ -200,7 +201,7 @@ def one_round(side: KafkaSide, directory: Path, partitions: int) -> Failover:
 
 def print_table(console: Console, found: dict[tuple[int, KafkaSide], list[Failover]]) -> None:
     """One line a size and side, in milliseconds."""
-    table = Table("partitions", "", "detect", "elect", "read", "decide", "propagate", "after detection", title="ms")
+    table = Table(*COLUMNS, title="ms")
     for (partitions, side), rounds in found.items():
         at = Failover(*(median(values) for values in zip(*rounds, strict=True)))
         table.add_row(f"{partitions:,}", TITLES[side], *(f"{ms:,.0f}" for ms in at), f"{at.total_ms:,.0f}")

@@ -1,6 +1,6 @@
 """`make kafka-histories`: producers and consumers work while brokers and peers are killed, frozen, cut off; then judge.
 
-Real processes.  What the clients were told is judged as Jepsen's kafka workload does (`journal.kafka_analysis`): lost
+Real processes.  What the clients were told is judged as Jepsen's kafka workload does (`journal.judges.kafka_analysis`): lost
 writes, inconsistent offsets, duplicates, polls and sends that go back, polls that skip.  The cluster's journal is
 judged by the invariants beside it.  Exit code 0 where all held, 1 with a line for everything that did not.
 """
@@ -18,7 +18,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from api.kafka import make_client
+from api.kafka_client import make_client
 from bench.verdict import counted, end_with
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from journal.events import entry_from_dict

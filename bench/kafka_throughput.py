@@ -27,6 +27,7 @@ PARTITIONS = 3
 LOAD_S = 600.0
 PACED_PER_S = 100
 PACED_S = 5.0
+COLUMNS = ("work", "bytes", "", "records/s", "MB/s", "CPU µs/record", "p50 ms", "p99 ms")
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -76,7 +77,7 @@ def medians(figures: list[Figure]) -> Figure:
 
 def print_table(console: Console, found: dict[tuple[KafkaSide, int], list[dict[str, Figure]]]) -> None:
     """One line a work, record size and side."""
-    table = Table("work", "bytes", "", "records/s", "MB/s", "CPU µs/record", "p50 ms", "p99 ms")
+    table = Table(*COLUMNS)
     for size in dict.fromkeys(size for _, size in found):
         for work in ("produce", "consume", "paced"):
             for side in dict.fromkeys(side for side, _ in found):

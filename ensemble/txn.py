@@ -304,7 +304,7 @@ class Txn(msgspec.Struct, eq=False, gc=False):
         digest = None
         if reader.end - reader.pos >= _DIGEST.size:
             _, digest = _DIGEST.unpack_from(data, reader.pos)
-        return cls(session_id, cxid, zxid, time_ms, kind, body, digest, bytes(data))
+        return cls(session_id, cxid, zxid, time_ms, kind, body, digest=digest, raw=bytes(data))
 
     def __repr__(self) -> str:
         return f"Txn(0x{self.zxid:x} {self.body!r})"
@@ -357,4 +357,4 @@ def decode_plain(data: bytes) -> Txn | None:
     # Where it is applied path and data may be far from the processor.
     plain = size > 1 and encoded_path[:11] != _SYSTEM
     seed = crc32(node_data, crc32(encoded_path)) if plain else None
-    return Txn(session_id, cxid, zxid, time_ms, kind, body, digest, data, seed)
+    return Txn(session_id, cxid, zxid, time_ms, kind, body, digest=digest, raw=data, seed=seed)

@@ -2,7 +2,7 @@
 
 A node writes to `<directory>/<node>.<first node_seq, 12 digits>.jsonl`; when that file reaches `file_bytes_max` the
 next one begins, and the oldest is removed once there are more than `files_max`.  Lines are buffered and handed to the
-operating system at `flush()`, or by themselves once `buffer_bytes_max` are waiting, so a killed process loses at most
+operating system at `flush()`, or by themselves once BUFFER_BYTES_MAX are waiting, so a killed process loses at most
 what its last turn had not flushed.  `node_seq` goes on where the newest file ends, over restarts.
 """
 

@@ -38,7 +38,7 @@ async def _open_directly(factory: Callable[[], asyncio.Protocol], host: str, por
 
 
 class AsyncioChannel:
-    """`controller.ports.BrokerChannel` over TCP.  Use it on the running loop only."""
+    """`kafka_protocol.ports.BrokerChannel` over TCP.  Use it on the running loop only."""
 
     def __init__(self, client_id: str, open_connection: OpenConnection | None = None) -> None:
         self._client_id = client_id

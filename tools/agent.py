@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from compose.agent import main as run
-
 
 def command(config: Annotated[Path, typer.Option(help="An agent.json, as `up` and the containers write it")]) -> None:
     """Run one host agent in the foreground, as a container's first process."""
+    from compose.agent import main as run
+
     raise typer.Exit(run(config))

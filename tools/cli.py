@@ -1,7 +1,8 @@
 """The `zabka` command: finds the verb's own module and runs it.
 
-`zabka VERB` is `tools/VERB.py`, with an underscore for a hyphen.  A module is imported when its verb is called, so that
-this starts fast; it has one of three things:
+`zabka VERB` is `tools/VERB.py`, with an underscore for a hyphen.  A module is imported when its verb is called, and
+what carries the verb out within its functions, so that help and refusals come at once.  A module has one of three
+things:
 
 - `command`, a function whose parameters Typer makes options of;
 - `main(arguments) -> exit code`, where the verb reads its options itself, as Kafka's tools do;

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compose.up import CannotStart
-from compose.up import down as run
 from tools.failure import fail
 from tools.options import Data
 
 
 def command(data: Data = Path(".zabka")) -> None:
     """Stop the cluster of a data directory."""
+    from compose.up import CannotStart
+    from compose.up import down as run
+
     try:
         stopped = run(data.absolute())
     except (CannotStart, OSError) as reason:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from simulation.scenarios.scenario import write_scenario
-from simulation.search.explore import Begin, Bounds, Exploration
-from simulation.search.explore import explore as search
-from simulation.search.transcript import transcript
+if TYPE_CHECKING:
+    from simulation.search.explore import Bounds, Exploration
 
 QUIET_S = 2.0
 LINE_EVERY_S = 10.0
@@ -21,6 +19,10 @@ LINE_EVERY_S = 10.0
 
 def explore(bounds: Bounds, out: Path | None) -> int:
     """Search, and say what was visited; 0 when nothing was found, 1 with a shortest counter-example otherwise."""
+    from simulation.scenarios.scenario import write_scenario
+    from simulation.search.explore import explore as search
+    from simulation.search.transcript import transcript
+
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     on_terminal = sys.stderr.isatty()
     begin_s = said_s = time.monotonic()
@@ -106,6 +108,8 @@ def command(
     ] = None,
 ) -> None:
     """Visit every state of the bare protocol in a small scope; exit code 1 where an invariant did not hold."""
+    from simulation.search.explore import Begin, Bounds
+
     limit = -1 if elections is None else elections
     bounds = Bounds(
         peers=peers,

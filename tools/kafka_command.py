@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from api.kafka import make_client
+from api.kafka_client import make_client
 from compose.topology import BadTopology, load
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from kafka_protocol.client.admin_client import AdminClient

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from simulation.run import run_with_journal
 from simulation.settings import BadSetting
 from tools.options import Scenario, Settings
 from tools.simulate import USAGE, configured, say, seldom_collected
@@ -22,6 +21,8 @@ def replay(seed: int, scenario: str, settings: list[str], out: Path | None) -> i
     except (ValueError, BadSetting) as reason:
         say(str(reason), error=True)
         return USAGE
+    from simulation.run import run_with_journal
+
     with seldom_collected():
         outcome, lines = run_with_journal(seed, scenario, world)
     digest = sha256()

@@ -10,17 +10,17 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from simulation.run import SCENARIOS, run_seed
-from simulation.scenarios.library import LIBRARY
-from simulation.seeds.seed_run import Outcome
 from simulation.settings import BadSetting, WorldSettings, world_settings
 from tools.options import Scenario, Settings
+
+if TYPE_CHECKING:
+    from simulation.seeds.seed_run import Outcome
 
 USAGE = 2
 GC_THRESHOLDS = (50_000, 20, 50)
@@ -48,6 +48,9 @@ def parse_seeds(text: str) -> range:
 
 def configured(scenario: str, settings: list[str]) -> WorldSettings:
     """The settings of a scenario.  Raises ValueError and BadSetting with the reason."""
+    from simulation.run import SCENARIOS
+    from simulation.scenarios.library import LIBRARY
+
     if scenario not in SCENARIOS and scenario not in LIBRARY:
         searches = ", ".join(sorted(SCENARIOS))
         raise ValueError(
@@ -77,6 +80,8 @@ def seldom_collected() -> Iterator[None]:
 
 
 def _outcomes(seeds: range, scenario: str, settings: WorldSettings, jobs: int) -> Iterator[Outcome]:
+    from simulation.run import run_seed
+
     if jobs == 1:
         for seed in seeds:
             yield run_seed(seed, scenario, settings)

@@ -8,8 +8,6 @@ from typing import Annotated
 
 import typer
 
-from compose.status import read_status, show
-from compose.topology import BadTopology
 from tools.failure import fail
 from tools.options import Data
 
@@ -19,6 +17,9 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", envvar="ZABKA_JSON", help="For programs")] = False,
 ) -> None:
     """Say what runs where."""
+    from compose.status import read_status, show
+    from compose.topology import BadTopology
+
     try:
         found = read_status(data.absolute())
     except (BadTopology, OSError) as reason:

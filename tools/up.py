@@ -8,14 +8,6 @@ from typing import Annotated
 
 import typer
 
-from compose.config_keys import BadSetting, split_settings
-from compose.files import InUse
-from compose.plan import BadPlan, Wanted
-from compose.ports import PortTaken
-from compose.progress import PlainProgress, TerminalProgress
-from compose.topology import BadTopology
-from compose.up import CannotStart
-from compose.up import up as run
 from tools.options import Data, Settings
 
 
@@ -43,6 +35,15 @@ def command(
     detach: Annotated[bool, typer.Option("--detach", envvar="ZABKA_DETACH", help="Return once it is ready")] = False,
 ) -> None:
     """Start a cluster on this machine: an ensemble, brokers and the dashboard.  Ctrl-C stops it."""
+    from compose.config_keys import BadSetting, split_settings
+    from compose.files import InUse
+    from compose.plan import BadPlan, Wanted
+    from compose.ports import PortTaken
+    from compose.progress import PlainProgress, TerminalProgress
+    from compose.topology import BadTopology
+    from compose.up import CannotStart
+    from compose.up import up as run
+
     progress = TerminalProgress() if sys.stdout.isatty() else PlainProgress()
     try:
         wanted = Wanted(

@@ -276,7 +276,7 @@ class DataHandlers:
                     getattr(partition, "last_fetched_epoch", -1),
                     partition.partition_max_bytes,
                     getattr(partition, "log_start_offset", -1),
-                    topic_id,
+                    topic_id=topic_id,
                 )
         return asked
 
@@ -465,7 +465,7 @@ def _fetched_row(row: FetchedPartition, version: int, leader: LeaderIdAndEpoch) 
         row.high_watermark,
         row.log_start_offset,
         row.records,
-        NOT_DIVERGING if row.diverging is None else EpochEndOffset(*row.diverging),
-        leader,
+        diverging_epoch=NOT_DIVERGING if row.diverging is None else EpochEndOffset(*row.diverging),
+        current_leader=leader,
         preferred_read_replica=row.preferred_read_replica,
     )

@@ -179,7 +179,9 @@ class MetadataHandlers:
             partition.leader_epoch,
             partition.replicas,
             partition.isr,
-            tuple(replica for replica in partition.replicas if replica in offline or not is_alive(replica)),
+            offline_replicas=tuple(
+                replica for replica in partition.replicas if replica in offline or not is_alive(replica)
+            ),
         )
         self._rows[topic, partition.partition] = partition, row
         return row

@@ -55,7 +55,7 @@ class ClientMeters(Generic[M]):
         return self._levels != 0
 
     def limit(self, user: str, client: str, per_second: float | None) -> None:
-        """Set one quota, or remove it; names as in `_Key`, a client's as it calls itself."""
+        """Set one quota, or remove it; names as in `Key`, a client's as it calls itself."""
         key = user, client
         if per_second is None:
             self._limits.pop(key, None)

@@ -80,7 +80,8 @@ class PlainProposals:
         outstanding.foreseen[zxid] = (seed, record.digest, 0)
         session_id, cxid, digest = request.session_id, request.cxid, outstanding.digest & DIGEST_MASK
         raw = plain_set_data_bytes(session_id, cxid, zxid, time_ms, encoded, version, digest)
-        return Txn(session_id, cxid, zxid, time_ms, _SET_DATA, SetDataTxn(path, data, version), digest, raw)
+        body = SetDataTxn(path, data, version)
+        return Txn(session_id, cxid, zxid, time_ms, _SET_DATA, body, digest=digest, raw=raw)
 
     def _create(
         self, time_ms: int, request: ForwardedRequest, zxid: Zxid, path: str, data: bytes, seed: int, encoded: bytes
@@ -106,4 +107,4 @@ class PlainProposals:
         session_id, cxid, digest = request.session_id, request.cxid, outstanding.digest & DIGEST_MASK
         raw = plain_create_bytes(session_id, cxid, zxid, time_ms, encoded, cversion, digest)
         body = CreateTxn(path, data, OPEN_ACL, False, cversion)
-        return Txn(session_id, cxid, zxid, time_ms, _CREATE, body, digest, raw)
+        return Txn(session_id, cxid, zxid, time_ms, _CREATE, body, digest=digest, raw=raw)

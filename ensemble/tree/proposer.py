@@ -144,7 +144,7 @@ class Proposer:
             error = ErrorTxn(int(prepared))
             return Txn(request.session_id, request.cxid, zxid, now.wall_ms, OpCode.ERROR, error)
         digest = self.outstanding.digest & _DIGEST_MASK
-        return Txn(request.session_id, request.cxid, zxid, now.wall_ms, op, prepared, digest)
+        return Txn(request.session_id, request.cxid, zxid, now.wall_ms, op, prepared, digest=digest)
 
     def prepare_reconfig(
         self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView

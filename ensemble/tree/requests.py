@@ -93,7 +93,7 @@ class RequestIntake:
             xid, op = header_at(frame)
             if op not in PLAIN_WRITES or not (leads or is_well_formed(op, frame)):
                 break
-            queue.append(Waiting(client, xid, op, None, since_ms, frame, True))
+            queue.append(Waiting(client, xid, op, None, since_ms, frame, under_way=True))
             effects.append(Submit(ForwardedRequest(session_id, xid, op, frame[REQUEST_HEADER_SIZE:], auth)))
             position += 1
         client.outstanding += position - start

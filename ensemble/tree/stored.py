@@ -62,7 +62,10 @@ def decode_record(record: bytes, acl: Sequence[ACL]) -> NodeImage:
         record, len(record) - STAT.size
     )
     path = record[4:path_end].decode("utf-8", "surrogatepass")
-    return NodeImage(path, data, acl, czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, pzxid)
+    return NodeImage(
+        path, data, acl, czxid, mzxid, ctime, mtime=mtime, version=version, cversion=cversion, aversion=aversion,
+        ephemeral_owner=owner, pzxid=pzxid,
+    )  # fmt: skip
 
 
 def data_size_of(record: bytes) -> int:

@@ -206,8 +206,9 @@ class Znode(NodeState):
     def image(self, path: str) -> NodeImage:
         """This node as a snapshot holds it."""
         return NodeImage(
-            "" if path == "/" else path, self.data, self.acl, self.czxid, self.mzxid, self.ctime, self.mtime,
-            self.version, self.cversion, self.aversion, self.ephemeral_owner, self.pzxid,
+            "" if path == "/" else path, self.data, self.acl, self.czxid, self.mzxid, self.ctime, mtime=self.mtime,
+            version=self.version, cversion=self.cversion, aversion=self.aversion,
+            ephemeral_owner=self.ephemeral_owner, pzxid=self.pzxid,
         )  # fmt: skip
 
     def stat(self) -> Stat:

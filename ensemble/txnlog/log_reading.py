@@ -33,7 +33,7 @@ class LogReader:
         self._positions: dict[int, tuple[Path, int]] = {}
 
     def read(self, after: int, base: int, size_factor: float) -> list[Txn] | None:
-        """See `ensemble.effects.ReadLog`.  Raises OSError."""
+        """See `ensemble.zab.effects.ReadLog`.  Raises OSError."""
         found = self._positions.pop(after, None) or self._find(after, base)
         if found is None or (size_factor and self._size_behind(*found) > size_factor * self._snapshot_bytes()):
             return None

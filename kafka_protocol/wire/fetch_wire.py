@@ -114,12 +114,12 @@ def read_fetch_request(data: bytes, offset: int, version: int) -> tuple[FetchReq
         topics,
         state,
         max_bytes,
-        isolation,
-        session_id,
-        session_epoch,
-        forgotten,
-        rack,
-        cluster_id,
+        isolation_level=isolation,
+        session_id=session_id,
+        session_epoch=session_epoch,
+        forgotten_topics_data=forgotten,
+        rack_id=rack,
+        cluster_id=cluster_id,
     )
     return asked, offset
 
@@ -386,7 +386,10 @@ def _read_partition(view: memoryview, data: bytes, offset: int, version: int) ->
                     leader = LeaderIdAndEpoch(*_LEADER.unpack_from(data, begin)[:2])
         else:
             offset += 1
-    row = PartitionData(number, error_code(error), mark, stable, start, records, diverging, leader, aborted, preferred)
+    row = PartitionData(
+        number, error_code(error), mark, stable, start, records, diverging_epoch=diverging, current_leader=leader,
+        aborted_transactions=aborted, preferred_read_replica=preferred,
+    )  # fmt: skip
     return row, offset
 
 

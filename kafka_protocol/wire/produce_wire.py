@@ -193,4 +193,7 @@ def _read_row(data: bytes, offset: int, version: int) -> tuple[PartitionProduceR
             if tag == 0 and version >= _LEADERS_FROM:
                 leader = LeaderIdAndEpoch(*_LEADER.unpack_from(data, begin)[:2])
     time = None if time_ms < 0 else wall_time(time_ms)
-    return PartitionProduceResponse(index, error_code(error), base, time, start, wrong, message, leader), offset
+    row = PartitionProduceResponse(
+        index, error_code(error), base, time, start, wrong, error_message=message, current_leader=leader
+    )
+    return row, offset

@@ -1,6 +1,6 @@
 """Kafka's outages: the library has one for every old behaviour, and each is shown with it and gone without it.
 
-That each scenario is as expected is `test_simulation_scenarios.test_a_scenario_holds`.
+That each scenario is as expected is `tests.simulation.scenarios.test_scenarios.test_a_scenario_holds`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from controller.historical import Historical
 from simulation.scenarios.library import LIBRARY, play
 from simulation.scenarios.scenario import WithBug, WorldScenario
 from tests.simulation import planted_table
-from tools import scenarios as cli
+from tools import outage_library as cli
 
 REPLAYABLE = [
     "KAFKA-2729", "KAFKA-6082", "KAFKA-13407", "KAFKA-12315", "14845", "KAFKA-7235", "KAFKA-4447", "KAFKA-4443",

@@ -14,7 +14,7 @@ from simulation.scenarios.scenario import CoreScenario, WorldScenario, read_scen
 from simulation.settings import BadSetting
 from testing.live.scenarios import LivePlayer
 from tests.simulation import planted, planted_ensemble
-from tools import scenarios as cli
+from tools import outage_library as cli
 
 SERIOUS_BUGS = [
     1549, 1558, 4837, 1675, 2136, 3600, 2845, 3104, 3642, 5094, 3911, 3023, 4646, 4643, 4685, 4394, 4785, 4712, 4925,

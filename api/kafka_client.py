@@ -1,0 +1,38 @@
+"""A Kafka client on the running event loop, for whoever has only the addresses of some brokers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from kafka_protocol.channel import AsyncioChannel
+from kafka_protocol.client.admin_client import AdminClient
+
+log = structlog.get_logger()
+
+
+def _failed(task: str, failure: BaseException) -> None:
+    log.error("task failed", task=task, failure=repr(failure))
+
+
+def addresses(bootstrap: str) -> list[tuple[str, int]]:
+    """The brokers of a `bootstrap.servers`.  Raises ValueError for what is none."""
+    found = []
+    for address in filter(None, (part.strip() for part in bootstrap.split(","))):
+        host, colon, port = address.rpartition(":")
+        if not colon or not port.isdigit():
+            raise ValueError(f"{address!r} is not host:port")
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def make_client(bootstrap: str, name: str) -> tuple[AdminClient, AsyncioChannel]:
+    """A Kafka client on the running loop, and the channel to close after it.  Raises ValueError for no brokers."""
+    brokers = addresses(bootstrap)
+    if not brokers:
+        raise ValueError("there are no brokers")
+    channel = AsyncioChannel(name)
+    runtime = AsyncioRuntime(asyncio.get_running_loop(), on_failure=_failed)
+    return AdminClient(channel, runtime, brokers), channel

@@ -1,0 +1,62 @@
+"""What docstrings and comments refer to by name is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = sorted(path.name for path in ROOT.iterdir() if (path / "__init__.py").is_file())
+TEXTS = [
+    path.relative_to(ROOT).as_posix()
+    for room in ROOMS
+    for path in sorted((ROOT / room).rglob("*"))
+    if path.suffix in {".py", ".js", ".json"}
+]
+_DOTTED = re.compile(rf"`((?:{'|'.join(ROOMS)})(?:\.\w+)+)`")
+_SLASHED = re.compile(rf"`((?:{'|'.join(ROOMS)})(?:/[\w.]+)+/?)`")
+NOT_IN_THE_TREE = {"tools/VERB.py", "compose.yaml"}
+"""A pattern of names, and a file that a user writes."""
+
+
+@cache
+def _names_of(path: Path) -> frozenset[str]:
+    """What a module defines, and what its classes define."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.alias):
+            found.add(node.asname or node.name)
+    return frozenset(found)
+
+
+def _is_there(dotted: str) -> bool:
+    """A package, a module, or a name in one of them: `room.module`, `room.module.Class.method`."""
+    place, *rest = dotted.split(".")
+    path = ROOT / place
+    while rest and (path / rest[0]).is_dir():
+        path /= rest.pop(0)
+    if rest and (module := path / f"{rest[0]}.py").is_file():
+        path, rest = module, rest[1:]
+    else:
+        path /= "__init__.py"
+    return path.is_file() and all(name in _names_of(path) for name in rest)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_module_or_file_that_a_text_names_exists(name: str) -> None:
+    text = (ROOT / name).read_text()
+    missing = [dotted for dotted in _DOTTED.findall(text) if dotted not in NOT_IN_THE_TREE and not _is_there(dotted)]
+    missing += [
+        path
+        for path in _SLASHED.findall(text)
+        if not ((ROOT / path).exists() or (ROOT / f"{path}.py").is_file() or path in NOT_IN_THE_TREE)
+    ]
+    assert missing == []

@@ -1,0 +1,153 @@
+"""What `zabka scenarios` does: lists the outage library, and plays its scripts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from simulation.scenarios.library import LIBRARY, configured, play, seeded
+from simulation.scenarios.report import description, replay_command, report
+from simulation.scenarios.scenario import AnyScenario, Verdict, WorldScenario, read_scenario
+from simulation.scenarios.story import story
+from simulation.settings import BadSetting
+
+USAGE = 2
+
+
+def _refuse(reason: str) -> int:
+    sys.stderr.write(reason + "\n")
+    return USAGE
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """How scenarios are to be played: another seed than their own, settings over theirs; and what is to be told."""
+
+    seed: int | None = None
+    settings: tuple[str, ...] = ()
+    as_json: bool = False
+    with_story: bool = False
+    out: Path | None = None
+
+
+AS_THEY_ARE = Wanted()
+
+
+class Player(Protocol):
+    """Plays scenarios somewhere else than in the simulated world."""
+
+    def unplayable(self, scenario: AnyScenario) -> str | None:
+        """Why it cannot be played there; None where it can."""
+        ...
+
+    def play(self, scenario: AnyScenario) -> Verdict:
+        """Play it to its verdict."""
+        ...
+
+
+def list_all(as_json: bool, elsewhere: Player) -> int:
+    """Every scenario, one a line, and whether it can be played elsewhere, too."""
+    if as_json:
+        found = [description(scenario, elsewhere.unplayable(scenario)) for scenario in LIBRARY.values()]
+        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        return 0
+    table = Table("name", "what went wrong", "holds here because", "fixed there in", "--live", box=None)
+    for scenario in LIBRARY.values():
+        live = "" if elsewhere.unplayable(scenario) else "yes"
+        table.add_row(scenario.name, scenario.title, scenario.hypothesis, scenario.fixed, live)
+    Console().print(table)
+    return 0
+
+
+def _found(name: str) -> AnyScenario:
+    """A scenario of the library, or of a file.  Raises ValueError with the reason."""
+    if name in LIBRARY:
+        return LIBRARY[name]
+    if name.endswith(".json"):
+        try:
+            return read_scenario(Path(name))
+        except (OSError, msgspec.DecodeError) as reason:
+            raise ValueError(f"{name} holds no scenario: {reason}") from None
+    raise ValueError(
+        f"there is no scenario {name!r}; `zabka scenarios list` names them, and a file's name ends in .json"
+    )
+
+
+class _Simulated:
+    def unplayable(self, scenario: AnyScenario) -> str | None:
+        return None
+
+    def play(self, scenario: AnyScenario) -> Verdict:
+        return play(scenario)
+
+
+def run(names: list[str], player: Player | None, wanted: Wanted = AS_THEY_ARE) -> int:
+    """Play scenarios, in the simulated world unless another player is given; 0 when each verdict is the expected one, 1
+    otherwise, 2 for what makes no sense."""
+    there = player or _Simulated()
+    if player is not None and wanted.seed is not None:
+        return _refuse("--seed draws the delays of a simulated world; real processes have their own")
+    try:
+        found = [_found(name) for name in names] or [s for s in LIBRARY.values() if not there.unplayable(s)]
+        scenarios = [_as_wanted(scenario, wanted) for scenario in found]
+    except (ValueError, BadSetting) as reason:
+        return _refuse(str(reason))
+    for scenario in scenarios:
+        obstacle = there.unplayable(scenario)
+        if obstacle is not None:
+            return _refuse(f"{scenario.name}: {obstacle}; run it --simulated")
+    verdicts, reports = [], []
+    for scenario in scenarios:
+        verdict = there.play(scenario)
+        verdicts.append(verdict)
+        again = replay_command(scenario.name, wanted.seed, wanted.settings)
+        if wanted.as_json:
+            reports.append(report(scenario, verdict, again))
+        else:
+            _tell(scenario, verdict, again, with_story=wanted.with_story)
+    if wanted.out is not None:
+        _write_journal(verdicts, wanted.out)
+    broken = sum(not verdict.held for verdict in verdicts)
+    if wanted.as_json:
+        whole = {"scenarios": len(verdicts), "violated": broken, "runs": reports}
+        sys.stdout.write(msgspec.json.encode(whole).decode() + "\n")
+    else:
+        sys.stdout.write(f"{len(verdicts)} scenarios, {broken} with violations\n")
+    return 1 if broken else 0
+
+
+def _as_wanted(scenario: AnyScenario, wanted: Wanted) -> AnyScenario:
+    return configured(scenario if wanted.seed is None else seeded(scenario, wanted.seed), wanted.settings)
+
+
+def _tell(scenario: AnyScenario, verdict: Verdict, again: str, *, with_story: bool) -> None:
+    sys.stdout.write(f"{scenario.name}: {'held' if verdict.held else 'VIOLATED'}: {scenario.hypothesis}\n")
+    for problem in verdict.problems:
+        sys.stdout.write(f"  {problem}  replay: {again}\n")
+    if with_story:
+        sys.stdout.writelines(f"{line}\n" for line in story(verdict))
+    _tell_outage(scenario, verdict)
+    if with_story and verdict.shown is not None:
+        sys.stdout.writelines(f"{line}\n" for line in story(verdict.shown))
+    sys.stdout.flush()
+
+
+def _tell_outage(scenario: AnyScenario, verdict: Verdict) -> None:
+    """What the same script comes to with the bug in."""
+    if verdict.shown is not None and isinstance(scenario, WorldScenario):
+        switched = " ".join(f"{key}={value}" for key, value in scenario.bug.items()) or "what somebody did"
+        sys.stdout.write(f"  with {switched}:\n")
+        for problem in verdict.shown.problems:
+            sys.stdout.write(f"    {problem}\n")
+
+
+def _write_journal(verdicts: list[Verdict], out: Path) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with out.open("wb") as file:
+        for verdict in verdicts:
+            # Where there is an outage to see, it is that.
+            file.writelines((verdict.shown or verdict).lines())
