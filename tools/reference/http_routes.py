@@ -40,7 +40,7 @@ _SCHEMAS = "What requests and answers are made of. A field that may be `null` sa
 def openapi() -> dict[str, Any]:
     """The document of an application that serves nobody."""
     settings = Settings.model_construct(host="127.0.0.1", allowed_hosts=[], web=None, node_modules=None)
-    return create_app(cast(Services, SimpleNamespace(settings=settings)), token=None).openapi()
+    return create_app(cast(Services, SimpleNamespace(settings=settings, emit=lambda event: None)), token=None).openapi()
 
 
 def _route(method: str, path: str, route: dict[str, Any]) -> str:
