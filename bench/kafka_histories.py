@@ -1,7 +1,7 @@
 """`make kafka-histories`: producers and consumers work while brokers and peers are killed, frozen, cut off; then judge.
 
-Real processes.  What the clients were told is judged as Jepsen's kafka workload does (`journal.judges.kafka_analysis`): lost
-writes, inconsistent offsets, duplicates, polls and sends that go back, polls that skip.  The cluster's journal is
+Real processes.  What the clients were told is judged as Jepsen's kafka workload does (`journal.judges.kafka_analysis`):
+lost writes, inconsistent offsets, duplicates, polls and sends that go back, polls that skip.  The cluster's journal is
 judged by the invariants beside it.  Exit code 0 where all held, 1 with a line for everything that did not.
 """
 
