@@ -7,7 +7,7 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up test lint sweep planted-bugs explore bench bench-kafka histories kafka-histories crowd failover test-long test-interop test-kazoo fuzz clean
+.PHONY: setup up test lint sweep planted-bugs explore bench bench-kafka histories kafka-histories crowd failover test-long test-interop test-kazoo fuzz docs reference clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh tools/setup/setup.sh
@@ -60,6 +60,12 @@ test-kazoo: setup
 fuzz: setup
 	@$(BIN)/python -m tests.fuzz.run $(ARGS)
 
+docs:
+	@PYTHON="$(PYTHON)" sh tools/setup/docs.sh
+
+reference: setup
+	@$(BIN)/python -m tools.reference
+
 clean:
-	rm -rf $(VENV) node_modules build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) node_modules docs/site/node_modules build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

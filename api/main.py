@@ -57,6 +57,7 @@ def build(settings: Settings, player: Sequence[str]) -> Services:
         workloads=workloads,
         joined=joined,
         scenarios=scenarios,
+        emit=emit,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Protocol
 
@@ -19,7 +19,7 @@ from api.models import ElectionResult, NewTopic, NewWorkload, Workload
 from api.scenario_runs import ScenarioRuns
 from api.settings import Settings
 from api.views import Views
-from journal.events import TopicPartition
+from journal.events import Event, TopicPartition
 
 
 class Admin(Protocol):
@@ -55,6 +55,8 @@ class Services:
     workloads: Workloads
     joined: JoinedBrokers
     scenarios: ScenarioRuns
+    emit: Callable[[Event], object]
+    """Writes to the API's own journal."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def watchers(self, path: str) -> list[str] | None:

@@ -20,6 +20,7 @@ from api.problems import Problem
 from ensemble.client.asyncio_connector import AsyncioConnector
 from ensemble.client.client import Client
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from journal.cause import Cause
 from journal.events import Event
 from journal.writer import JournalWriter
 from kafka_protocol.channel import AsyncioChannel
@@ -252,9 +253,10 @@ class WorkloadManager:
             del self._ended[oldest]
         return ended
 
-    def _emit(self, event: Event) -> None:
-        self._journal.write(event)
+    def _emit(self, event: Event) -> Cause:
+        cause = self._journal.write(event)
         self._journal.flush()
+        return cause
 
     def _failed(self, task: str, failure: BaseException) -> None:
         log.error("workload task failed", task=task, failure=repr(failure))

@@ -19,7 +19,9 @@ from broker_sim.metadata_cache import MetadataCache
 from broker_sim.refusals import Refused
 from ensemble.errors import BadVersion, ErrorCode, NodeExists, NoNode, SessionExpired, ZooKeeperError, error_for
 from ensemble.ports import Runtime
+from journal.events import AdminRequested
 from kafka_protocol.assignment import RacksIncomplete, assign_replicas
+from kafka_protocol.ports import Emit
 from kafka_protocol.topic_ids import random_topic_id
 from kafka_protocol.topic_names import collide, invalid_name
 from kafka_protocol.zk import znodes
@@ -84,19 +86,28 @@ async def guarded(name: str, work: Awaitable[TopicResult]) -> TopicResult:
 class ZkAdminManager:
     """What CreateTopics, DeleteTopics and CreatePartitions do."""
 
-    def __init__(self, zk: Zk, runtime: Runtime, config: KafkaConfig, metadata: MetadataCache) -> None:
+    def __init__(self, zk: Zk, runtime: Runtime, config: KafkaConfig, metadata: MetadataCache, emit: Emit) -> None:
         self._zk = zk
         self._runtime = runtime
         self._config = config
         self._metadata = metadata
+        self._emit = emit
 
     # ---- create -----------------------------------------------------------------------------------------------
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], timeout_ms: int, validate_only: bool, count: Count = count_nothing
+        self,
+        topics: Sequence[NewTopic],
+        timeout_ms: int,
+        validate_only: bool,
+        count: Count = count_nothing,
+        *,
+        client: str,
     ) -> list[TopicResult]:
         """Make topics, and wait until every partition has a leader; REQUEST_TIMED_OUT where it has none in time."""
-        results = [await guarded(topic.name, self._create_topic(topic, validate_only, count)) for topic in topics]
+        results = [
+            await guarded(topic.name, self._create_topic(topic, validate_only, count, client)) for topic in topics
+        ]
         if validate_only:
             return results
         made = [result for result in results if result.error is KafkaError.none]
@@ -112,13 +123,14 @@ class ZkAdminManager:
         known = self._metadata.partitions(topic)
         return len(known) >= partitions and all(partition.leader >= 0 for partition in known)
 
-    async def _create_topic(self, topic: NewTopic, validate_only: bool, count: Count) -> TopicResult:
+    async def _create_topic(self, topic: NewTopic, validate_only: bool, count: Count, client: str) -> TopicResult:
         await self._check_name(topic.name)
         configs = _checked_configs(topic.configs)
         assignment = self._assignment(topic)
         topic_id = random_topic_id(self._runtime.random)
         if not validate_only:
             count(len(assignment))
+            self._emit(AdminRequested("CreateTopics", [topic.name, topic_id], client))
             await self._write_topic(topic.name, configs, topic_id, assignment)
         return TopicResult(
             topic.name,
@@ -219,10 +231,10 @@ class ZkAdminManager:
     # ---- delete -----------------------------------------------------------------------------------------------
 
     async def delete_topics(
-        self, names: Sequence[str], timeout_ms: int, count: Count = count_nothing
+        self, names: Sequence[str], timeout_ms: int, count: Count = count_nothing, *, client: str
     ) -> list[TopicResult]:
         """Mark topics for deletion, and wait until they are gone; REQUEST_TIMED_OUT for those that stay."""
-        results = [await guarded(name, self._delete_topic(name, count)) for name in names]
+        results = [await guarded(name, self._delete_topic(name, count, client)) for name in names]
         gone = [result.name for result in results if result.error is KafkaError.none]
         await self._metadata.wait_until(lambda: not any(name in self._metadata for name in gone), timeout_ms)
         return [
@@ -232,13 +244,14 @@ class ZkAdminManager:
             for result in results
         ]
 
-    async def _delete_topic(self, name: str, count: Count) -> TopicResult:
+    async def _delete_topic(self, name: str, count: Count, client: str) -> TopicResult:
         zk, service = self._zk, self._zk.service
         if not self._config.flag("delete.topic.enable"):
             raise Refused(KafkaError.topic_deletion_disabled, "Topic deletion is disabled.")
         if await zk.call(lambda: service.exists(znodes.topic_path(name))) is None:
             raise Refused(KafkaError.unknown_topic_or_partition, "This server does not host this topic-partition.")
         count(len(self._metadata.partitions(name)))
+        self._emit(AdminRequested("DeleteTopics", [name], client))
         with suppress(NodeExists):  # marked already: there is nothing more to ask for
             await zk.call(lambda: service.create(znodes.delete_topic_path(name), None))
         return TopicResult(name)
@@ -246,10 +259,16 @@ class ZkAdminManager:
     # ---- grow -------------------------------------------------------------------------------------------------
 
     async def create_partitions(
-        self, topics: Sequence[NewPartitions], timeout_ms: int, validate_only: bool, count: Count = count_nothing
+        self,
+        topics: Sequence[NewPartitions],
+        timeout_ms: int,
+        validate_only: bool,
+        count: Count = count_nothing,
+        *,
+        client: str,
     ) -> list[TopicResult]:
         """Grow topics, and wait until each new partition has a leader."""
-        results = [await guarded(topic.name, self._grow(topic, validate_only, count)) for topic in topics]
+        results = [await guarded(topic.name, self._grow(topic, validate_only, count, client)) for topic in topics]
         if validate_only:
             return results
         grown = [result for result in results if result.error is KafkaError.none]
@@ -261,7 +280,7 @@ class ZkAdminManager:
             for result in results
         ]
 
-    async def _grow(self, topic: NewPartitions, validate_only: bool, count: Count) -> TopicResult:
+    async def _grow(self, topic: NewPartitions, validate_only: bool, count: Count, client: str) -> TopicResult:
         zk, service = self._zk, self._zk.service
         path = znodes.topic_path(topic.name)
         counted = False
@@ -282,6 +301,7 @@ class ZkAdminManager:
                 if not counted:
                     count(len(grown.partitions) - len(known.partitions))
                     counted = True
+                    self._emit(AdminRequested("CreatePartitions", [topic.name], client))
                 encoded, version = znodes.encode_topic(grown), stat.version
                 try:
                     await zk.call(lambda: service.set(path, encoded, version))  # noqa: B023

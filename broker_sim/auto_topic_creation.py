@@ -61,6 +61,6 @@ class AutoTopicCreation:
             timeout_ms = self._config.number("request.timeout.ms")
             # The client asked about a topic, not for it: it is not refused, but owes what it took.
             count = self._mutations.permissive(client_id).record
-            await self._admin.create_topics([wanted], timeout_ms, validate_only=False, count=count)
+            await self._admin.create_topics([wanted], timeout_ms, validate_only=False, count=count, client=client_id)
         finally:
             del self._creating[wanted.name]

@@ -127,7 +127,7 @@ class Broker:
             config, ports, self.coordination, self.metadata, lambda: self.controller.broker_epoch
         )
         self.groups = GroupCoordinator(group_config(config), self.replicas, runtime, emit)
-        self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata)
+        self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit)
         self._topics_asked_for = AutoTopicCreation(
             config, self.groups.config, runtime, self.metadata, self._admin, self.quotas.mutations
         )

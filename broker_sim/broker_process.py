@@ -33,6 +33,7 @@ from ensemble.errors import ZooKeeperError
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from ensemble.runtime.links import ControlSocket, LinkFaults, address_key
 from ensemble.runtime.node_process import new_event_loop, node_logger
+from journal.cause import Cause
 from journal.events import Event, LogDamageFound, NodeStopped, PeerProtocolBroken
 from journal.writer import JournalWriter
 from kafka_protocol.channel import AsyncioChannel
@@ -258,13 +259,14 @@ class BrokerProcess:
 
     # ---- what happens -----------------------------------------------------------------------------------------
 
-    def _emit(self, event: Event) -> None:
-        self._journal.write(event)
+    def _emit(self, event: Event) -> Cause:
+        cause = self._journal.write(event)
         if isinstance(event, LogDamageFound):
             self._log.warning("damage found", file=event.file, reason=event.reason, action=event.action)
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
+        return cause
 
     def _flush(self) -> None:
         self._flushing = False

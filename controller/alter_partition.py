@@ -23,6 +23,7 @@ from controller.historical import Historical
 from controller.leader_elections import NO_THROTTLE
 from controller.reassignments import complete_reassignments
 from controller.reign import Reign
+from journal.cause import proposal_cause
 from journal.events import RequestFenced, TopicPartition
 from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
 from kafka_protocol.topic_ids import topic_id_from_kafka
@@ -199,7 +200,8 @@ async def _write(reign: Reign, wanted: dict[TopicPartition, LeaderAndIsr], resul
         context.leadership[partition] = results[partition] = state
         if state.isr != old.isr:
             cause = "lag" if any(member not in state.isr for member in old.isr) else "caught_up"
-            reign.store.announce_isr(partition, state, updates.zxids[partition], cause)
+            asked = proposal_cause(partition, old.partition_epoch)
+            reign.store.announce_isr(partition, old, state, updates.zxids[partition], cause, asked)
     for partition in updates.conflicted:
         results[partition] = KafkaError.invalid_update_version
     for partition in updates.failed:

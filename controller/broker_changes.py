@@ -9,6 +9,7 @@ from controller.doubtful_returns import give_way
 from controller.partition_state_machine import Refused
 from controller.reassignments import resume_for_brokers
 from controller.reign import Reign
+from journal.cause import registration_cause, transaction_cause
 from journal.events import BrokerLivenessChanged
 from kafka_protocol.zk import znodes
 
@@ -35,7 +36,22 @@ async def process_broker_change(reign: Reign, _: str) -> None:
         reign.channels.remove_broker(broker_id)
         reign.signals.forget_watcher("BrokerModifications", str(broker_id))
     live = sorted(current)
-    reign.emit(BrokerLivenessChanged(context.epoch, live, new, bounced, dead))
+    ended: list[tuple[int, str]] = [
+        (broker_id, registration_cause(broker_id, known[broker_id])) for broker_id in (*bounced, *dead)
+    ]
+    # A watch that fired while this session was without a connection is told without its transaction.
+    told = reign.occasion.cause or (transaction_cause(current[new[0]][1]) if new else ended[0][1])
+    reign.occasion.cause = reign.emit(
+        BrokerLivenessChanged(
+            controller_epoch=context.epoch,
+            live=live,
+            added=new,
+            bounced=bounced,
+            removed=dead,
+            ended=ended,
+            caused_by=told,
+        )
+    )
     if new:
         for broker_id in new:
             context.add_broker(*current[broker_id])
@@ -54,7 +70,16 @@ async def process_broker_change(reign: Reign, _: str) -> None:
 def tell_liveness(reign: Reign, added: list[int]) -> None:
     """Journal who is live, as a new controller found it."""
     context = reign.context
-    reign.emit(BrokerLivenessChanged(context.epoch, context.live_or_shutting_down_ids, added, [], []))
+    reign.emit(
+        BrokerLivenessChanged(
+            controller_epoch=context.epoch,
+            live=context.live_or_shutting_down_ids,
+            added=added,
+            bounced=[],
+            removed=[],
+            caused_by=reign.occasion.cause,
+        )
+    )
 
 
 async def process_broker_modifications(reign: Reign, argument: str) -> None:

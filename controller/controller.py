@@ -25,10 +25,12 @@ from controller.historical import Historical
 from controller.leader_elections import (
     process_elect_leaders,
     refuse_elect_leaders,
+    requested_partitions,
 )
 from controller.legacy import Legacy
 from controller.log_dir_failures import on_leader_and_isr_answered
 from controller.metrics import ControllerStats, mbeans
+from controller.occasion import Occasion
 from controller.producer_id_blocks import process_allocate_producer_ids, producer_ids_response
 from controller.reassignment_requests import (
     process_alter_reassignments,
@@ -42,6 +44,7 @@ from ensemble.errors import SessionExpired
 from ensemble.ids import SessionId
 from ensemble.ports import Runtime, Timer
 from journal import events as journal
+from journal.cause import START, UNKNOWN, Cause, expiry_cause, request_cause, session_cause
 from kafka_protocol.ports import BrokerChannel, BrokerEpoch, BrokerId, ControllerEpoch, Emit, KafkaMessage
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.coordination import ControllerMoved, Zk
@@ -103,6 +106,9 @@ class KafkaController:
         self._epoch_seen = 0
         self._sit_out_until_ms = 0
         self._timers: dict[str, Timer] = {}
+        self._owner_seen = 0
+        self._occasion = Occasion()
+        self._occasion.begin(START)
         self._signals = EventSignals(runtime, self._events, lambda: self._reign, self._candidate_events())
 
     # -- what others may know
@@ -160,10 +166,13 @@ class KafkaController:
         if controller_epoch <= self._believed[1]:
             return
         if self._reign is not None:
-            # Somebody reigns after us: find out, and resign.
-            self.put("ControllerChange")
+            self.controller_changed()
         else:
             self._believe(controller_id, controller_epoch)
+
+    def controller_changed(self) -> None:
+        """Somebody may reign after us: find out, and resign if so."""
+        self._signals.put("ControllerChange", "", request_cause("of a later controller"))
 
     # -- the broker's calls
 
@@ -176,13 +185,13 @@ class KafkaController:
         await create_persistent_paths(self._zk)
         await self._register()
         self._events.start(f"controller-event-thread-{self._broker_id}")
-        self.put("Startup")
+        self._signals.put("Startup", "", START)
 
     async def shutdown(self) -> None:
         """Refuse what waits, finish the event in hand (within a limit), and resign.  The session stays open."""
         if not self._events.running:
             return
-        event = ControllerEvent("ControllerShutdown", self._process_shutdown)
+        event = ControllerEvent("ControllerShutdown", self._process_shutdown, request_cause("shutdown"))
         self._events.clear_and_put(event)
         await self._events.wait(event, self._config.shutdown_wait_ms)
         self._events.stop()
@@ -193,13 +202,15 @@ class KafkaController:
     async def session_expired(self) -> None:
         """The session is over.  Returns once this broker has resigned: only then may a new session begin."""
         if self._events.running:
-            event = ControllerEvent("Expire", self._process_expire)
+            event = ControllerEvent("Expire", self._process_expire, expiry_cause(self._service.session_id))
             self._events.clear_and_put(event)
             await self._events.wait(event)
 
     def session_renewed(self) -> None:
         """There is a new session: register again, and take part in elections again."""
-        self.put("RegisterBrokerAndReelect")
+        before = next(reversed(self._own_sessions), None)
+        caused_by = expiry_cause(before) if before is not None else START
+        self._signals.put("RegisterBrokerAndReelect", "", caused_by)
 
     def alter_partition(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
         """AlterPartition, versions 0 to 3; NOT_CONTROLLER where this broker is not active."""
@@ -218,24 +229,27 @@ class KafkaController:
             lambda reign: process_controlled_shutdown(reign, request),
             lambda error: controlled_shutdown_response(request, error),
             KafkaError.stale_controller_epoch,
+            lambda: self._asked("ControlledShutdown", [], f"broker {request.broker_id}"),
         )
 
-    def elect_leaders(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
+    def elect_leaders(self, request: KafkaMessage, client: str = "") -> Awaitable[KafkaMessage]:
         """ElectLeaders, version 2; NOT_CONTROLLER where this broker is not active."""
         return self._signals.request(
             "ReplicaLeaderElection",
             lambda reign: process_elect_leaders(reign, request),
             lambda error: refuse_elect_leaders(error, request),
             KafkaError.not_controller,
+            lambda: self._asked("ElectLeaders", list(map(str, requested_partitions(request) or [])), client),
         )
 
-    def alter_partition_reassignments(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
+    def alter_partition_reassignments(self, request: KafkaMessage, client: str = "") -> Awaitable[KafkaMessage]:
         """AlterPartitionReassignments, version 0; NOT_CONTROLLER where this broker is not active."""
         return self._signals.request(
             "ApiPartitionReassignment",
             lambda reign: process_alter_reassignments(reign, request),
             refuse_alter_reassignments,
             KafkaError.not_controller,
+            lambda: self._asked("AlterPartitionReassignments", [str(topic.name) for topic in request.topics], client),
         )
 
     def list_partition_reassignments(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
@@ -258,17 +272,16 @@ class KafkaController:
 
     def unclean_default_enabled(self) -> None:
         """unclean.leader.election.enable was turned on as the broker's default (and is in `config` already)."""
-        self.put("UncleanLeaderElectionEnable")
+        self._signals.put("UncleanLeaderElectionEnable", "", request_cause("AlterConfigs"))
 
     def topic_unclean_enabled(self, topic: str) -> None:
         """unclean.leader.election.enable was turned on as that topic's override."""
-        self.put("TopicUncleanLeaderElectionEnable", topic)
+        self._signals.put("TopicUncleanLeaderElectionEnable", topic, request_cause("AlterConfigs"))
+
+    def _asked(self, request: str, subjects: list[str], client: str) -> Cause:
+        return self._emit(journal.AdminRequested(request, subjects, client))
 
     # -- events
-
-    def put(self, event: str, argument: str = "") -> None:
-        """Put an event into the queue, by name."""
-        self._signals.put(event, argument)
 
     def _candidate_events(self) -> dict[str, Callable[[], Awaitable[None]]]:
         return {
@@ -283,6 +296,7 @@ class KafkaController:
     async def _process(self, event: ControllerEvent) -> None:
         """Process an event, and count it."""
         began_ms = self._runtime.now().mono_ms
+        self._occasion.begin(event.caused_by)
         self._stats.begin(event.name, began_ms - event.put_ms)
         await self._process_whatever_comes(event)
         self._stats.end(self._runtime.now().mono_ms - began_ms)
@@ -365,7 +379,7 @@ class KafkaController:
         # greet it all the same, and is to be refused, though this process has not heard of any controller yet.
         self._epoch_seen = max(self._epoch_seen, await controller_epoch_now(self._zk))
         self._broker_epoch = BrokerEpoch(epoch)
-        self._emit(journal.BrokerRegistered(self._broker_id, epoch, session_id))
+        self._emit(journal.BrokerRegistered(self._broker_id, epoch, session_id, self._occasion.cause))
 
     # -- the race for /controller
 
@@ -374,6 +388,7 @@ class KafkaController:
         watcher = self._signals.watcher("ControllerChange")
         await self._zk.call(lambda: self._service.exists(znodes.CONTROLLER, watcher))
         seen = await read_controller(self._zk)
+        self._owner_seen = seen.owner or self._owner_seen
         if self._reign is not None and not self._confirms(seen, self._reign):
             self._resign("controller_moved")
         # A server that lags behind may still show a controller that we know to be gone.
@@ -398,11 +413,14 @@ class KafkaController:
             return
         if self._is_ghost(seen):
             await remove_controller(self._zk, seen.epoch_zk_version)
+        if self._occasion.cause == UNKNOWN and self._owner_seen:
+            # The watch on /controller was told without its transaction: what ended is the session that held it.
+            self._occasion.cause = session_cause(self._owner_seen)
         won = await register_controller(self._zk, self._broker_id, now.wall_ms)
         if won is None:
             if (await self._look()).broker_id == -1:
                 # Nobody took /controller, so no watch will tell: it was the epoch that somebody else moved.
-                self.put("Reelect")
+                self._signals.put("Reelect", "", self._occasion.cause)
             return
         await self._begin(won)
 
@@ -415,12 +433,21 @@ class KafkaController:
             channel=self._channel,
             runtime=self._runtime,
             emit=self._emit,
+            occasion=self._occasion,
             signals=self._signals,
             legacy=self._legacy,
             stats=self._stats,
             on_leader_and_isr=on_leader_and_isr_answered,
         )
-        self._emit(journal.ControllerElected(self._broker_id, won.epoch, won.epoch_zk_version, won.zxid))
+        self._occasion.cause = self._emit(
+            journal.ControllerElected(
+                broker_id=self._broker_id,
+                controller_epoch=won.epoch,
+                zk_version=won.epoch_zk_version,
+                zxid=won.zxid,
+                caused_by=self._occasion.cause,
+            )
+        )
         self._believe(self._broker_id, won.epoch)
         await fail_over(reign)
 
@@ -456,4 +483,5 @@ class KafkaController:
         pending = self._timers.pop(event, None)
         if pending is not None:
             pending.cancel()
-        self._timers[event] = self._runtime.call_later(delay_ms, lambda: self.put(event))
+        caused_by = self._occasion.cause
+        self._timers[event] = self._runtime.call_later(delay_ms, lambda: self._signals.put(event, "", caused_by))

@@ -29,9 +29,11 @@ from ensemble.client.service import Watcher, WatchEvent
 from ensemble.errors import SessionExpired
 from ensemble.ports import Runtime
 from ensemble.records import EventType
+from journal.cause import Cause, request_cause, transaction_cause
 from kafka_protocol.zk.coordination import ControllerMoved
 
 R = TypeVar("R")
+Asked = Callable[[], Cause]
 
 _WHEN_ACTIVE: dict[str, Callable[[Reign, str], Awaitable[object]]] = {
     "BrokerChange": process_broker_change,
@@ -81,7 +83,7 @@ class EventSignals:
 
             def fired(seen: WatchEvent) -> None:
                 if seen.type is not EventType.NONE and (event, seen.type) not in _IGNORED:
-                    self.put(event, argument)
+                    self.put(event, argument, transaction_cause(seen.zxid))
 
             self._watchers[key] = fired
         return self._watchers[key]
@@ -90,7 +92,7 @@ class EventSignals:
         """That argument is gone for good."""
         self._watchers.pop((event, argument), None)
 
-    def put(self, event: str, argument: str = "") -> None:
+    def put(self, event: str, argument: str, caused_by: Cause) -> None:
         """Put an event into the queue, by name."""
         process: Callable[[], Awaitable[None]]
         if event in _WHEN_ACTIVE:
@@ -104,16 +106,16 @@ class EventSignals:
             process = process_when_active
         else:
             process = self._otherwise[event]
-        self._events.put(ControllerEvent(event, process))
+        self._events.put(ControllerEvent(event, process, caused_by))
 
-    def put_for(self, reign: Reign, event: str, process: Callable[[], Awaitable[None]]) -> None:
+    def put_for(self, reign: Reign, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause) -> None:
         """Put an event that counts only as long as that reign lasts."""
 
         async def process_in_reign() -> None:
             if self._reign() is reign:
                 await process()
 
-        self._events.put(ControllerEvent(event, process_in_reign))
+        self._events.put(ControllerEvent(event, process_in_reign, caused_by))
 
     def request(
         self,
@@ -121,9 +123,13 @@ class EventSignals:
         process: Callable[[Reign], Awaitable[R]],
         refuse: Callable[[KafkaError], R],
         inactive: KafkaError,
+        asked: Asked | None = None,
         afterwards: Callable[[Reign, R], Awaitable[None]] | None = None,
     ) -> Awaitable[R]:
-        """Put a request as an event; its answer is there whatever becomes of the event, and before `afterwards`."""
+        """Put a request as an event; its answer is there whatever becomes of the event, and before `afterwards`.
+
+        `asked` journals an administrator's request, where this broker is active.
+        """
         answer = self._runtime.future()
 
         def reply(response: Any) -> None:
@@ -150,5 +156,6 @@ class EventSignals:
         if not self._events.running or len(self._events) >= EVENTS_QUEUED_MAX:
             reply(refuse(inactive))
         else:
-            self._events.put(ControllerEvent(name, run, preempt=lambda: reply(refuse(inactive))))
+            caused_by = asked() if asked is not None and self._reign() is not None else request_cause(name)
+            self._events.put(ControllerEvent(name, run, caused_by, preempt=lambda: reply(refuse(inactive))))
         return answer

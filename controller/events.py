@@ -10,18 +10,23 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ensemble.ports import Future, Runtime, Task
+from journal.cause import Cause
 
 Process = Callable[[], Awaitable[None]]
 
 
 class ControllerEvent:
-    """One thing to be done.  `preempt` is called instead where the queue was cleared before its turn came."""
+    """One thing to be done, and what led to it.  `preempt` is called instead where the queue was cleared before its
+    turn came."""
 
-    __slots__ = ("_waiters", "done", "name", "preempt", "process", "put_ms")
+    __slots__ = ("_waiters", "caused_by", "done", "name", "preempt", "process", "put_ms")
 
-    def __init__(self, name: str, process: Process, preempt: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, name: str, process: Process, caused_by: Cause, preempt: Callable[[], None] | None = None
+    ) -> None:
         self.name = name
         self.process = process
+        self.caused_by = caused_by
         self.preempt = preempt
         self.done = False
         self.put_ms = 0

@@ -50,7 +50,7 @@ async def fail_over(reign: Reign) -> None:
     await reign.deletion.resume()
     # Requests to delete what does not exist, or may not be deleted, are removed by the event's own processing.
     if len(known) < len(queued) or not reign.config.delete_topic_enable:
-        reign.signals.put("TopicDeletion")
+        reign.signals.put("TopicDeletion", "", reign.occasion.cause)
     await elect_preferred_from_znode(reign)
     if reign.config.auto_leader_rebalance_enable:
         reign.schedule_rebalance(reign.config.first_rebalance_check_ms)

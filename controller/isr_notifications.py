@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from controller.notifications import ISR_CHANGES, delete_notifications, watch_notifications
+from controller.partition_store import WrittenState
 from controller.reassignments import complete_reassignments
 from controller.reign import Reign
 from ensemble.errors import ErrorCode
+from journal.cause import transaction_cause
 from journal.events import TopicPartition
 from kafka_protocol.zk import znodes
-from kafka_protocol.zk.znodes import LeaderAndIsr
 
 
 async def process_isr_notifications(reign: Reign, _: str) -> None:
@@ -24,15 +25,16 @@ async def process_isr_notifications(reign: Reign, _: str) -> None:
         if listed is None:
             reign.report(ISR_CHANGES.event, f"{path} is not readable")
         changed.update(dict.fromkeys(p for p in listed or [] if context.has_partition(p)))
-    for partition, state in (await reign.store.read(list(changed))).items():
+    for partition, row in (await reign.store.read_written(list(changed))).items():
         old = context.leadership.get(partition)
-        if isinstance(state, LeaderAndIsr):
+        if isinstance(row, WrittenState):
+            state = row.state
             context.leadership[partition] = state
             if old is not None and old.isr != state.isr:
                 cause = "lag" if len(state.isr) < len(old.isr) else "caught_up"
-                reign.store.announce_isr(partition, state, 0, cause)
-        elif state is not ErrorCode.NO_NODE:
-            reign.report(ISR_CHANGES.event, f"the state of {partition} is not readable: {state.name}")
+                reign.store.announce_isr(partition, old, state, 0, cause, transaction_cause(row.zxid))
+        elif row is not ErrorCode.NO_NODE:
+            reign.report(ISR_CHANGES.event, f"the state of {partition} is not readable: {row.name}")
     if changed:
         reign.send_update_metadata(context.live_or_shutting_down_ids, list(changed))
         await complete_reassignments(reign, changed)

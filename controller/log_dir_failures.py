@@ -16,6 +16,7 @@ from controller.broker_changes import on_replicas_offline
 from controller.context import Replica, ReplicaState
 from controller.notifications import LOG_DIR_EVENTS, delete_notifications, watch_notifications
 from controller.reign import Reign
+from journal.cause import request_cause
 from journal.events import TopicPartition
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.topic_ids import topic_id_from_kafka
@@ -47,7 +48,10 @@ def on_leader_and_isr_answered(reign: Reign, broker_id: int, response: KafkaMess
     failed, served = _outcomes(reign, response)
     if failed or broker_id in reign.context.offline_dirs:
         reign.signals.put_for(
-            reign, "LeaderAndIsrResponseReceived", lambda: _take_note(reign, broker_id, failed, served)
+            reign,
+            "LeaderAndIsrResponseReceived",
+            lambda: _take_note(reign, broker_id, failed, served),
+            request_cause("LeaderAndIsr"),
         )
 
 

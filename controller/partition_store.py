@@ -10,11 +10,13 @@ from functools import partial
 from typing import NamedTuple
 
 from controller.context import ControllerContext
-from controller.eligibility import Eligibility
+from controller.eligibility import Eligibility, trusted
+from controller.occasion import Occasion
 from ensemble.client.service import Create, SetData
 from ensemble.errors import ErrorCode
+from journal.cause import Cause
 from journal.events import IsrChanged, LeaderElected, TopicPartition
-from kafka_protocol.ports import Emit
+from kafka_protocol.ports import NO_LEADER, Emit
 from kafka_protocol.zk.coordination import FencedWriter, Written
 from kafka_protocol.zk.znodes import (
     LeaderAndIsr,
@@ -49,11 +51,19 @@ class WrittenState(NamedTuple):
 class PartitionStore:
     """The state znodes, for one reign.  Every method raises SessionExpired and ControllerMoved."""
 
-    def __init__(self, writer: FencedWriter, context: ControllerContext, eligibility: Eligibility, emit: Emit) -> None:
+    def __init__(
+        self,
+        writer: FencedWriter,
+        context: ControllerContext,
+        eligibility: Eligibility,
+        emit: Emit,
+        occasion: Occasion,
+    ) -> None:
         self._writer = writer
         self._context = context
         self._eligibility = eligibility
         self._emit = emit
+        self._occasion = occasion
 
     # -- reading
 
@@ -184,12 +194,23 @@ class PartitionStore:
                 zxid=zxid,
                 eligible=list(new.eligible),
                 recovering=new.recovering,
+                previous=NO_LEADER if old is None else old.leader,
+                candidates=candidates(self._context, partition, old, new),
+                caused_by=self._occasion.of(partition),
             )
         )
         if old is not None and old.isr != new.isr:
-            self.announce_isr(partition, new, zxid, "controller")
+            self.announce_isr(partition, old, new, zxid, "controller", self._occasion.of(partition))
 
-    def announce_isr(self, partition: TopicPartition, state: LeaderAndIsr, zxid: int, cause: str) -> None:
+    def announce_isr(
+        self,
+        partition: TopicPartition,
+        old: LeaderAndIsr,
+        state: LeaderAndIsr,
+        zxid: int,
+        cause: str,
+        caused_by: Cause,
+    ) -> None:
         """Journal a partition's ISR as written."""
         self._emit(
             IsrChanged(
@@ -203,5 +224,28 @@ class PartitionStore:
                 controller_epoch=state.controller_epoch,
                 zxid=zxid,
                 eligible=list(state.eligible),
+                left=[broker for broker in old.isr if broker not in state.isr],
+                caused_by=caused_by,
             )
         )
+
+
+def candidates(
+    context: ControllerContext, partition: TopicPartition, old: LeaderAndIsr | None, new: LeaderAndIsr
+) -> list[tuple[int, str]]:
+    """What spoke for or against each replica as leader; see `LeaderElected.candidates`."""
+    found: list[tuple[int, str]] = []
+    in_sync = () if old is None else trusted(old)
+    for broker_id in context.replicas(partition):
+        if broker_id == new.leader:
+            word = "elected"
+        elif broker_id in context.shutting_down:
+            word = "shutting_down"
+        elif not context.is_replica_online(broker_id, partition):
+            word = "offline_directory" if context.is_live(broker_id) else "not_alive"
+        elif old is None or broker_id in in_sync or broker_id in old.eligible:
+            word = "available"
+        else:
+            word = "not_in_sync"
+        found.append((broker_id, word))
+    return found

@@ -150,7 +150,7 @@ async def _write_list(reign: Reign, targets: Mapping[TopicPartition, tuple[int, 
         raise error_for(written.error, path)
     if not targets:
         # Its processing leaves the watch that notices the next list.
-        reign.signals.put("ZkPartitionReassignment")
+        reign.signals.put("ZkPartitionReassignment", "", reign.occasion.cause)
 
 
 # ---- one partition --------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from controller.eligibility import Eligibility, EligibleReplicas, NobodyEligible
 from controller.historical import Historical
 from controller.legacy import Legacy, PoisonedReplicaStateMachine
 from controller.metrics import ControllerStats
+from controller.occasion import Occasion
 from controller.partition_state_machine import PartitionStateMachine
 from controller.partition_store import PartitionStore
 from controller.replica_state_machine import ReplicaStateMachine, isr_keeping_the_last, isr_to_the_last
@@ -27,6 +28,7 @@ from ensemble.client.service import Watcher
 from ensemble.errors import ErrorCode, error_for
 from ensemble.ports import Runtime, Timer
 from ensemble.records import Stat
+from journal.cause import Cause, request_cause, timer_cause
 from journal.events import ControllerEventFailed, TopicPartition
 from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, BrokerChannel, BrokerId, Emit, KafkaMessage
 from kafka_protocol.zk import znodes
@@ -46,11 +48,11 @@ class Signals(Protocol):
         """That argument is gone for good."""
         ...
 
-    def put(self, event: str, argument: str = "") -> None:
+    def put(self, event: str, argument: str, caused_by: Cause) -> None:
         """Put an event, to be processed by whatever reign there is then."""
         ...
 
-    def put_for(self, reign: Reign, event: str, process: Callable[[], Awaitable[None]]) -> None:
+    def put_for(self, reign: Reign, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause) -> None:
         """Put an event that counts only as long as this reign lasts."""
         ...
 
@@ -68,6 +70,7 @@ class Reign:
         channel: BrokerChannel,
         runtime: Runtime,
         emit: Emit,
+        occasion: Occasion,
         signals: Signals,
         legacy: Legacy,
         stats: ControllerStats,
@@ -78,6 +81,7 @@ class Reign:
         self.config = config
         self.runtime = runtime
         self.emit = emit
+        self.occasion = occasion
         self.signals = signals
         self.zk = zk
         self.context = ControllerContext(won.epoch, won.epoch_zk_version)
@@ -90,7 +94,7 @@ class Reign:
         eligibility: Eligibility = EligibleReplicas(self.context, configs)
         if old & {Historical.LAST_REPLICA_STANDING, Historical.HIGH_WATERMARK_UNDER_MIN_ISR}:
             eligibility = NobodyEligible()
-        self.store = PartitionStore(self.writer, self.context, eligibility, emit)
+        self.store = PartitionStore(self.writer, self.context, eligibility, emit, occasion)
         self.partitions = PartitionStateMachine(self.context, self.store, self.batch, configs, stats)
         self.legacy = legacy
         isr_without = isr_to_the_last if Historical.EMPTY_ISR in old else isr_keeping_the_last
@@ -110,6 +114,7 @@ class Reign:
             partitions=self.partitions,
             replicas=self.replicas,
             emit=emit,
+            occasion=occasion,
             forget_topic=lambda topic: signals.forget_watcher("PartitionModifications", topic),
         )
         self.finalized_features: dict[str, int] = {}
@@ -128,7 +133,8 @@ class Reign:
     def schedule_rebalance(self, delay_ms: int) -> None:
         """Look for imbalance after that delay."""
         self._rebalance_timer = self.runtime.call_later(
-            delay_ms, lambda: self.signals.put("AutoPreferredReplicaLeaderElection")
+            delay_ms,
+            lambda: self.signals.put("AutoPreferredReplicaLeaderElection", "", timer_cause("auto-leader-rebalance")),
         )
 
     def send_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
@@ -217,4 +223,5 @@ class Reign:
             if done:
                 await self.deletion.complete(done)
 
-        self.signals.put_for(self, "TopicDeletionStopReplicaResponseReceived", process)
+        caused_by = request_cause("StopReplica")
+        self.signals.put_for(self, "TopicDeletionStopReplicaResponseReceived", process, caused_by)

@@ -9,6 +9,7 @@ from controller.context import PartitionState, ReplicaState
 from controller.reign import Reign
 from ensemble.client.service import Delete, SetData
 from ensemble.errors import ErrorCode, error_for
+from journal.cause import topic_cause
 from journal.events import TopicCreated, TopicDeleted, TopicPartition
 from kafka_protocol.topic_ids import random_topic_id
 from kafka_protocol.zk import znodes
@@ -25,7 +26,7 @@ async def process_topic_change(reign: Reign, _: str) -> None:
     for topic in gone:
         context.remove_topic(topic)
         reign.signals.forget_watcher("PartitionModifications", topic)
-        reign.emit(TopicDeleted(topic))
+        reign.emit(TopicDeleted(topic, reign.occasion.cause))
     for topic in added:
         tell_topic(reign, topic)
     await _on_new_partitions(reign, [p for topic in added for p in context.partitions_of(topic)])
@@ -35,7 +36,9 @@ def tell_topic(reign: Reign, topic: str) -> None:
     """Journal a topic that this controller takes on as new."""
     context = reign.context
     rows = {number: list(row.replicas) for number, row in sorted(context.topic_assignment(topic).items())}
-    reign.emit(TopicCreated(topic, context.topic_ids.get(topic, ""), rows))
+    topic_id = context.topic_ids.get(topic, "")
+    made = reign.emit(TopicCreated(topic, topic_id, rows, topic_cause(topic_id)))
+    reign.occasion.about_topic(topic, made)
 
 
 async def add_topics(reign: Reign, topics: Sequence[str]) -> dict[str, TopicAssignment]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from controller.context import ControllerContext, PartitionState, Replica, ReplicaState
+from controller.occasion import Occasion
 from controller.partition_state_machine import PartitionStateMachine
 from controller.replica_state_machine import ReplicaStateMachine
 from controller.request_batch import RequestBatch
@@ -30,6 +31,7 @@ class TopicDeletion:
         partitions: PartitionStateMachine,
         replicas: ReplicaStateMachine,
         emit: Emit,
+        occasion: Occasion,
         forget_topic: Callable[[str], None],
     ) -> None:
         self._context = context
@@ -38,6 +40,7 @@ class TopicDeletion:
         self._partitions = partitions
         self._replicas = replicas
         self._emit = emit
+        self._occasion = occasion
         self._forget_topic = forget_topic
 
     def init(self, queued: Iterable[str]) -> None:
@@ -151,7 +154,7 @@ class TopicDeletion:
         for path in [*paths, znodes.config_path("topics", topic), znodes.delete_topic_path(topic)]:
             await self._delete(path)
         self._context.remove_topic(topic)
-        self._emit(TopicDeleted(topic))
+        self._emit(TopicDeleted(topic, self._occasion.cause))
 
     async def _descendants(self, path: str) -> list[str]:
         """The znodes under a path and that itself, children first."""

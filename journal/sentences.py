@@ -19,7 +19,8 @@ whether the broker that the event is about wrote it itself.
 
 The forms are `hex` (64 bits, as ZooKeeper prints zxids and sessions), `words` (an identifier without its underscores),
 `list`, `pairs` (of a mapping), `offsets` (rows of topic, partition, high watermark and log end), `plural NOUN` (a count
-of things) and `size NOUN` (how many things a list or mapping holds).
+of things), `size NOUN` (how many things a list or mapping holds), `standings` (rows of `ReplicaStanding`) and
+`verdicts` (rows of a replica and what spoke for or against it).
 """
 
 from __future__ import annotations
@@ -112,6 +113,13 @@ def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def _standing(row: Mapping[str, int]) -> str:
+    ago, limit = row["caught_up_ms_ago"], row["lag_time_max_ms"]
+    level = "not level in this leader epoch" if ago < 0 else f"last level {ago:,} ms ago"
+    ends = f"broker {row['replica']} ends at {row['log_end_offset']}, its leader at {row['leader_end_offset']}"
+    return f"{ends}, {level}, {limit:,} ms are allowed"
+
+
 _FORMS: dict[str, Callable[[Any, str], str]] = {
     "": lambda value, _: str(value),
     "hex": lambda value, _: f"{value & _UINT64_MASK:#x}",
@@ -119,6 +127,8 @@ _FORMS: dict[str, Callable[[Any, str], str]] = {
     "list": lambda value, _: ", ".join(map(str, value)),
     "pairs": lambda value, _: ", ".join(f"{key}={inner}" for key, inner in value.items()),
     "offsets": lambda rows, _: ", ".join(f"{topic}-{number} {high}/{end}" for topic, number, high, end in rows),
+    "standings": lambda rows, _: "; ".join(map(_standing, rows)),
+    "verdicts": lambda rows, _: ", ".join(f"{replica} {word.replace('_', ' ')}" for replica, word in rows),
     "plural": _counted,
     "size": lambda value, noun: _counted(len(value), noun),
 }

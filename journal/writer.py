@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from journal.cause import UNKNOWN, Cause, event_cause
 from journal.events import KNOWN, SCHEMA_VERSION, Event, Level
 from journal.reader import last_node_seq, node_files
 
@@ -86,18 +87,20 @@ class JournalWriter:
         path = self._directory / f"{self.node}.{self._node_seq + 1:012d}.jsonl"
         return path.open("ab"), 0
 
-    def write(self, event: Event) -> None:
+    def write(self, event: Event) -> Cause:
         """Add an event, stamped with this moment; it reaches the file with the next flush.
 
+        Returns what names it as the cause of another one; unknown where this journal's level leaves it out.
         Raises TypeError of an event whose type is not listed, as `encode_line` does.
         """
         if event.level is Level.FULL and not self._full:
-            return
+            return UNKNOWN
         self._node_seq += 1
         wall_us, mono_us = self._clocks()
         self._buffer += encode_line(self.node, self._node_seq, wall_us, mono_us, event)
         if len(self._buffer) >= BUFFER_BYTES_MAX:
             self.flush()
+        return event_cause(self.node, self._node_seq)
 
     def flush(self) -> None:
         """Hand everything written to the operating system."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, NewType, Protocol
 
+from journal.cause import Cause
 from journal.events import Event
 
 BrokerId = NewType("BrokerId", int)
@@ -19,8 +20,8 @@ NO_LEADER = BrokerId(-1)
 UNKNOWN_BROKER_EPOCH = BrokerEpoch(-1)
 """In requests: any life of that broker.  Of a registered broker: with Historical.NO_BROKER_EPOCH."""
 
-Emit = Callable[[Event], None]
-"""Writes an event to this node's journal."""
+Emit = Callable[[Event], Cause]
+"""Writes an event to this node's journal; what names it as the cause of another one."""
 
 KafkaMessage = Any
 """A request or response payload: an instance of a class from `kio.schema`, which carries its API key and version."""

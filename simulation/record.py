@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ensemble.ports import Instant
+from journal.cause import UNKNOWN, Cause, event_cause
 from journal.cluster_state import ClusterState
 from journal.events import Entry, Event, TxnCommitted
 from journal.fold import apply
@@ -34,8 +35,8 @@ class Record:
         """Every invariant that did not hold, so far."""
         return self._watchdog.violations
 
-    def write(self, node: str, now: Instant, event: Event) -> None:
-        """A node says that something is now true."""
+    def write(self, node: str, now: Instant, event: Event) -> Cause:
+        """A node says that something is now true; what names that as the cause of another event."""
         node_seq = self._node_seq[node] = self._node_seq.get(node, 0) + 1
         mono_us = self._scheduler.now_us
         wall_us = now.wall_ms * 1000 + mono_us % 1000
@@ -47,6 +48,7 @@ class Record:
         self._watchdog.see(entry)
         for listener in self.listeners:
             listener(entry)
+        return event_cause(node, node_seq)
 
     def lines(self) -> Iterator[bytes]:
         """The history as journal lines, in order."""
@@ -68,6 +70,7 @@ class Emitter:
         self._node = node
         self._runtime = runtime
 
-    def __call__(self, event: Event) -> None:
-        if not self._runtime.stopped:
-            self._record.write(self._node, self._runtime.now(), event)
+    def __call__(self, event: Event) -> Cause:
+        if self._runtime.stopped:
+            return UNKNOWN
+        return self._record.write(self._node, self._runtime.now(), event)

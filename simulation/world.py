@@ -162,7 +162,11 @@ class World(Site):
     def announce(self, kind: str, name: str) -> Callable[[], None]:
         """Journal a node's fault that somebody else brings about; call what is returned when it is over."""
         fault_id = self._announce(kind, name, name)
-        return lambda: self._emit(FaultRemoved(fault_id))
+
+        def over() -> None:
+            self._emit(FaultRemoved(fault_id))
+
+        return over
 
     def cut(self, source: str, target: str, both_ways: bool = True) -> Callable[[], None]:
         """Cut a link, in one direction or both; call what is returned to heal it."""

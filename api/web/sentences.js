@@ -25,9 +25,19 @@ const FORMS = {
   list: (value) => value.join(", "),
   pairs: (value) => Object.entries(value).map(([key, inner]) => `${key}=${inner}`).join(", "),
   offsets: (rows) => rows.map((/** @type {any[]} */ [topic, number, high, end]) => `${topic}-${number} ${high}/${end}`).join(", "),
+  standings: (rows) => rows.map(standing).join("; "),
+  verdicts: (rows) => rows.map((/** @type {[number, string]} */ [replica, word]) => `${replica} ${words(word)}`).join(", "),
   plural: (value, noun) => plural(value, noun),
   size: (value, noun) => plural(Object.keys(value).length, noun),
 };
+
+/** @param {Record<string, number>} row */
+function standing(row) {
+  const ago = row.caught_up_ms_ago ?? -1;
+  const level = ago < 0 ? "not level in this leader epoch" : `last level ${ago.toLocaleString("en-US")} ms ago`;
+  const limit = (row.lag_time_max_ms ?? 0).toLocaleString("en-US");
+  return `broker ${row.replica} ends at ${row.log_end_offset}, its leader at ${row.leader_end_offset}, ${level}, ${limit} ms are allowed`;
+}
 
 /** What the table says of an event's type. @param {Table} table @param {Entry} entry @returns {Wording | undefined} */
 const wording = (table, entry) => (Object.hasOwn(table, entry.type) ? table[entry.type] : undefined);

@@ -74,7 +74,11 @@ class AdminHandlers:
             topics = [_new_topic(topic) for topic in request.topics if topic.name not in refused]
             results = [TopicResult(name, ErrorCode.invalid_request, reason) for name, reason in refused.items()]
             results += await self._admin.create_topics(
-                topics, milliseconds(request.timeout), bool(getattr(request, "validate_only", False)), counted.record
+                topics,
+                milliseconds(request.timeout),
+                bool(getattr(request, "validate_only", False)),
+                counted.record,
+                client=context.client_id,
             )
         return _throttled(request, context, counted, topics=[_created(result) for result in results])
 
@@ -93,7 +97,7 @@ class AdminHandlers:
                 names.append(found)
         topic_ids = {name: self._metadata.topic_id(name) for name in names}
         doomed, timeout_ms = list(dict.fromkeys(names)), milliseconds(request.timeout)
-        for result in await self._admin.delete_topics(doomed, timeout_ms, counted.record):
+        for result in await self._admin.delete_topics(doomed, timeout_ms, counted.record, client=context.client_id):
             error = result.error
             if error is ErrorCode.topic_deletion_disabled and version_of(request) < DELETION_DISABLED_SINCE:
                 error = ErrorCode.invalid_request
@@ -118,7 +122,11 @@ class AdminHandlers:
             topics = [_new_partitions(topic) for topic in request.topics if topic.name not in twice]
             results = [TopicResult(name, ErrorCode.invalid_request, "Duplicate topic in request.") for name in twice]
             results += await self._admin.create_partitions(
-                topics, milliseconds(request.timeout), bool(request.validate_only), counted.record
+                topics,
+                milliseconds(request.timeout),
+                bool(request.validate_only),
+                counted.record,
+                client=context.client_id,
             )
         rows = [{"name": r.name, "error_code": r.error, "error_message": r.message} for r in results]
         return _throttled(request, context, counted, results=rows)

@@ -105,7 +105,7 @@ class ControlHandlers:
 
     async def alter_partition_reassignments(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer AlterPartitionReassignments."""
-        return await self._controller.alter_partition_reassignments(request)
+        return await self._controller.alter_partition_reassignments(request, context.client_id)
 
     async def list_partition_reassignments(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer ListPartitionReassignments."""
@@ -114,7 +114,7 @@ class ControlHandlers:
     async def elect_leaders(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer ElectLeaders; older versions are asked and answered by way of version 2."""
         if version_of(request) == _ELECT_LEADERS_VERSION:
-            return await self._controller.elect_leaders(request)
+            return await self._controller.elect_leaders(request, context.client_id)
         asked = request.topic_partitions
         topics = None
         if asked is not None:
@@ -126,7 +126,7 @@ class ControlHandlers:
             topic_partitions=topics,
             timeout=0,
         )
-        answer = await self._controller.elect_leaders(newest)
+        answer = await self._controller.elect_leaders(newest, context.client_id)
         return respond(
             request,
             error_code=answer.error_code,

@@ -13,6 +13,7 @@ from broker_sim.logs.guarded_directory import GuardedDirectory, LogDirFailed
 from broker_sim.logs.meta_properties import claim_log_directory
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.ports import LogDirectory
+from journal.cause import START
 from journal.events import LogDamageFound, RecordsLost, ReplicaLoaded, TopicPartition
 from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, Emit
 
@@ -219,6 +220,7 @@ class LogManager:
                 count=mark - end_offset,
                 below_high_watermark=mark - end_offset,
                 cause="missing_at_start",
+                caused_by=START,
             )
         )
 

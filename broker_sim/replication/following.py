@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker_sim.replication.partition import Partition
 from broker_sim.replication.partition_host import NO_EPOCH
+from journal.cause import Cause
 from journal.events import LogTruncated, RecordsLost, RecordsReplicated
 from kafka_protocol.record_batch import split_batches
 
@@ -62,8 +63,8 @@ def truncate(partition: Partition, offset: int, cause: str) -> None:
     before, mark = partition.log.end_offset, partition.log.high_watermark
     first = partition.log.truncate_to(offset)
     if first < before:
-        _journal_truncation(partition, first, before)
-        _journal_loss(partition, first, before, mark, cause)
+        cut = _journal_truncation(partition, first, before)
+        _journal_loss(partition, first, before, mark, cause, cut)
     _truncated(partition, mark)
 
 
@@ -82,12 +83,22 @@ def _truncated(partition: Partition, mark_before: int) -> None:
     partition.host.moved(partition)
 
 
-def _journal_truncation(partition: Partition, first: int, before: int) -> None:
+def _journal_truncation(partition: Partition, first: int, before: int) -> Cause:
     topic, number = partition.topic_partition
-    partition.host.emit(LogTruncated(partition.host.broker_id, topic, number, before, first, partition.leader_epoch))
+    return partition.host.emit(
+        LogTruncated(
+            broker_id=partition.host.broker_id,
+            topic=topic,
+            partition=number,
+            from_offset=before,
+            to_offset=first,
+            leader_epoch=partition.leader_epoch,
+            caused_by=partition.followed_because,
+        )
+    )
 
 
-def _journal_loss(partition: Partition, first: int, before: int, mark: int, cause: str) -> None:
+def _journal_loss(partition: Partition, first: int, before: int, mark: int, cause: str, cut: Cause) -> None:
     broker_id = partition.host.broker_id
     topic, number = partition.topic_partition
     partition.host.emit(
@@ -100,5 +111,6 @@ def _journal_loss(partition: Partition, first: int, before: int, mark: int, caus
             count=before - first,
             below_high_watermark=max(0, min(mark, before) - first),
             cause=cause,
+            caused_by=cut,
         )
     )

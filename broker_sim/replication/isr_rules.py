@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from broker_sim.replication.follower_state import UNKNOWN_EPOCH, FollowerState
 from controller.historical import NO_HISTORY, Historical
+from journal.events import ReplicaStanding
 
 # ---- when a follower was last level with its leader -----------------------------------------------------------
 
@@ -91,6 +92,20 @@ class IsrRules:
             for broker in isr
             if broker != leader_id
             and not (broker in followers and self.is_caught_up(followers[broker], leader_end_offset, now_ms))
+        )
+
+    def standing(
+        self, follower: FollowerState, leader_end_offset: int, high_watermark: int, now_ms: int
+    ) -> ReplicaStanding:
+        """What a decision about that follower is made from, as the journal keeps it."""
+        never = follower.last_caught_up_ms == FollowerState.NEVER
+        return ReplicaStanding(
+            replica=follower.broker_id,
+            log_end_offset=follower.end_offset,
+            leader_end_offset=leader_end_offset,
+            high_watermark=high_watermark,
+            caught_up_ms_ago=-1 if never else now_ms - follower.last_caught_up_ms,
+            lag_time_max_ms=self._lag_max_ms,
         )
 
     def may_commit(self, isr_size: int, min_isr: int) -> bool:

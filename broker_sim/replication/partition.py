@@ -20,11 +20,14 @@ from broker_sim.replication.partition_host import (
     PartitionHost,
 )
 from broker_sim.replication.topic_rules import has_record_without_key, stamp
+from journal.cause import UNKNOWN, election_cause, request_cause, timer_cause
 from journal.events import (
     FollowershipTaken,
     HighWatermarkMoved,
+    IsrProposed,
     LeadershipTaken,
     RecordsAppended,
+    ReplicaStanding,
     TopicPartition,
 )
 from kafka_protocol.record_batch import BatchHeader, check_produced
@@ -49,6 +52,7 @@ class Partition:
     __slots__ = (
         "adding_replicas",
         "controller_epoch",
+        "followed_because",
         "followers",
         "future",
         "host",
@@ -83,6 +87,8 @@ class Partition:
         self.adding_replicas: tuple[int, ...] = ()
         self.followers: dict[int, FollowerState] = {}
         self.isr_state: IsrState = Committed(())
+        self.followed_because = UNKNOWN
+        """What a follower's truncation follows from: that it took its leader."""
         self.host = host
 
     @property
@@ -162,6 +168,7 @@ class Partition:
                 log_end_offset=self.log.end_offset,
                 high_watermark=self.log.high_watermark,
                 log_start_offset=self.log.start_offset,
+                caused_by=election_cause(self.topic_partition, self.leader_epoch),
             )
         )
         self.host.moved(self)
@@ -183,7 +190,7 @@ class Partition:
         self.leader_epoch = state.leader_epoch
         self.leader = state.leader
         if changed:
-            self.host.emit(
+            self.followed_because = self.host.emit(
                 FollowershipTaken(
                     broker_id=self.host.broker_id,
                     topic=self.topic_partition.topic,
@@ -191,6 +198,7 @@ class Partition:
                     leader=state.leader,
                     leader_epoch=self.leader_epoch,
                     log_end_offset=self.log.end_offset,
+                    caused_by=election_cause(self.topic_partition, self.leader_epoch),
                 )
             )
             self.host.moved(self)
@@ -375,6 +383,31 @@ class Partition:
             self._propose(PendingShrink(lagging, state))
 
     def _propose(self, pending: Pending) -> None:
+        """Ask for another ISR, and journal why; a proposal that is repeated is journalled once."""
+        moved = self._standings(pending)
+        if self._submit(pending, moved):
+            shrinks = isinstance(pending, PendingShrink)
+            self.host.emit(
+                IsrProposed(
+                    broker_id=self.host.broker_id,
+                    topic=self.topic_partition.topic,
+                    partition=self.topic_partition.partition,
+                    isr=list(pending.proposed),
+                    leader_epoch=self.leader_epoch,
+                    upon=self.partition_epoch,
+                    cause="lag" if shrinks else "caught_up",
+                    moved=list(moved),
+                    caused_by=timer_cause("isr-expiration") if shrinks else request_cause("Fetch"),
+                )
+            )
+
+    def _standings(self, pending: Pending) -> tuple[ReplicaStanding, ...]:
+        leaving = pending.leaving if isinstance(pending, PendingShrink) else (pending.joining,)
+        end, mark, now_ms = self.log.end_offset, self.log.high_watermark, self.now_ms()
+        standing, followers = self.host.isr_rules.standing, self.followers
+        return tuple(standing(followers[b], end, mark, now_ms) for b in leaving if b in followers)
+
+    def _submit(self, pending: Pending, moved: tuple[ReplicaStanding, ...]) -> bool:
         self.isr_state = pending
         member_epoch = self.host.isr_rules.member_epoch
         proposal = IsrProposal(
@@ -386,13 +419,16 @@ class Partition:
             member_epochs=tuple(member_epoch(self.followers.get(broker)) for broker in pending.proposed),
             recovery_state=RECOVERED,
             is_shrink=isinstance(pending, PendingShrink),
+            moved=moved,
             controller_epoch=self.controller_epoch,
-            answered=lambda answer: self._isr_answered(pending, answer),
+            answered=lambda answer: self._isr_answered(pending, moved, answer),
         )
-        if not self.host.propose_isr(proposal):
+        accepted = self.host.propose_isr(proposal)
+        if not accepted:
             self.isr_state = pending.last_committed
+        return accepted
 
-    def _isr_answered(self, pending: Pending, answer: IsrAnswer) -> None:
+    def _isr_answered(self, pending: Pending, moved: tuple[ReplicaStanding, ...], answer: IsrAnswer) -> None:
         if self.isr_state is not pending or not self.is_leader:
             return
         if answer.error:
@@ -400,7 +436,7 @@ class Partition:
             if answer.error in _REVERT:
                 self.isr_state = pending.last_committed
             elif answer.error not in _WAIT:
-                self._propose(pending)
+                self._submit(pending, moved)
             return
         if answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
             self.host.counters.failed_updates += 1

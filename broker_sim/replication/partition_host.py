@@ -13,7 +13,7 @@ from broker_sim.replication.isr_rules import IsrRules
 from broker_sim.replication.progress import HostedLog
 from broker_sim.replication.replica_selector import ReplicaSelector
 from ensemble.ports import Runtime
-from journal.events import TopicPartition
+from journal.events import ReplicaStanding, TopicPartition
 from kafka_protocol.ports import Emit
 from kafka_protocol.record_batch import BatchHeader
 
@@ -54,6 +54,8 @@ class IsrProposal(NamedTuple):
     """The broker epoch each member was last seen with, -1 where it does not say (KIP-903)."""
     recovery_state: int
     is_shrink: bool
+    moved: tuple[ReplicaStanding, ...]
+    """Who is to leave or to join, and how it stood."""
     controller_epoch: int
     """Of the controller that last decided about this partition's leadership."""
     answered: Callable[[IsrAnswer], None]

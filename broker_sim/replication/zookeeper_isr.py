@@ -17,6 +17,7 @@ from broker_sim.replication.partition_host import IsrAnswer, IsrProposal
 from controller.historical import Historical
 from ensemble.errors import ErrorCode, SessionExpired
 from ensemble.ports import Runtime, Task, Timer
+from journal.cause import proposal_cause
 from journal.events import IsrChanged, TopicPartition
 from kafka_protocol.ports import Emit
 from kafka_protocol.zk import znodes
@@ -107,6 +108,9 @@ class ZooKeeperIsrWriter:
                 cause="lag" if proposal.is_shrink else "caught_up",
                 controller_epoch=max(0, proposal.controller_epoch),
                 zxid=zxid,
+                left=[row.replica for row in proposal.moved] if proposal.is_shrink else [],
+                moved=list(proposal.moved),
+                caused_by=proposal_cause(proposal.topic_partition, proposal.partition_epoch),
             )
         )
 

@@ -36,7 +36,7 @@ class Link:
 
     def on_watch(self, event: WatchEvent, zxid: int) -> None:
         """A watch event came."""
-        self._owner.on_link_watch(self, event)
+        self._owner.on_link_watch(self, event._replace(zxid=zxid))
 
     def on_disconnected(self, reason: str) -> None:
         """The transport is gone."""

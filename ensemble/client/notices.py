@@ -71,7 +71,7 @@ class Notices:
 
     def fired(self, event: WatchEvent, watchers: Iterable[Watcher]) -> None:
         """Tell the watchers that an event is for."""
-        seen = WatchEvent(event.type, self.unchroot(event.path))
+        seen = WatchEvent(event.type, self.unchroot(event.path), event.zxid)
         for watcher in watchers:
             self._call_out(watcher, seen)
 

@@ -27,7 +27,7 @@ class ReadWriteSearch:
         self._timer: Timer = runtime.call_later(self._pause_ms, self._ask)
 
     def stop(self) -> None:
-        """Not any more."""
+        """Stop asking; an answer that is still to come counts for nothing."""
         self._over = True
         self._timer.cancel()
 

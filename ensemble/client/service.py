@@ -43,6 +43,8 @@ class WatchEvent(NamedTuple):
 
     type: EventType
     path: str
+    zxid: int = 0
+    """The transaction that fired it; 0 where the server did not say, as before ZooKeeper 3.9."""
 
 
 Watcher = Callable[[WatchEvent], None]

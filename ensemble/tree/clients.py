@@ -19,12 +19,13 @@ class Clients:
     """`connections` are all that are open; `attaching` those whose session the leader has still to confirm;
     `sessions` those that are connected here, or have requests left.  The tables stay the same objects for good."""
 
-    __slots__ = ("_counters", "_local", "_state", "_touched", "attaching", "connections", "sessions")
+    __slots__ = ("_counters", "_local", "_my_id", "_state", "_touched", "attaching", "connections", "sessions")
 
     def __init__(self, state: ServerState, counters: Counters, local: LocalRequests) -> None:
         self._state = state
         self._counters = counters
         self._local = local
+        self._my_id = state.config.my_id
         self.connections: dict[ConnectionId, Connection] = {}
         self.sessions: dict[SessionId, OpenSession] = {}
         self.attaching: dict[SessionId, Connection] = {}
@@ -83,7 +84,7 @@ class Clients:
             return self._local.touch(now, client)
         proposer = self._state.proposer
         if proposer is not None:
-            return proposer.tracker.touch(now, client.session_id, client.timeout_ms)
+            return proposer.tracker.touch(now, client.session_id, client.timeout_ms, self._my_id)
         self._touched[client.session_id] = client.timeout_ms
         return True
 

@@ -109,7 +109,7 @@ class Counters:
         client.answered(now_ms, latency_ms, written.cxid, zxid, written.op)
 
     def count_writes(self, now: Instant, client: Connection, answered: Sequence[Waiting], zxid: int) -> None:
-        """The same where all of them are writes, several."""
+        """Several writes of one connection that are answered together."""
         count, last, now_ms = len(answered), answered[-1], now.mono_ms
         latencies_ms = [now_ms - waiting.since_ms for waiting in answered]
         low, high, total = min(latencies_ms), max(latencies_ms), sum(latencies_ms)

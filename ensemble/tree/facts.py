@@ -20,6 +20,7 @@ from ensemble.tree.connections import Waiting
 from ensemble.tree.create_modes import is_ephemeral
 from ensemble.tree.datatree import Applied, DataTree
 from ensemble.txn import CreateSessionTxn, ErrorTxn, Txn
+from journal.cause import expiry_cause, request_cause
 from journal.events import (
     EphemeralCreated,
     EphemeralDeleted,
@@ -42,7 +43,9 @@ def session_fact(txn: Txn, tree: DataTree) -> Event | None:
         assert isinstance(txn.body, CreateSessionTxn)
         return SessionCreated(txn.session_id, txn.body.timeout_ms, txn.zxid)
     if txn.type == OpCode.CLOSE_SESSION:
-        return SessionClosed(txn.session_id, txn.zxid, [change.path for change in tree.changes])
+        # A client's request has a number; the leader asks with 0 for the end of a session that is overdue.
+        caused_by = request_cause("closeSession") if txn.cxid else expiry_cause(txn.session_id)
+        return SessionClosed(txn.session_id, txn.zxid, [change.path for change in tree.changes], caused_by)
     return None
 
 
@@ -63,7 +66,7 @@ def committed_facts(txn: Txn, tree: DataTree, applied: Applied) -> list[Event]:
 
 
 def committed_plain_fact(txn: Txn, tree: DataTree) -> Event:
-    """The same line about a write that changed one node, and no ephemeral."""
+    """The full journal's line about a write that changed one node, and no ephemeral."""
     operation, path = OP_NAMES[txn.type], getattr(txn.body, "path", "")
     return TxnCommitted(txn.zxid, txn.session_id, txn.cxid, operation, path=path, error=0, digest=tree.digest)
 
@@ -82,7 +85,7 @@ def acknowledged_fact(waiting: Waiting, session_id: int, zxid: int, response: An
 
 
 def acknowledged_plain_fact(waiting: Waiting, session_id: int, zxid: int) -> Event:
-    """The same line about a write that came as bytes and whose success is told in bytes."""
+    """The full journal's line about a write that came as bytes and whose success is told in bytes."""
     assert waiting.frame is not None and isinstance(waiting.reply, ReplyFrames)
     if waiting.op == OpCode.CREATE:
         path = CreateResponse.decode(waiting.reply[REPLY_HEADER_SIZE:]).path

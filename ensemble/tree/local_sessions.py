@@ -47,7 +47,7 @@ class LocalSessions:
 
     def touch(self, now: Instant, session_id: SessionId, timeout_ms: int) -> bool:
         """The session was heard from.  False where it is none of these."""
-        return self._tracker.touch(now, session_id, timeout_ms)
+        return self._tracker.touch(now, session_id, timeout_ms, self._server)
 
     def close(self, session_id: SessionId) -> None:
         """The session is over, or no local one any more."""
@@ -56,7 +56,7 @@ class LocalSessions:
 
     def expire(self, now: Instant) -> list[SessionId]:
         """End the sessions that are overdue."""
-        overdue = [session_id for session_id, _ in self._tracker.expire(now)]
+        overdue = [session.session_id for session in self._tracker.expire(now)]
         for session_id in overdue:
             self.close(session_id)
         return overdue

@@ -30,7 +30,7 @@ _int_at = Struct(">i").unpack_from
 
 
 class PlainProposals:
-    """Both, against the latest proposed state.  None, and nothing has changed, where a request is not plain."""
+    """Prepares plain writes against the latest proposed state.  None, and nothing changed, where one is not plain."""
 
     __slots__ = ("_outstanding", "_tracker")
 

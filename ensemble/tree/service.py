@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ensemble.auth.schemes import AuthId
-from ensemble.ids import ConnectionId, Epoch, LinkId, SessionId, Zxid
+from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid
 from ensemble.ports import Instant
 from ensemble.records import ClientMessage, ConnectRequest, Frames, OpCode, PathRequest, Request
 from ensemble.tree.answer_queues import AnswerQueues
@@ -143,21 +143,23 @@ class Service:
     def prepare_reconfig(
         self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
     ) -> Txn:
-        """The same for a change of the ensemble's membership."""
+        """Turn a change of the ensemble's membership into a transaction."""
         assert self._state.proposer is not None, "prepare without start_leading"
         return self._state.proposer.prepare_reconfig(now, request, zxid, origin, ensemble)
 
-    def touch(self, now: Instant, session_id: SessionId, timeout_ms: int) -> None:
-        """Leader: a learner heard from that session."""
+    def touch(self, now: Instant, session_id: SessionId, timeout_ms: int, by: PeerId) -> None:
+        """Leader: that learner heard from the session."""
         if self._state.proposer is not None:
-            self._state.proposer.tracker.touch(now, session_id, timeout_ms)
+            self._state.proposer.tracker.touch(now, session_id, timeout_ms, by)
 
-    def revalidate(self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None) -> bool:
+    def revalidate(
+        self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None, by: PeerId
+    ) -> bool:
         """Leader: may the session go on at that learner (None: here)?  If so, it is owned there now."""
         assert self._state.proposer is not None, "revalidate without start_leading"
         tracker = self._state.proposer.tracker
         self.counters.revalidations += 1
-        if not tracker.touch(now, session_id, timeout_ms):
+        if not tracker.touch(now, session_id, timeout_ms, by):
             return False
         tracker.set_owner(session_id, owner_of(origin))
         return True
@@ -167,9 +169,9 @@ class Service:
         if self._state.proposer is None:
             return []
         effects: list[Effect] = []
-        for session_id, timeout_ms in self._state.proposer.tracker.expire(now):
-            effects.append(Emit(SessionExpired(session_id, timeout_ms)))
-            effects.append(Submit(ForwardedRequest(session_id, 0, OpCode.CLOSE_SESSION, b"")))
+        for overdue in self._state.proposer.tracker.expire(now):
+            effects.append(Emit(SessionExpired(*overdue)))
+            effects.append(Submit(ForwardedRequest(overdue.session_id, 0, OpCode.CLOSE_SESSION, b"")))
         if self._containers is not None:
             for path in self._containers.lapsed(now, self._state.tree):
                 body = PathRequest(path).encode()

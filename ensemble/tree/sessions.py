@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from ensemble.ids import LinkId, PeerId, SessionId
 from ensemble.ports import Instant
@@ -61,12 +61,24 @@ class SessionIds:
         return SessionId(session_id) if session_id not in (0, CONTAINER_OWNER) else self.next()
 
 
+class Overdue(NamedTuple):
+    """A session that was not heard from in time: its last word came that long ago, from that server; -1 and 0 where
+    nothing was heard of it since it was created, or since this leader began."""
+
+    session_id: SessionId
+    timeout_ms: int
+    heard_ms_ago: int
+    heard_by: int
+
+
 class _Tracked:
-    __slots__ = ("closing", "due_ms", "owner", "timeout_ms")
+    __slots__ = ("closing", "due_ms", "heard_by", "heard_ms", "owner", "timeout_ms")
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
         self.due_ms = -1
+        self.heard_ms = -1
+        self.heard_by = 0
         self.closing = False
         self.owner = UNOWNED
 
@@ -95,22 +107,29 @@ class SessionTracker:
         return (mono_ms // self._tick_ms + 1) * self._tick_ms
 
     def track(self, now: Instant, session_id: SessionId, timeout_ms: int) -> None:
-        """Watch over a session from now on, if it is new, and give it its full timeout."""
-        if session_id not in self._sessions:
-            self._sessions[session_id] = _Tracked(timeout_ms)
-        self.touch(now, session_id, timeout_ms)
+        """Watch over a session from now on, if it is new, and give it its full timeout; nothing was heard of it."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            session = self._sessions[session_id] = _Tracked(timeout_ms)
+        if not session.closing:
+            self._put_off(now, session_id, session, timeout_ms)
 
-    def touch(self, now: Instant, session_id: SessionId, timeout_ms: int) -> bool:
-        """The session was heard from.  False where it is unknown or closing: too late."""
+    def touch(self, now: Instant, session_id: SessionId, timeout_ms: int, by: int) -> bool:
+        """The session was heard from, by that server.  False where it is unknown or closing: too late."""
         session = self._sessions.get(session_id)
         if session is None or session.closing:
             return False
+        session.heard_ms = now.mono_ms
+        session.heard_by = by
+        self._put_off(now, session_id, session, timeout_ms)
+        return True
+
+    def _put_off(self, now: Instant, session_id: SessionId, session: _Tracked, timeout_ms: int) -> None:
         due_ms = self._bucket_after(now.mono_ms + timeout_ms)
         if due_ms != session.due_ms:
             self._leave_bucket(session_id, session)
             session.due_ms = due_ms
             self._buckets.setdefault(due_ms, {})[session_id] = None
-        return True
 
     def _leave_bucket(self, session_id: SessionId, session: _Tracked) -> None:
         bucket = self._buckets.get(session.due_ms)
@@ -163,14 +182,15 @@ class SessionTracker:
         """When sessions expire if nothing is heard of them, on the monotonic clock: the next ones first (`dump`)."""
         return [(due_ms, list(bucket)) for due_ms, bucket in sorted(self._buckets.items())]
 
-    def expire(self, now: Instant) -> list[tuple[SessionId, int]]:
-        """Mark every overdue session as closing: (id, timeout_ms), earliest due first."""
-        overdue: list[tuple[SessionId, int]] = []
+    def expire(self, now: Instant) -> list[Overdue]:
+        """Mark every overdue session as closing; those, the earliest due first."""
+        overdue: list[Overdue] = []
         while self._next_due_ms <= now.mono_ms:
             for session_id in self._buckets.pop(self._next_due_ms, ()):
                 session = self._sessions[session_id]
                 session.closing = True
-                overdue.append((session_id, session.timeout_ms))
+                heard_ms_ago = now.mono_ms - session.heard_ms if session.heard_ms >= 0 else -1
+                overdue.append(Overdue(session_id, session.timeout_ms, heard_ms_ago, session.heard_by))
             if not self._buckets:
                 self._next_due_ms = self._bucket_after(now.mono_ms)
             else:

@@ -123,11 +123,11 @@ class MembershipFiles(Protocol):
     """Where memberships are kept; durable when a call returns.  Both raise OSError or DataDirectoryError."""
 
     def save(self, membership: Membership) -> None:
-        """This one is in force."""
+        """Store the membership that is in force now."""
         ...
 
     def save_next(self, membership: Membership) -> None:
-        """This one was proposed."""
+        """Store a membership that was proposed."""
         ...
 
 

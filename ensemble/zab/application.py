@@ -112,11 +112,13 @@ class Application(Protocol):
         """As `prepare_all`, for one change of the ensemble itself: the transaction's data is the new membership."""
         ...
 
-    def touch(self, now: Instant, session_id: SessionId, timeout_ms: int) -> None:
-        """Leader: a learner heard from that session."""
+    def touch(self, now: Instant, session_id: SessionId, timeout_ms: int, by: PeerId) -> None:
+        """Leader: that learner heard from the session."""
         ...
 
-    def revalidate(self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None) -> bool:
+    def revalidate(
+        self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None, by: PeerId
+    ) -> bool:
         """Leader: may the session go on at that learner?  If so that learner owns it now."""
         ...
 

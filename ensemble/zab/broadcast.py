@@ -244,7 +244,10 @@ class Broadcast:
 
     def judge_session(self, asked: Revalidate, origin: LinkId | None) -> None:
         """That it lives is said at once; that it is over waits for a quorum (see `sync_requests`)."""
-        if self._core.application.revalidate(self._core.now, asked.session_id, asked.timeout_ms, origin):
+        core = self._core
+        learner = self._links.get(origin) if origin is not None else None
+        by = learner.peer_id if learner is not None else PeerId(core.config.my_id)
+        if core.application.revalidate(core.now, asked.session_id, asked.timeout_ms, origin, by):
             self._tell_session(asked, origin, True)
         else:
             self.add_sync(asked, origin)
@@ -277,6 +280,6 @@ class Broadcast:
         """A learner has answered the oldest ping that it had not answered: answers come in the order of the pings."""
         peer.answered_round += 1
         for session_id, timeout_ms in pong.touched:
-            self._core.application.touch(self._core.now, session_id, timeout_ms)
+            self._core.application.touch(self._core.now, session_id, timeout_ms, peer.peer_id)
         if self._syncs:
             self._answer_syncs()

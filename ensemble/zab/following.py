@@ -62,7 +62,6 @@ class Following:
 
     def on_packet(self, packet: Packet) -> None:
         """A packet of the leader."""
-        core = self._core
         if isinstance(packet, Proposal):
             self._on_proposal(packet.txns)
         elif isinstance(packet, Commit):
@@ -70,35 +69,45 @@ class Following:
         elif isinstance(packet, Ack) and self._cumulative and not self._observes:
             self._on_leaders_ack(packet.zxid)
         elif isinstance(packet, Ping):
-            touched = tuple(core.application.drain_touched())
-            if self.master is not None:
-                touched += self.master.drain_touched()
-            core.send(self._link, Ping(packet.zxid, touched))
-        elif isinstance(packet, Inform):
-            if self._may_follow(core.last_logged, packet.txn.zxid):
-                core.append((packet.txn,))
-                core.apply_up_to(packet.txn.zxid)
+            self._on_ping(packet)
+        elif isinstance(packet, Inform | InformAndActivate):
+            self._on_inform(packet)
         elif isinstance(packet, CommitAndActivate):
             self._on_activation(packet)
-        elif isinstance(packet, InformAndActivate):
-            if self._may_follow(core.last_logged, packet.txn.zxid):
-                core.append((packet.txn,))
-                activate(core, packet.txn, packet.designated)
-                core.apply_up_to(packet.txn.zxid)
         elif isinstance(packet, Revalidate) and packet.valid is not None:
             self._on_revalidated(packet, packet.valid)
         elif isinstance(packet, SyncRequest) and self._syncs:
-            # On the wire the answer says nothing but "the oldest one".
-            request, origin = self._syncs.popleft()
-            if origin is None:
-                core.perform(core.application.sync_done(core.now, request))
-            elif self.master is not None:
-                self.master.answer(origin, request)
+            self._on_synced()
         else:
             self._broken(f"unexpected {type(packet).__name__} in broadcast")
 
+    def _on_ping(self, ping: Ping) -> None:
+        """Answer with the sessions heard from here, and at the observers that learn from here."""
+        touched = tuple(self._core.application.drain_touched())
+        if self.master is not None:
+            touched += self.master.drain_touched()
+        self._core.send(self._link, Ping(ping.zxid, touched))
+
+    def _on_inform(self, packet: Inform | InformAndActivate) -> None:
+        """An observer hears of what is committed already."""
+        core, txn = self._core, packet.txn
+        if self._may_follow(core.last_logged, txn.zxid):
+            core.append((txn,))
+            if isinstance(packet, InformAndActivate):
+                activate(core, txn, packet.designated)
+            core.apply_up_to(txn.zxid)
+
+    def _on_synced(self) -> None:
+        """The oldest sync is done: on the wire the answer says nothing but that."""
+        core = self._core
+        request, origin = self._syncs.popleft()
+        if origin is None:
+            core.perform(core.application.sync_done(core.now, request))
+        elif self.master is not None:
+            self.master.answer(origin, request)
+
     def _on_revalidated(self, answer: Revalidate, valid: bool) -> None:
-        """It goes to who asked first for that session: answers come in the order of the questions."""
+        """The answer goes to who asked first for that session: answers come in the order of the questions."""
         asked = next((each for each in self._revalidations if each[0] == answer.session_id), None)
         if asked is not None:
             self._revalidations.remove(asked)
@@ -192,7 +201,7 @@ class Following:
         self._syncs.append((request, origin))
 
     def ask_revalidate(self, session_id: SessionId, timeout_ms: int, origin: LinkId | None = None) -> None:
-        """As above."""
+        """Ask the leader whether a session may go on; for an observer, where `origin` is one."""
         self._core.send(self._link, Revalidate(session_id, timeout_ms))
         if self.master is not None:
             self._revalidations.append((session_id, origin))

@@ -123,7 +123,7 @@ class Leader:
         self._core.close(link, "no longer wanted")
 
     def on_link_failed(self, to: PeerId) -> None:
-        """As above."""
+        """A link that this peer wanted as a learner cannot be made: it leads now, and wants none."""
 
     def on_link_down(self, link: LinkId) -> None:
         """A learner is gone.  Without a quorum nothing can be committed any more, so do not wait for the next tick."""

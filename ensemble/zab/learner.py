@@ -481,6 +481,6 @@ class Learner:
             self._following.submit_sync(request)
 
     def ask_revalidate(self, session_id: SessionId, timeout_ms: int) -> None:
-        """As above."""
+        """Ask the leader whether a local client's session may go on here."""
         if self._following is not None and self._link is not None:
             self._following.ask_revalidate(session_id, timeout_ms)

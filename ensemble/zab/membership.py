@@ -85,7 +85,7 @@ class Membership(msgspec.Struct, frozen=True):
         return "\n".join([*out, f"version={self.version:x}"])
 
     def with_version(self, version: int) -> Membership:
-        """The same under another version."""
+        """The same servers under another version."""
         return msgspec.structs.replace(self, version=version)
 
     def same_servers(self, other: Membership) -> bool:

@@ -173,7 +173,7 @@ class ObserverMaster:
             self._core.send_all(link, informs)
 
     def inform_of_membership(self, txn: Txn, designated: PeerId) -> None:
-        """As above, for a change of the ensemble."""
+        """A change of the ensemble's membership is committed, and about to be applied here."""
         for peer in self._links.values():
             if peer.forwarding:
                 self._core.send(peer.link, InformAndActivate(txn, designated))

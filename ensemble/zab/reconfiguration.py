@@ -162,7 +162,7 @@ class Reconfiguration:
         self._changed()
 
     def see_text(self, text: str) -> None:
-        """The same, as a new leader sends it."""
+        """A new leader has sent the last membership it has seen, as text: that is the last one seen here, too."""
         if self.enabled and text:
             try:
                 self.see(_led(text))
@@ -170,8 +170,8 @@ class Reconfiguration:
                 self._core.leave(f"the leader's membership cannot be read: {bad}")
 
     def activate(self, membership: Membership, designated: PeerId | None) -> bool:
-        """This one is in force.  Whether the peer's role or leader changes by it, so that it must begin anew; then it
-        follows `designated`, or, where that is None, looks for a leader."""
+        """A membership is in force.  Whether the peer's role or leader changes by it, so that it must begin anew; then
+        it follows `designated`, or, where that is None, looks for a leader."""
         if not self.enabled or membership.version <= self.current.version:
             return False
         core = self._core

@@ -32,6 +32,7 @@ from journal.events.broker import ControllerBelieved as ControllerBelieved
 from journal.events.broker import FollowershipTaken as FollowershipTaken
 from journal.events.broker import HighWatermarkMoved as HighWatermarkMoved
 from journal.events.broker import IsrChanged as IsrChanged
+from journal.events.broker import IsrProposed as IsrProposed
 from journal.events.broker import LeadershipTaken as LeadershipTaken
 from journal.events.broker import LogTruncated as LogTruncated
 from journal.events.broker import RecordsAcknowledged as RecordsAcknowledged
@@ -40,7 +41,9 @@ from journal.events.broker import RecordsLost as RecordsLost
 from journal.events.broker import RecordsReplicated as RecordsReplicated
 from journal.events.broker import ReplicaLoaded as ReplicaLoaded
 from journal.events.broker import ReplicaProgressed as ReplicaProgressed
+from journal.events.broker import ReplicaStanding as ReplicaStanding
 from journal.events.broker import RequestFenced as RequestFenced
+from journal.events.clients import AdminRequested as AdminRequested
 from journal.events.clients import ConsumerProgressed as ConsumerProgressed
 from journal.events.clients import GroupChanged as GroupChanged
 from journal.events.clients import WorkloadProgressed as WorkloadProgressed
@@ -136,6 +139,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     BrokerSessionChanged,
     ControllerBelieved,
     RequestFenced,
+    IsrProposed,
     IsrChanged,
     LeadershipTaken,
     FollowershipTaken,
@@ -151,6 +155,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     GroupChanged,
     WorkloadProgressed,
     ConsumerProgressed,
+    AdminRequested,
 )
 """Every type that there is: what is missing here is neither written nor read."""
 BY_NAME: dict[str, type[Event]] = {snake(kind.__name__): kind for kind in EVENT_TYPES}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import msgspec
+
 from journal.event import Event, Level
 
 
@@ -13,6 +15,7 @@ class BrokerRegistered(Event):
     broker_id: int
     broker_epoch: int
     session_id: int
+    caused_by: str = ""
 
 
 class BrokerSessionChanged(Event):
@@ -45,8 +48,42 @@ class RequestFenced(Event):
     partition: int | None = None
 
 
+class ReplicaStanding(msgspec.Struct, frozen=True, gc=False):
+    """Where a follower stood when its leader decided about it: its log's end beside the leader's and the high
+    watermark, how long ago it had last caught up with the leader's log (-1: not in this leader epoch), and how long it
+    may stay behind (replica.lag.time.max.ms)."""
+
+    replica: int
+    log_end_offset: int
+    leader_end_offset: int
+    high_watermark: int
+    caught_up_ms_ago: int
+    lag_time_max_ms: int
+
+
+class IsrProposed(Event):
+    """A leader asks for another ISR: `cause` is lag or caught_up, `upon` the partition epoch that it knows.
+
+    `moved` holds every replica that is to leave or to join, with what the decision was made from.
+    """
+
+    broker_id: int
+    topic: str
+    partition: int
+    isr: list[int]
+    leader_epoch: int
+    upon: int
+    cause: str
+    moved: list[ReplicaStanding]
+    caused_by: str = ""
+
+
 class IsrChanged(Event):
-    """A partition's ISR is now this; cause lag, caught_up (both through the leader) or controller."""
+    """A partition's ISR is now this; cause lag, caught_up (both through the leader) or controller.
+
+    `moved` holds what a leader that wrote the ISR itself decided upon; what one that asked the controller decided upon
+    stands in the proposal that `caused_by` names.  `left` are the replicas that were in the ISR before.
+    """
 
     topic: str
     partition: int
@@ -58,6 +95,9 @@ class IsrChanged(Event):
     controller_epoch: int = 0
     zxid: int = 0
     eligible: list[int] = []
+    left: list[int] = []
+    moved: list[ReplicaStanding] = []
+    caused_by: str = ""
 
 
 class LeadershipTaken(Event):
@@ -70,6 +110,7 @@ class LeadershipTaken(Event):
     log_end_offset: int
     high_watermark: int
     log_start_offset: int = 0
+    caused_by: str = ""
 
 
 class FollowershipTaken(Event):
@@ -81,6 +122,7 @@ class FollowershipTaken(Event):
     leader: int
     leader_epoch: int
     log_end_offset: int
+    caused_by: str = ""
 
 
 class ReplicaProgressed(Event):
@@ -110,6 +152,7 @@ class LogTruncated(Event):
     from_offset: int
     to_offset: int
     leader_epoch: int
+    caused_by: str = ""
 
 
 class RecordsLost(Event):
@@ -124,6 +167,7 @@ class RecordsLost(Event):
     count: int
     below_high_watermark: int
     cause: str
+    caused_by: str = ""
 
 
 class RecordsAppended(Event):

@@ -38,3 +38,15 @@ class ConsumerProgressed(Event):
     out_of_order: int
     lag: int
     partitions: list[int]
+
+
+class AdminRequested(Event):
+    """Somebody asked for a change, over HTTP or with one of Kafka's administrative requests, by its name: an effect's
+    chain of causes may end here.
+
+    `subjects` are what it is about: topics, partitions, nodes; of CreateTopics the topic and the id that it is to have.
+    """
+
+    request: str
+    subjects: list[str]
+    client: str

@@ -12,6 +12,7 @@ class ControllerElected(Event):
     controller_epoch: int
     zk_version: int
     zxid: int = 0
+    caused_by: str = ""
 
 
 class ControllerReady(Event):
@@ -56,13 +57,18 @@ class ControllerEventFailed(Event):
 
 class WriteFenced(Event):
     """A controller's write was refused: `reason` controller_epoch (/controller_epoch had moved on), or session_expired
-    (the session that held /controller is over, and the reign with it)."""
+    (the session that held /controller is over, and the reign with it).
+
+    The write asked for the version `epoch_version` of /controller_epoch, which held `controller_epoch`; what it holds
+    now was not told with the refusal.
+    """
 
     broker_id: int
     controller_epoch: int
     operation: str
     path: str
     reason: str = "controller_epoch"
+    epoch_version: int = -1
 
 
 class BrokerLivenessChanged(Event):
@@ -73,6 +79,9 @@ class BrokerLivenessChanged(Event):
     added: list[int]
     bounced: list[int]
     removed: list[int]
+    ended: list[tuple[int, str]] = []
+    """Of each that is gone or came back: what ended its registration."""
+    caused_by: str = ""
 
 
 class LeaderElected(Event):
@@ -96,6 +105,12 @@ class LeaderElected(Event):
     """Outside the ISR, with all that was committed."""
     recovering: bool = False
     """Has no leader changed the ISR since the last unclean election (KIP-704)?"""
+    previous: int = -1
+    """Who led before, as the controller knew it."""
+    candidates: list[tuple[int, str]] = []
+    """Every replica with what spoke for or against it, in the order in which they were looked at: elected, available
+    (another came first, or is preferred), not_in_sync, not_alive, offline_directory, shutting_down."""
+    caused_by: str = ""
 
 
 class AssignmentChanged(Event):
@@ -119,12 +134,14 @@ class TopicCreated(Event):
     topic: str
     topic_id: str
     assignment: dict[int, list[int]]
+    caused_by: str = ""
 
 
 class TopicDeleted(Event):
     """A topic is gone, znodes and all."""
 
     topic: str
+    caused_by: str = ""
 
 
 class ConfigChanged(Event):

@@ -102,10 +102,17 @@ class SessionCreated(Event):
 
 
 class SessionExpired(Event):
-    """The ensemble's leader declared a session dead; its closing follows as a transaction."""
+    """The ensemble's leader declared a session dead; its closing follows as a transaction.
+
+    The last word of it came `heard_ms_ago` milliseconds before, from the server `heard_by`; -1 and 0 where nothing was
+    heard of it since it was created, or since this leader began.
+    """
 
     session_id: int
     timeout_ms: int
+    heard_ms_ago: int = -1
+    heard_by: int = 0
+    caused_by: str = "timer session-expiry"
 
 
 class QuotaExceeded(Event):
@@ -125,6 +132,7 @@ class SessionClosed(Event):
     session_id: int
     zxid: int
     ephemerals: list[str]
+    caused_by: str = ""
 
 
 class TxnProposed(Event):

@@ -141,6 +141,7 @@ class FencedWriter:
         self.zk = zk
         self.epoch = epoch
         self._fence: Sequence[Op] = [Check(CONTROLLER_EPOCH, epoch_zk_version)]
+        self._epoch_version = epoch_zk_version
         self._broker_id = broker_id
         self._emit = emit
 
@@ -183,14 +184,26 @@ class FencedWriter:
             outcomes = await self.zk.batch(requests, halt=self._is_fenced)
         except SessionExpired:
             for op in (op for group in groups for op in group):
-                self._emit(WriteFenced(self._broker_id, self.epoch, _name(op), op.path, "session_expired"))
+                self._tell_fenced(op, "session_expired")
             raise
         fenced = [group for group, outcome in zip(groups, outcomes, strict=False) if self._is_fenced(outcome)]
         for op in (op for group in fenced for op in group):
-            self._emit(WriteFenced(self._broker_id, self.epoch, _name(op), op.path))
+            self._tell_fenced(op, "controller_epoch")
         if fenced:
             raise ControllerMoved(f"controller epoch {self.epoch} is over")
         return outcomes
+
+    def _tell_fenced(self, op: Op, reason: str) -> None:
+        self._emit(
+            WriteFenced(
+                broker_id=self._broker_id,
+                controller_epoch=self.epoch,
+                operation=_name(op),
+                path=op.path,
+                reason=reason,
+                epoch_version=self._epoch_version,
+            )
+        )
 
     def _request(self, group: Sequence[Op]) -> Request[list[OpResult]]:
         ops = [*self._fence, *group]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from ensemble.auth.schemes import AuthId
-from ensemble.ids import ConnectionId, Epoch, LinkId, SessionId, Zxid
+from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid
 from ensemble.ports import Instant
 from ensemble.records import ClientMessage, OpCode, Reply, Request
 from ensemble.tree_snapshot import NodeImage, TreeSnapshot
@@ -127,10 +127,12 @@ class ListApplication:
     def describe_membership(self, now: Instant, text: str, version: int) -> None:
         """There is nowhere to show it."""
 
-    def touch(self, now: Instant, session_id: SessionId, timeout_ms: int) -> None:
+    def touch(self, now: Instant, session_id: SessionId, timeout_ms: int, by: PeerId) -> None:
         """There are no sessions to track."""
 
-    def revalidate(self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None) -> bool:
+    def revalidate(
+        self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None, by: PeerId
+    ) -> bool:
         """Every session is fine."""
         return True
 

@@ -72,7 +72,7 @@ class ReplicationAudit:
     """Watches all partitions of one world."""
 
     def __init__(
-        self, scheduler: Scheduler, nodes: dict[int, BrokerNode], emit: Callable[[InvariantViolated], None]
+        self, scheduler: Scheduler, nodes: dict[int, BrokerNode], emit: Callable[[InvariantViolated], object]
     ) -> None:
         self.znodes = KafkaZnodes()
         self._scheduler = scheduler

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from broker_sim.groups.config import CONSUMER_OFFSETS
+from journal.judges.cause_chains import broken_chains
 from kafka_protocol.client.history_clients import TopicPlan
 from simulation.faults.chaos import chaos
 from simulation.faults.nemesis import Nemesis
@@ -100,6 +101,7 @@ class SeedRun:
             self._failures.append(f"crash: {crash!r}")
         world = self.world
         world.scheduler.end()
+        self._failures += [f"{v.invariant}: {v.detail}" for v in broken_chains(world.record.entries)]
         return Outcome(
             seed=self.seed,
             scenario=self.scenario.name,

@@ -228,8 +228,18 @@ class Server:
         joined = JoinedBrokers(chosen.brokers, self.told.append, self.collector.state)
         self.player = FakePlayer()
         scenarios = ScenarioRuns(self.player)
+        self.journalled: list[Event] = []
         self.services = Services(
-            chosen, agents, self.ensemble, self.collector, views, admin, FakeWorkloads(), joined, scenarios
+            chosen,
+            agents,
+            self.ensemble,
+            self.collector,
+            views,
+            admin,
+            FakeWorkloads(),
+            joined,
+            scenarios,
+            self.journalled.append,
         )
         config = uvicorn.Config(
             create_app(self.services, token), port=0, log_level="error", timeout_graceful_shutdown=1

@@ -87,7 +87,7 @@ class PageServer:
         joined = JoinedBrokers(self._settings.brokers, tell, self._collector.state)
         services = Services(
             self._settings, agents, self.ensemble, self._collector, views, admin, FakeWorkloads(), joined,
-            ScenarioRuns(FakePlayer()),
+            ScenarioRuns(FakePlayer()), lambda event: None,
         )  # fmt: skip
         config = uvicorn.Config(
             create_app(services, self._token), port=self._port, log_level="error", timeout_graceful_shutdown=1

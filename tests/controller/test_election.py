@@ -273,7 +273,7 @@ def test_a_controller_znode_of_our_own_session_without_a_reign_is_replaced(world
     world.start(1, 2)
     first = world.active()
     first.controller._resign("controller_moved")
-    first.controller.put("ControllerChange")
+    first.controller.controller_changed()
     world.settle()
     assert world.active().controller.is_active
     assert epoch(world) == ("2", 2)
@@ -454,7 +454,7 @@ def test_a_broker_that_is_not_active_refuses_requests(world: World) -> None:
 def test_a_controller_epoch_that_moved_alone_ends_the_reign_and_begins_another(world: World) -> None:
     world.start(1)
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"7")
-    world.nodes[1].controller.put("ControllerChange")
+    world.nodes[1].controller.controller_changed()
     world.settle()
     assert epoch(world) == ("8", 3) and world.nodes[1].controller.is_active
     assert [e.reason for e in world.events(ControllerResigned)] == ["controller_moved"]

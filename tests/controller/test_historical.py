@@ -91,7 +91,7 @@ def test_a_ghost_leaves_the_cluster_without_a_controller(world: World, on: bool)
     ghost = world.active()
     # It has resigned, and /controller is its own all the same.
     ghost.controller._resign("controller_moved")
-    ghost.controller.put("ControllerChange")
+    ghost.controller.controller_changed()
     world.run(30_000)
     assert world.active() is ghost or not on
     assert sum(node.controller.is_active for node in world.nodes.values()) == (0 if on else 1)

@@ -8,6 +8,7 @@ import pytest
 
 from controller.context import ControllerContext
 from controller.eligibility import NobodyEligible
+from controller.occasion import Occasion
 from controller.partition_store import PartitionStore
 from ensemble.client.service import Delete
 from ensemble.errors import BadVersion, ErrorCode, NodeExists
@@ -66,7 +67,7 @@ def test_a_batch_of_state_writes_has_an_outcome_for_each(world: World, session: 
         world.ensemble.put(znodes.partition_state_path(partition), znodes.encode_partition_state(state))
     journal: list[Event] = []
     writer = FencedWriter(zk, 1, 4, 0, journal.append)
-    store = PartitionStore(writer, ControllerContext(4, 0), NobodyEligible(), journal.append)
+    store = PartitionStore(writer, ControllerContext(4, 0), NobodyEligible(), journal.append, Occasion())
     wanted = {
         GOOD: state._replace(isr=(1,)),
         STALE: state._replace(isr=(1,), partition_epoch=9),

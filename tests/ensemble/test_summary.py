@@ -36,7 +36,7 @@ def test_large_values_share_buckets_and_quantiles_stay_close() -> None:
     assert summary.quantile(1.0) == summary.maximum
 
 
-def test_a_reset_forgets() -> None:
+def test_a_reset_summary_has_no_values() -> None:
     summary = Summary()
     summary.add(7)
     summary.reset()

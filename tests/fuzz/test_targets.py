@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from ensemble.ids import Zxid
 from ensemble.jute import MalformedRecord
-from ensemble.server.net.quorum_wire import AUTH_ENTRIES_MAX, QuorumCodec
+from ensemble.server.net.quorum_packets import AUTH_ENTRIES_MAX
+from ensemble.server.net.quorum_wire import QuorumCodec
 from ensemble.zab.messages import Proposal, Snap
 from tests.fuzz.choices import Choices, lying_lengths, spoil
 from tests.fuzz.peer_targets import encoded, from_leader, small_snapshot, transactions

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ensemble.errors import ErrorCode
 from ensemble.ids import SessionId, Zxid
-from ensemble.records import ACL, OPEN_ACL, ErrorCode, OpCode
+from ensemble.records import ACL, OPEN_ACL, OpCode
 from ensemble.tree.blocks import BLOCK_ZNODES
 from ensemble.tree.datatree import DataTree
 from ensemble.txn import (

@@ -114,11 +114,11 @@ class DynamicConfigFiles:
         self._my_id = PeerId(my_id)
 
     def save_next(self, membership: Membership) -> None:
-        """This one was proposed."""
+        """A membership was proposed: keep it beside the one in force."""
         _write(_next_of(self._config), membership.text)
 
     def save(self, membership: Membership) -> None:
-        """This one is in force: its own file first, then zoo.cfg names it, then what was proposed is forgotten."""
+        """A membership is in force: its own file first, then zoo.cfg names it, then what was proposed is forgotten."""
         if membership.version:
             path = self._config.with_name(f"{self._config.name}.dynamic.{membership.version:x}")
             _write(path, "\n".join(membership.text.split("\n")[:-1]))

@@ -430,7 +430,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Gone."""
+        """The connection is gone."""
         self._transport = None
         if self._deadline is not None:
             self._deadline.cancel()
@@ -459,7 +459,7 @@ class SecureEntrance:
         return self._port.admission.admit(host)
 
     def leave(self, host: str) -> None:
-        """It did not get through."""
+        """The TLS handshake has failed."""
         self._port.admission.leave(host)
 
     def made(self, host: str) -> ClientConnection:

@@ -222,7 +222,7 @@ class ElectionConnection(asyncio.Protocol):
             self._port.writable(self, self._peer_id)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Gone."""
+        """The connection is gone."""
         self._transport = None
         self._identify()
         self._settle()

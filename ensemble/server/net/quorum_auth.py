@@ -100,7 +100,7 @@ class SaslDoor(asyncio.Protocol):
             self._go_on(data)
 
     def eof_received(self) -> bool:
-        """It says no more."""
+        """The other side has ended its half of the connection."""
         if not self.passed.done():
             self._go_on(None)
         return False
@@ -129,6 +129,6 @@ class SaslDoor(asyncio.Protocol):
         self.passed.set_result(passed)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Gone before it was settled, or refused."""
+        """The connection is gone: before the proof was complete, or since it was refused."""
         if not self.passed.done():
             self._settle(False)

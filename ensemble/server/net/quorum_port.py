@@ -15,7 +15,8 @@ from ensemble.server.config.reachability import CHECKED, Reachability
 from ensemble.server.net.peer_addresses import first_to_answer, listen_each
 from ensemble.server.net.peer_security import Listening, PeerSecurity, open_port, tls_problem
 from ensemble.server.net.quorum_auth import QuorumAuth, SaslDoor
-from ensemble.server.net.quorum_wire import QuorumCodec, encode_shared
+from ensemble.server.net.quorum_packets import encode_shared
+from ensemble.server.net.quorum_wire import QuorumCodec
 from ensemble.server.net.sockets import keep_alive, remote_name
 from ensemble.zab.messages import Commit, Packet, Proposal, Snap
 from ensemble.zab.server_line import Address, ServerLine
@@ -387,7 +388,7 @@ class QuorumLink(asyncio.Protocol):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Gone."""
+        """The connection is gone."""
         self._transport = None
         self._stream = None
         if self._deadline is not None:

@@ -35,7 +35,7 @@ async def open_admin_port(
         log.warning(f"{taken}; this peer goes on without it")
         return None
     scheme = "http" if https is None else "https"
-    log.info("admin server", url=f"{scheme}://{settings.address}:{number}{settings.command_url}")
+    log.info("the admin server listens", url=f"{scheme}://{settings.address}:{number}{settings.command_url}")
     return port
 
 
@@ -52,7 +52,7 @@ async def open_metrics_port(
 
     port = HttpPort(answer, on_failure)
     number = await port.listen(settings.address, settings.port, "the metrics port")
-    log.info("metrics", url=f"http://{settings.address}:{number}/metrics")
+    log.info("metrics are served", url=f"http://{settings.address}:{number}/metrics")
     return port
 
 

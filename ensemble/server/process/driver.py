@@ -334,7 +334,10 @@ class PeerDriver:
         self._voters = tuple({*effect.current.voters, *effect.last_seen.voters})
         proposed = f"{effect.last_seen.version:x}" if effect.last_seen.version > effect.current.version else None
         self._log.info(
-            "membership", version=f"{effect.current.version:x}", voters=list(effect.current.voters), proposed=proposed
+            "the membership in force",
+            version=f"{effect.current.version:x}",
+            voters=list(effect.current.voters),
+            proposed=proposed,
         )
         if self.membership is not None:
             self.membership.use(effect)

@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker_sim.replication.isr import Committed, PendingExpand, PendingShrink
-from journal.events import HighWatermarkMoved, TopicPartition
+from journal.events import HighWatermarkMoved, IsrProposed, ReplicaStanding, TopicPartition
 from kafka_protocol.wire.kafka_schema import respond
 from tests.broker_sim.replication.replication_cluster import LAG_MS, TP, Cluster, batch
 
@@ -44,6 +44,32 @@ def test_should_not_shrink_isr_if_previous_fetch_is_caught_up() -> None:
         assert partition.followers[2].end_offset < partition.log.end_offset
     assert partition.isr_state == Committed((1, 2))
     assert cluster.alterations == []
+
+
+def test_a_proposal_says_how_each_replica_stood_that_is_to_leave_or_to_join() -> None:
+    cluster = still(2)
+    cluster.create([1, 2])
+    cluster.produce_later(1, batch("a"), acks=1)
+    cluster.run(100)
+    catch_up(cluster, 2, 1)
+    level_ms = cluster.now_ms
+    cluster.produce_later(1, batch("b"), acks=1)
+    cluster.produce_later(1, batch("c"), acks=1)
+    cluster.until(lambda: bool(cluster.events(IsrProposed)))
+    [shrink] = cluster.events(IsrProposed)
+    assert (shrink.isr, shrink.cause, shrink.upon) == ([1], "lag", 0)
+    [standing] = shrink.moved
+    assert standing == ReplicaStanding(
+        replica=2, log_end_offset=1, leader_end_offset=3, high_watermark=1,
+        caught_up_ms_ago=standing.caught_up_ms_ago, lag_time_max_ms=LAG_MS,
+    )  # fmt: skip
+    assert LAG_MS < standing.caught_up_ms_ago <= cluster.now_ms - level_ms
+    cluster.until(lambda: cluster[1].partition.isr_state == Committed((1,)))
+    catch_up(cluster, 2, 3)
+    cluster.until(lambda: cluster[1].partition.isr_state == Committed((1, 2)))
+    _, expand = cluster.events(IsrProposed)
+    assert (expand.isr, expand.cause, expand.upon) == ([1, 2], "caught_up", 1)
+    assert [(row.replica, row.log_end_offset, row.caught_up_ms_ago) for row in expand.moved] == [(2, 3, 0)]
 
 
 def test_should_not_shrink_isr_if_follower_caught_up_to_log_end() -> None:

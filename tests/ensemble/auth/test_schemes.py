@@ -128,7 +128,7 @@ def test_auth_stands_for_all_that_one_has_proved_but_not_for_an_address() -> Non
     assert fixed_up([ACL(3, "auth", "")], proved[:2]) is None
 
 
-def test_super_passes_every_list() -> None:
+def test_the_super_user_passes_every_acl() -> None:
     nobody = (ACL(31, "digest", "u:x"),)
     assert allows(nobody, 1, (("super", ""),))
     assert not allows(nobody, 1, (("ip", "10.0.0.1"), ("digest", "v:x")))
@@ -258,7 +258,7 @@ TEXTS = st.one_of(
 
 
 @given(TEXTS, TEXTS)
-def test_no_id_and_no_address_breaks_anything(one: str, other: str) -> None:
+def test_no_text_of_an_id_or_address_raises(one: str, other: str) -> None:
     for scheme in ("ip", "digest", "sasl", "x509", "nope"):
         is_valid(scheme, one)
         matches(scheme, one, other)
@@ -266,7 +266,7 @@ def test_no_id_and_no_address_breaks_anything(one: str, other: str) -> None:
 
 
 @given(st.binary())
-def test_no_certificate_breaks_anything(data: bytes) -> None:
+def test_no_bytes_of_a_certificate_raise_anything_but_malformed(data: bytes) -> None:
     for each in (data, certificate(data), certificate(attribute(data, data)), certificate(attribute(CN, data, 0x1E))):
         try:
             assert isinstance(subject_of(each), str)
@@ -275,7 +275,7 @@ def test_no_certificate_breaks_anything(data: bytes) -> None:
 
 
 @given(TEXTS)
-def test_no_login_configuration_breaks_anything(text: str) -> None:
+def test_no_text_of_a_login_configuration_raises_anything_but_a_value_error(text: str) -> None:
     for each in (text, f"Server {{ {text} }};", f"Server {{ {DIGEST_MODULE} required {text}; }};"):
         try:
             digest_users(each, "Server")

@@ -106,7 +106,7 @@ def test_a_session_that_a_leader_knows_is_kept_whatever_comes() -> None:
     assert world.session_asked_for() == RESUMED
 
 
-def test_closing_ends_the_search() -> None:
+def test_closing_a_session_ends_its_search_for_a_server_that_takes_writes() -> None:
     world = Partitioned()
     client, _ = world.begin()
     world.run(client.close())

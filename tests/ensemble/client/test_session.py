@@ -232,10 +232,10 @@ def test_watches_left_are_re_armed_on_the_next_server_before_anything_else() -> 
     world.last.event(EventType.CHILDREN_CHANGED, "/parent")
     world.last.event(EventType.DATA_CHANGED, "/data")
     world.advance(5)
-    assert events == [
-        WatchEvent(EventType.DATA_CHANGED, "/data"),
-        WatchEvent(EventType.CREATED, "/absent"),
-        WatchEvent(EventType.CHILDREN_CHANGED, "/parent"),
+    assert [event[:2] for event in events] == [
+        (EventType.DATA_CHANGED, "/data"),
+        (EventType.CREATED, "/absent"),
+        (EventType.CHILDREN_CHANGED, "/parent"),
     ]
 
 
@@ -288,7 +288,7 @@ def test_the_same_watcher_on_one_path_is_called_once() -> None:
     world.run(client.get_children("/a", watcher))
     world.last.event(EventType.DELETED, "/a")
     world.advance(5)
-    assert events == [WatchEvent(EventType.DELETED, "/a")]
+    assert [event[:2] for event in events] == [(EventType.DELETED, "/a")]
 
 
 def test_a_reply_out_of_order_drops_the_server() -> None:
@@ -356,7 +356,7 @@ def test_a_session_that_is_closing_cannot_be_renewed() -> None:
     assert closing.done()
 
 
-def test_two_closes_end_together() -> None:
+def test_two_calls_of_close_return_together() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     first = world.runtime.spawn(client.close(), "first")

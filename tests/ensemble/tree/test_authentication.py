@@ -68,7 +68,7 @@ def test_the_example_of_rfc_2831_comes_out() -> None:
     assert proof(secret, nonce, cnonce, f":{uri}") == b"ea40f60335c427b5527b84dbabcdfffd"
 
 
-def test_the_challenge_is_javas() -> None:
+def test_the_sasl_challenge_has_the_text_of_javas() -> None:
     assert DigestMd5Server(USERS, "n").challenge() == (
         b'realm="zk-sasl-md5",nonce="n",charset=utf-8,algorithm=md5-sess'
     )
@@ -108,7 +108,7 @@ def test_anything_else_is_refused_without_telling_secrets(response: bytes) -> No
 
 
 @given(st.one_of(st.binary(), st.text(alphabet='username="jnoc,\\ =').map(str.encode)))
-def test_no_response_breaks_anything(response: bytes) -> None:
+def test_no_sasl_response_raises_anything_but_a_refusal(response: bytes) -> None:
     with pytest.raises(SaslError):
         DigestMd5Server(USERS, "n").verify(response)
 
@@ -260,7 +260,7 @@ def test_unknown_schemes_are_refused_and_disconnected() -> None:
         assert client in ensemble.closed
 
 
-def test_what_is_demanded_must_come_first() -> None:
+def test_a_demanded_proof_of_identity_must_come_before_any_request() -> None:
     policy = AuthPolicy(schemes=SASL.schemes, sasl_users=USERS, required_schemes=("sasl",))
     for request in (exists("/"), create("/a"), (OpCode.PING, None)):
         ensemble = Ensemble(auth=policy)

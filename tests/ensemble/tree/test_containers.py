@@ -101,7 +101,7 @@ def test_the_time_to_live_is_kept_in_the_ephemeral_owner():
 # -- in a multi ------------------------------------------------------------------------------------------------------
 
 
-def test_in_a_multi_they_are_answered_as_create2():
+def test_a_container_made_in_a_multi_is_answered_as_create2():
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect()
     reply = ensemble.ask(client, multi(container("/c"), with_ttl("/t", 9), create("/c/x", op=OpCode.CREATE)))
@@ -111,7 +111,7 @@ def test_in_a_multi_they_are_answered_as_create2():
     assert (owner(ensemble, "/c"), owner(ensemble, "/t")) == (CONTAINER_OWNER, TTL_OWNER | 9)
 
 
-def test_in_a_multi_the_flags_decide():
+def test_in_a_multi_the_flags_of_a_create_decide_what_it_makes():
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect()
     for op in (OpCode.CREATE, OpCode.CREATE2):
@@ -235,7 +235,7 @@ def test_without_extended_types_no_time_to_live_ends():
     assert exist(ensemble, "/t") == ["/t"]
 
 
-def test_no_more_go_in_a_minute_than_allowed():
+def test_no_more_znodes_lapse_in_a_minute_than_allowed():
     rules = TreeRules(container_check_interval_ms=1_000, container_deletes_per_minute=120)
     ensemble = Ensemble(tree=rules)
     client = ensemble.connect()
@@ -246,7 +246,7 @@ def test_no_more_go_in_a_minute_than_allowed():
         assert len(ensemble.services[0].tree.lapsing) == left
 
 
-def test_one_that_is_used_again_before_its_turn_stays():
+def test_a_container_that_is_used_again_before_its_turn_stays():
     rules = TreeRules(container_check_interval_ms=2_000, container_deletes_per_minute=60)
     ensemble = Ensemble(tree=rules)
     client = ensemble.connect()
@@ -276,7 +276,7 @@ def test_a_child_on_its_way_saves_the_container():
 # -- on disk -----------------------------------------------------------------------------------------------------------
 
 
-def test_both_survive_a_snapshot_and_are_found_again(tmp_path):
+def test_containers_and_times_to_live_survive_a_snapshot(tmp_path):
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect()
     ensemble.ask(client, container("/c"))
@@ -298,7 +298,7 @@ def test_a_time_to_live_that_cannot_be_makes_a_plain_node(ttl_ms):
     assert tree.nodes["/t"].ephemeral_owner == 0 and not tree.lapsing
 
 
-def test_their_transactions_are_zookeepers():
+def test_creating_a_container_or_a_time_to_live_has_zookeepers_bytes():
     acl = OPEN_ACL
     made = Txn(SessionId(0x10), 3, 0x100000002, 7, OpCode.CREATE_CONTAINER, CreateContainerTxn("/c", b"d", acl, 1))
     assert made.encoded()[32:].hex() == (

@@ -186,7 +186,7 @@ def test_a_write_that_cannot_be_read_is_a_marshalling_error_and_stops_nothing(op
     assert ensemble.ask(bob, set_data("/a")).err == ensemble.ask(ann, create("/later")).err == 0
 
 
-def test_reads_go_on_around_them():
+def test_inquiries_and_plain_reads_are_answered_side_by_side():
     ensemble, _, bob = family()
     for request in (get("/a"), WHO_AM_I, children("/a"), below("/"), exists("/a"), multi_read(data_of("/a"))):
         assert ensemble.ask(bob, request).err == 0

@@ -24,7 +24,7 @@ def answer_to_connect(e, connection):
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
-def test_opening_and_closing_one_costs_no_transaction(server):
+def test_opening_and_closing_a_local_session_costs_no_transaction(server):
     e = ensemble()
     client = e.connect(server)
     assert answer_to_connect(e, client)[0] >> 56 == server + 1
@@ -33,7 +33,7 @@ def test_opening_and_closing_one_costs_no_transaction(server):
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
-def test_it_reads_and_writes_like_any_other(server):
+def test_a_local_session_reads_and_writes_like_any_other(server):
     e = ensemble()
     client = e.connect(server)
     assert e.ask(client, create("/a", b"1")).err == OK
@@ -44,7 +44,7 @@ def test_it_reads_and_writes_like_any_other(server):
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
-def test_its_own_server_takes_it_back_and_no_other(server):
+def test_a_local_session_is_taken_back_by_its_own_server_alone(server):
     e = ensemble()
     first = e.connect(server)
     session = e.session(first)
@@ -60,7 +60,7 @@ def test_its_own_server_takes_it_back_and_no_other(server):
 @pytest.mark.parametrize(
     "request_", [create("/e", flags=EPHEMERAL), multi(create("/p"), create("/e", flags=EPHEMERAL, op=OpCode.CREATE))]
 )
-def test_an_ephemeral_makes_it_a_global_session_first(server, request_):
+def test_an_ephemeral_makes_a_local_session_a_global_one_first(server, request_):
     e = ensemble()
     client = e.connect(server, timeout_ms=8_000)
     session = e.session(client)
@@ -131,7 +131,7 @@ def test_one_that_falls_silent_ends_at_its_server_within_a_tick_of_its_timeout(s
     assert e.history == []
 
 
-def test_a_learner_does_not_report_them_to_the_leader():
+def test_a_learner_does_not_report_local_sessions_to_the_leader():
     e = ensemble()
     local, other = e.connect(LEARNER), e.connect(LEARNER)
     e.ask(other, create("/e", flags=EPHEMERAL))
@@ -153,7 +153,7 @@ def test_closing_waits_for_its_turn_behind_a_write():
     assert client in e.closed
 
 
-def test_they_end_with_their_servers_service():
+def test_local_sessions_end_with_their_servers_service():
     e = ensemble()
     client = e.connect(LEARNER)
     session = e.session(client)

@@ -85,7 +85,7 @@ def test_what_a_lasting_watch_on_p_hears(operation, mode, events):
 
 
 @pytest.mark.parametrize("mode", [PERSISTENT, RECURSIVE])
-def test_it_stays_when_it_fires_and_when_its_node_goes(mode):
+def test_a_lasting_watch_stays_when_it_fires_and_when_its_node_goes(mode):
     ensemble, writer, watcher = watching(add_watch("/p/a", mode))
     for operation in (set_data("/p/a"), set_data("/p/a"), delete("/p/a"), create("/p/a"), set_data("/p/a")):
         ensemble.ask(writer, operation)

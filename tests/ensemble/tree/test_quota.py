@@ -253,7 +253,7 @@ def test_a_multi_that_goes_beyond_a_limit_is_taken_back_as_a_whole():
     assert stats(ensemble) == "count=3,bytes=8"
 
 
-def test_what_is_in_flight_counts():
+def test_writes_in_flight_count_against_a_hard_limit():
     """ZooKeeper looks at what is committed alone, and lets writes in flight overrun a hard limit together."""
     ensemble, client = limited(limits=HARD)
     ensemble.auto = False
@@ -271,7 +271,7 @@ def test_what_is_in_flight_counts():
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_hard_limit_holds_whatever_is_in_flight(seed):
+def test_a_hard_limit_holds_for_any_mix_of_writes_in_flight(seed):
     rng = random.Random(seed)
     ensemble, client = limited(limits="count=-1,bytes=-1=;byteHardLimit=20;countHardLimit=5")
     ensemble.auto = False

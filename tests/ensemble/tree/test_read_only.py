@@ -153,7 +153,7 @@ def test_what_needs_a_quorum_is_refused(request_):
     assert client not in e.closed
 
 
-def test_what_cannot_even_be_read_is_refused_alike():
+def test_a_malformed_write_is_refused_as_a_well_formed_one():
     e = cut_off()
     client = ask(e)
     e.message(client, Request(1, OpCode.CREATE, None, ErrorCode.MARSHALLING_ERROR))
@@ -237,7 +237,7 @@ def test_read_only_service_begins_after_two_seconds_or_a_longer_tick_without_a_l
     assert isinstance(response, ConnectResponse) and response.read_only
 
 
-def test_it_ends_with_the_election_whoever_wins():
+def test_read_only_service_ends_with_the_election_whoever_wins():
     for leader in (1, 3):
         alone = Alone()
         alone.wait()
@@ -250,14 +250,14 @@ def test_it_ends_with_the_election_whoever_wins():
         assert not alone.peer.status().read_only, "a late timer changes nothing"
 
 
-def test_it_goes_on_looking_for_a_leader_meanwhile():
+def test_a_read_only_server_goes_on_looking_for_a_leader():
     alone = Alone()
     alone.wait()
     effects = alone.peer.on_timer(alone.now, "election.resend")
     assert [e.to for e in effects if isinstance(e, SendNotification)] == [2, 3]
 
 
-def test_it_touches_neither_log_nor_snapshots():
+def test_a_read_only_server_touches_neither_log_nor_snapshots():
     alone = Alone()
     alone.wait()
     effects = alone.effects + alone.connect(1)
@@ -269,7 +269,7 @@ def test_it_touches_neither_log_nor_snapshots():
     ]  # fmt: skip
 
 
-def test_the_admin_words_tell(tmp_path):
+def test_the_admin_words_say_that_a_server_is_read_only(tmp_path):
     (tmp_path / "myid").write_text("1")
     servers = "\n".join(f"server.{i}=127.0.0.1:{2000 + i}:{3000 + i}" for i in (1, 2, 3))
     keys = "clientPort=2181\ninitLimit=5\nsyncLimit=2\n4lw.commands.whitelist=*\nlocalSessionsEnabled=true"

@@ -144,11 +144,11 @@ def error_of(txn: Txn) -> int:
     return txn.body.err
 
 
-def test_it_is_off_unless_enabled() -> None:
+def test_reconfig_is_refused_unless_it_is_enabled() -> None:
     assert error_of(prepared((), view(enabled=False), b"nonsense")) == ErrorCode.RECONFIG_DISABLED
 
 
-def test_the_acl_comes_last() -> None:
+def test_the_acl_is_looked_at_after_everything_else() -> None:
     assert error_of(prepared((), view(), b"nonsense")) == ErrorCode.BAD_ARGUMENTS
     assert error_of(prepared((), view((1,)))) == ErrorCode.NEW_CONFIG_NO_QUORUM
     assert error_of(prepared((), view())) == ErrorCode.NO_AUTH
@@ -159,7 +159,7 @@ def test_a_lone_server_cannot_be_reconfigured() -> None:
     assert error_of(prepared((("super", ""),), view((1,), current=alone))) == ErrorCode.UNIMPLEMENTED
 
 
-def test_it_writes_the_configuration_node() -> None:
+def test_reconfig_writes_the_configuration_node() -> None:
     txn = prepared((("super", ""),), view())
     assert txn.type == OpCode.RECONFIG
     assert isinstance(txn.body, SetDataTxn)

@@ -20,6 +20,7 @@ from ensemble.tree.requests import OUTSTANDING_MAX
 from ensemble.tree.sessions import NO_PASSWORD, password_of
 from ensemble.txn import Txn
 from ensemble.zab.effects import CloseConnection
+from journal.cause import expiry_cause
 from journal.events import (
     EphemeralCreated,
     EphemeralDeleted,
@@ -366,9 +367,15 @@ def test_a_silent_session_expires_and_its_ephemerals_go_everywhere():
         ensemble.send(lively, PING)
     assert silent not in ensemble.closed and not ensemble.facts(SessionExpired)
     ensemble.advance(2000)
-    assert ensemble.facts(SessionExpired) == [SessionExpired(session_id, 4000)]
+    assert ensemble.facts(SessionExpired) == [
+        # The last word reached the leader with the ping of a second later, from the second server.
+        SessionExpired(session_id, 4000, heard_ms_ago=5000, heard_by=2)
+    ]
     assert silent in ensemble.closed and lively not in ensemble.closed
-    assert ensemble.facts(SessionClosed) == [SessionClosed(session_id, ensemble.zxid, ["/e"])] * 2
+    assert (
+        ensemble.facts(SessionClosed)
+        == [SessionClosed(session_id, ensemble.zxid, ["/e"], expiry_cause(session_id))] * 2
+    )
     assert ensemble.ask(lively, exists("/e")).err == ErrorCode.NO_NODE
     late = ensemble.connect(server=1, session=(session_id, password_of(SessionId(session_id))))
     assert ensemble.sent[late] == [GONE]

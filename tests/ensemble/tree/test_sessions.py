@@ -2,7 +2,7 @@
 
 from ensemble.ids import PeerId
 from ensemble.ports import Instant
-from ensemble.tree.sessions import LOCAL, SessionIds, SessionTracker, password_of
+from ensemble.tree.sessions import LOCAL, Overdue, SessionIds, SessionTracker, password_of
 
 TICK_MS = 100
 
@@ -44,19 +44,19 @@ def test_a_touched_session_lives_on():
     tracker = SessionTracker(TICK_MS, at(0))
     tracker.track(at(0), 1, 250)
     tracker.track(at(0), 2, 250)
-    assert tracker.touch(at(240), 1, 250)
-    assert tracker.expire(at(400)) == [(2, 250)]
+    assert tracker.touch(at(240), 1, 250, 2)
+    assert tracker.expire(at(400)) == [Overdue(2, 250, -1, 0)], "nothing was heard of it"
     assert tracker.is_alive(1) and not tracker.is_alive(2)
-    assert not tracker.touch(at(401), 2, 250), "too late"
+    assert not tracker.touch(at(401), 2, 250, 2), "too late"
     assert tracker.expire(at(400)) == [], "expired once"
-    assert tracker.expire(at(10_000)) == [(1, 250)]
+    assert tracker.expire(at(10_000)) == [Overdue(1, 250, 9_760, 2)], "the last word, and whose it was"
 
 
 def test_sessions_expire_in_the_order_of_their_due_times():
     tracker = SessionTracker(TICK_MS, at(0))
     for session_id, timeout_ms in ((5, 900), (3, 200), (4, 500), (9, 200)):
         tracker.track(at(0), session_id, timeout_ms)
-    assert [session_id for session_id, _ in tracker.expire(at(5000))] == [3, 9, 4, 5]
+    assert [session.session_id for session in tracker.expire(at(5000))] == [3, 9, 4, 5]
 
 
 def test_a_session_belongs_to_whoever_used_or_validated_it_last():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 
-from ensemble.ids import ConnectionId, Epoch, LinkId, make_zxid
+from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, make_zxid
 from ensemble.ports import Instant
 from ensemble.records import (
     OPEN_ACL,
@@ -155,7 +155,9 @@ class Ensemble:
 
     def revalidate(self):
         server, session_id, timeout_ms = self.asked.popleft()
-        valid = self.services[0].revalidate(self.now, session_id, timeout_ms, LinkId(server) if server else None)
+        valid = self.services[0].revalidate(
+            self.now, session_id, timeout_ms, LinkId(server) if server else None, PeerId(server + 1)
+        )
         self.run(server, self.services[server].revalidated(self.now, session_id, valid))
 
     def advance(self, ms):
@@ -163,9 +165,9 @@ class Ensemble:
         end = self.now_ms + ms
         while self.now_ms < end:
             self.now_ms = min(self.now_ms + self.tick_ms, end)
-            for service in self.services[1:]:
+            for server, service in enumerate(self.services[1:], 1):
                 for session_id, timeout_ms in service.drain_touched():
-                    self.services[0].touch(self.now, session_id, timeout_ms)
+                    self.services[0].touch(self.now, session_id, timeout_ms, PeerId(server + 1))
             self.run(0, self.services[0].expire_sessions(self.now))
             for server in [server for server, due_ms in self.timers.items() if due_ms <= self.now_ms]:
                 del self.timers[server]

@@ -242,7 +242,7 @@ def test_no_barrier_is_answered_behind_what_the_disk_did_not_take(
     assert counters(owner.directories) == [1, 2]
 
 
-def test_a_slow_sync_is_warned_of(tmp_path: Path) -> None:
+def test_a_slow_sync_is_warned_about(tmp_path: Path) -> None:
     """fsync.warningthresholdms."""
     owner = Owner(directories_with(tmp_path, range(1, 3)), fsync_warning_ms=-1)
     owner.storage.submit([*appends(3), Barrier(1)])

@@ -72,7 +72,7 @@ def test_stalls_that_follow_soon_bar_the_loop_for_twice_as_long_each_up_to_a_lim
     assert bars == [1, 2, 4, 8, 16, 32, 60, 60, 60] and BAR_NS_MAX == 60 * BAR_NS_MIN
 
 
-def test_a_disk_that_was_good_for_long_is_forgiven() -> None:
+def test_a_disk_that_was_quick_for_long_is_forgiven_one_stall() -> None:
     pace = noted(quick_pace(), STALL_NS)
     noted(pace, STALL_NS, *[MS // 10] * WINDOW, now_ns=2 * BAR_NS_MIN)
     assert pace.is_quick(3 * BAR_NS_MIN)
@@ -145,11 +145,11 @@ def test_what_the_owner_has_not_heard_of_comes_first(owner: Owner) -> None:
     assert owner.tokens == [[100]]
 
 
-def test_whatever_is_no_append_is_the_threads(owner: Owner) -> None:
+def test_whatever_is_no_append_goes_to_the_storage_thread(owner: Owner) -> None:
     assert not owner.storage.is_quick([SaveAcceptedEpoch(Epoch(2)), Barrier(100)])
 
 
-def test_a_large_group_is_the_threads(owner: Owner) -> None:
+def test_a_large_group_goes_to_the_storage_thread(owner: Owner) -> None:
     few, many = appends(*range(3, 3 + WAIT_TXNS_MAX)), appends(*range(3, 4 + WAIT_TXNS_MAX))
     assert owner.storage.is_quick(few) and not owner.storage.is_quick(many)
 

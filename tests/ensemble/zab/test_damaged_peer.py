@@ -93,7 +93,7 @@ def test_a_learner_far_behind_gets_a_diff_out_of_the_log_without_a_gap(writes: i
     assert synced[-1].mode == "DIFF"
 
 
-def test_without_a_factor_the_log_is_never_read() -> None:
+def test_without_a_snapshot_size_factor_the_log_is_never_read_for_a_learner() -> None:
     """snapshotSizeFactor=-1."""
     world = world_with_history(committed_log_length=8, snap_count=10_000, snapshot_size_factor=-1.0)
     world.stop(3)

@@ -97,7 +97,7 @@ def test_a_leader_tells_its_followers_that_its_own_log_is_durable_and_not_before
     assert solo.packets(durable) == solo.packets(durable, OTHER) == [SAID]
 
 
-def test_what_is_committed_already_needs_no_word() -> None:
+def test_the_leader_acknowledges_nothing_that_is_committed_already() -> None:
     solo = leader()
     solo.together(requests(1))
     assert not solo.packets(solo.packet(Ack(FIRST, cumulative=True), OTHER))
@@ -118,19 +118,19 @@ def test_who_has_no_vote_is_told_nothing_even_where_the_leader_alone_is_a_quorum
         assert solo.packets(solo.flush()) == told
 
 
-def test_who_did_not_offer_to_heed_it_hears_nothing() -> None:
+def test_a_learner_that_did_not_offer_to_heed_acks_hears_none() -> None:
     solo = leader(heeds_acks=False)
     solo.together(requests(1))
     assert not solo.packets(solo.flush())
 
 
-def test_a_leader_that_is_busy_says_nothing() -> None:
+def test_a_leader_with_many_proposals_under_way_acknowledges_nothing() -> None:
     solo = leader()
     solo.together(requests(1, 2, 3))
     assert not solo.packets(solo.flush())
 
 
-def test_for_a_client_of_its_own_a_leader_says_nothing() -> None:
+def test_a_leader_acknowledges_nothing_for_a_client_of_its_own() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.packet(Ack(FIRST, cumulative=True), OTHER)

@@ -145,7 +145,7 @@ def test_a_follower_that_stops_pinging_is_given_up_and_one_that_lost_its_leader_
     ],
     ids=["no observer", "a later epoch", "a later membership"],
 )
-def test_one_that_it_cannot_serve_is_not_taken(info: FollowerInfo) -> None:
+def test_an_observer_that_a_follower_cannot_serve_is_not_taken(info: FollowerInfo) -> None:
     made = world()
     follower, link = made.nodes[source(made)], LinkId(999)
     effects = follower.peer.on_link_accepted(made.instant(), link)

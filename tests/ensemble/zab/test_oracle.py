@@ -76,14 +76,14 @@ def whole(seed: int) -> tuple[Pair, int, int]:
     return pair, leader, 3 - leader
 
 
-def test_without_its_word_nobody_goes_on_alone() -> None:
+def test_without_the_oracles_word_no_server_goes_on_alone() -> None:
     pair, leader, follower = whole(1)
     pair.stop(follower)
     pair.run(3_000)
     assert pair.leader() is None and not pair.nodes[leader].app.serving
 
 
-def test_a_leader_with_its_word_does_not_even_stop() -> None:
+def test_a_leader_with_the_oracles_word_goes_on_without_a_break() -> None:
     pair, leader, follower = whole(2)
     pair.choose(leader)
     pair.run(TICK_MS)
@@ -99,7 +99,7 @@ def test_a_leader_with_its_word_does_not_even_stop() -> None:
     pair.write_some(leader)
 
 
-def test_a_follower_that_is_chosen_takes_over() -> None:
+def test_a_follower_that_the_oracle_chooses_takes_over() -> None:
     pair, leader, follower = whole(3)
     pair.stop(leader, power=True)
     pair.run(1_000)
@@ -160,7 +160,7 @@ def test_three_voters_ask_no_oracle() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_one_after_the_other_fails_and_nothing_is_lost(seed: int) -> None:
+def test_each_of_two_servers_fails_in_turn_and_nothing_is_lost(seed: int) -> None:
     """The driver sees to it that histories never part and that what was acknowledged stays."""
     pair = Pair(100 + seed)
     pair.start()

@@ -82,7 +82,7 @@ def test_a_first_membership_gets_the_version_of_the_first_epoch() -> None:
     assert everybody_knows(world, leader.peer.membership), "later leaders keep it"
 
 
-def test_without_the_key_nothing_changes() -> None:
+def test_without_reconfig_enabled_no_membership_changes() -> None:
     world = World(1, voters=3, membership=text(line(1), line(2), line(3)))
     world.start()
     world.run_until(world.settled)

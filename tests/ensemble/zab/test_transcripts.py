@@ -55,7 +55,7 @@ def modes(world: World, node: int) -> list[str]:
     return [e.mode for e in world.emitted(LearnerSynced, node) if isinstance(e, LearnerSynced)]
 
 
-def test_diff() -> None:
+def test_a_follower_that_is_behind_gets_a_diff() -> None:
     world = settled_world()
     world.stop(1)
     write_and_wait(world, 3)
@@ -141,7 +141,7 @@ def test_a_proposal_that_reached_one_follower_survives_its_leader() -> None:
     assert 0x100000003 in dict(world.nodes[1].app.entries)
 
 
-def test_broadcast() -> None:
+def test_a_write_is_proposed_acknowledged_and_committed() -> None:
     world = settled_world(0)
     world.record = True
     write_and_wait(world, 1)

@@ -127,10 +127,12 @@ class ListApplication:
         body = SetDataTxn("/zookeeper/config", membership.text.encode(), -1)
         return Txn(request.session_id, request.cxid, zxid, now.wall_ms, OpCode.RECONFIG, body)
 
-    def touch(self, now: Instant, session_id: SessionId, timeout_ms: int) -> None:
+    def touch(self, now: Instant, session_id: SessionId, timeout_ms: int, by: PeerId) -> None:
         self.touches.append((session_id, timeout_ms))
 
-    def revalidate(self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None) -> bool:
+    def revalidate(
+        self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None, by: PeerId
+    ) -> bool:
         return session_id > 0
 
     def expire_sessions(self, now: Instant) -> list[Effect]:

@@ -13,6 +13,7 @@ from controller.config import ControllerConfig
 from controller.events import ControllerEvent, EventQueue
 from ensemble.client.service import Create, Delete, SessionState, SetData
 from ensemble.errors import ErrorCode, NoNode, SessionExpired
+from journal.cause import START
 from journal.events import ControllerPropagated, ControllerReady, Event, WriteFenced
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.coordination import ControllerMoved, FencedWriter, Zk
@@ -104,7 +105,7 @@ def test_a_fenced_batch_raises_is_journalled_and_stops_sending(world: World, ses
         world.call(writer.write([Create(f"/x{n}", b"") for n in range(100)]))
     assert not any(path.startswith("/x") for path in world.ensemble.nodes)
     assert 1 <= len(emitted) <= 10 and len(session.multis) <= 10
-    assert emitted[0] == WriteFenced(1, 1, "create", "/x0")
+    assert emitted[0] == WriteFenced(1, 1, "create", "/x0", epoch_version=0)
 
 
 # ---- the event queue ------------------------------------------------------------------------------------------
@@ -123,7 +124,7 @@ def test_events_run_one_after_the_other_and_clearing_preempts_the_rest(world: Wo
             await runtime.sleep(10)
             log.append(f"{name} ends")
 
-        return ControllerEvent(name, process, lambda: log.append(f"{name} preempted"))
+        return ControllerEvent(name, process, START, lambda: log.append(f"{name} preempted"))
 
     queue = EventQueue(runtime, handler)
     queue.start("events")

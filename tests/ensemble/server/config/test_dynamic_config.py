@@ -79,7 +79,7 @@ def test_what_was_proposed_is_kept_until_it_is_in_force(tmp_path: Path) -> None:
     assert reload(path).membership == later
 
 
-def test_one_that_came_to_nothing_is_forgotten(tmp_path: Path) -> None:
+def test_a_proposed_membership_that_came_to_nothing_is_forgotten(tmp_path: Path) -> None:
     path = written(tmp_path)
     files = DynamicConfigFiles(path, 1)
     files.save(Membership.parse(NEW))

@@ -167,7 +167,7 @@ SECURE = "secureClientPort=1"
         (["connectionDropIncrease=x"], "connectionDropIncrease=x is not a number"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_one_clear_line(tmp_path: Path, lines: list[str], message: str) -> None:
+def test_a_security_setting_that_cannot_be_is_one_clear_line(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, *lines)
     assert message in str(caught.value)

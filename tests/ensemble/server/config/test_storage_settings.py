@@ -21,7 +21,7 @@ def test_the_defaults_are_zookeepers() -> None:
     assert settings.quick_sync_us == 500
 
 
-def test_every_key_is_read() -> None:
+def test_every_key_of_the_storage_is_read() -> None:
     settings = read(
         snapCount="2000",
         snapSizeLimitInKb="0",

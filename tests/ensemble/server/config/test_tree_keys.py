@@ -16,7 +16,7 @@ def test_the_defaults_are_zookeepers(tmp_path: Path) -> None:
     assert rules(tmp_path) == TreeRules(False, 60_000, 10_000, 0, False)
 
 
-def test_every_key_is_read(tmp_path: Path) -> None:
+def test_every_key_of_the_tree_is_read(tmp_path: Path) -> None:
     lines = (
         "extendedTypesEnabled=true", "znode.container.checkIntervalMs=500", "znode.container.maxPerMinute=7",
         "znode.container.maxNeverUsedIntervalMs=9000000000", "enforceQuota=true",

@@ -55,7 +55,7 @@ def received(connection: socket.socket) -> bytes:
     return exactly(int.from_bytes(exactly(4), "big"))
 
 
-def test_a_recursive_watch_in_bytes(peer: Ensemble) -> None:
+def test_a_recursive_watch_has_the_bytes_of_javas_client(peer: Ensemble) -> None:
     """The event leaves before the answer to the write that caused it, with the transaction's zxid in its header."""
     with socket.create_connection(("127.0.0.1", peer.client_ports[1]), 10) as connection:
         sent(connection, bytes(12) + struct.pack(">iq", 10_000, 0) + struct.pack(">i", 16) + bytes(16))

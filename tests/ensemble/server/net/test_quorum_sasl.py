@@ -55,7 +55,7 @@ def exchange(learner: LearnerSide, server: ServerSide, cut: int) -> tuple[Step, 
 # -- the exchange ----------------------------------------------------------------------------------------------------
 
 
-def test_the_first_packet_is_javas() -> None:
+def test_the_first_sasl_packet_has_the_bytes_of_javas() -> None:
     assert packet(0, b"").hex() == "5f2435013501edcc" + "00000000" + "00000000"
     assert packet(-1, None).hex() == "5f2435013501edcc" + "ffffffff" + "ffffffff"
 
@@ -120,7 +120,7 @@ def test_a_server_that_does_not_speak_sasl_is_one_clear_line() -> None:
 
 @budget(max_examples=40)
 @given(st.lists(st.one_of(st.binary(max_size=40), st.builds(packet, st.integers(-2, 2), st.binary(max_size=40)))))
-def test_no_bytes_break_either_side(parts: list[bytes]) -> None:
+def test_no_bytes_raise_anything_but_an_error_of_the_protocol(parts: list[bytes]) -> None:
     for side in (LearnerSide(settings(), "c"), ServerSide(settings(), "n")):
         try:
             for part in parts:
@@ -243,7 +243,7 @@ def test_a_learner_with_a_wrong_password_reaches_neither_and_each_side_says_so_o
     assert len(leader.complaints) == 2
 
 
-def test_servers_may_come_to_demand_it_one_by_one(tmp_path: Path) -> None:
+def test_quorum_sasl_can_be_demanded_by_one_server_after_the_other(tmp_path: Path) -> None:
     without, lenient = secured(None, False, tmp_path), secured(settings(learner=False, server=False), False, tmp_path)
     calling = secured(settings(server=False), False, tmp_path)
     for leader, learner in ((lenient, without), (without, lenient), (lenient, calling), (calling, lenient)):
@@ -265,7 +265,7 @@ def read(tmp_path: Path, jaas: str, *lines: str) -> QuorumSasl | None:
     return parse("\n".join(config)).quorum_sasl
 
 
-def test_it_is_configured_with_zookeepers_keys(tmp_path: Path) -> None:
+def test_quorum_sasl_is_configured_with_zookeepers_keys(tmp_path: Path) -> None:
     assert read(tmp_path, SERVER + LEARNER) is None
     assert read(tmp_path, SERVER + LEARNER, *ENABLED) == settings("guess")
     named = "quorum.auth.server.saslLoginContext=A", "quorum.auth.learner.saslLoginContext=B"
@@ -286,7 +286,9 @@ def test_it_is_configured_with_zookeepers_keys(tmp_path: Path) -> None:
         (SERVER + LEARNER, (*ENABLED, "quorum.auth.kerberos.servicePrincipal=zk/h"), "GSSAPI is not supported"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_one_clear_line(tmp_path: Path, jaas: str, lines: tuple[str, ...], message: str) -> None:
+def test_a_quorum_sasl_setting_that_cannot_be_is_one_clear_line(
+    tmp_path: Path, jaas: str, lines: tuple[str, ...], message: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, jaas, *lines)
     assert message in str(caught.value) and "\n" not in str(caught.value)

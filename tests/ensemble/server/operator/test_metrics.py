@@ -81,7 +81,7 @@ def readings() -> Readings:
     )  # fmt: skip
 
 
-def test_mntr_has_a_row_a_number() -> None:
+def test_mntr_has_one_row_for_each_number() -> None:
     rows = dict(monitor_rows(readings()))
     assert (rows["version"], rows["znode_count"], rows["throttled_ops"], rows['a"b_quota']) == ("v", 5, 4, 1)
     assert (rows["avg_readlatency"], rows["cnt_readlatency"], rows["p999_readlatency"]) == (2.0, 3, 2)

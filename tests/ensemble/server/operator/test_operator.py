@@ -193,7 +193,7 @@ def test_a_snapshot_is_not_given_to_who_may_not_read_everything(peer: Watched, c
         client.set_acls("/", acl)
 
 
-def test_restoring_takes_a_post(peer: Watched) -> None:
+def test_a_snapshot_is_restored_by_post_and_not_by_get(peer: Watched) -> None:
     assert peer.get("/commands/restore")[0] == 401
     assert peer.command("restore", Authorization="digest a:b")["error"] == "restore takes a snapshot by POST"
 

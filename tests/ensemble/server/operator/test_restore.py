@@ -92,7 +92,7 @@ def test_what_is_damaged_or_not_whole_is_refused_and_leaves_nothing(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
 
 
-def test_it_has_to_be_allowed_and_is_rare(tmp_path: Path, counts: OnDemandCounts) -> None:
+def test_a_restore_has_to_be_enabled_and_its_interval_kept(tmp_path: Path, counts: OnDemandCounts) -> None:
     data = file_of(tmp_path)
     assert status(received(Restores(tmp_path, lambda: None, None, counts), data)) == 503
     rare = Restores(tmp_path, lambda: None, 300_000, counts)
@@ -126,7 +126,7 @@ def test_at_the_next_start_it_is_all_there_is_and_epochs_never_go_back(tmp_path:
     assert take_received(directories) is None
 
 
-def test_a_crash_on_the_way_is_made_up_for(tmp_path: Path) -> None:
+def test_a_restore_that_a_crash_interrupted_is_finished_at_the_next_start(tmp_path: Path) -> None:
     directories = Directories(tmp_path, tmp_path)
     write_snapshot(tmp_path, snapshot(make_zxid(Epoch(1), 3)))
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
@@ -138,7 +138,7 @@ def test_a_crash_on_the_way_is_made_up_for(tmp_path: Path) -> None:
     assert read_epoch(tmp_path, CURRENT) == 5
 
 
-def test_one_that_rotted_on_the_disk_is_one_clear_line(tmp_path: Path) -> None:
+def test_a_restored_snapshot_that_rotted_on_the_disk_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / RECEIVED_NAME).write_bytes(b"rotten")
     with pytest.raises(DataDirectoryError, match=r"which was to be restored: .*; remove it to go on without"):
         take_received(Directories(tmp_path, tmp_path))

@@ -1,0 +1,63 @@
+"""How the documents become a site: Sphinx reads them by MyST; diagrams are drawn by Mermaid in the reader's browser."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path, PurePosixPath
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+HERE = Path(__file__).parent
+
+project = "zabka"
+html_title = "zabka"
+extensions = ["myst_parser"]
+source_suffix = {".md": "markdown"}
+root_doc = "index"
+exclude_patterns = ["site"]
+html_theme = "furo"
+html_static_path = [str(HERE / "static"), str(HERE / "node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js")]
+html_js_files = ["mermaid.tiny.js", "diagrams.js"]
+html_show_copyright = False
+html_show_sourcelink = False
+html_copy_source = False
+myst_heading_anchors = 4
+myst_fence_as_directive = ["mermaid"]
+
+
+class Mermaid(SphinxDirective):
+    """A diagram in Mermaid's text, left as it is for the browser."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """The text, as the element that Mermaid looks for."""
+        text = html.escape("\n".join(self.content))
+        return [nodes.raw("", f'<pre class="mermaid">{text}</pre>\n', format="html")]
+
+
+_LINK = re.compile(r"\]\((?!\.\./|https?:)([\w./-]+)\.md\)")
+
+_AT_THE_TOP = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([A-Z]+\.\w+)\)")
+
+
+def name_what_is_not_on_the_site(app: Sphinx, name: str, source: list[str]) -> None:
+    """A link to a document at the top of the repository, which the site does not hold, becomes its name."""
+    source[0] = _AT_THE_TOP.sub(r"\1 (`\2`)", source[0])
+
+
+def list_what_an_index_links_to(app: Sphinx, name: str, source: list[str]) -> None:
+    """The site's tree of pages follows the links of the pages called index, so that these stay plain Markdown."""
+    if PurePosixPath(name).name == "index":
+        linked = "\n".join(dict.fromkeys(_LINK.findall(source[0])))
+        source[0] += f"\n```{{toctree}}\n:hidden:\n\n{linked}\n```\n"
+
+
+def setup(app: Sphinx) -> None:
+    """Make the directive known, and the way in which pages are ordered."""
+    app.add_directive("mermaid", Mermaid)
+    app.connect("source-read", name_what_is_not_on_the_site)
+    app.connect("source-read", list_what_an_index_links_to)

@@ -1,0 +1,71 @@
+"""What led to an event, as the event itself names it: a reference that is written down, never worked out afterwards.
+
+A node that decides knows what it decided upon in one of these forms.  Within a node that is an event of its own
+journal.  Between nodes it is what the wire carries anyway, and what identifies exactly one thing: the zxid of a
+transaction (a watch tells it, ZOOKEEPER-4655), a session, a broker's registration, a partition's leader epoch, a
+proposal's epoch.  `causes` finds the events behind these references.
+"""
+
+from __future__ import annotations
+
+from typing import NewType
+
+from journal.event import TopicPartition
+
+Cause = NewType("Cause", str)
+"""One of the forms below; empty where the node that writes the event does not know."""
+
+UNKNOWN = Cause("")
+START = Cause("start")
+"""The node's own start."""
+
+
+def event_cause(node: str, node_seq: int) -> Cause:
+    """The line of that number in a node's journal: `broker-2#812`."""
+    return Cause(f"{node}#{node_seq}")
+
+
+def transaction_cause(zxid: int) -> Cause:
+    """A transaction of the ensemble: `0x100000012`.  Unknown where the server that told of it gave no zxid, as servers
+    before 3.9 do."""
+    return Cause(f"0x{zxid:x}") if zxid > 0 else UNKNOWN
+
+
+def expiry_cause(session_id: int) -> Cause:
+    """The ensemble's leader declared that session dead: `expiry 0x1008a…`."""
+    return Cause(f"expiry 0x{session_id & (1 << 64) - 1:x}")
+
+
+def session_cause(session_id: int) -> Cause:
+    """The end of that session, whose ephemeral is gone: `session 0x1008a…`."""
+    return Cause(f"session 0x{session_id & (1 << 64) - 1:x}")
+
+
+def registration_cause(broker_id: int, broker_epoch: int) -> Cause:
+    """The end of a broker's registration, which its czxid names: `registration 2@0x100000012`."""
+    return Cause(f"registration {broker_id}@0x{broker_epoch:x}")
+
+
+def election_cause(partition: TopicPartition, leader_epoch: int) -> Cause:
+    """The election that began a leader epoch: `election orders-0@7`."""
+    return Cause(f"election {partition}@{leader_epoch}")
+
+
+def proposal_cause(partition: TopicPartition, partition_epoch: int) -> Cause:
+    """What the partition's leader proposed upon that partition epoch (AlterPartition): `proposal orders-0@12`."""
+    return Cause(f"proposal {partition}@{partition_epoch}")
+
+
+def topic_cause(topic_id: str) -> Cause:
+    """The request that made the topic of that id: `topic DAwc7UzVR_W8E5vQF1Uqgw`."""
+    return Cause(f"topic {topic_id}")
+
+
+def timer_cause(name: str) -> Cause:
+    """A timer of the node ran out, by Kafka's or ZooKeeper's name: `timer isr-expiration`."""
+    return Cause(f"timer {name}")
+
+
+def request_cause(name: str) -> Cause:
+    """A request that is no event of its own, by the protocol's name: `request Fetch`."""
+    return Cause(f"request {name}")

@@ -1,0 +1,191 @@
+"""From an effect back to where it began: the chain of causes of an event, as the events themselves name them.
+
+Nothing is guessed here: each step follows the reference that an event carries (`cause`).  A chain ends at a fault, a
+request, a timer or a start; where a node did not know, or the journal that would know is missing, it ends as unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple
+
+from journal.cause import (
+    START,
+    UNKNOWN,
+    Cause,
+    election_cause,
+    event_cause,
+    expiry_cause,
+    proposal_cause,
+    registration_cause,
+    session_cause,
+    topic_cause,
+    transaction_cause,
+)
+from journal.event import TopicPartition
+from journal.events import (
+    AdminRequested,
+    BrokerLivenessChanged,
+    BrokerRegistered,
+    Entry,
+    Event,
+    FaultInjected,
+    IsrChanged,
+    IsrProposed,
+    LeaderElected,
+    NodeStarted,
+    NodeStopped,
+    ProcessChanged,
+    SessionClosed,
+    SessionExpired,
+)
+
+STEPS_MAX = 64
+"""No decision is further from its beginning; a longer chain is a circle."""
+
+
+class End(StrEnum):
+    """Where a chain ends."""
+
+    FAULT = "fault"
+    REQUEST = "request"
+    TIMER = "timer"
+    START = "start"
+    UNKNOWN = "unknown"
+
+
+class Chain(NamedTuple):
+    """The events from an effect to its beginning, the effect first; `says` is the last reference's own word."""
+
+    steps: tuple[Entry, ...]
+    end: End
+    says: str
+
+
+_ROOTS: dict[type[Event], End] = {
+    AdminRequested: End.REQUEST,
+    FaultInjected: End.FAULT,
+    ProcessChanged: End.FAULT,
+    NodeStarted: End.START,
+    NodeStopped: End.REQUEST,
+}
+_WORDS = {"timer": End.TIMER, "request": End.REQUEST, "start": End.START}
+_UNTOLD = {"expiry": End.TIMER, "topic": End.REQUEST, "session": End.REQUEST}
+"""What such a reference says by itself, where no journal tells the event behind it."""
+
+
+class Causes:
+    """Finds what is behind the references of a history.  Feed it every entry, in the order of the history."""
+
+    def __init__(self) -> None:
+        self._behind: dict[str, list[tuple[int, Entry]]] = {}
+        self._session_of: dict[str, int] = {}
+        self._closed: dict[int, Entry] = {}
+        self._places: dict[tuple[str, int], int] = {}
+
+    def see(self, entry: Entry) -> None:
+        """Take the next entry in."""
+        event = entry.event
+        self._places[entry.node, entry.node_seq] = len(self._places)
+        self._tell(event_cause(entry.node, entry.node_seq), entry)
+        zxid = getattr(event, "zxid", 0)
+        if zxid and hasattr(event, "caused_by"):
+            self._tell(transaction_cause(zxid), entry)
+        name = _NAMES.get(type(event))
+        if name is not None and (told := name(event)):
+            self._tell(told, entry)
+        if isinstance(event, NodeStarted):
+            self._tell(Cause(f"{START} {entry.node}"), entry)
+        elif isinstance(event, BrokerRegistered):
+            self._tell(transaction_cause(event.broker_epoch), entry)
+            self._session_of[registration_cause(event.broker_id, event.broker_epoch)] = event.session_id
+        elif isinstance(event, SessionClosed):
+            self._closed.setdefault(event.session_id, entry)
+            self._tell(session_cause(event.session_id), entry)
+
+    def _tell(self, cause: Cause, entry: Entry) -> None:
+        told = self._behind.setdefault(cause, [])
+        # Several peers apply one transaction, and the first to tell of it is meant.  A leader epoch comes again where a
+        # topic was deleted and made anew, and then the last one before the effect is.
+        if not told or not cause.startswith("0x"):
+            told.append((self._places[entry.node, entry.node_seq], entry))
+
+    def behind(self, cause: str, effect: Entry) -> Entry | None:
+        """The event that an effect's reference names; None where no journal tells it."""
+        if cause.startswith("registration "):
+            session = self._session_of.get(cause)
+            return self._closed.get(session) if session is not None else None
+        told = self._behind.get(f"{START} {effect.node}" if cause == START else cause, [])
+        place = self._places.get((effect.node, effect.node_seq), len(self._places))
+        earlier = [entry for at, entry in told if at < place]
+        if earlier:
+            return earlier[-1]
+        # A node may tell of its own write after another one has acted upon it; nothing else is told late.
+        return told[0][1] if told and cause.startswith("0x") else None
+
+    def place(self, entry: Entry) -> int:
+        """Where in the history an entry stands."""
+        return self._places[entry.node, entry.node_seq]
+
+    def chain(self, entry: Entry) -> Chain:
+        """Follow the references from an event back to where they end."""
+        steps = [entry]
+        while len(steps) < STEPS_MAX:
+            here = steps[-1].event
+            root = _ROOTS.get(type(here))
+            if root is not None:
+                return Chain(tuple(steps), root, "")
+            cause = _cause_of(here, steps[-2].event if len(steps) > 1 else None)
+            found = self.behind(cause, steps[-1])
+            if found is None or found is steps[-1]:
+                return Chain(tuple(steps), _end_of(cause), cause)
+            steps.append(found)
+        return Chain(tuple(steps), End.UNKNOWN, "a circle")
+
+
+def _cause_of(event: Event, effect: Event | None) -> str:
+    if isinstance(event, BrokerLivenessChanged):
+        # Several brokers may have gone at once: the one meant is whose loss the effect answers.
+        ended = dict(event.ended)
+        lost = [effect.previous] if isinstance(effect, LeaderElected) else []
+        if isinstance(effect, IsrChanged):
+            lost = effect.left
+        return next((ended[broker] for broker in lost if broker in ended), event.caused_by)
+    return getattr(event, "caused_by", UNKNOWN)
+
+
+def _end_of(cause: str) -> End:
+    word = cause.partition(" ")[0]
+    if cause.startswith("0x"):
+        # Every transaction is somebody's request; only the full journal names it.
+        return End.REQUEST
+    return _WORDS.get(word) or _UNTOLD.get(word) or End.UNKNOWN
+
+
+def _of_election(event: Event) -> Cause:
+    assert isinstance(event, LeaderElected)
+    return election_cause(TopicPartition(event.topic, event.partition), event.leader_epoch)
+
+
+def _of_proposal(event: Event) -> Cause:
+    assert isinstance(event, IsrProposed)
+    return proposal_cause(TopicPartition(event.topic, event.partition), event.upon)
+
+
+def _of_topic(event: Event) -> Cause:
+    assert isinstance(event, AdminRequested)
+    return topic_cause(event.subjects[-1]) if event.request == "CreateTopics" else UNKNOWN
+
+
+def _of_expiry(event: Event) -> Cause:
+    assert isinstance(event, SessionExpired)
+    return expiry_cause(event.session_id)
+
+
+_NAMES: dict[type[Event], Callable[[Event], Cause]] = {
+    LeaderElected: _of_election,
+    IsrProposed: _of_proposal,
+    SessionExpired: _of_expiry,
+    AdminRequested: _of_topic,
+}

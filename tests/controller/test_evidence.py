@@ -1,0 +1,49 @@
+"""What a controller's decisions say of what they were made from, and of what led to them."""
+
+from __future__ import annotations
+
+from journal.cause import proposal_cause, registration_cause
+from journal.events import BrokerLivenessChanged, IsrChanged, LeaderElected, TopicPartition
+from tests.controller.controller_world import World
+from tests.controller.test_alter_partition import alter
+
+T0 = TopicPartition("t", 0)
+
+
+def led_by_the_second(world: World) -> None:
+    """Broker 4 is controller; broker 2 leads t-0, and broker 1 has fallen out of its ISR."""
+    world.start(4)
+    world.settle()
+    world.start(1, 2, 3)
+    world.settle()
+    world.create_topic("t", {0: [2, 1, 3, 4]})
+    world.settle()
+    assert alter(world, [2, 3, 4]).error_code == 0
+
+
+def test_an_election_names_who_led_before_and_what_spoke_for_or_against_each_replica() -> None:
+    world = World()
+    led_by_the_second(world)
+    world.kill(2)
+    world.settle()
+    elected = world.events(LeaderElected)[-1]
+    assert (elected.leader, elected.previous, elected.cause) == (3, 2, "offline")
+    assert elected.candidates == [(2, "not_alive"), (1, "not_in_sync"), (3, "elected"), (4, "available")]
+
+
+def test_what_is_said_of_who_is_alive_names_the_registration_that_ended() -> None:
+    world = World()
+    led_by_the_second(world)
+    registration = world.nodes[2].controller.broker_epoch
+    world.kill(2)
+    world.settle()
+    gone = world.events(BrokerLivenessChanged)[-1]
+    assert gone.removed == [2] and gone.ended == [(2, registration_cause(2, registration))]
+
+
+def test_a_changed_isr_names_who_left_and_the_proposal_that_asked_for_it() -> None:
+    world = World()
+    led_by_the_second(world)
+    changed = world.events(IsrChanged)[-1]
+    assert changed.left == [1]
+    assert changed.caused_by == proposal_cause(T0, 0), "the partition epoch that the leader knew"

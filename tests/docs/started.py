@@ -1,0 +1,103 @@
+"""The cluster that the documents' first command starts, and their commands bent to its ports."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.docs.documents import ROOT
+
+_PR_SET_PDEATHSIG = 1
+SESSION = "zookeeper.session.timeout.ms=3000"
+"""Half of what a reader is given to watch a killed broker."""
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a job of seconds Java's optimizing compiler and parallel collector take more than they give back."""
+
+
+def _die_with_the_test_run() -> None:
+    """In the child, before it is `make`: make passes SIGTERM on to what it started."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+
+
+class Started:
+    """A cluster on free ports, and the documents' commands bent to them."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.process = subprocess.Popen(
+            ["make", "up", f"ARGS=--data {data} --port 0 --zk-port 0 --kafka-port 0 --set {SESSION}"],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            preexec_fn=_die_with_the_test_run,  # noqa: PLW1509  it calls the kernel alone, and takes no lock
+        )
+        said = self._until_ready()
+        self.url = re.findall(r"zabka is ready: http://(\S+)", said)[0]
+        self.zookeeper = re.findall(r"ensemble +(\S+?)[,\s]", said)[0]
+        self.kafka = re.findall(r"brokers +(\S+?)[,\s]", said)[0]
+
+    def _until_ready(self) -> str:
+        said = ""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            said += line
+            if "zabka is ready" in line:
+                return said
+        pytest.fail(f"`make up` ended with {self.process.wait()}:\n{said}")
+
+    def end(self) -> str:
+        """Ctrl-C, sent to make alone: what a terminal sends to all of them is the easier case.  What was said last."""
+        assert self.process.stdout is not None
+        self.process.send_signal(signal.SIGINT)
+        said = self.process.stdout.read()
+        self.process.stdout.close()
+        self.process.wait(30)
+        return said
+
+    def settle(self) -> None:
+        """A reader takes a moment between two commands: until every broker that runs is registered."""
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with urllib.request.urlopen(f"http://{self.url}/api/v1/brokers", timeout=10) as answer:
+                brokers = json.load(answer)
+            # A broker that was killed and started waits until its old session has expired.
+            if all((broker["status"] or {}).get("state") == "running" for broker in brokers):
+                return
+            time.sleep(0.2)
+        pytest.fail(f"the brokers did not settle: {brokers}")
+
+    def bent(self, command: str) -> str:
+        """A command of a document, for this cluster."""
+        for written, real in (
+            ("localhost:8080", self.url),
+            ("localhost:2181", self.zookeeper),
+            ("localhost:9092", self.kafka),
+            (".zabka/", f"{self.data}/"),
+        ):
+            command = command.replace(written, real)
+        return command
+
+    def run(self, script: str, timeout_s: float = 280) -> subprocess.CompletedProcess[str]:
+        """Run commands of a document as its reader would, stopping at the first that fails."""
+        return subprocess.run(
+            ["bash", "-ec", self.bent(script)],
+            cwd=ROOT,
+            env={**os.environ, "ZABKA_DATA": str(self.data), "JDK_JAVA_OPTIONS": QUICK_JAVA},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
+        )

@@ -1,0 +1,59 @@
+"""The README's commands, run as a newcomer would, against the cluster that its first command starts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.documents import ROOT, commands
+from tests.docs.started import SESSION, Started
+
+README = (ROOT / "README.md").read_text()
+TOOLS = {"kcat": "kcat", ".venv/bin/zabka pipeline": "java"}
+TOUR = [line for line in commands(README) if not line.startswith("make ")]
+
+
+def test_the_readme_begins_with_two_commands() -> None:
+    assert [line for line in commands(README) if line.startswith("make ")] == ["make up", "make test"]
+
+
+@pytest.mark.parametrize("command", TOUR)
+@pytest.mark.timeout(300)
+def test_a_command_of_the_tour_works(started: Started, tmp_path: Path, command: str) -> None:
+    for beginning, tool in TOOLS.items():
+        if command.startswith(beginning) and shutil.which(tool) is None:
+            if os.environ.get("CI"):
+                pytest.fail(f"CI is to have {tool}")
+            pytest.skip(f"needs {tool}, which is not on this machine")
+    if "/start" not in command:
+        started.settle()
+    done = started.run(command.replace("seed-7.jsonl", str(tmp_path / "seed-7.jsonl")))
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert "Traceback" not in said
+    if command.startswith("curl"):
+        assert '"status":4' not in said and '"status":5' not in said, said
+
+
+@pytest.mark.parametrize("fixture", ["zabka_cluster", "zabka_world"])
+def test_the_example_for_test_authors_passes(tmp_path: Path, fixture: str) -> None:
+    (example,) = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+    (tmp_path / "test_example.py").write_text(example.replace("zabka_cluster", fixture))
+    done = subprocess.run(
+        [
+            *(Path(sys.executable).with_name("pytest"), "-q", "-p", "no:cacheprovider"),
+            *("-o", f"zabka_settings={SESSION}", "test_example.py"),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,48 @@
+"""The shell blocks of every document but the README and the tutorial: each command is run, or excused with a reason."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.documents import blocks, commands, documents, name_of
+from tests.docs.started import Started
+
+EXCUSED = {
+    ".venv/bin/python -m pytest ": "the suite runs these tests by itself",
+    "make reference": "it writes the pages; test_reference compares them",
+    "make up ARGS=": "another cluster with a full journal; the first one is started in the same way",
+    "for s in 1 2 3 10 20": "25 histories take a minute; replay is run for one",
+    ".venv/bin/zabka simulate --seeds 0-4": "the README's tour simulates ten seeds",
+    "kcat ": "the README's tour has the same command, and knows where kcat is missing",
+}
+"""By the command's beginning, why it is not run here."""
+ELSEWHERE = ("README.md", "docs/tutorial/three-elections.md")
+PAGES = [path for path in documents() if name_of(path) not in ELSEWHERE and commands(path.read_text())]
+_WRITTEN = re.compile(r"\b(seed-\d+\.jsonl|hashes\.txt)\b")
+
+
+def excuse(line: str) -> str | None:
+    return next((reason for beginning, reason in EXCUSED.items() if line.startswith(beginning)), None)
+
+
+def script(path: Path) -> str:
+    """What is left to run of a page."""
+    lines = [line for block in blocks(path.read_text()) if block.language == "sh" for line in block.text.splitlines()]
+    return "\n".join(line for line in lines if excuse(line.strip()) is None)
+
+
+@pytest.mark.parametrize("path", [page for page in PAGES if script(page).strip()], ids=name_of)
+def test_a_page_s_commands_work(started: Started, tmp_path: Path, path: Path) -> None:
+    started.settle()
+    done = started.run(_WRITTEN.sub(lambda found: str(tmp_path / found.group()), script(path)), timeout_s=120)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert "Traceback" not in said
+
+
+def test_every_excuse_is_needed() -> None:
+    lines = [line for path in documents() for line in commands(path.read_text())]
+    assert [beginning for beginning in EXCUSED if not any(line.startswith(beginning) for line in lines)] == []

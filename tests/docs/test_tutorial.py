@@ -1,0 +1,56 @@
+"""The tutorial, part by part, in the order in which it is read; and that it shows what it says it shows."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.docs.documents import DOCS, ROOT, blocks, commands
+from tests.docs.started import Started
+
+TUTORIAL = (DOCS / "tutorial/three-elections.md").read_text()
+PARTS = [part for part in re.split(r"^(?=## )", TUTORIAL, flags=re.MULTILINE) if "```sh" in part]
+IN_THE_TOUR = frozenset(commands((ROOT / "README.md").read_text()))
+"""These are run by the README's test."""
+_MARK = "---- block"
+_CHANGES = re.compile(r"(…)|(\s+)|(\d+)")
+
+
+def title(part: str) -> str:
+    return part.splitlines()[0].removeprefix("## ")
+
+
+def pattern_of(line: str) -> re.Pattern[str]:
+    """What a line of expected output stands for: any number for a number, anything for an ellipsis."""
+    out, at = "", 0
+    for found in _CHANGES.finditer(line):
+        out += re.escape(line[at : found.start()])
+        out += ".*" if found.group(1) else r"\s+" if found.group(2) else r"\d+"
+        at = found.end()
+    return re.compile(out + re.escape(line[at:]))
+
+
+def steps(part: str) -> list[tuple[str, list[str]]]:
+    """Each block of commands, with the lines of output that the tutorial shows right below it."""
+    found = blocks(part)
+    return [
+        (block.text, following[0].text.strip("\n").splitlines() if following else [])
+        for index, block in enumerate(found)
+        if block.language == "sh" and block.text.strip() not in IN_THE_TOUR
+        for following in [[b for b in found[index + 1 : index + 2] if b.language == "text"]]
+    ]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=title)
+@pytest.mark.timeout(300)
+def test_a_part_shows_what_it_says(started: Started, part: str) -> None:
+    told = steps(part)
+    started.settle()
+    done = started.run("\n".join(f"echo '{_MARK}'\n{script}" for script, _ in told))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for (script, expected), said in zip(told, done.stdout.split(_MARK + "\n")[1:], strict=True):
+        lines = iter(said.splitlines())
+        for line in expected:
+            pattern = pattern_of(line.strip())
+            assert any(pattern.fullmatch(one.strip()) for one in lines), f"{script}\ndid not say\n{line}\nbut\n{said}"

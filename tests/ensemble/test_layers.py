@@ -1,0 +1,55 @@
+"""Which package of `ensemble` may import which: ZAB knows nothing of the tree, and the tree nothing of files."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LAYERS = (
+    ("ensemble.auth",),
+    ("ensemble.zab",),
+    ("ensemble.tree",),
+    ("ensemble.txnlog",),
+    ("ensemble.server.config", "ensemble.client"),
+    ("ensemble.server.net",),
+    ("ensemble.server.operator",),
+    ("ensemble.server.process",),
+)
+"""From the lowest on: a package imports those of earlier layers, and itself."""
+ONLY_RECORDS_AND_AUTH = ("ensemble.client",)
+PACKAGES = [package for layer in LAYERS for package in layer]
+
+
+def imported_by(package: str) -> set[str]:
+    found: set[str] = set()
+    for path in (ROOT / package.replace(".", "/")).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+            elif isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+    return {other for other in PACKAGES for name in found if f"{name}.".startswith(f"{other}.")} - {package}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_imports_only_what_is_below_it(package: str) -> None:
+    below: set[str] = set()
+    for layer in LAYERS:
+        if package in layer:
+            break
+        below |= set(layer)
+    allowed = {"ensemble.auth"} if package in ONLY_RECORDS_AND_AUTH else below
+    assert sorted(imported_by(package) - allowed) == []
+
+
+def test_the_vocabulary_imports_no_package_that_uses_it() -> None:
+    for path in (*(ROOT / "ensemble").glob("*.py"), *(ROOT / "ensemble/records").glob("*.py")):
+        names = [
+            node.module
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.ImportFrom) and node.module
+        ]
+        assert [name for name in names if f"{name}.".startswith(tuple(f"{other}." for other in PACKAGES))] == []

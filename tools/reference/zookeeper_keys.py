@@ -1,0 +1,88 @@
+"""The keys of a zoo.cfg: what a peer asks for when it reads one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+from ensemble.server.config.config_values import Values
+from ensemble.server.config.zoo_cfg import ACCEPTED, parse
+from tools.reference.key_meanings import ZOOKEEPER
+from tools.reference.markdown import code, document, table
+
+T = TypeVar("T")
+_INTRODUCTION = (
+    "A peer reads a `zoo.cfg`, ZooKeeper's own file. What ZooKeeper takes as a Java system property stands in "
+    "the same file, without the `zookeeper.` prefix; keys that begin with `zabka.` are ours. An unknown key is "
+    "a warning with a guess at what was meant; a bad value stops the peer with one clear line. `zabka up --set "
+    "KEY=VALUE` sets any of these for every peer of a cluster. Sources: ZooKeeper 3.9's administrator's guide, "
+    "`QuorumPeerConfig`."
+)
+_MORE = (
+    "Besides: `server.N`, `group.N` and `weight.N` (the membership, as ZooKeeper writes it), "
+    "`dynamicConfigFile` (the file that holds the membership in force), `authProvider.NAME` (an authentication "
+    "provider by its Java class), `superUser` and `superUser.NAME` (SASL users who are super)."
+)
+
+
+class _Asked:
+    """Takes note of every key that is asked for, with its type and default, and lets the asking go on."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, tuple[str, object]] = {}
+
+    def noting(self, kind: Callable[..., str], ask: Callable[..., T]) -> Callable[..., T]:
+        def note(values: Values, key: str, default: object, *rest: Any) -> T:
+            self.keys.setdefault(key, (kind(*rest), default))
+            return ask(values, key, default, *rest)
+
+        return note
+
+
+def asked_keys() -> dict[str, tuple[str, object]]:
+    """Each key that a peer asks a plain configuration for, with what it takes and its default."""
+    asked = _Asked()
+    kinds: dict[str, Callable[..., str]] = {
+        "number": _range,
+        "flag": lambda: "true or false",
+        "text": lambda: "text",
+        "get": lambda _, expected: expected,
+    }
+    patches = [patch.object(Values, name, asked.noting(kind, getattr(Values, name))) for name, kind in kinds.items()]
+    for each in patches:
+        each.start()
+    try:
+        parse("dataDir=data\nclientPort=2181\n")
+    finally:
+        for each in patches:
+            each.stop()
+    return asked.keys
+
+
+def _range(minimum: int, maximum: int = 2**31 - 1) -> str:
+    return f"{minimum} or more" if maximum >= 2**31 - 1 else f"{minimum} to {maximum}"
+
+
+def page() -> str:
+    """The page.  Raises KeyError for a key whose meaning nobody has written."""
+    rows = [
+        [code(key), kind, code(_default(default)), ZOOKEEPER[key]]
+        for key, (kind, default) in sorted(asked_keys().items())
+    ]
+    accepted = ", ".join(code(key) for key in sorted(ACCEPTED))
+    return document(
+        "Keys of a peer (zoo.cfg)",
+        _INTRODUCTION,
+        table(["key", "takes", "default", "what it does"], rows),
+        f"{_MORE}\n",
+        f"Accepted without an effect, because what they choose is built in: {accepted}.\n",
+    )
+
+
+def _default(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(str(part) for part in value)
+    return "" if value is None else str(value)
