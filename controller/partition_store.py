@@ -233,7 +233,10 @@ class PartitionStore:
 def candidates(
     context: ControllerContext, partition: TopicPartition, old: LeaderAndIsr | None, new: LeaderAndIsr
 ) -> list[tuple[int, str]]:
-    """What spoke for or against each replica as leader; see `LeaderElected.candidates`."""
+    """What spoke for or against each replica as leader; see `LeaderElected.candidates`.  Nothing where nobody was to be
+    chosen: the leader stays, or a replica that led is taken off, and an election follows."""
+    if new.leader == NO_LEADER or (old is not None and old.leader == new.leader):
+        return []
     found: list[tuple[int, str]] = []
     in_sync = () if old is None else trusted(old)
     for broker_id in context.replicas(partition):

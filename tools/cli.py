@@ -41,6 +41,7 @@ VERBS = {
     "simulate": "Run seeds in the simulated world; exit code 1 where an invariant did not hold.",
     "replay": "Run one seed again, byte-identical every time, and write its journal.",
     "explore": "Visit every state of the bare protocol in a small scope; exit code 1 where an invariant did not hold.",
+    "why": "Say what a decision was made from, and what led to it, back to a fault, a request, a timer or a start.",
     "pipeline": "The Spark jobs: tables made of the journals.",
     "scenarios": "The outage library: what went wrong elsewhere, as scripts that must go right here.",
 }

@@ -108,8 +108,8 @@ class LeaderElected(Event):
     previous: int = -1
     """Who led before, as the controller knew it."""
     candidates: list[tuple[int, str]] = []
-    """Every replica with what spoke for or against it, in the order in which they were looked at: elected, available
-    (another came first, or is preferred), not_in_sync, not_alive, offline_directory, shutting_down."""
+    """Where a leader was chosen: every replica, in the order of the assignment, with what spoke for or against it:
+    elected, available (another came first, or is preferred), not_in_sync, not_alive, offline_directory, shutting_down."""
     caused_by: str = ""
 
 

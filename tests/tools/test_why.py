@@ -1,0 +1,66 @@
+"""`zabka why`: a decision, and each step back to where it began."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from journal import events as e
+from journal.cause import election_cause, event_cause, timer_cause
+from journal.events import Event, TopicPartition
+from journal.writer import encode_line
+from tools.why import command
+
+ORDERS = TopicPartition("orders", 0)
+APP = typer.Typer()
+APP.command()(command)
+
+
+def journal(path: Path, *told: tuple[str, int, Event]) -> Path:
+    lines = [encode_line(node, seq, 1_000_000 * at, 0, event) for at, (node, seq, event) in enumerate(told, 1)]
+    path.write_bytes(b"".join(lines))
+    return path
+
+
+@pytest.fixture
+def loss(tmp_path: Path) -> Path:
+    elected = e.LeaderElected(
+        topic="orders", partition=0, leader=2, leader_epoch=3, isr=[2], replicas=[1, 2], partition_epoch=4,
+        controller_epoch=1, unclean=True, cause="unclean", previous=1, candidates=[(1, "not_alive"), (2, "elected")],
+        caused_by=timer_cause("auto-leader-rebalance"),
+    )  # fmt: skip
+    return journal(
+        tmp_path / "journal.jsonl",
+        ("broker-3", 1, elected),
+        ("broker-1", 1, e.FollowershipTaken(1, "orders", 0, 2, 3, 9, election_cause(ORDERS, 3))),
+        ("broker-1", 2, e.LogTruncated(1, "orders", 0, 9, 6, 3, event_cause("broker-1", 1))),
+        ("broker-1", 3, e.RecordsLost(1, "orders", 0, 6, 8, 3, 3, "diverging_epoch", event_cause("broker-1", 2))),
+    )
+
+
+@pytest.mark.parametrize("effect", ["records_lost", "broker-1#3"])
+def test_each_step_back_is_a_line_with_what_it_was_made_from(loss: Path, effect: str) -> None:
+    said = CliRunner().invoke(APP, [effect, "--journal", str(loss)])
+    assert said.exit_code == 0
+    assert said.output.splitlines() == [
+        "00:00:04.000 broker-1#3: orders-0: 3 records gone, 6 to 8, 3 of them committed (diverging epoch)",
+        "because 00:00:03.000 broker-1#2: orders-0: log cut from 9 back to 6",
+        "because 00:00:02.000 broker-1#1: orders-0: follows broker 2 at leader epoch 3",
+        "because 00:00:01.000 broker-3#1: orders-0: broker 2 leads, leader epoch 3, ISR 2, UNCLEAN; "
+        "1 not alive, 2 elected",
+        "because timer auto-leader-rebalance",
+        "which is where it begins: timer",
+    ]
+
+
+def test_only_events_about_something_are_meant_where_that_is_asked(loss: Path) -> None:
+    said = CliRunner().invoke(APP, ["records_lost", "--about", "payments", "--journal", str(loss)])
+    assert (said.exit_code, said.output) == (1, "zabka: no event is records_lost with 'payments' in its sentence\n")
+
+
+def test_a_cluster_that_never_ran_has_no_journal(tmp_path: Path) -> None:
+    said = CliRunner().invoke(APP, ["records_lost", "--data", str(tmp_path)])
+    assert (said.exit_code, said.output) == (1, f"zabka: there is no journal in {tmp_path}\n")

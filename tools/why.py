@@ -1,0 +1,76 @@
+"""`zabka why`: from a decision back to where it began."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tools.failure import fail
+from tools.options import Data
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from journal.causes import Chain
+    from journal.events import Entry
+    from journal.sentences import Sentences
+
+
+def command(
+    effect: Annotated[str, typer.Argument(help="A line of a node's journal, as broker-2#812, or a type of event")],
+    about: Annotated[str, typer.Option(envvar="ZABKA_ABOUT", help="Only events whose sentence holds this text")] = "",
+    last: Annotated[int, typer.Option(min=1, envvar="ZABKA_LAST", help="How many of them, the newest ones")] = 1,
+    data: Data = Path(".zabka"),
+    journal: Annotated[
+        Path | None, typer.Option(envvar="ZABKA_JOURNAL", help="A journal file, as `zabka replay` writes it")
+    ] = None,
+) -> None:
+    """Say what a decision was made from, and what led to it, back to a fault, a request, a timer or a start."""
+    from journal.causes import Causes
+    from journal.sentence_file import read_sentences
+
+    try:
+        entries = _entries(data, journal)
+    except OSError as reason:
+        fail(reason)
+    if not entries:
+        fail(f"there is no journal in {journal or data}")
+    sentences, causes = read_sentences(), Causes()
+    for entry in entries:
+        causes.see(entry)
+    meant = [e for e in entries if _is_meant(e, effect) and about in sentences.sentence(e.node, e.event)]
+    if not meant:
+        fail(f"no event is {effect}" + (f" with {about!r} in its sentence" if about else ""))
+    for entry in meant[-last:]:
+        for line in _told(causes.chain(entry), sentences):
+            print(line)  # noqa: T201
+
+
+def _entries(data: Path, journal: Path | None) -> list[Entry]:
+    from journal.reader import merge, read_directory, read_file
+
+    if journal is not None:
+        return list(read_file(journal))
+    return merge(entry for found in sorted(data.glob("*/journal")) for entry in read_directory(found))
+
+
+def _is_meant(entry: Entry, effect: str) -> bool:
+    from journal.events import type_name
+
+    node, _, number = effect.partition("#")
+    return (entry.node, str(entry.node_seq)) == (node, number) if number else type_name(entry.event) == effect
+
+
+def _told(chain: Chain, sentences: Sentences) -> Iterator[str]:
+    for place, entry in enumerate(chain.steps):
+        at = datetime.fromtimestamp(entry.wall_us / 1e6, UTC).strftime("%H:%M:%S.%f")[:-3]
+        said = sentences.sentence(entry.node, entry.event)
+        yield f"{'because ' if place else ''}{at} {entry.node}#{entry.node_seq}: {said}"
+    if chain.says:
+        yield f"because {chain.says}"
+    yield (
+        f"which is where it begins: {chain.end.value}" if chain.end.value != "unknown" else "further back is not known"
+    )
