@@ -1,8 +1,8 @@
 """`make histories`: many clients write, read and watch while peers are killed, frozen and cut off; then judge it all.
 
 Real processes under one journal.  Judged are: linearizability of writes and quorum reads (sync, then getData) of every
-znode, FIFO order per session (`journal.judges.session_order`), and ephemerals, which live as long as their session and
-no longer.  Exit code 0 where all held, 1 with a line for everything that did not.
+znode, FIFO order per session (`journal.judges.session_order`), and ephemerals, which live as long as their session
+and no longer.  Exit code 0 where all held, 1 with a line for everything that did not.
 """
 
 from __future__ import annotations

@@ -7,6 +7,10 @@ The table is `journal/sentences.json`.  Scenario stories read it with this modul
   `[condition?text|otherwise]` is one text or the other, and `|otherwise` may be left out.  Brackets do not nest.
 - `weight`: pairs of a weight (loss, election or trouble) and a condition.  The first that holds says how much the event
   matters on the page; where none does the event is plain.
+- `spoken`: pairs of a template and a condition.  The first that holds is what a screen reader hears of the event; where
+  none does it hears nothing.
+- `progress`: true where the event only says how far something got.  Such events come by the dozen a second under load,
+  so the page keeps and shows them apart.
 - `story`: the condition under which a scenario's story tells the event; left out where it never does.
 
 A condition is nothing (it always holds), or comparisons joined by `&`: `field` (neither zero, empty, false nor null),
@@ -40,6 +44,8 @@ class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     sentence: str
     weight: list[tuple[str, str]] = []
+    spoken: list[tuple[str, str]] = []
+    progress: bool = False
     story: str | None = None
 
 

@@ -3,8 +3,9 @@
 import { render } from "lit-html";
 
 import { Actions } from "./actions.js";
-import { announcement, model } from "./model.js";
-import { CHATTER, newState, takeAnswer, takeEntry, takeHistory, takeSnapshot } from "./store.js";
+import { model } from "./model.js";
+import { isProgress, spoken } from "./sentences.js";
+import { newState, takeAnswer, takeEntry, takeHistory, takeSnapshot } from "./store.js";
 import { follow, historyUpTo, poll } from "./stream.js";
 import { page } from "./views/page.js";
 
@@ -47,32 +48,35 @@ const refresh = poll(
 );
 const actions = new Actions(state, changed, refresh);
 
-follow({
-  link(link) {
-    state.link = link;
-    changed();
-  },
-  snapshot(cluster, seq) {
-    takeSnapshot(state, cluster, seq);
-    changed();
-    void historyUpTo(seq, (entry) => !CHATTER.has(entry.type)).then((found) => {
-      takeHistory(state, found);
-      changed();
-    });
-  },
-  entry(entry) {
-    const follows = takeEntry(state, entry);
-    const said = follows ? announcement(entry) : "";
-    if (said) toSay.push(said);
-    changed();
-    return follows;
-  },
-});
-
-// Until they are here, and should they never come, events are told by their fields.
-void fetch(SENTENCES).then(async (answer) => {
+/** Read the table of sentences; without it events are told by their fields, and none is spoken. */
+async function readSentences() {
+  const answer = await fetch(SENTENCES);
   if (answer.ok) state.sentences = await answer.json();
-  changed();
+}
+
+// First the table, which says how each event of the stream is to be kept and spoken.
+void readSentences().catch(() => undefined).then(() => {
+  follow({
+    link(link) {
+      state.link = link;
+      changed();
+    },
+    snapshot(cluster, seq) {
+      takeSnapshot(state, cluster, seq);
+      changed();
+      void historyUpTo(seq, (entry) => !isProgress(state.sentences, entry)).then((found) => {
+        takeHistory(state, found);
+        changed();
+      });
+    },
+    entry(entry) {
+      const follows = takeEntry(state, entry);
+      const said = follows ? spoken(state.sentences, entry) : "";
+      if (said) toSay.push(said);
+      changed();
+      return follows;
+    },
+  });
 });
 
 setInterval(() => document.hidden || changed(), CLOCK_MS);

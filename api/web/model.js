@@ -4,7 +4,7 @@
 // a fold of its kept part may miss what was said long ago.  So: of whatever the journal spoke of lately its word
 // counts, of everything else the answer's.  Versions and epochs only rise, so between two of them the higher counts.
 
-import { belief, clockShort, hex, list, plural } from "./format.js";
+import { belief, hex, list, plural } from "./format.js";
 
 /**
  * @typedef {import("./store.js").State} State
@@ -297,17 +297,4 @@ function health(state, m) {
   if (m.faults.length) say(`${plural(m.faults.length, "fault")} injected`, "#faults");
   const level = reasons.some((r) => r.bad) ? "bad" : reasons.length ? "warn" : "ok";
   return { level, word: { ok: "Healthy", warn: "Degraded", bad: "Broken" }[level], reasons };
-}
-
-/** The sentence a screen reader hears of an event, or nothing. @param {import("./fold.js").Entry} e */
-export function announcement(e) {
-  if (e.type === "controller_elected") return `Broker ${e.broker_id} is controller, epoch ${e.controller_epoch}.`;
-  if (e.type === "leader_established") return `Peer ${e.leader_id} leads the ensemble, epoch ${e.epoch}.`;
-  if (e.type === "controller_resigned") return `Broker ${e.broker_id} resigned as controller: ${e.reason}.`;
-  if (e.type === "leader_elected" && e.leader < 0) return `${e.topic}-${e.partition} is offline.`;
-  if (e.type === "leader_elected" && e.unclean) return `Unclean election: broker ${e.leader} leads ${e.topic}-${e.partition}.`;
-  if (e.type === "records_lost" && e.below_high_watermark > 0) {
-    return `${e.below_high_watermark} committed records of ${e.topic}-${e.partition} are lost, at ${clockShort(e.wall_us)}.`;
-  }
-  return "";
 }

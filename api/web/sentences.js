@@ -7,7 +7,8 @@ import { hex, plural, words } from "./format.js";
 /**
  * @typedef {import("./fold.js").Entry} Entry
  * @typedef {"loss" | "election" | "trouble" | "plain"} Weight
- * @typedef {{sentence: string, weight?: [Weight, string][], story?: string}} Wording
+ * @typedef {{sentence: string, weight?: [Weight, string][], spoken?: [string, string][], progress?: boolean,
+ *   story?: string}} Wording
  * @typedef {Record<string, Wording>} Table  By the type of the event.
  */
 
@@ -54,6 +55,16 @@ export function weight(table, entry) {
   const weighed = fields(entry);
   return wording(table, entry)?.weight?.find(([, condition]) => holds(condition, weighed))?.[0] ?? "plain";
 }
+
+/** The sentence a screen reader hears of an event, or nothing. @param {Table} table @param {Entry} entry */
+export function spoken(table, entry) {
+  const heard = fields(entry);
+  const found = wording(table, entry)?.spoken?.find(([, condition]) => holds(condition, heard));
+  return found === undefined ? "" : render(found[0], heard);
+}
+
+/** Does an event only say how far something got? @param {Table} table @param {Entry} entry */
+export const isProgress = (table, entry) => wording(table, entry)?.progress === true;
 
 /** @param {Entry} entry @returns {Record<string, any>} */
 const fields = (entry) => ({ ...entry, own: entry.node === `broker-${entry.broker_id}` });

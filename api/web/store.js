@@ -1,6 +1,7 @@
 // Everything the page knows, in one object, and the few ways in which it changes.
 
 import { apply, emptyState, nodeId } from "./fold.js";
+import { isProgress } from "./sentences.js";
 
 /**
  * @typedef {import("./fold.js").Entry} Entry
@@ -26,13 +27,6 @@ const CALLS_MAX = 6;
 const RATES_MAX = 61;
 // The Date header tells whole seconds: a difference below this is no difference between the two clocks.
 const SKEW_MIN_MS = 2500;
-
-/** Types that only say how far something got: by the dozen a second under load, so kept and shown apart. */
-export const CHATTER = new Set([
-  "replica_progressed", "workload_progressed", "consumer_progressed", "high_watermark_moved", "records_appended",
-  "records_replicated",
-  "records_acknowledged", "txn_logged", "txn_committed", "write_acknowledged", "zxid_checkpoint",
-]);
 
 /** @returns {State} */
 export function newState() {
@@ -85,7 +79,7 @@ function keep(state, entry) {
     points.push({ at_us: entry.wall_us, acknowledged: entry.acknowledged });
     points.splice(0, Math.max(0, points.length - RATES_MAX));
   }
-  const [kept, max] = CHATTER.has(entry.type) ? [state.chatter, CHATTER_MAX] : [state.events, EVENTS_MAX];
+  const [kept, max] = isProgress(state.sentences, entry) ? [state.chatter, CHATTER_MAX] : [state.events, EVENTS_MAX];
   kept.push(entry);
   // A tenth at a time: cutting one off a thousand on every event would move them all each time.
   if (kept.length > max * 1.1) kept.splice(0, kept.length - max);

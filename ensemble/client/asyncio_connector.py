@@ -39,7 +39,7 @@ _EVENT_TYPES = {event.value: event for event in EventType}
 
 
 class Opener(Protocol):
-    """Opens TCP connections like `loop.create_connection`; `ensemble.runtime.links.LinkFaults` does so with faults."""
+    """Opens TCP connections as `loop.create_connection` does; `ensemble.runtime.links.LinkFaults` adds its faults."""
 
     def open_connection(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, ssl: ssl.SSLContext | None

@@ -6,8 +6,9 @@ writer adds.  Offsets, epochs, versions and zxids are plain integers here; JSON 
 formats them).
 
 There is one file for each kind of node that writes; everybody imports events from here.  Begin here, too: a new event
-is a class in one of those files, and a name in `EVENT_TYPES` below.  A type that is missing there cannot be written, so
-whatever is in a journal can be read back.  Every room may import this package; it imports `journal.event` and nothing
+is a class in one of those files, a name in `EVENT_TYPES` below, an entry in `journal/sentences.json`, and a line of the
+golden file (`tests.journal.golden_files`).  A type that is missing in the list cannot be written, so whatever is in a
+journal can be read back.  Every room may import this package; it imports `journal.event` and nothing
 else of ours.
 
 Levels: `NORMAL` events are always written; `FULL` events (every commit, every acknowledgement) are written by simulated

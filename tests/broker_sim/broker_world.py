@@ -21,7 +21,7 @@ from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
 from simulation.kernel.runtime import SimRuntime, run_task
 from simulation.kernel.scheduler import Call, Scheduler
-from tests.controller.controller_world import FakeEnsemble, FakeSession
+from tests.controller.fake_ensemble import FakeEnsemble, FakeSession
 
 LATENCY_MS = 1
 _LANES = {ApiKey.FETCH: 0, ApiKey.LEADER_AND_ISR: 1, ApiKey.STOP_REPLICA: 1, ApiKey.UPDATE_METADATA: 1}

@@ -19,7 +19,8 @@ from kafka_protocol.zk import znodes
 from kafka_protocol.zk.coordination import Zk
 from kafka_protocol.zk.registration import BrokerIdInUse, cluster_id, create_persistent_paths, register_broker
 from kafka_protocol.zk.znodes import BrokerEndpoint, BrokerInfo
-from tests.controller.controller_world import FakeEnsemble, FakeSession, World
+from tests.controller.controller_world import World
+from tests.controller.fake_ensemble import FakeEnsemble, FakeSession
 
 
 @pytest.fixture

@@ -1,19 +1,17 @@
-"""Partition leadership: offline, unclean, preferred elections, retries (acceptance scenarios 32-47)."""
+"""Partition leadership: offline and unclean elections, retries, valid transitions (acceptance scenarios 32-47)."""
 
 from __future__ import annotations
 
 import pytest
-from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
-from kio.schema.errors import ErrorCode as KafkaError
 
 from controller.context import PartitionState, Replica, ReplicaState
 from controller.partition_state_machine import VALID_PREVIOUS as PARTITION_PREVIOUS
 from controller.partition_state_machine import Refused
 from controller.replica_state_machine import VALID_PREVIOUS as REPLICA_PREVIOUS
-from journal.events import ControllerEventFailed, IsrChanged, LeaderElected, TopicPartition
+from journal.events import IsrChanged, LeaderElected, TopicPartition
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.znodes import LeaderAndIsr
-from tests.controller.controller_world import World
+from tests.controller.controller_world import World, lose_all_but
 
 T0 = TopicPartition("t", 0)
 
@@ -140,16 +138,6 @@ def test_a_failover_does_not_touch_what_is_well(world: World) -> None:
 # ---- unclean --------------------------------------------------------------------------------------------------
 
 
-def lose_all_but(world: World, topic: str, survivor: int, last: int) -> None:
-    """`survivor` leaves the ISR, then `last` dies and `survivor` returns."""
-    world.leave(survivor)
-    world.settle()
-    world.leave(last)
-    world.settle()
-    world.join(survivor)
-    world.settle()
-
-
 @pytest.mark.scenario(42)
 def test_unclean_by_the_brokers_default() -> None:
     world = World()
@@ -236,188 +224,6 @@ def test_turning_the_brokers_default_on_while_offline_elects_at_once(world: Worl
     world.nodes[1].controller.unclean_default_enabled()
     world.settle()
     assert world.brief("t") == (3, (3,), 3)
-
-
-# ---- asked for ------------------------------------------------------------------------------------------------
-
-
-def elect(world: World, kind: int, *partitions: TopicPartition) -> dict[TopicPartition, KafkaError]:
-    topics = tuple(TopicPartitions(topic=p.topic, partitions=(p.partition,)) for p in partitions)
-    request = ElectLeadersRequest(election_type=kind, topic_partitions=topics or None)
-    answer = world.call(world.active().controller.elect_leaders(request))
-    assert answer.error_code is KafkaError.none
-    return {
-        TopicPartition(topic.topic, row.partition_id): row.error_code
-        for topic in answer.replica_election_results
-        for row in topic.partition_result
-    }
-
-
-def move_off_the_preferred(world: World) -> None:
-    """t-0 of [2, 3] is led by 3, with 2 back in the ISR."""
-    world.create_topic("t", {0: [2, 3]})
-    world.settle()
-    world.leave(2)
-    world.settle()
-    world.join(2)
-    world.settle()
-    assert world.brief("t") == (3, (3,), 1)
-    back_in_isr(world)
-
-
-def back_in_isr(world: World) -> None:
-    """Broker 2 has caught up, as a leader of before Kafka 2.7 tells it."""
-    world.set_isr("t", 0, [*world.state("t").isr, 2])
-    notice = znodes.encode_partition_set([T0])
-    world.ensemble.put(f"{znodes.ISR_CHANGE_NOTIFICATION}/isr_change_{world.ensemble.zxid:010d}", notice)
-    world.settle()
-
-
-def test_a_leaders_own_isr_change_is_read_told_and_its_notice_removed(world: World) -> None:
-    move_off_the_preferred(world)
-    assert world.active().controller.reign.context.leadership[T0] == world.state("t")
-    assert not world.ensemble.nodes[znodes.ISR_CHANGE_NOTIFICATION].children
-    assert world.requests("UpdateMetadata", 4)[-1].partitions()[T0].isr == (3, 2)
-    assert world.events(IsrChanged)[-1].cause == "caught_up"
-
-
-@pytest.mark.scenario(39)
-def test_preferred_election_by_znode_back_to_back(world: World) -> None:
-    move_off_the_preferred(world)
-    for epoch in (2, 4):
-        world.ensemble.put(znodes.PREFERRED_REPLICA_ELECTION, znodes.encode_partition_set([T0]))
-        world.settle()
-        assert znodes.PREFERRED_REPLICA_ELECTION not in world.ensemble.nodes
-        assert world.brief("t") == (2, (3, 2), epoch)
-        assert causes(world)[-1] == (2, epoch, "preferred")
-        if epoch == 2:
-            world.leave(2)
-            world.settle()
-            world.join(2)
-            world.settle()
-            assert world.brief("t") == (3, (3,), 3)
-            back_in_isr(world)
-
-
-@pytest.mark.scenario(40)
-def test_preferred_election_of_an_offline_head_changes_nothing_but_is_removed(world: World) -> None:
-    world.create_topic("t", {0: [2, 3]})
-    world.settle()
-    world.leave(2)
-    world.settle()
-    data = znodes.encode_partition_set([T0, TopicPartition("unknown", 0)])
-    world.ensemble.put(znodes.PREFERRED_REPLICA_ELECTION, data)
-    world.settle()
-    assert world.brief("t") == (3, (3,), 1)
-    assert znodes.PREFERRED_REPLICA_ELECTION not in world.ensemble.nodes
-
-
-def test_a_preferred_election_left_by_the_last_controller_is_done_by_the_next(world: World) -> None:
-    move_off_the_preferred(world)
-    world.kill(1)
-    world.ensemble.put(znodes.PREFERRED_REPLICA_ELECTION, znodes.encode_partition_set([T0]))
-    world.start(5)
-    assert world.brief("t") == (2, (3, 2), 2)
-    assert znodes.PREFERRED_REPLICA_ELECTION not in world.ensemble.nodes
-
-
-def test_garbage_in_the_election_znode_is_removed_and_journalled(world: World) -> None:
-    world.ensemble.put(znodes.PREFERRED_REPLICA_ELECTION, b"garbage")
-    world.settle()
-    assert znodes.PREFERRED_REPLICA_ELECTION not in world.ensemble.nodes
-    assert world.events(ControllerEventFailed) and world.nodes[1].controller.is_active
-
-
-def test_preferred_election_by_request(world: World) -> None:
-    move_off_the_preferred(world)
-    world.create_topic("u", {0: [4]})
-    world.settle()
-    assert elect(world, 0, T0, TopicPartition("u", 0), TopicPartition("no", 0)) == {
-        T0: KafkaError.none,
-        TopicPartition("u", 0): KafkaError.election_not_needed,
-        TopicPartition("no", 0): KafkaError.unknown_topic_or_partition,
-    }
-    assert world.brief("t") == (2, (3, 2), 2)
-    # For all partitions only those that were in need are listed.
-    assert elect(world, 0) == {}
-    world.leave(4)
-    world.settle()
-    assert elect(world, 0) == {TopicPartition("u", 0): KafkaError.preferred_leader_not_available}
-
-
-def test_unclean_election_by_request_needs_no_permission(world: World) -> None:
-    world.create_topic("t", {0: [2, 3]})
-    world.settle()
-    assert elect(world, 1, T0) == {T0: KafkaError.election_not_needed}
-    lose_all_but(world, "t", survivor=3, last=2)
-    assert elect(world, 1, T0) == {T0: KafkaError.none}
-    assert world.brief("t") == (3, (3,), 3) and world.state("t").recovering
-    world.leave(3)
-    world.settle()
-    assert elect(world, 1, T0) == {T0: KafkaError.eligible_leaders_not_available}
-
-
-def test_elections_of_topics_being_deleted_or_of_an_unknown_kind_are_refused(world: World) -> None:
-    world.create_topic("t", {0: [2, 3]})
-    world.settle()
-    world.leave(3)
-    world.settle()
-    world.ensemble.put(znodes.delete_topic_path("t"))
-    world.settle()
-    assert elect(world, 0, T0) == {T0: KafkaError.invalid_topic_exception}
-    request = ElectLeadersRequest(election_type=9, topic_partitions=None)
-    assert world.call(world.active().controller.elect_leaders(request)).error_code is KafkaError.invalid_request
-
-
-@pytest.mark.scenario(41)
-def test_the_imbalance_check_gives_leadership_back() -> None:
-    world = World()
-    world.start(1, leader_imbalance_check_interval_seconds=10)
-    world.join(2, 3)
-    world.settle()
-    move_off_the_preferred(world)
-    world.run(4_000)
-    assert world.brief("t") == (2, (3, 2), 2)
-    world.leave(2)
-    world.settle()
-    world.join(2)
-    world.settle()
-    back_in_isr(world)
-    assert world.brief("t") == (3, (3, 2), 3)
-    world.run(11_000)
-    assert world.brief("t") == (2, (3, 2), 4)
-
-
-@pytest.mark.scenario(41)
-def test_the_imbalance_check_waits_for_a_partition_that_is_being_reassigned() -> None:
-    world = World()
-    world.start(1, leader_imbalance_check_interval_seconds=10)
-    world.join(2, 3, 4)
-    world.create_topic("t", {0: [2, 3]})
-    world.settle()
-    moves = {T0: (4, 2)}
-    world.ensemble.put(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(moves))
-    world.run(6_000)
-    # 4 is preferred by now, but not in sync.
-    assert world.brief("t") == (2, (2, 3), 1)
-    world.set_isr("t", 0, [2, 3, 4])
-    world.ensemble.put(f"{znodes.ISR_CHANGE_NOTIFICATION}/isr_change_0000000001", znodes.encode_partition_set([T0]))
-    world.settle()
-    assert world.brief("t") == (2, (2, 4), 3)
-    world.run(11_000)
-    assert world.brief("t") == (4, (2, 4), 4)
-
-
-def test_the_imbalance_check_leaves_a_little_imbalance_alone() -> None:
-    world = World()
-    world.start(1, leader_imbalance_per_broker_percentage=50)
-    world.join(2, 3)
-    world.settle()
-    move_off_the_preferred(world)
-    world.create_topic("u", {0: [2, 3]})
-    world.run(6_000)
-    # One of the two partitions that prefer broker 2 is led elsewhere: 50 percent, and not more.
-    assert world.brief("t")[0] == 3 and world.brief("u")[0] == 2
 
 
 # ---- what happens underneath ----------------------------------------------------------------------------------

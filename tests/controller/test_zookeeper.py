@@ -18,7 +18,8 @@ from kafka_protocol.zk.coordination import ControllerMoved, FencedWriter, Zk
 from kafka_protocol.zk.registration import next_broker_id, register_controller
 from kafka_protocol.zk.znodes import LeaderAndIsr
 from simulation.kernel.runtime import SimRuntime
-from tests.controller.controller_world import FakeSession, World
+from tests.controller.controller_world import World
+from tests.controller.fake_ensemble import FakeSession
 
 GOOD, STALE, MISSING = (TopicPartition("t", n) for n in range(3))
 

@@ -53,7 +53,7 @@ from ensemble.zab.messages import (
     Vote,
 )
 from ensemble.zab.peer import Peer
-from tests.ensemble.zab.zab_driver import Disk
+from tests.ensemble.zab.peer_disk import Disk
 from tests.fuzz.choices import Choices, Target, spoil
 from tests.fuzz.peer_targets import MEMBERS, encoded, from_leader, from_learner, notifications, small_snapshot
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from ensemble.auth.policy import AuthPolicy
-from ensemble.ids import LinkId
+from ensemble.ids import LinkId, PeerId
 from ensemble.jute import MalformedRecord
 from ensemble.records import ClientMessage, ConnectRequest, Frames, OpCode, Reply, Request
 from ensemble.tree.requests import PLAIN_WRITES
@@ -182,7 +182,7 @@ def forwarded(data: bytes) -> None:
             leader.commit()
     leader.commit()
     leader.advance(2000)
-    leader.services[0].revalidate(leader.now, choices.long(), -1, LinkId(1))
+    leader.services[0].revalidate(leader.now, choices.long(), -1, LinkId(1), PeerId(2))
     one, other = (service.tree for service in leader.services)
     assert one.digest == other.digest
 

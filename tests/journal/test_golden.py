@@ -1,56 +1,60 @@
 """The fold and the sentences against the golden files, which `tests/browser/js/golden.test.mjs` holds the page to.
 
-`tests/golden/histories` holds small journals and, beside each, the state that the docstrings of its events ask for;
-`tests/golden/sentences.jsonl` holds journal entries with what is to be said of each.
+`tests.journal.golden_files` says what is in them, and how one is added to.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
-from journal.cluster_state import ClusterState
 from journal.events import EVENT_TYPES, entry_from_dict
-from journal.fold import fold
 from journal.sentence_file import SENTENCES, read_sentences
 from journal.sentences import holds, render
-
-GOLDEN = Path(__file__).resolve().parents[1] / "golden"
-HISTORIES = sorted(path.stem for path in (GOLDEN / "histories").glob("*.jsonl"))
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def state_of(history: str) -> dict[str, Any]:
-    entries = [entry_from_dict(line) for line in lines(GOLDEN / "histories" / f"{history}.jsonl")]
-    state: dict[str, Any] = json.loads(msgspec.json.encode(fold(entries)))
-    return state
+from tests.journal.golden_files import (
+    EMPTY,
+    HISTORIES,
+    TOLD,
+    entries_of,
+    lines_of,
+    sentences_text,
+    state_after,
+    state_file,
+    state_text,
+)
 
 
-@pytest.mark.parametrize("history", HISTORIES)
-def test_a_golden_history_folds_to_its_golden_state(history: str) -> None:
-    assert state_of(history) == json.loads((GOLDEN / "histories" / f"{history}.state.json").read_text())
+@pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.stem)
+def test_a_golden_history_folds_to_its_golden_state(history: Path) -> None:
+    assert state_after(entries_of(history)) == json.loads(state_file(history).read_text())
 
 
-def test_what_is_not_folded_moves_nothing_but_the_place_in_the_history() -> None:
-    state = state_of("not-folded")
-    empty = json.loads(msgspec.json.encode(ClusterState()))
-    assert {**state, "seq": 0, "at_us": 0} == empty
-    assert state["seq"] > 0 and state["at_us"] > 0
+@pytest.mark.parametrize("history", [None, *HISTORIES], ids=lambda history: history.stem if history else "nothing")
+def test_an_event_of_a_type_in_no_history_moves_nothing_but_the_place_in_the_history(history: Path | None) -> None:
+    """So an event that the fold listens to has to stand in a history."""
+    folded = {line["type"] for path in HISTORIES for line in lines_of(path)}
+    before = entries_of(history) if history else []
+    state = state_after(before) if before else EMPTY
+    for line in lines_of(TOLD):
+        if line["entry"]["type"] not in folded:
+            after = state_after([*before, entry_from_dict({**line["entry"], "seq": 10**6, "wall_us": 2**50})])
+            assert after == {**state, "seq": 10**6, "at_us": 2**50}, line["entry"]
 
 
 def test_every_golden_sentence_is_said_and_is_in_stories_where_it_belongs() -> None:
     sentences = read_sentences()
-    for golden in lines(GOLDEN / "sentences.jsonl"):
+    for golden in lines_of(TOLD):
         entry = entry_from_dict(golden["entry"])
         assert sentences.sentence(entry.node, entry.event) == golden["sentence"]
         assert sentences.belongs_in_story(entry.node, entry.event) == golden["in_story"], golden
+
+
+def test_the_command_that_writes_the_golden_files_leaves_them_as_they_are() -> None:
+    assert sentences_text() == TOLD.read_text()
+    for history in HISTORIES:
+        assert state_text(history) == state_file(history).read_text()
 
 
 def test_every_event_type_has_its_sentence_and_no_sentence_is_without_a_type() -> None:

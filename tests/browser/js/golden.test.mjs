@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { fold } from "../../../api/web/fold.js";
 import { parseExact } from "../../../api/web/json.js";
-import { sentence, weight } from "../../../api/web/sentences.js";
+import { isProgress, sentence, spoken, weight } from "../../../api/web/sentences.js";
 
 const here = (path) => new URL(path, import.meta.url);
 const text = (path) => readFileSync(here(path), "utf8");
@@ -21,13 +21,26 @@ for (const history of histories) {
   });
 }
 
+test("an event of a type in no history moves nothing but the place in the history", () => {
+  const told = histories.map((history) => lines(`${golden}histories/${history}`));
+  const folded = new Set(told.flat().map((entry) => entry.type));
+  for (const before of [[], ...told]) {
+    for (const { entry } of lines(`${golden}sentences.jsonl`)) {
+      if (folded.has(entry.type)) continue;
+      const after = fold([...before, { ...entry, seq: 1e6, wall_us: 2 ** 50 }]);
+      assert.deepEqual(after, { ...fold(before), seq: 1e6, at_us: 2 ** 50 });
+    }
+  }
+});
+
 test("there are golden histories", () => assert.ok(histories.length > 3));
 
-test("every golden sentence is said, and weighs as much", () => {
+test("every golden sentence is said, weighs as much, and is spoken and kept as it is to be", () => {
   const all = lines(`${golden}sentences.jsonl`);
   assert.ok(all.length > 60);
-  for (const { entry, sentence: said, weight: weighs } of all) {
-    assert.deepEqual([sentence(table, entry), weight(table, entry)], [said, weighs]);
+  for (const { entry, sentence: said, weight: weighs, spoken: heard = "", progress = false } of all) {
+    const found = [sentence(table, entry), weight(table, entry), spoken(table, entry), isProgress(table, entry)];
+    assert.deepEqual(found, [said, weighs, heard, progress]);
   }
 });
 

@@ -59,7 +59,7 @@ test("an event that does not follow asks for a snapshot, one that was seen does 
 });
 
 test("the event list is bounded, and progress does not push events out of it", () => {
-  const state = newState();
+  const state = { ...newState(), sentences: table };
   takeSnapshot(state, emptyState(), 0);
   const write = (from, to, type, body) => {
     for (let seq = from; seq <= to; seq += 1) takeEntry(state, entry(seq, "broker-1", type, body));

@@ -16,7 +16,8 @@ from ensemble.zab.handover import Handover
 from ensemble.zab.membership import Membership
 from ensemble.zab.quorum import JointQuorum
 from ensemble.zab.reconfiguration import Reconfiguration
-from tests.ensemble.zab.zab_driver import Disk, Node, World
+from tests.ensemble.zab.peer_disk import Disk
+from tests.ensemble.zab.zab_driver import Node, World
 
 
 def line(i: int, role: str = "participant", host: str = "") -> str:

@@ -4,81 +4,40 @@ from __future__ import annotations
 
 import pytest
 
-from ensemble.ids import COUNTER_MAX, ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
-from ensemble.records import OpCode, Request
+from ensemble.ids import COUNTER_MAX, Epoch, LinkId, PeerId, Zxid, make_zxid
 from ensemble.zab.effects import (
-    Answer,
     Append,
     Barrier,
     CloseLink,
     Emit,
     Halt,
-    OpenLink,
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
     SaveSnapshot,
     TruncateLog,
 )
-from ensemble.zab.leader import HALF_TICK_TIMER, LOOKING_GRACE_MS, Leader
-from ensemble.zab.learner import LIVENESS_TIMER
+from ensemble.zab.leader import Leader
 from ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
     Diff,
     FollowerInfo,
-    ForwardedRequest,
-    Inform,
     LeaderInfo,
     NewLeader,
     PeerState,
     Ping,
     Proposal,
-    Revalidate,
     Snap,
-    SyncRequest,
     Trunc,
     UpToDate,
 )
 from ensemble.zab.role import Phase
-from journal.events import LeaderEstablished, LearnerSynced, PeerProtocolBroken, TxnLogged, TxnLogTruncated
+from journal.events import LeaderEstablished, LearnerSynced, PeerProtocolBroken, TxnLogTruncated
 from tests.ensemble.zab.zab_driver import World
-from tests.ensemble.zab.zab_solo import LINK, Solo, tree, txn
+from tests.ensemble.zab.zab_solo import E1, E2, LINK, Solo, established_leader, request, synced_follower, tree, txn
 
-E1, E2 = make_zxid(1, 0), make_zxid(2, 0)
-
-
-def request(cxid: int = 1) -> ForwardedRequest:
-    return ForwardedRequest(SessionId(1), cxid, OpCode.SET_DATA, b"x")
-
-
-def synced_follower(cumulative: bool = False) -> Solo:
-    solo = Solo()
-    solo.follow(epoch=1, cumulative=cumulative)
-    for packet in (Diff(Zxid(0)), NewLeader(E1)):
-        solo.packet(packet)
-    solo.flush()
-    solo.packet(UpToDate())
-    assert solo.peer.phase is Phase.BROADCAST
-    return solo
-
-
-def sync_at_the_leader(solo: Solo) -> None:
-    """A sync of a client that is connected to this peer itself."""
-    solo.do(solo.peer.on_clients(solo.now, [(ConnectionId(9), Request(9, OpCode.SYNC, None))]))
-
-
-def established_leader(cumulative: bool = False, **options: object) -> Solo:
-    solo = Solo(id=3, **options)  # type: ignore[arg-type]
-    solo.lead(follower=1, cumulative=cumulative)
-    solo.packet(AckEpoch(solo.peer.last_zxid, 0))
-    solo.flush()
-    solo.packet(Ack(E1))
-    assert solo.peer.phase is Phase.BROADCAST
-    return solo
-
-
-# -- rule 1
+# -- discovery: an epoch is promised once it is durable
 
 
 def test_ackepoch_waits_until_the_accepted_epoch_is_durable() -> None:
@@ -130,7 +89,7 @@ def test_the_vote_and_ackepoch_name_the_last_logged_transaction_not_the_last_com
     assert solo.packets(link=LinkId(8))[-1] == AckEpoch(make_zxid(1, 1), 1)
 
 
-# -- rule 2
+# -- NEWLEADER is acknowledged once the history and then the epoch are durable
 
 
 def test_newleader_is_acknowledged_after_history_then_current_epoch_are_durable() -> None:
@@ -178,7 +137,7 @@ def test_a_leader_whose_learner_has_gone_before_it_was_established_waits_for_ano
     assert not [e for e in solo.of(Emit) if isinstance(e.event, LeaderEstablished)]
 
 
-# -- rule 3
+# -- a proposal is acknowledged, and counted, once it is durable
 
 
 def test_a_proposal_is_acknowledged_after_it_is_durable_and_once_a_turn_is_one_barrier() -> None:
@@ -213,7 +172,7 @@ def test_a_leader_counts_its_own_log_after_its_own_fsync() -> None:
     assert solo.packets()[-2:] == [Proposal(solo.of(Append)[-1].txns), Commit(make_zxid(1, 1))]
 
 
-# -- rule 4
+# -- SNAP and TRUNC happen altogether or not at all
 
 
 def test_a_snap_that_breaks_off_before_newleader_leaves_no_trace() -> None:
@@ -301,7 +260,7 @@ def test_an_empty_leader_may_cut_a_learner_back_to_nothing() -> None:
     assert solo.peer.last_zxid == 0 and solo.packets()[-1] == Ack(make_zxid(3, 0))
 
 
-# -- rule 5
+# -- behind a synchronisation comes all that is outstanding
 
 
 def test_a_learner_gets_every_outstanding_proposal_behind_its_synchronisation() -> None:
@@ -319,7 +278,7 @@ def test_a_learner_gets_every_outstanding_proposal_behind_its_synchronisation() 
     assert [type(p).__name__ for p in said] == ["LeaderInfo", "Diff", "Proposal", "NewLeader", "Proposal"]
 
 
-# -- rule 6
+# -- a history without gaps
 
 
 @pytest.mark.parametrize("bad", [txn(1, 2), txn(2, 1), txn(1, 0)])
@@ -355,7 +314,7 @@ def test_a_crash_between_synced_history_and_its_epoch_is_no_reason_to_refuse_to_
     assert solo.peer.state is PeerState.LOOKING and solo.peer.current_epoch == 1
 
 
-# -- rule 7
+# -- snapshots hold what is committed, and nothing else
 
 
 def test_a_new_leader_takes_no_snapshot_of_what_is_not_committed() -> None:
@@ -381,7 +340,7 @@ def test_snapshots_come_between_half_and_all_of_snap_count() -> None:
         assert 5 <= len(steps) <= 10 and all(10 <= step <= 20 for step in steps)
 
 
-# -- rule 8 is the disk's queue: one order for appends, truncations, snapshots and epochs
+# -- the disk's queue: one order for appends, truncations, snapshots and epochs
 
 
 def test_what_was_appended_before_a_disconnect_is_in_the_tree_and_is_not_acknowledged_to_the_next_leader() -> None:
@@ -396,7 +355,7 @@ def test_what_was_appended_before_a_disconnect_is_in_the_tree_and_is_not_acknowl
     assert [type(p) for p in solo.packets(link=LinkId(8))] == [FollowerInfo]
 
 
-# -- the leader's judgement
+# -- whom a leader takes as a learner
 
 
 def test_a_follower_that_is_ahead_is_dropped_before_the_epoch_is_settled_and_truncated_after() -> None:
@@ -490,308 +449,3 @@ def test_the_counter_never_runs_into_the_epoch() -> None:
     role._broadcast._last_proposed = make_zxid(1, COUNTER_MAX - 1)
     solo.packet(request())
     assert solo.peer.state is PeerState.LOOKING and not solo.of(Append)
-
-
-# -- liveness
-
-
-def test_a_leader_without_a_quorum_of_learners_steps_down() -> None:
-    solo = established_leader()
-    solo.do(solo.peer.on_link_down(solo.now, LINK))
-    assert solo.peer.state is PeerState.LOOKING and not solo.app.serving
-
-
-def test_a_silent_learner_is_dropped_after_sync_limit() -> None:
-    solo = established_leader()
-    solo.timer(HALF_TICK_TIMER, 500)
-    assert solo.peer.state is PeerState.LEADING
-    solo.timer(HALF_TICK_TIMER, 1)
-    assert solo.peer.state is PeerState.LOOKING
-
-
-def test_a_learner_that_does_not_acknowledge_is_dropped_after_sync_limit() -> None:
-    solo = established_leader()
-    solo.packet(request())
-    for _ in range(10):
-        solo.timer(HALF_TICK_TIMER, 50)
-        solo.packet(Ping(Zxid(0)))
-    assert solo.peer.state is PeerState.LEADING
-    solo.timer(HALF_TICK_TIMER, 50)
-    assert solo.peer.state is PeerState.LOOKING
-
-
-def test_a_leader_gives_up_when_no_quorum_comes_within_init_limit() -> None:
-    solo = Solo(id=3)
-    solo.start()
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
-    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
-    solo.timer("leader.init", 1000)
-    assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 2
-
-
-def test_a_leader_that_waits_for_a_voter_which_looks_again_starts_over_with_it() -> None:
-    """ZOOKEEPER-3109."""
-    solo = Solo(id=3)
-    solo.start()
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
-    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
-    assert solo.peer.state is PeerState.LEADING, "it may be about to decide"
-    solo.now_ms += LOOKING_GRACE_MS
-    solo.hear(1, PeerState.LOOKING, (1, 0, 0))
-    assert solo.peer.state is PeerState.LOOKING
-
-
-def test_a_follower_leaves_a_silent_leader_after_sync_limit_and_init_limit_before_newleader() -> None:
-    early = Solo()
-    early.follow()
-    early.timer(LIVENESS_TIMER, 999)
-    assert early.peer.state is PeerState.FOLLOWING
-    early.timer(LIVENESS_TIMER, 1)
-    assert early.peer.state is PeerState.LOOKING
-    solo = synced_follower()
-    solo.packet(Ping(Zxid(0)))
-    solo.timer(LIVENESS_TIMER, 499)
-    assert solo.peer.state is PeerState.FOLLOWING
-    solo.timer(LIVENESS_TIMER, 1)
-    assert solo.peer.state is PeerState.LOOKING
-
-
-def test_connecting_is_tried_again_soon_and_not_for_ever() -> None:
-    solo = Solo()
-    solo.start()
-    solo.elect(3)
-    delays = []
-    while solo.peer.state is PeerState.FOLLOWING:
-        effects = solo.do(solo.peer.on_link_failed(solo.now, PeerId(3)))
-        timers = [e for e in effects if getattr(e, "name", "") == "learner.connect" and hasattr(e, "delay_ms")]
-        if timers:
-            delays.append(timers[0].delay_ms)
-            assert solo.of(OpenLink, solo.timer("learner.connect", timers[0].delay_ms))
-    assert delays[:4] == [10, 20, 40, 50] and 900 <= sum(delays) <= 1100
-
-
-def test_links_that_come_before_the_election_has_ended_here_are_held_for_the_leader() -> None:
-    solo = Solo(id=3)
-    solo.start()
-    solo.do(solo.peer.on_link_accepted(solo.now, LINK))
-    solo.packet(FollowerInfo(Epoch(0), PeerId(1)))
-    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
-    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
-    assert solo.packets(solo.flush()) == [LeaderInfo(Epoch(1))]
-
-
-# -- broadcast's sides
-
-
-def test_cumulative_acks_and_commits_are_used_where_both_sides_offer_them() -> None:
-    follower = synced_follower(cumulative=True)
-    follower.packet(Proposal([txn(1, 1)]))
-    follower.packet(Proposal([txn(1, 2)]))
-    tokens = [e.token for e in follower.of(Barrier)]
-    for effect in follower.queued():
-        follower.disk.execute(effect)
-    acks = follower.packets(follower.do(follower.peer.on_durable(follower.now, tokens[-1])))
-    assert acks == [Ack(make_zxid(1, 2), cumulative=True)], "one barrier's callback stands for the older ones too"
-    follower.packet(Commit(make_zxid(1, 2), cumulative=True))
-    assert follower.app.last_applied == make_zxid(1, 2)
-    leader = established_leader(cumulative=True)
-    for cxid in range(3):
-        leader.packet(request(cxid))
-    leader.flush()
-    said = leader.packets(leader.packet(Ack(make_zxid(1, 3), cumulative=True)))
-    assert said == [Commit(make_zxid(1, 3), cumulative=True)]
-
-
-def test_without_the_offer_there_is_one_ack_and_one_commit_a_transaction() -> None:
-    assert Solo(id=1, cumulative=False).peer is not None
-    leader = established_leader(cumulative=False)
-    assert LeaderInfo(Epoch(1), cumulative=False) in leader.packets()
-    for cxid in range(3):
-        leader.packet(request(cxid))
-    leader.flush()
-    said = leader.packets(leader.packet(Ack(make_zxid(1, 3))))
-    assert said == [Commit(make_zxid(1, n)) for n in (1, 2, 3)]
-
-
-def test_observers_are_informed_and_never_counted() -> None:
-    solo = Solo(id=3, observers=(4,))
-    solo.lead(follower=1)
-    solo.packet(AckEpoch(Zxid(0), 0))
-    solo.flush()
-    watcher = LinkId(11)
-    solo.do(solo.peer.on_link_accepted(solo.now, watcher))
-    for packet in (FollowerInfo(Epoch(0), PeerId(4), observer=True), AckEpoch(Zxid(0), 0), Ack(E1)):
-        solo.packet(packet, watcher)
-    assert solo.peer.phase is Phase.SYNCHRONIZATION
-    solo.packet(Ack(E1))
-    solo.packet(request())
-    solo.flush()
-    solo.packet(Ack(make_zxid(1, 1)))
-    said = solo.packets(link=watcher)
-    assert isinstance(said[-1], Inform) and not any(isinstance(p, Proposal) for p in said)
-
-
-def test_an_observer_logs_what_it_is_told_and_acknowledges_newleader_alone() -> None:
-    world = World(1, voters=3, observers=1)
-    world.record = True
-    world.start()
-    world.run_until(world.settled)
-    for _ in range(5):
-        world.write(4)
-    world.run_until(lambda: len(world.acknowledged) == 5 and world.converged())
-    world.run(50)
-    acks = [p for _, n, e in world.sent if n == 4 for p in getattr(e, "packets", ()) if isinstance(p, Ack)]
-    assert acks == [Ack(E1), Ack(E1)] and len(world.nodes[4].disk.log) == 5
-
-
-def test_session_touches_travel_in_the_answer_to_a_ping() -> None:
-    solo = synced_follower()
-    solo.app.touched = [(SessionId(5), 4000)]
-    assert solo.packets(solo.packet(Ping(E1))) == [Ping(E1, ((SessionId(5), 4000),))]
-    leader = established_leader()
-    leader.timer(HALF_TICK_TIMER, 50)
-    leader.packet(Ping(E1, ((SessionId(5), 4000),)))
-    assert leader.app.touches == [(5, 4000)]
-
-
-def test_revalidation_goes_to_the_leader_and_back() -> None:
-    solo = synced_follower()
-    solo.peer._core.role.ask_revalidate(SessionId(6), 4000)  # type: ignore[union-attr]
-    solo.effects += solo.peer._finish()
-    assert solo.packets()[-1] == Revalidate(SessionId(6), 4000)
-    solo.packet(Revalidate(SessionId(6), 4000, True))
-    assert solo.app.revalidations == [(6, True)]
-    leader = established_leader()
-    said = leader.packets(leader.packet(Revalidate(SessionId(6), 4000)))
-    assert said == [Revalidate(SessionId(6), 4000, True)]
-
-
-def test_a_sync_is_answered_after_a_ping_round_that_began_after_it() -> None:
-    """ZOOKEEPER-1675: committed is not enough, the leader must still lead."""
-    solo = established_leader()
-    solo.timer(HALF_TICK_TIMER, 50)
-    sync_at_the_leader(solo)
-    assert not solo.of(Answer)
-    solo.packet(Ping(E1))  # Answers the ping from before the request: proves nothing, but frees the next round.
-    assert solo.packets()[-1] == Ping(E1) and not solo.of(Answer)
-    assert len(solo.of(Answer, solo.packet(Ping(E1)))) == 1
-
-
-def test_a_follower_that_passes_a_sync_on_says_that_it_follows_and_two_of_three_are_a_quorum() -> None:
-    solo = established_leader()
-    sync = SyncRequest(SessionId(1), 9, "/")
-    assert solo.packets(solo.packet(sync)) == [sync], "no ping round is needed"
-
-
-def test_where_leader_and_follower_are_no_quorum_a_followers_sync_needs_a_ping_round() -> None:
-    world = World(3, voters=5, loss=0.0)
-    world.start()
-    world.run_until(world.settled)
-    leader = world.leader()
-    assert leader is not None
-    followers = [i for i in world.voters if i != leader.id]
-    for i in followers[1:]:
-        world.cut_off(leader.id, i)
-    world.sync(followers[0])
-    world.run(300)
-    assert world.answered_syncs == 0
-    world.heal()
-    world.sync(followers[0])
-    world.run_until(lambda: world.answered_syncs > 0)
-
-
-def test_an_observers_sync_needs_a_ping_round() -> None:
-    world = World(4, observers=1, loss=0.0)
-    world.start()
-    world.run_until(world.settled)
-    leader = world.leader()
-    assert leader is not None
-    for i in world.voters:
-        if i != leader.id:
-            world.cut_off(leader.id, i)
-    world.sync(world.observers[0])
-    world.run(300)
-    assert world.answered_syncs == 0
-
-
-def test_a_sync_waits_for_what_was_proposed_before_it() -> None:
-    solo = established_leader()
-    solo.packet(request())
-    solo.packet(SyncRequest(SessionId(1), 9, "/"))
-    solo.flush()
-    assert not any(isinstance(p, SyncRequest) for p in solo.packets())
-    said = solo.packets(solo.packet(Ack(make_zxid(1, 1))))
-    assert [type(p) for p in said] == [Commit, SyncRequest]
-
-
-def test_a_deposed_leader_does_not_answer_a_sync() -> None:
-    world = World(2, loss=0.0)
-    world.start()
-    world.run_until(world.settled)
-    old = world.leader()
-    assert old is not None
-    world.pause(old.id)
-    world.run_until(lambda: world.leader() not in (None, old))
-    new = world.leader()
-    assert new is not None
-    world.write(new.id)
-    world.run_until(lambda: len(world.acknowledged) == 1)
-    # It wakes up, and reads its clients before it looks at its timers or links.
-    old.paused, backlog, old.backlog = False, old.backlog, []
-    world.sync(old.id)
-    assert world.answered_syncs == 0
-    old.backlog = backlog
-    world.resume(old.id)
-    world.run_until(world.converged)
-    assert world.answered_syncs == 0 and world.closed
-
-
-def test_that_a_session_is_over_is_said_only_by_a_leader_that_still_leads() -> None:
-    """Or a leader that wakes up after its replacement tells clients that sessions which live are over: seed 9819."""
-    solo = established_leader()
-    gone = SessionId(-6)
-    solo.timer(HALF_TICK_TIMER, 50)
-    solo.peer._core.role.ask_revalidate(gone, 4000)  # type: ignore[union-attr]
-    solo.effects += solo.peer._finish()
-    assert solo.app.revalidations == []
-    solo.packet(Ping(E1))
-    assert solo.packets()[-1] == Ping(E1) and solo.app.revalidations == []
-    solo.packet(Ping(E1))
-    assert solo.app.revalidations == [(gone, False)]
-
-
-def test_a_follower_that_asks_for_a_session_vouches_for_its_leader() -> None:
-    solo = established_leader()
-    said = solo.packets(solo.packet(Revalidate(SessionId(-6), 4000)))
-    assert said == [Revalidate(SessionId(-6), 4000, False)]
-
-
-def test_that_a_session_is_over_is_said_when_its_closing_is_committed() -> None:
-    solo = established_leader()
-    solo.packet(request())
-    solo.packet(Revalidate(SessionId(-6), 4000))
-    solo.flush()
-    assert not any(isinstance(p, Revalidate) for p in solo.packets())
-    said = solo.packets(solo.packet(Ack(make_zxid(1, 1))))
-    assert [type(p) for p in said] == [Commit, Revalidate] and said[-1] == Revalidate(SessionId(-6), 4000, False)
-
-
-def test_a_full_journal_names_each_logged_transaction_and_says_committed_only_when_it_is() -> None:
-    solo = Solo(log=[txn(1, 1)], epochs=(1, 1), full_journal=True)
-    solo.follow(epoch=2)
-    for packet in (Diff(make_zxid(1, 2)), Proposal([txn(1, 2)]), Commit(make_zxid(1, 2)), NewLeader(E2)):
-        solo.packet(packet)
-    solo.flush()
-    logged = [e.event for e in solo.of(Emit) if isinstance(e.event, TxnLogged)]
-    assert logged == [TxnLogged(make_zxid(1, 2))]
-
-
-def test_the_committed_log_is_bounded() -> None:
-    world = World(1, voters=1, committed_log_length=500)
-    world.start()
-    for _ in range(600):
-        world.write(1)
-        world.run(2)
-    world.run(10_000)
-    assert len(world.nodes[1].peer._core.committed_log) == 500

@@ -23,11 +23,27 @@ from ensemble.zab.effects import (
     SendPackets,
     TruncateLog,
 )
-from ensemble.zab.messages import FollowerInfo, LeaderInfo, Notification, Packet, PeerState, Vote
+from ensemble.zab.messages import (
+    Ack,
+    AckEpoch,
+    Diff,
+    FollowerInfo,
+    ForwardedRequest,
+    LeaderInfo,
+    NewLeader,
+    Notification,
+    Packet,
+    PeerState,
+    UpToDate,
+    Vote,
+)
 from ensemble.zab.peer import Peer
-from tests.ensemble.zab.zab_driver import Disk, ListApplication
+from ensemble.zab.role import Phase
+from tests.ensemble.zab.list_application import ListApplication
+from tests.ensemble.zab.peer_disk import Disk
 
 LINK = LinkId(7)
+E1, E2 = make_zxid(1, 0), make_zxid(2, 0)
 E = TypeVar("E", bound=Effect)
 _DISK = (Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog)
 
@@ -153,3 +169,28 @@ class Solo:
         self.do(self.peer.on_link_accepted(self.now, LINK))
         self.packet(FollowerInfo(Epoch(epoch), PeerId(follower), cumulative=cumulative))
         self.flush()
+
+
+def request(cxid: int = 1) -> ForwardedRequest:
+    return ForwardedRequest(SessionId(1), cxid, OpCode.SET_DATA, b"x")
+
+
+def synced_follower(cumulative: bool = False) -> Solo:
+    solo = Solo()
+    solo.follow(epoch=1, cumulative=cumulative)
+    for packet in (Diff(Zxid(0)), NewLeader(E1)):
+        solo.packet(packet)
+    solo.flush()
+    solo.packet(UpToDate())
+    assert solo.peer.phase is Phase.BROADCAST
+    return solo
+
+
+def established_leader(cumulative: bool = False, **options: object) -> Solo:
+    solo = Solo(id=3, **options)  # type: ignore[arg-type]
+    solo.lead(follower=1, cumulative=cumulative)
+    solo.packet(AckEpoch(solo.peer.last_zxid, 0))
+    solo.flush()
+    solo.packet(Ack(E1))
+    assert solo.peer.phase is Phase.BROADCAST
+    return solo

@@ -14,7 +14,7 @@ from kafka_protocol.zk.consumer_znodes import decode_member, decode_offset, enco
 from simulation.kernel.runtime import SimRuntime
 from tests.broker_sim.broker_world import Channel, Cluster
 from tests.broker_sim.groups.group_driver import a_cluster
-from tests.controller.controller_world import FakeSession
+from tests.controller.fake_ensemble import FakeSession
 
 PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 

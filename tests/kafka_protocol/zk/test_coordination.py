@@ -19,7 +19,8 @@ from kafka_protocol.zk import znodes
 from kafka_protocol.zk.coordination import ControllerMoved, FencedWriter, Zk
 from kafka_protocol.zk.znodes import BrokerEndpoint, BrokerInfo
 from simulation.kernel.runtime import SimRuntime
-from tests.controller.controller_world import FakeSession, World
+from tests.controller.controller_world import World
+from tests.controller.fake_ensemble import FakeSession
 
 
 @pytest.fixture

@@ -1,0 +1,146 @@
+"""Syncs and a session's revalidation: answered once the leader is known to lead still."""
+
+from __future__ import annotations
+
+from ensemble.ids import ConnectionId, SessionId, make_zxid
+from ensemble.records import OpCode, Request
+from ensemble.zab.effects import (
+    Answer,
+)
+from ensemble.zab.leader import HALF_TICK_TIMER
+from ensemble.zab.messages import (
+    Ack,
+    Commit,
+    Ping,
+    Revalidate,
+    SyncRequest,
+)
+from tests.ensemble.zab.zab_driver import World
+from tests.ensemble.zab.zab_solo import E1, Solo, established_leader, request, synced_follower
+
+
+def sync_at_the_leader(solo: Solo) -> None:
+    """A sync of a client that is connected to this peer itself."""
+    solo.do(solo.peer.on_clients(solo.now, [(ConnectionId(9), Request(9, OpCode.SYNC, None))]))
+
+
+def test_revalidation_goes_to_the_leader_and_back() -> None:
+    solo = synced_follower()
+    solo.peer._core.role.ask_revalidate(SessionId(6), 4000)  # type: ignore[union-attr]
+    solo.effects += solo.peer._finish()
+    assert solo.packets()[-1] == Revalidate(SessionId(6), 4000)
+    solo.packet(Revalidate(SessionId(6), 4000, True))
+    assert solo.app.revalidations == [(6, True)]
+    leader = established_leader()
+    said = leader.packets(leader.packet(Revalidate(SessionId(6), 4000)))
+    assert said == [Revalidate(SessionId(6), 4000, True)]
+
+
+def test_a_sync_is_answered_after_a_ping_round_that_began_after_it() -> None:
+    """ZOOKEEPER-1675: committed is not enough, the leader must still lead."""
+    solo = established_leader()
+    solo.timer(HALF_TICK_TIMER, 50)
+    sync_at_the_leader(solo)
+    assert not solo.of(Answer)
+    solo.packet(Ping(E1))  # Answers the ping from before the request: proves nothing, but frees the next round.
+    assert solo.packets()[-1] == Ping(E1) and not solo.of(Answer)
+    assert len(solo.of(Answer, solo.packet(Ping(E1)))) == 1
+
+
+def test_a_follower_that_passes_a_sync_on_says_that_it_follows_and_two_of_three_are_a_quorum() -> None:
+    solo = established_leader()
+    sync = SyncRequest(SessionId(1), 9, "/")
+    assert solo.packets(solo.packet(sync)) == [sync], "no ping round is needed"
+
+
+def test_where_leader_and_follower_are_no_quorum_a_followers_sync_needs_a_ping_round() -> None:
+    world = World(3, voters=5, loss=0.0)
+    world.start()
+    world.run_until(world.settled)
+    leader = world.leader()
+    assert leader is not None
+    followers = [i for i in world.voters if i != leader.id]
+    for i in followers[1:]:
+        world.cut_off(leader.id, i)
+    world.sync(followers[0])
+    world.run(300)
+    assert world.answered_syncs == 0
+    world.heal()
+    world.sync(followers[0])
+    world.run_until(lambda: world.answered_syncs > 0)
+
+
+def test_an_observers_sync_needs_a_ping_round() -> None:
+    world = World(4, observers=1, loss=0.0)
+    world.start()
+    world.run_until(world.settled)
+    leader = world.leader()
+    assert leader is not None
+    for i in world.voters:
+        if i != leader.id:
+            world.cut_off(leader.id, i)
+    world.sync(world.observers[0])
+    world.run(300)
+    assert world.answered_syncs == 0
+
+
+def test_a_sync_waits_for_what_was_proposed_before_it() -> None:
+    solo = established_leader()
+    solo.packet(request())
+    solo.packet(SyncRequest(SessionId(1), 9, "/"))
+    solo.flush()
+    assert not any(isinstance(p, SyncRequest) for p in solo.packets())
+    said = solo.packets(solo.packet(Ack(make_zxid(1, 1))))
+    assert [type(p) for p in said] == [Commit, SyncRequest]
+
+
+def test_a_deposed_leader_does_not_answer_a_sync() -> None:
+    world = World(2, loss=0.0)
+    world.start()
+    world.run_until(world.settled)
+    old = world.leader()
+    assert old is not None
+    world.pause(old.id)
+    world.run_until(lambda: world.leader() not in (None, old))
+    new = world.leader()
+    assert new is not None
+    world.write(new.id)
+    world.run_until(lambda: len(world.acknowledged) == 1)
+    # It wakes up, and reads its clients before it looks at its timers or links.
+    old.paused, backlog, old.backlog = False, old.backlog, []
+    world.sync(old.id)
+    assert world.answered_syncs == 0
+    old.backlog = backlog
+    world.resume(old.id)
+    world.run_until(world.converged)
+    assert world.answered_syncs == 0 and world.closed
+
+
+def test_that_a_session_is_over_is_said_only_by_a_leader_that_still_leads() -> None:
+    """Or a leader that wakes up after its replacement tells clients that sessions which live are over: seed 9819."""
+    solo = established_leader()
+    gone = SessionId(-6)
+    solo.timer(HALF_TICK_TIMER, 50)
+    solo.peer._core.role.ask_revalidate(gone, 4000)  # type: ignore[union-attr]
+    solo.effects += solo.peer._finish()
+    assert solo.app.revalidations == []
+    solo.packet(Ping(E1))
+    assert solo.packets()[-1] == Ping(E1) and solo.app.revalidations == []
+    solo.packet(Ping(E1))
+    assert solo.app.revalidations == [(gone, False)]
+
+
+def test_a_follower_that_asks_for_a_session_vouches_for_its_leader() -> None:
+    solo = established_leader()
+    said = solo.packets(solo.packet(Revalidate(SessionId(-6), 4000)))
+    assert said == [Revalidate(SessionId(-6), 4000, False)]
+
+
+def test_that_a_session_is_over_is_said_when_its_closing_is_committed() -> None:
+    solo = established_leader()
+    solo.packet(request())
+    solo.packet(Revalidate(SessionId(-6), 4000))
+    solo.flush()
+    assert not any(isinstance(p, Revalidate) for p in solo.packets())
+    said = solo.packets(solo.packet(Ack(make_zxid(1, 1))))
+    assert [type(p) for p in said] == [Commit, Revalidate] and said[-1] == Revalidate(SessionId(-6), 4000, False)

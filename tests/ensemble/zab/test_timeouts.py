@@ -1,0 +1,103 @@
+"""How long peers wait for each other: syncLimit, initLimit, and connections that are tried again."""
+
+from __future__ import annotations
+
+from ensemble.ids import Epoch, PeerId, Zxid
+from ensemble.zab.effects import (
+    OpenLink,
+)
+from ensemble.zab.leader import HALF_TICK_TIMER, LOOKING_GRACE_MS
+from ensemble.zab.learner import LIVENESS_TIMER
+from ensemble.zab.messages import (
+    FollowerInfo,
+    LeaderInfo,
+    PeerState,
+    Ping,
+)
+from tests.ensemble.zab.zab_solo import LINK, Solo, established_leader, request, synced_follower
+
+
+def test_a_leader_without_a_quorum_of_learners_steps_down() -> None:
+    solo = established_leader()
+    solo.do(solo.peer.on_link_down(solo.now, LINK))
+    assert solo.peer.state is PeerState.LOOKING and not solo.app.serving
+
+
+def test_a_silent_learner_is_dropped_after_sync_limit() -> None:
+    solo = established_leader()
+    solo.timer(HALF_TICK_TIMER, 500)
+    assert solo.peer.state is PeerState.LEADING
+    solo.timer(HALF_TICK_TIMER, 1)
+    assert solo.peer.state is PeerState.LOOKING
+
+
+def test_a_learner_that_does_not_acknowledge_is_dropped_after_sync_limit() -> None:
+    solo = established_leader()
+    solo.packet(request())
+    for _ in range(10):
+        solo.timer(HALF_TICK_TIMER, 50)
+        solo.packet(Ping(Zxid(0)))
+    assert solo.peer.state is PeerState.LEADING
+    solo.timer(HALF_TICK_TIMER, 50)
+    assert solo.peer.state is PeerState.LOOKING
+
+
+def test_a_leader_gives_up_when_no_quorum_comes_within_init_limit() -> None:
+    solo = Solo(id=3)
+    solo.start()
+    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
+    solo.timer("leader.init", 1000)
+    assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 2
+
+
+def test_a_leader_that_waits_for_a_voter_which_looks_again_starts_over_with_it() -> None:
+    """ZOOKEEPER-3109."""
+    solo = Solo(id=3)
+    solo.start()
+    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
+    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    assert solo.peer.state is PeerState.LEADING, "it may be about to decide"
+    solo.now_ms += LOOKING_GRACE_MS
+    solo.hear(1, PeerState.LOOKING, (1, 0, 0))
+    assert solo.peer.state is PeerState.LOOKING
+
+
+def test_a_follower_leaves_a_silent_leader_after_sync_limit_and_init_limit_before_newleader() -> None:
+    early = Solo()
+    early.follow()
+    early.timer(LIVENESS_TIMER, 999)
+    assert early.peer.state is PeerState.FOLLOWING
+    early.timer(LIVENESS_TIMER, 1)
+    assert early.peer.state is PeerState.LOOKING
+    solo = synced_follower()
+    solo.packet(Ping(Zxid(0)))
+    solo.timer(LIVENESS_TIMER, 499)
+    assert solo.peer.state is PeerState.FOLLOWING
+    solo.timer(LIVENESS_TIMER, 1)
+    assert solo.peer.state is PeerState.LOOKING
+
+
+def test_connecting_is_tried_again_soon_and_not_for_ever() -> None:
+    solo = Solo()
+    solo.start()
+    solo.elect(3)
+    delays = []
+    while solo.peer.state is PeerState.FOLLOWING:
+        effects = solo.do(solo.peer.on_link_failed(solo.now, PeerId(3)))
+        timers = [e for e in effects if getattr(e, "name", "") == "learner.connect" and hasattr(e, "delay_ms")]
+        if timers:
+            delays.append(timers[0].delay_ms)
+            assert solo.of(OpenLink, solo.timer("learner.connect", timers[0].delay_ms))
+    assert delays[:4] == [10, 20, 40, 50] and 900 <= sum(delays) <= 1100
+
+
+def test_links_that_come_before_the_election_has_ended_here_are_held_for_the_leader() -> None:
+    solo = Solo(id=3)
+    solo.start()
+    solo.do(solo.peer.on_link_accepted(solo.now, LINK))
+    solo.packet(FollowerInfo(Epoch(0), PeerId(1)))
+    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
+    assert solo.packets(solo.flush()) == [LeaderInfo(Epoch(1))]

@@ -1,0 +1,89 @@
+"""The golden files, and what writes the expected half of them: `python -m tests.journal.golden_files`.
+
+`tests/golden/histories` holds small journals and, beside each, the state that the docstrings of its events ask for;
+`tests/golden/sentences.jsonl` holds journal entries with what is to be said of each.  To add an event, write a line
+`{"entry": {…}}` into the latter (and where the fold listens to it, its line into a history) and run this.  It fills in
+what is said and the states as the code has them now, so the review of its diff is the test: every line of it has to be
+what the event's docstring asks for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from journal.cluster_state import ClusterState
+from journal.events import Entry, entry_from_dict
+from journal.fold import fold
+from journal.sentence_file import SENTENCES, read_sentences
+from journal.sentences import holds, render
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+TOLD = GOLDEN / "sentences.jsonl"
+HISTORIES = sorted((GOLDEN / "histories").glob("*.jsonl"))
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def entries_of(history: Path) -> list[Entry]:
+    return [entry_from_dict(line) for line in lines_of(history)]
+
+
+def state_file(history: Path) -> Path:
+    return history.with_suffix(".state.json")
+
+
+def state_after(entries: Iterable[Entry]) -> dict[str, Any]:
+    state: dict[str, Any] = json.loads(msgspec.json.encode(fold(entries)))
+    return state
+
+
+EMPTY: dict[str, Any] = json.loads(msgspec.json.encode(ClusterState()))
+
+
+def said_of(line: dict[str, Any]) -> dict[str, Any]:
+    """A line of `sentences.jsonl` with what the table says of its entry; `spoken` and `progress` only where it does."""
+    table, sentences = json.loads(SENTENCES.read_bytes()), read_sentences()
+    entry = entry_from_dict(line["entry"])
+    wording = table[line["entry"]["type"]]
+    fields = {**msgspec.to_builtins(entry.event), "own": entry.node == f"broker-{line['entry'].get('broker_id')}"}
+
+    def first(pairs: list[list[str]], otherwise: str) -> str:
+        return next((what for what, condition in pairs if holds(condition, fields)), otherwise)
+
+    spoken = render(first(wording.get("spoken", []), ""), fields)
+    return {
+        "sentence": sentences.sentence(entry.node, entry.event),
+        "weight": first(wording.get("weight", []), "plain"),
+        "in_story": sentences.belongs_in_story(entry.node, entry.event),
+        **({"spoken": spoken} if spoken else {}),
+        **({"progress": True} if wording.get("progress") else {}),
+        "entry": line["entry"],
+    }
+
+
+def sentences_text() -> str:
+    """What `sentences.jsonl` is to hold."""
+    return "".join(json.dumps(said_of(line), ensure_ascii=False) + "\n" for line in lines_of(TOLD))
+
+
+def state_text(history: Path) -> str:
+    """What the state beside a history is to hold."""
+    return json.dumps(state_after(entries_of(history)), ensure_ascii=False, indent=1) + "\n"
+
+
+def main() -> None:
+    """Write the expected half of every golden file."""
+    TOLD.write_text(sentences_text())
+    for history in HISTORIES:
+        state_file(history).write_text(state_text(history))
+
+
+if __name__ == "__main__":
+    main()
