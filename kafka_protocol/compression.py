@@ -180,7 +180,7 @@ class _ZstdPacker:
         self._packer = cramjam.zstd.Compressor(level=level)
 
     def add(self, data: Data) -> bytes:
-        self._packer.compress(data)
+        self._packer.compress(bytes(data))
         return b""
 
     def end(self) -> bytes:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from kafka_protocol.compression import Codec, CompressionError, Data, ExpandsTooFar, Packer, unpacked
 from kafka_protocol.record_batch import (
+    CODEC_MASK,
     LOG_APPEND_TIME,
     BatchHeader,
     BatchUnreadable,
@@ -25,7 +26,15 @@ from kafka_protocol.record_batch import (
     write_varint,
 )
 from kafka_protocol.record_rebuild import BatchBuilder, Producer
-from kafka_protocol.record_refusals import RecordErrors, corrupt, invalid, too_large, unexpected
+from kafka_protocol.record_refusals import (
+    UNKNOWN_SERVER_ERROR,
+    UNSUPPORTED_COMPRESSION_TYPE,
+    RecordErrors,
+    corrupt,
+    invalid,
+    too_large,
+    unexpected,
+)
 from kafka_protocol.record_rules import NO_TIMESTAMP, Append
 
 MESSAGE_SIZE_MIN = 14
@@ -36,7 +45,6 @@ _HEAD = Struct(">Ibb")
 _CRC_SIZE = 4
 _TIMESTAMP = Struct(">q")
 _LENGTH = Struct(">i")
-_CODEC_MASK = 0x07
 
 
 class Message(NamedTuple):
@@ -119,7 +127,7 @@ def _inner_messages(
     wrapper: Message, take: Callable[[Message, bool], None], pause: _Sliced
 ) -> Generator[None, None, None]:
     """Hand over each message of a compressed set and whether its checksum holds, once the set is known to be sound."""
-    codec = Codec(wrapper.attributes & _CODEC_MASK)
+    codec = Codec(wrapper.attributes & CODEC_MASK)
     if codec is Codec.ZSTD:
         raise invalid("Invalid wrapper compressionType found in legacy deep record iterator")
     if wrapper.value is None:
@@ -137,7 +145,7 @@ def _inner_messages(
             if end > len(waiting):
                 break
             inner = read_message(waiting, at, end)
-            if inner.attributes & _CODEC_MASK:
+            if inner.attributes & CODEC_MASK:
                 raise invalid("Inner messages must not be compressed")
             take(inner, message_checksum_holds(waiting, at + _OVERHEAD.size, end))
             count, last_offset, at = count + 1, last, end
@@ -242,7 +250,11 @@ def convert_up(
 
 
 class CannotConvert(Exception):
-    """The first batch is of a codec that older clients do not have (UNSUPPORTED_COMPRESSION_TYPE)."""
+    """A batch that becomes no messages; `error` is Kafka's code for it."""
+
+    def __init__(self, error: int, reason: str) -> None:
+        super().__init__(reason)
+        self.error = error
 
 
 NOTHING_FITS = _OVERHEAD.pack(-1, 61) + b"\0" * 5
@@ -266,9 +278,9 @@ def convert_down(data: Data, magic: int, first_offset: int, slice_records: int) 
             try:
                 converted.append((yield from _convert_batch(view, at, header, magic, first_offset, pause)))
             except BatchUnreadable as unreadable:
-                raise CannotConvert(str(unreadable)) from None
-            except CannotConvert:
-                if not any(converted):
+                raise CannotConvert(UNKNOWN_SERVER_ERROR, str(unreadable)) from None
+            except CannotConvert as refused:
+                if refused.error != UNSUPPORTED_COMPRESSION_TYPE or not any(converted):
                     raise
                 break
         at += header.size
@@ -280,7 +292,7 @@ def _convert_batch(
 ) -> Generator[None, None, bytes]:
     codec = codec_of(header)
     if codec is Codec.ZSTD:
-        raise CannotConvert("zstd")
+        raise CannotConvert(UNSUPPORTED_COMPRESSION_TYPE, "zstd")
     times = header.attributes & LOG_APPEND_TIME if magic else 0
     packer = Packer(codec, magic=magic)
     out: list[bytes] = []
@@ -290,8 +302,12 @@ def _convert_batch(
     for record in iter_batch(data, at, header):
         if codec is Codec.NONE and record.offset < first_offset:
             continue
+        if record.timestamp_ms < NO_TIMESTAMP:
+            raise CannotConvert(UNKNOWN_SERVER_ERROR, f"timestamp {record.timestamp_ms}")
         if base < 0:
             base = record.offset
+        elif record.offset <= last:
+            raise CannotConvert(UNKNOWN_SERVER_ERROR, f"offset {record.offset} after {last}")
         last, newest = record.offset, max(newest, record.timestamp_ms)
         offset = record.offset - base if magic and codec else record.offset
         waiting.append(_message(record, offset, magic, times))

@@ -33,7 +33,7 @@ CORRUPT_MESSAGE = 2
 MESSAGE_TOO_LARGE = 10
 INVALID_RECORD = 87
 
-_COMPRESSION_MASK = 0x07
+CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 """The attribute of a batch whose records all bear the time of its append, which is its highest timestamp."""
 _CONTROL_BIT = 0x20
@@ -307,7 +307,7 @@ def _decode_one(data: memoryview, position: int, end: int, header: BatchHeader) 
 def codec_of(header: BatchHeader) -> Codec:
     """How a batch's records are compressed.  Raises BatchUnreadable for a codec that there is not."""
     try:
-        return Codec(header.attributes & _COMPRESSION_MASK)
+        return Codec(header.attributes & CODEC_MASK)
     except ValueError as unknown:
         raise BatchUnreadable(str(unknown)) from None
 
@@ -397,7 +397,7 @@ def filter_batch(
     if kept_count == header.record_count:
         return None
     payload = yield from _packed(codec_of(header), kept)
-    attributes = header.attributes if kept_count else header.attributes & ~_COMPRESSION_MASK
+    attributes = header.attributes if kept_count else header.attributes & ~CODEC_MASK
     changed = header._replace(
         length=HEADER_SIZE - SIZE_OVERHEAD + len(payload),
         attributes=attributes,

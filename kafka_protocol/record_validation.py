@@ -14,6 +14,7 @@ from typing import NamedTuple
 from kafka_protocol.compression import Codec, Data, unpacked
 from kafka_protocol.message_set import MESSAGE_SIZE_MIN, convert_up, message_checksum_holds
 from kafka_protocol.record_batch import (
+    CODEC_MASK,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     MAGIC,
@@ -45,8 +46,7 @@ SLICE_CONVERTED = 250
 _START = Struct(">qiib")
 _ATTRIBUTES = Struct(">h")
 _ATTRIBUTES_AT = 21
-_LAST_OFFSET_DELTA_ENDS = 27
-_CODEC_MASK = 0x07
+_PRODUCER_ID_ENDS = 51
 _TRANSACTIONAL_BIT = 0x10
 _KNOWN_BITS = 0x7F
 _ONE_BATCH_SINCE = 3
@@ -100,13 +100,13 @@ def shallow_batches(data: Data) -> Iterator[ShallowBatch]:
 
 
 def is_transactional(data: Data) -> bool:
-    """Does the first batch belong to a transaction?  Raises RecordsRefused (CORRUPT_MESSAGE)."""
+    """Does the first batch belong to a transaction?  Raises RecordsRefused where Kafka refuses the whole request."""
     first = next(shallow_batches(data), None)
-    return (
-        first is not None
-        and first.magic == MAGIC
-        and bool(_ATTRIBUTES.unpack_from(data, first.start + _ATTRIBUTES_AT)[0] & _TRANSACTIONAL_BIT)
-    )
+    if first is None or first.magic != MAGIC:
+        return False
+    if first.end - first.start < _PRODUCER_ID_ENDS:
+        raise unexpected("a batch that ends before its producer's id")
+    return bool(_ATTRIBUTES.unpack_from(data, first.start + _ATTRIBUTES_AT)[0] & _TRANSACTIONAL_BIT)
 
 
 def check_for_version(data: Data, version: int) -> None:
@@ -123,7 +123,7 @@ def check_for_version(data: Data, version: int) -> None:
             raise invalid(f"Produce requests with version {version} must have at least one record batch per partition")
         if first.magic != MAGIC:
             raise invalid(f"Produce requests with version {version} are only allowed to contain magic version 2")
-        if version < _ZSTD_SINCE and data[first.start + _ATTRIBUTES_AT + 1] & _CODEC_MASK == Codec.ZSTD:
+        if version < _ZSTD_SINCE and _codec(data[first.start + _ATTRIBUTES_AT + 1]) is Codec.ZSTD:
             raise RecordsRefused(UNSUPPORTED_COMPRESSION_TYPE, f"Produce requests with version {version} and zstd")
         if next(batches, None) is not None:
             raise invalid(f"Produce requests with version {version} may have only one record batch per partition")
@@ -137,19 +137,16 @@ def check_for_version(data: Data, version: int) -> None:
 
 def _codec(number: int) -> Codec:
     try:
-        return Codec(number & _CODEC_MASK)
+        return Codec(number & CODEC_MASK)
     except ValueError:
-        raise unexpected(f"Unknown compression type id: {number & _CODEC_MASK}") from None
+        raise unexpected(f"Unknown compression type id: {number & CODEC_MASK}") from None
 
 
 def _check_shallow(data: Data, batch: ShallowBatch, append: Append) -> Codec:
     """UnifiedLog.analyzeAndValidateRecords, for one batch."""
     size = batch.end - batch.start
-    if batch.magic == MAGIC:
-        if batch.base_offset:
-            raise invalid(f"The baseOffset of the record batch should be 0, but it is {batch.base_offset}")
-        if size < _LAST_OFFSET_DELTA_ENDS:
-            raise unexpected("a batch that ends before its last offset")
+    if batch.magic == MAGIC and batch.base_offset:
+        raise invalid(f"The baseOffset of the record batch should be 0, but it is {batch.base_offset}")
     if size > append.rules.max_message_bytes:
         raise too_large(f"The record batch size is {size} bytes")
     if batch.magic == MAGIC:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kafka_protocol.compression import CompressionError, Data, ExpandsTooFar
-from kafka_protocol.record_batch import LOG_APPEND_TIME, BatchHeader
-from kafka_protocol.record_refusals import RecordErrors, invalid, too_large, unexpected
+from kafka_protocol.record_batch import CODEC_MASK, LOG_APPEND_TIME, BatchHeader
+from kafka_protocol.record_refusals import RecordErrors, RecordsRefused, invalid, too_large, unexpected
 from kafka_protocol.record_rules import NO_TIMESTAMP, Append, as_long
 
 _PIECE_COSTS = 100
@@ -197,7 +197,7 @@ class RecordWalk:
                         size += (more << 7) - 0x80
                         at += 1
                     else:
-                        size, at = read_varint(data, start)
+                        size, at = self._long_size(data, start)
                 end = at + (size >> 1)
                 if end > stop and not size & 1:
                     at, self._needed = start, end - start
@@ -267,6 +267,15 @@ class RecordWalk:
         finally:
             self._at, self._index, self._newest = at, index, newest
 
+    def _long_size(self, data: Data, at: int) -> tuple[int, int]:
+        try:
+            return read_varint(data, at)
+        except RecordsRefused:
+            if self._header.attributes & CODEC_MASK:
+                raise
+            # Where nothing is compressed, Kafka does not expect that.
+            raise unexpected("Varint is too long") from None
+
     def _check(self, index: int, raw_offset: int, delta: int, key_size: int, value_size: int) -> None:
         header = self._header
         offset = header.base_offset + signed(raw_offset)
@@ -275,9 +284,11 @@ class RecordWalk:
         if header.attributes & LOG_APPEND_TIME:
             timestamp_ms = header.max_timestamp
             key, value = signed(key_size), signed(value_size)
-            kind = "PartialDefaultRecord" if header.attributes & 7 else "DefaultRecord"
-            if kind == "DefaultRecord":
-                key, value = max(key, 0), max(value, 0)
+            kind = "PartialDefaultRecord"
+            codec = header.attributes & CODEC_MASK
+            if not codec or self._append.rules.codec not in (None, codec):
+                # Then it has read the record to the end.
+                kind, key, value = "DefaultRecord", max(key, 0), max(value, 0)
             shown = f"{kind}(offset={offset}, timestamp={timestamp_ms}, key={key} bytes, value={value} bytes)"
         self._append.check_record(self._errors, index, offset, timestamp_ms, not key_size & 1, shown)
 
