@@ -25,7 +25,7 @@ comes at once."""
 _GZIP_WINDOW = 31
 _GZIP_START = b"\x1f\x8b\x08"
 _INPUT_BYTES = 16 << 10
-_ZSTD_FIRST_TRY = 1 << 20
+_ZSTD_FIRST_TRY = 64 << 10
 _ZSTD_TRY_GROWS = 8
 _BUFFER_FULL = "whole buffer"
 

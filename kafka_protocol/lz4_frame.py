@@ -16,6 +16,8 @@ _LENGTH = Struct("<I")
 _CONTENT_SIZE_BYTES = 8
 _STORED = 0x80000000
 """The bit of a block's length that says: not compressed."""
+_GROWS_AT_MOST = 256
+"""A byte of a block makes no more than 255 of what is in it."""
 _VERSION = 1
 _BLOCK_64_KB = 4
 _WRITTEN_FLAGS = _VERSION << 6 | 1 << 5
@@ -94,7 +96,7 @@ def lz4_blocks(data: bytes | bytearray | memoryview, header_is_checked: bool) ->
         elif word & _STORED:
             yield bytes(view[at:end])
         else:
-            yield _unpacked(view[at:end], frame.block_bytes_max)
+            yield _unpacked(view[at:end], min(frame.block_bytes_max, _GROWS_AT_MOST * size))
         at = end
 
 

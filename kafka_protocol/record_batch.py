@@ -28,11 +28,6 @@ SIZE_OVERHEAD = 12
 NO_PRODUCER = -1
 MAGIC = 2
 
-NONE = 0
-CORRUPT_MESSAGE = 2
-MESSAGE_TOO_LARGE = 10
-INVALID_RECORD = 87
-
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 """The attribute of a batch whose records all bear the time of its append, which is its highest timestamp."""
@@ -122,48 +117,8 @@ def split_batches(data: bytes, checked: bool = True) -> list[BatchHeader] | None
     return headers
 
 
-class Checked(NamedTuple):
-    """A produced payload looked over: Kafka's error code, and the headers where there was none."""
-
-    error: int
-    headers: list[BatchHeader]
-
-
-def check_produced(data: bytes, max_message_bytes: int) -> Checked:
-    """Look over what a producer sent for one partition, as Kafka's LogValidator and UnifiedLog do before an append.
-
-    Errors: CORRUPT_MESSAGE for a bad length or CRC or for nothing at all, INVALID_RECORD for an older format, a
-    control batch or a count that does not match the offsets, MESSAGE_TOO_LARGE above max.message.bytes.
-    """
-    headers: list[BatchHeader] = []
-    position = 0
-    end = len(data)
-    if not end:
-        return Checked(CORRUPT_MESSAGE, [])
-    while position < end:
-        if end - position <= 16:
-            return Checked(CORRUPT_MESSAGE, [])
-        if data[position + 16] != MAGIC:
-            return Checked(INVALID_RECORD, [])
-        header = read_header(data, position)
-        size = 0 if header is None else header.size
-        if header is None or not header_is_sane(header) or position + size > end:
-            return Checked(CORRUPT_MESSAGE, [])
-        if size > max_message_bytes:
-            return Checked(MESSAGE_TOO_LARGE, [])
-        if not checksum_holds(data, position, header):
-            return Checked(CORRUPT_MESSAGE, [])
-        if header.record_count != header.last_offset_delta + 1 or header.attributes & _CONTROL_BIT:
-            return Checked(INVALID_RECORD, [])
-        if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
-            return Checked(INVALID_RECORD, [])
-        headers.append(header)
-        position += size
-    return Checked(NONE, headers)
-
-
 def patch_batches(
-    data: bytes | memoryview, headers: Sequence[BatchHeader], base_offset: int, leader_epoch: int
+    data: Data, headers: Sequence[BatchHeader], base_offset: int, leader_epoch: int
 ) -> tuple[bytes, list[BatchHeader]]:
     """Give batches their offsets and the leader's epoch; returns the bytes to store and their headers."""
     view = memoryview(data)

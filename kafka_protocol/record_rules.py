@@ -29,6 +29,12 @@ class TopicRules(NamedTuple):
     max_message_bytes: int = 1_048_588
     """max.message.bytes."""
 
+    @property
+    def asks_nothing(self) -> bool:
+        """Is an uncompressed batch appended as it is, if it is sound?"""
+        is_timeless = self.before_max_ms == self.after_max_ms == FOREVER_MS
+        return is_timeless and not self.compacts and not self.stamps and not self.codec
+
 
 class Append(NamedTuple):
     """One append: where to, when, and by which rules."""

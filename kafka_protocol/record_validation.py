@@ -28,6 +28,8 @@ from kafka_protocol.record_batch import (
 )
 from kafka_protocol.record_rebuild import BatchBuilder, Producer
 from kafka_protocol.record_refusals import (
+    CORRUPT_MESSAGE,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     UNSUPPORTED_COMPRESSION_TYPE,
     RecordsRefused,
     corrupt,
@@ -44,6 +46,7 @@ SLICE_CONVERTED = 250
 """The same where records are made anew."""
 
 _START = Struct(">qiib")
+_HEAD = Struct(">qiibIh")
 _ATTRIBUTES = Struct(">h")
 _ATTRIBUTES_AT = 21
 _PRODUCER_ID_ENDS = 51
@@ -99,37 +102,60 @@ def shallow_batches(data: Data) -> Iterator[ShallowBatch]:
         at = end
 
 
-def is_transactional(data: Data) -> bool:
-    """Does the first batch belong to a transaction?  Raises RecordsRefused where Kafka refuses the whole request."""
-    first = next(shallow_batches(data), None)
-    if first is None or first.magic != MAGIC:
-        return False
-    if first.end - first.start < _PRODUCER_ID_ENDS:
-        raise unexpected("a batch that ends before its producer's id")
-    return bool(_ATTRIBUTES.unpack_from(data, first.start + _ATTRIBUTES_AT)[0] & _TRANSACTIONAL_BIT)
+class ProduceRefused(Exception):
+    """A Produce request that Kafka answers with one error for all of its partitions."""
+
+    def __init__(self, error: int, message: str | None = None) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
 
 
-def check_for_version(data: Data, version: int) -> None:
-    """May a Produce request of that version carry this (ProduceRequest.validateRecords)?  Raises RecordsRefused.
+def check_request(data: Data, version: int) -> None:
+    """May a Produce request of that version carry this for a partition (ProduceRequest.validateRecords)?
 
-    What is refused here has neither a message nor the log's start in its answer.
+    Raises RecordsRefused, whose answer has neither a message nor the log's start, and ProduceRefused where the request
+    as a whole fails: for batches of transactions, and for what cannot even be looked at.
     """
-    if version < _ONE_BATCH_SINCE:
-        return
+    if len(data) >= HEADER_SIZE:
+        _, length, _, magic, _, attributes = _HEAD.unpack_from(data)
+        is_sole = magic == MAGIC and length == len(data) - SIZE_OVERHEAD
+        if is_sole and version >= _ZSTD_SINCE and not attributes & _TRANSACTIONAL_BIT:
+            return
     try:
-        batches = shallow_batches(data)
-        first = next(batches, None)
-        if first is None:
-            raise invalid(f"Produce requests with version {version} must have at least one record batch per partition")
-        if first.magic != MAGIC:
-            raise invalid(f"Produce requests with version {version} are only allowed to contain magic version 2")
-        if version < _ZSTD_SINCE and _codec(data[first.start + _ATTRIBUTES_AT + 1]) is Codec.ZSTD:
-            raise RecordsRefused(UNSUPPORTED_COMPRESSION_TYPE, f"Produce requests with version {version} and zstd")
-        if next(batches, None) is not None:
-            raise invalid(f"Produce requests with version {version} may have only one record batch per partition")
+        _check_transactional(data)
+    except RecordsRefused as refused:
+        message = str(refused) if refused.error == CORRUPT_MESSAGE else None
+        raise ProduceRefused(refused.error, message) from None
+    try:
+        if version >= _ONE_BATCH_SINCE:
+            _check_for_version(data, version)
     except RecordsRefused as refused:
         refused.says_log_start = False
         raise
+
+
+def _check_transactional(data: Data) -> None:
+    first = next(shallow_batches(data), None)
+    if first is None or first.magic != MAGIC:
+        return
+    if first.end - first.start < _PRODUCER_ID_ENDS:
+        raise unexpected("a batch that ends before its producer's id")
+    if _ATTRIBUTES.unpack_from(data, first.start + _ATTRIBUTES_AT)[0] & _TRANSACTIONAL_BIT:
+        raise ProduceRefused(TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+def _check_for_version(data: Data, version: int) -> None:
+    batches = shallow_batches(data)
+    first = next(batches, None)
+    if first is None:
+        raise invalid(f"Produce requests with version {version} must have at least one record batch per partition")
+    if first.magic != MAGIC:
+        raise invalid(f"Produce requests with version {version} are only allowed to contain magic version 2")
+    if version < _ZSTD_SINCE and _codec(data[first.start + _ATTRIBUTES_AT + 1]) is Codec.ZSTD:
+        raise RecordsRefused(UNSUPPORTED_COMPRESSION_TYPE, f"Produce requests with version {version} and zstd")
+    if next(batches, None) is not None:
+        raise invalid(f"Produce requests with version {version} may have only one record batch per partition")
 
 
 # ---- what was produced, from outside --------------------------------------------------------------------------
@@ -142,18 +168,24 @@ def _codec(number: int) -> Codec:
         raise unexpected(f"Unknown compression type id: {number & CODEC_MASK}") from None
 
 
-def _check_shallow(data: Data, batch: ShallowBatch, append: Append) -> Codec:
-    """UnifiedLog.analyzeAndValidateRecords, for one batch."""
-    size = batch.end - batch.start
-    if batch.magic == MAGIC and batch.base_offset:
+def _check_batch(data: Data, batch: ShallowBatch, append: Append) -> BatchHeader:
+    """UnifiedLog.analyzeAndValidateRecords, for a batch of format 2."""
+    if batch.base_offset:
         raise invalid(f"The baseOffset of the record batch should be 0, but it is {batch.base_offset}")
+    size = batch.end - batch.start
     if size > append.rules.max_message_bytes:
         raise too_large(f"The record batch size is {size} bytes")
-    if batch.magic == MAGIC:
-        header = read_header(data, batch.start) if size >= HEADER_SIZE else None
-        if header is None or not checksum_holds(data, batch.start, header):
-            raise corrupt("Record is corrupt")
-        return _codec(header.attributes)
+    header = read_header(data, batch.start) if size >= HEADER_SIZE else None
+    if header is None or not checksum_holds(data, batch.start, header):
+        raise corrupt("Record is corrupt")
+    return header
+
+
+def _check_message(data: Data, batch: ShallowBatch, append: Append) -> Codec:
+    """The same for a message of magic 0 or 1."""
+    size = batch.end - batch.start
+    if size > append.rules.max_message_bytes:
+        raise too_large(f"The record batch size is {size} bytes")
     if not message_checksum_holds(data, batch.start + SIZE_OVERHEAD, batch.end):
         raise corrupt("Record is corrupt")
     return _codec(data[batch.start + SIZE_OVERHEAD + 5])
@@ -161,21 +193,27 @@ def _check_shallow(data: Data, batch: ShallowBatch, append: Append) -> Codec:
 
 def validate(data: Data, append: Append) -> Validation:
     """Look over what a producer sent for one partition, and make of it what is appended."""
-    batches = []
+    batches: list[ShallowBatch] = []
+    headers: list[BatchHeader] = []
     source = Codec.NONE
     for batch in shallow_batches(data):
         batches.append(batch)
-        source = _check_shallow(data, batch, append) or source
+        if batch.magic == MAGIC:
+            headers.append(_check_batch(data, batch, append))
+            source = _codec(headers[-1].attributes) or source
+        else:
+            source = _check_message(data, batch, append) or source
     append_time_ms = append.now_ms if append.rules.stamps else -1
     if not batches:
         # Of the oldest versions of Produce, which may be empty.
         return Validated(b"", [], append_time_ms)
-    if len(batches) > 1 and (batches[0].magic == MAGIC or source is not Codec.NONE):
+    first = batches[0]
+    if len(batches) > 1 and (first.magic == MAGIC or source is not Codec.NONE):
         raise invalid("Compressed outer record has more than one batch")
-    if batches[0].magic == MAGIC:
-        stored, header = yield from _validate_batch(data, batches[0], source, append)
+    if first.magic == MAGIC:
+        stored, header = yield from _validate_batch(data, first, headers[0], source, append)
     else:
-        if any(batch.magic != batches[0].magic for batch in batches):
+        if any(batch.magic != first.magic for batch in batches):
             raise invalid("Batch magic is not the same as the first batch's magic byte")
         places = [(batch.start, batch.end) for batch in batches]
         stored, header = yield from convert_up(data, places, source, append, SLICE_CONVERTED)
@@ -200,10 +238,8 @@ def _check_header(header: BatchHeader) -> None:
 
 
 def _validate_batch(
-    data: Data, batch: ShallowBatch, source: Codec, append: Append
+    data: Data, batch: ShallowBatch, header: BatchHeader, source: Codec, append: Append
 ) -> Generator[None, None, tuple[Data, BatchHeader]]:
-    header = read_header(data, batch.start)
-    assert header is not None
     _check_header(header)
     body = memoryview(data)[batch.start + HEADER_SIZE : batch.end]
     pieces = iter((bytes(body),)) if source is Codec.NONE else unpacked(source, body)
