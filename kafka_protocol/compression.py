@@ -18,13 +18,13 @@ from kafka_protocol.snappy_chunks import SnappyWriter, snappy_chunks
 
 EXPANDED_BYTES_MAX = 64 << 20
 """A batch that unpacks to more is refused.  Kafka has no such bound; 5,000,000 of the smallest records fit into it."""
-PIECE_BYTES = 64 << 10
+PIECE_BYTES = 16 << 10
 """gzip and what is not compressed come in pieces of this size at most; a block of lz4 may have 4 MiB, all of zstd
 comes at once."""
 
 _GZIP_WINDOW = 31
 _GZIP_START = b"\x1f\x8b\x08"
-_INPUT_BYTES = 16 << 10
+_INPUT_BYTES = 8 << 10
 _ZSTD_FIRST_TRY = 64 << 10
 _ZSTD_TRY_GROWS = 8
 _BUFFER_FULL = "whole buffer"

@@ -13,7 +13,7 @@ from kafka_protocol.record_batch import CODEC_MASK, LOG_APPEND_TIME, BatchHeader
 from kafka_protocol.record_refusals import RecordErrors, RecordsRefused, invalid, too_large, unexpected
 from kafka_protocol.record_rules import NO_TIMESTAMP, Append, as_long
 
-_PIECE_COSTS = 100
+_PIECE_COSTS = 50
 """To unpack a piece takes as long as so many records."""
 _INT_MASK, _LONG_MASK = 2**32 - 1, 2**64 - 1
 _INT_BYTES, _LONG_BYTES = 5, 10
@@ -174,11 +174,10 @@ class RecordWalk:
             raise invalid("Found invalid record structure") from None
 
     def _go_through(self, most: int) -> None:
-        # Every line counts here, so all that is common is in one function.
+        # Every call costs here, so what is common is in one function.
         data, at, index = self._data, self._at, self._index
-        stop = len(data)
+        stop, seen_time, delta = len(data), -1, 0
         last = min(self._header.record_count, index + most)
-        newest, seen_time, delta = self._newest, -1, 0
         asks_for_key, checks_each = self._append.rules.compacts, self._checks_each
         try:
             while index < last:
@@ -189,15 +188,7 @@ class RecordWalk:
                 size = data[at]
                 at += 1
                 if size > 0x7F:
-                    if stop - at < _INT_BYTES and data[stop - 1] > 0x7F:
-                        at, self._needed = start, stop - start + 1
-                        break
-                    more = data[at]
-                    if more < 0x80:
-                        size += (more << 7) - 0x80
-                        at += 1
-                    else:
-                        size, at = self._long_size(data, start)
+                    size, at = self._long_size(data, start, stop)
                 end = at + (size >> 1)
                 if end > stop and not size & 1:
                     at, self._needed = start, end - start
@@ -212,14 +203,7 @@ class RecordWalk:
                     else:
                         raw, at = read_varlong(data, at - 1)
                 if raw != seen_time:
-                    seen_time = raw
-                    delta = (raw >> 1) ^ -(raw & 1)
-                    if newest is None:
-                        newest = self._first_delta = delta
-                    elif delta > newest:
-                        newest = delta
-                    elif delta < 0:
-                        self._goes_back = True
+                    seen_time, delta = raw, self._note_time((raw >> 1) ^ -(raw & 1))
                 raw_offset = data[at]
                 at += 1
                 if raw_offset > 0x7F:
@@ -255,19 +239,32 @@ class RecordWalk:
                     at += value_size >> 1
                 if checks_each or (asks_for_key and key_size & 1):
                     self._check(index, raw_offset, delta, key_size, value_size)
-                headers = data[at]
-                at += 1
-                if headers:
-                    at = self._begin_headers(data, at - 1, end)
-                    index += 1
+                index += 1
+                if data[at]:
+                    at = self._begin_headers(data, at, end)
                     break
+                at += 1
                 if at != end:
                     raise invalid("Invalid record size: its fields end elsewhere")
-                index += 1
         finally:
-            self._at, self._index, self._newest = at, index, newest
+            self._at, self._index = at, index
 
-    def _long_size(self, data: Data, at: int) -> tuple[int, int]:
+    def _note_time(self, delta: int) -> int:
+        if self._newest is None:
+            self._newest = self._first_delta = delta
+        elif delta > self._newest:
+            self._newest = delta
+        elif delta < 0:
+            self._goes_back = True
+        return delta
+
+    def _long_size(self, data: Data, at: int, stop: int) -> tuple[int, int]:
+        """A length of several bytes; where not all of them are there, one that ends behind what there is."""
+        more = data[at + 1] if at + 1 < stop else 0x80
+        if more < 0x80:
+            return data[at] + (more << 7) - 0x80, at + 2
+        if stop - at < _INT_BYTES and data[stop - 1] > 0x7F:
+            return stop - at + 1 << 1, at
         try:
             return read_varint(data, at)
         except RecordsRefused:
