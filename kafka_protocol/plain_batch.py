@@ -44,13 +44,21 @@ def plain_batch(data: Data, max_message_bytes: int) -> BatchHeader | None:
     return header
 
 
+_ALIKE_MIN = 12
+"""So many records must be left to look at all of them at once."""
+_EVEN, _ODD = bytes(range(0, 256, 2)), bytes(range(1, 256, 2))
+_LAST, _MORE = bytes(range(0x80)), bytes(range(0x80, 0x100))
+"""The bytes that end a varint, and those that do not."""
+
+
 def _newest_of(data: bytes, at: int, count: int) -> int | None:
     """The highest difference of the records' times to the batch's, if they end where the data do; None for anything
     but lengths and differences of one or two bytes."""
     newest = -1
-    seen = -1
+    left, tries_at = count, count
     try:
-        for _ in range(count):
+        while left:
+            start = at
             size = data[at]
             at += 1
             if size > 0x7F:
@@ -59,24 +67,25 @@ def _newest_of(data: bytes, at: int, count: int) -> int | None:
                 if size > 0x3FFF:
                     return None
             end = at + (size >> 1)
-            delta = data[at + 1]
+            time_at = at + 1
+            raw = data[time_at]
             at += 2
-            if delta > 0x7F:
-                delta += (data[at] << 7) - 0x80
+            if raw > 0x7F:
+                raw += (data[at] << 7) - 0x80
                 at += 1
-                if delta > 0x3FFF:
+                if raw > 0x3FFF:
                     return None
-            if delta != seen:
-                seen = delta
-                if not delta & 1 and delta >> 1 > newest:
-                    newest = delta >> 1
+            if not raw & 1 and raw >> 1 > newest:
+                newest = raw >> 1
             # The offset's difference: its value does not matter where nothing is compressed.
+            offset_at = at
             if data[at] > 0x7F:
                 at += 1
                 if data[at] > 0x7F:
                     return None
-            size = data[at + 1]
-            at += 2
+            key_at = at = at + 1
+            size = data[at]
+            at += 1
             if size > 0x7F:
                 size += (data[at] << 7) - 0x80
                 at += 1
@@ -84,6 +93,7 @@ def _newest_of(data: bytes, at: int, count: int) -> int | None:
                     return None
             if not size & 1:
                 at += size >> 1
+            value_at = at
             size = data[at]
             at += 1
             if size > 0x7F:
@@ -96,7 +106,43 @@ def _newest_of(data: bytes, at: int, count: int) -> int | None:
             if data[at] or at + 1 != end:
                 return None
             at = end
+            left -= 1
+            if left >= _ALIKE_MIN and left <= tries_at:
+                tries_at = left - 2 * _ALIKE_MIN
+                run, latest = _alike(data, start, end, (time_at, offset_at, key_at, value_at), left)
+                newest = max(newest, latest)
+                at += run * (end - start)
+                left -= run
     except IndexError:
         return None
     # Times that all go back are rare enough for a closer look.
     return newest if at == len(data) and newest >= 0 else None
+
+
+def _alike(data: bytes, start: int, end: int, places: tuple[int, int, int, int], most: int) -> tuple[int, int]:
+    """(how many records after the one from `start` to `end` have its lengths in the same places, the highest time in
+    them); nothing is done record by record, for every place is looked at through all of them."""
+    time_at, offset_at, key_at, value_at = places
+    stride = end - start
+    run = min(most, len(data) // stride)
+    same = [*range(start, time_at - 1), end - 1]
+    for at in (key_at, value_at):
+        same += [at, at + 1] if data[at] > 0x7F else [at]
+    for at in same:
+        column = data[at + stride : at + stride + run * stride : stride]
+        run = len(column) - len(column.lstrip(data[at : at + 1]))
+        if not run:
+            return 0, -1
+    for first, behind in ((time_at, offset_at), (offset_at, key_at)):
+        for at in range(first, behind):
+            column = data[at + stride : at + stride + run * stride : stride]
+            run = len(column) - len(column.lstrip(_LAST if at == behind - 1 else _MORE))
+    low = data[time_at + stride : time_at + stride + run * stride : stride]
+    if time_at + 1 == offset_at:
+        return run, max(low.translate(None, _ODD), default=-2) >> 1
+    if low.translate(None, _EVEN):
+        # Some go back; one looks at each.
+        return 0, -1
+    high = data[time_at + 1 + stride : time_at + 1 + stride + run * stride : stride]
+    latest, rest = max(zip(high, low, strict=True), default=(0, 0x7E))
+    return run, (latest << 7) + rest - 0x80 >> 1

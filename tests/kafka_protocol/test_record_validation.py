@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from random import Random
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_protocol.compression import CODECS, Codec, pack
@@ -75,15 +75,24 @@ def test_stamped_records_bear_the_time_of_their_append(rows: list[Record], codec
     assert {record.timestamp_ms for record in decode_batch(bytes(valid.data), 0, header)} == {77}
 
 
-@given(st.lists(records, min_size=1, max_size=40), st.data())
-@example(rows=[Record(b"k", b"v" * 70, n) for n in range(70)], data=None)
-def test_the_short_way_takes_nothing_that_the_long_way_refuses(rows: list[Record], data: st.DataObject | None) -> None:
+def alike(record: Record, count: int, step_ms: int) -> list[Record]:
+    return [record._replace(headers=(), timestamp_ms=1_000_000 + step_ms * n) for n in range(count)]
+
+
+@given(
+    st.one_of(
+        st.lists(records, min_size=1, max_size=40),
+        st.builds(alike, records, st.integers(1, 150), st.sampled_from((-70, -1, 0, 1, 50))),
+    ),
+    st.data(),
+)
+def test_the_short_way_takes_nothing_that_the_long_way_refuses(rows: list[Record], data: st.DataObject) -> None:
     batch = bytearray(build_batch(rows))
-    for _ in range(data.draw(st.integers(0, 3)) if data else 0):
-        assert data is not None
-        batch[data.draw(st.integers(HEADER_SIZE - 4, len(batch) - 1))] = data.draw(st.integers(0, 255))
+    for _ in range(data.draw(st.integers(0, 3))):
+        batch[data.draw(st.integers(HEADER_SIZE, len(batch) - 1))] = data.draw(st.integers(0, 255))
     header = read_header(bytes(batch))
     assert header is not None
+    header = header._replace(max_timestamp=header.max_timestamp + data.draw(st.sampled_from((0, 0, 0, 1, -1))))
     spoiled, header = with_checksum(header, bytes(batch[HEADER_SIZE:]))
     if plain_batch(spoiled, 1 << 20) is not None:
         valid = validated(spoiled)
