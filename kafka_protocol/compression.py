@@ -18,9 +18,10 @@ from kafka_protocol.snappy_chunks import SnappyWriter, snappy_chunks
 
 EXPANDED_BYTES_MAX = 64 << 20
 """A batch that unpacks to more is refused.  Kafka has no such bound; 5,000,000 of the smallest records fit into it."""
+ZSTD_BYTES_MAX = 16 << 20
+"""What a producer's batch of zstd may unpack to: that happens in one call, during which nobody else is served."""
 PIECE_BYTES = 16 << 10
-"""gzip and what is not compressed come in pieces of this size at most; a block of lz4 may have 4 MiB, all of zstd
-comes at once."""
+"""gzip, zstd and what is not compressed come in pieces of this size at most; a block of lz4 may have 4 MiB."""
 
 _GZIP_WINDOW = 31
 _GZIP_START = b"\x1f\x8b\x08"
@@ -132,8 +133,8 @@ def _zstd_pieces(data: Data, bytes_max: int) -> Iterator[Data]:
             if _BUFFER_FULL not in str(wrong):
                 raise
         else:
-            del buffer[written:]
-            yield buffer
+            yield b""
+            yield from _plain_pieces(memoryview(buffer)[:written])
             return
         if size == bytes_max:
             raise ExpandsTooFar(f"more than {bytes_max} bytes are in a batch of {len(data)}")

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from kafka_protocol.compression import Codec, Data, unpacked
+from kafka_protocol.compression import EXPANDED_BYTES_MAX, ZSTD_BYTES_MAX, Codec, Data, unpacked
 from kafka_protocol.message_set import MESSAGE_SIZE_MIN, convert_up, message_checksum_holds
 from kafka_protocol.record_batch import (
     CODEC_MASK,
@@ -242,7 +242,7 @@ def _validate_batch(
 ) -> Generator[None, None, tuple[Data, BatchHeader]]:
     _check_header(header)
     body = memoryview(data)[batch.start + HEADER_SIZE : batch.end]
-    pieces = iter((bytes(body),)) if source is Codec.NONE else unpacked(source, body)
+    pieces = iter((bytes(body),)) if source is Codec.NONE else unpacked(source, body, _expands_to(source))
     walk = RecordWalk(header, pieces, append)
     while not walk.step(SLICE_RECORDS):
         yield
@@ -252,6 +252,11 @@ def _validate_batch(
             raise unexpected("offsets inside a compressed batch that do not follow each other")
         return _with_times(data, batch, header, walk, append)
     return (yield from _recompress(data, batch, header, walk, append))
+
+
+def _expands_to(codec: Codec) -> int:
+    """The bytes that a producer's batch may unpack to."""
+    return ZSTD_BYTES_MAX if codec is Codec.ZSTD else EXPANDED_BYTES_MAX
 
 
 def _with_times(
@@ -281,7 +286,8 @@ def _recompress(
     builder = BatchBuilder(append, target, producer)
     if walk.may_be_copied:
         body = memoryview(data)[batch.start + HEADER_SIZE : batch.end]
-        for piece in unpacked(_codec(header.attributes), body):
+        codec = _codec(header.attributes)
+        for piece in unpacked(codec, body, _expands_to(codec)):
             builder.take_over(piece)
             yield
         return builder.done_unchanged(header.base_timestamp, walk.max_timestamp, header.record_count)
