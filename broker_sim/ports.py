@@ -7,8 +7,10 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from broker_sim.configs.replica_config import PartitionConfig
 from journal.events import TopicPartition
 from kafka_protocol.ports import Endpoint, KafkaMessage
+from kafka_protocol.record_refusals import RecordError
 
 
 class LogFile(Protocol):
@@ -153,6 +155,9 @@ class ProducedPartition(NamedTuple):
     base_offset: int
     log_append_time_ms: int
     log_start_offset: int
+    error_message: str | None = None
+    record_errors: Sequence[RecordError] = ()
+    """The records that made the others of their batch be refused as well."""
 
 
 class Deleted(NamedTuple):
@@ -171,7 +176,7 @@ class ReplicaService(Protocol):
         self, batches: Sequence[tuple[TopicPartition, bytes]], acks: int, timeout_ms: int
     ) -> Awaitable[list[ProducedPartition]]: ...
     def fetch(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> Awaitable[list[FetchedPartition]]: ...
-    def list_offset(
+    async def list_offset(
         self,
         topic_partition: TopicPartition,
         timestamp: int,
@@ -180,6 +185,16 @@ class ReplicaService(Protocol):
         leader_only: bool = True,
     ) -> tuple[int, int, int, int]:
         """(error, timestamp, offset, leader epoch); timestamp -1 latest, -2 earliest."""
+        ...
+
+    def offsets_before(
+        self, topic_partition: TopicPartition, timestamp: int, count_max: int, from_consumer: bool, leader_only: bool
+    ) -> tuple[int, list[int]]:
+        """(error, offsets), as ListOffsets 0 answers."""
+        ...
+
+    def settings(self, topic_partition: TopicPartition) -> PartitionConfig | None:
+        """A hosted partition's configuration; None where it is not hosted."""
         ...
 
     def delete_records(

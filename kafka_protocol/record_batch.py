@@ -8,11 +8,12 @@ patches both without touching the checksum.  Only `build_batch` and `decode_reco
 from __future__ import annotations
 
 import struct
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
 from crc32c import crc32c
+
+from kafka_protocol.compression import PIECE_BYTES, Codec, CompressionError, Data, Packer, pack, unpacked
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
@@ -27,19 +28,11 @@ SIZE_OVERHEAD = 12
 NO_PRODUCER = -1
 MAGIC = 2
 
-NONE = 0
-CORRUPT_MESSAGE = 2
-MESSAGE_TOO_LARGE = 10
-INVALID_RECORD = 87
-
-_COMPRESSION_MASK = 0x07
+CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 """The attribute of a batch whose records all bear the time of its append, which is its highest timestamp."""
 _CONTROL_BIT = 0x20
-_NO_COMPRESSION = 0
-_GZIP = 1
-_GZIP_WINDOW = 31
-_DECOMPRESSED_SIZE_MAX = 1 << 28
+_VARINT_BYTES_MAX = 10
 
 _HEAD = struct.Struct(">qi")
 _EPOCH = struct.Struct(">i")
@@ -124,48 +117,8 @@ def split_batches(data: bytes, checked: bool = True) -> list[BatchHeader] | None
     return headers
 
 
-class Checked(NamedTuple):
-    """A produced payload looked over: Kafka's error code, and the headers where there was none."""
-
-    error: int
-    headers: list[BatchHeader]
-
-
-def check_produced(data: bytes, max_message_bytes: int) -> Checked:
-    """Look over what a producer sent for one partition, as Kafka's LogValidator and UnifiedLog do before an append.
-
-    Errors: CORRUPT_MESSAGE for a bad length or CRC or for nothing at all, INVALID_RECORD for an older format, a
-    control batch or a count that does not match the offsets, MESSAGE_TOO_LARGE above max.message.bytes.
-    """
-    headers: list[BatchHeader] = []
-    position = 0
-    end = len(data)
-    if not end:
-        return Checked(CORRUPT_MESSAGE, [])
-    while position < end:
-        if end - position <= 16:
-            return Checked(CORRUPT_MESSAGE, [])
-        if data[position + 16] != MAGIC:
-            return Checked(INVALID_RECORD, [])
-        header = read_header(data, position)
-        size = 0 if header is None else header.size
-        if header is None or not header_is_sane(header) or position + size > end:
-            return Checked(CORRUPT_MESSAGE, [])
-        if size > max_message_bytes:
-            return Checked(MESSAGE_TOO_LARGE, [])
-        if not checksum_holds(data, position, header):
-            return Checked(CORRUPT_MESSAGE, [])
-        if header.record_count != header.last_offset_delta + 1 or header.attributes & _CONTROL_BIT:
-            return Checked(INVALID_RECORD, [])
-        if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
-            return Checked(INVALID_RECORD, [])
-        headers.append(header)
-        position += size
-    return Checked(NONE, headers)
-
-
 def patch_batches(
-    data: bytes | memoryview, headers: Sequence[BatchHeader], base_offset: int, leader_epoch: int
+    data: Data, headers: Sequence[BatchHeader], base_offset: int, leader_epoch: int
 ) -> tuple[bytes, list[BatchHeader]]:
     """Give batches their offsets and the leader's epoch; returns the bytes to store and their headers."""
     view = memoryview(data)
@@ -201,7 +154,8 @@ class BatchUnreadable(Exception):
     """A batch's records cannot be decoded: damaged, or compressed in a way that is not supported here."""
 
 
-def _varint(out: bytearray, number: int) -> None:
+def write_varint(out: bytearray, number: int) -> None:
+    """Append a varint, zigzag and all."""
     value = (number << 1) ^ (number >> 63)
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -224,9 +178,9 @@ def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
 
 def _bytes(out: bytearray, data: bytes | None) -> None:
     if data is None:
-        _varint(out, -1)
+        write_varint(out, -1)
     else:
-        _varint(out, len(data))
+        write_varint(out, len(data))
         out += data
 
 
@@ -239,11 +193,6 @@ def _read_bytes(data: memoryview, position: int) -> tuple[bytes | None, int]:
     return bytes(data[position : position + size]), position + size
 
 
-def _gzipped(payload: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=_GZIP_WINDOW)
-    return packer.compress(payload) + packer.flush()
-
-
 def build_batch(
     records: Sequence[Record],
     *,
@@ -252,7 +201,7 @@ def build_batch(
     producer_id: int = NO_PRODUCER,
     producer_epoch: int = -1,
     base_sequence: int = -1,
-    gzip: bool = False,
+    codec: Codec = Codec.NONE,
 ) -> bytes:
     """Encode records (at least one) as one batch; timestamps are the records' own (CreateTime)."""
     assert records, "a batch holds at least one record"
@@ -260,28 +209,24 @@ def build_batch(
     body = bytearray()
     for delta, record in enumerate(records):
         one = bytearray(b"\x00")
-        _varint(one, record.timestamp_ms - base_timestamp)
-        _varint(one, delta)
+        write_varint(one, record.timestamp_ms - base_timestamp)
+        write_varint(one, delta)
         _bytes(one, record.key)
         _bytes(one, record.value)
-        _varint(one, len(record.headers))
+        write_varint(one, len(record.headers))
         for name, value in record.headers:
             _bytes(one, name.encode())
             _bytes(one, value)
-        _varint(body, len(one))
+        write_varint(body, len(one))
         body += one
-    attributes = _NO_COMPRESSION
-    payload = bytes(body)
-    if gzip:
-        attributes = _GZIP
-        payload = _gzipped(payload)
+    payload = pack(codec, bytes(body))
     header = BatchHeader(
         base_offset=base_offset,
         length=HEADER_SIZE - SIZE_OVERHEAD + len(payload),
         leader_epoch=leader_epoch,
         magic=MAGIC,
         crc=0,
-        attributes=attributes,
+        attributes=codec,
         last_offset_delta=len(records) - 1,
         base_timestamp=base_timestamp,
         max_timestamp=max(record.timestamp_ms for record in records),
@@ -295,11 +240,7 @@ def build_batch(
     return HEADER.pack(*header[:4], crc, *header[5:]) + payload
 
 
-def _decode_one(data: memoryview, position: int, header: BatchHeader) -> tuple[Record, int]:
-    size, position = _read_varint(data, position)
-    end = position + size
-    if size <= 0 or end > len(data):
-        raise BatchUnreadable("a record runs past its batch")
+def _decode_one(data: memoryview, position: int, end: int, header: BatchHeader) -> Record:
     timestamp_delta, position = _read_varint(data, position + 1)
     offset_delta, position = _read_varint(data, position)
     key, position = _read_bytes(data, position)
@@ -315,24 +256,73 @@ def _decode_one(data: memoryview, position: int, header: BatchHeader) -> tuple[R
     timestamp = header.base_timestamp + timestamp_delta
     if header.attributes & LOG_APPEND_TIME:
         timestamp = header.max_timestamp
-    return Record(key, value, timestamp, header.base_offset + offset_delta, tuple(headers)), end
+    return Record(key, value, timestamp, header.base_offset + offset_delta, tuple(headers))
 
 
-def _body(data: bytes, position: int, header: BatchHeader) -> memoryview:
-    body = memoryview(data)[position + HEADER_SIZE : position + header.size]
-    compression = header.attributes & _COMPRESSION_MASK
-    if compression == _NO_COMPRESSION:
-        return body
-    if compression != _GZIP:
-        raise BatchUnreadable(f"compression {compression} is not supported here")
-    unpacker = zlib.decompressobj(wbits=_GZIP_WINDOW)
+def codec_of(header: BatchHeader) -> Codec:
+    """How a batch's records are compressed.  Raises BatchUnreadable for a codec that there is not."""
     try:
-        unpacked = unpacker.decompress(body, _DECOMPRESSED_SIZE_MAX)
-    except zlib.error as error:
-        raise BatchUnreadable(str(error)) from error
-    if unpacker.unconsumed_tail:
-        raise BatchUnreadable("the batch unpacks to more than is allowed")
-    return memoryview(unpacked)
+        return Codec(header.attributes & CODEC_MASK)
+    except ValueError as unknown:
+        raise BatchUnreadable(str(unknown)) from None
+
+
+class Cut(NamedTuple):
+    """A record as it stands: from `start` to `end` of `data`, its length in front, its fields from `fields_at` on."""
+
+    data: memoryview
+    start: int
+    fields_at: int
+    end: int
+
+
+def cut_records(data: bytes | memoryview, position: int, header: BatchHeader) -> Iterator[Cut]:
+    """The records of one batch, unpacked a piece at a time.  Raises BatchUnreadable."""
+    body = memoryview(data)[position + HEADER_SIZE : position + header.size]
+    codec = codec_of(header)
+    left = header.record_count
+    if codec is Codec.NONE:
+        left, _ = yield from _cut(body, left)
+    else:
+        rest = memoryview(b"")
+        waiting: list[Data] = []
+        waiting_size = needed = 0
+        try:
+            for piece in unpacked(codec, body):
+                waiting.append(piece)
+                waiting_size += len(piece)
+                if waiting_size and len(rest) + waiting_size >= needed:
+                    joined = memoryview(b"".join([rest, *waiting]))
+                    waiting, waiting_size = [], 0
+                    left, (at, needed) = yield from _cut(joined, left)
+                    rest = joined[at:]
+                if not left:
+                    break
+        except CompressionError as damaged:
+            raise BatchUnreadable(str(damaged)) from None
+    if left:
+        raise BatchUnreadable("a record runs past its batch")
+
+
+def _cut(data: memoryview, count: int) -> Generator[Cut, None, tuple[int, tuple[int, int]]]:
+    """The records that are whole; gives back how many are missing, where the rest begins and how much it needs."""
+    at, size_of_data = 0, len(data)
+    while count:
+        try:
+            size, fields_at = _read_varint(data, at)
+        except BatchUnreadable:
+            if size_of_data - at >= _VARINT_BYTES_MAX:
+                raise
+            return count, (at, size_of_data - at + 1)
+        if size <= 0:
+            raise BatchUnreadable("a record of no length")
+        end = fields_at + size
+        if end > size_of_data:
+            return count, (at, end - at)
+        yield Cut(data, at, fields_at, end)
+        at = end
+        count -= 1
+    return 0, (at, 0)
 
 
 def is_control(header: BatchHeader) -> bool:
@@ -340,48 +330,65 @@ def is_control(header: BatchHeader) -> bool:
     return bool(header.attributes & _CONTROL_BIT)
 
 
-def filter_batch(data: bytes, header: BatchHeader, stays: Callable[[Record], bool]) -> tuple[bytes, BatchHeader] | None:
-    """A batch without the records that do not stay; None where all do.
+def filter_batch(
+    data: bytes, header: BatchHeader, stays: Callable[[Record], bool], slice_records: int
+) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
+    """Make a batch without the records that do not stay; None where all do.  Pauses after every `slice_records`.
 
-    Offsets, times and the producer's numbers stay as they are, and so do the records' own bytes; the batch may be left
-    without any.  Raises BatchUnreadable.
+    Offsets, times, the codec and the producer's numbers stay as they are, and so do the records' own bytes; the batch
+    may be left without any.  Raises BatchUnreadable.
     """
-    body = _body(data, 0, header)
-    kept: list[memoryview] = []
+    kept = bytearray()
+    kept_count = 0
     newest = -1
-    at = 0
-    for _ in range(header.record_count):
-        record, end = _decode_one(body, at, header)
+    for number, (body, start, fields_at, end) in enumerate(cut_records(data, 0, header), 1):
+        record = _decode_one(body, fields_at, end, header)
         if stays(record):
-            kept.append(body[at:end])
+            kept += body[start:end]
+            kept_count += 1
             newest = max(newest, record.timestamp_ms)
-        at = end
-    if len(kept) == header.record_count:
+        if not number % slice_records:
+            yield
+    if kept_count == header.record_count:
         return None
-    payload = b"".join(kept)
-    if kept and header.attributes & _COMPRESSION_MASK == _GZIP:
-        payload = _gzipped(payload)
-    attributes = header.attributes if kept else header.attributes & ~_COMPRESSION_MASK
+    payload = yield from _packed(codec_of(header), kept)
+    attributes = header.attributes if kept_count else header.attributes & ~CODEC_MASK
     changed = header._replace(
         length=HEADER_SIZE - SIZE_OVERHEAD + len(payload),
         attributes=attributes,
-        max_timestamp=newest if kept else header.max_timestamp,
-        record_count=len(kept),
+        max_timestamp=newest if kept_count else header.max_timestamp,
+        record_count=kept_count,
     )
-    unchecked = HEADER.pack(*changed) + payload
-    changed = changed._replace(crc=int(crc32c(memoryview(unchecked)[CHECKED_FROM:])))
-    return HEADER.pack(*changed) + payload, changed
+    return with_checksum(changed, payload)
 
 
-def decode_batch(data: bytes, position: int, header: BatchHeader) -> list[Record]:
+def _packed(codec: Codec, body: bytearray) -> Generator[None, None, bytes]:
+    if not body:
+        return b""
+    packer, packed = Packer(codec), []
+    for at in range(0, len(body), PIECE_BYTES):
+        packed.append(packer.add(bytes(body[at : at + PIECE_BYTES])))
+        yield
+    packed.append(packer.end())
+    return b"".join(packed)
+
+
+def with_checksum(header: BatchHeader, body: Data) -> tuple[bytes, BatchHeader]:
+    """A batch of that header, whose checksum is put right."""
+    head = HEADER.pack(*header)
+    header = header._replace(crc=int(crc32c(body, crc32c(head[CHECKED_FROM:]))))
+    return HEADER.pack(*header) + body, header
+
+
+def iter_batch(data: bytes | memoryview, position: int, header: BatchHeader) -> Iterator[Record]:
+    """The records of one batch, one after the other as it is unpacked.  Raises BatchUnreadable."""
+    for body, _, fields_at, end in cut_records(data, position, header):
+        yield _decode_one(body, fields_at, end, header)
+
+
+def decode_batch(data: bytes | memoryview, position: int, header: BatchHeader) -> list[Record]:
     """The records of one batch.  Raises BatchUnreadable."""
-    body = _body(data, position, header)
-    records: list[Record] = []
-    at = 0
-    for _ in range(header.record_count):
-        record, at = _decode_one(body, at, header)
-        records.append(record)
-    return records
+    return list(iter_batch(data, position, header))
 
 
 def offset_after(data: bytes, from_offset: int) -> int:

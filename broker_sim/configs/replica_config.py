@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from broker_sim.configs.broker_config import KafkaConfig
 from controller.historical import NO_HISTORY, Historical
+from kafka_protocol.compression import CODECS, Codec
+from kafka_protocol.record_rules import FOREVER_MS, TopicRules
 
 TopicConfigs = Callable[[str], Mapping[str, str]]
 """A topic's overrides as they stand in /config/topics/T: key to text.  Asked again after `topic_config_changed`."""
@@ -42,6 +44,14 @@ class ReplicaConfig:
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
     log_cleanup_policy: str = "delete"
     log_message_timestamp_type: str = "CreateTime"
+    log_message_timestamp_before_max_ms: int = FOREVER_MS
+    log_message_timestamp_after_max_ms: int = FOREVER_MS
+    log_message_timestamp_difference_max_ms: int = FOREVER_MS
+    log_message_downconversion_enable: bool = True
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
     log_cleaner_enable: bool = True
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_min_cleanable_ratio: float = 0.5
@@ -80,6 +90,14 @@ def replica_config(config: KafkaConfig) -> ReplicaConfig:
         log_retention_check_interval_ms=config.number("log.retention.check.interval.ms"),
         log_flush_start_offset_checkpoint_interval_ms=config.number("log.flush.start.offset.checkpoint.interval.ms"),
         log_message_timestamp_type=config.text("log.message.timestamp.type"),
+        log_message_timestamp_before_max_ms=config.number("log.message.timestamp.before.max.ms"),
+        log_message_timestamp_after_max_ms=config.number("log.message.timestamp.after.max.ms"),
+        log_message_timestamp_difference_max_ms=config.number("log.message.timestamp.difference.max.ms"),
+        log_message_downconversion_enable=config.flag("log.message.downconversion.enable"),
+        compression_type=config.text("compression.type"),
+        compression_gzip_level=config.number("compression.gzip.level"),
+        compression_lz4_level=config.number("compression.lz4.level"),
+        compression_zstd_level=config.number("compression.zstd.level"),
         log_cleanup_policy=config.text("log.cleanup.policy"),
         log_cleaner_enable=config.flag("log.cleaner.enable"),
         log_cleaner_backoff_ms=config.number("log.cleaner.backoff.ms"),
@@ -137,15 +155,17 @@ class PartitionConfig:
     """What holds for one topic: its overrides over the broker's defaults."""
 
     min_insync_replicas: int
-    max_message_bytes: int
     segment_bytes: int
     segment_ms: int
     deletes: bool
     """cleanup.policy holds delete: segments go by time and size."""
     compacts: bool
     """cleanup.policy holds compact."""
-    stamps: bool
-    """message.timestamp.type is LogAppendTime: records bear the time at which they are stored."""
+    records: TopicRules
+    """What is asked of the records that producers send."""
+    asks_nothing_of_records: bool
+    converts_down: bool
+    """message.downconversion.enable: clients from before Kafka 0.11 are given messages that they can read."""
     retention_ms: int
     retention_bytes: int
     compaction: CompactionSettings
@@ -153,6 +173,36 @@ class PartitionConfig:
     """leader.replication.throttled.replicas."""
     follower_throttled: Listed = ()
     """follower.replication.throttled.replicas."""
+
+
+def _flag(overrides: Mapping[str, str], key: str, default: bool) -> bool:
+    text = overrides.get(key, "").strip().lower()
+    return text == "true" if text in ("true", "false") else default
+
+
+def _record_rules(
+    config: ReplicaConfig, overrides: Mapping[str, str], compacts: bool, whole: Callable[[str, int], int]
+) -> TopicRules:
+    """`whole` reads an override that is a number.  The deprecated message.timestamp.difference.max.ms counts where the
+    key that took its place says nothing (LogConfig.getMessageTimestampBeforeMaxMs)."""
+    difference = whole("message.timestamp.difference.max.ms", config.log_message_timestamp_difference_max_ms)
+    before = whole("message.timestamp.before.max.ms", config.log_message_timestamp_before_max_ms)
+    after = whole("message.timestamp.after.max.ms", config.log_message_timestamp_after_max_ms)
+    codec = CODECS.get(overrides.get("compression.type", config.compression_type))
+    levels = {
+        Codec.GZIP: whole("compression.gzip.level", config.compression_gzip_level),
+        Codec.LZ4: whole("compression.lz4.level", config.compression_lz4_level),
+        Codec.ZSTD: whole("compression.zstd.level", config.compression_zstd_level),
+    }
+    return TopicRules(
+        compacts=compacts,
+        stamps=overrides.get("message.timestamp.type", config.log_message_timestamp_type) == "LogAppendTime",
+        before_max_ms=difference if before == FOREVER_MS else before,
+        after_max_ms=difference if after == FOREVER_MS else after,
+        codec=codec,
+        level=None if codec is None else levels.get(codec),
+        max_message_bytes=whole("max.message.bytes", config.message_max_bytes),
+    )
 
 
 def partition_config(config: ReplicaConfig, overrides: Mapping[str, str]) -> PartitionConfig:
@@ -170,14 +220,16 @@ def partition_config(config: ReplicaConfig, overrides: Mapping[str, str]) -> Par
             return default
 
     policies = [policy.strip() for policy in overrides.get("cleanup.policy", config.log_cleanup_policy).split(",")]
+    records = _record_rules(config, overrides, "compact" in policies, whole)
     return PartitionConfig(
         min_insync_replicas=max(1, whole("min.insync.replicas", config.min_insync_replicas)),
-        max_message_bytes=whole("max.message.bytes", config.message_max_bytes),
         segment_bytes=max(1, whole("segment.bytes", config.log_segment_bytes)),
         segment_ms=whole("segment.ms", config.log_roll_ms),
         deletes="delete" in policies,
         compacts="compact" in policies,
-        stamps=overrides.get("message.timestamp.type", config.log_message_timestamp_type) == "LogAppendTime",
+        records=records,
+        asks_nothing_of_records=records.asks_nothing,
+        converts_down=_flag(overrides, "message.downconversion.enable", config.log_message_downconversion_enable),
         retention_ms=whole("retention.ms", config.log_retention_ms),
         retention_bytes=whole("retention.bytes", config.log_retention_bytes),
         compaction=CompactionSettings(

@@ -10,6 +10,7 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from broker_sim.configs.broker_config import KafkaConfig
+from broker_sim.handlers.older_clients import FETCH_KNOWS_ZSTD, list_old_offsets, read_for_older
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.ports import (
     Deleted,
@@ -26,11 +27,15 @@ from broker_sim.request_context import Handler, RequestContext, RequestRefused
 from ensemble.ports import Runtime
 from journal.events import TopicPartition
 from kafka_protocol.ports import KafkaMessage
+from kafka_protocol.record_refusals import RecordsRefused
+from kafka_protocol.record_validation import ProduceRefused, check_request
 from kafka_protocol.topic_ids import topic_id_from_kafka
 from kafka_protocol.topic_names import INTERNAL_TOPICS
 from kafka_protocol.wire.data_messages import (
+    MAX_BYTES_UNASKED,
     NO_WORD_OF_LEADER,
     NOT_DIVERGING,
+    BatchIndexAndErrorMessage,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
@@ -131,19 +136,21 @@ class DataHandlers:
 
     async def produce(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
         """Answer Produce; with acks=0 nothing, or by closing the connection where something went wrong."""
-        acks = int(request.acks)
+        acks, version = int(request.acks), version_of(request)
         rows: dict[TopicPartition, ProducedPartition] = {}
         batches: list[tuple[TopicPartition, bytes]] = []
-        for topic in request.topic_data:
-            for partition in topic.partition_data:
-                topic_partition = TopicPartition(str(topic.name), int(partition.index))
-                error = self._produce_error(request, acks, topic_partition, partition.records)
-                if error is ErrorCode.none and topic_partition.topic in INTERNAL_TOPICS:
-                    error = _internal_topic_error(context)
-                if error is not ErrorCode.none:
-                    rows[topic_partition] = ProducedPartition(topic_partition, error, -1, -1, -1)
-                else:
-                    batches.append((topic_partition, partition.records))
+        try:
+            for topic in request.topic_data:
+                for partition in topic.partition_data:
+                    topic_partition = TopicPartition(str(topic.name), int(partition.index))
+                    refused = self._produce_error(request, version, acks, context, topic_partition, partition.records)
+                    if refused is not ErrorCode.none:
+                        rows[topic_partition] = ProducedPartition(topic_partition, refused, -1, -1, -1)
+                    else:
+                        batches.append((topic_partition, partition.records))
+        except ProduceRefused as all_refused:
+            batches.clear()
+            rows = _all_refused(request, all_refused)
         if batches:
             for produced in await self._replicas.produce(batches, acks, milliseconds(request.timeout)):
                 rows[produced.topic_partition] = produced
@@ -162,17 +169,29 @@ class DataHandlers:
         return self._produce_answer(request, context, rows, throttle_ms)
 
     def _produce_error(
-        self, request: KafkaMessage, acks: int, topic_partition: TopicPartition, records: bytes | None
+        self,
+        request: KafkaMessage,
+        version: int,
+        acks: int,
+        context: RequestContext,
+        topic_partition: TopicPartition,
+        records: bytes | None,
     ) -> ErrorCode:
+        """What is wrong at first sight.  Raises ProduceRefused where it is of the request as a whole."""
+        error = ErrorCode.none
+        try:
+            check_request(records or b"", version)
+        except RecordsRefused as refused:
+            error = error_code(refused.error)
         if acks not in _ACKS:
             return ErrorCode.invalid_required_acks
-        if request.transactional_id is not None:
+        if getattr(request, "transactional_id", None) is not None:
             return ErrorCode.transactional_id_authorization_failed
         if not self._known(topic_partition):
             return ErrorCode.unknown_topic_or_partition
-        if not records:
-            return ErrorCode.invalid_record
-        return ErrorCode.none
+        if error is ErrorCode.none and topic_partition.topic in INTERNAL_TOPICS:
+            return _internal_topic_error(context)
+        return error
 
     def _produce_answer(
         self,
@@ -195,6 +214,8 @@ class DataHandlers:
                 base_offset=row.base_offset,
                 log_append_time=None if row.log_append_time_ms < 0 else wall_time(row.log_append_time_ms),
                 log_start_offset=row.log_start_offset,
+                record_errors=[BatchIndexAndErrorMessage(*wrong) for wrong in row.record_errors] if row.error else (),
+                error_message=row.error_message,
                 current_leader=word,
             )
             topics.setdefault(topic, []).append(answer)
@@ -224,7 +245,7 @@ class DataHandlers:
             return FetchResponse(version, (), opened.error)
         rows, wanted = self._sort_out(opened.partitions)
         if wanted:
-            max_bytes = min(int(request.max_bytes), self._fetch_bytes_max)
+            max_bytes = min(int(getattr(request, "max_bytes", MAX_BYTES_UNASKED)), self._fetch_bytes_max)
             quota = self._quotas.fetch
             if quota.is_used and replica_id < 0:
                 most = quota.most_at_once(context.client_id)
@@ -239,6 +260,9 @@ class DataHandlers:
             )
             fetched = await self._replicas.fetch(params, list(wanted.values()))
             rows.update(zip(wanted, fetched, strict=True))
+            if version < FETCH_KNOWS_ZSTD:
+                for key, row in zip(wanted, fetched, strict=True):
+                    rows[key] = await read_for_older(self._replicas, self._runtime, version, wanted[key], row)
         if replica_id < 0 and (self._quotas.fetch.is_used or self._quotas.request.is_used):
             throttle_ms = context.muted_ms = self._throttle_fetch(context, rows)
             if throttle_ms:
@@ -321,6 +345,8 @@ class DataHandlers:
 
     async def list_offsets(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer ListOffsets."""
+        if not version_of(request):
+            return list_old_offsets(self._replicas, request, self._known)
         seen: dict[TopicPartition, int] = {}
         for topic in request.topics:
             for partition in topic.partitions:
@@ -331,14 +357,14 @@ class DataHandlers:
             rows = []
             for partition in topic.partitions:
                 topic_partition = TopicPartition(str(topic.name), int(partition.partition_index))
-                found = self._list_offset(request, topic_partition, partition, seen[topic_partition] > 1)
+                found = await self._list_offset(request, topic_partition, partition, seen[topic_partition] > 1)
                 error, timestamp, offset, leader_epoch = found
                 row = {"partition_index": topic_partition.partition, "error_code": error, "timestamp": timestamp}
                 rows.append({**row, "offset": offset, "leader_epoch": leader_epoch})
             topics.append({"name": topic.name, "partitions": rows})
         return respond(request, topics=topics)
 
-    def _list_offset(
+    async def _list_offset(
         self, request: KafkaMessage, topic_partition: TopicPartition, partition: KafkaMessage, is_double: bool
     ) -> tuple[int, int, int, int]:
         version = version_of(request)
@@ -349,7 +375,7 @@ class DataHandlers:
             return ErrorCode.unsupported_version, -1, -1, -1
         if not self._known(topic_partition):
             return ErrorCode.unknown_topic_or_partition, -1, -1, -1
-        found = self._replicas.list_offset(
+        found = await self._replicas.list_offset(
             topic_partition,
             timestamp,
             int(getattr(partition, "current_leader_epoch", -1)),
@@ -445,6 +471,15 @@ def _id_key(topic_id: KafkaUuid | None) -> int:
 
 def _refused(topic_partition: TopicPartition, error: ErrorCode) -> FetchedPartition:
     return FetchedPartition(topic_partition, error, -1, -1, b"")
+
+
+def _all_refused(request: KafkaMessage, refused: ProduceRefused) -> dict[TopicPartition, ProducedPartition]:
+    partitions = [
+        TopicPartition(str(topic.name), int(partition.index))
+        for topic in request.topic_data
+        for partition in topic.partition_data
+    ]
+    return {each: ProducedPartition(each, refused.error, -1, -1, -1, refused.message) for each in partitions}
 
 
 def _internal_topic_error(context: RequestContext) -> ErrorCode:

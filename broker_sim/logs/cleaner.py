@@ -6,14 +6,15 @@ compacted log has gaps; only whole committed segments that are no longer written
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 from broker_sim.configs.replica_config import CompactionSettings
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.logs.segment import Segment
+from broker_sim.slices import SLICE_RECORDS, in_slices
 from ensemble.ports import Runtime
-from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, Record, decode_batch, filter_batch, is_control
+from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, Record, filter_batch, is_control, iter_batch
 
 
 class _Section(NamedTuple):
@@ -64,34 +65,41 @@ async def compact(log: PartitionLog, settings: CompactionSettings, runtime: Runt
     for segment in section.dirty:
         if log.is_closed:
             return
-        _note_keys(segment, latest)
+        await in_slices(_note_keys(log, segment, latest), runtime)
         await runtime.sleep(0)
     last_batches = log.producers.last_offsets()
     dirty_from = log.first_dirty_offset
     for segment in section.segments:
-        if log.is_closed or segment not in log.segments:
-            # Retention, a truncation or the topic's deletion was faster.
+        if _is_gone(log, segment):
             return
         # A tombstone stays at least until its segment has been compacted once, and then for its time.
         tombstones_until_ms = -1 if segment.end_offset > dirty_from else wall_ms - settings.tombstone_ms
-        _clean(log, segment, latest, tombstones_until_ms, last_batches)
+        await in_slices(_clean(log, segment, latest, tombstones_until_ms, last_batches), runtime)
         await runtime.sleep(0)
     log.drop_empty_segments()
     if section.segments and section.segments[-1].end_offset <= log.end_offset:
         log.first_dirty_offset = section.segments[-1].end_offset
 
 
-def _note_keys(segment: Segment, latest: dict[bytes, int]) -> None:
+def _is_gone(log: PartitionLog, segment: Segment) -> bool:
+    """Was retention, a truncation or the topic's deletion faster?"""
+    return log.is_closed or segment not in log.segments
+
+
+def _note_keys(log: PartitionLog, segment: Segment, latest: dict[bytes, int]) -> Generator[None, None, None]:
     for position, header in segment.headers():
         if is_control(header):
             continue
         try:
-            records = decode_batch(segment.file.read(position, header.size), 0, header)
+            for number, record in enumerate(iter_batch(segment.file.read(position, header.size), 0, header), 1):
+                if record.key is not None:
+                    latest[record.key] = record.offset
+                if not number % SLICE_RECORDS:
+                    yield
+                    if _is_gone(log, segment):
+                        return
         except BatchUnreadable:
             continue
-        for record in records:
-            if record.key is not None:
-                latest[record.key] = record.offset
 
 
 def _clean(
@@ -100,7 +108,7 @@ def _clean(
     latest: dict[bytes, int],
     tombstones_until_ms: int,
     last_batches: frozenset[int],
-) -> None:
+) -> Generator[None, None, None]:
     def stays(record: Record) -> bool:
         if record.key is None:
             return False
@@ -112,7 +120,10 @@ def _clean(
     changed = False
     for position, header in segment.headers():
         data = segment.file.read(position, header.size)
-        filtered = _filtered(data, header, stays)
+        filtered = yield from _filtered(data, header, stays)
+        if _is_gone(log, segment):
+            cleaned.close()
+            return
         if filtered is None:
             cleaned.append(data)
             continue
@@ -128,11 +139,13 @@ def _clean(
         log.drop_cleaned(segment)
 
 
-def _filtered(data: bytes, header: BatchHeader, stays: Callable[[Record], bool]) -> tuple[bytes, BatchHeader] | None:
+def _filtered(
+    data: bytes, header: BatchHeader, stays: Callable[[Record], bool]
+) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
     """The batch without what does not stay; None where all stays, or where it is not for compaction to read."""
     if is_control(header):
         return None
     try:
-        return filter_batch(data, header, stays)
+        return (yield from filter_batch(data, header, stays, SLICE_RECORDS))
     except BatchUnreadable:
         return None

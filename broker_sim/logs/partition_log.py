@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from broker_sim.logs import checkpoints, producer_snapshots
@@ -12,12 +12,16 @@ from broker_sim.logs.producer_snapshots import SnapshotReader
 from broker_sim.logs.producer_state import ProducerStates
 from broker_sim.logs.segment import Damage, Segment, base_offset_of, file_name
 from broker_sim.ports import LogDirectory, LogFile
+from broker_sim.slices import SLICE_RECORDS
 from journal.events import TopicPartition
-from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, decode_batch, patch_batches
+from kafka_protocol.compression import Data
+from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, iter_batch, patch_batches
 
 CLEANED_SUFFIX = ".cleaned"
 """Of a segment's file while compaction writes it."""
 NEVER_MS = 1 << 62
+LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
+"""Times that stand for an end of the log (ListOffsetsRequest)."""
 
 
 class LogDamage(NamedTuple):
@@ -157,7 +161,7 @@ class PartitionLog:
 
     # ---- append ------------------------------------------------------------------------------------------------
 
-    def append_as_leader(self, data: bytes, headers: Sequence[BatchHeader], leader_epoch: int) -> list[BatchHeader]:
+    def append_as_leader(self, data: Data, headers: Sequence[BatchHeader], leader_epoch: int) -> list[BatchHeader]:
         """Give checked batches their offsets and write them; returns their headers as stored."""
         stored, patched = patch_batches(data, headers, self.end_offset, leader_epoch)
         self._append(stored, patched)
@@ -244,27 +248,51 @@ class PartitionLog:
         between = [s.size for s in self._segments if first.base_offset < s.base_offset < last.base_offset]
         return first.size - first.position_of(offset) + sum(between) + last.position_of(up_to)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record that is not older than `timestamp_ms`; None where all are.
+    def offset_for_timestamp(self, timestamp_ms: int) -> Generator[None, None, tuple[int, int] | None]:
+        """Find (timestamp, offset) of the first record that is not older than `timestamp_ms`; None where all are.
+        Pauses within large batches.
 
-        In a batch whose compression is not supported here the batch's own bounds stand for its records'.
+        In a batch that cannot be read the batch's own bounds stand for its records'.
         """
-        for segment in self._segments:
+        for segment in list(self._segments):
             if segment.max_timestamp < timestamp_ms:
                 continue
             for position, header in segment.headers():
                 # What lies below the start was deleted, and is only not gone yet.
                 last_offset = header.base_offset + header.last_offset_delta
                 if header.max_timestamp >= timestamp_ms and last_offset >= self.start_offset:
-                    found = _first_not_older(segment, position, header, timestamp_ms, self.start_offset)
-                    if found is not None:
+                    data = segment.file.read(position, header.size)
+                    found = yield from _first_not_older(data, header, timestamp_ms, self.start_offset)
+                    if found is not None or self.is_closed:
                         return found
+                    if segment not in self._segments:
+                        # It went while there was a pause.
+                        return (yield from self.offset_for_timestamp(timestamp_ms))
         return None
 
-    def latest_timestamp(self) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first of the records with the highest timestamp; None for an empty log."""
+    def latest_timestamp(self) -> Generator[None, None, tuple[int, int] | None]:
+        """Find (timestamp, offset) of the first of the records with the highest timestamp; None for an empty log."""
         highest = max(segment.max_timestamp for segment in self._segments)
-        return self.offset_for_timestamp(highest) if self.end_offset > self.start_offset else None
+        if self.end_offset <= self.start_offset:
+            return None
+        return (yield from self.offset_for_timestamp(highest))
+
+    def offsets_before(self, timestamp_ms: int, count_max: int, wall_ms: int) -> list[int]:
+        """Offsets at which one may begin to read, `count_max` at most, the latest first: where segments begin that
+        were not written to after `timestamp_ms` (-1: all, and the end; -2: the first).
+
+        As UnifiedLog.legacyFetchOffsetsBefore, but for when a segment was written to: its records say that here, and
+        its file there.
+        """
+        places = [(max(segment.base_offset, self.start_offset), segment.max_timestamp) for segment in self._segments]
+        if self._segments[-1].size:
+            places.append((self.end_offset, wall_ms))
+        count = len(places)
+        if timestamp_ms == EARLIEST_TIMESTAMP:
+            count = 1
+        elif timestamp_ms != LATEST_TIMESTAMP:
+            count = max((at for at, (_, written_ms) in enumerate(places, 1) if written_ms <= timestamp_ms), default=0)
+        return [offset for offset, _ in places[:count]][::-1][: max(0, count_max)]
 
     # ---- truncate ----------------------------------------------------------------------------------------------
 
@@ -398,15 +426,15 @@ class PartitionLog:
 
 
 def _first_not_older(
-    segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
-) -> tuple[int, int] | None:
+    data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: int
+) -> Generator[None, None, tuple[int, int] | None]:
     """(timestamp, offset) of a batch's first record that is not older, from `start_offset` on; None for none."""
-    data = segment.file.read(position, header.size)
     try:
-        records = decode_batch(data, 0, header)
+        for number, record in enumerate(iter_batch(data, 0, header), 1):
+            if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+                return record.timestamp_ms, record.offset
+            if not number % SLICE_RECORDS:
+                yield
     except BatchUnreadable:
         return header.max_timestamp, max(header.base_offset, start_offset)
-    for record in records:
-        if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-            return record.timestamp_ms, record.offset
     return None

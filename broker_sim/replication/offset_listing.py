@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from broker_sim.replication.partition import Partition
 
 LATEST = -1
@@ -10,8 +12,10 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 
 
-def list_offset(partition: Partition, timestamp: int, from_follower: bool) -> tuple[int, int, int, int]:
-    """(error, timestamp, offset, leader epoch), as `ReplicaManager.list_offset` says."""
+def list_offset(
+    partition: Partition, timestamp: int, from_follower: bool
+) -> Generator[None, None, tuple[int, int, int, int]]:
+    """(error, timestamp, offset, leader epoch), as `ReplicaManager.list_offset` says; in slices."""
     error, last = partition.last_readable(from_follower)
     log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -20,9 +24,9 @@ def list_offset(partition: Partition, timestamp: int, from_follower: bool) -> tu
         return (int(error), -1, -1, -1) if error else (0, -1, last, partition.leader_epoch)
     found = None
     if timestamp == MAX_TIMESTAMP:
-        found = log.latest_timestamp()
+        found = yield from log.latest_timestamp()
     elif timestamp >= 0:
-        found = log.offset_for_timestamp(timestamp)
+        found = yield from log.offset_for_timestamp(timestamp)
     if found is None or found[1] >= last:
         return int(error), -1, -1, -1
     return 0, found[0], found[1], log.epochs.epoch_for_offset(found[1])

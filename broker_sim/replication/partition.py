@@ -19,7 +19,6 @@ from broker_sim.replication.partition_host import (
     LeaderAndIsr,
     PartitionHost,
 )
-from broker_sim.replication.topic_rules import has_record_without_key, stamp
 from journal.cause import UNKNOWN, election_cause, request_cause, timer_cause
 from journal.events import (
     FollowershipTaken,
@@ -30,10 +29,17 @@ from journal.events import (
     ReplicaStanding,
     TopicPartition,
 )
-from kafka_protocol.record_batch import BatchHeader, check_produced
+from kafka_protocol.compression import Data
+from kafka_protocol.plain_batch import plain_batch
+from kafka_protocol.record_batch import BatchHeader
+from kafka_protocol.record_refusals import RecordsRefused
+from kafka_protocol.record_rules import Append
+from kafka_protocol.record_validation import Validated, Validation, validate
 
 ALL = -1
 """acks=all."""
+SLICES_AT_ONCE = 4
+"""A validation of no more than these, a millisecond or so, is done where it begins."""
 
 _REVERT = (ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica)
 _WAIT = (
@@ -210,30 +216,57 @@ class Partition:
 
     # ---- leader: records ---------------------------------------------------------------------------------------
 
-    def append(self, data: bytes, acks: int) -> Appended:
-        """Append what a producer sent, as leader.
+    def append(self, data: bytes, acks: int) -> Appended | Validation:
+        """Append what a producer sent, as leader; what takes long to look over is given back begun, for
+        `append_validated` once it is done.
 
-        Errors: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all under min.insync.replicas), those of
-        `check_produced`, and those of idempotent producers.
+        Errors: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all under min.insync.replicas), those of `validate`,
+        RECORD_LIST_TOO_LARGE, and those of idempotent producers.
         """
-        if not self.is_leader:
-            return Appended(ErrorCode.not_leader_or_follower)
-        if acks == ALL and len(self.isr_state.isr) < self.min_isr:
-            return Appended(ErrorCode.not_enough_replicas)
-        error, headers = check_produced(data, self.settings.max_message_bytes)
+        error = self._append_error(acks)
         if error:
             return Appended(error)
+        settings = self.settings
+        if settings.asks_nothing_of_records:
+            header = plain_batch(data, settings.records.max_message_bytes)
+            if header is not None:
+                return self._append(data, [header], -1)
+        work = validate(data, Append(settings.records, self.topic_partition, self.host.runtime.now().wall_ms))
+        try:
+            for _ in range(SLICES_AT_ONCE):
+                next(work)
+        except StopIteration as done:
+            return self._append(*done.value)
+        except RecordsRefused as refused:
+            return self.refused(refused)
+        return work
+
+    def append_validated(self, outcome: Validated | RecordsRefused, acks: int) -> Appended:
+        """The end of an append that took long.  Meanwhile the partition may have got another leader."""
+        error = self._append_error(acks)
+        if error:
+            return Appended(error)
+        return self.refused(outcome) if isinstance(outcome, RecordsRefused) else self._append(*outcome)
+
+    def refused(self, refused: RecordsRefused) -> Appended:
+        """What to answer for records that are not appended."""
+        return Appended(refused.error, refusal=refused)
+
+    def _append_error(self, acks: int) -> int:
+        if not self.is_leader:
+            return ErrorCode.not_leader_or_follower
+        if acks == ALL and len(self.isr_state.isr) < self.min_isr:
+            return ErrorCode.not_enough_replicas
+        return 0
+
+    def _append(self, data: Data, headers: list[BatchHeader], append_time_ms: int) -> Appended:
+        if not headers:
+            return Appended(0, required_offset=0)
         if len(data) > self.settings.segment_bytes:
             return Appended(ErrorCode.record_list_too_large)
         refusal = self._check_producer(headers)
         if refusal is not None:
             return refusal
-        append_time_ms = -1
-        if self.settings.compacts and has_record_without_key(data, headers):
-            return Appended(ErrorCode.invalid_record)
-        if self.settings.stamps:
-            append_time_ms = self.host.runtime.now().wall_ms
-            data, headers = stamp(data, headers, append_time_ms)
         patched = self.log.append_as_leader(data, headers, self.leader_epoch)
         topic, partition = self.topic_partition
         for header in patched:
@@ -256,18 +289,17 @@ class Partition:
         return Appended(0, patched[0].base_offset, last_offset, last_offset + 1, stored, append_time_ms)
 
     def _check_producer(self, headers: list[BatchHeader]) -> Appended | None:
-        idempotent = any(header.producer_id >= 0 for header in headers)
-        if not idempotent:
+        if headers[0].producer_id < 0:
             return None
-        if len(headers) > 1:
-            return Appended(ErrorCode.invalid_record)
         known = self.log.producers.check(headers[0])
         if isinstance(known, ProducerBatch):
             header = headers[0]._replace(base_offset=known.base_offset)
             if known.crc != UNKNOWN_CHECKSUM:
                 header = header._replace(crc=known.crc)
-            return Appended(0, known.base_offset, known.last_offset, known.last_offset + 1, (header,))
-        return Appended(known) if known else None
+            # As Kafka does, of a batch sent again it tells the latest record's time.
+            last_offset, time_ms = known.last_offset, known.timestamp_ms
+            return Appended(0, known.base_offset, last_offset, last_offset + 1, (header,), time_ms)
+        return self.refused(RecordsRefused(known, "out of its producer's order")) if known else None
 
     def acks_all_state(self, required_offset: int) -> int | None:
         """Where acks=all stands: None while the high watermark is not there yet, else the error code to answer."""

@@ -16,6 +16,7 @@ from ensemble.ports import Runtime
 from journal.events import ReplicaStanding, TopicPartition
 from kafka_protocol.ports import Emit
 from kafka_protocol.record_batch import BatchHeader
+from kafka_protocol.record_refusals import RecordsRefused
 
 NO_EPOCH = -1
 
@@ -82,6 +83,8 @@ class Appended(NamedTuple):
     required_offset: int = -1
     headers: tuple[BatchHeader, ...] = ()
     log_append_time_ms: int = -1
+    refusal: RecordsRefused | None = None
+    """What was wrong with the records themselves."""
 
 
 @dataclass(slots=True)

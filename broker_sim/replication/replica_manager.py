@@ -7,11 +7,11 @@ awaited only for what the ISR or a timer decides.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.configs.replica_config import ReplicaConfig, TopicConfigs, no_overrides
+from broker_sim.configs.replica_config import PartitionConfig, ReplicaConfig, TopicConfigs, no_overrides
 from broker_sim.logs.guarded_directory import LogDirFailed
 from broker_sim.logs.housekeeping import LogHousekeeping
 from broker_sim.logs.log_manager import LogManager
@@ -38,15 +38,35 @@ from broker_sim.replication.purgatory import DelayedFetch, DelayedProduce, Produ
 from broker_sim.replication.replica_control import ReplicaControl
 from broker_sim.replication.replica_selector import replica_selector
 from broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
+from broker_sim.replication.validation_turns import ValidationTurns
+from broker_sim.slices import in_slices
 from ensemble.ports import Future, Timer
 from journal.events import RecordsAcknowledged, TopicPartition
 from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
+from kafka_protocol.record_refusals import RecordsRefused
+from kafka_protocol.record_validation import Validated, Validation
 
 _ACKS = (0, 1, ALL)
 
 
 def _unread(wanted: FetchPartition, error: ErrorCode) -> FetchedPartition:
     return FetchedPartition(wanted.topic_partition, int(error), -1, -1, b"")
+
+
+def _not_produced(row: ProduceRow, error: int) -> ProducedPartition:
+    refusal = row.appended.refusal
+    if refusal is None:
+        return ProducedPartition(row.topic_partition, error, -1, -1, -1)
+    start = -1 if row.partition is None or not refusal.says_log_start else row.partition.log.start_offset
+    return ProducedPartition(row.topic_partition, error, -1, -1, start, refusal.message, refusal.record_errors)
+
+
+class _LongAppend(NamedTuple):
+    """An append whose records are being looked over."""
+
+    topic_partition: TopicPartition
+    partition: Partition
+    outcome: Future[Validated | RecordsRefused]
 
 
 class ReplicaManager:
@@ -70,6 +90,7 @@ class ReplicaManager:
         self._runtime = runtime
         self._emit = ports.emit
         self._purgatory = Purgatory(runtime)
+        self._validations = ValidationTurns(runtime)
         self._isr_writer = isr_writer or AlterPartitionManager(
             broker_id, ports.controller, runtime, identity.broker_epoch, config.replica_socket_timeout_ms
         )
@@ -147,6 +168,7 @@ class ReplicaManager:
         self._fetchers.close()
         self._moves.close()
         self._isr_writer.close()
+        self._validations.close()
         self._purgatory.close()
         self._progress.write()
         self._control.partitions.clear()
@@ -255,12 +277,43 @@ class ReplicaManager:
     def produce(
         self, batches: Sequence[tuple[TopicPartition, bytes]], acks: int, timeout_ms: int
     ) -> Awaitable[list[ProducedPartition]]:
-        """Append at once; with acks=all the answer comes when every partition's ISR has the records, or with
-        REQUEST_TIMED_OUT.  The answer keeps the order of `batches`."""
+        """Append at once, but for batches that take long to look over; with acks=all the answer comes when every
+        partition's ISR has the records, or with REQUEST_TIMED_OUT.  The answer keeps the order of `batches`."""
         answer: Future[list[ProducedPartition]] = self._runtime.future()
         with self._purgatory:
-            rows = [self._append(topic_partition, data, acks) for topic_partition, data in batches]
+            begun = [self._begin_append(topic_partition, data, acks) for topic_partition, data in batches]
+        rows = [each for each in begun if isinstance(each, ProduceRow)]
+        if len(rows) == len(begun):
+            self._await_replicas(rows, acks, timeout_ms, answer)
+        else:
+            self._runtime.spawn(self._finish_appends(begun, acks, timeout_ms, answer), "long-validation")
+        return answer
 
+    async def _finish_appends(
+        self, begun: list[ProduceRow | _LongAppend], acks: int, timeout_ms: int, answer: Future[list[ProducedPartition]]
+    ) -> None:
+        rows = []
+        for each in begun:
+            if isinstance(each, ProduceRow):
+                rows.append(each)
+                continue
+            outcome = await each.outcome
+            # A partition may have gone meanwhile, or come again as another.
+            if self._control.partitions.get(each.topic_partition) is not each.partition:
+                absence = Appended(self._control.absence(each.topic_partition) or ErrorCode.not_leader_or_follower)
+                rows.append(ProduceRow(each.topic_partition, None, absence))
+                continue
+            with self._purgatory:
+                try:
+                    appended = each.partition.append_validated(outcome, acks)
+                except LogDirFailed:
+                    appended = Appended(ErrorCode.kafka_storage_error)
+            rows.append(ProduceRow(each.topic_partition, each.partition, appended))
+        self._await_replicas(rows, acks, timeout_ms, answer)
+
+    def _await_replicas(
+        self, rows: list[ProduceRow], acks: int, timeout_ms: int, answer: Future[list[ProducedPartition]]
+    ) -> None:
         def finish(done: list[ProduceRow]) -> None:
             # Whoever asked may have gone meanwhile.
             if not answer.done():
@@ -277,29 +330,30 @@ class ReplicaManager:
             for row in rows:
                 row.error = row.appended.error
             finish(rows)
-        return answer
 
-    def _append(self, topic_partition: TopicPartition, data: bytes, acks: int) -> ProduceRow:
+    def _begin_append(self, topic_partition: TopicPartition, data: bytes, acks: int) -> ProduceRow | _LongAppend:
         partition = self._control.partitions.get(topic_partition)
         if acks not in _ACKS:
-            appended = Appended(ErrorCode.invalid_required_acks)
+            appended: Appended | Validation = Appended(ErrorCode.invalid_required_acks)
         elif partition is None:
             appended = Appended(self._control.absence(topic_partition))
         else:
-            appended = self._append_to(partition, data, acks)
-        return ProduceRow(topic_partition, partition, appended)
-
-    def _append_to(self, partition: Partition, data: bytes, acks: int) -> Appended:
-        try:
-            return partition.append(data, acks)
-        except LogDirFailed:
-            return Appended(ErrorCode.kafka_storage_error)
+            try:
+                appended = partition.append(data, acks)
+            except LogDirFailed:
+                appended = Appended(ErrorCode.kafka_storage_error)
+        if isinstance(appended, Appended):
+            return ProduceRow(topic_partition, partition, appended)
+        assert partition is not None
+        outcome: Future[Validated | RecordsRefused] = self._runtime.future()
+        self._validations.add(appended, outcome.set_result)
+        return _LongAppend(topic_partition, partition, outcome)
 
     def _produced(self, row: ProduceRow, acks: int) -> ProducedPartition:
         error = row.error or 0
         appended = row.appended
         if error or row.partition is None:
-            return ProducedPartition(row.topic_partition, int(error), -1, -1, -1)
+            return _not_produced(row, int(error))
         if acks:
             for header in appended.headers:
                 self._emit(
@@ -414,6 +468,13 @@ class ReplicaManager:
             operation.finish(())
         return answer
 
+    # ---- what holds for a topic --------------------------------------------------------------------------------
+
+    def settings(self, topic_partition: TopicPartition) -> PartitionConfig | None:
+        """A hosted partition's configuration; None where it is not hosted."""
+        partition = self._control.partitions.get(topic_partition)
+        return None if partition is None else partition.settings
+
     # ---- log directories ---------------------------------------------------------------------------------------
 
     def move_log(self, topic_partition: TopicPartition, place: int) -> ErrorCode:
@@ -425,7 +486,7 @@ class ReplicaManager:
 
     # ---- offsets -----------------------------------------------------------------------------------------------
 
-    def list_offset(
+    async def list_offset(
         self,
         topic_partition: TopicPartition,
         timestamp: int,
@@ -440,9 +501,23 @@ class ReplicaManager:
         if partition is None or error:
             return int(error), -1, -1, -1
         try:
-            return list_offset(partition, timestamp, from_follower)
+            return await in_slices(list_offset(partition, timestamp, from_follower), self._runtime)
         except LogDirFailed:
             return ErrorCode.kafka_storage_error, -1, -1, -1
+
+    def offsets_before(
+        self, topic_partition: TopicPartition, timestamp: int, count_max: int, from_consumer: bool, leader_only: bool
+    ) -> tuple[int, list[int]]:
+        """(error, offsets), as ListOffsets 0 answers: where segments begin that are not younger than `timestamp`, the
+        latest first (Partition.legacyFetchOffsetsForTimestamp)."""
+        partition, error = self._leader(topic_partition, -1, leader_only)
+        if partition is None or error:
+            return int(error), []
+        offsets = partition.log.offsets_before(timestamp, count_max, self._runtime.now().wall_ms)
+        mark = partition.log.high_watermark
+        if from_consumer and any(offset > mark for offset in offsets):
+            offsets = [mark, *(offset for offset in offsets if offset <= mark)]
+        return 0, offsets
 
     def end_offset_for_epoch(
         self, topic_partition: TopicPartition, current_leader_epoch: int, epoch: int

@@ -8,9 +8,9 @@ from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, fill, respond, response_class
 
 SUPPORTED: dict[ApiKey, tuple[int, int]] = {
-    ApiKey.PRODUCE: (3, 11),
-    ApiKey.FETCH: (4, 17),
-    ApiKey.LIST_OFFSETS: (1, 9),
+    ApiKey.PRODUCE: (0, 11),
+    ApiKey.FETCH: (0, 17),
+    ApiKey.LIST_OFFSETS: (0, 9),
     ApiKey.METADATA: (0, 12),
     ApiKey.LEADER_AND_ISR: (2, 7),
     ApiKey.STOP_REPLICA: (3, 4),

@@ -16,6 +16,8 @@ from kafka_protocol.wire.kafka_schema import NO_TIME, KafkaUuid
 
 FETCH_FLEXIBLE_FROM = 12
 PRODUCE_FLEXIBLE_FROM = 9
+MAX_BYTES_UNASKED = 0x7FFFFFFF
+"""Where a Fetch is older than its bound on the whole answer."""
 
 _ERROR_CODES = {int(code.value): code for code in ErrorCode}
 
@@ -66,14 +68,14 @@ class ForgottenTopic(msgspec.Struct, frozen=True, gc=False):
 
 
 class FetchRequest(msgspec.Struct, frozen=True, gc=False):
-    """A Fetch request, versions 4 to 17.  `replica_id` and `replica_state` say the same in every version."""
+    """A Fetch request, versions 0 to 17.  `replica_id` and `replica_state` say the same in every version."""
 
     version: int
     max_wait: Any
     min_bytes: int
     topics: Sequence[FetchTopic]
     replica_state: ReplicaState = _CONSUMER
-    max_bytes: int = 0x7FFFFFFF
+    max_bytes: int = MAX_BYTES_UNASKED
     isolation_level: int = 0
     session_id: int = 0
     session_epoch: int = -1
@@ -154,7 +156,7 @@ class NodeEndpoint(msgspec.Struct, frozen=True, gc=False):
 
 
 class FetchResponse(msgspec.Struct, frozen=True, gc=False):
-    """A Fetch response, versions 4 to 17."""
+    """A Fetch response, versions 0 to 17."""
 
     version: int
     responses: Sequence[FetchableTopicResponse]
@@ -188,7 +190,7 @@ class TopicProduceData(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProduceRequest(msgspec.Struct, frozen=True, gc=False):
-    """A Produce request, versions 3 to 11."""
+    """A Produce request, versions 0 to 11."""
 
     version: int
     acks: int
@@ -234,7 +236,7 @@ class TopicProduceResponse(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProduceResponse(msgspec.Struct, frozen=True, gc=False):
-    """A Produce response, versions 3 to 11."""
+    """A Produce response, versions 0 to 11."""
 
     version: int
     responses: Sequence[TopicProduceResponse]

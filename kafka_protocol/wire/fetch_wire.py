@@ -1,4 +1,4 @@
-"""Fetch by hand, versions 4 to 17: kio's reader and writer, being general, take milliseconds over them.
+"""Fetch by hand, versions 0 to 17: kio's reader and writer, being general, take milliseconds over them.
 
 Records are passed on as they are: a part of the frame that came in, a piece of what goes out.
 """
@@ -11,6 +11,7 @@ from typing import Any
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire.data_messages import (
     FETCH_FLEXIBLE_FROM,
+    MAX_BYTES_UNASKED,
     NO_WORD_OF_LEADER,
     NOT_DIVERGING,
     AbortedTransaction,
@@ -51,10 +52,15 @@ REPLICA_STATE_FROM = 15
 _LEADER_EPOCH_FROM = 9
 _SESSIONS_FROM = 7
 _START_OFFSET_FROM = 5
+_ISOLATION_FROM = 4
+_MAX_BYTES_FROM = 3
+_THROTTLE_FROM = 1
 _RACK_FROM = 11
 _ENDPOINTS_FROM = 16
 
 _I32 = Struct(">i")
+_FOLLOWER_V0 = Struct(">iii")
+_FOLLOWER_V3 = Struct(">iiii")
 _FOLLOWER = Struct(">iiiib")
 _NO_FOLLOWER = Struct(">iiib")
 _SESSION = Struct(">ii")
@@ -65,6 +71,7 @@ _ASK_V12 = Struct(">iiqiqi")
 _REPLICA_STATE = Struct(">iqb")
 
 _HEAD = Struct(">ihi")
+_ROW_V0 = Struct(">ihq")
 _ROW_V4 = Struct(">ihqq")
 _ROW_V5 = Struct(">ihqqq")
 _DIVERGING = Struct(">iqb")
@@ -82,7 +89,10 @@ def read_fetch_request(data: bytes, offset: int, version: int) -> tuple[FetchReq
     """
     flexible = version >= FETCH_FLEXIBLE_FROM
     replica = -1
-    if version < REPLICA_STATE_FROM:
+    if version < _ISOLATION_FROM:
+        (replica, wait_ms, min_bytes, max_bytes), offset = _read_old_head(data, offset, version)
+        isolation = 0
+    elif version < REPLICA_STATE_FROM:
         replica, wait_ms, min_bytes, max_bytes, isolation = _FOLLOWER.unpack_from(data, offset)
         offset += _FOLLOWER.size
     else:
@@ -122,6 +132,13 @@ def read_fetch_request(data: bytes, offset: int, version: int) -> tuple[FetchReq
         cluster_id=cluster_id,
     )
     return asked, offset
+
+
+def _read_old_head(data: bytes, offset: int, version: int) -> tuple[tuple[int, int, int, int], int]:
+    if version >= _MAX_BYTES_FROM:
+        return _FOLLOWER_V3.unpack_from(data, offset), offset + _FOLLOWER_V3.size
+    replica, wait_ms, min_bytes = _FOLLOWER_V0.unpack_from(data, offset)
+    return (replica, wait_ms, min_bytes, MAX_BYTES_UNASKED), offset + _FOLLOWER_V0.size
 
 
 def _read_topic_name(data: bytes, offset: int, version: int) -> tuple[str, Any, int]:
@@ -187,9 +204,8 @@ def pack_fetch_request(asked: KafkaMessage) -> list[bytes]:
     version = version_of(asked)
     flexible = version >= FETCH_FLEXIBLE_FROM
     wait_ms = milliseconds(asked.max_wait)
-    common = (wait_ms, asked.min_bytes, asked.max_bytes, asked.isolation_level)
     with_state = version >= REPLICA_STATE_FROM
-    out = [_NO_FOLLOWER.pack(*common) if with_state else _FOLLOWER.pack(asked.replica_id, *common)]
+    out = [_packed_head(asked, version, wait_ms)]
     if version >= _SESSIONS_FROM:
         out.append(_SESSION.pack(asked.session_id, asked.session_epoch))
     out.append(length(len(asked.topics), flexible))
@@ -211,6 +227,15 @@ def pack_fetch_request(asked: KafkaMessage) -> list[bytes]:
     if flexible:
         out.append(_request_tags(asked, with_state))
     return out
+
+
+def _packed_head(asked: KafkaMessage, version: int, wait_ms: int) -> bytes:
+    if version >= REPLICA_STATE_FROM:
+        return _NO_FOLLOWER.pack(wait_ms, asked.min_bytes, asked.max_bytes, asked.isolation_level)
+    head = asked.replica_id, wait_ms, asked.min_bytes
+    if version >= _ISOLATION_FROM:
+        return _FOLLOWER.pack(*head, asked.max_bytes, asked.isolation_level)
+    return _FOLLOWER_V3.pack(*head, asked.max_bytes) if version >= _MAX_BYTES_FROM else _FOLLOWER_V0.pack(*head)
 
 
 def _request_tags(asked: KafkaMessage, with_state: bool) -> bytes:
@@ -250,11 +275,11 @@ def pack_fetch(payload: KafkaMessage) -> list[bytes]:
     """The body of a Fetch response, in pieces: records are passed on, not copied."""
     version = version_of(payload)
     flexible = version >= FETCH_FLEXIBLE_FROM
-    throttle_ms = milliseconds(payload.throttle_time)
+    throttle_ms = milliseconds(payload.throttle_time) if version >= _THROTTLE_FROM else 0
     out: list[bytes] = []
     if version >= _SESSIONS_FROM:
         out.append(_HEAD.pack(throttle_ms, payload.error_code, payload.session_id))
-    else:
+    elif version >= _THROTTLE_FROM:
         out.append(_I32.pack(throttle_ms))
     out.append(length(len(payload.responses), flexible))
     for topic in payload.responses:
@@ -287,15 +312,12 @@ def _pack_partition(out: list[bytes], partition: Any, version: int) -> None:
     number, error, mark = partition.partition_index, partition.error_code, partition.high_watermark
     if version >= _START_OFFSET_FROM:
         out.append(_ROW_V5.pack(number, error, mark, partition.last_stable_offset, partition.log_start_offset))
-    else:
+    elif version >= _ISOLATION_FROM:
         out.append(_ROW_V4.pack(number, error, mark, partition.last_stable_offset))
-    aborted = partition.aborted_transactions
-    if aborted is None:
-        out.append(null_length(flexible))
     else:
-        out.append(length(len(aborted), flexible))
-        tags = EMPTY_TAGS if flexible else b""
-        out += [_ABORTED.pack(txn.producer_id, txn.first_offset) + tags for txn in aborted]
+        out.append(_ROW_V0.pack(number, error, mark))
+    if version >= _ISOLATION_FROM:
+        _pack_aborted(out, partition.aborted_transactions, flexible)
     if version >= _RACK_FROM:
         out.append(_I32.pack(partition.preferred_read_replica))
     records = partition.records
@@ -306,6 +328,15 @@ def _pack_partition(out: list[bytes], partition: Any, version: int) -> None:
         out.append(records)
     if flexible:
         out.append(_partition_tags(partition))
+
+
+def _pack_aborted(out: list[bytes], aborted: Any, flexible: bool) -> None:
+    if aborted is None:
+        out.append(null_length(flexible))
+    else:
+        out.append(length(len(aborted), flexible))
+        tags = EMPTY_TAGS if flexible else b""
+        out += [_ABORTED.pack(txn.producer_id, txn.first_offset) + tags for txn in aborted]
 
 
 def _partition_tags(partition: Any) -> bytes:
@@ -327,12 +358,12 @@ def read_fetch_response(data: bytes, offset: int, version: int) -> tuple[FetchRe
     """
     flexible = version >= FETCH_FLEXIBLE_FROM
     view = memoryview(data)
-    (throttle_ms,) = _I32.unpack_from(data, offset)
-    error, session_id = 0, 0
+    throttle_ms = error = session_id = 0
     if version >= _SESSIONS_FROM:
         throttle_ms, error, session_id = _HEAD.unpack_from(data, offset)
         offset += _HEAD.size
-    else:
+    elif version >= _THROTTLE_FROM:
+        (throttle_ms,) = _I32.unpack_from(data, offset)
         offset += 4
     topics = []
     count, offset = read_count(data, offset, flexible)
@@ -354,15 +385,20 @@ def read_fetch_response(data: bytes, offset: int, version: int) -> tuple[FetchRe
 
 def _read_partition(view: memoryview, data: bytes, offset: int, version: int) -> tuple[PartitionData, int]:
     flexible = version >= FETCH_FLEXIBLE_FROM
-    start = -1
+    start = stable = -1
     if version >= _START_OFFSET_FROM:
         number, error, mark, stable, start = _ROW_V5.unpack_from(data, offset)
         offset += _ROW_V5.size
-    else:
+    elif version >= _ISOLATION_FROM:
         number, error, mark, stable = _ROW_V4.unpack_from(data, offset)
         offset += _ROW_V4.size
+    else:
+        number, error, mark = _ROW_V0.unpack_from(data, offset)
+        offset += _ROW_V0.size
     aborted: list[AbortedTransaction] | None = None
-    count, offset = read_length(data, offset, flexible)
+    count = -1
+    if version >= _ISOLATION_FROM:
+        count, offset = read_length(data, offset, flexible)
     if count >= 0:
         aborted = []
         for _ in range(count):

@@ -1,4 +1,4 @@
-"""Produce by hand, versions 3 to 11, as `kafka_protocol.wire.fetch_wire` does Fetch."""
+"""Produce by hand, versions 0 to 11, as `kafka_protocol.wire.fetch_wire` does Fetch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafka_protocol.wire.data_messages import (
     error_code,
 )
 from kafka_protocol.wire.fetch_wire import endpoint_tags, read_endpoints
-from kafka_protocol.wire.kafka_schema import as_time, milliseconds, version_of, wall_time
+from kafka_protocol.wire.kafka_schema import NO_TIME, as_time, milliseconds, version_of, wall_time
 from kafka_protocol.wire.primitives import (
     EMPTY_TAGS,
     length,
@@ -35,13 +35,17 @@ from kafka_protocol.wire.primitives import (
     string,
 )
 
+_THROTTLE_FROM = 1
+_APPEND_TIME_FROM = 2
+_TRANSACTIONS_FROM = 3
 _START_OFFSET_FROM = 5
 _RECORD_ERRORS_FROM = 8
 _LEADERS_FROM = 10
 
 _I32 = Struct(">i")
 _HEAD = Struct(">hi")
-_ROW_V3 = Struct(">ihqq")
+_ROW_V0 = Struct(">ihq")
+_ROW_V2 = Struct(">ihqq")
 _ROW_V5 = Struct(">ihqqq")
 _LEADER = Struct(">iib")
 _EPOCH = wall_time(0)
@@ -54,7 +58,9 @@ def read_produce_request(data: bytes, offset: int, version: int) -> tuple[Produc
     """
     flexible = version >= PRODUCE_FLEXIBLE_FROM
     view = memoryview(data)
-    transactional_id, offset = read_nullable_string(data, offset, flexible)
+    transactional_id = None
+    if version >= _TRANSACTIONS_FROM:
+        transactional_id, offset = read_nullable_string(data, offset, flexible)
     acks, timeout_ms = _HEAD.unpack_from(data, offset)
     topics = []
     count, offset = read_count(data, offset + _HEAD.size, flexible)
@@ -80,8 +86,9 @@ def pack_produce_request(asked: KafkaMessage) -> list[bytes]:
     """The body of a Produce request, in pieces."""
     flexible = version_of(asked) >= PRODUCE_FLEXIBLE_FROM
     tags = EMPTY_TAGS if flexible else b""
+    has_transactions = version_of(asked) >= _TRANSACTIONS_FROM
     out = [
-        nullable_string(asked.transactional_id, flexible),
+        nullable_string(asked.transactional_id, flexible) if has_transactions else b"",
         _HEAD.pack(asked.acks, milliseconds(asked.timeout)),
         length(len(asked.topic_data), flexible),
     ]
@@ -111,7 +118,8 @@ def pack_produce(payload: KafkaMessage) -> list[bytes]:
         for row in topic.partition_responses:
             _pack_row(out, row, version)
         out.append(tags)
-    out.append(_I32.pack(milliseconds(payload.throttle_time)))
+    if version >= _THROTTLE_FROM:
+        out.append(_I32.pack(milliseconds(payload.throttle_time)))
     if flexible:
         out.append(endpoint_tags(payload.node_endpoints if version >= _LEADERS_FROM else ()))
     return out
@@ -119,12 +127,15 @@ def pack_produce(payload: KafkaMessage) -> list[bytes]:
 
 def _pack_row(out: list[bytes], row: Any, version: int) -> None:
     flexible = version >= PRODUCE_FLEXIBLE_FROM
+    if version < _APPEND_TIME_FROM:
+        out.append(_ROW_V0.pack(row.index, row.error_code, row.base_offset))
+        return
     time = row.log_append_time
     time_ms = -1 if time is None else milliseconds(time - _EPOCH)
     if version >= _START_OFFSET_FROM:
         out.append(_ROW_V5.pack(row.index, row.error_code, row.base_offset, time_ms, row.log_start_offset))
     else:
-        out.append(_ROW_V3.pack(row.index, row.error_code, row.base_offset, time_ms))
+        out.append(_ROW_V2.pack(row.index, row.error_code, row.base_offset, time_ms))
     if version >= _RECORD_ERRORS_FROM:
         out.append(length(len(row.record_errors), flexible))
         for wrong in row.record_errors:
@@ -158,8 +169,10 @@ def read_produce_response(data: bytes, offset: int, version: int) -> tuple[Produ
         if flexible:
             offset = skip_tags(data, offset)
         topics.append(TopicProduceResponse(name, rows))
-    throttle = as_time(_I32.unpack_from(data, offset)[0])
-    offset += 4
+    throttle = NO_TIME
+    if version >= _THROTTLE_FROM:
+        throttle = as_time(_I32.unpack_from(data, offset)[0])
+        offset += 4
     if not flexible:
         return ProduceResponse(version, topics, throttle), offset
     endpoints, offset = read_endpoints(data, offset, wanted=version >= _LEADERS_FROM)
@@ -168,13 +181,16 @@ def read_produce_response(data: bytes, offset: int, version: int) -> tuple[Produ
 
 def _read_row(data: bytes, offset: int, version: int) -> tuple[PartitionProduceResponse, int]:
     flexible = version >= PRODUCE_FLEXIBLE_FROM
-    start = -1
+    start = time_ms = -1
     if version >= _START_OFFSET_FROM:
         index, error, base, time_ms, start = _ROW_V5.unpack_from(data, offset)
         offset += _ROW_V5.size
+    elif version >= _APPEND_TIME_FROM:
+        index, error, base, time_ms = _ROW_V2.unpack_from(data, offset)
+        offset += _ROW_V2.size
     else:
-        index, error, base, time_ms = _ROW_V3.unpack_from(data, offset)
-        offset += _ROW_V3.size
+        index, error, base = _ROW_V0.unpack_from(data, offset)
+        offset += _ROW_V0.size
     wrong: list[BatchIndexAndErrorMessage] = []
     message = None
     if version >= _RECORD_ERRORS_FROM:

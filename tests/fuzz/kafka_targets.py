@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+import zlib
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -10,6 +11,7 @@ from io import BytesIO
 from random import Random
 from typing import Any
 
+from crc32c import crc32c
 from kio.serial import entity_writer
 
 from broker_sim.configs.broker_config import config_from, parse_config
@@ -21,23 +23,28 @@ from broker_sim.logs.producer_state import ProducerStates
 from broker_sim.request_context import RequestRefused
 from controller.features import decode_features
 from journal.events import TopicPartition
+from kafka_protocol.compression import Codec, CompressionError, pack, unpack
+from kafka_protocol.message_set import CannotConvert, Message, convert_down, write_message
 from kafka_protocol.record_batch import (
     BatchUnreadable,
     Record,
     build_batch,
-    check_produced,
+    decode_batch,
     decode_records,
     split_batches,
 )
+from kafka_protocol.record_refusals import RecordsRefused
+from kafka_protocol.record_rules import Append, TopicRules
+from kafka_protocol.record_validation import ProduceRefused, check_request, validate
 from kafka_protocol.wire.api_versions import SUPPORTED
 from kafka_protocol.wire.frames import UnsupportedVersion, WireError, decode_request, decode_response, encode_request
 from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, fill, request_class, response_class, version_of
 from kafka_protocol.zk import znodes
 from tests.broker_sim.broker_world import Cluster
 from tests.fuzz.choices import Choices, Target, spoil
+from tests.kafka_protocol.produced import whole
 
 WITNESS = TopicPartition("witness", 0)
-MESSAGE_BYTES_MAX = 1_048_588
 CLUSTER_RUNS_MAX = 300
 _CONTROL = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN)
 """Only a controller sends these: what they say goes, in Kafka as here, so a stranger's would end the witness."""
@@ -120,15 +127,64 @@ def _response_seeds() -> list[bytes]:
 # ---- records --------------------------------------------------------------------------------------------------
 
 
+_RULES = (
+    TopicRules(),
+    TopicRules(compacts=True, stamps=True, codec=Codec.GZIP),
+    TopicRules(before_max_ms=5, after_max_ms=5, codec=Codec.NONE, max_message_bytes=2_000),
+)
+_UNPACKED_MAX = 1 << 18
+
+
 def _batches() -> list[bytes]:
-    records = [Record(b"k", b"v", 5), Record(None, b"", 6), Record(b"", None, 7)]
+    records = [Record(b"k", b"v", 5), Record(None, b"", 6, headers=(("h", b"x"),)), Record(b"", None, 7)]
     one = build_batch(records)
-    return [one, build_batch(records[:1]), one + one]
+    packed = [build_batch(records, codec=codec) for codec in Codec]
+    return [*packed, build_batch(records[:1]), one + one]
+
+
+def _message_sets() -> list[bytes]:
+    found = []
+    for magic in (0, 1):
+        inner = b"".join(write_message(Message(n, magic, 0, 5, b"k", b"v")) for n in range(2))
+        found.append(inner)
+        for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4):
+            value = pack(codec, inner, magic=magic)
+            found.append(write_message(Message(1, magic, codec, 5, None, value)))
+    return found
+
+
+def _with_checksum(data: bytes) -> bytes:
+    """The same with a checksum that holds, or else hardly anything gets further than that."""
+    if len(data) > 17 and data[16] == 2:
+        return data[:17] + int(crc32c(data[21:])).to_bytes(4, "big") + data[21:]
+    return data[:12] + zlib.crc32(data[16:]).to_bytes(4, "big") + data[16:]
+
+
+def produced_records(data: bytes) -> None:
+    """What is appended of anything is read by everybody; else it is refused."""
+    for records in (data, _with_checksum(data)):
+        with suppress(RecordsRefused, ProduceRefused):
+            check_request(records, 9)
+        for rules in _RULES:
+            with suppress(RecordsRefused):
+                valid = whole(validate(records, Append(rules, "t-0", 7)))
+                for header in valid.headers:
+                    assert len(decode_batch(bytes(valid.data), 0, header)) == header.record_count
+                for magic in (0, 1):
+                    with suppress(CannotConvert):
+                        whole(convert_down(bytes(valid.data), magic, 0, 10))
+
+
+def packed_bytes(data: bytes) -> None:
+    """Bytes unpack to no more than is allowed, or do not."""
+    for codec in Codec:
+        for magic in (0, 2):
+            with suppress(CompressionError):
+                assert len(unpack(codec, data, _UNPACKED_MAX, magic)) <= _UNPACKED_MAX
 
 
 def record_batches(data: bytes) -> None:
-    """Batches that may be appended and read, or none of the two."""
-    check_produced(data, MESSAGE_BYTES_MAX)
+    """Batches that may be read, or not."""
     for checked in (True, False):
         split_batches(data, checked)
     with suppress(BatchUnreadable):
@@ -262,6 +318,8 @@ KAFKA_TARGETS = {
     "kafka-request": Target(kafka_request, request_frames),
     "kafka-response": Target(kafka_response, _response_seeds),
     "kafka-records": Target(record_batches, _batches),
+    "kafka-produced": Target(produced_records, lambda: [*_batches(), *_message_sets()]),
+    "kafka-codecs": Target(packed_bytes, lambda: [pack(codec, b"some text " * 50) for codec in Codec]),
     "kafka-producers": Target(producer_snapshot, _snapshots),
     "kafka-znode": Target(kafka_znode, _znode_seeds),
     "server.properties": Target(

@@ -19,10 +19,12 @@ from broker_sim.logs.producer_snapshots import ProducerEntry
 from broker_sim.logs.producer_state import ProducerBatch
 from broker_sim.ports import LogDirectory
 from journal import events as e
-from kafka_protocol.record_batch import Record, build_batch, check_produced, decode_records, offset_after, split_batches
+from kafka_protocol.compression import Codec
+from kafka_protocol.record_batch import Record, build_batch, decode_records, offset_after, split_batches
 from simulation.kernel.runtime import SimRuntime, run_task
 from simulation.kernel.scheduler import Scheduler
-from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
+from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once, batch
+from tests.kafka_protocol.produced import error_of, headers_of
 
 NO_LAG = CompactionSettings(dirty_ratio_min=0.0, lag_min_ms=0, lag_max_ms=1 << 60, tombstone_ms=1_000)
 
@@ -34,7 +36,7 @@ def a_log(segment_bytes: int = 100, directory: LogDirectory | None = None, **mor
 def append(log: PartitionLog, *records: tuple[str | None, str | None], at_ms: int = 0, **options: Any) -> None:
     rows = [Record(k if k is None else k.encode(), v if v is None else v.encode(), at_ms) for k, v in records]
     data = build_batch(rows, **options)
-    log.append_as_leader(data, check_produced(data, 1 << 20).headers, 0)
+    log.append_as_leader(data, headers_of(data), 0)
     log.high_watermark = log.end_offset
 
 
@@ -118,7 +120,7 @@ def test_a_topics_retention_is_obeyed_on_every_replica() -> None:
     starts = [cluster[b].partition.log.start_offset for b in (1, 2)]
     assert starts[0] == starts[1] > 0
     assert cluster.fetch(1, 0).error == ErrorCode.offset_out_of_range
-    assert cluster[1].manager.list_offset(TP, -2, -1, False)[2] == starts[0]
+    assert at_once(cluster[1].manager.list_offset(TP, -2, -1, False))[2] == starts[0]
     cluster.kill(1)
     cluster.elect(2, [2])
     assert cluster.violations() == [], "what was deleted is not lost"
@@ -215,16 +217,16 @@ def run_compaction(log: PartitionLog, settings: CompactionSettings = NO_LAG) -> 
     runtime.stop()
 
 
-@pytest.mark.parametrize("gzip", [False, True])
+@pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_of_each_key_the_latest_record_stays_at_its_offset(tmp_path: Path, gzip: bool, on_disk: bool) -> None:
+def test_of_each_key_the_latest_record_stays_at_its_offset(tmp_path: Path, codec: Codec, on_disk: bool) -> None:
     directory = FileLogDirectory(tmp_path) if on_disk else MemoryLogDirectory()
     log = a_log(170, directory)
-    append(log, ("a", "1"), ("b", "1"), gzip=gzip)
-    append(log, ("a", "2"), ("c", "1"), (None, "no key"), gzip=gzip)
-    append(log, ("b", "2"), gzip=gzip)
-    append(log, ("c", "2"), gzip=gzip)
-    append(log, ("z", "in the segment that is written to"), gzip=gzip)
+    append(log, ("a", "1"), ("b", "1"), codec=codec)
+    append(log, ("a", "2"), ("c", "1"), (None, "no key"), codec=codec)
+    append(log, ("b", "2"), codec=codec)
+    append(log, ("c", "2"), codec=codec)
+    append(log, ("z", "in the segment that is written to"), codec=codec)
     before = log.size_bytes
     run_compaction(log)
     kept = read_all(log)
@@ -233,6 +235,8 @@ def test_of_each_key_the_latest_record_stays_at_its_offset(tmp_path: Path, gzip:
         row for row in [(2, "a", "2"), (5, "b", "2"), (6, "c", "2")] if row[0] < active
     ]
     assert log.size_bytes < before and log.end_offset == 8
+    headers = split_batches(log.read(0, 1 << 20, 8, True))
+    assert headers is not None and all(header.attributes == codec for header in headers if header.record_count)
     log.close()
     again = a_log(170, directory)
     assert (read_all(again), again.end_offset, again.damage) == (kept, 8, [])
@@ -329,7 +333,7 @@ def test_a_producers_last_batch_stays_though_it_be_empty() -> None:
     again = a_log(100, directory)
     assert [value for _, _, value in read_all(again)] == ["2", "1"]
     resend = batch("x", producer_id=7, producer_epoch=0, base_sequence=5)
-    assert again.producers.check(check_produced(resend, 1 << 20).headers[0]) == ErrorCode.out_of_order_sequence_number
+    assert again.producers.check(headers_of(resend)[0]) == ErrorCode.out_of_order_sequence_number
 
 
 def test_a_compaction_cut_short_leaves_the_log_as_it_was() -> None:
@@ -365,7 +369,7 @@ def test_a_producer_that_was_silent_too_long_is_forgotten() -> None:
 
 def test_an_idempotent_batch_without_sequence_is_invalid() -> None:
     data = batch("x", producer_id=7, producer_epoch=0, base_sequence=-1)
-    assert check_produced(data, 1 << 20).error == ErrorCode.invalid_record
+    assert error_of(data) == ErrorCode.invalid_record
 
 
 def test_a_topic_deleted_while_it_is_compacted_harms_nothing(tmp_path: Path) -> None:
@@ -386,7 +390,7 @@ def test_a_topic_deleted_while_it_is_compacted_harms_nothing(tmp_path: Path) -> 
 def known(log: PartitionLog, producer_id: int, sequence: int) -> object:
     """What a leader says to that producer's batch of one record."""
     data = batch("x", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
-    return log.producers.check(check_produced(data, 1 << 20).headers[0])
+    return log.producers.check(headers_of(data)[0])
 
 
 def test_a_producer_whose_records_were_deleted_is_known_after_a_restart() -> None:

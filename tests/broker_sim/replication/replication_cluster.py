@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -27,6 +27,7 @@ from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, request, respon
 from simulation.kernel.runtime import SimRuntime, run_task
 from simulation.kernel.scheduler import Scheduler
 
+T = TypeVar("T")
 TP = TopicPartition("orders", 0)
 TOPIC_ID = UUID(int=7)
 """As messages carry it; within a broker it is the text."""
@@ -43,6 +44,16 @@ def proposed_isr(row: Any) -> tuple[int, ...]:
     """The members that a row of an AlterPartition names, whatever its version."""
     members = getattr(row, "new_isr_with_epochs", None)
     return tuple(row.new_isr) if members is None else tuple(int(member.broker_id) for member in members)
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """What comes of a coroutine that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as ended:
+        result: T = ended.value
+        return result
+    raise AssertionError("it waits")
 
 
 class Metadata:

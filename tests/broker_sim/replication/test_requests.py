@@ -15,7 +15,7 @@ from broker_sim.replication.replica_selector import RACK_AWARE_SELECTOR, Replica
 from broker_sim.request_context import RequestContext
 from kafka_protocol.record_batch import decode_records
 from kafka_protocol.wire.kafka_schema import ApiKey, request
-from tests.broker_sim.replication.replication_cluster import TOPIC_ID, TP, Cluster
+from tests.broker_sim.replication.replication_cluster import TOPIC_ID, TP, Cluster, batch
 
 ANOTHER_ID = UUID(int=8)
 
@@ -114,7 +114,7 @@ def test_a_fetch_from_the_wrong_broker_hears_who_leads_since_version_16(
 def test_a_produce_to_the_wrong_broker_hears_who_leads_since_version_10(
     cluster: Cluster, version: int, leader: tuple[int, int] | None
 ) -> None:
-    topics = [{"name": TP.topic, "partition_data": [{"index": 0, "records": b"x" * 80}]}]
+    topics = [{"name": TP.topic, "partition_data": [{"index": 0, "records": batch("x")}]}]
     response = ask(cluster, 2, request(ApiKey.PRODUCE, version, acks=1, timeout=100, topic_data=topics))
     row = response.responses[0].partition_responses[0]
     assert row.error_code == ErrorCode.not_leader_or_follower

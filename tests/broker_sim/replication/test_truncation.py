@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from broker_sim.logs import checkpoints
 from journal import events as e
 from kafka_protocol.record_batch import decode_records
-from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
+from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once, batch
 
 
 def logs_are_identical(cluster: Cluster, *brokers: int) -> bool:
@@ -171,13 +171,13 @@ def test_monotonic_offsets_after_leader_change() -> None:
     assert cluster[2].partition.log.high_watermark < 2
     cluster.elect(2, [1, 2, 3])
     cluster.kill(1)
-    latest = cluster[2].manager.list_offset(TP, -1, -1, False)
+    latest = at_once(cluster[2].manager.list_offset(TP, -1, -1, False))
     assert latest[0] == ErrorCode.offset_not_available
-    assert cluster[2].manager.list_offset(TP, -1, -1, True)[2] == 2
+    assert at_once(cluster[2].manager.list_offset(TP, -1, -1, True))[2] == 2
     cluster.heal()
     cluster.elect(2, [2, 3])
     cluster.settle(2, 3)
-    assert cluster[2].manager.list_offset(TP, -1, -1, False) == (0, -1, 2, 2)
+    assert at_once(cluster[2].manager.list_offset(TP, -1, -1, False)) == (0, -1, 2, 2)
 
 
 def test_a_new_leader_that_knows_little_to_be_committed_still_lists_that_by_its_time() -> None:
@@ -191,9 +191,9 @@ def test_a_new_leader_that_knows_little_to_be_committed_still_lists_that_by_its_
     assert cluster[2].partition.log.high_watermark == 1
     cluster.elect(2, [1, 2, 3])
     cluster.kill(1)
-    assert cluster[2].manager.list_offset(TP, 1_000, -1, False) == (0, 1_000, 0, 0)
-    assert cluster[2].manager.list_offset(TP, 1_001, -1, False)[0] == ErrorCode.offset_not_available
-    assert cluster[2].manager.list_offset(TP, -1, -1, False)[0] == ErrorCode.offset_not_available
+    assert at_once(cluster[2].manager.list_offset(TP, 1_000, -1, False)) == (0, 1_000, 0, 0)
+    assert at_once(cluster[2].manager.list_offset(TP, 1_001, -1, False))[0] == ErrorCode.offset_not_available
+    assert at_once(cluster[2].manager.list_offset(TP, -1, -1, False))[0] == ErrorCode.offset_not_available
 
 
 @pytest.mark.scenario(68)

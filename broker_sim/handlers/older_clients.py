@@ -1,0 +1,75 @@
+"""What older clients are given: messages of magic 0 and 1 in Fetch 0 to 3, no zstd before Fetch 10, ListOffsets 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from broker_sim.ports import FetchedPartition, FetchPartition, ReplicaService
+from broker_sim.slices import SLICE_RECORDS, in_slices
+from ensemble.ports import Runtime
+from journal.events import TopicPartition
+from kafka_protocol.compression import Codec
+from kafka_protocol.message_set import CannotConvert, convert_down
+from kafka_protocol.ports import KafkaMessage
+from kafka_protocol.wire.kafka_schema import respond
+
+FETCH_KNOWS_ZSTD = 10
+_FETCH_HAS_BATCHES = 4
+_FETCH_HAS_TIMES = 2
+_EARLIEST = -2
+_CONSUMER, _DEBUGGING = -1, -2
+
+
+async def read_for_older(
+    replicas: ReplicaService, runtime: Runtime, version: int, wanted: FetchPartition, row: FetchedPartition
+) -> FetchedPartition:
+    """What was read, as a client of a Fetch version below 10 can read it (KafkaApis.maybeConvertFetchedData)."""
+    settings = replicas.settings(row.topic_partition)
+    if row.error or settings is None:
+        return row
+    if settings.records.codec is Codec.ZSTD:
+        return _unreadable(row, ErrorCode.unsupported_compression_type)
+    if version >= _FETCH_HAS_BATCHES:
+        return row
+    if not settings.converts_down:
+        return _unreadable(row, ErrorCode.unsupported_version)
+    magic = 0 if version < _FETCH_HAS_TIMES else 1
+    work = convert_down(row.records, magic, wanted.fetch_offset, SLICE_RECORDS)
+    try:
+        return msgspec.structs.replace(row, records=await in_slices(work, runtime))
+    except CannotConvert as cannot:
+        return _unreadable(row, cannot.error)
+
+
+def _unreadable(row: FetchedPartition, error: int) -> FetchedPartition:
+    return FetchedPartition(row.topic_partition, error, -1, -1, b"")
+
+
+def list_old_offsets(
+    replicas: ReplicaService, request: KafkaMessage, known: Callable[[TopicPartition], bool]
+) -> KafkaMessage:
+    """Answer ListOffsets 0, which asks for several offsets of a partition (KafkaApis.handleListOffsetRequestV0)."""
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for partition in topic.partitions:
+            topic_partition = TopicPartition(str(topic.name), int(partition.partition_index))
+            timestamp = int(partition.timestamp)
+            error, offsets = int(ErrorCode.unsupported_version), list[int]()
+            if timestamp >= _EARLIEST and not known(topic_partition):
+                error = ErrorCode.unknown_topic_or_partition
+            elif timestamp >= _EARLIEST:
+                error, offsets = replicas.offsets_before(
+                    topic_partition,
+                    timestamp,
+                    int(partition.max_num_offsets),
+                    request.replica_id == _CONSUMER,
+                    request.replica_id != _DEBUGGING,
+                )
+            row = {"partition_index": topic_partition.partition, "error_code": error}
+            rows.append({**row, "old_style_offsets": offsets})
+        topics.append({"name": topic.name, "partitions": rows})
+    return respond(request, topics=topics)

@@ -1,0 +1,24 @@
+"""Work that takes long, done a slice at a time so that requests are served in between."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TypeVar
+
+from ensemble.ports import Runtime
+
+T = TypeVar("T")
+
+SLICE_RECORDS = 100
+"""So many records made objects of: a quarter of a millisecond or so."""
+
+
+async def in_slices(work: Generator[None, None, T], runtime: Runtime) -> T:
+    """Do the work, with a pause wherever it says so; what came of it."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as ended:
+            result: T = ended.value
+            return result
+        await runtime.sleep(0)

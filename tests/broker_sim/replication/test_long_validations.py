@@ -1,0 +1,134 @@
+"""Batches that take long to look over, beside others that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker_sim.replication.validation_turns import BEGUN_MAX, ValidationTurns
+from journal.events import TopicPartition
+from kafka_protocol.compression import Codec
+from kafka_protocol.record_batch import Record, build_batch
+from kafka_protocol.record_refusals import RecordsRefused
+from kafka_protocol.record_rules import Append, TopicRules
+from kafka_protocol.record_validation import SLICE_RECORDS, validate
+from simulation.kernel.scheduler import Scheduler, SimRuntime
+from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once, batch
+
+MANY = 40 * SLICE_RECORDS
+OTHER = TopicPartition("others", 0)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    yield Cluster()
+    Cluster.stop_all()
+
+
+def many(count: int = MANY, key: bytes | None = b"k") -> bytes:
+    return build_batch([Record(key, b"v", 1_000 + n) for n in range(count)], codec=Codec.GZIP)
+
+
+def test_others_are_served_while_one_batch_is_looked_over(cluster: Cluster) -> None:
+    cluster.create([1])
+    cluster.create([1], OTHER)
+    long = cluster.produce_later(1, many(), acks=1)
+    assert not long.done()
+    other = cluster[1].manager.produce([(OTHER, batch("x"))], 1, 1_000)
+    assert other.done() and not long.done()  # type: ignore[attr-defined]
+    cluster.until(long.done)
+    assert (long.result()[0].error, cluster[1].partition.log.end_offset) == (0, MANY)
+
+
+def test_who_lost_the_leadership_meanwhile_appends_nothing(cluster: Cluster) -> None:
+    cluster.create([1, 2, 3])
+    long = cluster.produce_later(1, many())
+    cluster.elect(2, [1, 2, 3])
+    cluster.until(long.done)
+    assert long.result()[0].error == ErrorCode.not_leader_or_follower
+    assert cluster[1].partition.log.end_offset == 0
+
+
+def test_what_is_refused_in_the_end_says_why(cluster: Cluster) -> None:
+    cluster.topic_configs["orders"] = {"cleanup.policy": "compact"}
+    cluster.create([1])
+    long = cluster.produce_later(1, many(key=None), acks=1)
+    cluster.until(long.done)
+    (row,) = long.result()
+    assert (row.error, row.log_start_offset, row.record_errors[0].batch_index) == (ErrorCode.invalid_record, 0, 0)
+    assert f"due to {MANY} record errors" in str(row.error_message)
+
+
+def test_a_broker_that_stops_answers_who_waits(cluster: Cluster) -> None:
+    cluster.create([1])
+    long = cluster.produce_later(1, many(), acks=1)
+    cluster[1].manager.shutdown()
+    cluster.until(long.done)
+    assert long.result()[0].error != 0
+
+
+def test_offsets_are_listed_by_time_within_a_large_batch_with_pauses(cluster: Cluster) -> None:
+    cluster.create([1])
+    long = cluster.produce_later(1, many(), acks=1)
+    cluster.until(long.done)
+    with pytest.raises(AssertionError, match="it waits"):
+        at_once(cluster[1].manager.list_offset(TP, 1_000 + MANY - 1, -1, True))
+    asked = cluster[1].runtime.spawn(cluster[1].manager.list_offset(TP, 1_000 + MANY - 1, -1, True), "asks")
+    cluster.until(asked.done)
+
+
+# ---- turns ------------------------------------------------------------------------------------------------------
+
+
+class Counted:
+    """A validation that counts its slices."""
+
+    def __init__(self, log: list[int], number: int, slices: int) -> None:
+        self.log = log
+        self.number = number
+        self.slices = slices
+
+    def work(self) -> Any:
+        for _ in range(self.slices):
+            self.log.append(self.number)
+            yield
+        raise RecordsRefused(87, str(self.number))
+
+
+def test_validations_take_turns_a_slice_at_a_time_and_few_are_begun() -> None:
+    scheduler = Scheduler()
+    turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
+    log: list[int] = []
+    done: list[str] = []
+    for number in range(BEGUN_MAX + 2):
+        turns.add(Counted(log, number, 3).work(), lambda outcome: done.append(str(outcome)))
+    scheduler.run_until(1_000)
+    assert log[: 2 * BEGUN_MAX] == [*range(BEGUN_MAX)] * 2
+    assert done == [str(number) for number in range(BEGUN_MAX + 2)] and len(turns) == 0
+
+
+def test_a_slice_is_all_that_is_done_in_a_turn() -> None:
+    scheduler = Scheduler()
+    runtime = SimRuntime(scheduler, Random(1))
+    turns = ValidationTurns(runtime)
+    log: list[int] = []
+    turns.add(Counted(log, 1, 5).work(), lambda outcome: None)
+    seen = []
+    for _ in range(5):
+        scheduler.step()
+        seen.append(len(log))
+    assert seen == [1, 2, 3, 4, 5]
+
+
+def test_a_real_validation_ends_as_it_would_at_once() -> None:
+    scheduler = Scheduler()
+    turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
+    done: list[Any] = []
+    data = many()
+    turns.add(validate(data, Append(TopicRules(), TP, 0)), done.append)
+    scheduler.run_until(1_000)
+    assert done[0].data is data

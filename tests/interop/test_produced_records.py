@@ -1,0 +1,81 @@
+"""What producers send, sound and unsound, to Apache Kafka 3.9.1 and to a broker of ours: the same answers and logs.
+
+Every case goes to both as the same bytes.  Compared are the error, its message, the records it names, and what older
+and newer clients read of what was stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from kafka_protocol.record_batch import build_batch
+from kafka_protocol.wire.kafka_schema import ApiKey
+from tests.interop.interop_brokers import BrokerServer
+from tests.interop.interop_servers import free_ports, running
+from tests.interop.produced_answers import Wire, answer_to, await_topics
+from tests.interop.produced_cases import CASES, Case, message_set, some
+from tests.interop.real_kafka import KafkaServer
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
+SETTINGS: dict[str, object] = {"default_replication_factor": 1, "offsets_topic_replication_factor": 1}
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Wire, Wire]]:
+    """A broker of ours and Apache Kafka, each with an ensemble of its own, with the same topics."""
+    with ExitStack() as stack:
+        wires = []
+        for name in ("ours", "kafka"):
+            directory = tmp_path_factory.mktemp(name)
+            (directory / "peers").mkdir()
+            hosts = stack.enter_context(running("ours", 1, directory / "peers")).hosts
+            broker: BrokerServer | KafkaServer
+            if name == "ours":
+                broker = BrokerServer(1, free_ports(1)[0], directory / "broker", hosts, **SETTINGS)
+            else:
+                broker = KafkaServer(1, directory / "broker", hosts, **SETTINGS)
+            stack.callback(broker.kill)
+            broker.start()
+            wires.append(await_topics(broker.port))
+            stack.callback(wires[-1].close)
+        yield wires[0], wires[1]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
+def test_both_answer_and_store_the_same(both: tuple[Wire, Wire], case: Case) -> None:
+    ours, kafkas = (answer_to(wire, case) for wire in both)
+    assert ours == kafkas
+
+
+def test_both_serve_the_same_versions_of_what_carries_records(both: tuple[Wire, Wire]) -> None:
+    ranges = []
+    for wire in both:
+        served = {row.api_key: (row.min_version, row.max_version) for row in wire.ask(ApiKey.API_VERSIONS, 0).api_keys}
+        ranges.append({key: served[key] for key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS)})
+    assert ranges[0] == ranges[1]
+
+
+@pytest.mark.parametrize("timestamp", [-1, -2, -3, 0, 1 << 62])
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_both_list_the_same_offsets_in_version_0(both: tuple[Wire, Wire], timestamp: int, count: int) -> None:
+    answers = []
+    for wire in both:
+        assert wire.produce("listed", message_set(1), 2).error_code == 0
+        rows = [{"partition_index": 0, "timestamp": timestamp, "max_num_offsets": count}]
+        values: dict[str, Any] = {"replica_id": -1, "topics": [{"name": "listed", "partitions": rows}]}
+        row = wire.ask(ApiKey.LIST_OFFSETS, 0, **values).topics[0].partitions[0]
+        answers.append((row.error_code, row.old_style_offsets))
+    assert answers[0] == answers[1]
+
+
+def test_both_refuse_to_convert_where_the_topic_forbids_it(both: tuple[Wire, Wire]) -> None:
+    errors = []
+    for wire in both:
+        assert wire.produce("unconverted", build_batch(some()), 9).error_code == 0
+        errors.append([int(wire.fetch("unconverted", 0, version).error_code) for version in (0, 3, 4, 9, 10)])
+    assert errors[0] == errors[1]
