@@ -10,6 +10,7 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from broker_sim.configs.broker_config import KafkaConfig
+from broker_sim.handlers.message_sizes import fetch_size, produce_size
 from broker_sim.handlers.older_clients import FETCH_KNOWS_ZSTD, list_old_offsets, read_for_older
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.ports import (
@@ -155,7 +156,7 @@ class DataHandlers:
             for produced in await self._replicas.produce(batches, acks, milliseconds(request.timeout)):
                 rows[produced.topic_partition] = produced
         quota = self._quotas.produce
-        throttle_ms = quota.note(context.client_id, _produce_size(request, context)) if quota.is_used else 0
+        throttle_ms = quota.note(context.client_id, produce_size(request, context)) if quota.is_used else 0
         if acks == 0:
             if any(row.error for row in rows.values()):
                 raise RequestRefused("a record sent with acks=0 was not stored")
@@ -273,7 +274,7 @@ class DataHandlers:
 
     def _throttle_fetch(self, context: RequestContext, rows: Rows) -> int:
         """For how long a consumer is throttled; it gets nothing then, and comes again for it."""
-        quota, size = self._quotas.fetch, _fetch_size(rows)
+        quota, size = self._quotas.fetch, fetch_size(rows)
         throttle_ms = max(self._quotas.request.note(context), quota.note(context.client_id, size))
         if throttle_ms and quota.is_used:
             quota.take_back(context.client_id, size)
@@ -421,24 +422,6 @@ class DataHandlers:
             answer = {"partition_index": partition.partition, "low_watermark": low_watermark, "error_code": error}
             topics.setdefault(partition.topic, []).append(answer)
         return respond(request, topics=[{"name": topic, "partitions": rows} for topic, rows in topics.items()])
-
-
-_HEAD_BYTES, _TOPIC_BYTES, _ROW_BYTES = 24, 20, 40
-"""What a message has around its records, roughly: quotas count whole messages."""
-
-
-def _produce_size(request: KafkaMessage, context: RequestContext) -> int:
-    size = _HEAD_BYTES + len(context.client_id)
-    for topic in request.topic_data:
-        size += _TOPIC_BYTES + len(topic.name)
-        size += sum(_ROW_BYTES // 4 + len(row.records or b"") for row in topic.partition_data)
-    return size
-
-
-def _fetch_size(rows: Rows) -> int:
-    # A session's answer leaves out those of which there is no news.
-    told = {key: _ROW_BYTES + len(row.records) for key, row in rows.items() if row.records or row.error}
-    return _HEAD_BYTES + _TOPIC_BYTES * len({topic for topic, _ in told}) + sum(told.values())
 
 
 _LEADER_IS_ELSEWHERE = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)

@@ -7,7 +7,7 @@ awaited only for what the ISR or a timer decides.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -31,42 +31,22 @@ from broker_sim.replication.fetcher import FetcherHost, ReplicaFetchers
 from broker_sim.replication.isr_rules import IsrRules
 from broker_sim.replication.log_dir_moves import LogDirMoves
 from broker_sim.replication.offset_listing import list_offset
-from broker_sim.replication.partition import ALL, Partition
-from broker_sim.replication.partition_host import Appended, IsrCounters, IsrWriter, PartitionHost
+from broker_sim.replication.partition import Partition
+from broker_sim.replication.partition_host import IsrCounters, IsrWriter, PartitionHost
+from broker_sim.replication.producing import Producing
 from broker_sim.replication.progress import HostedLog, ProgressReports
-from broker_sim.replication.purgatory import DelayedFetch, DelayedProduce, ProduceRow, Purgatory
+from broker_sim.replication.purgatory import DelayedFetch, Purgatory
 from broker_sim.replication.replica_control import ReplicaControl
 from broker_sim.replication.replica_selector import replica_selector
 from broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
-from broker_sim.replication.validation_turns import ValidationTurns
 from broker_sim.slices import in_slices
 from ensemble.ports import Future, Timer
-from journal.events import RecordsAcknowledged, TopicPartition
+from journal.events import TopicPartition
 from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
-from kafka_protocol.record_refusals import RecordsRefused
-from kafka_protocol.record_validation import Validated, Validation
-
-_ACKS = (0, 1, ALL)
 
 
 def _unread(wanted: FetchPartition, error: ErrorCode) -> FetchedPartition:
     return FetchedPartition(wanted.topic_partition, int(error), -1, -1, b"")
-
-
-def _not_produced(row: ProduceRow, error: int) -> ProducedPartition:
-    refusal = row.appended.refusal
-    if refusal is None:
-        return ProducedPartition(row.topic_partition, error, -1, -1, -1)
-    start = -1 if row.partition is None or not refusal.says_log_start else row.partition.log.start_offset
-    return ProducedPartition(row.topic_partition, error, -1, -1, start, refusal.message, refusal.record_errors)
-
-
-class _LongAppend(NamedTuple):
-    """An append whose records are being looked over."""
-
-    topic_partition: TopicPartition
-    partition: Partition
-    outcome: Future[Validated | RecordsRefused]
 
 
 class ReplicaManager:
@@ -90,7 +70,6 @@ class ReplicaManager:
         self._runtime = runtime
         self._emit = ports.emit
         self._purgatory = Purgatory(runtime)
-        self._validations = ValidationTurns(runtime)
         self._isr_writer = isr_writer or AlterPartitionManager(
             broker_id, ports.controller, runtime, identity.broker_epoch, config.replica_socket_timeout_ms
         )
@@ -137,6 +116,7 @@ class ReplicaManager:
         self._control = ReplicaControl(
             host, self._logs, self._fetchers, self._moves, identity.broker_epoch, identity.controller_epoch_seen
         )
+        self._producing = Producing(broker_id, runtime, self._purgatory, self._control, ports.emit)
 
     # ---- life --------------------------------------------------------------------------------------------------
 
@@ -168,7 +148,7 @@ class ReplicaManager:
         self._fetchers.close()
         self._moves.close()
         self._isr_writer.close()
-        self._validations.close()
+        self._producing.close()
         self._purgatory.close()
         self._progress.write()
         self._control.partitions.clear()
@@ -277,99 +257,8 @@ class ReplicaManager:
     def produce(
         self, batches: Sequence[tuple[TopicPartition, bytes]], acks: int, timeout_ms: int
     ) -> Awaitable[list[ProducedPartition]]:
-        """Append at once, but for batches that take long to look over; with acks=all the answer comes when every
-        partition's ISR has the records, or with REQUEST_TIMED_OUT.  The answer keeps the order of `batches`."""
-        answer: Future[list[ProducedPartition]] = self._runtime.future()
-        with self._purgatory:
-            begun = [self._begin_append(topic_partition, data, acks) for topic_partition, data in batches]
-        rows = [each for each in begun if isinstance(each, ProduceRow)]
-        if len(rows) == len(begun):
-            self._await_replicas(rows, acks, timeout_ms, answer)
-        else:
-            self._runtime.spawn(self._finish_appends(begun, acks, timeout_ms, answer), "long-validation")
-        return answer
-
-    async def _finish_appends(
-        self, begun: list[ProduceRow | _LongAppend], acks: int, timeout_ms: int, answer: Future[list[ProducedPartition]]
-    ) -> None:
-        rows = []
-        for each in begun:
-            if isinstance(each, ProduceRow):
-                rows.append(each)
-                continue
-            outcome = await each.outcome
-            # A partition may have gone meanwhile, or come again as another.
-            if self._control.partitions.get(each.topic_partition) is not each.partition:
-                absence = Appended(self._control.absence(each.topic_partition) or ErrorCode.not_leader_or_follower)
-                rows.append(ProduceRow(each.topic_partition, None, absence))
-                continue
-            with self._purgatory:
-                try:
-                    appended = each.partition.append_validated(outcome, acks)
-                except LogDirFailed:
-                    appended = Appended(ErrorCode.kafka_storage_error)
-            rows.append(ProduceRow(each.topic_partition, each.partition, appended))
-        self._await_replicas(rows, acks, timeout_ms, answer)
-
-    def _await_replicas(
-        self, rows: list[ProduceRow], acks: int, timeout_ms: int, answer: Future[list[ProducedPartition]]
-    ) -> None:
-        def finish(done: list[ProduceRow]) -> None:
-            # Whoever asked may have gone meanwhile.
-            if not answer.done():
-                answer.set_result([self._produced(row, acks) for row in done])
-
-        if acks == ALL:
-            operation = DelayedProduce(rows, finish)
-            waiting = operation.waits_for()
-            if waiting:
-                self._purgatory.park(operation, waiting, timeout_ms)
-            else:
-                operation.finish(())
-        else:
-            for row in rows:
-                row.error = row.appended.error
-            finish(rows)
-
-    def _begin_append(self, topic_partition: TopicPartition, data: bytes, acks: int) -> ProduceRow | _LongAppend:
-        partition = self._control.partitions.get(topic_partition)
-        if acks not in _ACKS:
-            appended: Appended | Validation = Appended(ErrorCode.invalid_required_acks)
-        elif partition is None:
-            appended = Appended(self._control.absence(topic_partition))
-        else:
-            try:
-                appended = partition.append(data, acks)
-            except LogDirFailed:
-                appended = Appended(ErrorCode.kafka_storage_error)
-        if isinstance(appended, Appended):
-            return ProduceRow(topic_partition, partition, appended)
-        assert partition is not None
-        outcome: Future[Validated | RecordsRefused] = self._runtime.future()
-        self._validations.add(appended, outcome.set_result)
-        return _LongAppend(topic_partition, partition, outcome)
-
-    def _produced(self, row: ProduceRow, acks: int) -> ProducedPartition:
-        error = row.error or 0
-        appended = row.appended
-        if error or row.partition is None:
-            return _not_produced(row, int(error))
-        if acks:
-            for header in appended.headers:
-                self._emit(
-                    RecordsAcknowledged(
-                        broker_id=self.broker_id,
-                        topic=row.topic_partition.topic,
-                        partition=row.topic_partition.partition,
-                        leader_epoch=row.leader_epoch,
-                        first_offset=header.base_offset,
-                        last_offset=header.last_offset,
-                        acks=acks,
-                        checksum=header.crc,
-                    )
-                )
-        start = row.partition.log.start_offset
-        return ProducedPartition(row.topic_partition, 0, appended.base_offset, appended.log_append_time_ms, start)
+        """As `Producing.produce` says."""
+        return self._producing.produce(batches, acks, timeout_ms)
 
     # ---- fetch -------------------------------------------------------------------------------------------------
 

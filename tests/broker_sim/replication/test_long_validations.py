@@ -16,7 +16,8 @@ from kafka_protocol.record_batch import Record, build_batch
 from kafka_protocol.record_refusals import RecordsRefused
 from kafka_protocol.record_rules import Append, TopicRules
 from kafka_protocol.record_validation import SLICE_RECORDS, validate
-from simulation.kernel.scheduler import Scheduler, SimRuntime
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once, batch
 
 MANY = 40 * SLICE_RECORDS

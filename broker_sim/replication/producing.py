@@ -1,0 +1,156 @@
+"""Appending what producers send, and answering them: Kafka's ReplicaManager.appendRecords and DelayedProduce."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.logs.guarded_directory import LogDirFailed
+from broker_sim.ports import ProducedPartition
+from broker_sim.replication.partition import ALL, Partition
+from broker_sim.replication.partition_host import Appended
+from broker_sim.replication.purgatory import DelayedProduce, ProduceRow, Purgatory
+from broker_sim.replication.replica_control import ReplicaControl
+from broker_sim.replication.validation_turns import ValidationTurns
+from ensemble.ports import Future, Runtime
+from journal.events import RecordsAcknowledged, TopicPartition
+from kafka_protocol.ports import Emit
+from kafka_protocol.record_refusals import RecordsRefused
+from kafka_protocol.record_validation import Validated, Validation
+
+_ACKS = (0, 1, ALL)
+
+
+def _not_produced(row: ProduceRow, error: int) -> ProducedPartition:
+    refusal = row.appended.refusal
+    if refusal is None:
+        return ProducedPartition(row.topic_partition, error, -1, -1, -1)
+    start = -1 if row.partition is None or not refusal.says_log_start else row.partition.log.start_offset
+    return ProducedPartition(
+        row.topic_partition, error, -1, -1, start, error_message=refusal.message, record_errors=refusal.record_errors
+    )
+
+
+class _LongAppend(NamedTuple):
+    """An append whose records are being looked over."""
+
+    topic_partition: TopicPartition
+    partition: Partition
+    outcome: Future[Validated | RecordsRefused]
+
+
+class Producing:
+    """One broker's appends.  Batches that take long to look over go on in turns, and hold nobody else up."""
+
+    def __init__(
+        self, broker_id: int, runtime: Runtime, purgatory: Purgatory, control: ReplicaControl, emit: Emit
+    ) -> None:
+        self._broker_id = broker_id
+        self._runtime = runtime
+        self._purgatory = purgatory
+        self._control = control
+        self._emit = emit
+        self._validations = ValidationTurns(runtime)
+
+    def close(self) -> None:
+        """Begin no validation more, and end those under way."""
+        self._validations.close()
+
+    def produce(
+        self, batches: Sequence[tuple[TopicPartition, bytes]], acks: int, timeout_ms: int
+    ) -> Awaitable[list[ProducedPartition]]:
+        """Append at once, but for batches that take long to look over; with acks=all the answer comes when every
+        partition's ISR has the records, or with REQUEST_TIMED_OUT.  The answer keeps the order of `batches`."""
+        answer: Future[list[ProducedPartition]] = self._runtime.future()
+        with self._purgatory:
+            begun = [self._begin_append(topic_partition, data, acks) for topic_partition, data in batches]
+        rows = [each for each in begun if isinstance(each, ProduceRow)]
+        if len(rows) == len(begun):
+            self._await_replicas(rows, acks, timeout_ms, answer)
+        else:
+            self._runtime.spawn(self._finish_appends(begun, acks, timeout_ms, answer), "long-validation")
+        return answer
+
+    async def _finish_appends(
+        self, begun: list[ProduceRow | _LongAppend], acks: int, timeout_ms: int, answer: Future[list[ProducedPartition]]
+    ) -> None:
+        rows = []
+        for each in begun:
+            if isinstance(each, ProduceRow):
+                rows.append(each)
+                continue
+            outcome = await each.outcome
+            # A partition may have gone meanwhile, or come again as another.
+            if self._control.partitions.get(each.topic_partition) is not each.partition:
+                absence = Appended(self._control.absence(each.topic_partition) or ErrorCode.not_leader_or_follower)
+                rows.append(ProduceRow(each.topic_partition, None, absence))
+                continue
+            with self._purgatory:
+                try:
+                    appended = each.partition.append_validated(outcome, acks)
+                except LogDirFailed:
+                    appended = Appended(ErrorCode.kafka_storage_error)
+            rows.append(ProduceRow(each.topic_partition, each.partition, appended))
+        self._await_replicas(rows, acks, timeout_ms, answer)
+
+    def _await_replicas(
+        self, rows: list[ProduceRow], acks: int, timeout_ms: int, answer: Future[list[ProducedPartition]]
+    ) -> None:
+        def finish(done: list[ProduceRow]) -> None:
+            # Whoever asked may have gone meanwhile.
+            if not answer.done():
+                answer.set_result([self._produced(row, acks) for row in done])
+
+        if acks == ALL:
+            operation = DelayedProduce(rows, finish)
+            waiting = operation.waits_for()
+            if waiting:
+                self._purgatory.park(operation, waiting, timeout_ms)
+            else:
+                operation.finish(())
+        else:
+            for row in rows:
+                row.error = row.appended.error
+            finish(rows)
+
+    def _begin_append(self, topic_partition: TopicPartition, data: bytes, acks: int) -> ProduceRow | _LongAppend:
+        partition = self._control.partitions.get(topic_partition)
+        if acks not in _ACKS:
+            appended: Appended | Validation = Appended(ErrorCode.invalid_required_acks)
+        elif partition is None:
+            appended = Appended(self._control.absence(topic_partition))
+        else:
+            try:
+                appended = partition.append(data, acks)
+            except LogDirFailed:
+                appended = Appended(ErrorCode.kafka_storage_error)
+        if isinstance(appended, Appended):
+            return ProduceRow(topic_partition, partition, appended)
+        assert partition is not None
+        outcome: Future[Validated | RecordsRefused] = self._runtime.future()
+        self._validations.add(appended, outcome.set_result)
+        return _LongAppend(topic_partition, partition, outcome)
+
+    def _produced(self, row: ProduceRow, acks: int) -> ProducedPartition:
+        error = row.error or 0
+        appended = row.appended
+        if error or row.partition is None:
+            return _not_produced(row, int(error))
+        if acks:
+            for header in appended.headers:
+                self._emit(
+                    RecordsAcknowledged(
+                        broker_id=self._broker_id,
+                        topic=row.topic_partition.topic,
+                        partition=row.topic_partition.partition,
+                        leader_epoch=row.leader_epoch,
+                        first_offset=header.base_offset,
+                        last_offset=header.last_offset,
+                        acks=acks,
+                        checksum=header.crc,
+                    )
+                )
+        start = row.partition.log.start_offset
+        return ProducedPartition(row.topic_partition, 0, appended.base_offset, appended.log_append_time_ms, start)
