@@ -109,7 +109,8 @@ class LeaderElected(Event):
     """Who led before, as the controller knew it."""
     candidates: list[tuple[int, str]] = []
     """Where a leader was chosen: every replica, in the order of the assignment, with what spoke for or against it:
-    elected, available (another came first, or is preferred), not_in_sync, not_alive, offline_directory, shutting_down."""
+    elected, available (another came first, or is preferred), not_in_sync, not_alive, offline_directory or
+    shutting_down."""
     caused_by: str = ""
 
 
