@@ -160,7 +160,7 @@ class Collector:
                 entry = decode_line(line.encode())
             except ValueError as reason:
                 self.bad_lines += 1
-                log.warning("journal line set aside", node=chunk.node, reason=str(reason))
+                log.warning("set an unreadable journal line aside", node=chunk.node, reason=str(reason))
                 continue
             if entry.node_seq > self._node_seqs.get(entry.node, 0):
                 self._node_seqs[entry.node] = entry.node_seq

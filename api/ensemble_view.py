@@ -194,7 +194,7 @@ class ZnodeReading(NamedTuple):
 
 
 def _say_failure(name: str, failure: BaseException) -> None:
-    log.error("task failed", task=name, failure=repr(failure))
+    log.error("a task of the ensemble view failed", task=name, failure=repr(failure))
 
 
 async def _or_none(answer: Awaitable[tuple[bytes, Stat]]) -> tuple[bytes, Stat] | None:

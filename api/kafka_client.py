@@ -14,7 +14,7 @@ log = structlog.get_logger()
 
 
 def _failed(task: str, failure: BaseException) -> None:
-    log.error("task failed", task=task, failure=repr(failure))
+    log.error("a task of the Kafka client failed", task=task, failure=repr(failure))
 
 
 def addresses(bootstrap: str) -> list[tuple[str, int]]:

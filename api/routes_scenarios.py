@@ -38,5 +38,5 @@ async def run_scenario(
 
 @router.get("/scenario-runs/{id}", summary="How a run stands", responses=responses(404, 422))
 async def get_scenario_run(id: str, service: Service) -> ScenarioRun:
-    """Its state; once it has ended its verdict and its story."""
+    """A run's state; once it has ended, its verdict and its story."""
     return service.scenarios.get(id)

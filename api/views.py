@@ -257,7 +257,7 @@ class Views:
     # ---- everything -------------------------------------------------------------------------------------------------
 
     def cluster(self, fresh: Fresh, workloads: list[Workload], faults: list[FaultView]) -> Cluster:
-        """One object with all of it."""
+        """The whole cluster as one object."""
         state = self._collector.state
         return Cluster(
             seq=self._collector.last_seq,

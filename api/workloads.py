@@ -226,11 +226,11 @@ class WorkloadManager:
             await asyncio.sleep(KNOWN_POLL_S)
 
     def all(self) -> list[WorkloadView]:
-        """Those that run, then those that ended."""
+        """Every workload: the running ones first, then the ended."""
         return [running.view(i, "running") for i, running in self._running.items()] + list(self._ended.values())
 
     def get(self, workload_id: str) -> WorkloadView:
-        """One.  Raises Problem 404."""
+        """One workload.  Raises Problem 404."""
         running = self._running.get(workload_id)
         if running is not None:
             return running.view(workload_id, "running")

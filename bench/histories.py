@@ -278,7 +278,7 @@ class Troubles:
         self.done: Counter[str] = Counter()
 
     def one(self) -> None:
-        """One trouble, of one to three seconds."""
+        """Do one kind of harm for one to three seconds."""
         kind = self._random.choice(("kill", "kill", "pause", "pause", "cut", "kill two"))
         leader = self._cluster.zab_leader
         others = [p for p in self._cluster.peers.values() if p is not leader]

@@ -40,7 +40,10 @@ log4j.appender.file.layout.ConversionPattern=%d{{ISO8601}} %p %c %m%n
 
 
 def sides_to_measure(names: Sequence[str], console: Console) -> list[KafkaSide]:
-    """Those of that name; without Kafka, and that is said, where its jars cannot be had.  Raises typer.BadParameter."""
+    """The sides of those names; without Kafka, and with a line that says so, where its jars cannot be had.
+
+    Raises typer.BadParameter.
+    """
     unknown = [name for name in names if name not in TITLES]
     if unknown:
         raise typer.BadParameter(f"{', '.join(unknown)}: the sides are {', '.join(TITLES)}")

@@ -121,7 +121,7 @@ class Troubles:
         return found or self._random.choice(list(cluster.brokers.values()))
 
     def one(self) -> None:
-        """One trouble, of one to ten seconds: some outlast a broker's session."""
+        """Do one kind of harm for one to ten seconds: some of it outlasts a broker's session."""
         kind = self._random.choice(("kill", "kill", "pause", "pause", "cut", "cut one way", "stop"))
         victim, lasts_s = self._victim(), self._random.choice((1.0, 2.5, 8.0))
         if kind == "pause":

@@ -262,7 +262,7 @@ class BrokerProcess:
     def _emit(self, event: Event) -> Cause:
         cause = self._journal.write(event)
         if isinstance(event, LogDamageFound):
-            self._log.warning("damage found", file=event.file, reason=event.reason, action=event.action)
+            self._log.warning("found damage on the disk", file=event.file, reason=event.reason, action=event.action)
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)

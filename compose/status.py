@@ -58,7 +58,7 @@ def _processes(topology: Topology, data: Path) -> dict[str, Any]:
 
 
 def show(status: dict[str, Any]) -> str:
-    """The same for people."""
+    """The status as lines for people."""
     head = f"zabka in {status['data']}: " + (f"running, {status['url']}" if status["running"] else "stopped")
     lines = [head]
     for process in status["processes"]:

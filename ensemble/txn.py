@@ -274,7 +274,7 @@ class Txn(msgspec.Struct, eq=False, gc=False):
         return self.raw
 
     def _encoded_plain(self, digest: int) -> bytes | None:
-        """The same for what nearly every transaction is, in one step."""
+        """The encoding of a setData or an open-ACL create in one step; None for every other transaction."""
         body = self.body
         if isinstance(body, SetDataTxn):
             end = _SET_DATA_END.pack(body.version, DIGEST_VERSION, digest & 0xFFFFFFFFFFFFFFFF)
@@ -327,7 +327,7 @@ def plain_set_data_bytes(
 def plain_create_bytes(
     session_id: int, cxid: int, zxid: int, time_ms: int, path_data_and_acl: bytes, cversion: int, digest: int
 ) -> bytes:
-    """The same of a create of a node that is not ephemeral."""
+    """A plain create's `encoded`, around a path, data and ACL that are encoded already; `digest` is unsigned."""
     head = _HEADER.pack(session_id, cxid, zxid, time_ms, _CREATE)
     return head + path_data_and_acl + _CREATE_END_AND_DIGEST.pack(False, cversion, DIGEST_VERSION, digest)
 

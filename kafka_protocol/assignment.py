@@ -50,7 +50,7 @@ def assign_replicas(
 
 
 def _after(order: Sequence[int], first: int, shift: int) -> Iterator[int]:
-    """The other brokers, round and round, beginning `shift` after the next one."""
+    """The other brokers in a circle, beginning `shift` after the next one."""
     size = len(order)
     return (order[(first + 1 + (shift + step) % (size - 1)) % size] for step in count())
 

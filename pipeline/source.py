@@ -160,7 +160,7 @@ class JournalSource(DataSource):
         return "zabka-journal"
 
     def schema(self) -> StructType:
-        """One row a line."""
+        """The columns: one row holds one line of a journal."""
         return SCHEMA
 
     def _root(self) -> Path:

@@ -52,12 +52,12 @@ class Partition(msgspec.Struct, frozen=True):
 
     @property
     def offline(self) -> bool:
-        """Has it no leader?"""
+        """Whether the partition has no leader."""
         return self.leader == -1
 
     @property
     def in_sync(self) -> bool:
-        """Has it a leader, and every replica in its ISR?"""
+        """Whether the partition has a leader, and every replica in its ISR."""
         return not self.offline and sorted(self.isr) == sorted(self.replicas)
 
 
@@ -87,12 +87,12 @@ class Node(Protocol):
 
     @property
     def id(self) -> int:
-        """Its number."""
+        """The node's number."""
         ...
 
     @property
     def name(self) -> str:
-        """Its name, such as broker-1."""
+        """The node's name, such as broker-1."""
         ...
 
     @property
@@ -135,7 +135,7 @@ class Broker(Node, Protocol):
 
     @property
     def is_controller(self) -> bool:
-        """Its own last word, right or wrong."""
+        """Whether the broker takes itself for the controller, right or wrong."""
         ...
 
     @property
@@ -163,17 +163,17 @@ class Topic(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The topic's name."""
         ...
 
     @property
     def partitions(self) -> Sequence[Partition]:
-        """Its partitions as they are now, by number."""
+        """The topic's partitions as they are now, by number."""
         ...
 
     @property
     def config(self) -> Mapping[str, str]:
-        """Its overrides."""
+        """The topic's configuration overrides."""
         ...
 
     def set_config(self, changes: Mapping[str, str | None]) -> None:
@@ -367,5 +367,5 @@ async def read_all(client: KafkaClient, name: TopicPartition, timeout_s: float) 
 
 
 def only(events: Sequence[Happening], **fields: object) -> list[Happening]:
-    """Those events whose fields have these values."""
+    """The events whose fields have these values."""
     return [event for event in events if all(event.get(name) == value for name, value in fields.items())]

@@ -101,7 +101,7 @@ async def begin_moves(client: AdminClient, runtime: Runtime, targets: Directorie
 
 
 async def _begin(client: AdminClient, targets: Directories) -> list[TopicPartitionReplica]:
-    """Those of the replicas that their brokers have, in order."""
+    """The replicas that their brokers have, in order."""
     begun = []
     for broker_id, partitions in _by_broker(targets).items():
         errors = await alter_replica_log_dirs(client, await _broker(client, broker_id), partitions)

@@ -107,7 +107,7 @@ class _Fetching:
 
     @property
     def is_level(self) -> bool:
-        """Has it all that is committed?"""
+        """Whether the replica has all that is committed."""
         return self.leader_mark is not None and self.leader_mark <= self.partition.log.end_offset
 
     @property
@@ -186,7 +186,7 @@ class ReplicaFetcher:
                     await self._fetch(endpoint, ready)
 
     def _not_held_back(self, ready: dict[TopicPartition, _Fetching], now_ms: int) -> dict[TopicPartition, _Fetching]:
-        """Those that may be fetched; where all are throttled, and the rate exceeded, they back off for a while."""
+        """The partitions that may be fetched; where all are throttled and over the rate, they back off for a while."""
         if not self._host.throttle.is_exceeded:
             return ready
         free = {tp: one for tp, one in ready.items() if one.is_level or not self._is_throttled(one.partition)}

@@ -108,7 +108,7 @@ class LogDirMoves:
         self._task = None
 
     def _copy_some(self, partition: Partition) -> bool:
-        """One fetch's worth; False where nothing moved."""
+        """Copy as much as one fetch takes; False where nothing was copied."""
         current, future = partition.log, partition.future
         assert future is not None
         cut = _make_agree(current, future)

@@ -181,7 +181,7 @@ class DelayedFetch:
         self._answer = answer
 
     def waits_for(self) -> list[TopicPartition]:
-        """Its partitions."""
+        """The partitions that this fetch waits for."""
         return list(self._wanted)
 
     def is_ready_after(self, key: TopicPartition) -> bool:

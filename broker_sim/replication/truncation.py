@@ -23,7 +23,7 @@ class EpochEnd(NamedTuple):
 
 
 class Truncation(Protocol):
-    """One way to agree."""
+    """One way in which a follower finds where its log and its leader's part (see the module)."""
 
     def begin(self, partition: Partition) -> bool:
         """The partition follows a leader, or a leader of a new epoch: must that be asked for an epoch's end first?"""

@@ -55,7 +55,7 @@ class Notices:
                 waiter.set_result(None)
 
     def take_waiters(self) -> list[Future[None]]:
-        """Those who wait, and will never be told that it is connected."""
+        """The futures that wait for a connection; the caller fails them, since none will come."""
         waiters, self._waiters = self._waiters, []
         return waiters
 

@@ -31,7 +31,7 @@ class Block:
         self.acls: dict[Sequence[ACL], None] | None = None
 
     def note_acl(self, acl: Sequence[ACL]) -> None:
-        """One of its znodes has this list."""
+        """Note that one of the block's znodes has this ACL."""
         if self.acls is None:
             self.acls = {}
         self.acls[acl] = None

@@ -112,7 +112,7 @@ class RequestIntake:
         return stop
 
     def request(self, now: Instant, client: Connection, request: Request, effects: list[Effect]) -> None:
-        """One request, typed."""
+        """Take in one decoded request."""
         if not self._clients.heard(now, client, effects):
             return
         session_id = client.session_id

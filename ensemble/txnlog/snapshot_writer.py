@@ -77,7 +77,7 @@ class _TakeOver(NamedTuple):
 
 
 class _Cancelled(Exception):
-    """Nobody wants the snapshot any more."""
+    """The snapshot was given up while it was written."""
 
 
 class _Spoiled(Exception):
@@ -189,7 +189,7 @@ class _Writing:
             yield run.read()
 
     def _piece(self, capture: Capture, number: int, came: dict[int, Piece]) -> Piece:
-        """That block's records, once the event loop has made them."""
+        """A block's records, once the event loop has made them."""
         while number not in came:
             try:
                 piece = self.pieces.get_nowait()

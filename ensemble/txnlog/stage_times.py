@@ -14,7 +14,7 @@ NANOS_PER_MS = 1_000_000
 
 
 class StageTimes:
-    """One storage's.  `learning`: the transactions come from a leader elsewhere."""
+    """How long each stage of one storage's writes takes.  `learning`: the transactions come from a leader elsewhere."""
 
     __slots__ = ("acknowledged_ms", "learning", "process_ms", "proposed_ms", "queue_ms", "queue_sizes", "whole_ms")
 

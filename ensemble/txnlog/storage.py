@@ -328,7 +328,7 @@ class Storage:
         if isinstance(effect, SaveAcceptedEpoch):
             write_epoch(directories.data, ACCEPTED, effect.epoch)
         elif isinstance(effect, SaveCurrentEpoch):
-            # The history of an epoch is durable before the epoch is (see 3.7 of the protocol notes: rule 2).
+            # The history of an epoch is durable before the epoch is.
             self._log.sync()
             write_epoch(directories.data, CURRENT, effect.epoch)
             losses.clear(directories.data)

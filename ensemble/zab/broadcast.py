@@ -243,7 +243,7 @@ class Broadcast:
                 core.perform(core.application.sync_done(core.now, sync.request))
 
     def judge_session(self, asked: Revalidate, origin: LinkId | None) -> None:
-        """That it lives is said at once; that it is over waits for a quorum (see `sync_requests`)."""
+        """Answer whether a session lives: yes is said at once, no waits for a quorum (see `sync_requests`)."""
         core = self._core
         learner = self._links.get(origin) if origin is not None else None
         by = learner.peer_id if learner is not None else PeerId(core.config.my_id)

@@ -43,7 +43,7 @@ def better(candidate: Vote, current: Vote) -> bool:
 
 
 def preferred(candidate: Vote, current: Vote, quorum: QuorumSystem) -> bool:
-    """The same, where servers that count for nothing never win, and never stand in the way."""
+    """Whether one vote is better than another, where servers without weight never win and never stand in the way."""
     if not quorum.weight(candidate.leader):
         return False
     return not quorum.weight(current.leader) or better(candidate, current)

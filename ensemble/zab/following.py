@@ -176,7 +176,7 @@ class Following:
         core.apply_up_to(packet.zxid)
 
     def on_logged(self, zxid: Zxid) -> None:
-        """The log is durable up to `zxid`: acknowledge this leader's proposals up to there (rule 3)."""
+        """The log is durable up to `zxid`: acknowledge this leader's proposals up to there."""
         last: Zxid | None = None
         while self._unacked and self._unacked[0][-1].zxid <= zxid:
             logged = self._unacked.popleft()

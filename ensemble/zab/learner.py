@@ -1,8 +1,8 @@
 """Learning: following a leader, or observing it (org.apache.zookeeper.server.quorum.Learner, Follower, Observer).
 
 What a synchronisation brings is kept aside until NEWLEADER and then taken over in one go: history durable, then
-currentEpoch durable, then the acknowledgement (rule 2).  Whatever breaks before that leaves memory and disk as they
-were (rule 4; ZOOKEEPER-3642, 5094), except that a TRUNC has cut both at the same place.
+currentEpoch durable, then the acknowledgement.  Whatever breaks before that leaves memory and disk as they
+were (ZOOKEEPER-3642, 5094), except that a TRUNC has cut both at the same place.
 """
 
 from __future__ import annotations
@@ -316,7 +316,7 @@ class Learner:
             core.barrier(lambda: self._promise(core.last_logged, -1))
 
     def _promise(self, last_zxid: Zxid, current_epoch: int) -> None:
-        """The accepted epoch is durable, and everything logged before it (rule 1; ZOOKEEPER-2845)."""
+        """The accepted epoch is durable, and everything logged before it (ZOOKEEPER-2845)."""
         assert self._link is not None and self._core.accepted_epoch == self._epoch
         self._go(LearnerStep.PROMISED)
         self._core.send(self._link, AckEpoch(last_zxid, current_epoch))
@@ -398,7 +398,7 @@ class Learner:
 
     def _on_newleader(self, packet: NewLeader) -> None:
         """Take the initial history over: log and tree first.  What is proposed but not committed waits for UPTODATE, so
-        that no proposal's ack can precede NEWLEADER's (rule 3; ZOOKEEPER-4685)."""
+        that no proposal's ack can precede NEWLEADER's (ZOOKEEPER-4685)."""
         core = self._core
         assert self._epoch is not None
         if packet.zxid != make_zxid(self._epoch, 0):
@@ -427,7 +427,7 @@ class Learner:
         self._core.save_current_epoch(self._epoch, self._epoch_durable)
 
     def _epoch_durable(self) -> None:
-        """History, then epoch are durable: acknowledge NEWLEADER (rule 2; ZOOKEEPER-3911, 4643, 4646)."""
+        """History, then epoch are durable: acknowledge NEWLEADER (ZOOKEEPER-3911, 4643, 4646)."""
         core = self._core
         assert self._link is not None and self._epoch is not None and self._step is LearnerStep.ADOPTING
         self._go(LearnerStep.ADOPTED)
@@ -466,7 +466,7 @@ class Learner:
     # -- in step with the leader -------------------------------------------------------------------------------------
 
     def on_logged(self, zxid: Zxid) -> None:
-        """The log is durable up to `zxid`: acknowledge this leader's proposals up to there (rule 3)."""
+        """The log is durable up to `zxid`: acknowledge this leader's proposals up to there."""
         if self._following is not None:
             self._following.on_logged(zxid)
 

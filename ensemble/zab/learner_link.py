@@ -121,7 +121,7 @@ class LearnerLink:
             self.unacked_since_ms = now_ms
 
     def note_acked(self, zxid: Zxid, last_proposed: Zxid, now_ms: int) -> None:
-        """It logged everything up to `zxid`."""
+        """The learner has logged everything up to `zxid`."""
         self.acked = zxid
         if self.unacked_zxid is not None and zxid >= self.unacked_zxid:
             self.unacked_zxid = last_proposed if zxid < last_proposed else None

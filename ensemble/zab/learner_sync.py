@@ -63,8 +63,8 @@ def send_from_log(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> 
 
 
 def begin_forwarding(core: Core, peer: LearnerLink, newleader_zxid: Zxid) -> None:
-    """It has all that it lacked: from here on every proposal, in the same turn, so that nothing can fall in between
-    (rule 5)."""
+    """The learner has all that it lacked: from here on it gets every proposal, in the same turn, so that nothing can
+    fall in between."""
     if core.pending and not peer.observer:
         core.send(peer.link, Proposal(tuple(core.pending)))
     peer.step = Step.SYNCING

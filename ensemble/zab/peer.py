@@ -155,7 +155,7 @@ class Peer:
         return self._election.round
 
     def status(self) -> PeerStatus:
-        """Everything reportable at once."""
+        """The peer's state, epochs, zxid and roles as one value."""
         core, role = self._core, self._core.role
         learners: tuple[LearnerStatus, ...] = ()
         pending_syncs = 0

@@ -46,7 +46,7 @@ class Quorum:
         assert self.voters, "an ensemble has at least one voter"
 
     def weight(self, peer: PeerId) -> int:
-        """One vote each."""
+        """Every voter has one vote."""
         return 1 if peer in self.voters else 0
 
     def contains(self, peers: Container[PeerId]) -> bool:

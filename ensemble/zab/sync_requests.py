@@ -59,7 +59,7 @@ class SyncRequests:
         return bool(self._waiting) and self._waiting[-1].round > self.round and answered_round >= self.round
 
     def take_done(self, answered_round: int, last_committed: Zxid) -> list[WaitingSync]:
-        """Those whose wait is over, in order."""
+        """Remove and return the requests whose wait is over, in order."""
         done: list[WaitingSync] = []
         for waiting in (self._vouched, self._waiting):
             while waiting and waiting[0].round <= answered_round and waiting[0].zxid <= last_committed:
@@ -67,6 +67,6 @@ class SyncRequests:
         return done
 
     def forget(self, origin: LinkId) -> None:
-        """That learner is gone."""
+        """Forget the requests of a learner that is gone."""
         self._waiting = deque(sync for sync in self._waiting if sync.origin != origin)
         self._vouched = deque(sync for sync in self._vouched if sync.origin != origin)

@@ -43,11 +43,11 @@ class CoreLink:
         return self.acceptor if peer == self.opener else self.opener
 
     def joins(self, one: int, other: int) -> bool:
-        """Is it between these two?"""
+        """Whether the link is between these two."""
         return (self.opener, self.acceptor) in ((one, other), (other, one))
 
     def with_queue(self, peer: int, queue: UnderWay) -> CoreLink:
-        """The same with another queue towards that end."""
+        """This link with another queue towards that end."""
         to_acceptor, to_opener = (self.to_acceptor, queue) if peer == self.opener else (queue, self.to_opener)
         return self._but(to_acceptor=to_acceptor, to_opener=to_opener)
 
@@ -58,7 +58,7 @@ class CoreLink:
         opener_open: bool = True,
         acceptor_open: bool = True,
     ) -> CoreLink:
-        """The same with other queues, or with an end closed."""
+        """This link with other queues, or with an end closed."""
         return CoreLink(
             self.link_id,
             self.opener,
@@ -70,7 +70,7 @@ class CoreLink:
         )
 
     def with_sent(self, sender: int, packet: Packet | None) -> CoreLink:
-        """The same with one more packet from `sender` under way; nothing follows a close, or reaches a closed end."""
+        """This link with one more packet from `sender` under way; nothing follows a close, or reaches a closed end."""
         to = self.other(sender)
         queue = self.under_way_to(to)
         if not self.is_open_at(to) or (queue and queue[-1] is None):
@@ -78,14 +78,14 @@ class CoreLink:
         return self.with_queue(to, (*queue, packet))
 
     def closed_at(self, peer: int) -> CoreLink:
-        """The same, closed at that end: nothing reaches it any more."""
+        """This link, closed at that end: nothing reaches it any more."""
         if peer == self.opener:
             return self._but(to_opener=(), opener_open=False)
         return self._but(to_acceptor=(), acceptor_open=False)
 
     @property
     def is_over(self) -> bool:
-        """Has it ended on both sides?"""
+        """Whether the link has ended on both sides."""
         return not self.opener_open and not self.acceptor_open
 
     def key(self) -> tuple[object, ...]:

@@ -115,7 +115,7 @@ class ListApplication:
     def prepare_all(
         self, now: Instant, requests: Sequence[ForwardedRequest], zxid: Zxid, origin: LinkId | None
     ) -> list[Txn]:
-        """One by one."""
+        """Prepare each request by itself."""
         return [self.prepare(now, request, Zxid(zxid + i), origin) for i, request in enumerate(requests)]
 
     def prepare_reconfig(
@@ -148,11 +148,11 @@ class ListApplication:
         return []
 
     def start_read_only(self, now: Instant) -> list[Effect]:
-        """It has no reads to serve."""
+        """Nothing to do: the list serves no reads."""
         return []
 
     def expire_local_sessions(self, now: Instant) -> list[Effect]:
-        """It has no sessions of its own."""
+        """Nothing to do: the list has no sessions."""
         return []
 
     def stop_serving(self, now: Instant) -> list[Effect]:

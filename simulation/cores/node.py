@@ -162,7 +162,7 @@ class CoreNode:
     # -- inputs ------------------------------------------------------------------------------------------------------
 
     def take(self, call: Callable[..., None], *args: object) -> Outcome:
-        """One of the inputs below, and what came of it."""
+        """Take one of the inputs below; returns what came of it."""
         self._collected = collected = _Collected()
         self._status = None
         before_ms = self.now_ms
@@ -193,7 +193,7 @@ class CoreNode:
         self._turn(lambda now: self._running.on_packets(now, link, [packet]))
 
     def lose_link(self, link: LinkId) -> None:
-        """The other side has closed, or is gone."""
+        """A link is lost: the other side has closed it, or is gone."""
         self._turn(lambda now: self._running.on_link_down(now, link))
 
     def accept_link(self, link: LinkId) -> None:
@@ -201,11 +201,12 @@ class CoreNode:
         self._turn(lambda now: self._running.on_link_accepted(now, link))
 
     def gain_link(self, link: LinkId, to: int) -> None:
-        """It has connected."""
+        """A link that this server dialled is connected."""
         self._turn(lambda now: self._running.on_link_up(now, link, PeerId(to)))
 
     def dial_in_vain(self, to: int) -> None:
-        """Nobody answers there.  It tries again until its patience ends; nobody else is concerned, so let that be."""
+        """A link that this server dials finds nobody.  It tries again until its patience ends; nobody else is
+        concerned, so that is one step."""
         self.now_ms += DIALS_FOR_MS
         self._turn(lambda now: self._running.on_link_failed(now, PeerId(to)))
 

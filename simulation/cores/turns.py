@@ -70,7 +70,7 @@ class Turns(Protocol):
         ...
 
     def fork(self, nodes: dict[int, CoreNode], monitor: Monitor) -> tuple[dict[int, CoreNode], Monitor]:
-        """The same, to go another way from here."""
+        """A copy of this state of the search, to go another way from here."""
         ...
 
 

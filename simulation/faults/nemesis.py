@@ -77,7 +77,7 @@ class Nemesis:
         self.world.scheduler.after(lasts_ms * 1000, end)
 
     def pick(self, names: list[str]) -> str:
-        """One of them."""
+        """Draw one of these."""
         return names[self.random.randrange(0, len(names))]
 
     def crash(self, names: list[str], power_loss: bool) -> None:

@@ -40,18 +40,18 @@ def broken_rule(packet: Packet, disk: DurableState, accepted: Epoch) -> str | No
     itself to have promised."""
     if isinstance(packet, AckEpoch):
         if disk.accepted != accepted:
-            return f"rule 1: ACKEPOCH for epoch {accepted}, acceptedEpoch on disk is {disk.accepted}"
+            return f"ACKEPOCH for epoch {accepted}, acceptedEpoch on disk is {disk.accepted}"
         if packet.current_epoch >= 0 and disk.last_durable() != packet.last_zxid:
-            return f"rule 1: ACKEPOCH names {zxid_text(packet.last_zxid)}, {zxid_text(disk.last_durable())} is durable"
+            return f"ACKEPOCH names {zxid_text(packet.last_zxid)}, {zxid_text(disk.last_durable())} is durable"
     elif isinstance(packet, LeaderInfo):
         if disk.accepted != packet.epoch:
-            return f"rule 1: LEADERINFO of epoch {packet.epoch}, acceptedEpoch on disk is {disk.accepted}"
+            return f"LEADERINFO of epoch {packet.epoch}, acceptedEpoch on disk is {disk.accepted}"
     elif isinstance(packet, Ack):
         if counter_of(packet.zxid) == 0:
             if disk.current != epoch_of(packet.zxid):
-                return f"rule 2: NEWLEADER acknowledged in epoch {epoch_of(packet.zxid)}, on disk is {disk.current}"
+                return f"NEWLEADER acknowledged in epoch {epoch_of(packet.zxid)}, on disk is {disk.current}"
         elif not disk.holds(packet.zxid):
-            return f"rule 3: {zxid_text(packet.zxid)} acknowledged and not durable"
+            return f"{zxid_text(packet.zxid)} acknowledged and not durable"
     return None
 
 

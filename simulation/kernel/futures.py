@@ -22,7 +22,7 @@ class SimFuture:
         self._waiters: tuple[Callable[[], object], ...] = ()
 
     def done(self) -> bool:
-        """Has it a result or an exception?"""
+        """Whether there is a result or an exception."""
         return self._result is not _PENDING or self._exception is not None
 
     def set_result(self, result: Any) -> None:

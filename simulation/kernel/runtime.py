@@ -74,7 +74,7 @@ class SimTask(Suspended):
         return True
 
     def done(self) -> bool:
-        """Has it ended?"""
+        """Whether the task has ended."""
         return self._ended
 
 

@@ -43,7 +43,7 @@ class Suspended(ABC):
 
     @abstractmethod
     def cancel(self) -> bool:
-        """It goes on no more; False where it had ended already."""
+        """End the task where it is suspended; False where it had ended already."""
 
 
 class Scheduler:

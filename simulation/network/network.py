@@ -33,7 +33,7 @@ _CLOSED = _Closed()
 
 
 def _unheard(*_: object) -> None:
-    """Nobody listens at that end (yet, or any more)."""
+    """Drops what arrives: nobody listens at that end (yet, or any more)."""
 
 
 class Link:

@@ -88,7 +88,7 @@ class TypedWire:
         self._random = random
 
     def link(self, *, learner: bool) -> LinkWire:
-        """The same for both ends."""
+        """An end of a link, the same for learner and leader: objects pass as they are."""
         return _TypedLink(self._random)
 
     def client(self) -> ClientWire:

@@ -46,7 +46,7 @@ class BrokerNode(Machine["BrokerProcess"]):
         return self.process.broker if self.process else None
 
     def config(self) -> KafkaConfig:
-        """Its server.properties."""
+        """The broker's server.properties."""
         settings = self.site.settings
         return config_from(
             {
@@ -68,7 +68,7 @@ class BrokerNode(Machine["BrokerProcess"]):
 
     @property
     def directories(self) -> Sequence[LogDirectory]:
-        """Its log.dirs."""
+        """The broker's log.dirs."""
         return self.disks.directories if self.disks is not None else [self.log_directory]
 
     def files(self, partition: str) -> Mapping[str, MemoryLogFile]:

@@ -145,7 +145,7 @@ class PeerProcess(Process):
         self.peer.hand_effects_to(self.do)
 
     def knows_session(self, session_id: int) -> bool:
-        """Is it a global session, as far as this peer has heard?"""
+        """Whether this peer has heard of such a global session."""
         return session_id in self.service.tree.sessions
 
     def boot(self) -> None:

@@ -105,7 +105,7 @@ class Lose(CoreStep, frozen=True):
 
 
 class SyncDisk(CoreStep, frozen=True):
-    """That peer's disk gets to its next barrier (or truncation), `count` times."""
+    """A peer's disk gets to its next barrier (or truncation), `count` times."""
 
     peer: int
     count: int = 1
@@ -181,7 +181,7 @@ class Break(CoreStep, frozen=True):
 
 
 class GiveUp(CoreStep, frozen=True):
-    """That peer's patience with its leader, or with its followers, ends."""
+    """A peer's patience with its leader, or with its followers, ends."""
 
     peer: int
 
@@ -270,7 +270,7 @@ def _directions(cores: Cores) -> Iterator[tuple[int, int]]:
 
 
 def looking(cores: Cores, peers: tuple[int, ...]) -> list[int]:
-    """Those of them that look for a leader."""
+    """The peers among these that look for a leader."""
     states = [(peer, cores.nodes[peer].status) for peer in peers if cores.is_up(peer)]
     return [peer for peer, status in states if status is not None and status.state is PeerState.LOOKING]
 

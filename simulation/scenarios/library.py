@@ -28,12 +28,12 @@ LIBRARY = {scenario.name: scenario for scenario in _ALL}
 
 
 def seeded(scenario: AnyScenario, seed: int) -> AnyScenario:
-    """The same in another world; over the bare protocol nothing is left to a seed."""
+    """The scenario with another seed; over the bare protocol nothing is left to a seed."""
     return scenario if isinstance(scenario, CoreScenario) else msgspec.structs.replace(scenario, seed=seed)
 
 
 def configured(scenario: AnyScenario, settings: Iterable[str]) -> AnyScenario:
-    """The same with these `KEY=VALUE` settings over its own; where it has an outage to show, its bug is over both.
+    """The scenario with these `KEY=VALUE` settings over its own; where it has an outage to show, its bug is over both.
     Raises BadSetting."""
     own, broker_keys = split_settings(settings)
     if not own and not broker_keys:

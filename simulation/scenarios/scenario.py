@@ -105,7 +105,7 @@ class Verdict(msgspec.Struct):
 
     @property
     def held(self) -> bool:
-        """Is it as expected?"""
+        """Whether the run came out as the script expects."""
         return not self.problems
 
 

@@ -127,7 +127,7 @@ class Stage:
         self.clients[name] = client
 
     def vanish(self, name: str) -> None:
-        """Its machine is gone, and its kernel with it: no connection is closed."""
+        """A node's machine is gone, and its kernel with it: no connection is closed."""
         self._runtimes.pop(name).stop()
         del self.clients[name]
 

@@ -27,7 +27,7 @@ X_ON_3_ALONE: tuple[CoreSteps, ...] = (Write(3), SyncDisk(3))
 
 
 def rejoined(peer: int) -> tuple[CoreSteps, ...]:
-    """It restarts from its disk and comes back."""
+    """The steps in which a peer crashes, restarts from its disk and joins again."""
     return (Crash((peer,)), Run(), Start((peer,)), Elect(ALL), Run())
 
 

@@ -61,12 +61,12 @@ class Reading:
 
     @property
     def session_id(self) -> int:
-        """Its present session's id."""
+        """The id of the client's present session."""
         return self._client.session_id
 
     @property
     def takes_writes(self) -> bool:
-        """Is it where there is a leader?"""
+        """Whether the client is connected to a server that has a leader."""
         return self._client.state is READ_WRITE
 
     def _moved(self, state: SessionState) -> None:

@@ -36,7 +36,7 @@ class Writer:
 
     @property
     def session_id(self) -> int:
-        """Its session's id."""
+        """The id of the client's session."""
         return self._client.session_id
 
     async def _run(self) -> None:

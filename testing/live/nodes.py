@@ -88,7 +88,7 @@ class Broker(Node):
 
     @property
     def is_controller(self) -> bool:
-        """Its own last word, right or wrong."""
+        """Whether the broker takes itself for the controller, right or wrong."""
         return bool(self.describe()["is_controller"])
 
     @property

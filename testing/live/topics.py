@@ -25,7 +25,7 @@ class Topic:
 
     @property
     def partitions(self) -> list[Partition]:
-        """Its partitions as they are now, by number."""
+        """The topic's partitions as they are now, by number."""
         return [
             Partition(
                 **{field: row[field] for field in ("partition", "leader", "leader_epoch", "isr", "replicas")},
@@ -38,7 +38,7 @@ class Topic:
 
     @property
     def config(self) -> dict[str, str]:
-        """Its overrides."""
+        """The topic's configuration overrides."""
         return dict(self.describe()["config"])
 
     def set_config(self, changes: Mapping[str, str | None]) -> None:

@@ -106,7 +106,7 @@ class SimBroker(_SimNode):
 
     @property
     def is_controller(self) -> bool:
-        """Its own last word."""
+        """Whether the broker takes itself for the controller."""
         return self._host.world.record.state.broker(self.id).is_controller
 
     @property

@@ -19,7 +19,7 @@ class SimTopic:
 
     @property
     def partitions(self) -> list[Partition]:
-        """Its partitions as they are now."""
+        """The topic's partitions as they are now."""
         views = [p for p in self._host.world.record.state.partitions.values() if p.topic == self.name]
         return [
             Partition(
@@ -37,7 +37,7 @@ class SimTopic:
 
     @property
     def config(self) -> dict[str, str]:
-        """Its overrides."""
+        """The topic's configuration overrides."""
         return dict(self._host.world.record.state.configs.get(f"topics/{self.name}", {}))
 
     def set_config(self, changes: Mapping[str, str | None]) -> None:

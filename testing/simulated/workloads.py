@@ -47,7 +47,7 @@ class SimWorkload:
         return WorkloadCounts(said.sent, said.acknowledged, said.failed, said.lost, said.verified)
 
     def close(self) -> None:
-        """Its process dies."""
+        """The client's process dies."""
         self._runtime.stop()
 
     def stop(self) -> WorkloadCounts:
@@ -123,7 +123,7 @@ class SimConsumer:
         return ConsumerCounts(said.consumed, said.duplicates, said.out_of_order, said.lag, list(said.partitions))
 
     def close(self) -> None:
-        """Its process dies."""
+        """The client's process dies."""
         self._runtime.stop()
 
     def stop(self) -> ConsumerCounts:

@@ -57,7 +57,7 @@ def served(found: Collector, after: int = 0) -> list[tuple[int, str, int]]:
 A = EpochAccepted(1)
 
 
-def test_what_several_nodes_wrote_is_ordered_by_wall_clock(collector: MakeCollector) -> None:
+def test_lines_of_several_nodes_are_ordered_by_wall_clock(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     found.take(chunk("peer-2", (1, 1_000, A), (2, 3_000, A)))
@@ -166,7 +166,7 @@ def test_bad_lines_are_set_aside_and_counted(collector: MakeCollector) -> None:
     assert served(found) == [(1, "peer-1", 1)]
 
 
-def test_what_is_too_old_is_refused_with_the_oldest_number(collector: MakeCollector) -> None:
+def test_events_that_are_too_old_are_refused_with_the_oldest_number_kept(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock, ring_max=10)
     found.take(chunk("peer-1", *[(i, i, A) for i in range(1, 31)]))

@@ -90,13 +90,13 @@ def test_brokers_of_our_own_tell_for_themselves() -> None:
     assert told == []
 
 
-def test_an_epoch_read_beside_another_transactions_controller_is_no_election() -> None:
+def test_a_controller_epoch_read_beside_the_controller_of_another_transaction_is_no_election() -> None:
     joined, told = looking(ClusterState())
     joined.take(a_reading(ControllerZnodes(4, 8, 8, None, 0)))
     assert told == [BrokerRegistered(4, 41, 0x400)]
 
 
-def test_what_a_process_before_this_one_told_is_not_told_again() -> None:
+def test_events_that_an_earlier_process_told_are_not_told_again() -> None:
     state = ClusterState()
     apply(state, Entry("api", 1, 1, 1, BrokerRegistered(4, 41, 0x400), seq=1))
     apply(state, Entry("api", 2, 2, 2, ControllerElected(4, 7, 7, 60), seq=2))

@@ -34,7 +34,9 @@ def http(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_a_broker_is_wrong_in_its_own_words(server: Server, http: httpx.Client) -> None:
+def test_a_broker_that_is_wrong_about_the_controller_is_quoted_in_its_own_words(
+    server: Server, http: httpx.Client
+) -> None:
     server.agent.say(
         "broker-2", 4_000, is_controller=True, believes={"controller_id": 2, "controller_epoch": 2, "age_ms": 5},
         session={"id": 1, "state": "suspended"},
@@ -87,7 +89,7 @@ def test_without_a_quorum_the_last_known_state_says_that_it_is_stale(server: Ser
     assert http.post(f"{V1}/topics", json={"name": "t"}).status_code == 503
 
 
-def test_marks_and_ends_come_from_the_brokers(server: Server, http: httpx.Client) -> None:
+def test_high_watermarks_and_log_ends_come_from_the_brokers(server: Server, http: httpx.Client) -> None:
     rows = [{"topic": "orders", "partition": 0, "hw": 12, "leo": 14}]
     server.agent.say("broker-1", 10, partitions=rows)
     server.agent.say("broker-2", 10, partitions=[{**rows[0], "hw": 11, "leo": 12}])
@@ -98,7 +100,7 @@ def test_marks_and_ends_come_from_the_brokers(server: Server, http: httpx.Client
     assert (partition["leader"], partition["leader_epoch"], partition["partition_epoch"]) == (1, 4, 6)
 
 
-def test_who_is_eligible_to_lead_is_told_where_anybody_is(server: Server, http: httpx.Client) -> None:
+def test_eligible_replicas_are_told_where_there_are_any(server: Server, http: httpx.Client) -> None:
     assert "eligible" not in http.get(f"{V1}/topics/orders").json()["partitions"][0]
     orders = server.ensemble.reading.topics["orders"]
     server.ensemble.reading.topics["orders"] = orders._replace(
@@ -108,7 +110,7 @@ def test_who_is_eligible_to_lead_is_told_where_anybody_is(server: Server, http: 
     assert http.get(f"{V1}/cluster").json()["topics"][0]["partitions"][0]["eligible"] == [3]
 
 
-def test_who_is_eligible_counts_as_long_as_the_configuration_is_the_one_it_was_judged_by() -> None:
+def test_eligible_replicas_count_while_the_topics_configuration_is_the_one_they_were_chosen_under() -> None:
     state = LeaderAndIsr(1, 4, (1,), 3, eligible=(2,), eligible_by_zxid=77, broker_epoch_seen=5)
     content = encode_partition_state(state)
 
@@ -214,11 +216,11 @@ def test_a_znode_that_is_no_text_is_given_in_base64(http: httpx.Client) -> None:
     assert found["stat"]["ephemeral_owner"] == "0xffffffffffffffff"
 
 
-def test_a_missing_table_says_how_it_is_made(http: httpx.Client) -> None:
+def test_a_missing_table_of_the_pipeline_names_the_command_that_makes_it(http: httpx.Client) -> None:
     assert "zabka pipeline tables --data" in http.get(f"{V1}/analytics/availability").json()["command"]
 
 
-def test_a_table_is_read_from_parquet(server: Server, http: httpx.Client, tmp_path: Path) -> None:
+def test_a_table_of_the_pipeline_is_read_from_parquet(server: Server, http: httpx.Client, tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -251,7 +253,7 @@ def test_the_journal_is_an_array_from_a_number_on(server: Server, http: httpx.Cl
     ]
 
 
-def test_what_is_gone_is_gone_with_the_oldest_number(server: Server, http: httpx.Client) -> None:
+def test_events_no_longer_kept_are_410_gone_with_the_oldest_number_kept(server: Server, http: httpx.Client) -> None:
     fill(server, 150)
 
     for path in ("journal", "events"):
@@ -262,7 +264,7 @@ def test_what_is_gone_is_gone_with_the_oldest_number(server: Server, http: httpx
     assert http.get(f"{V1}/journal?limit=1").json()[0]["seq"] == 51
 
 
-def test_the_stream_sends_what_was_and_then_what_comes(server: Server, http: httpx.Client) -> None:
+def test_the_stream_sends_past_events_and_then_new_ones(server: Server, http: httpx.Client) -> None:
     fill(server, 3)
     ids: list[str] = []
     with http.stream("GET", f"{V1}/events?after=1") as answer:
@@ -329,7 +331,7 @@ def test_the_page_is_served_under_a_strict_policy(http: httpx.Client) -> None:
     assert library.headers["content-type"].startswith("text/javascript")
 
 
-def test_calls_that_change_something_need_the_token_where_one_is_wanted(tmp_path: Path) -> None:
+def test_calls_that_change_something_need_the_token_where_one_is_configured(tmp_path: Path) -> None:
     with Server(tmp_path, token="secret") as running, httpx.Client(base_url=running.url, trust_env=False) as client:
         assert client.get(f"{V1}/peers").status_code == 200
         assert client.post(f"{V1}/peers/1/kill").status_code == 401

@@ -44,7 +44,7 @@ def ended(http: httpx.Client, started: httpx.Response) -> dict[str, Any]:
     return found
 
 
-def test_the_library_says_what_is_expected_and_what_can_be_done_with_each_script(http: httpx.Client) -> None:
+def test_each_script_of_the_library_says_what_is_expected_and_where_it_can_be_played(http: httpx.Client) -> None:
     empty_isr, broken, _ = http.get(f"{V1}/scenarios").json()
 
     assert (empty_isr["name"], empty_isr["expected"], empty_isr["live"]) == ("kafka-708", "held", True)
@@ -95,7 +95,7 @@ def test_a_run_that_cannot_be_played_says_why_and_the_next_one_is_played(http: h
         ("kafka-708", {"live": True}, 422, "live"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_it_is_played(
+def test_a_run_that_makes_no_sense_is_refused_before_it_is_played(
     http: httpx.Client, name: str, body: dict[str, Any], status: int, said: str
 ) -> None:
     answer = http.post(f"{V1}/scenarios/{name}/runs", json=body)
@@ -105,7 +105,7 @@ def test_what_makes_no_sense_is_refused_before_it_is_played(
     assert http.get(f"{V1}/scenario-runs/nope").status_code == 404
 
 
-def test_only_so_many_wait_and_what_is_played_ends_with_the_api(tmp_path: Path) -> None:
+def test_the_queue_of_runs_is_bounded_and_a_run_under_way_ends_with_the_api(tmp_path: Path) -> None:
     with Server(tmp_path) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
         first = http.post(f"{V1}/scenarios/endless/runs")
         while http.get(first.headers["location"]).json()["state"] != "running":
@@ -116,7 +116,7 @@ def test_only_so_many_wait_and_what_is_played_ends_with_the_api(tmp_path: Path) 
     assert server.player.cancelled.is_set()
 
 
-def test_the_last_runs_are_remembered_and_no_more() -> None:
+def test_only_the_latest_runs_are_remembered() -> None:
     async def play_many() -> list[str]:
         runs = ScenarioRuns(FakePlayer())
         playing = asyncio.create_task(runs.run())

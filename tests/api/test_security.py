@@ -52,7 +52,7 @@ def test_other_host_names_are_refused_against_dns_rebinding(host: str) -> None:
     assert json.loads(body)["status"] == 400
 
 
-def test_a_name_that_was_allowed_is_answered() -> None:
+def test_a_host_name_that_was_allowed_is_answered() -> None:
     assert call(LOCKED, host="lab.example:8080")[0] == 200
 
 
@@ -75,7 +75,7 @@ def test_our_own_page_and_tools_may_change_things() -> None:
     assert call(OPEN, "POST", host="localhost:8080", sec_fetch_site="cross-site")[0] == 403
 
 
-def test_with_a_token_changes_need_it_and_looking_does_not() -> None:
+def test_where_a_token_is_configured_changes_need_it_and_reads_do_not() -> None:
     assert call(LOCKED, host="localhost")[0] == 200
     status, headers, _ = call(LOCKED, "POST", host="localhost")
     assert (status, headers["www-authenticate"]) == (401, "Bearer")
@@ -97,7 +97,7 @@ def test_the_import_map_is_allowed_by_its_hash_alone() -> None:
     assert "sha256" not in page.policy("<html></html>")
 
 
-def test_loopback_is_told_from_the_rest() -> None:
+def test_loopback_addresses_are_told_from_all_others() -> None:
     assert loopback("127.0.0.1")
     assert loopback("localhost")
     assert not loopback("0.0.0.0")

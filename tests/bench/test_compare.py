@@ -73,7 +73,7 @@ def test_the_options_make_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_without_java_ours_is_measured_alone_and_a_line_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_our_ensemble_is_measured_alone_and_a_line_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ensembles, "java_major", lambda: None)
     sides, notes = compare.choose_sides(None)
     assert sides == ("ours",)

@@ -11,7 +11,7 @@ from bench.ensembles import Shape
 from bench.failover import Fault, Round, main, row
 
 
-def test_what_counts_on_a_frozen_leader_is_the_time_beyond_sync_limit() -> None:
+def test_of_a_frozen_leaders_failover_only_the_time_beyond_sync_limit_counts() -> None:
     rounds = [Round("ours", Fault.FROZEN, took_ms) for took_ms in (1010.0, 1050.0, 1020.0)]
     found = row(rounds, Fault.FROZEN, Shape(tick_ms=500, sync_limit_ticks=2))
     assert (found.median_ms, found.worst_ms, found.over_ms, found.worst_over_ms) == (1020.0, 1050.0, 20.0, 50.0)

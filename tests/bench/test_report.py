@@ -54,7 +54,7 @@ def test_one_side_alone_has_no_ratio() -> None:
     assert "ZooKeeper" not in str(table.caption)
 
 
-def test_green_is_more_throughput_and_less_of_everything_else() -> None:
+def test_a_ratio_is_green_for_more_throughput_and_for_less_of_everything_else() -> None:
     results = Results(measured("ours", 20_000) + measured("zookeeper", 10_000))
     table = load_table(results, plan(*SIDES), "3.9.5")
     ratios = [str(list(column.cells)[2]) for column in table.columns[2:]]
@@ -108,7 +108,7 @@ def test_the_document_is_json_with_medians_ratios_and_every_measurement() -> Non
     assert made["machine"] == {"cores": 2} and made["notes"] == ["noisy"]
 
 
-def test_nothing_measured_has_no_medians() -> None:
+def test_a_work_without_measurements_has_no_medians() -> None:
     assert medians(Results(), "ours", "set") is None
 
 

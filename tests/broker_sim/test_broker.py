@@ -319,7 +319,7 @@ def test_everybody_stopping_at_once_is_over_soon(cluster: Cluster) -> None:
 # ---- topics made because somebody asked -----------------------------------------------------------------------
 
 
-def test_asking_for_a_topic_makes_it_where_that_is_on(cluster: Cluster) -> None:
+def test_asking_for_a_topic_creates_it_where_auto_create_topics_enable_is_on(cluster: Cluster) -> None:
     cluster.start()
     node = cluster.nodes[1]
     asked = request(ApiKey.METADATA, 12, topics=[{"name": "fresh"}], allow_auto_topic_creation=True)

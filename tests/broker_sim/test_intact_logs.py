@@ -57,11 +57,11 @@ def lose_power_and_wait_in_vain(cluster: Cluster, node: Node) -> None:
     task.cancel()
 
 
-def test_a_broker_that_has_never_been_stopped_cannot_say(cluster: Cluster) -> None:
+def test_a_broker_that_was_never_stopped_does_not_claim_an_intact_log(cluster: Cluster) -> None:
     assert [is_intact(cluster, node) for node in cluster.nodes.values()] == [False, False, False]
 
 
-def test_after_a_clean_stop_it_is(cluster: Cluster) -> None:
+def test_after_a_clean_stop_the_log_is_intact(cluster: Cluster) -> None:
     node = cluster.nodes[3]
     epoch = node.broker.controller.broker_epoch
     cluster.on(node, node.broker.stop())
@@ -70,7 +70,7 @@ def test_after_a_clean_stop_it_is(cluster: Cluster) -> None:
     assert is_intact(cluster, node)
 
 
-def test_after_a_kill_it_is_for_the_system_has_what_the_process_wrote(cluster: Cluster) -> None:
+def test_after_a_kill_the_log_is_intact_for_the_kernel_has_what_the_process_wrote(cluster: Cluster) -> None:
     node = cluster.nodes[3]
     kill(cluster, node)
     restart(cluster, node)
@@ -80,7 +80,9 @@ def test_after_a_kill_it_is_for_the_system_has_what_the_process_wrote(cluster: C
     assert is_intact(cluster, node)
 
 
-def test_after_a_power_loss_it_may_not_be_until_a_controller_has_told_the_broker_its_part(cluster: Cluster) -> None:
+def test_after_a_power_loss_the_log_may_not_be_intact_until_a_controller_has_told_the_broker_its_part(
+    cluster: Cluster,
+) -> None:
     node = cluster.nodes[3]
     kill(cluster, node)
     node.directory.power_loss()
@@ -111,7 +113,7 @@ def take_records_away(directory: MemoryLogDirectory) -> None:
 
 
 @pytest.mark.parametrize("damage", [tear, take_records_away])
-def test_after_a_kill_it_is_not_where_a_log_is_not_as_it_was(
+def test_after_a_kill_the_log_is_not_intact_where_it_is_shorter_or_damaged(
     cluster: Cluster, damage: Callable[[MemoryLogDirectory], None]
 ) -> None:
     node = cluster.nodes[3]
@@ -121,7 +123,7 @@ def test_after_a_kill_it_is_not_where_a_log_is_not_as_it_was(
     assert not is_intact(cluster, node)
 
 
-def test_after_a_kill_it_is_not_where_a_disk_was_replaced(cluster: Cluster) -> None:
+def test_after_a_kill_the_log_is_not_intact_where_a_disk_was_replaced(cluster: Cluster) -> None:
     node = cluster.nodes[3]
     kill(cluster, node)
     node.directory.wipe()
@@ -148,20 +150,20 @@ def test_a_clean_stop_of_a_process_that_nobody_told_its_part_passes_on_what_it_f
 @pytest.mark.parametrize(
     "text", [None, "", "{}", '{"version":0}', "[]", '{"brokerEpoch":true}', "{", '{"brokerEpoch":"7"}']
 )
-def test_a_mark_that_names_no_registration_says_nothing(text: str | None) -> None:
+def test_a_mark_that_names_no_registration_claims_no_intact_log(text: str | None) -> None:
     assert broker_epoch_of(text) == -1
 
 
 @pytest.mark.parametrize(
     "text", [None, "", "{}", '{"version":0,"brokerEpoch":7}', alive(7, "before"), alive(-1, "now")]
 )
-def test_a_mark_of_another_run_of_the_system_says_nothing(text: str | None) -> None:
+def test_a_mark_from_before_a_reboot_claims_no_intact_log(text: str | None) -> None:
     assert broker_epoch_alive(text, "now") == -1
     assert broker_epoch_alive(alive(7, "now"), "now") == 7
     assert broker_epoch_alive(alive(7, ""), "") == -1
 
 
-def test_a_system_that_has_not_been_started_anew_says_so(tmp_path: Path) -> None:
+def test_the_boot_id_stays_the_same_while_the_system_runs(tmp_path: Path) -> None:
     assert FileLogDirectory(tmp_path).boot_id == FileLogDirectory(tmp_path).boot_id
     if sys.platform == "linux":
         assert len(FileLogDirectory(tmp_path).boot_id) == 36

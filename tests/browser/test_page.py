@@ -49,7 +49,7 @@ def test_brokers_show_process_registration_epoch_and_the_controller(page: Page) 
     expect(page.get_by_role("group", name="Health")).to_contain_text("partition under-replicated")
 
 
-def test_a_broker_that_is_wrong_is_seen_to_be_wrong(page: Page, server: PageServer) -> None:
+def test_a_broker_that_is_wrong_about_the_controller_is_marked(page: Page, server: PageServer) -> None:
     server.agent.write("host-1", e.ProcessChanged("broker-1", "paused", 103, "pause"))
     server.is_controller(2, 4)
     server.agent.write("broker-2", e.ControllerElected(2, 4, 4), e.ControllerBelieved(2, 2, 4, True))
@@ -63,7 +63,7 @@ def test_a_broker_that_is_wrong_is_seen_to_be_wrong(page: Page, server: PageServ
     expect(page.get_by_role("group", name="Health")).to_contain_text("broker 1 wrong about the controller")
 
 
-def test_fenced_writes_and_requests_are_counted_at_who_was_wrong(page: Page, server: PageServer) -> None:
+def test_fenced_writes_and_requests_are_counted_at_the_broker_that_was_wrong(page: Page, server: PageServer) -> None:
     server.agent.write("broker-1", e.WriteFenced(1, 3, "set", "/brokers/topics/orders/partitions/0/state"))
     server.tell("broker-2", e.RequestFenced(2, "LeaderAndIsr", 1, "STALE_CONTROLLER_EPOCH", 3, 4))
 
@@ -102,7 +102,7 @@ def test_partitions_show_leader_isr_against_replicas_and_where_each_log_ends(pag
     expect(partition.get_by_role("img", name="log end offset 90, its high watermark 90")).to_be_visible()
 
 
-def test_who_may_lead_where_nobody_in_sync_can_is_shown_where_there_is_any(page: Page, server: PageServer) -> None:
+def test_eligible_replicas_are_shown_where_there_are_any(page: Page, server: PageServer) -> None:
     expect(row(page, "Partition orders-0")).not_to_contain_text("eligible")
     server.tell("broker-1", e.IsrChanged("orders", 0, [1], 1, 4, 7, "lag", eligible=[2]))
 

@@ -25,9 +25,11 @@ def parent(proc: Path, comm: str, blocked: str) -> Path:
     ("comm", "blocked", "interrupted"),
     [("make", INTERRUPTED, True), ("make", WAITING, False), ("bash", INTERRUPTED, False), ("gmake", INTERRUPTED, True)],
 )
-def test_only_a_make_that_handles_sigint_counts(tmp_path: Path, comm: str, blocked: str, interrupted: bool) -> None:
+def test_only_a_parent_make_that_handles_sigint_is_taken_for_the_one_that_was_interrupted(
+    tmp_path: Path, comm: str, blocked: str, interrupted: bool
+) -> None:
     assert make_was_interrupted(parent(tmp_path, comm, blocked)) is interrupted
 
 
-def test_where_there_is_no_proc_nobody_was_interrupted(tmp_path: Path) -> None:
+def test_without_a_proc_file_system_no_interrupt_is_seen(tmp_path: Path) -> None:
     assert not make_was_interrupted(tmp_path)

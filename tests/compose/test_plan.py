@@ -101,7 +101,7 @@ def test_settings_go_to_the_system_they_belong_to() -> None:
     assert found.kafka == {"replica.lag.time.max.ms": "1000", "zookeeper.session.timeout.ms": "4000"}
 
 
-def test_old_behaviours_are_the_brokers() -> None:
+def test_zabka_historical_is_a_setting_of_brokers() -> None:
     found = split_settings(["zabka.historical=empty-isr,ghost-controller"])
     assert found == Overrides({}, {"zabka.historical": "empty-isr,ghost-controller"})
 

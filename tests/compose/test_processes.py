@@ -119,7 +119,7 @@ def test_kill_goes_through_a_stop_that_hangs(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+def test_an_action_that_makes_no_sense_now_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         process = Watched(tmp_path, SLEEPER).process
         for action in (process.kill, process.stop, process.pause, process.resume, process.restart):

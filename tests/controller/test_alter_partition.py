@@ -116,7 +116,7 @@ def test_alter_partition_answers_each_fault_with_its_error(world: World) -> None
 
 
 @pytest.mark.scenario(61)
-def test_what_is_so_already_succeeds_also_from_an_older_partition_epoch(world: World) -> None:
+def test_an_isr_that_is_so_already_succeeds_also_from_an_older_partition_epoch(world: World) -> None:
     # testIdempotentAlterPartition
     assert alter(world, [2, 3]).partition_epoch == 1
     row = alter(world, [2, 3], partition_epoch=0)
@@ -150,7 +150,7 @@ def test_a_replica_of_an_earlier_life_is_not_eligible(world: World) -> None:
     assert alter(world, [2, 3, 4], member_epochs={4: new}).error_code is KafkaError.none
 
 
-def test_only_the_leader_may_ask_and_only_for_replicas_of_the_partition(world: World) -> None:
+def test_only_the_leader_may_change_an_isr_and_only_to_replicas_of_the_partition(world: World) -> None:
     assert alter(world, [3, 2], sender=3).error_code is KafkaError.invalid_request
     assert alter(world, [3]).error_code is KafkaError.invalid_request
     assert alter(world, []).error_code is KafkaError.invalid_request

@@ -51,25 +51,25 @@ def last_election(world: World) -> tuple[int, str, bool]:
 # ---- who is eligible ------------------------------------------------------------------------------------------
 
 
-def test_who_leaves_while_enough_are_in_sync_is_not_eligible(world: World) -> None:
+def test_a_replica_that_leaves_an_isr_at_or_above_the_minimum_is_not_eligible(world: World) -> None:
     leave(world, 4)
     assert stands(world) == (2, (2, 3), ())
 
 
-def test_who_leaves_when_fewer_than_the_minimum_are_left_is_eligible(world: World) -> None:
+def test_a_replica_that_leaves_an_isr_below_the_minimum_is_eligible(world: World) -> None:
     leave(world, 4, 3)
     assert stands(world) == (2, (2,), (3,))
     assert world.events(LeaderElected)[-1].eligible == [3]
 
 
-def test_nobody_is_eligible_once_enough_are_in_sync_again(world: World) -> None:
+def test_no_replica_is_eligible_once_enough_are_in_sync_again(world: World) -> None:
     leave(world, 4, 3)
     state = world.active().controller.reign.context.leadership[T0]
     settled = world.call(world.active().controller.reign.store.update({T0: with_isr(state, (2, 4))}))
     assert settled.written[T0].eligible == ()
 
 
-def test_with_the_default_minimum_of_one_the_znode_is_kafkas(world: World) -> None:
+def test_with_min_insync_replicas_of_one_the_states_znode_is_kafkas(world: World) -> None:
     world.create_topic("plain", {0: [2, 3]})
     world.settle()
     leave(world, 3, 2)
@@ -114,7 +114,7 @@ def test_an_eligible_replica_leads_where_the_last_in_sync_is_gone_and_that_is_cl
     assert last_election(world) == (3, "offline", False)
 
 
-def test_in_kafkas_mode_it_waits_for_the_last_one_standing() -> None:
+def test_as_in_kafka_a_partition_waits_for_the_last_member_of_its_isr() -> None:
     world = World()
     world.start(1, historical=frozenset({Historical.LAST_REPLICA_STANDING}))
     world.join(2, 3, 4)
@@ -147,7 +147,7 @@ def test_a_change_of_the_brokers_default_counts_as_well(world: World) -> None:
 # ---- who comes back -------------------------------------------------------------------------------------------
 
 
-def test_who_comes_back_without_saying_that_its_log_is_intact_is_eligible_no_more(world: World) -> None:
+def test_a_replica_that_returns_without_an_intact_log_is_no_longer_eligible(world: World) -> None:
     leave(world, 4, 3)
     leader_epoch = world.state("t").leader_epoch
     join(world, 3, intact=False)
@@ -181,7 +181,7 @@ def test_the_last_one_standing_leads_where_all_others_have_lost_as_much(world: W
     assert stands(world) == (2, (2,), ()) and world.state("t").doubtful == ()
 
 
-def test_who_gave_way_leads_at_once_where_the_topic_allows_unclean_elections_and_that_is_unclean(world: World) -> None:
+def test_a_replica_that_gave_way_leads_at_once_and_uncleanly_where_the_topic_allows_that(world: World) -> None:
     world.create_topic("u", {0: [4, 3, 2]}, min_insync_replicas="3", unclean_leader_election_enable="true")
     world.settle()
     leave(world, 4, 3, 2)
@@ -234,7 +234,7 @@ def test_a_state_in_which_nobody_is_eligible_is_as_its_znode_reads() -> None:
         assert znodes.decode_partition_state(znodes.encode_partition_state(changed), 11) == changed
 
 
-def test_who_is_a_replica_no_more_is_not_eligible_and_leaves_no_trace(world: World) -> None:
+def test_a_broker_that_is_no_replica_any_more_is_not_eligible_and_leaves_no_trace(world: World) -> None:
     leave(world, 4, 3)
     state = world.state("t")._replace(eligible=(9,))
     written = world.call(world.active().controller.reign.store.update({T0: state})).written[T0]

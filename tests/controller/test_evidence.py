@@ -31,7 +31,7 @@ def test_an_election_names_who_led_before_and_what_spoke_for_or_against_each_rep
     assert elected.candidates == [(2, "not_alive"), (1, "not_in_sync"), (3, "elected"), (4, "available")]
 
 
-def test_what_is_said_of_who_is_alive_names_the_registration_that_ended() -> None:
+def test_a_change_of_live_brokers_names_the_registration_that_ended() -> None:
     world = World()
     led_by_the_second(world)
     registration = world.nodes[2].controller.broker_epoch

@@ -54,5 +54,5 @@ def test_a_broker_that_does_not_support_a_finalized_feature_is_left_out() -> Non
     [None, b"", b"[]", b'{"version":3,"status":1,"features":{}}', b'{"version":2,"features":{}}',
      b'{"version":2,"status":1,"features":{"f":3}}', b'{"version":2,"status":1,"features":[]}'],
 )  # fmt: skip
-def test_what_is_no_feature_znode_is_none(content: bytes | None) -> None:
+def test_an_unreadable_feature_znode_is_read_as_none(content: bytes | None) -> None:
     assert decode_features(content) is None

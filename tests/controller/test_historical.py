@@ -112,7 +112,7 @@ def test_a_broker_whose_id_is_held_by_a_lost_session_stays_away_or_waits(world: 
 
 
 @ON_AND_OFF
-def test_what_a_fenced_reign_had_collected_makes_the_next_one_lose_its_changes(world: World, on: bool) -> None:
+def test_requests_left_by_a_fenced_reign_make_the_next_one_lose_its_changes(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.POISONED_BATCH)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})

@@ -60,7 +60,7 @@ def test_a_replica_on_a_failed_log_dir_is_not_elected(world: World) -> None:
     assert world.brief("u")[0] == 2
 
 
-def test_with_its_next_life_a_broker_counts_as_whole_again(world: World) -> None:
+def test_a_broker_with_a_failed_log_dir_counts_as_whole_after_its_restart(world: World) -> None:
     fail_log_dir(world, 2, T0)
     world.offline_replicas.clear()
     world.leave(2)

@@ -28,7 +28,7 @@ def stats(world: World) -> dict[str, int]:
     return world.nodes[1].controller.metrics()["ControllerStats"]
 
 
-def test_a_healthy_cluster(world: World) -> None:
+def test_a_healthy_cluster_has_one_active_controller_and_nothing_offline(world: World) -> None:
     assert gauges(world) == {
         "ActiveControllerCount": 1,
         "OfflinePartitionsCount": 0,
@@ -45,12 +45,12 @@ def test_a_healthy_cluster(world: World) -> None:
     }
 
 
-def test_who_is_not_controller_has_zeros(world: World) -> None:
+def test_a_broker_that_is_not_controller_has_zeros(world: World) -> None:
     world.start(4)
     assert set(gauges(world, 4).values()) == {0}
 
 
-def test_imbalance_and_offline_partitions(world: World) -> None:
+def test_imbalanced_and_offline_partitions_are_counted(world: World) -> None:
     world.leave(2)
     world.settle()
     assert (gauges(world)["PreferredReplicaImbalanceCount"], gauges(world)["OfflinePartitionsCount"]) == (1, 0)
@@ -104,6 +104,6 @@ def test_requests_that_wait_for_brokers_are_counted(world: World) -> None:
     assert world.nodes[1].controller.metrics()["ControllerChannelManager"]["TotalQueueSize"] >= 2
 
 
-def test_every_state_of_kafkas_has_its_number() -> None:
+def test_every_controller_state_has_kafkas_number() -> None:
     assert [int(state) for state in ControllerState] == list(range(18))
     assert STATE_DURING["ZkPartitionReassignment"] == 5 and STATE_DURING["ListPartitionReassignments"] == 15

@@ -95,7 +95,7 @@ def test_where_nobody_lives_an_unclean_election_finds_nobody_either() -> None:
     assert world.active().controller.metrics()["ControllerStats"]["UncleanLeaderElectionsPerSec_Count"] == 0
 
 
-def test_both_replicas_dead_at_once_leave_the_first_that_was_taken_out(world: World) -> None:
+def test_when_both_replicas_die_at_once_the_one_left_in_the_isr_leads_when_it_returns(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.nodes[1].session.hold_watches = True
@@ -139,7 +139,7 @@ def test_a_failover_does_not_touch_what_is_well(world: World) -> None:
 
 
 @pytest.mark.scenario(42)
-def test_unclean_by_the_brokers_default() -> None:
+def test_with_unclean_elections_by_the_brokers_default_any_replica_leads() -> None:
     world = World()
     world.start(1, unclean_leader_election_enable=True)
     world.join(2, 3)
@@ -160,7 +160,7 @@ def test_unclean_by_the_brokers_default() -> None:
 
 
 @pytest.mark.scenario(43)
-def test_clean_by_default_waits_for_the_old_leader(world: World) -> None:
+def test_with_clean_elections_by_default_a_partition_waits_for_its_old_leader(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     lose_all_but(world, "t", survivor=3, last=2)

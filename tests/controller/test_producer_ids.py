@@ -39,7 +39,7 @@ def test_blocks_follow_each_other_and_name_who_asked(world: World) -> None:
     assert block == {"version": 1, "broker": 2, "block_start": "2000", "block_end": "2999"}
 
 
-def test_only_the_broker_that_is_registered_gets_any(world: World) -> None:
+def test_only_a_broker_of_the_registered_epoch_gets_producer_ids(world: World) -> None:
     epoch = world.active().controller.reign.context.broker_epoch(2)
     assert allocate(world, 2, epoch - 1).error_code == KafkaError.stale_broker_epoch
     assert allocate(world, 2, epoch + 1).error_code == KafkaError.stale_broker_epoch
@@ -47,7 +47,7 @@ def test_only_the_broker_that_is_registered_gets_any(world: World) -> None:
     assert not world.ensemble.data(znodes.LATEST_PRODUCER_ID_BLOCK)
 
 
-def test_who_is_not_controller_says_so(world: World) -> None:
+def test_a_broker_that_is_not_controller_refuses_to_give_producer_ids(world: World) -> None:
     world.start(3)
     world.settle()
     asked = AllocateProducerIdsRequest(broker_id=2, broker_epoch=1)

@@ -200,7 +200,7 @@ def test_the_leader_moves_to_the_first_of_the_target_where_it_is_to_leave(world:
     assert assignment(world) == ReplicaAssignment((3, 2))
 
 
-def test_what_is_under_way_is_listed_all_of_it_or_what_is_asked_for(world: World) -> None:
+def test_reassignments_under_way_are_listed_all_or_those_asked_for(world: World) -> None:
     world.create_topic("orders", {0: [1], 1: [1]})
     world.settle()
     reassign(world, [2])

@@ -79,7 +79,7 @@ def test_a_follower_that_bounced_unseen_leaves_the_isr(world: World) -> None:
     assert set(epochs_told(world, 3)) == {1}
 
 
-def test_of_those_that_stayed_the_first_in_the_assignment_leads(world: World) -> None:
+def test_of_the_replicas_that_did_not_bounce_the_first_in_the_assignment_leads(world: World) -> None:
     create(world, 2, 4, 3)
     world.kill(1)
     bounce(world, 2)
@@ -96,7 +96,7 @@ def test_a_lone_replica_that_bounced_unseen_leads_in_another_epoch(world: World)
     assert set(epochs_told(world, 2)) == {1}
 
 
-def test_where_the_whole_isr_bounced_it_stays_and_its_leader_leads_in_another_epoch(world: World) -> None:
+def test_an_isr_that_bounced_as_a_whole_stays_and_its_leader_leads_in_another_epoch(world: World) -> None:
     create(world, 2, 3, 4)
     world.kill(1)
     bounce(world, 4, 3, 2)
@@ -161,7 +161,7 @@ def test_a_state_written_after_the_registration_speaks_of_that_process(world: Wo
     assert epochs_told(world, 2) == epochs_told(world, 3) == [1]
 
 
-def test_what_one_controller_fenced_the_next_one_leaves_alone(world: World) -> None:
+def test_a_bounce_that_one_controller_dealt_with_is_left_alone_by_the_next(world: World) -> None:
     create(world, 2, 3)
     world.kill(1)
     bounce(world, 2, 3)

@@ -24,7 +24,7 @@ def test_the_lock_has_what_the_dependency_group_asks_for() -> None:
     assert wanted - pinned == set()
 
 
-def test_who_runs_zabka_does_not_install_the_generator() -> None:
+def test_running_zabka_does_not_install_the_sites_generator() -> None:
     assert re.findall(r"^sphinx==", (ROOT / "requirements.lock").read_text(), re.MULTILINE) == []
 
 

@@ -179,7 +179,7 @@ def test_without_a_quorum_records_flow_and_nothing_is_elected_until_one_peer_ret
     assert (counts.failed, counts.lost, counts.verified) == (0, 0, True)
 
 
-def test_who_dies_without_a_quorum_is_only_missed_once_there_is_one(zabka_world: SimulatedCluster) -> None:
+def test_a_broker_that_dies_without_a_quorum_is_noticed_once_there_is_one(zabka_world: SimulatedCluster) -> None:
     orders = zabka_world.topics.create("orders", partitions=3)
     zabka_world.until(lambda: all(partition.in_sync for partition in orders.partitions))
     controller = zabka_world.until(lambda: zabka_world.controller)

@@ -17,7 +17,7 @@ def test_a_test_begins_with_a_cluster_that_is_whole_and_empty(cluster: Cluster) 
 
 
 @pytest.mark.scenario(30)
-def test_what_is_produced_can_be_consumed(cluster: Cluster) -> None:
+def test_produced_records_can_be_consumed(cluster: Cluster) -> None:
     cluster.topics.create("orders", partitions=2, config={"min.insync.replicas": "2"})
 
     assert cluster.produce("orders", ["a", "b"], 1) == 0
@@ -42,7 +42,7 @@ def test_a_refusal_says_why(cluster: Cluster) -> None:
     assert cluster.elect("PREFERRED", "orders") == "ELECTION_NOT_NEEDED"
 
 
-def test_what_does_not_come_true_says_what_was_seen_last(cluster: Cluster) -> None:
+def test_a_condition_that_does_not_come_true_says_what_was_seen_last(cluster: Cluster) -> None:
     with pytest.raises(ClusterFailed, match=r"a fourth broker did not come true within 0\.2 s; seen last: 0"):
         cluster.until(lambda: len(cluster.brokers) - 3, 0.2, "a fourth broker")
 

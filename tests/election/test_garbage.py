@@ -129,7 +129,7 @@ def test_clients_that_never_finish_a_frame_are_waited_for_by_nobody(zabka_cluste
 
 
 @pytest.mark.parametrize("what", ["random bytes", "a huge length", "a negative length"])
-def test_what_cannot_be_a_frame_closes_the_connection(zabka_cluster: LiveCluster, what: str) -> None:
+def test_bytes_that_cannot_be_a_frame_close_the_connection(zabka_cluster: LiveCluster, what: str) -> None:
     stays_open = [
         port
         for port, address in ports(zabka_cluster).items()

@@ -19,7 +19,7 @@ LIVE = [
 
 
 @pytest.mark.parametrize("name", LIVE)
-def test_these_can_be_played_live(name: str) -> None:
+def test_the_listed_scenarios_can_be_played_live(name: str) -> None:
     assert LivePlayer().unplayable(LIBRARY[name]) is None
 
 
@@ -30,7 +30,7 @@ def test_these_can_be_played_live(name: str) -> None:
         ("kafka-14617", "what it shows (StrongIsr) is seen only by looking into every broker's disk and memory"),
     ],
 )
-def test_what_real_processes_do_not_let_one_do_or_see_is_refused(name: str, reason: str) -> None:
+def test_a_script_that_real_processes_cannot_play_is_refused(name: str, reason: str) -> None:
     assert LivePlayer().unplayable(LIBRARY[name]) == reason
 
 
@@ -46,7 +46,7 @@ def test_a_script_plays_over_real_processes_as_in_the_simulated_world(zabka_clus
 
 
 @pytest.mark.long
-def test_what_clients_see_under_troubles_is_recorded_and_holds(zabka_cluster: LiveCluster) -> None:
+def test_what_clients_see_under_faults_is_recorded_and_breaks_no_promise(zabka_cluster: LiveCluster) -> None:
     judgement, troubles = record(zabka_cluster, seconds=1, topics=1, seed=4)
     assert judgement.wrong == []
     assert judgement.acknowledged > 0

@@ -81,7 +81,7 @@ def a_returns_and_the_logs_converge(cluster: Cluster, bereft: Bereft) -> None:
 
 @pytest.mark.scenario(43)
 @pytest.mark.parametrize("cluster", ["simulated", pytest.param("live", marks=pytest.mark.long)], indirect=True)
-def test_with_unclean_elections_off_it_waits_for_the_old_leader_and_nothing_is_lost(cluster: Cluster) -> None:
+def test_with_unclean_elections_off_a_partition_waits_for_its_old_leader_and_nothing_is_lost(cluster: Cluster) -> None:
     bereft = bereave(cluster)
 
     # B offers itself, in vain.
@@ -101,7 +101,9 @@ def test_with_unclean_elections_off_it_waits_for_the_old_leader_and_nothing_is_l
 
 
 @pytest.mark.scenario(45)
-def test_an_override_set_while_it_is_offline_elects_the_other_replica_and_names_what_is_lost(cluster: Cluster) -> None:
+def test_a_topics_override_set_while_a_partition_is_offline_elects_the_other_replica_and_names_what_is_lost(
+    cluster: Cluster,
+) -> None:
     bereft = bereave(cluster)
     assert bereft.orders.partitions[0].offline
 
@@ -112,7 +114,9 @@ def test_an_override_set_while_it_is_offline_elects_the_other_replica_and_names_
 
 @pytest.mark.scenario(42)
 @pytest.mark.zabka(settings={UNCLEAN: "true"})
-def test_the_brokers_default_elects_it_when_it_returns(zabka_world: SimulatedCluster) -> None:
+def test_with_the_brokers_default_a_replica_out_of_sync_is_elected_when_it_returns(
+    zabka_world: SimulatedCluster,
+) -> None:
     bereft = bereave(zabka_world)
     b_leads(zabka_world, bereft)
     a_returns_and_the_logs_converge(zabka_world, bereft)
@@ -123,7 +127,9 @@ def test_the_brokers_default_elects_it_when_it_returns(zabka_world: SimulatedClu
 
 
 @pytest.mark.zabka(settings={UNCLEAN: "true"})
-def test_an_override_against_the_brokers_default_keeps_it_offline(zabka_world: SimulatedCluster) -> None:
+def test_a_topics_override_against_the_brokers_default_keeps_its_partition_offline(
+    zabka_world: SimulatedCluster,
+) -> None:
     zabka_world.topics.create("other")
     controller = zabka_world.until(lambda: zabka_world.controller)
     a, b = (broker for broker in zabka_world.brokers.values() if broker.id != controller.id)
@@ -140,7 +146,7 @@ def test_an_override_against_the_brokers_default_keeps_it_offline(zabka_world: S
     assert orders.partitions[0].offline
 
 
-def test_an_administrator_may_force_it(zabka_world: SimulatedCluster) -> None:
+def test_an_administrator_may_force_an_unclean_election(zabka_world: SimulatedCluster) -> None:
     bereft = bereave(zabka_world)
 
     # Until the controller has heard of B's return there is nobody to elect.
@@ -151,7 +157,7 @@ def test_an_administrator_may_force_it(zabka_world: SimulatedCluster) -> None:
     assert zabka_world.elect("UNCLEAN", "orders") == "ELECTION_NOT_NEEDED"
 
 
-def test_the_override_works_too_while_the_controller_is_new(zabka_world: SimulatedCluster) -> None:
+def test_a_topics_override_counts_also_right_after_a_controller_failover(zabka_world: SimulatedCluster) -> None:
     bereft = bereave(zabka_world)
     controller = zabka_world.until(lambda: zabka_world.controller)
     epoch = zabka_world.controller_epoch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ensemble.summary import Summary
 
 
-def test_nothing_measured_is_zero() -> None:
+def test_a_summary_without_values_is_zero() -> None:
     summary = Summary()
     assert (summary.count, summary.minimum, summary.maximum, summary.average) == (0, 0, 0, 0.0)
     assert summary.quantile(0.99) == 0

@@ -56,7 +56,7 @@ def numbered(count: int, first: int = 0) -> list[str]:
     return [f"record {number}" for number in range(first, first + count)]
 
 
-def test_it_boots_beside_ours_and_says_nothing_but_what_it_says_anywhere(cluster: MixedCluster) -> None:
+def test_kafkas_broker_starts_beside_ours_and_logs_no_other_trouble_than_anywhere(cluster: MixedCluster) -> None:
     kafka = cluster.nodes[KAFKA]
     assert isinstance(kafka, KafkaServer)
     assert cluster.registered == list(EVERYBODY)
@@ -64,7 +64,9 @@ def test_it_boots_beside_ours_and_says_nothing_but_what_it_says_anywhere(cluster
 
 
 @CONTROLLERS
-def test_each_leads_what_the_others_follow(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
+def test_brokers_of_both_kinds_lead_partitions_that_the_others_follow(
+    cluster: MixedCluster, controllers: tuple[int, ...]
+) -> None:
     cluster.make_controller(*controllers)
     topic = f"three-ways-{controllers[0]}"
     cluster.create(topic, *THREE_WAYS)
@@ -90,7 +92,7 @@ def test_topics_grow_and_go(cluster: MixedCluster, controllers: tuple[int, ...])
 
 
 @CONTROLLERS
-def test_replicas_are_moved_onto_it_and_off_it(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
+def test_replicas_are_moved_onto_kafkas_broker_and_off_it(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
     cluster.make_controller(*controllers)
     topic = f"moves-{controllers[0]}"
     cluster.create(topic, (1,), (101,))
@@ -296,7 +298,7 @@ def read_in_group(cluster: MixedCluster, topic: str, group: str, count: int) -> 
     return found
 
 
-def test_what_is_acknowledged_outlives_every_broker_in_turn(cluster: MixedCluster) -> None:
+def test_acknowledged_records_outlive_every_broker_in_turn(cluster: MixedCluster) -> None:
     """Kafka's own VerifiableProducer goes on while each of the three is killed and comes back."""
     topic = "outlives"
     cluster.create(topic, *THREE_WAYS, min_insync_replicas="2")

@@ -88,7 +88,9 @@ def reassign(cluster: LiveCluster, directory: Path, topic: str, *replicas: int) 
     assert "is completed" in called(reassign_tool.main, *arguments, "--verify").out
 
 
-def test_it_is_shown_used_and_commands(zabka_cluster: LiveCluster, joined: KafkaServer, tmp_path: Path) -> None:
+def test_a_kafka_broker_that_joins_is_shown_serves_and_may_be_controller(
+    zabka_cluster: LiveCluster, joined: KafkaServer, tmp_path: Path
+) -> None:
     cluster = zabka_cluster
     found = shown(cluster)
     assert (found["process"], found["pid"], found["is_controller"]) == ("unknown", None, False)

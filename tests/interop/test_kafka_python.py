@@ -49,7 +49,7 @@ def consume(cluster: BrokerCluster, topic: str, partitions: int, count: int) -> 
     return found
 
 
-def test_the_default_idempotent_producer_and_a_consumer_without_a_group(
+def test_records_of_the_default_producer_are_read_by_a_consumer_without_a_group(
     cluster: BrokerCluster, admin: KafkaAdminClient
 ) -> None:
     admin.create_topics([NewTopic("orders", 3, 3)])
@@ -65,7 +65,9 @@ def test_the_default_idempotent_producer_and_a_consumer_without_a_group(
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-def test_every_acks(cluster: BrokerCluster, admin: KafkaAdminClient, acks: int | str) -> None:
+def test_records_are_produced_with_every_value_of_acks(
+    cluster: BrokerCluster, admin: KafkaAdminClient, acks: int | str
+) -> None:
     topic = f"acks-{acks}"
     admin.create_topics([NewTopic(topic, 1, 3)])
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, acks=acks, enable_idempotence=False)
@@ -76,7 +78,7 @@ def test_every_acks(cluster: BrokerCluster, admin: KafkaAdminClient, acks: int |
     assert [int(value) for *_, value in consume(cluster, topic, 1, 100)] == list(range(100))
 
 
-def test_offsets_by_time(cluster: BrokerCluster, admin: KafkaAdminClient) -> None:
+def test_offsets_are_found_by_time(cluster: BrokerCluster, admin: KafkaAdminClient) -> None:
     admin.create_topics([NewTopic("timed", 1, 3)])
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, linger_ms=0)
     for timestamp in (1_000, 2_000, 3_000):

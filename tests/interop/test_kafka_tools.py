@@ -131,7 +131,7 @@ def test_topics_grow_and_go(both: TwoClusters) -> None:
 
 
 @pytest.mark.parametrize("kind", ["preferred", "unclean"])
-def test_elections_are_held_or_not_needed(both: TwoClusters, kind: str) -> None:
+def test_leader_elections_are_held_or_said_not_to_be_needed(both: TwoClusters, kind: str) -> None:
     both.run("topics", "--create", "--topic", "t", "--replica-assignment", "1:2:3,2:3:1", "--if-not-exists")
     row = {"topic": "t", "partition": 0}
     good = both.file("good.json", json.dumps({"partitions": [row, {**row, "partition": 1}]}))
@@ -238,7 +238,7 @@ def test_every_broker_key_is_described(both: TwoClusters) -> None:
     assert lines[0].keys() == {key for key in lines[1] if not key.startswith("zabka.")}
 
 
-def test_quotas_and_credentials_of_users(both: TwoClusters) -> None:
+def test_quotas_and_credentials_of_users_are_set_described_and_removed(both: TwoClusters) -> None:
     commands = """
         --alter --entity-type users --entity-name u1 --add-config producer_byte_rate=1000
         --alter --entity-type users --entity-default --add-config consumer_byte_rate=1000
@@ -442,7 +442,7 @@ def test_a_move_that_only_adds_replicas_is_passed_over_by_kafkas_tool_and_not_by
 # ---- records and offsets --------------------------------------------------------------------------------------
 
 
-def test_what_is_produced_is_consumed_and_its_offsets_are_told(both: TwoClusters) -> None:
+def test_produced_records_are_consumed_and_their_offsets_are_listed(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "o", "--replica-assignment", "1:2,2:3")
     keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
     lines = "".join(f"k{n}:v{n}\n" for n in range(20))
@@ -531,7 +531,7 @@ def test_groups_are_listed_described_reset_and_deleted(both: TwoClusters) -> Non
 # ---- the others -----------------------------------------------------------------------------------------------
 
 
-def test_what_kafka_without_an_authorizer_tokens_or_transactions_says(both: TwoClusters) -> None:
+def test_tools_for_acls_tokens_and_transactions_are_answered_alike(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "t", "--replica-assignment", "1:2:3,2:3:1", "--if-not-exists")
     both.same("acls", "--list")
     both.same("acls", "--add", "--allow-principal", "User:a", "--operation", "read", "--topic", "t")

@@ -254,7 +254,7 @@ def test_a_listener_that_returns_true_is_removed(make: MakeClient) -> None:
         client.add_listener(None)
 
 
-def test_admin_words_and_the_version(make: MakeClient) -> None:
+def test_the_clients_send_admin_words_and_tell_the_servers_version(make: MakeClient) -> None:
     client = make()
     assert client.command(b"ruok") == "imok"
     assert client.server_version() >= (3, 9)
@@ -460,7 +460,7 @@ def framed(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-def test_nobody_there_is_a_timeout(make: MakeClient) -> None:
+def test_starting_without_any_server_is_a_timeout(make: MakeClient) -> None:
     client = make()
     lonely = type(client)("127.0.0.1:1", timeout=1)
     with pytest.raises(KazooTimeoutError):
@@ -479,7 +479,7 @@ def test_nobody_there_is_a_timeout(make: MakeClient) -> None:
     ],
     ids=str,
 )
-def test_what_the_shim_cannot_do_it_refuses_at_once(options: dict[str, Any]) -> None:
+def test_options_that_the_shim_cannot_honour_are_refused_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         KazooClient(**options).set_hosts("h:1/b")
 

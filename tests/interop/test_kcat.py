@@ -41,7 +41,7 @@ def test_kcat_lists_brokers_and_the_controller(cluster: BrokerCluster) -> None:
 @pytest.mark.parametrize(
     "options", [(), ("-X", "acks=1"), ("-X", "acks=0"), ("-X", "enable.idempotence=true"), ("-z", "gzip")]
 )
-def test_what_kcat_produces_it_consumes(cluster: BrokerCluster, options: tuple[str, ...]) -> None:
+def test_records_that_kcat_produces_are_consumed_by_kcat(cluster: BrokerCluster, options: tuple[str, ...]) -> None:
     topic = "kcat" + "".join(c for c in "".join(options) if c.isalnum())
     lines = [f"line {number}" for number in range(2000)]
     kcat(cluster, "-P", "-t", topic, *options, stdin="\n".join(lines) + "\n")

@@ -75,7 +75,7 @@ def test_servers_of_both_kinds_that_know_the_password_make_an_ensemble(
 
 
 @pytest.mark.parametrize("stranger_is_java", [True, False], ids=["java", "ours"])
-def test_one_with_a_wrong_password_stays_out_and_both_sides_say_so(
+def test_a_server_with_a_wrong_password_stays_out_and_both_sides_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stranger_is_java: bool
 ) -> None:
     ensemble = Guarded(tmp_path, monkeypatch)

@@ -71,7 +71,7 @@ def test_an_answer_has_the_same_lines(pair: Pair, word: str) -> None:
     assert shape(ours) == shape(java)
 
 
-def test_the_digests_agree(pair: Pair) -> None:
+def test_the_tree_digests_of_both_servers_agree(pair: Pair) -> None:
     java, ours = (answer.split() for answer in pair.words("hash"))
     assert len(java) == len(ours) == 2 and re.fullmatch(r"[0-9a-f]+:", ours[0])
 
@@ -90,7 +90,7 @@ def test_every_metric_of_zookeeper_is_served_or_its_absence_explained(pair: Pair
     assert not ours & set(ABSENT), "no longer absent"
 
 
-def test_what_both_count_is_the_same(pair: Pair) -> None:
+def test_counts_that_both_servers_keep_are_the_same(pair: Pair) -> None:
     java, ours = (dict(line.split("\t") for line in answer.splitlines()) for answer in pair.words("mntr"))
     for name in ("znode_count", "ephemerals_count", "approximate_data_size", "global_sessions", "server_state"):
         assert ours[f"zk_{name}"] == java[f"zk_{name}"], name

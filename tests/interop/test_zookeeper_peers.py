@@ -93,7 +93,7 @@ def test_ours_follows_a_java_leader_and_leads_java_followers(ensemble: MixedEnse
     no_complaints(ensemble)
 
 
-def test_each_starts_from_the_others_data(ensemble: MixedEnsemble) -> None:
+def test_each_kind_of_server_starts_from_the_others_data(ensemble: MixedEnsemble) -> None:
     ensemble.start()
     ensemble.wait_for_quorum()
     work(ensemble, 1, "/by-ours")

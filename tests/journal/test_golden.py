@@ -87,5 +87,5 @@ def test_a_condition_that_cannot_be_judged_is_an_error(condition: str) -> None:
         holds(condition, {"a": 7})
 
 
-def test_nothing_asked_is_a_condition_that_always_holds() -> None:
+def test_an_empty_condition_always_holds() -> None:
     assert holds("", {})

@@ -28,7 +28,7 @@ from simulation.disks.disk import SimDisk
 
 @contextmanager
 def promise_before_it_is_durable() -> Iterator[None]:
-    """ACKEPOCH and LEADERINFO leave before acceptedEpoch is on disk (rule 1)."""
+    """ACKEPOCH and LEADERINFO leave before acceptedEpoch is on disk."""
 
     def save(self: Core, epoch: Any, then: Callable[[], None]) -> None:
         self.accepted_epoch = epoch
@@ -42,7 +42,7 @@ def promise_before_it_is_durable() -> Iterator[None]:
 
 @contextmanager
 def newleader_acknowledged_before_the_epoch() -> Iterator[None]:
-    """NEWLEADER is acknowledged before currentEpoch is on disk (rule 2)."""
+    """NEWLEADER is acknowledged before currentEpoch is on disk."""
 
     def hasty(self: Learner) -> None:
         assert self._epoch is not None
@@ -195,7 +195,7 @@ def served_before_uptodate() -> Iterator[None]:
 
 @contextmanager
 def pending_proposals_not_given_to_a_newcomer() -> Iterator[None]:
-    """A learner gets what is committed and what comes, not what is between (rule 5; ZOOKEEPER-3104)."""
+    """A learner gets what is committed and what comes, not what is between (ZOOKEEPER-3104)."""
     synchronise = Leader._synchronise
 
     def forgetful(self: Leader, peer: Any) -> None:

@@ -165,7 +165,7 @@ def test_a_group_is_shown_as_kafkas_tool_shows_it(capsys: pytest.CaptureFixture[
         (delete_records.main, [], "--offset-json-file"),
     ],
 )
-def test_what_is_missing_is_told_with_exit_code_1(
+def test_a_missing_option_is_told_with_exit_code_1(
     main: Callable[[list[str]], int], arguments: list[str], says: str
 ) -> None:
     code, _, err = called(main, *arguments)

@@ -41,7 +41,7 @@ def test_a_plan_names_log_directories_where_it_does_not_say_any(tmp_path: Path) 
     assert plan.directories == {TopicPartitionReplica(2, T0): LEFT}
 
 
-def test_as_many_directories_as_replicas_are_to_be_named(tmp_path: Path) -> None:
+def test_a_plan_names_as_many_log_directories_as_replicas(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed) as refused:
         read_plan(plan_file(tmp_path, ("t", 0, [1, 2], [LEFT])))
     assert str(refused.value) == (
@@ -70,7 +70,7 @@ def test_a_plan_that_may_not_be_carried_out_is_refused(
         checked(read_plan(plan_file(tmp_path, *rows)))
 
 
-def test_who_a_reassignment_under_way_adds_is_no_source_of_its_records() -> None:
+def test_a_replica_that_a_reassignment_adds_is_no_source_of_its_records() -> None:
     ongoing = {T0: Ongoing((1, 2, 3), (3,), (1,))}
     found = reassign.moves(ongoing, {T1: [2, 3]}, {T1: [1, 2]})
     assert found == {T0: ((1, 2), (3,)), T1: ((1, 2), (3,))}
@@ -105,7 +105,7 @@ def test_java_tells_of_names_in_the_order_of_their_hashes() -> None:
         ),
     ],
 )
-def test_how_far_a_move_is_told_in_kafkas_words(place: Place, says: str, under_way: bool) -> None:
+def test_the_progress_of_a_move_is_told_in_kafkas_words(place: Place, says: str, under_way: bool) -> None:
     assert status(TopicPartitionReplica(2, T0), RIGHT, place) == says
     assert is_under_way(place) == under_way
 
@@ -174,7 +174,7 @@ def test_a_replica_that_is_on_its_way_to_its_broker_is_waited_for(
     assert lies_in(cluster, 2) == Place(RIGHT)
 
 
-def test_what_never_arrives_is_named_when_the_time_is_over(cluster: broker_world.Cluster) -> None:
+def test_replicas_that_never_arrive_are_named_when_the_time_is_over(cluster: broker_world.Cluster) -> None:
     target = {TopicPartitionReplica(2, T0): RIGHT}
     began_us = cluster.scheduler.now_us
     assert refused(cluster, begin_moves(cluster.client, cluster.runtime, target, 2_000)) == (

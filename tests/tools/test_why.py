@@ -56,7 +56,7 @@ def test_each_step_back_is_a_line_with_what_it_was_made_from(loss: Path, effect:
     ]
 
 
-def test_only_events_about_something_are_meant_where_that_is_asked(loss: Path) -> None:
+def test_the_option_about_leaves_only_events_whose_sentence_holds_its_text(loss: Path) -> None:
     said = CliRunner().invoke(APP, ["records_lost", "--about", "payments", "--journal", str(loss)])
     assert (said.exit_code, said.output) == (1, "zabka: no event is records_lost with 'payments' in its sentence\n")
 

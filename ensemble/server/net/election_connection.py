@@ -105,7 +105,7 @@ class ElectionConnection(asyncio.Protocol):
             self._called(transport, self._dialled)
 
     def _called(self, transport: asyncio.Transport, dialled: PeerId) -> None:
-        """Everything has been said that has to be said before the first notification."""
+        """The handshake is over: notifications may follow."""
         if self._port.my_id > dialled:
             self._peer_id = dialled
             self._port.established(self, dialled)

@@ -107,14 +107,14 @@ class _Door:
         return True
 
     def leave(self, host: str) -> None:
-        """Nobody counted it."""
+        """Nothing to give back: these handshakes are not counted."""
 
     def made(self, host: str) -> asyncio.Protocol:
         """A connection with a handshake behind it."""
         return self._factory()
 
     def made_plain(self, host: str) -> asyncio.Protocol | None:
-        """One without, where that is allowed."""
+        """A connection without TLS, where that is allowed."""
         return self._factory() if self._accepts_plain else None
 
     def on_handshake_failed(self, remote: str, reason: str) -> None:

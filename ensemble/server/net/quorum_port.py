@@ -47,7 +47,7 @@ class _Unwelcome(asyncio.Protocol):
     """A connection that is ended at once."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Not here."""
+        """Close at once: this server takes no connection here."""
         cast(asyncio.Transport, transport).abort()
 
 
@@ -217,7 +217,7 @@ class QuorumPort:
             self._unflushed[link_id] = link
 
     def encode_shared(self, packet: Proposal | Commit) -> bytes:
-        """Its bytes, worked out once for all the learners that get the same."""
+        """The packet's bytes, encoded once for all the learners that get the same."""
         if packet is not self._shared:
             self._shared, self._shared_bytes = packet, encode_shared(packet)
         return self._shared_bytes

@@ -107,7 +107,7 @@ class AdminCommands:
         return sorted((*self._always, *self._serving, *self._guarded))
 
     def count_plain(self) -> None:
-        """Somebody came without TLS to a port that has it."""
+        """Count a connection without TLS to a port that offers it."""
         self._metrics.on_demand.insecure_admin_count += 1
 
     async def run(self, name: str, request: HttpRequest) -> Answer:

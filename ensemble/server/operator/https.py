@@ -43,7 +43,7 @@ class _Door:
         return True
 
     def leave(self, host: str) -> None:
-        """Nobody counted it."""
+        """Nothing to give back: these handshakes are not counted."""
 
     def made(self, host: str) -> asyncio.Protocol:
         """A connection with a handshake behind it."""
@@ -51,7 +51,7 @@ class _Door:
         return asyncio.StreamReaderProtocol(reader, self._serve)
 
     def made_plain(self, host: str) -> asyncio.Protocol | None:
-        """One without, where both are answered."""
+        """A connection without TLS, where both kinds are answered."""
         self._on_plain()
         return self.made(host) if self._plain else None
 

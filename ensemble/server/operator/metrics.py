@@ -162,7 +162,7 @@ class Metrics:
             summary.reset()
 
     def read(self) -> Readings:
-        """Everything now."""
+        """The present value of every metric."""
         status = self._peer.status()
         texts = {"version": self._version, "server_state": self._mode()}
         if self._config.distributed:

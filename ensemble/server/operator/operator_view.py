@@ -30,7 +30,7 @@ class ClockWatch:
         self._skew_ms = now.wall_ms - now.mono_ms
 
     def check(self, now: Instant) -> str | None:
-        """One line where the wall clock jumped since the last check."""
+        """A warning where the wall clock jumped since the last check, else None."""
         jump_ms = now.wall_ms - now.mono_ms - self._skew_ms
         # A clock that is put right little by little makes no jump.
         self._skew_ms += jump_ms
@@ -43,7 +43,7 @@ class ClockWatch:
 
 
 class OperatorView:
-    """One peer's.  `open` when its other ports are."""
+    """What operators see of one peer: words, admin server, metrics.  `open` it once its other ports are open."""
 
     def __init__(
         self,

@@ -119,7 +119,7 @@ class PeerDriver:
     # -- life --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Everything is in place: let the peer begin."""
+        """Let the peer begin; its storage and ports have to be set by now."""
         self._loop.call_later(60, self._refill)
         self._call(self._peer.on_start)
 
@@ -334,7 +334,7 @@ class PeerDriver:
         self._voters = tuple({*effect.current.voters, *effect.last_seen.voters})
         proposed = f"{effect.last_seen.version:x}" if effect.last_seen.version > effect.current.version else None
         self._log.info(
-            "the membership in force",
+            "a membership came into force",
             version=f"{effect.current.version:x}",
             voters=list(effect.current.voters),
             proposed=proposed,

@@ -89,7 +89,7 @@ def run_peer(config_path: Path) -> bool:
         recovery = recover(directories, recovery_policy(config))
         loaded = _Loaded(recovery, restored, now_ms() - began_ms)
         for damage in recovery.damages:
-            log.warning("damage found", file=damage.file, reason=damage.reason, action=damage.action)
+            log.warning("found damage on the disk", file=damage.file, reason=damage.reason, action=damage.action)
         if not recovery.recovered.complete:
             log.warning("transactions may be missing here: the vote of this server counts when a leader has sent them")
         journal = JournalWriter(config.journal_dir, config.node, full=config.journal_full)

@@ -48,7 +48,7 @@ def test_a_change_is_written_notified_and_applied_everywhere(cluster: Cluster) -
         assert all(partition.min_isr == 2 for partition in node.broker.replicas.partitions.values())
 
 
-def test_none_removes_an_override_and_the_others_stay(cluster: Cluster) -> None:
+def test_a_null_value_removes_an_override_and_the_others_stay(cluster: Cluster) -> None:
     alter(cluster, {"min.insync.replicas": "2", "retention.ms": "1000"})
     alter(cluster, {"min.insync.replicas": None})
     assert entry(cluster, "min.insync.replicas").source == Source.DEFAULT_CONFIG
@@ -182,7 +182,7 @@ def test_lists_are_appended_to_and_subtracted_from(cluster: Cluster) -> None:
     assert incrementally(cluster, 9, "compact").error_code is ErrorCode.invalid_request
 
 
-def test_one_key_twice_in_a_change_is_refused(cluster: Cluster) -> None:
+def test_a_change_that_names_a_key_twice_is_refused(cluster: Cluster) -> None:
     configs = [{"name": "retention.ms", "config_operation": 0, "value": value} for value in ("1", "2")]
     rows = [{"resource_type": TOPIC_RESOURCE, "resource_name": "orders", "configs": configs}]
     answer = at_one(cluster, request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=rows))
@@ -217,7 +217,7 @@ def test_without_a_controller_nothing_is_changed(cluster: Cluster) -> None:
     assert znodes.decode_config(cluster.ensemble.data("/config/topics/orders")) == {}
 
 
-def test_two_who_change_a_topic_at_once_do_not_undo_each_other(cluster: Cluster) -> None:
+def test_two_changes_of_one_topic_at_once_do_not_undo_each_other(cluster: Cluster) -> None:
     session = cluster.nodes[1].session
     multi, beaten = session.multi, []
 
@@ -244,7 +244,7 @@ def test_notifications_older_than_a_quarter_of_an_hour_are_removed(cluster: Clus
     assert cluster.ensemble.nodes["/config/changes"].children == {"config_change_0000000001"}
 
 
-def test_what_somebody_wrote_that_is_no_configuration_is_survived(cluster: Cluster) -> None:
+def test_a_configuration_znode_that_holds_no_configuration_is_survived(cluster: Cluster) -> None:
     cluster.ensemble.put("/config/topics/orders", b"not json")
     for number, data in enumerate((b"", b"{}", b'{"version":2,"entity_path":"topics/orders"}', b"\xff")):
         cluster.ensemble.put(f"/config/changes/config_change_{number:010d}", data)
@@ -309,7 +309,7 @@ def test_throttles_of_a_reassignment_are_kept_with_broker_and_topic(cluster: Clu
         (2, "a b", ErrorCode.invalid_topic_exception, "Topic name is invalid"),
     ],
 )
-def test_what_cannot_be_described_is_refused_in_kafkas_words(
+def test_a_resource_that_cannot_be_described_is_refused_in_kafkas_words(
     cluster: Cluster, kind: int, name: str, error: ErrorCode, says: str | None
 ) -> None:
     rows = [{"resource_type": kind, "resource_name": name, "configuration_keys": None}]

@@ -69,7 +69,7 @@ def test_a_required_key_that_is_missing_is_named(missing: str) -> None:
         parse_config(text + "broker.id.generation.enable=false\n")
 
 
-def test_without_an_id_one_is_to_be_generated_and_may_be_above_the_reserved_ones() -> None:
+def test_a_broker_without_an_id_is_to_be_given_one_which_may_be_above_the_reserved_ids() -> None:
     config = parse_config("zookeeper.connect=127.0.0.1:2181\n")
     assert config.broker_id == -1
     given = config.identified(1001)

@@ -62,7 +62,7 @@ def produce(cluster: Cluster, numbers: Sequence[int]) -> None:
         cluster.run(cluster.client.produce(PARTITIONS[number % 2], [record]))
 
 
-def test_one_consumer_reads_everything_in_order_and_goes_on_where_it_was(cluster: Cluster) -> None:
+def test_a_lone_consumer_reads_everything_in_order_and_goes_on_from_its_committed_offset(cluster: Cluster) -> None:
     reader = Reader(cluster)
     produce(cluster, range(10))
     cluster.wait(3_000)
@@ -172,7 +172,7 @@ def test_subscriptions_and_assignments_survive_their_encoding() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\x00", b"\x00\x00\x7f\xff\xff\xff", b"\x00\x00\x00\x00\x00\x01\x00\x09a"])
-def test_what_is_no_subscription_is_refused(data: bytes) -> None:
+def test_bytes_that_are_no_subscription_are_refused(data: bytes) -> None:
     with pytest.raises(BadConsumerProtocol):
         decode_subscription(data)
     with pytest.raises(BadConsumerProtocol):

@@ -77,7 +77,7 @@ def test_a_rebalance_under_way_is_lost_with_the_coordinator_and_begun_anew(membe
     assert join.answer.generation_id == generation + 1
 
 
-def test_who_waits_at_a_coordinator_that_stops_to_be_one_is_told(members: Members) -> None:
+def test_waiting_members_hear_that_their_coordinator_is_none_any_more(members: Members) -> None:
     cluster = members.cluster
     (leader, _), _ = members.stable(2)
     old = members.coordinator
@@ -133,7 +133,7 @@ def test_a_broker_that_was_coordinator_before_reads_the_log_again(members: Membe
     assert members.committed().committed_offset == 9
 
 
-def test_while_the_log_is_read_requests_are_told_to_wait(members: Members) -> None:
+def test_while_a_group_is_loaded_from_the_log_requests_are_told_to_wait(members: Members) -> None:
     (leader,), generation = members.stable()
     store = members.coordinator.broker.groups.store
     number = store.partition_for(members.group_id)
@@ -183,7 +183,7 @@ def test_records_that_nobody_understands_are_passed_over_and_said(members: Membe
     ]
 
 
-def test_what_compaction_has_left_of_the_log_is_enough() -> None:
+def test_a_group_is_loaded_from_a_compacted_log() -> None:
     keys = {"offsets_topic_segment_bytes": "2000", "log_cleaner_min_cleanable_ratio": "0.01"}
     cluster = a_cluster(log_cleaner_backoff_ms="1000", **keys)
     members = Members(cluster)

@@ -82,7 +82,7 @@ def test_the_protocol_with_most_votes_among_those_everyone_has_is_chosen(members
     assert {join.answer.protocol_name for join in (one, two, three)} == {"range"}
 
 
-def test_who_shares_no_protocol_with_all_others_is_refused(members: Members) -> None:
+def test_a_member_that_shares_no_protocol_with_all_others_is_refused(members: Members) -> None:
     members.stable()
     assert members.join(protocols={"other": b""}).error is ErrorCode.inconsistent_group_protocol
     assert members.join(protocol_type="connect").error is ErrorCode.inconsistent_group_protocol
@@ -159,7 +159,7 @@ def test_members_that_the_leader_left_out_get_an_empty_assignment(members: Membe
     assert sync.error is NONE and sync.answer.assignment == b""
 
 
-def test_sync_names_its_errors(members: Members) -> None:
+def test_sync_group_is_refused_with_the_error_that_says_why(members: Members) -> None:
     assert members.sync("nobody", 1).error is ErrorCode.unknown_member_id
     (leader,), generation = members.stable()
     assert members.sync("nobody", generation).error is ErrorCode.unknown_member_id
@@ -171,7 +171,7 @@ def test_sync_names_its_errors(members: Members) -> None:
     assert members.sync(leader, generation).error is ErrorCode.rebalance_in_progress
 
 
-def test_who_joins_and_never_syncs_is_out_after_the_rebalance_timeout(members: Members) -> None:
+def test_a_member_that_joins_and_never_syncs_is_removed_after_the_rebalance_timeout(members: Members) -> None:
     rebalance_ms = SESSION_MS
     first_id, _ = members.new_member(rebalance_ms=rebalance_ms)
     silent_id, _ = members.new_member(rebalance_ms=rebalance_ms)
@@ -189,7 +189,7 @@ def test_who_joins_and_never_syncs_is_out_after_the_rebalance_timeout(members: M
 # ---- heartbeats ------------------------------------------------------------------------------------------------
 
 
-def test_heartbeats_name_their_errors(members: Members) -> None:
+def test_heartbeats_are_refused_with_the_error_that_says_why(members: Members) -> None:
     assert members.heartbeat("nobody", 1) is ErrorCode.unknown_member_id
     (leader,), generation = members.stable()
     assert members.heartbeat(leader, generation) is NONE
@@ -238,7 +238,7 @@ def test_a_new_member_makes_everyone_join_again(members: Members) -> None:
     assert [row.member_id for row in again.answer.members] == [leader, newcomer]
 
 
-def test_who_does_not_join_again_in_time_is_out_and_another_leads(members: Members) -> None:
+def test_a_leader_that_does_not_join_again_in_time_is_removed_and_another_member_leads(members: Members) -> None:
     (leader, follower), generation = members.stable(2)
     join = members.join(follower, protocols={"range": encode_subscription(["orders", "more"])})
     assert members.state() == "PreparingRebalance"
@@ -261,7 +261,7 @@ def test_the_leader_joining_again_rebalances_and_a_follower_unchanged_does_not(m
     assert again.answer.generation_id == generation + 1
 
 
-def test_one_that_missed_the_answer_to_its_join_is_told_the_same_again(members: Members) -> None:
+def test_a_member_that_missed_the_answer_to_its_join_is_given_it_again(members: Members) -> None:
     member_id, join = members.new_member()
     members.cluster.wait(2 * INITIAL_DELAY_MS)
     again = members.join(member_id)
@@ -289,7 +289,7 @@ def test_leaving_rebalances_the_rest_at_once(members: Members) -> None:
     assert members.join(leader).answer.generation_id == generation + 1
 
 
-def test_up_to_version_2_the_members_error_is_the_answers(members: Members) -> None:
+def test_in_leave_group_up_to_version_2_the_members_error_is_the_whole_answers(members: Members) -> None:
     (leader,), _ = members.stable()
     assert members.ask(ApiKey.LEAVE_GROUP, 2, member_id="nobody").error is ErrorCode.unknown_member_id
     assert members.ask(ApiKey.LEAVE_GROUP, 2, member_id=leader).error is NONE

@@ -93,7 +93,7 @@ def test_metadata_beyond_its_limit_is_refused(members: Members) -> None:
 # ---- what is told ----------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_told_before_the_isr_has_it(members: Members) -> None:
+def test_a_commit_is_answered_once_the_isr_has_it(members: Members) -> None:
     members.commit(3)
     coordinator = members.coordinator
     others = [node for node in members.cluster.nodes.values() if node is not coordinator]
@@ -122,7 +122,7 @@ def test_several_groups_are_asked_for_at_once_and_all_their_partitions(members: 
     assert list(answer.groups[1].topics) == []
 
 
-def test_before_version_2_the_groups_error_is_each_partitions(members: Members) -> None:
+def test_in_offset_fetch_before_version_2_the_groups_error_is_each_partitions(members: Members) -> None:
     topics = [{"name": "orders", "partition_indexes": [0]}]
     other = next(node for node in members.cluster.nodes.values() if node is not members.coordinator)
     old = members.ask(ApiKey.OFFSET_FETCH, 1, other, topics=topics).answer

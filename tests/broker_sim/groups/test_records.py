@@ -90,7 +90,7 @@ def test_values_are_written_as_kafka_3_9_writes_them() -> None:
 
 
 @pytest.mark.parametrize("text", [*OFFSETS.values(), *GROUPS.values()])
-def test_what_is_cut_short_or_of_an_unknown_version_is_refused(text: str) -> None:
+def test_a_record_cut_short_or_of_an_unknown_version_is_refused(text: str) -> None:
     data = bytes.fromhex(text)
     read = read_offset if text in OFFSETS.values() else read_group
     for size in range(len(data)):

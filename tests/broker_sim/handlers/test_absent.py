@@ -72,7 +72,7 @@ def test_without_an_authorizer_there_are_no_acls(cluster: Cluster) -> None:
     assert one(cluster, ApiKey.DELETE_ACLS).filter_results[0].error_code is ErrorCode.security_disabled
 
 
-def test_no_tokens_on_plain_connections_and_no_features_to_finalize(cluster: Cluster) -> None:
+def test_delegation_tokens_are_refused_on_plain_connections_and_features_cannot_be_updated(cluster: Cluster) -> None:
     token = one(cluster, ApiKey.CREATE_DELEGATION_TOKEN)
     assert token.error_code is ErrorCode.delegation_token_request_not_allowed
     assert one(cluster, ApiKey.UPDATE_FEATURES).results[0].error_code is ErrorCode.invalid_request

@@ -170,7 +170,7 @@ def test_every_version_of_create_topics_is_answered_in_its_shape(cluster: Cluste
         assert answer.topics[0].num_partitions == 2
 
 
-def test_what_a_request_names_twice_and_what_is_not_kafkas_with_zookeeper_is_refused(cluster: Cluster) -> None:
+def test_duplicates_in_a_request_and_what_kafka_does_not_do_with_zookeeper_are_refused(cluster: Cluster) -> None:
     rows = [
         {"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("a", "a", "b", "__cluster_metadata")
     ]
@@ -213,7 +213,7 @@ def test_a_topic_can_be_made_again_with_another_id(cluster: Cluster) -> None:
         assert node.broker.configs.topic_overrides("orders") == {}
 
 
-def test_deleting_what_is_not_there_is_unknown_topic(cluster: Cluster) -> None:
+def test_deleting_a_topic_that_does_not_exist_is_unknown_topic(cluster: Cluster) -> None:
     refused = cluster.refused(cluster.client.delete_topic("nothing"))
     assert refused is not None and refused[0] is ErrorCode.unknown_topic_or_partition
 
@@ -287,7 +287,7 @@ def test_growing_an_unknown_topic_is_refused(cluster: Cluster) -> None:
     assert refused is not None and refused[0] is ErrorCode.unknown_topic_or_partition
 
 
-def test_two_who_grow_a_topic_at_once_do_not_undo_each_other(cluster: Cluster) -> None:
+def test_two_requests_that_grow_a_topic_at_once_do_not_undo_each_other(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     session = cluster.controller.session
     set_znode, beaten = session.set, []

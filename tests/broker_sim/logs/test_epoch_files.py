@@ -64,7 +64,7 @@ def test_a_file_that_was_exchanged_is_synced_with_its_directory_by_another_threa
     assert syncs.threads == {"log directory sync"}
 
 
-def test_what_is_exchanged_again_before_its_turn_is_synced_once(directory: FileLogDirectory, syncs: Syncs) -> None:
+def test_a_file_exchanged_again_before_its_turn_is_synced_once(directory: FileLogDirectory, syncs: Syncs) -> None:
     syncs.gate.clear()
     directory.create_partition("orders-1")
     directory.exchange_text("orders-1", FILE, "first")
@@ -132,7 +132,7 @@ def test_an_epoch_that_a_power_loss_takes_from_its_file_is_found_in_the_records(
     assert log_of(disk).epochs.entries == [(1, 0), (4, 1)]
 
 
-def test_where_a_power_loss_takes_records_too_their_epochs_go() -> None:
+def test_a_power_loss_that_takes_records_takes_their_epochs_too() -> None:
     disk = MemoryLogDirectory()
     log = log_of(disk)
     append(log, 1)

@@ -88,7 +88,7 @@ def test_leading_segments_go_as_long_as_the_rest_is_large_enough() -> None:
     assert log.start_offset == 2
 
 
-def test_what_is_not_committed_stays_however_old() -> None:
+def test_records_that_are_not_committed_stay_however_old_they_are() -> None:
     log = a_log()
     for at_ms in (10, 20, 30):
         append(log, ("k", "v"), at_ms=at_ms)
@@ -219,7 +219,9 @@ def run_compaction(log: PartitionLog, settings: CompactionSettings = NO_LAG) -> 
 
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_of_each_key_the_latest_record_stays_at_its_offset(tmp_path: Path, codec: Codec, on_disk: bool) -> None:
+def test_compaction_keeps_the_latest_record_of_each_key_at_its_offset(
+    tmp_path: Path, codec: Codec, on_disk: bool
+) -> None:
     directory = FileLogDirectory(tmp_path) if on_disk else MemoryLogDirectory()
     log = a_log(170, directory)
     append(log, ("a", "1"), ("b", "1"), codec=codec)
@@ -313,7 +315,7 @@ def test_a_log_is_compacted_only_when_enough_of_it_is_new() -> None:
     assert not is_filthy(log, NO_LAG._replace(lag_min_ms=50), 10), "too young"
 
 
-def test_what_is_not_committed_is_not_compacted() -> None:
+def test_records_that_are_not_committed_are_not_compacted() -> None:
     log = a_log(100)
     for value in "1234":
         append(log, ("a", value))
@@ -447,7 +449,7 @@ def test_a_truncation_forgets_nobody_whose_records_were_deleted() -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "gone"])
-def test_where_a_snapshot_is_damaged_the_next_one_serves(damage: str) -> None:
+def test_where_a_producer_snapshot_is_damaged_another_one_serves(damage: str) -> None:
     directory, log = a_log_of_two_producers()
     log.drop_first_segments(len(log.segments) - 3)
     name = producer_snapshots.file_name(log.segments[0].base_offset)
@@ -461,7 +463,7 @@ def test_where_a_snapshot_is_damaged_the_next_one_serves(damage: str) -> None:
     assert isinstance(known(again, 7, 4), ProducerBatch)
 
 
-def test_snapshots_of_what_is_no_longer_there_go() -> None:
+def test_producer_snapshots_of_deleted_records_are_deleted() -> None:
     directory, log = a_log_of_two_producers()
     for offset in (1, 1_000):
         producer_snapshots.write(directory, str(TP), offset, [])

@@ -60,7 +60,7 @@ def test_the_most_specific_quota_of_a_client_counts(finer: str, coarser: str) ->
 
 
 @pytest.mark.parametrize("entity", LEVELS)
-def test_a_quota_alone_counts_and_no_other_clients_does(entity: str) -> None:
+def test_the_quotas_of_other_clients_do_not_count(entity: str) -> None:
     throttles = ClientThrottles(Watch().runtime, 11, 1)
     throttles.take_over(entity, {CONSUMER_RATE: "3"})
     assert throttles.fetch.most_at_once("app") == 30

@@ -136,7 +136,7 @@ def test_growing_and_deleting_topics_counts_too_and_validating_does_not(cluster:
     assert cluster.create("b")[0] == [EXCEEDED], "twenty partitions went"
 
 
-def test_a_topic_that_is_made_because_somebody_asked_about_it_is_owed(cluster: Administrators) -> None:
+def test_a_topic_created_automatically_counts_for_the_client_that_asked_about_it(cluster: Administrators) -> None:
     cluster.quota("clients/app", controller_mutation_rate=0.01)
     for name in ("x", "y"):
         topics = [{"name": name}]
@@ -181,7 +181,7 @@ def test_a_client_whose_requests_take_too_much_time_is_answered_and_then_muted_f
     assert milliseconds(answer.throttle_time) == muted_ms == 1_000
 
 
-def test_what_brokers_ask_of_each_other_takes_no_clients_time(cluster: Administrators) -> None:
+def test_requests_between_brokers_count_for_no_clients_quota(cluster: Administrators) -> None:
     cluster.quota("clients/<default>", request_percentage=0.001)
     leaving = request(ApiKey.CONTROLLED_SHUTDOWN, 3, broker_id=7, broker_epoch=-1)
     assert timed(cluster, leaving, 9_000)[1] == 0

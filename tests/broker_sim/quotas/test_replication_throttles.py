@@ -76,7 +76,7 @@ def test_replicas_that_are_not_listed_are_not_held_back(listing: str) -> None:
     assert seconds_until_level(cluster) < 1
 
 
-def test_without_a_rate_the_lists_mean_nothing() -> None:
+def test_lists_of_throttled_replicas_mean_nothing_without_a_rate() -> None:
     cluster = behind(leader_replication_throttled_replicas="*", follower_replication_throttled_replicas="*")
     assert seconds_until_level(cluster) < 1
 

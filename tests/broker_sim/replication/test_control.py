@@ -42,7 +42,7 @@ def test_a_request_for_an_earlier_life_of_the_broker_changes_nothing(cluster: Cl
 
 
 @pytest.mark.parametrize("broker_epoch", [-1, 100, 101])
-def test_a_present_a_newer_and_no_broker_epoch_pass(cluster: Cluster, broker_epoch: int) -> None:
+def test_requests_with_the_present_a_newer_or_no_broker_epoch_are_accepted(cluster: Cluster, broker_epoch: int) -> None:
     message = cluster.leader_and_isr(broker_epoch=broker_epoch, leader_epoch=1, leader=2, partition_epoch=1)
     response = cluster[1].manager.become_leader_or_follower(message)
     assert (response.error_code, partition_error(response)) == (0, 0)
@@ -84,7 +84,7 @@ def test_an_older_leader_epoch_is_refused_for_that_partition_and_journalled(clus
     assert (fenced.topic, fenced.partition, fenced.request_epoch, fenced.known_epoch) == ("orders", 0, 0, 1)
 
 
-def test_an_equal_leader_epoch_is_refused_without_a_word(cluster: Cluster) -> None:
+def test_an_equal_leader_epoch_is_refused_and_not_journalled(cluster: Cluster) -> None:
     response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(leader=2))
     assert partition_error(response) == ErrorCode.stale_controller_epoch
     assert cluster[1].partition.is_leader and cluster.events(e.RequestFenced) == []

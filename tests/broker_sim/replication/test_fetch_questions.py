@@ -77,7 +77,7 @@ class Waiting:
         self.touched = list(touched)  # type: ignore[call-overload]
 
 
-def test_who_waits_for_partitions_that_move_together_is_answered_once_behind_the_last() -> None:
+def test_a_fetch_that_waits_for_partitions_that_move_together_is_answered_once_after_the_last() -> None:
     purgatory = Purgatory(SimRuntime(Scheduler(), derive_random(1, "x")))
     waiting = Waiting()
     purgatory.park(waiting, [A, B], 1_000)

@@ -124,7 +124,7 @@ def test_without_the_epoch_start_check_a_follower_joins_at_the_high_watermark(on
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_the_high_watermark_moves_under_min_isr_where_that_was_so(on: bool) -> None:
+def test_before_kafka_3_7_the_high_watermark_moves_under_min_isr(on: bool) -> None:
     cluster = still(Historical.HIGH_WATERMARK_UNDER_MIN_ISR, on, min_insync_replicas=2)
     cluster.create([1, 2, 3])
     cluster.produce_later(1, batch("a"), acks=1)
@@ -136,7 +136,7 @@ def test_the_high_watermark_moves_under_min_isr_where_that_was_so(on: bool) -> N
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_without_broker_epochs_a_request_to_the_life_before_takes_effect(on: bool) -> None:
+def test_without_broker_epochs_a_request_meant_for_an_earlier_life_of_a_broker_takes_effect(on: bool) -> None:
     cluster = Cluster(2, historical=history(Historical.NO_BROKER_EPOCH, on))
     cluster.create([1, 2])
     stale = cluster.leader_and_isr(broker_epoch=99, leader=2, leader_epoch=5, partition_epoch=5)
@@ -146,7 +146,7 @@ def test_without_broker_epochs_a_request_to_the_life_before_takes_effect(on: boo
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_without_member_epochs_a_proposal_does_not_say_which_life_caught_up(on: bool) -> None:
+def test_without_member_epochs_a_proposed_isr_does_not_say_which_life_of_a_broker_caught_up(on: bool) -> None:
     cluster = Cluster(2, historical=history(Historical.NO_MEMBER_EPOCHS, on))
     cluster.create([1, 2])
     cluster.elect(1, [1])

@@ -150,7 +150,7 @@ def test_the_mark_waits_for_a_follower_that_is_about_to_join() -> None:
     assert partition.log.high_watermark == 2
 
 
-def test_at_the_end_of_a_reassignment_whoever_the_isr_still_names_counts() -> None:
+def test_at_the_end_of_a_reassignment_a_commit_waits_for_whoever_the_isr_still_names() -> None:
     """A controller that begins before it is out reads the old assignment, and may elect it: seed 100187."""
     cluster = still(2)
     cluster.create([1, 2])

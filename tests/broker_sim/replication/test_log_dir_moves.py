@@ -193,7 +193,7 @@ def test_a_replica_moves_and_keeps_everything(brokers: Brokers) -> None:
     assert brokers.lying() == ([], ["orders-0"])
 
 
-def test_while_it_moves_the_future_replica_is_described_with_its_lag(brokers: Brokers) -> None:
+def test_during_a_move_the_future_replica_is_described_with_its_lag(brokers: Brokers) -> None:
     assert brokers.move(RIGHT) is ErrorCode.none
     described = brokers.described()
     ((is_future, lag),) = described[RIGHT]
@@ -321,7 +321,7 @@ def test_after_a_power_loss_at_any_moment_nothing_is_lost_that_the_disks_had(bro
         assert brokers.values() == before
 
 
-def test_where_the_target_fails_the_replica_stays(brokers: Brokers) -> None:
+def test_where_the_target_of_a_move_fails_the_replica_stays_where_it_is(brokers: Brokers) -> None:
     before = brokers.values()
     brokers.move(RIGHT)
     brokers.disks[1][1].is_broken = True
@@ -336,7 +336,7 @@ def test_where_the_target_fails_the_replica_stays(brokers: Brokers) -> None:
     assert brokers.values() == [*before, "later0"]
 
 
-def test_where_the_source_fails_the_replica_is_offline_until_the_disk_is_back(brokers: Brokers) -> None:
+def test_where_the_source_of_a_move_fails_the_replica_is_offline_until_the_disk_is_back(brokers: Brokers) -> None:
     before = brokers.values()
     brokers.move(RIGHT)
     brokers.disks[1][0].is_broken = True

@@ -292,7 +292,7 @@ def test_the_leader_sends_a_consumer_to_the_replica_in_its_rack() -> None:
 
 
 @pytest.mark.parametrize("rack", ["east", "north", ""])
-def test_the_leader_serves_who_stands_near_it_or_near_nobody(rack: str) -> None:
+def test_the_leader_serves_consumers_in_its_own_rack_and_those_in_no_replicas_rack(rack: str) -> None:
     row = only_row(ask(racks(), 1, fetch_request(11, rack_id=rack)))
     assert (row.preferred_read_replica, [r.value for r in decode_records(row.records)]) == (-1, [b"a"])
 

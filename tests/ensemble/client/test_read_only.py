@@ -56,7 +56,7 @@ def test_a_read_only_server_serves_a_client_that_asked_for_it() -> None:
     assert world.run(client.get("/a"))[0] == b"/a"
 
 
-def test_meanwhile_the_others_are_asked_in_turn_less_and_less_often() -> None:
+def test_a_read_only_client_asks_the_other_servers_in_turn_less_and_less_often() -> None:
     world = Partitioned()
     world.begin()
     start_ms = world.now_ms
@@ -68,7 +68,7 @@ def test_meanwhile_the_others_are_asked_in_turn_less_and_less_often() -> None:
     assert {host for _, host in world.asked} == {"a:1", "b:2", "c:3"}
 
 
-def test_it_moves_to_a_server_with_a_leader_as_soon_as_one_is_found() -> None:
+def test_a_read_only_client_moves_to_a_server_with_a_leader_as_soon_as_one_is_found() -> None:
     world = Partitioned()
     client, states = world.begin()
     world.refusing = {"c:3"}

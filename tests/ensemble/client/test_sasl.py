@@ -91,7 +91,7 @@ class Guarded(FakeEnsemble):
         return [message.op for message in self.last.sent if isinstance(message, Request)]
 
 
-def test_nothing_is_asked_before_the_server_knows_who_asks() -> None:
+def test_no_request_leaves_before_the_client_is_authenticated() -> None:
     world = Guarded()
     session, states = world.session()
     session.add_auth("digest", b"u:p")

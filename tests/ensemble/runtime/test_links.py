@@ -98,7 +98,7 @@ def test_a_healthy_link_passes_everything() -> None:
     run(scenario)
 
 
-def test_what_is_sent_into_a_cut_arrives_when_it_is_healed() -> None:
+def test_bytes_sent_into_a_cut_arrive_when_it_heals() -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         reader, writer = await faults.open_streams("127.0.0.1", port)
         writer.write(b"a")
@@ -226,7 +226,7 @@ def test_a_fault_holds_one_way_or_both_and_for_everybody_where_it_says_so() -> N
     assert not all_of_a.touches("b", "c")
 
 
-def test_of_several_delays_the_longest_holds_and_a_cut_beside_it() -> None:
+def test_of_several_delays_on_a_link_the_longest_holds_and_a_cut_holds_beside_it() -> None:
     slow = [LinkFault("a", "b", "delay", delay_ms) for delay_ms in (30, 70, 50)]
     assert impairment(slow, "b", "a") == Impairment(delay_ms=70)
     assert impairment([*slow, LinkFault("a", ANY, "cut")], "a", "b") == Impairment(cut=True, delay_ms=70)

@@ -243,7 +243,7 @@ def test_an_address_is_proved_by_the_connection_and_matched_by_its_network() -> 
     assert ensemble.ask(here, create("/a", acl=(ACL(31, "auth", ""),))).err == ErrorCode.INVALID_ACL
 
 
-def test_what_a_learners_client_has_proved_counts_at_the_leader() -> None:
+def test_identities_that_a_learners_client_has_proved_count_at_the_leader() -> None:
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1, identities=(*HERE, ("x509", "CN=ann")))
     assert auth(ensemble, client, "digest", b"ann:pw").err == 0

@@ -225,7 +225,7 @@ def test_a_snapshot_can_be_taken_while_another_is_being_sent() -> None:
     assert {image.path or "/": image for image in decoder.nodes} == then
 
 
-def test_nothing_is_made_for_a_snapshot_that_is_given_up() -> None:
+def test_no_block_is_encoded_for_a_snapshot_that_is_given_up() -> None:
     w = World()
     w.create("/a")
     capture, came = w.begin()

@@ -81,7 +81,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("request_", "off", "on"), REFUSED)
-def test_what_extended_types_enabled_allows(request_, off, on):
+def test_creates_are_answered_as_zookeeper_does_with_and_without_extended_types(request_, off, on):
     """Measured, but for the plain flag with a negative time: every ZooKeeper server that applies that one dies."""
     for rules, expected in ((TreeRules(), off), (EXTENDED, on)):
         ensemble = Ensemble(tree=rules)

@@ -157,7 +157,7 @@ def test_all_children_are_counted_at_any_depth_and_the_node_itself_is_not():
 # -- whoAmI ------------------------------------------------------------------------------------------------------------
 
 
-def test_who_am_i_names_the_user_and_never_the_hash():
+def test_the_who_am_i_request_names_the_user_and_never_the_hash():
     ensemble, ann, bob = family()
     assert ensemble.ask(ann, WHO_AM_I).body == WhoAmIResponse([ClientInfo("digest", "ann")])
     assert ensemble.ask(bob, WHO_AM_I).body == WhoAmIResponse([])

@@ -117,7 +117,7 @@ def test_without_upgrading_an_ephemeral_is_refused(server):
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
-def test_one_that_falls_silent_ends_at_its_server_within_a_tick_of_its_timeout(server):
+def test_a_silent_local_session_ends_at_its_server_within_a_tick_of_its_timeout(server):
     e = ensemble()
     silent, lively = e.connect(server, timeout_ms=4_000), e.connect(server, timeout_ms=4_000)
     session = e.session(silent)
@@ -162,7 +162,7 @@ def test_local_sessions_end_with_their_servers_service():
     assert answer_to_connect(e, e.connect(LEARNER, session)) == GONE
 
 
-def test_a_late_write_of_one_that_is_over_is_refused_at_its_own_server():
+def test_a_late_write_of_an_ended_local_session_is_refused_at_its_own_server():
     e = ensemble(auto=False)
     client = e.connect(LEADER, timeout_ms=4_000)
     e.advance(6_000)

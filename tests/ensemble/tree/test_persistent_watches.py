@@ -78,7 +78,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("operation", "mode", "events"), TABLE)
-def test_what_a_lasting_watch_on_p_hears(operation, mode, events):
+def test_a_persistent_watch_hears_the_events_of_its_mode(operation, mode, events):
     ensemble, writer, watcher = watching(add_watch("/p", mode))
     assert ensemble.ask(writer, operation).err == 0
     assert fired(ensemble, watcher) == events

@@ -116,7 +116,7 @@ def test_the_short_way_proposes_and_applies_what_the_general_way_does(steps: lis
 
 
 @pytest.mark.parametrize("flags", [*CreateFlag, 7, -1])
-def test_both_ways_make_the_same_of_each_kind_of_znode(flags: int) -> None:
+def test_the_short_and_the_general_way_treat_each_kind_of_znode_alike(flags: int) -> None:
     proposed = []
     for plain in (True, False):
         side = Side(plain=plain)

@@ -149,7 +149,7 @@ def test_no_quota_is_kept_on_the_root_nor_on_zookeepers_own_nodes(path):
     assert list(ensemble.services[0].tree.quotas.by_path) == ["/q"]
 
 
-def test_what_a_client_writes_into_the_statistics_lasts_until_the_next_change():
+def test_statistics_that_a_client_overwrites_last_until_the_next_change():
     ensemble, client = limited()
     assert ensemble.ask(client, set_data("/zookeeper/quota/q/zookeeper_stats", b"garbage")).err == 0
     ensemble.ask(client, create("/q/b", b"x"))

@@ -143,7 +143,7 @@ def test_a_silent_session_expires_here():
         sync("/a"), multi(create("/b")), multi(),
     ],
 )  # fmt: skip
-def test_what_needs_a_quorum_is_refused(request_):
+def test_requests_that_need_a_quorum_are_refused(request_):
     e = cut_off()
     client = ask(e)
     digest, history = e.services[ALONE].checkpoint(), len(e.history)

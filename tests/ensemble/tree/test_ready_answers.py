@@ -194,7 +194,7 @@ def test_a_kept_answer_is_dropped_when_its_node_changes_in_any_way() -> None:
         ensemble.ask(session, change)
 
 
-def test_only_as_many_answers_are_kept_as_are_worth_it() -> None:
+def test_only_small_answers_and_a_bounded_number_of_them_are_kept() -> None:
     ensemble, (client, *_) = start()
     ensemble.auto = True
     ensemble.ask(client, create("/long", b"x" * RESPONSE_BYTES_MAX))
@@ -224,7 +224,7 @@ def test_a_watch_is_told_before_the_answers_that_show_its_change() -> None:
     assert [xid for xid, _ in read_back(ensemble.take(client))] == [1, -1, 2, 3]
 
 
-def test_what_only_some_may_read_is_told_to_nobody_else() -> None:
+def test_a_kept_answer_goes_only_to_clients_that_may_read_the_znode() -> None:
     ensemble, (client, *_) = start()
     for _ in range(2):
         ensemble.message(

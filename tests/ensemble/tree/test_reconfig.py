@@ -97,7 +97,7 @@ def test_the_version_is_looked_at_before_the_request() -> None:
         {"members": ""},
     ],
 )
-def test_what_cannot_be_read_or_is_too_small_is_a_bad_argument(request_: dict[str, str]) -> None:
+def test_a_membership_that_is_unreadable_or_too_small_is_a_bad_argument(request_: dict[str, str]) -> None:
     assert ask(**request_) is ErrorCode.BAD_ARGUMENTS
 
 

@@ -91,7 +91,7 @@ def test_a_refused_write_is_answered_in_its_turn():
     assert errors(ensemble.take(client)) == [0, ErrorCode.NODE_EXISTS, ErrorCode.NO_NODE, 0]
 
 
-def test_what_an_older_connection_left_under_way_is_not_mistaken_for_the_new_ones():
+def test_requests_left_by_an_older_connection_are_not_mistaken_for_the_new_ones():
     ensemble = Ensemble(auto=False)
     old = ensemble.connect()
     ensemble.commit()

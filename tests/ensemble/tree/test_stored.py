@@ -73,7 +73,7 @@ def test_a_znode_is_decoded_when_it_is_first_touched_and_not_before() -> None:
     assert list(lazy.to_snapshot().nodes) == list(eager.to_snapshot().nodes)
 
 
-def test_what_nobody_touched_is_written_again_as_it_was_read() -> None:
+def test_a_znode_that_nobody_touched_is_written_again_as_it_was_read() -> None:
     lazy, _ = loaded()
     raw = b"".join(encode_tree(lazy.to_snapshot()))
     decoder = TreeDecoder()

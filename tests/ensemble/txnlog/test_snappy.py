@@ -36,7 +36,7 @@ def unpacked(data: bytes, size: int = -1) -> bytes:
 
 
 @pytest.mark.parametrize("size", [1, 1000, BLOCK_BYTES, -1])
-def test_what_goes_in_comes_out_in_any_pieces(size: int) -> None:
+def test_data_is_compressed_and_read_back_in_any_pieces(size: int) -> None:
     text = b"all is written down " * 4000
     data = packed(text[:3], text[3:50_000], text[50_000:])
     assert data.startswith(HEADER) and len(data) < len(text) // 4

@@ -130,7 +130,7 @@ def test_a_snapshot_takes_over_what_has_not_changed_and_is_the_same_file_as_if_i
     assert path.read_bytes() == anew.read_bytes()
 
 
-def test_what_changed_is_made_again_and_nothing_else(owner: Owner) -> None:
+def test_only_blocks_that_changed_are_encoded_again(owner: Owner) -> None:
     owner.fill(20)
     owner.snapshot()
     owner.set("/n1000", b"changed")
@@ -223,7 +223,7 @@ def test_long_runs_of_blocks_are_read_in_pieces(owner: Owner, monkeypatch: pytes
     assert held(owner.snapshot()) == owner.images()
 
 
-def test_one_at_a_time_and_one_that_is_given_up_leaves_nothing(owner: Owner) -> None:
+def test_one_snapshot_is_written_at_a_time_and_an_abandoned_one_leaves_nothing(owner: Owner) -> None:
     owner.fill(1)
     assert owner.take()
     assert not owner.take()
@@ -295,5 +295,5 @@ def test_taking_a_snapshot_copies_no_znode(owner: Owner) -> None:
 
 
 @given(st.binary(max_size=70), st.binary(max_size=70))
-def test_two_checksums_make_that_of_both(one: bytes, other: bytes) -> None:
+def test_the_checksums_of_two_parts_combine_into_that_of_the_whole(one: bytes, other: bytes) -> None:
     assert adler32_of_both(adler32(one), adler32(other), len(other)) == adler32(one + other)

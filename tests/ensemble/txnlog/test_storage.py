@@ -227,7 +227,7 @@ def full() -> int:
     [SaveAcceptedEpoch(Epoch(7)), SaveCurrentEpoch(Epoch(7)), TruncateLog(Zxid(EPOCH_1 + 1))],
     ids=lambda effect: type(effect).__name__,
 )
-def test_no_barrier_is_answered_behind_what_the_disk_did_not_take(
+def test_no_barrier_is_answered_after_a_write_that_failed(
     owner: Owner, effect: Effect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A truncation that fails is no truncation (ZOOKEEPER-3701)."""

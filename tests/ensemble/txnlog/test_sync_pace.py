@@ -136,7 +136,7 @@ def test_the_loop_goes_on_in_the_file_that_the_thread_began(owner: Owner) -> Non
     assert counters(owner.directories) == [1, 2, 3, 4, 5]
 
 
-def test_what_the_owner_has_not_heard_of_comes_first(owner: Owner) -> None:
+def test_a_sync_goes_to_the_thread_while_earlier_ones_are_not_reported_yet(owner: Owner) -> None:
     owner.storage.submit([*appends(3), Barrier(100)])
     callback, args = owner.posted.get(timeout=10)
     assert not owner.storage.is_quick([*appends(4), Barrier(101)])
@@ -154,7 +154,7 @@ def test_a_large_group_goes_to_the_storage_thread(owner: Owner) -> None:
     assert owner.storage.is_quick(few) and not owner.storage.is_quick(many)
 
 
-def test_one_stall_in_the_loop_sends_the_next_to_the_thread(owner: Owner, clock: Clock) -> None:
+def test_a_stall_in_the_event_loop_sends_the_next_sync_to_the_thread(owner: Owner, clock: Clock) -> None:
     effects: list[Effect] = [*appends(3), Barrier(100)]
     clock.sync_ns = STALL_NS
     owner.storage.carry_out(effects)

@@ -76,7 +76,7 @@ def test_requests_that_come_together_are_one_append_one_barrier_and_one_proposal
     assert [t.zxid for t in to_one.txns] == [E1 + 1, E1 + 2, E1 + 3]
 
 
-def test_what_clients_send_together_is_one_barrier() -> None:
+def test_requests_that_clients_send_together_share_one_barrier() -> None:
     solo = leader_of_two()
     request = Request(1, OpCode.SET_DATA, None)
     effects = solo.do(solo.peer.on_clients(solo.now, [(ConnectionId(n), request) for n in (1, 2, 3)]))
@@ -113,7 +113,7 @@ def test_a_learner_that_did_not_agree_to_more_hears_of_each_commit() -> None:
 # -- a turn that ends in the midst
 
 
-def test_what_follows_a_packet_that_ends_a_followers_role_is_void() -> None:
+def test_packets_behind_one_that_ends_a_followers_role_are_void() -> None:
     solo = follower()
     effects = solo.together([Proposal([txn(1, 1)]), UpToDate(), Proposal([txn(1, 2)])])
     assert solo.peer.state is PeerState.LOOKING and logged(effects) == [1]
@@ -129,7 +129,7 @@ def test_a_batch_with_a_gap_is_not_logged(counters: tuple[int, ...]) -> None:
     assert solo.peer.state is PeerState.LOOKING and not logged(effects)
 
 
-def test_what_follows_a_packet_that_closes_a_learners_link_is_void() -> None:
+def test_packets_behind_one_that_closes_a_learners_link_are_void() -> None:
     solo = leader_of_two()
     effects = solo.together([*requests(1), Ack(make_zxid(1, 9)), *requests(2)])
     assert logged(effects) == [1] and [e.link for e in solo.of(CloseLink, effects)] == [LINK]
@@ -137,7 +137,7 @@ def test_what_follows_a_packet_that_closes_a_learners_link_is_void() -> None:
     assert not solo.together(requests(3))
 
 
-def test_what_follows_a_packet_that_ends_a_reign_is_void(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packets_behind_one_that_ends_a_reign_are_void(monkeypatch: pytest.MonkeyPatch) -> None:
     solo = leader_of_two()
     monkeypatch.setattr(broadcast, "COUNTER_MAX", 3)
     effects = solo.together([*requests(1, 2, 3), Ping(E1), *requests(4)])

@@ -45,7 +45,7 @@ def test_cumulative_acks_and_commits_are_used_where_both_sides_offer_them() -> N
     assert said == [Commit(make_zxid(1, 3), cumulative=True)]
 
 
-def test_without_the_offer_there_is_one_ack_and_one_commit_a_transaction() -> None:
+def test_a_learner_that_did_not_offer_cumulative_commits_gets_one_commit_a_transaction() -> None:
     assert Solo(id=1, cumulative=False).peer is not None
     leader = established_leader(cumulative=False)
     assert LeaderInfo(Epoch(1), cumulative=False) in leader.packets()

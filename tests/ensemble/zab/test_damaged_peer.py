@@ -30,7 +30,7 @@ def lose_log(world: World, i: int) -> None:
     world.nodes[i].disk.rot(Random(4))
 
 
-def test_it_never_elects_a_leader_that_could_miss_what_it_acknowledged_itself() -> None:
+def test_a_damaged_peer_never_elects_a_leader_that_could_miss_what_it_acknowledged() -> None:
     world = world_with_history()
     world.isolate(2)
     for _ in range(5):
@@ -51,7 +51,7 @@ def test_it_never_elects_a_leader_that_could_miss_what_it_acknowledged_itself() 
     assert not world.nodes[3].disk.incomplete
 
 
-def test_it_says_in_the_election_that_it_has_no_data_and_promises_nothing_that_counts() -> None:
+def test_a_damaged_peer_says_in_elections_that_it_has_no_data_and_its_promises_do_not_count() -> None:
     world = world_with_history()
     lose_log(world, 3)
     world.sent.clear()
@@ -65,7 +65,7 @@ def test_it_says_in_the_election_that_it_has_no_data_and_promises_nothing_that_c
     assert [promise.current_epoch for promise in promises] == [-1]
 
 
-def test_its_vote_counts_again_once_it_has_everything_and_the_epoch() -> None:
+def test_a_damaged_peers_vote_counts_again_once_it_has_everything_and_the_epoch() -> None:
     world = world_with_history()
     lose_log(world, 3)
     world.start(3)

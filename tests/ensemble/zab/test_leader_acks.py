@@ -104,13 +104,13 @@ def test_the_leader_acknowledges_nothing_that_is_committed_already() -> None:
     assert solo.packets(solo.flush()) == [COMMIT]
 
 
-def test_where_the_two_are_no_quorum_the_leader_says_nothing() -> None:
+def test_where_leader_and_follower_are_no_quorum_the_leader_sends_no_ack() -> None:
     solo = leader(voters=5)
     solo.together(requests(1))
     assert not solo.packets(solo.flush())
 
 
-def test_who_has_no_vote_is_told_nothing_even_where_the_leader_alone_is_a_quorum() -> None:
+def test_a_learner_without_a_vote_gets_no_ack_even_where_the_leader_alone_is_a_quorum() -> None:
     for voters, told in (((1, 3), [SAID]), ((2, 3), [])):
         solo = leader()
         solo.peer._core.reconfiguration.quorum = SurvivorQuorum(Quorum(voters), PeerId(3))
@@ -139,7 +139,7 @@ def test_a_leader_acknowledges_nothing_for_a_client_of_its_own() -> None:
     assert not solo.packets(solo.flush()) and solo.peer.status().outstanding == 1
 
 
-def test_while_a_change_of_membership_is_proposed_nothing_is_said_and_every_commit_is(
+def test_while_a_change_of_membership_is_proposed_the_leader_sends_no_ack_and_every_commit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told, untold = leader(), leader()
@@ -151,7 +151,7 @@ def test_while_a_change_of_membership_is_proposed_nothing_is_said_and_every_comm
     assert not untold.packets(untold.flush())
 
 
-def test_who_knows_by_itself_or_will_once_its_log_is_durable_hears_no_commit() -> None:
+def test_a_follower_that_commits_by_the_leaders_ack_gets_no_commit() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -163,7 +163,7 @@ def test_who_knows_by_itself_or_will_once_its_log_is_durable_hears_no_commit() -
     assert not solo.packets(reminder) and not solo.packets(reminder, OTHER)
 
 
-def test_whose_disk_is_slow_hears_of_the_commit_soon_and_once() -> None:
+def test_a_follower_with_a_slow_disk_gets_the_commit_soon_and_once() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -173,7 +173,7 @@ def test_whose_disk_is_slow_hears_of_the_commit_soon_and_once() -> None:
     assert not solo.packets(solo.timer(REMINDER_TIMER, REMINDER_MS), OTHER)
 
 
-def test_one_reminder_at_a_time_is_due() -> None:
+def test_one_late_commit_at_a_time_is_scheduled() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -269,7 +269,7 @@ def test_a_follower_commits_what_both_logs_hold_whichever_is_durable_first() -> 
     assert own_first.app.last_applied == FIRST
 
 
-def test_what_its_leader_has_not_spoken_of_waits_for_the_commit() -> None:
+def test_a_proposal_that_the_leader_has_not_acknowledged_waits_for_the_commit() -> None:
     solo = follower()
     solo.packet(Proposal([txn(1, 1), txn(1, 2)]))
     solo.packet(SAID)
@@ -287,7 +287,9 @@ def test_a_commit_of_what_is_committed_already_changes_nothing() -> None:
     assert solo.packet(COMMIT) == [] and solo.peer.state is PeerState.FOLLOWING
 
 
-def test_a_follower_uses_no_word_while_a_change_of_membership_is_proposed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_follower_ignores_the_leaders_acks_while_a_change_of_membership_is_proposed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     solo = follower()
     solo.packet(Proposal([txn(1, 1)]))
     solo.packet(SAID)
@@ -299,7 +301,7 @@ def test_a_follower_uses_no_word_while_a_change_of_membership_is_proposed(monkey
 
 
 @pytest.mark.parametrize("agreed", [True, False])
-def test_a_word_about_what_was_not_proposed_or_that_nobody_agreed_to_ends_the_link(agreed: bool) -> None:
+def test_an_ack_of_the_leader_for_an_unknown_proposal_or_without_agreement_ends_the_link(agreed: bool) -> None:
     solo = follower(cumulative=agreed)
     if not agreed:
         solo.packet(Proposal([txn(1, 1)]))
@@ -321,7 +323,7 @@ def test_a_server_offers_to_heed_its_leader_with_all_else_that_only_ours_know() 
 # -- together
 
 
-def test_what_a_follower_answered_before_its_leader_committed_it_outlives_the_leader() -> None:
+def test_a_write_that_a_follower_answered_before_its_leader_committed_it_outlives_the_leader() -> None:
     cores = Cores()
     begin = (Start(), Elect((1, 2, 3)), Run())
     both_hold_it = (Write(1), Deliver(1, 3), Deliver(3, 1), SyncDisk(3), Deliver(3, 1), SyncDisk(1))

@@ -52,7 +52,7 @@ def test_an_observer_learns_from_a_follower_and_the_leader_does_not_hear_of_it()
     assert made.nodes[OBSERVER].peer.state is PeerState.OBSERVING
 
 
-def test_what_is_written_anywhere_reaches_it_when_it_is_committed_and_not_before() -> None:
+def test_a_write_reaches_an_observer_of_a_follower_when_it_is_committed_and_not_before() -> None:
     made = world()
     made.record = True
     for i in (1, 2, 3, OBSERVER, OBSERVER):
@@ -63,7 +63,7 @@ def test_what_is_written_anywhere_reaches_it_when_it_is_committed_and_not_before
     assert not any(isinstance(packet, Proposal) for packet in told)
 
 
-def test_what_its_follower_commits_before_the_leader_does_reaches_it_at_once() -> None:
+def test_a_write_that_the_follower_commits_before_the_leader_reaches_its_observer_at_once() -> None:
     made = world()
     master, leader = source(made), made.leader()
     assert leader is not None
@@ -109,7 +109,7 @@ def _ask(node, session, made):
     return node.peer._finish()
 
 
-def test_when_its_follower_is_gone_it_goes_on_with_the_next_one() -> None:
+def test_an_observer_whose_follower_is_gone_goes_on_with_the_next_one() -> None:
     made = world()
     made.write(1)
     made.run_until(made.converged)
@@ -153,7 +153,7 @@ def test_an_observer_that_a_follower_cannot_serve_is_not_taken(info: FollowerInf
     assert [effect.link for effect in effects if isinstance(effect, CloseLink)] == [link]
 
 
-def test_one_that_is_ahead_of_the_follower_is_not_cut_back() -> None:
+def test_an_observer_that_is_ahead_of_its_follower_is_not_cut_back() -> None:
     made = world()
     follower, link = made.nodes[source(made)], LinkId(999)
     epoch = follower.peer.current_epoch

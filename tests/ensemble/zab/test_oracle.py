@@ -109,7 +109,7 @@ def test_a_follower_that_the_oracle_chooses_takes_over() -> None:
     pair.write_some(follower)
 
 
-def test_who_comes_back_without_its_word_follows_and_is_given_everything() -> None:
+def test_a_server_that_returns_without_the_oracles_word_follows_and_is_given_everything() -> None:
     pair, leader, follower = whole(4)
     pair.choose(follower)
     pair.stop(leader)
@@ -120,7 +120,7 @@ def test_who_comes_back_without_its_word_follows_and_is_given_everything() -> No
     assert pair.serve() == follower and len(pair.nodes[leader].app.entries) == 10
 
 
-def test_one_that_loses_its_word_alone_stops_within_two_ticks() -> None:
+def test_a_lone_survivor_that_loses_the_oracles_word_stops_within_two_ticks() -> None:
     pair, leader, follower = whole(5)
     pair.choose(leader)
     pair.stop(follower)
@@ -131,7 +131,7 @@ def test_one_that_loses_its_word_alone_stops_within_two_ticks() -> None:
     assert pair.leader() is None
 
 
-def test_while_both_serve_both_must_have_what_is_acknowledged() -> None:
+def test_while_both_servers_serve_both_must_have_what_is_acknowledged() -> None:
     pair, leader, follower = whole(6)
     pair.choose(leader)
     pair.run(TICK_MS)

@@ -343,7 +343,7 @@ def test_snapshots_come_between_half_and_all_of_snap_count() -> None:
 # -- the disk's queue: one order for appends, truncations, snapshots and epochs
 
 
-def test_what_was_appended_before_a_disconnect_is_in_the_tree_and_is_not_acknowledged_to_the_next_leader() -> None:
+def test_proposals_appended_before_a_disconnect_are_applied_and_not_acknowledged_to_the_next_leader() -> None:
     """ZOOKEEPER-4712."""
     solo = synced_follower()
     solo.packet(Proposal([txn(1, 1)]))
@@ -398,7 +398,7 @@ def test_a_learner_that_accepted_a_higher_epoch_gets_one_that_suits_it() -> None
     assert solo.packets(link=again) == [LeaderInfo(Epoch(10))]
 
 
-def test_what_a_learner_logged_on_an_earlier_link_counts_for_nothing() -> None:
+def test_proposals_that_a_learner_logged_on_an_earlier_link_count_for_nothing() -> None:
     """Its synchronisation may have cut its log back since."""
     solo = established_leader(voters=(1, 2, 3))
     other = LinkId(11)

@@ -29,7 +29,7 @@ LOG = [txn(1, 3), txn(1, 4), txn(1, 5), txn(3, 1), txn(3, 2)]
         pytest.param((0, 0), "SNAP", (3, 2), [], id="an empty learner"),
     ],
 )
-def test_the_sync_decision_table(
+def test_the_leader_chooses_diff_trunc_or_snap_by_the_learners_last_zxid(
     learner: tuple[int, int], mode: str, zxid: tuple[int, int], sent: list[tuple[int, int]]
 ) -> None:
     plan = plan_sync(make_zxid(*learner), LOG[-1].zxid, LOG)
@@ -51,7 +51,7 @@ def test_without_a_committed_log_the_tree_is_all_a_leader_can_offer() -> None:
     assert plan_sync(make_zxid(2, 10), tree_zxid, []).mode == "TRUNC"
 
 
-def test_a_history_goes_on_with_the_next_counter_or_a_higher_epochs_first() -> None:
+def test_the_next_zxid_has_the_next_counter_or_begins_a_higher_epoch() -> None:
     assert follows(0, make_zxid(1, 1)) and follows(make_zxid(1, 1), make_zxid(1, 2))
     assert follows(make_zxid(1, 7), make_zxid(4, 1)) and follows(make_zxid(4, 0), make_zxid(4, 1))
     for gap in (make_zxid(1, 7), make_zxid(1, 9), make_zxid(2, 2), make_zxid(1, 1), Zxid(0)):

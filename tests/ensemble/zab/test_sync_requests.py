@@ -53,7 +53,7 @@ def test_a_follower_that_passes_a_sync_on_says_that_it_follows_and_two_of_three_
     assert solo.packets(solo.packet(sync)) == [sync], "no ping round is needed"
 
 
-def test_where_leader_and_follower_are_no_quorum_a_followers_sync_needs_a_ping_round() -> None:
+def test_a_followers_sync_needs_a_ping_round_where_leader_and_follower_are_no_quorum() -> None:
     world = World(3, voters=5, loss=0.0)
     world.start()
     world.run_until(world.settled)
@@ -116,7 +116,7 @@ def test_a_deposed_leader_does_not_answer_a_sync() -> None:
     assert world.answered_syncs == 0 and world.closed
 
 
-def test_that_a_session_is_over_is_said_only_by_a_leader_that_still_leads() -> None:
+def test_only_a_leader_that_still_leads_says_that_a_session_is_over() -> None:
     """Or a leader that wakes up after its replacement tells clients that sessions which live are over: seed 9819."""
     solo = established_leader()
     gone = SessionId(-6)
@@ -136,7 +136,7 @@ def test_a_follower_that_asks_for_a_session_vouches_for_its_leader() -> None:
     assert said == [Revalidate(SessionId(-6), 4000, False)]
 
 
-def test_that_a_session_is_over_is_said_when_its_closing_is_committed() -> None:
+def test_a_session_is_said_to_be_over_once_its_closing_is_committed() -> None:
     solo = established_leader()
     solo.packet(request())
     solo.packet(Revalidate(SessionId(-6), 4000))

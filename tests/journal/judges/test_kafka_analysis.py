@@ -79,7 +79,7 @@ def test_sends_that_overlap_may_be_stored_in_any_order() -> None:
     assert anomalies(both) == []
 
 
-def test_what_was_acknowledged_by_the_leader_alone_counts_as_lost_where_that_is_asked() -> None:
+def test_records_acknowledged_by_the_leader_alone_count_as_lost_where_that_is_asked() -> None:
     alone = KafkaHistory()
     alone.sent.append(Sent("p", "t-0", "a", 0, 5, 0, acks=1))
     alone.ends["t-0"] = 0

@@ -94,7 +94,7 @@ def test_a_history_in_order_breaks_nothing() -> None:
         ("messageIllegal", [(1, PeerProtocolBroken("peer-2", "gap"))]),
     ],
 )
-def test_what_breaks_an_invariant_is_named(invariant: str, history: list[tuple[int, Event]]) -> None:
+def test_a_broken_invariant_is_named(invariant: str, history: list[tuple[int, Event]]) -> None:
     assert invariant in violated(*history)
 
 

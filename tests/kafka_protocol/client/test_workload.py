@@ -13,7 +13,7 @@ from tests.broker_sim.broker_world import Cluster
 # ---- the ledger -----------------------------------------------------------------------------------------------
 
 
-def test_what_is_read_back_as_promised_is_not_lost() -> None:
+def test_a_record_read_back_as_promised_is_not_lost() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11, 12])
     assert ledger.unverified
@@ -55,7 +55,7 @@ def test_after_a_change_of_leader_the_part_that_may_differ_is_read_again() -> No
     assert (ledger.lost, ledger.unverified) == (2, False)
 
 
-def test_what_comes_back_is_not_lost_any_more() -> None:
+def test_a_lost_record_that_comes_back_is_not_lost_any_more() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11])
     ledger.read_back([(0, 10), (1, 11)], 2)
@@ -68,7 +68,7 @@ def test_what_comes_back_is_not_lost_any_more() -> None:
     assert ledger.lost == 0
 
 
-def test_what_retention_removed_is_not_lost() -> None:
+def test_records_that_retention_removed_are_not_lost() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11, 12])
     ledger.log_starts(2)
@@ -191,7 +191,7 @@ def test_no_acknowledged_record_is_lost_over_the_death_of_a_leader(cluster: Clus
     made.close()
 
 
-def test_what_an_unclean_election_takes_is_counted_as_lost(cluster: Cluster) -> None:
+def test_records_that_an_unclean_election_takes_are_counted_as_lost(cluster: Cluster) -> None:
     survivor = cluster.controller
     leader, follower = (n for n in cluster.nodes.values() if n is not survivor)
     ids = (leader.broker_id, follower.broker_id)

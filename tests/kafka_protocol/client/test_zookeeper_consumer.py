@@ -66,7 +66,9 @@ def data(cluster: Cluster, path: str) -> bytes | None:
     return None if node is None else node.data
 
 
-def test_it_registers_claims_reads_and_keeps_its_offsets_in_zookeeper(cluster: Cluster) -> None:
+def test_the_zookeeper_consumer_registers_claims_partitions_and_keeps_its_offsets_in_zookeeper(
+    cluster: Cluster,
+) -> None:
     reader = Reader(cluster, "c1")
     produce(cluster, range(5))
     cluster.wait(3_000)
@@ -80,7 +82,7 @@ def test_it_registers_claims_reads_and_keeps_its_offsets_in_zookeeper(cluster: C
     assert reader.consumer.status().lag == 0
 
 
-def test_the_next_one_goes_on_where_the_offsets_say(cluster: Cluster) -> None:
+def test_the_next_consumer_goes_on_from_the_committed_offsets(cluster: Cluster) -> None:
     reader = Reader(cluster, "c1")
     produce(cluster, range(4))
     cluster.wait(3_000)
@@ -123,7 +125,7 @@ def test_a_partition_that_another_member_still_owns_is_waited_for(cluster: Clust
     assert reader.owned() == PARTITIONS and sorted(reader.numbers()) == list(range(4))
 
 
-def test_it_finds_the_new_leader_in_zookeeper(cluster: Cluster) -> None:
+def test_the_zookeeper_consumer_finds_a_new_leader_in_zookeeper(cluster: Cluster) -> None:
     reader = Reader(cluster, "c1")
     produce(cluster, range(4))
     cluster.wait(3_000)
@@ -151,7 +153,7 @@ def test_after_its_session_has_expired_it_registers_and_claims_again(cluster: Cl
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b'{"subscription":[]}', b"\xff"])
-def test_what_is_no_member_is_passed_over(text: bytes) -> None:
+def test_a_znode_that_is_no_member_is_passed_over(text: bytes) -> None:
     assert decode_member(text) is None
     assert decode_member(encode_member({"t": 2}, 5)) == {"t": 2}
 

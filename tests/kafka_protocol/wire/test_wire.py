@@ -88,7 +88,7 @@ def test_a_metadata_answer_is_encoded_once() -> None:
     assert encoder._metadata(payload) is encoder._metadata(payload)
 
 
-def test_what_is_remembered_of_metadata_is_bounded() -> None:
+def test_the_cache_of_encoded_metadata_is_bounded() -> None:
     encoder = ResponseEncoder()
     for number in range(200):
         encoder.encode(1, respond(request(ApiKey.METADATA, 5), controller_id=number))
@@ -102,7 +102,7 @@ def test_a_header_that_ends_early_is_a_wire_error(frame: bytes) -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), [(999, 0), (ApiKey.METADATA, 13), (ApiKey.PRODUCE, 12), (-5, 3), (18, 99)])
-def test_what_is_not_served_is_told_apart_from_what_is_malformed(key: int, version: int) -> None:
+def test_an_unserved_request_is_told_apart_from_a_malformed_one(key: int, version: int) -> None:
     with pytest.raises(UnsupportedVersion) as refused:
         decode_request(struct.pack(">hhih", key, version, 31, -1) + b"anything")
     assert refused.value.correlation_id == 31
@@ -128,7 +128,7 @@ def test_an_array_that_announces_billions_of_elements_is_refused_at_once(key: Ap
             decode_request(struct.pack(">hhih", key, version, 1, -1) + filler)
 
 
-def test_bytes_left_over_are_not_read_as_in_kafka() -> None:
+def test_bytes_behind_a_request_are_ignored_as_kafka_does() -> None:
     asked = request(ApiKey.LIST_OFFSETS, 7)
     assert decode_request(body(encode_request(1, "c", asked)) + b"\x00").payload == asked
 

@@ -196,7 +196,7 @@ def test_writes_that_go_together_share_a_transaction_and_its_fence(world: World,
     assert [event.path for event in events if isinstance(event, WriteFenced)] == names[:2]
 
 
-def test_one_conflict_among_writes_that_go_together_is_its_own(world: World, zk: Zk) -> None:
+def test_a_conflict_of_one_write_leaves_those_in_its_transaction_to_succeed(world: World, zk: Zk) -> None:
     names = paths(world, 5)
     world.ensemble.put(names[2], b"changed meanwhile")
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")

@@ -81,7 +81,7 @@ class Machine:
         return self.start()
 
 
-def test_what_was_synced_is_found_again_by_the_real_recovery() -> None:
+def test_synced_writes_are_found_again_by_the_real_recovery() -> None:
     machine = Machine()
     machine.write(1, 2, 3)
     assert (machine.durable, machine.restart(power_loss=True)) == ([1, 2, 3], [1, 2, 3])
@@ -101,7 +101,7 @@ def test_a_sync_that_fails_stops_the_peer_before_it_acknowledges() -> None:
     assert not machine.disk.holds(Zxid(EPOCH_1 + 2))
 
 
-def test_what_a_failed_sync_left_in_the_kernel_is_on_the_disk_after_the_next_start() -> None:
+def test_writes_that_a_failed_sync_left_in_the_kernel_are_on_the_disk_after_the_next_start() -> None:
     machine = Machine()
     machine.disk.fail_next_sync()
     machine.write(1)

@@ -144,7 +144,7 @@ def test_a_draw_below_is_the_one_that_randrange_makes() -> None:
     assert [draw_below(ours, stop) for stop in stops] == [pythons.randrange(0, stop) for stop in stops]
 
 
-def test_what_has_ended_is_gone_without_the_garbage_collector() -> None:
+def test_an_ended_task_is_freed_without_the_garbage_collector() -> None:
     class Local:
         pass
 

@@ -48,7 +48,7 @@ class Pair:
         self.scheduler.run_until(self.scheduler.now_us + ms * 1000)
 
 
-def test_what_is_sent_arrives_in_order() -> None:
+def test_messages_arrive_in_the_order_in_which_they_were_sent() -> None:
     pair = Pair().dial()
     assert pair.client is not None
     for number in range(100):
@@ -57,7 +57,7 @@ def test_what_is_sent_arrives_in_order() -> None:
     assert pair.got == list(range(100))
 
 
-def test_what_is_sent_into_a_cut_arrives_after_it_heals() -> None:
+def test_messages_sent_into_a_cut_arrive_after_it_heals() -> None:
     pair = Pair().dial()
     assert pair.client is not None
     pair.network.cut("a", "b")

@@ -45,7 +45,7 @@ def led_by_3() -> Cores:
 # -- forks
 
 
-def test_what_happens_to_a_fork_does_not_happen_to_the_original() -> None:
+def test_steps_of_a_fork_leave_the_original_as_it_was() -> None:
     cores = led_by_3()
     before = cores.digest()
     twin = cores.fork()

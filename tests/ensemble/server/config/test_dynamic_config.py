@@ -66,7 +66,7 @@ def test_a_client_port_in_the_own_line_replaces_the_one_in_zoo_cfg(tmp_path: Pat
     assert (after.client_port, after.client_address) == (2199, "127.0.0.1")
 
 
-def test_what_was_proposed_is_kept_until_it_is_in_force(tmp_path: Path) -> None:
+def test_a_proposed_membership_is_kept_until_it_is_in_force(tmp_path: Path) -> None:
     path = written(tmp_path)
     files = DynamicConfigFiles(path, 1)
     files.save(Membership.parse(NEW))
@@ -134,7 +134,7 @@ def test_a_dynamic_file_without_a_version_has_version_0(tmp_path: Path) -> None:
     assert (membership.version, membership.groups) == (0, {1: (1,)})
 
 
-def test_one_server_is_alone_unless_standalone_is_off(tmp_path: Path) -> None:
+def test_a_lone_server_runs_standalone_unless_standalone_enabled_is_off(tmp_path: Path) -> None:
     one = "dataDir={data}\nclientPort=1\ninitLimit=1\nsyncLimit=1\nserver.1=a:1:2\n"
     assert not reload(written(tmp_path, one)).distributed
     assert reload(written(tmp_path, one + "standaloneEnabled=false\n")).distributed

@@ -63,7 +63,7 @@ def admitted(throttle: ConnectionThrottle, now_ms: int, count: int, *, renews: b
     return sum(throttle.admits(now_ms, renews=renews) for _ in range(count))
 
 
-def test_without_tokens_everybody_comes_in() -> None:
+def test_without_a_token_limit_every_connection_is_accepted() -> None:
     assert admitted(ConnectionThrottle(ThrottleSettings(), lambda: 0.0, 0), 0, 1000) == 1000
 
 
@@ -123,7 +123,7 @@ def test_requests_wait_while_too_many_are_under_way_first_come_first_served() ->
     assert limited.counts.request_throttle_wait_count == 2
 
 
-def test_what_waited_too_long_is_refused_but_a_ping_never() -> None:
+def test_requests_that_waited_too_long_are_refused_but_pings_never() -> None:
     limited = admission(in_process=1, throttled_op_wait_ms=100)
     limited.outstanding = 1
     gate = RequestGate(limited)

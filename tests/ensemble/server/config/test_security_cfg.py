@@ -121,7 +121,7 @@ def test_limits_have_the_guides_names_and_the_properties(tmp_path: Path) -> None
     assert config.warnings == ()
 
 
-def test_what_a_configuration_shows_hides_its_secrets(tmp_path: Path) -> None:
+def test_a_configuration_that_is_shown_hides_its_secrets(tmp_path: Path) -> None:
     config = read(
         tmp_path, "ssl.quorum.keyStore.password=hush", "DigestAuthenticationProvider.superDigest=super:hash",
         "SASLAuthenticationProvider.superPassword=two", "java.security.auth.login.config=TMP/jaas",

@@ -152,7 +152,7 @@ def test_a_stores_type_is_what_is_said_or_else_what_the_file_is_called(given: st
     assert kind_of(given, Path(file)) == kind
 
 
-def test_what_a_list_revokes_is_refused_from_the_moment_the_list_says_so(issuer: Issuer) -> None:
+def test_a_revoked_certificate_is_refused_as_soon_as_the_revocation_list_names_it(issuer: Issuer) -> None:
     store = TlsStore(settings(issuer, revoked=issuer.revoke()))
     assert shaken(store)[0] == "TLSv1.3"
     issuer.revoke(issuer.own)

@@ -78,7 +78,7 @@ def test_an_error_names_the_file(tmp_path: Path) -> None:
         load(path)
 
 
-def test_what_operators_see_is_on_loopback_and_has_to_be_asked_for(tmp_path: Path) -> None:
+def test_admin_server_and_metrics_are_on_loopback_and_have_to_be_asked_for(tmp_path: Path) -> None:
     config = parse(config_text(tmp_path, "clientPort=1", None))
     assert (config.admin, config.metrics) == (None, None)
     prometheus = "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"

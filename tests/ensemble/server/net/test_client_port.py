@@ -156,7 +156,7 @@ def test_whoever_has_something_under_way_is_not_read_from_while_there_is_too_muc
     run(test, outstanding=4)
 
 
-def test_what_a_closed_connection_had_under_way_does_not_count() -> None:
+def test_requests_of_a_closed_connection_no_longer_count_against_the_limit() -> None:
     async def test(port: Port) -> None:
         (one,) = await port.clients(1)
         await one.ask(1, 2)
@@ -186,7 +186,7 @@ def test_requests_wait_their_turn_and_those_that_waited_too_long_are_throttled()
     assert port.admission.counts.throttled_ops >= 1
 
 
-def test_what_waits_goes_on_when_what_it_waited_for_is_gone() -> None:
+def test_waiting_requests_go_on_when_the_connection_they_waited_for_is_gone() -> None:
     async def test(port: Port) -> None:
         one, two = await port.clients(2)
         await one.ask(1)
@@ -224,7 +224,7 @@ def test_too_many_new_sessions_are_closed_without_an_answer() -> None:
     assert port.admission.counts.connection_rejected == 1
 
 
-def test_one_connection_too_many_of_a_host_is_closed() -> None:
+def test_a_connection_beyond_the_hosts_limit_is_closed() -> None:
     async def test(port: Port) -> None:
         await port.clients(2)
         third = await port.client()

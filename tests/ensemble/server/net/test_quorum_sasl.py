@@ -61,12 +61,12 @@ def test_the_first_sasl_packet_has_the_bytes_of_javas() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 7, 1000])
-def test_who_knows_the_password_is_let_in_by_who_knows_it_too(cut: int) -> None:
+def test_servers_that_both_know_the_password_let_each_other_in(cut: int) -> None:
     learner, server = exchange(LearnerSide(settings(), "c"), ServerSide(settings(), "n"), cut)
     assert (learner.done, server.done, learner.rest, server.rest) == (True, True, b"", b"")
 
 
-def test_what_comes_behind_the_exchange_is_not_lost() -> None:
+def test_bytes_behind_the_sasl_exchange_are_not_lost() -> None:
     learner, server = LearnerSide(settings(), "c"), ServerSide(settings(), "n")
     response = learner.feed(server.feed(learner.begin()).send).send
     done = server.feed(response + b"FOLLOWERINFO")
@@ -91,7 +91,7 @@ def test_a_server_that_only_pretends_to_know_the_password_is_found_out() -> None
         learner.feed(packet(1, b"rspauth=" + b"0" * 32))
 
 
-def test_without_proof_nobody_gets_in_where_it_is_demanded_and_anybody_where_not() -> None:
+def test_a_server_without_proof_gets_in_only_where_none_is_demanded() -> None:
     with pytest.raises(Refused, match="does not authenticate itself"):
         ServerSide(settings(), "n").feed(b"\0\0\0\x0b")
     with pytest.raises(Refused, match="does not authenticate itself"):
@@ -101,7 +101,7 @@ def test_without_proof_nobody_gets_in_where_it_is_demanded_and_anybody_where_not
     assert ServerSide(lenient, "n").end() == Step(b"", True, b"")
 
 
-def test_who_asks_to_act_for_another_is_refused() -> None:
+def test_a_login_that_asks_to_act_for_another_is_refused() -> None:
     learner, server = LearnerSide(settings(), "c"), ServerSide(settings(), "n")
     response = learner.feed(server.feed(learner.begin()).send).send[16:].decode()
     uri = "zookeeper-quorum/zk-quorum-sasl-md5"

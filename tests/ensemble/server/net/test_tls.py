@@ -292,7 +292,7 @@ def test_servers_check_each_others_names(authority: Authority) -> None:
         ([], "", "", False),
     ],
 )
-def test_whom_a_certificate_stands_for(
+def test_a_certificate_stands_for_its_alternative_names_or_else_its_common_name(
     alternatives: list[tuple[str, str]], common: str, name: str, expected: bool
 ) -> None:
     certificate = {"subject": ((("commonName", common),),), "subjectAltName": tuple(alternatives)}

@@ -82,7 +82,7 @@ def test_a_snapshot_that_zookeeper_wrote_says_its_zxid_itself() -> None:
     assert read_received(written).zxid == 0x10000001F
 
 
-def test_what_is_damaged_or_not_whole_is_refused_and_leaves_nothing(tmp_path: Path, counts: OnDemandCounts) -> None:
+def test_a_damaged_or_incomplete_snapshot_is_refused_and_leaves_nothing(tmp_path: Path, counts: OnDemandCounts) -> None:
     restores, data = Restores(tmp_path, lambda: None, 0, counts), file_of(tmp_path)
     for bad in (b"x", data[:-9], data[:40] + b"!" + data[41:], data[:-20] + bytes(20), b"\x1f\x8b" + data):
         assert status(received(restores, bad)) == 400
@@ -111,7 +111,7 @@ def test_a_snapshot_that_the_leader_would_overwrite_is_refused(tmp_path: Path, c
 # -- taking over -----------------------------------------------------------------------------------------------------
 
 
-def test_at_the_next_start_it_is_all_there_is_and_epochs_never_go_back(tmp_path: Path) -> None:
+def test_a_restored_snapshot_is_all_there_is_at_the_next_start_and_epochs_never_go_back(tmp_path: Path) -> None:
     directories = Directories(tmp_path, tmp_path)
     for zxid in (make_zxid(Epoch(1), 3), make_zxid(Epoch(9), 1)):
         write_snapshot(tmp_path, snapshot(zxid))

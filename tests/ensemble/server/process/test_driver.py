@@ -151,7 +151,7 @@ def test_frames_of_many_clients_in_one_round_are_one_turn_whose_first_part_leave
     assert asyncio.run(run()) == [turn, "commit", ["Append", "Barrier"], "applied", "answer"]
 
 
-def test_what_a_client_sent_counts_before_its_end() -> None:
+def test_requests_that_a_client_sent_count_before_its_disconnect() -> None:
     async def run() -> list[Any]:
         driver, said = await driver_and_notes()
         driver.on_client_messages(ONE, [a_request(1)])
@@ -243,7 +243,7 @@ def test_a_few_packets_of_another_server_are_a_round_of_their_own() -> None:
     assert asyncio.run(run()) == [[1, 2], "commit"]
 
 
-def test_what_the_storage_thread_has_synced_is_told_at_once() -> None:
+def test_a_sync_of_the_storage_thread_is_reported_at_once() -> None:
     async def run() -> list[Any]:
         driver, said = await driver_and_notes()
         driver.on_durable([1, 2])

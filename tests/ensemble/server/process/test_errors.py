@@ -61,7 +61,7 @@ def test_a_request_that_is_too_large_names_the_limit_and_the_client(solo: Ensemb
     assert "remote=127.0.0.1:" in line
 
 
-def test_what_is_no_zookeeper_client_is_told_so_and_not_without_end(solo: Ensemble) -> None:
+def test_a_stranger_on_the_client_port_is_logged_and_not_without_end(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     for _ in range(30):
@@ -166,7 +166,7 @@ def test_a_second_server_with_the_same_id_is_kept_out_and_both_are_named() -> No
     asyncio.run(asyncio.wait_for(scenario(), 10))
 
 
-def test_who_has_the_configured_address_takes_its_place_from_one_that_was_there_first() -> None:
+def test_the_server_at_the_configured_address_replaces_an_impostor_that_came_first() -> None:
     async def scenario() -> None:
         listener = Listener()
         port, mine, address = await election_port(listener)
@@ -227,7 +227,7 @@ def test_data_from_zookeeper_or_from_a_time_alone_has_no_owner_yet(tmp_path: Pat
 # -- what keeps it from starting ---------------------------------------------------------------------------------------
 
 
-def test_what_is_missing_or_unusable_is_one_line(solo: Ensemble) -> None:
+def test_a_missing_or_unusable_file_is_one_line(solo: Ensemble) -> None:
     config, data = solo.config(1), solo.directory / "1" / "data"
     text = config.read_text()
     several = text + "server.1=127.0.0.1:1:2\nserver.2=127.0.0.1:3:4\n"

@@ -251,7 +251,7 @@ def test_a_torn_tail_is_cut_off_at_start_and_said(solo: Ensemble) -> None:
         assert client.get("/kept")[0] == b"here"
 
 
-def test_what_cannot_run_says_why_in_one_line_and_exits_with_1(solo: Ensemble) -> None:
+def test_a_peer_that_cannot_run_says_why_in_one_line_and_exits_with_1(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     port = solo.client_ports[1]
