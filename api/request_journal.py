@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from journal.events import AdminRequested, Event
+from journal.admin_requests import admin_requested
+from journal.events import Event
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _PREFIX = "/api/v1"
@@ -30,7 +31,7 @@ class RequestJournal:
             if message["type"] == "http.response.start" and message["status"] < _REFUSED:
                 path = scope["path"].removeprefix(_PREFIX)
                 client = scope.get("client")
-                self._emit(AdminRequested(f"{scope['method']} {path}", [], client[0] if client else ""))
+                self._emit(admin_requested(f"{scope['method']} {path}", [], client[0] if client else ""))
             await send(message)
 
         await self._app(scope, receive, telling)

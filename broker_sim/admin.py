@@ -19,7 +19,7 @@ from broker_sim.metadata_cache import MetadataCache
 from broker_sim.refusals import Refused
 from ensemble.errors import BadVersion, ErrorCode, NodeExists, NoNode, SessionExpired, ZooKeeperError, error_for
 from ensemble.ports import Runtime
-from journal.events import AdminRequested
+from journal.admin_requests import admin_requested
 from kafka_protocol.assignment import RacksIncomplete, assign_replicas
 from kafka_protocol.ports import Emit
 from kafka_protocol.topic_ids import random_topic_id
@@ -130,7 +130,7 @@ class ZkAdminManager:
         topic_id = random_topic_id(self._runtime.random)
         if not validate_only:
             count(len(assignment))
-            self._emit(AdminRequested("CreateTopics", [topic.name, topic_id], client))
+            self._emit(admin_requested("CreateTopics", [topic.name, topic_id], client))
             await self._write_topic(topic.name, configs, topic_id, assignment)
         return TopicResult(
             topic.name,
@@ -251,7 +251,7 @@ class ZkAdminManager:
         if await zk.call(lambda: service.exists(znodes.topic_path(name))) is None:
             raise Refused(KafkaError.unknown_topic_or_partition, "This server does not host this topic-partition.")
         count(len(self._metadata.partitions(name)))
-        self._emit(AdminRequested("DeleteTopics", [name], client))
+        self._emit(admin_requested("DeleteTopics", [name], client))
         with suppress(NodeExists):  # marked already: there is nothing more to ask for
             await zk.call(lambda: service.create(znodes.delete_topic_path(name), None))
         return TopicResult(name)
@@ -301,7 +301,7 @@ class ZkAdminManager:
                 if not counted:
                     count(len(grown.partitions) - len(known.partitions))
                     counted = True
-                    self._emit(AdminRequested("CreatePartitions", [topic.name], client))
+                    self._emit(admin_requested("CreatePartitions", [topic.name], client))
                 encoded, version = znodes.encode_topic(grown), stat.version
                 try:
                     await zk.call(lambda: service.set(path, encoded, version))  # noqa: B023

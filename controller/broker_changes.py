@@ -36,6 +36,8 @@ async def process_broker_change(reign: Reign, _: str) -> None:
         reign.channels.remove_broker(broker_id)
         reign.signals.forget_watcher("BrokerModifications", str(broker_id))
     live = sorted(current)
+    reign.occasion.lost.update((b, registration_cause(b, known[b])) for b in (*bounced, *dead))
+    reign.occasion.returned.update((b, transaction_cause(current[b][1])) for b in (*new, *bounced))
     ended: list[tuple[int, str]] = [
         (broker_id, registration_cause(broker_id, known[broker_id])) for broker_id in (*bounced, *dead)
     ]

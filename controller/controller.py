@@ -44,7 +44,8 @@ from ensemble.errors import SessionExpired
 from ensemble.ids import SessionId
 from ensemble.ports import Runtime, Timer
 from journal import events as journal
-from journal.cause import START, UNKNOWN, Cause, expiry_cause, request_cause, session_cause
+from journal.admin_requests import admin_requested
+from journal.cause import START, UNKNOWN, Cause, expiry_cause, owner_cause, request_cause
 from kafka_protocol.ports import BrokerChannel, BrokerEpoch, BrokerId, ControllerEpoch, Emit, KafkaMessage
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.coordination import ControllerMoved, Zk
@@ -209,7 +210,12 @@ class KafkaController:
     def session_renewed(self) -> None:
         """There is a new session: register again, and take part in elections again."""
         before = next(reversed(self._own_sessions), None)
-        caused_by = expiry_cause(before) if before is not None else START
+        if before is None:
+            caused_by = START
+        elif before == self._service.session_id:
+            caused_by = request_cause("of whoever took the registration away")
+        else:
+            caused_by = expiry_cause(before)
         self._signals.put("RegisterBrokerAndReelect", "", caused_by)
 
     def alter_partition(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
@@ -279,7 +285,7 @@ class KafkaController:
         self._signals.put("TopicUncleanLeaderElectionEnable", topic, request_cause("AlterConfigs"))
 
     def _asked(self, request: str, subjects: list[str], client: str) -> Cause:
-        return self._emit(journal.AdminRequested(request, subjects, client))
+        return self._emit(admin_requested(request, subjects, client))
 
     # -- events
 
@@ -319,6 +325,7 @@ class KafkaController:
             await event.process()
         except ControllerMoved:
             self._resign("controller_moved")
+            self._occasion.begin(UNKNOWN)
             await self._process_reelect()
         except SessionExpired:
             raise
@@ -360,7 +367,11 @@ class KafkaController:
                 not await self._remove_controller(self._zk, epoch_zk_version)
                 and (await read_controller(self._zk)).epoch > epoch
             ):
-                self._emit(journal.WriteFenced(self._broker_id, epoch, "delete", znodes.CONTROLLER))
+                self._emit(
+                    journal.WriteFenced(
+                        self._broker_id, epoch, "delete", znodes.CONTROLLER, epoch_version=epoch_zk_version
+                    )
+                )
 
     async def _process_expire(self) -> None:
         self._resign("session_expired")
@@ -414,8 +425,8 @@ class KafkaController:
         if self._is_ghost(seen):
             await remove_controller(self._zk, seen.epoch_zk_version)
         if self._occasion.cause == UNKNOWN and self._owner_seen:
-            # The watch on /controller was told without its transaction: what ended is the session that held it.
-            self._occasion.cause = session_cause(self._owner_seen)
+            # The watch on /controller was told without its transaction, or this broker looked by itself.
+            self._occasion.cause = owner_cause(self._owner_seen)
         won = await register_controller(self._zk, self._broker_id, now.wall_ms)
         if won is None:
             if (await self._look()).broker_id == -1:

@@ -179,6 +179,10 @@ class PartitionStore:
         unclean: bool = False,
     ) -> None:
         """Journal a state written with a new leader epoch, and the ISR where that changed too."""
+        left = [] if old is None else [broker for broker in old.isr if broker not in new.isr]
+        missed = left if old is None or old.leader in (new.leader, NO_LEADER) else [old.leader, *left]
+        alive = self._context.live_or_shutting_down_ids
+        caused_by = self._occasion.of(partition, missed, new.leader, alive)
         self._emit(
             LeaderElected(
                 topic=partition.topic,
@@ -196,11 +200,11 @@ class PartitionStore:
                 recovering=new.recovering,
                 previous=NO_LEADER if old is None else old.leader,
                 candidates=candidates(self._context, partition, old, new),
-                caused_by=self._occasion.of(partition),
+                caused_by=caused_by,
             )
         )
         if old is not None and old.isr != new.isr:
-            self.announce_isr(partition, old, new, zxid, "controller", self._occasion.of(partition))
+            self.announce_isr(partition, old, new, zxid, "controller", caused_by)
 
     def announce_isr(
         self,

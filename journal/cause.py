@@ -36,9 +36,14 @@ def expiry_cause(session_id: int) -> Cause:
     return Cause(f"expiry 0x{session_id & (1 << 64) - 1:x}")
 
 
-def session_cause(session_id: int) -> Cause:
-    """The end of that session, whose ephemeral is gone: `session 0x1008a…`."""
-    return Cause(f"session 0x{session_id & (1 << 64) - 1:x}")
+def owner_cause(session_id: int) -> Cause:
+    """A znode is gone that this session held: the session ended, or somebody deleted the znode: `owner 0x1008a…`."""
+    return Cause(f"owner 0x{session_id & (1 << 64) - 1:x}")
+
+
+def absence_cause(broker_id: int) -> Cause:
+    """That broker is not registered, and whoever says so never saw it registered: `absence 2`."""
+    return Cause(f"absence {broker_id}")
 
 
 def registration_cause(broker_id: int, broker_epoch: int) -> Cause:
@@ -59,6 +64,16 @@ def proposal_cause(partition: TopicPartition, partition_epoch: int) -> Cause:
 def topic_cause(topic_id: str) -> Cause:
     """The request that made the topic of that id: `topic DAwc7UzVR_W8E5vQF1Uqgw`."""
     return Cause(f"topic {topic_id}")
+
+
+TIMERS = frozenset({"session-expiry", "isr-expiration", "auto-leader-rebalance"})
+REQUESTS = frozenset(
+    {
+        "closeSession", "Fetch", "AlterConfigs", "AlterPartition", "AllocateProducerIds", "ListPartitionReassignments",
+        "LeaderAndIsr", "StopReplica", "of a later controller", "shutdown", "of whoever took the registration away",
+    }
+)  # fmt: skip
+"""The names that nodes give; the judge takes no others."""
 
 
 def timer_cause(name: str) -> Cause:

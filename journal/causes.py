@@ -19,19 +19,17 @@ from journal.cause import (
     expiry_cause,
     proposal_cause,
     registration_cause,
-    session_cause,
     topic_cause,
     transaction_cause,
 )
 from journal.event import TopicPartition
 from journal.events import (
     AdminRequested,
-    BrokerLivenessChanged,
     BrokerRegistered,
     Entry,
+    EphemeralCreated,
     Event,
     FaultInjected,
-    IsrChanged,
     IsrProposed,
     LeaderElected,
     NodeStarted,
@@ -63,6 +61,7 @@ class Chain(NamedTuple):
     says: str
 
 
+_BROKERS = "/brokers/ids/"
 _ROOTS: dict[type[Event], End] = {
     AdminRequested: End.REQUEST,
     FaultInjected: End.FAULT,
@@ -71,8 +70,10 @@ _ROOTS: dict[type[Event], End] = {
     NodeStopped: End.REQUEST,
 }
 _WORDS = {"timer": End.TIMER, "request": End.REQUEST, "start": End.START}
-_UNTOLD = {"expiry": End.TIMER, "topic": End.REQUEST, "session": End.REQUEST}
+_UNTOLD = {"topic": End.REQUEST, "owner": End.REQUEST}
 """What such a reference says by itself, where no journal tells the event behind it."""
+_TOLD_LATE_US_MAX = 1_000_000
+"""Wall clocks of several machines differ, and a history that was put together by them is out of order by so much."""
 
 
 class Causes:
@@ -81,6 +82,7 @@ class Causes:
     def __init__(self) -> None:
         self._behind: dict[str, list[tuple[int, Entry]]] = {}
         self._session_of: dict[str, int] = {}
+        self._registrations: dict[int, list[tuple[int, int]]] = {}
         self._closed: dict[int, Entry] = {}
         self._places: dict[tuple[str, int], int] = {}
 
@@ -99,10 +101,18 @@ class Causes:
             self._tell(Cause(f"{START} {entry.node}"), entry)
         elif isinstance(event, BrokerRegistered):
             self._tell(transaction_cause(event.broker_epoch), entry)
-            self._session_of[registration_cause(event.broker_id, event.broker_epoch)] = event.session_id
+            self._registered(entry, event.broker_id, event.broker_epoch, event.session_id)
+        elif isinstance(event, EphemeralCreated) and event.path.startswith(_BROKERS):
+            # The full journal has it from the ensemble, even where the broker died before it could tell.
+            number = event.path.removeprefix(_BROKERS)
+            if number.isdecimal():
+                self._registered(entry, int(number), event.zxid, event.session_id)
         elif isinstance(event, SessionClosed):
             self._closed.setdefault(event.session_id, entry)
-            self._tell(session_cause(event.session_id), entry)
+
+    def _registered(self, entry: Entry, broker_id: int, broker_epoch: int, session_id: int) -> None:
+        self._session_of[registration_cause(broker_id, broker_epoch)] = session_id
+        self._registrations.setdefault(broker_id, []).append((self.place(entry), session_id))
 
     def _tell(self, cause: Cause, entry: Entry) -> None:
         told = self._behind.setdefault(cause, [])
@@ -113,16 +123,35 @@ class Causes:
 
     def behind(self, cause: str, effect: Entry) -> Entry | None:
         """The event that an effect's reference names; None where no journal tells it."""
-        if cause.startswith("registration "):
-            session = self._session_of.get(cause)
-            return self._closed.get(session) if session is not None else None
+        word, _, rest = cause.partition(" ")
+        match word:
+            case "registration":
+                return self._end_of_session(self._session_of.get(cause), effect)
+            case "owner":
+                return self._end_of_session(_signed(rest), effect)
+            case "absence":
+                place, broker_id = self._places.get((effect.node, effect.node_seq), len(self._places)), int(rest)
+                ended = [
+                    closed
+                    for at, session_id in self._registrations.get(broker_id, ())
+                    if at < place and (closed := self._end_of_session(session_id, effect)) is not None
+                ]
+                return ended[-1] if ended else None
         told = self._behind.get(f"{START} {effect.node}" if cause == START else cause, [])
         place = self._places.get((effect.node, effect.node_seq), len(self._places))
         earlier = [entry for at, entry in told if at < place]
         if earlier:
             return earlier[-1]
-        # A node may tell of its own write after another one has acted upon it; nothing else is told late.
-        return told[0][1] if told and cause.startswith("0x") else None
+        late = [entry for _, entry in told if entry.wall_us - effect.wall_us <= _TOLD_LATE_US_MAX]
+        return late[0] if late else None
+
+    def _end_of_session(self, session_id: int | None, effect: Entry) -> Entry | None:
+        closed = self._closed.get(session_id) if session_id is not None else None
+        # What a session holds may go before it ends, since somebody deletes it: then its end is no cause.
+        return closed if closed is not None and self._is_before(closed, effect) else None
+
+    def _is_before(self, entry: Entry, effect: Entry) -> bool:
+        return self.place(entry) < self._places.get((effect.node, effect.node_seq), len(self._places))
 
     def place(self, entry: Entry) -> int:
         """Where in the history an entry stands."""
@@ -136,7 +165,7 @@ class Causes:
             root = _ROOTS.get(type(here))
             if root is not None:
                 return Chain(tuple(steps), root, "")
-            cause = _cause_of(here, steps[-2].event if len(steps) > 1 else None)
+            cause = getattr(here, "caused_by", UNKNOWN)
             found = self.behind(cause, steps[-1])
             if found is None or found is steps[-1]:
                 return Chain(tuple(steps), _end_of(cause), cause)
@@ -144,15 +173,9 @@ class Causes:
         return Chain(tuple(steps), End.UNKNOWN, "a circle")
 
 
-def _cause_of(event: Event, effect: Event | None) -> str:
-    if isinstance(event, BrokerLivenessChanged):
-        # Several brokers may have gone at once: the one meant is whose loss the effect answers.
-        ended = dict(event.ended)
-        lost = [effect.previous] if isinstance(effect, LeaderElected) else []
-        if isinstance(effect, IsrChanged):
-            lost = effect.left
-        return next((ended[broker] for broker in lost if broker in ended), event.caused_by)
-    return getattr(event, "caused_by", UNKNOWN)
+def _signed(session: str) -> int:
+    number = int(session, 16)
+    return number - (1 << 64) if number >> 63 else number
 
 
 def _end_of(cause: str) -> End:
@@ -175,7 +198,7 @@ def _of_proposal(event: Event) -> Cause:
 
 def _of_topic(event: Event) -> Cause:
     assert isinstance(event, AdminRequested)
-    return topic_cause(event.subjects[-1]) if event.request == "CreateTopics" else UNKNOWN
+    return topic_cause(event.subjects[-1]) if event.request == "CreateTopics" and event.subjects else UNKNOWN
 
 
 def _of_expiry(event: Event) -> Cause:

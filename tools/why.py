@@ -53,6 +53,8 @@ def _entries(data: Path, journal: Path | None) -> list[Entry]:
     from journal.reader import merge, read_directory, read_file
 
     if journal is not None:
+        if not journal.is_file():
+            raise OSError(f"{journal} is no file")
         return list(read_file(journal))
     return merge(entry for found in sorted(data.glob("*/journal")) for entry in read_directory(found))
 
@@ -66,11 +68,22 @@ def _is_meant(entry: Entry, effect: str) -> bool:
 
 def _told(chain: Chain, sentences: Sentences) -> Iterator[str]:
     for place, entry in enumerate(chain.steps):
-        at = datetime.fromtimestamp(entry.wall_us / 1e6, UTC).strftime("%H:%M:%S.%f")[:-3]
         said = sentences.sentence(entry.node, entry.event)
-        yield f"{'because ' if place else ''}{at} {entry.node}#{entry.node_seq}: {said}"
+        yield f"{'because ' if place else ''}{_time(entry)} {entry.node}#{entry.node_seq}: {_printable(said)}"
     if chain.says:
-        yield f"because {chain.says}"
+        yield f"because {_printable(chain.says)}"
     yield (
         f"which is where it begins: {chain.end.value}" if chain.end.value != "unknown" else "further back is not known"
     )
+
+
+def _time(entry: Entry) -> str:
+    try:
+        return datetime.fromtimestamp(entry.wall_us / 1e6, UTC).strftime("%H:%M:%S.%f")[:-3] + "Z"
+    except (ValueError, OverflowError, OSError):
+        return f"{entry.wall_us} us"
+
+
+def _printable(said: str) -> str:
+    """A journal holds strangers' words, such as client ids: none of them may speak to the terminal."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in said)

@@ -47,3 +47,17 @@ def test_a_changed_isr_names_who_left_and_the_proposal_that_asked_for_it() -> No
     changed = world.events(IsrChanged)[-1]
     assert changed.left == [1]
     assert changed.caused_by == proposal_cause(T0, 0), "the partition epoch that the leader knew"
+
+
+def test_of_brokers_that_went_together_each_decision_names_the_one_whose_loss_it_answers() -> None:
+    world = World()
+    led_by_the_second(world)
+    first, second = (world.nodes[broker_id].controller.broker_epoch for broker_id in (3, 2))
+    before = len(world.events(LeaderElected))
+    world.kill(3)
+    world.kill(2)
+    world.settle()
+    named = {event.caused_by for event in world.events(LeaderElected)[before:]}
+    assert named <= {registration_cause(3, first), registration_cause(2, second)}
+    answered = [event for event in world.events(LeaderElected)[before:] if event.previous == 2]
+    assert answered and all(event.caused_by == registration_cause(2, second) for event in answered if event.leader != 2)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from journal import events as e
 from journal.cause import (
     START,
     Cause,
+    absence_cause,
     election_cause,
     event_cause,
     expiry_cause,
+    owner_cause,
     proposal_cause,
     registration_cause,
     request_cause,
-    session_cause,
     timer_cause,
     topic_cause,
     transaction_cause,
@@ -78,16 +80,33 @@ def test_of_two_brokers_that_went_together_each_partition_names_the_one_that_led
     for session, zxid in ((0xA1, 0x21), (0xA2, 0x22)):
         history.tell("peer-1", e.SessionExpired(session, 6000))
         history.tell("peer-1", e.SessionClosed(session, zxid, [], expiry_cause(session)))
-    ended = [(1, registration_cause(1, 0x11)), (2, registration_cause(2, 0x12))]
-    gone = e.BrokerLivenessChanged(1, [3], [], [], [1, 2], list(ended), transaction_cause(0x21))
-    liveness = history.tell("broker-3", gone)
-    of_second = history.tell("broker-3", elected(7, 2, named(liveness)))
-    of_first = history.tell("broker-3", elected(8, 1, named(liveness)))
+    of_second = history.tell("broker-3", elected(7, 2, registration_cause(2, 0x12)))
+    of_first = history.tell("broker-3", elected(8, 1, registration_cause(1, 0x11)))
     sessions = [
         [step.event.session_id for step in history.chain(entry).steps if isinstance(step.event, e.SessionClosed)]
         for entry in (of_first, of_second)
     ]
     assert sessions == [[0xA1], [0xA2]]
+
+
+def test_a_registration_that_went_before_its_session_ended_is_not_explained_by_that_end() -> None:
+    history = History()
+    history.tell("broker-1", e.BrokerRegistered(1, 0x11, 0xA1, START))
+    early = history.tell("broker-3", elected(7, 1, registration_cause(1, 0x11)))
+    history.tell("peer-1", e.SessionExpired(0xA1, 6000))
+    history.tell("peer-1", e.SessionClosed(0xA1, 0x21, [], expiry_cause(0xA1)))
+    assert history.types(early) == ["leader_elected"]
+    assert history.chain(early).end is End.UNKNOWN
+
+
+def test_an_absent_broker_is_explained_by_the_end_of_its_last_session_before() -> None:
+    history = History()
+    for session, czxid in ((0xA1, 0x11), (0xA2, 0x12)):
+        history.tell("broker-1", e.BrokerRegistered(1, czxid, session, START))
+        history.tell("peer-1", e.SessionExpired(session, 6000))
+        history.tell("peer-1", e.SessionClosed(session, czxid + 1, [], expiry_cause(session)))
+    found = history.chain(history.tell("broker-3", elected(7, 1, absence_cause(1))))
+    assert [step.event.session_id for step in found.steps if isinstance(step.event, e.SessionClosed)] == [0xA2]
 
 
 def test_records_are_lost_since_a_log_was_cut_since_a_leader_was_elected() -> None:
@@ -137,8 +156,8 @@ def test_a_topic_is_created_since_somebody_asked_for_it() -> None:
     [
         (transaction_cause(0x40), End.REQUEST),
         (topic_cause("madeByHand"), End.REQUEST),
-        (session_cause(0xAA), End.REQUEST),
-        (expiry_cause(0xAA), End.TIMER),
+        (owner_cause(0xAA), End.REQUEST),
+        (expiry_cause(0xAA), End.UNKNOWN),
         (timer_cause("auto-leader-rebalance"), End.TIMER),
         (request_cause("Fetch"), End.REQUEST),
         (registration_cause(2, 0x12), End.UNKNOWN),
@@ -173,3 +192,38 @@ def test_the_judge_finds_a_decision_without_a_beginning_and_one_that_names_what_
     history.tell("broker-2", elected(8, 1, event_cause("broker-2", 3)))
     found = broken_chains(history.entries)
     assert [violation.node_seq for violation in found] == [1, 2]
+
+
+def followed(leader_epoch: int, topic: str = "orders") -> e.FollowershipTaken:
+    return e.FollowershipTaken(1, topic, 0, 3, leader_epoch, 10, election_cause(ORDERS, leader_epoch))
+
+
+@pytest.mark.parametrize(
+    ("told", "names"),
+    [
+        (e.SessionExpired(0xA1, 6000), e.SessionClosed(0xB2, 0x9, [], expiry_cause(0xA1))),
+        (followed(7, "payments"), e.LogTruncated(1, "orders", 0, 9, 6, 7, event_cause("broker-1", 1))),
+        (followed(6), e.LogTruncated(1, "orders", 0, 9, 6, 7, event_cause("broker-1", 1))),
+        (
+            e.IsrProposed(1, "orders", 0, [1, 3], 4, 7, "lag", [], timer_cause("isr-expiration")),
+            e.IsrChanged("orders", 0, [1, 2], 1, 4, 8, "lag", left=[3], caused_by=proposal_cause(ORDERS, 7)),
+        ),
+        (e.AdminRequested("ElectLeaders", [], ""), elected(7, 1, request_cause("Nonsense"))),
+        (e.AdminRequested("ElectLeaders", [], ""), e.ControllerElected(1, 1, 1, 0x50, transaction_cause(0x50))),
+        (followed(7), e.RecordsLost(1, "orders", 0, 6, 8, 3, 3, "diverging_epoch", START)),
+    ],
+)
+def test_the_judge_finds_a_cause_that_does_not_fit_its_effect(told: Event, names: Event) -> None:
+    history = History()
+    history.tell("broker-1", told)
+    history.tell("broker-1", names)
+    assert len(broken_chains(history.entries)) == 1
+
+
+def test_the_judge_finds_candidates_that_are_not_the_replicas_or_another_than_was_elected() -> None:
+    history = History()
+    good = elected(7, 1, timer_cause("auto-leader-rebalance"))
+    for rows in ([(1, "not_alive"), (3, "elected")], [(1, "elected"), (2, "available"), (3, "available")]):
+        history.tell("broker-3", msgspec.structs.replace(good, candidates=rows))
+    history.tell("broker-3", msgspec.structs.replace(good, candidates=[(1, "x"), (2, "x"), (3, "elected")]))
+    assert [violation.node_seq for violation in broken_chains(history.entries)] == [1, 2]

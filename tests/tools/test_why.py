@@ -46,10 +46,10 @@ def test_each_step_back_is_a_line_with_what_it_was_made_from(loss: Path, effect:
     said = CliRunner().invoke(APP, [effect, "--journal", str(loss)])
     assert said.exit_code == 0
     assert said.output.splitlines() == [
-        "00:00:04.000 broker-1#3: orders-0: 3 records gone, 6 to 8, 3 of them committed (diverging epoch)",
-        "because 00:00:03.000 broker-1#2: orders-0: log cut from 9 back to 6",
-        "because 00:00:02.000 broker-1#1: orders-0: follows broker 2 at leader epoch 3",
-        "because 00:00:01.000 broker-3#1: orders-0: broker 2 leads, leader epoch 3, ISR 2, UNCLEAN; "
+        "00:00:04.000Z broker-1#3: orders-0: 3 records gone, 6 to 8, 3 of them committed (diverging epoch)",
+        "because 00:00:03.000Z broker-1#2: orders-0: log cut from 9 back to 6",
+        "because 00:00:02.000Z broker-1#1: orders-0: follows broker 2 at leader epoch 3",
+        "because 00:00:01.000Z broker-3#1: orders-0: broker 2 leads, leader epoch 3, ISR 2, UNCLEAN; "
         "1 not alive, 2 elected",
         "because timer auto-leader-rebalance",
         "which is where it begins: timer",
@@ -64,3 +64,18 @@ def test_the_option_about_leaves_only_events_whose_sentence_holds_its_text(loss:
 def test_a_cluster_that_never_ran_has_no_journal(tmp_path: Path) -> None:
     said = CliRunner().invoke(APP, ["records_lost", "--data", str(tmp_path)])
     assert (said.exit_code, said.output) == (1, f"zabka: there is no journal in {tmp_path}\n")
+
+
+def test_a_strangers_word_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
+    asked = e.AdminRequested("CreateTopics", [], "me\nbecause 00:00:00.000Z broker-9#1: forged\x1b[2J")
+    path = journal(tmp_path / "journal.jsonl", ("broker-1", 1, asked))
+    said = CliRunner().invoke(APP, ["admin_requested", "--journal", str(path)])
+    assert said.output.splitlines() == [
+        "00:00:01.000Z broker-1#1: asked for CreateTopics, by me\\nbecause 00:00:00.000Z broker-9#1: forged\\x1b[2J",
+        "which is where it begins: request",
+    ]
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    said = CliRunner().invoke(APP, ["records_lost", "--journal", str(tmp_path)])
+    assert (said.exit_code, said.output) == (1, f"zabka: {tmp_path} is no file\n")

@@ -1,0 +1,22 @@
+"""A stranger's request is journalled in bounds."""
+
+from __future__ import annotations
+
+import msgspec
+
+from journal.admin_requests import CHARACTERS_MAX, SUBJECTS_MAX, admin_requested
+
+
+def test_of_many_subjects_the_first_stand_there_and_the_number_of_the_others() -> None:
+    event = admin_requested("ElectLeaders", [f"orders-{number}" for number in range(100_000)], "adminclient-1")
+    assert event.subjects[:2] == ["orders-0", "orders-1"]
+    assert event.subjects[-1] == f"and {100_000 - SUBJECTS_MAX} more"
+
+
+def test_no_word_is_longer_than_anybody_reads() -> None:
+    event = admin_requested("POST /" + "x" * 10_000_000, ["t" * 32_767] * 100, "c" * 32_767)
+    assert len(msgspec.json.encode(event)) < (SUBJECTS_MAX + 3) * (CHARACTERS_MAX + 20)
+
+
+def test_a_topics_name_is_never_cut() -> None:
+    assert admin_requested("DeleteTopics", ["t" * 249], "").subjects == ["t" * 249]
