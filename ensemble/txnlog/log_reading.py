@@ -14,8 +14,9 @@ from ensemble.jute import MalformedRecord
 from ensemble.txn import Txn
 from ensemble.txnlog.log import list_logs
 from ensemble.txnlog.records import END_OF_RECORD, HEADER, RECORD_HEAD, TXN_BYTES_MAX
-from ensemble.txnlog.recovery import Directories, follows
+from ensemble.txnlog.recovery import Directories
 from ensemble.txnlog.snapshots import list_snapshots
+from ensemble.zab.effects import ReadLog
 
 PIECE_TXNS = 500
 PIECE_BYTES = 1 << 20
@@ -32,9 +33,10 @@ class LogReader:
         self._directories = directories
         self._positions: dict[int, tuple[Path, int]] = {}
 
-    def read(self, after: int, base: int, size_factor: float) -> list[Txn] | None:
+    def read(self, wanted: ReadLog) -> list[Txn] | None:
         """See `ensemble.zab.effects.ReadLog`.  Raises OSError."""
-        found = self._positions.pop(after, None) or self._find(after, base)
+        after, size_factor, borders = wanted.after, wanted.size_factor, wanted.borders
+        found = self._positions.pop(after, None) or self._find(after, wanted.base)
         if found is None or (size_factor and self._size_behind(*found) > size_factor * self._snapshot_bytes()):
             return None
         txns: list[Txn] = []
@@ -47,8 +49,8 @@ class LogReader:
                 break
             if txn.zxid <= last:
                 continue
-            if not follows(last, txn.zxid):
-                break
+            if txn.zxid != borders.get(last, last + 1):
+                break  # What came in between is purged, or cannot be read.
             txns.append(txn)
             position, last = (path, end), txn.zxid
             size += len(body)

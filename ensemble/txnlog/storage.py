@@ -234,7 +234,7 @@ class Storage:
 
     def _read_log(self, effect: ReadLog) -> None:
         try:
-            txns = self._reader.read(effect.after, effect.base, effect.size_factor)
+            txns = self._reader.read(effect)
         except OSError as failed:
             self._post_back(self._listener.on_storage_warning, f"the log cannot be read for a learner: {failed}")
             txns = None

@@ -73,12 +73,16 @@ class ReadLog(Effect):
     `txns` are in order and without a gap, and none of them fails its checksum.  It is None where there are none, where
     `after` is neither `base` nor a transaction in the log, or, with a `size_factor` other than 0, where all that
     follow are larger than that part of the newest snapshot (snapshotSizeFactor).
+
+    `borders` says, for the last transaction of each epoch in this peer's history, which one came next: the numbers
+    alone do not tell whether an epoch has been read to its end.
     """
 
     link: LinkId
     after: Zxid
     base: Zxid
     size_factor: float
+    borders: dict[Zxid, Zxid] = {}
 
 
 class SaveSnapshot(Effect):

@@ -20,6 +20,7 @@ from ensemble.zab.effects import (
     Append,
     Barrier,
     Effect,
+    ReadLog,
     Recovered,
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
@@ -122,10 +123,11 @@ class SimDisk:
         waiting = [effect for effect in (*self._in_progress, *self._queue) if isinstance(effect, Append)]
         return [*(txn.zxid for txn in self._log), *(txn.zxid for effect in waiting for txn in effect.txns)]
 
-    def read_log(self, after: Zxid, base: Zxid) -> list[Txn] | None:
-        """Some of the transactions behind `after`; None where the log does not hold them without a gap."""
+    def read_log(self, wanted: ReadLog) -> list[Txn] | None:
+        """Some of the transactions that are wanted; None where the log does not hold them without a gap."""
+        after = wanted.after
         place = bisect_left(self._log, after + 1, key=_zxid_of)
-        known = after == base or (place > 0 and self._log[place - 1].zxid == after)
+        known = after == wanted.base or (place > 0 and self._log[place - 1].zxid == after)
         return self._log[place : place + LOG_PIECE_TXNS] or None if known else None
 
     def submit(self, effect: Effect) -> None:
