@@ -24,6 +24,8 @@ _READ_BYTES = 1 << 18
 _ZXID_AT = slice(12, 20)
 _POSITIONS_MAX = 64
 _BLOCK_BYTES = 512
+_NO_RECORD = bytes(RECORD_HEAD.size)
+"""Room that was allocated ahead."""
 
 
 class LogReader:
@@ -90,33 +92,46 @@ class LogReader:
 
 
 def _records_from(paths: list[Path], offset: int) -> Iterator[tuple[Path, int, bytes]]:
-    """Each whole record behind `offset` in the first file, and in the others: file, end, bytes of the transaction."""
+    """Each whole record behind `offset` in the first file, and in the others, up to the first that is not whole: file,
+    end, bytes of the transaction."""
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             for end, body in _records_in(descriptor, offset):
                 yield path, end, body
+        except _NotWhole:
+            return
         finally:
             os.close(descriptor)
         offset = HEADER.size
 
 
+class _NotWhole(Exception):
+    """A record is damaged, or not written to its end: what follows it in other files does not follow what came before
+    it."""
+
+
 def _records_in(descriptor: int, offset: int) -> Iterator[tuple[int, bytes]]:
+    """The records up to the file's end, or the zeros before that.  Raises _NotWhole."""
     buffer, start, pos = b"", offset, 0
     while True:
         head = buffer[pos : pos + RECORD_HEAD.size]
         length = RECORD_HEAD.unpack(head)[1] if len(head) == RECORD_HEAD.size else 0
-        if len(head) == RECORD_HEAD.size and not 0 < length <= TXN_BYTES_MAX:
+        if head == _NO_RECORD:
             return
+        if len(head) == RECORD_HEAD.size and not 0 < length <= TXN_BYTES_MAX:
+            raise _NotWhole
         end = pos + RECORD_HEAD.size + length
         if len(head) < RECORD_HEAD.size or end >= len(buffer):
             more = os.pread(descriptor, max(_READ_BYTES, length), start + len(buffer))
+            if not more and buffer[pos:].strip(b"\0"):
+                raise _NotWhole
             if not more:
                 return
             buffer, start, pos = buffer[pos:] + more, start + pos, 0
             continue
         body = buffer[pos + RECORD_HEAD.size : end]
         if buffer[end] != END_OF_RECORD[0] or adler32(body) != RECORD_HEAD.unpack(head)[0]:
-            return
+            raise _NotWhole
         pos = end + 1
         yield start + pos, body

@@ -327,3 +327,18 @@ def test_an_epochs_purged_end_is_not_passed_over_for_the_next_epoch(tmp_path: Pa
     borders = {Zxid(EPOCH_1 + 4): Zxid(EPOCH_2 + 1)}
     assert read_behind(owner, EPOCH_1 + 2, EPOCH_1 + 2, borders) is None
     owner.storage.close()
+
+
+@pytest.mark.parametrize("flipped", range(1, 5))
+def test_a_flipped_bit_ends_what_a_learner_gets_even_at_an_epochs_end(tmp_path: Path, flipped: int) -> None:
+    owner = Owner(directories_with(tmp_path, range(1, 5)))
+    log_of_epoch_2(owner.directories, range(1, 3))
+    path = tmp_path / "log.100000001"
+    raw = bytearray(path.read_bytes())
+    raw[read_log(path)[1].ends[flipped - 1] - 3] ^= 1
+    path.write_bytes(raw)
+    # As far as the numbers tell, the next epoch may follow whatever is read last.
+    borders = {Zxid(EPOCH_1 + flipped - 1): Zxid(EPOCH_2 + 1)}
+    got = read_behind(owner, EPOCH_1, EPOCH_1, {} if flipped == 1 else borders)
+    assert (got or []) == [EPOCH_1 + n for n in range(1, flipped)]
+    owner.storage.close()
