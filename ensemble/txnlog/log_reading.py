@@ -38,7 +38,8 @@ class LogReader:
     def read(self, wanted: ReadLog) -> list[Txn] | None:
         """See `ensemble.zab.effects.ReadLog`.  Raises OSError."""
         after, size_factor, borders = wanted.after, wanted.size_factor, wanted.borders
-        found = self._positions.pop(after, None) or self._find(after, wanted.base)
+        positions = self._positions
+        found = positions.pop(after, None) or self._find(after, wanted.base)
         if found is None or (size_factor and self._size_behind(*found) > size_factor * self._snapshot_bytes()):
             return None
         txns: list[Txn] = []
@@ -59,10 +60,15 @@ class LogReader:
             if len(txns) >= PIECE_TXNS or size >= PIECE_BYTES:
                 break
         if txns:
-            self._positions[last] = position
-            while len(self._positions) > _POSITIONS_MAX:
-                del self._positions[next(iter(self._positions))]
+            positions[last] = position
+            while len(positions) > _POSITIONS_MAX:
+                del positions[next(iter(positions))]
         return txns or None
+
+    def forget_positions(self) -> None:
+        """The log has been cut back, or replaced: what ended at a remembered place may be gone.  Another thread may be
+        reading; what that remembers is forgotten with the rest."""
+        self._positions = {}
 
     def _find(self, after: int, base: int) -> tuple[Path, int] | None:
         """Where the record behind `after` begins."""

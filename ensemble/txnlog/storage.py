@@ -341,7 +341,9 @@ class Storage:
         elif isinstance(effect, TruncateLog):
             self._snapshots.cancel()
             self._log.roll()
-            self._post_back(self._listener.on_truncated, truncate(directories, effect.zxid, self._policy))
+            recovery = truncate(directories, effect.zxid, self._policy)
+            self._reader.forget_positions()
+            self._post_back(self._listener.on_truncated, recovery)
         elif isinstance(effect, SaveSnapshot):
             assert effect.replaces_history, "ordinary snapshots go to take_snapshot"
             self._snapshots.cancel()
@@ -356,6 +358,7 @@ class Storage:
     def _replace_history(self, snapshot: TreeSnapshot) -> None:
         began = time.monotonic()
         size = replace_history(self._directories, snapshot)
+        self._reader.forget_positions()
         written = WrittenSnapshot(snapshot.zxid, size, int((time.monotonic() - began) * 1000))
         self._post_back(self._listener.on_snapshot, written)
 

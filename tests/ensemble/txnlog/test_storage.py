@@ -342,3 +342,18 @@ def test_a_flipped_bit_ends_what_a_learner_gets_even_at_an_epochs_end(tmp_path: 
     got = read_behind(owner, EPOCH_1, EPOCH_1, {} if flipped == 1 else borders)
     assert (got or []) == [EPOCH_1 + n for n in range(1, flipped)]
     owner.storage.close()
+
+
+def test_where_a_piece_ended_is_forgotten_when_the_log_is_cut_back(tmp_path: Path) -> None:
+    """A learner still holds what was cut here: it must not get a DIFF on top of it."""
+    owner = Owner(directories_with(tmp_path, range(1, 6)))
+    assert read_behind(owner, EPOCH_1 + 2, EPOCH_1, {}) == [EPOCH_1 + 3, EPOCH_1 + 4, EPOCH_1 + 5]
+    owner.storage.submit([TruncateLog(Zxid(EPOCH_1 + 4))])
+    owner.run_one()
+    owner.storage.submit([Append([a_txn(EPOCH_2 + 1), a_txn(EPOCH_2 + 2)]), Barrier(1)])
+    owner.run_one()
+    # 5 was the last of its epoch when it was read; as far as its number tells, the next epoch may follow it.
+    borders = {Zxid(EPOCH_1 + 4): Zxid(EPOCH_2 + 1), Zxid(EPOCH_1 + 5): Zxid(EPOCH_2 + 1)}
+    assert read_behind(owner, EPOCH_1 + 5, EPOCH_1, borders) is None
+    assert read_behind(owner, EPOCH_1 + 4, EPOCH_1, borders) == [EPOCH_2 + 1, EPOCH_2 + 2]
+    owner.storage.close()
