@@ -177,6 +177,9 @@ class Election:
     def _on_settled(self, src: PeerId, settled: Settled) -> None:
         """Join a leader that a quorum follows, if that leader itself says that it leads."""
         leader = settled.vote.leader
+        if leader == self._core.my_id and self._core.incomplete:
+            # They mean its earlier process, which had what is lost now.  They will see that it is gone.
+            return
         if settled.round == self.round:
             self._received[src] = settled.vote
         self._settled[src] = settled

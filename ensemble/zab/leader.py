@@ -99,6 +99,7 @@ class Leader:
         """Wait for learners, but not longer than initLimit."""
         core = self._core
         assert not core.pending, "the tree equals the log before a reign"
+        assert not core.incomplete, "its own promise counts, and must not stand for what it has lost"
         core.set_timer(INIT_TIMER, core.ticks_ms(core.config.init_limit))
         core.set_timer(HALF_TICK_TIMER, core.config.tick_time_ms // 2)
         self._open_epoch_with_quorum()
