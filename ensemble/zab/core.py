@@ -386,6 +386,10 @@ class Core:
             self._snapshot_at, self._snapshot_at_bytes = self._draw_snapshot_at()
             self.to_disk(SaveSnapshot(self.application.snapshot(), replaces_history=False))
 
+    def make_snapshot_due(self) -> None:
+        """Another one is wanted now."""
+        self._since_snapshot = self._snapshot_at
+
     def apply_pending(self) -> None:
         """Apply what was appended but is not known to be committed, so that the tree equals the log again."""
         while self.pending:

@@ -439,10 +439,10 @@ class PeerDriver:
         self._call(lambda now: [])
 
     def on_snapshot_spoiled(self) -> None:
-        """The newest snapshot's file cannot be read as it was written: the next one takes nothing over from it."""
+        """The newest snapshot's file cannot be read as it was written: the next one takes nothing over from it.  Only
+        the peer knows whether its tree is fit for one now."""
         self._log.warning("the newest snapshot is damaged on the disk: a new one is written from memory")
-        if self.storage is not None:
-            self.storage.take_snapshot(self._service.snapshot())
+        self._call(self._peer.on_snapshot_spoiled)
 
     def on_storage_warning(self, line: str) -> None:
         """Something an operator should know of."""
