@@ -41,6 +41,7 @@ from ensemble.zab.effects import (
     ReadLog,
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
+    SaveDoubt,
     SaveMembership,
     SaveNextMembership,
     SaveSnapshot,
@@ -332,6 +333,8 @@ class Storage:
             self._log.sync()
             write_epoch(directories.data, CURRENT, effect.epoch)
             losses.clear(directories.data)
+        elif isinstance(effect, SaveDoubt):
+            losses.note_doubt(directories.data)
         elif isinstance(effect, SaveMembership):
             if self._memberships is not None:
                 self._memberships.save(effect.membership)

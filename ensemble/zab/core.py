@@ -15,7 +15,7 @@ from ensemble.ports import Instant, Random
 from ensemble.records import OpCode
 from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
-from ensemble.zab.application import Application, AskRevalidate, EnsembleConfig, Submit, SubmitSync
+from ensemble.zab.application import Application, AskRevalidate, EnsembleConfig, Submit, SubmitSync, TreeDiffers
 from ensemble.zab.effects import (
     Append,
     Barrier,
@@ -52,7 +52,7 @@ _NO_LIMIT_BYTES = 1 << 62
 STRETCH_TXNS = 128
 """How many transactions are prepared or applied before others get what has come of it."""
 _RECONFIG = int(OpCode.RECONFIG)
-_ASKING = (SubmitSync, AskRevalidate)
+_ASKING = (SubmitSync, AskRevalidate, TreeDiffers)
 """By itself: a union would be made anew at each look."""
 
 
@@ -86,6 +86,8 @@ class Core:
         self.incomplete = not recovered.complete
         """The disk has lost transactions that this peer may have acknowledged: until a leader has given it everything
         again, it neither votes nor promises what counts, or a quorum with it could miss what was committed."""
+        self.in_doubt = recovered.in_doubt
+        """This history led to another tree than a leader's: until a snapshot replaces it this peer does not lead."""
         self.epoch_floor = Epoch(0)
         """The highest epoch that any learner is known to have accepted."""
         self.last_logged = Zxid(0)
@@ -95,9 +97,9 @@ class Core:
         self.pending: deque[Txn] = deque()
         self.committed_log: deque[Txn] = deque(maxlen=config.committed_log_length)
         self.snaps_sent = self.diffs_sent = 0
+        """Learners that were given a snapshot, and those that were given transactions."""
         self.quits_over_voters = 0
         """How often this peer gave up a reign that had not begun, since a voter it needed looked elsewhere."""
-        """Learners that were given a snapshot, and those that were given transactions."""
         self.awaiting_recovery = False
         self.needs_snapshot = False
         """A leader asked for a TRUNC to before the log's beginning: only a SNAP can bring this peer in sync."""
@@ -219,11 +221,13 @@ class Core:
         if requests and self.role is not None and self.leaving is None:
             self.role.submit(requests)
 
-    def _ask(self, wish: SubmitSync | AskRevalidate) -> None:
+    def _ask(self, wish: SubmitSync | AskRevalidate | TreeDiffers) -> None:
         if self.role is None or self.leaving is not None:
             return
         if isinstance(wish, SubmitSync):
             self.role.submit_sync(wish.request)
+        elif isinstance(wish, TreeDiffers):
+            self.role.on_tree_differs()
         else:
             self.role.ask_revalidate(wish.session_id, wish.timeout_ms)
 
@@ -397,7 +401,10 @@ class Core:
 
     def _apply_uncommitted(self, txn: Txn) -> None:
         """Whether it is committed shows with the next established leader; until then the journal must not say so."""
-        self._held.extend((txn.zxid, e) for e in self._apply((txn,)) if isinstance(e, Emit))
+        effects = self._apply((txn,))
+        self._held.extend((txn.zxid, e) for e in effects if isinstance(e, Emit))
+        if not self.awaiting_recovery:
+            self.perform(effect for effect in effects if isinstance(effect, TreeDiffers))
 
     def _apply(self, txns: Sequence[Txn]) -> list[Effect]:
         effects = self.application.apply(self.now, txns)
@@ -423,7 +430,7 @@ class Core:
         restarted = not self.awaiting_recovery
         held, self._held = self._held, []
         from_zxid = self.last_logged
-        self.incomplete = not recovered.complete
+        self.incomplete, self.in_doubt = not recovered.complete, recovered.in_doubt
         self.application.restore(recovered.snapshot)
         self.base = recovered.snapshot.zxid if recovered.snapshot is not None else Zxid(0)
         self.last_logged = self.base
@@ -473,7 +480,7 @@ class Core:
         self.committed_log.clear()
         self._held.clear()
         self._since_snapshot = self._bytes_since_snapshot = 0
-        self.needs_snapshot = False
+        self.needs_snapshot = self.in_doubt = False
         if self.config.full_journal:
             self.emit(HistoryReplaced(snapshot.zxid))
         self.to_disk(SaveSnapshot(snapshot, replaces_history=True))

@@ -105,6 +105,10 @@ class SaveCurrentEpoch(Effect):
     epoch: Epoch
 
 
+class SaveDoubt(Effect):
+    """Disk: note, durably, that this history leads to another tree than the leader's (see `Recovered.in_doubt`)."""
+
+
 class SaveMembership(Effect):
     """Disk: this membership is in force from now on (`zoo.cfg.dynamic.<version>`, and zoo.cfg names it), durably."""
 
@@ -173,6 +177,8 @@ class Recovered(msgspec.Struct, frozen=True):
 
     `complete` is false where the disk has lost transactions that this peer may have acknowledged.  It stays false, over
     restarts too, until the next SaveCurrentEpoch: by then a leader has given it everything again.
+
+    `in_doubt` is true from SaveDoubt to the next snapshot that replaces the history.
     """
 
     accepted_epoch: Epoch
@@ -180,3 +186,4 @@ class Recovered(msgspec.Struct, frozen=True):
     snapshot: TreeSnapshot | None
     txns: list[Txn]
     complete: bool = True
+    in_doubt: bool = False

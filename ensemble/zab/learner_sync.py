@@ -33,7 +33,9 @@ class Progress(Enum):
 def send_history(core: Core, peer: LearnerLink) -> Progress:
     """Send what follows `peer.last_zxid`, from memory or as a snapshot, or begin to read the log."""
     plan = plan_sync(peer.last_zxid, core.last_committed, core.committed_log)
-    if plan.mode is SyncMode.SNAP and _log_may_hold(core, peer.last_zxid):
+    if peer.wants_snapshot:
+        plan = SyncPlan(SyncMode.SNAP, core.last_committed, [])
+    elif plan.mode is SyncMode.SNAP and _log_may_hold(core, peer.last_zxid):
         _read_on(core, peer, core.config.snapshot_size_factor)
         return Progress.READING
     _send_plan(core, peer, plan)

@@ -399,7 +399,7 @@ class Peer:
         core.apply_pending()
         if core.awaiting_recovery:
             return
-        if successor is not None and not (successor == core.my_id and core.incomplete):
+        if successor is not None and not (successor == core.my_id and core.in_doubt):
             self._take_role(Vote(successor, core.last_logged, core.current_epoch), handed_over=True)
         else:
             self._look()

@@ -24,6 +24,7 @@ from ensemble.zab.effects import (
     Recovered,
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
+    SaveDoubt,
     SaveMembership,
     SaveNextMembership,
     SaveSnapshot,
@@ -39,7 +40,8 @@ SNAPSHOTS_KEPT = 3
 LOG_PIECE_TXNS = 20
 
 DISK_EFFECTS: tuple[type[Effect], ...] = (
-    Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveMembership, SaveNextMembership, SaveSnapshot, TruncateLog,
+    Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveDoubt, SaveMembership, SaveNextMembership, SaveSnapshot,
+    TruncateLog,
 )  # fmt: skip
 
 
@@ -58,6 +60,7 @@ class SimDisk:
         self._random = random
         self.slow_factor = 1
         self.complete = True
+        self.in_doubt = False
         self._log: list[Txn] = []
         self._durable = 0
         self._snapshots: list[TreeSnapshot] = []
@@ -92,7 +95,7 @@ class SimDisk:
         snapshot = self._snapshots[-1] if self._snapshots else None
         base = snapshot.zxid if snapshot else -1
         txns = [t for t in self._log if t.zxid > base]
-        return Recovered(self._accepted, self._current, snapshot, txns, self.complete)
+        return Recovered(self._accepted, self._current, snapshot, txns, self.complete, self.in_doubt)
 
     # -- what a power loss would leave -----------------------------------------------------------------------------
 
@@ -175,6 +178,8 @@ class SimDisk:
             assert self._durable == len(self._log), "currentEpoch before the history it stands for is durable"
             self._current = effect.epoch
             self.complete = True
+        elif isinstance(effect, SaveDoubt):
+            self.in_doubt = True
         elif isinstance(effect, SaveMembership):
             self.membership, self.next_membership = effect.membership.text, ""
         elif isinstance(effect, SaveNextMembership):
@@ -193,6 +198,7 @@ class SimDisk:
             self._log.clear()
             self._durable = 0
             self._snapshots.clear()
+            self.in_doubt = False
         # A snapshot of its own counts once the log is durable that far (`ensemble.txnlog.snapshot_writer`).
         self._durable = len(self._log)
         self._snapshots.append(effect.snapshot)

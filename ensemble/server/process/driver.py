@@ -53,6 +53,7 @@ from ensemble.zab.effects import (
     ReadLog,
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
+    SaveDoubt,
     SaveMembership,
     SaveNextMembership,
     SaveSnapshot,
@@ -75,7 +76,8 @@ ONE_OTHER_IS_ENOUGH = 3
 BROKEN_EVENTS_MAX = 20
 """peer_protocol_broken events a minute; beyond that they are dropped (a port scanner must not fill the journal)."""
 _DISK_EFFECTS = (
-    Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveMembership, SaveNextMembership, SaveSnapshot, TruncateLog,
+    Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveDoubt, SaveMembership, SaveNextMembership, SaveSnapshot,
+    TruncateLog,
 )  # fmt: skip
 
 
