@@ -20,6 +20,7 @@ from ensemble.tree.datatree import DIGEST_MASK, Applied
 from ensemble.tree.facts import committed_facts, committed_plain_fact, session_fact
 from ensemble.tree.server_state import ServerState
 from ensemble.txn import Txn
+from ensemble.zab.application import TreeDiffers
 from ensemble.zab.effects import Answer, Effect, Emit
 from journal.events import InvariantViolated, QuotaExceeded
 
@@ -105,12 +106,13 @@ class Commits:
             self._answers.commit(now, session, txn, applied, effects)
 
     def _digest_differs(self, txn: Txn, effects: list[Effect]) -> None:
-        """Like ZooKeeper, count it and go on; the journal hears of the first one."""
+        """Count it, as ZooKeeper does; the journal hears of the first one, and the peer, who may doubt its history."""
         counters = self._counters
         counters.digest_mismatches += 1
         if counters.digest_mismatches == 1 and self._state.serving:
             detail = f"zxid 0x{txn.zxid:x}: 0x{txn.digest:x} proposed, 0x{self._state.tree.digest:x} applied"
             effects.append(Emit(InvariantViolated("tree digest agrees with the leader's", detail)))
+        effects.append(TreeDiffers())
 
     def _quotas_passed(self, effects: list[Effect]) -> None:
         """The leader warns of quotas that are used up, soft or hard; the others only take note."""

@@ -14,8 +14,9 @@ from ensemble.jute import MalformedRecord
 from ensemble.txn import Txn
 from ensemble.txnlog.log import list_logs
 from ensemble.txnlog.records import END_OF_RECORD, HEADER, RECORD_HEAD, TXN_BYTES_MAX
-from ensemble.txnlog.recovery import Directories, follows
+from ensemble.txnlog.recovery import Directories
 from ensemble.txnlog.snapshots import list_snapshots
+from ensemble.zab.effects import ReadLog
 
 PIECE_TXNS = 500
 PIECE_BYTES = 1 << 20
@@ -23,6 +24,8 @@ _READ_BYTES = 1 << 18
 _ZXID_AT = slice(12, 20)
 _POSITIONS_MAX = 64
 _BLOCK_BYTES = 512
+_NO_RECORD = bytes(RECORD_HEAD.size)
+"""Room that was allocated ahead."""
 
 
 class LogReader:
@@ -32,9 +35,11 @@ class LogReader:
         self._directories = directories
         self._positions: dict[int, tuple[Path, int]] = {}
 
-    def read(self, after: int, base: int, size_factor: float) -> list[Txn] | None:
+    def read(self, wanted: ReadLog) -> list[Txn] | None:
         """See `ensemble.zab.effects.ReadLog`.  Raises OSError."""
-        found = self._positions.pop(after, None) or self._find(after, base)
+        after, size_factor, borders = wanted.after, wanted.size_factor, wanted.borders
+        positions = self._positions
+        found = positions.pop(after, None) or self._find(after, wanted.base)
         if found is None or (size_factor and self._size_behind(*found) > size_factor * self._snapshot_bytes()):
             return None
         txns: list[Txn] = []
@@ -47,18 +52,23 @@ class LogReader:
                 break
             if txn.zxid <= last:
                 continue
-            if not follows(last, txn.zxid):
-                break
+            if txn.zxid != borders.get(last, last + 1):
+                break  # What came in between is purged, or cannot be read.
             txns.append(txn)
             position, last = (path, end), txn.zxid
             size += len(body)
             if len(txns) >= PIECE_TXNS or size >= PIECE_BYTES:
                 break
         if txns:
-            self._positions[last] = position
-            while len(self._positions) > _POSITIONS_MAX:
-                del self._positions[next(iter(self._positions))]
+            positions[last] = position
+            while len(positions) > _POSITIONS_MAX:
+                del positions[next(iter(positions))]
         return txns or None
+
+    def forget_positions(self) -> None:
+        """The log has been cut back, or replaced: what ended at a remembered place may be gone.  Another thread may be
+        reading; what that remembers is forgotten with the rest."""
+        self._positions = {}
 
     def _find(self, after: int, base: int) -> tuple[Path, int] | None:
         """Where the record behind `after` begins."""
@@ -88,33 +98,46 @@ class LogReader:
 
 
 def _records_from(paths: list[Path], offset: int) -> Iterator[tuple[Path, int, bytes]]:
-    """Each whole record behind `offset` in the first file, and in the others: file, end, bytes of the transaction."""
+    """Each whole record behind `offset` in the first file, and in the others, up to the first that is not whole: file,
+    end, bytes of the transaction."""
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             for end, body in _records_in(descriptor, offset):
                 yield path, end, body
+        except _NotWhole:
+            return
         finally:
             os.close(descriptor)
         offset = HEADER.size
 
 
+class _NotWhole(Exception):
+    """A record is damaged, or not written to its end: what follows it in other files does not follow what came before
+    it."""
+
+
 def _records_in(descriptor: int, offset: int) -> Iterator[tuple[int, bytes]]:
+    """The records up to the file's end, or the zeros before that.  Raises _NotWhole."""
     buffer, start, pos = b"", offset, 0
     while True:
         head = buffer[pos : pos + RECORD_HEAD.size]
         length = RECORD_HEAD.unpack(head)[1] if len(head) == RECORD_HEAD.size else 0
-        if len(head) == RECORD_HEAD.size and not 0 < length <= TXN_BYTES_MAX:
+        if head == _NO_RECORD:
             return
+        if len(head) == RECORD_HEAD.size and not 0 < length <= TXN_BYTES_MAX:
+            raise _NotWhole
         end = pos + RECORD_HEAD.size + length
         if len(head) < RECORD_HEAD.size or end >= len(buffer):
             more = os.pread(descriptor, max(_READ_BYTES, length), start + len(buffer))
+            if not more and buffer[pos:].strip(b"\0"):
+                raise _NotWhole
             if not more:
                 return
             buffer, start, pos = buffer[pos:] + more, start + pos, 0
             continue
         body = buffer[pos + RECORD_HEAD.size : end]
         if buffer[end] != END_OF_RECORD[0] or adler32(body) != RECORD_HEAD.unpack(head)[0]:
-            return
+            raise _NotWhole
         pos = end + 1
         yield start + pos, body

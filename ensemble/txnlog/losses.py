@@ -23,6 +23,8 @@ from journal.events import LogDamageFound
 MARKER_NAME = ".incomplete"
 """Present while transactions may be missing here that this peer once acknowledged; says why."""
 ASIDE_PREFIX = "damaged-"
+DOUBT_NAME = ".in-doubt"
+"""Present while this history is known to lead to another tree than the leader's; a SNAP ends it."""
 DAMAGE_FOUND = "the log turned out to be damaged"
 """Why a peer begins anew that finds it in the midst of its service."""
 _ACTION = "set aside; what is missing comes from the leader"
@@ -96,6 +98,11 @@ def set_aside(path: Path) -> None:
     """Keep a damaged file, under a name that nothing reads."""
     path.rename(path.with_name(ASIDE_PREFIX + path.name))
     sync_directory(path.parent)
+
+
+def note_doubt(data: Path) -> None:
+    """The history here led to another tree than the leader's; durable when this returns.  Raises OSError."""
+    replace_file(data / DOUBT_NAME, b"a transaction's digest was not that of the tree here", DOUBT_NAME + ".tmp")
 
 
 def clear(data: Path) -> None:

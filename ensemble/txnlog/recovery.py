@@ -18,7 +18,7 @@ from ensemble.txnlog.epochs import load_epochs
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.files import remove_all, replace_file, sync_directory, write_again
 from ensemble.txnlog.log import close_record, cut_file, list_logs, read_log, truncate_logs
-from ensemble.txnlog.losses import Loss, Losses, set_aside
+from ensemble.txnlog.losses import DOUBT_NAME, Loss, Losses, set_aside
 from ensemble.txnlog.records import HEADER, Damage, ScannedLog, is_torn_tail, whole_record_after
 from ensemble.txnlog.snapshots import (
     STAGING_NAME,
@@ -90,13 +90,19 @@ def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery
             losses.lose_snapshot(path, last_zxid)
         set_aside(path)
     accepted, current = load_epochs(directories.data, last_zxid)
-    complete = not losses.marker.exists()
+    complete, doubt = not losses.marker.exists(), directories.data / DOUBT_NAME
     if not complete and not policy.other_voters:
         raise DataDirectoryError(
             f"{losses.marker} says that transactions are missing here, and there is no other voter to take them from; "
             "remove it to go on without them"
         )
-    return Recovery(Recovered(accepted, current, snapshot, txns, complete), damages, *took_ms)
+    if doubt.exists() and not policy.other_voters:
+        raise DataDirectoryError(
+            f"{doubt} says that the tree here was not its leader's, and there is no other voter to take it from; "
+            "remove it to go on with this one"
+        )
+    recovered = Recovered(accepted, current, snapshot, txns, complete, doubt.exists())
+    return Recovery(recovered, damages, *took_ms)
 
 
 def _newest_snapshot(
@@ -195,6 +201,8 @@ def replace_history(directories: Directories, snapshot: TreeSnapshot) -> int:
     sync_directory(directories.data)
     replace_file(directories.data / REPLACING_NAME, f"{snapshot.zxid:x}".encode(), REPLACING_NAME + ".tmp")
     finish_replacement(directories)
+    if (directories.data / DOUBT_NAME).exists():
+        remove_all([directories.data / DOUBT_NAME])
     return size
 
 

@@ -41,6 +41,7 @@ from ensemble.zab.effects import (
     ReadLog,
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
+    SaveDoubt,
     SaveMembership,
     SaveNextMembership,
     SaveSnapshot,
@@ -234,7 +235,7 @@ class Storage:
 
     def _read_log(self, effect: ReadLog) -> None:
         try:
-            txns = self._reader.read(effect.after, effect.base, effect.size_factor)
+            txns = self._reader.read(effect)
         except OSError as failed:
             self._post_back(self._listener.on_storage_warning, f"the log cannot be read for a learner: {failed}")
             txns = None
@@ -332,6 +333,8 @@ class Storage:
             self._log.sync()
             write_epoch(directories.data, CURRENT, effect.epoch)
             losses.clear(directories.data)
+        elif isinstance(effect, SaveDoubt):
+            losses.note_doubt(directories.data)
         elif isinstance(effect, SaveMembership):
             if self._memberships is not None:
                 self._memberships.save(effect.membership)
@@ -341,7 +344,9 @@ class Storage:
         elif isinstance(effect, TruncateLog):
             self._snapshots.cancel()
             self._log.roll()
-            self._post_back(self._listener.on_truncated, truncate(directories, effect.zxid, self._policy))
+            recovery = truncate(directories, effect.zxid, self._policy)
+            self._reader.forget_positions()
+            self._post_back(self._listener.on_truncated, recovery)
         elif isinstance(effect, SaveSnapshot):
             assert effect.replaces_history, "ordinary snapshots go to take_snapshot"
             self._snapshots.cancel()
@@ -356,6 +361,7 @@ class Storage:
     def _replace_history(self, snapshot: TreeSnapshot) -> None:
         began = time.monotonic()
         size = replace_history(self._directories, snapshot)
+        self._reader.forget_positions()
         written = WrittenSnapshot(snapshot.zxid, size, int((time.monotonic() - began) * 1000))
         self._post_back(self._listener.on_snapshot, written)
 

@@ -43,6 +43,10 @@ class SubmitSync(Effect):
     request: SyncRequest
 
 
+class TreeDiffers(Effect):
+    """Application to ZAB: a transaction was applied, and its digest, which its leader made, is not this tree's."""
+
+
 class AskRevalidate(Effect):
     """Application to ZAB: ask the leader whether a session may go on here."""
 
@@ -84,7 +88,8 @@ class Application(Protocol):
         ...
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Apply the next transactions, in order; for each fire watches, then answer the local client it came from."""
+        """Apply the next transactions, in order; for each fire watches, then answer the local client it came from.
+        `TreeDiffers` where the tree is not what its leader's was."""
         ...
 
     def describe_membership(self, now: Instant, text: str, version: int) -> None:

@@ -15,7 +15,7 @@ from ensemble.ports import Instant, Random
 from ensemble.records import OpCode
 from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
-from ensemble.zab.application import Application, AskRevalidate, EnsembleConfig, Submit, SubmitSync
+from ensemble.zab.application import Application, AskRevalidate, EnsembleConfig, Submit, SubmitSync, TreeDiffers
 from ensemble.zab.effects import (
     Append,
     Barrier,
@@ -52,7 +52,7 @@ _NO_LIMIT_BYTES = 1 << 62
 STRETCH_TXNS = 128
 """How many transactions are prepared or applied before others get what has come of it."""
 _RECONFIG = int(OpCode.RECONFIG)
-_ASKING = (SubmitSync, AskRevalidate)
+_ASKING = (SubmitSync, AskRevalidate, TreeDiffers)
 """By itself: a union would be made anew at each look."""
 
 
@@ -86,16 +86,20 @@ class Core:
         self.incomplete = not recovered.complete
         """The disk has lost transactions that this peer may have acknowledged: until a leader has given it everything
         again, it neither votes nor promises what counts, or a quorum with it could miss what was committed."""
+        self.in_doubt = recovered.in_doubt
+        """This history led to another tree than a leader's: until a snapshot replaces it this peer does not lead."""
         self.epoch_floor = Epoch(0)
         """The highest epoch that any learner is known to have accepted."""
         self.last_logged = Zxid(0)
         self.base = Zxid(0)
+        self.borders: dict[Zxid, Zxid] = {}
+        """Behind `base`: the last transaction of each epoch, and the one that came next."""
         self.pending: deque[Txn] = deque()
         self.committed_log: deque[Txn] = deque(maxlen=config.committed_log_length)
         self.snaps_sent = self.diffs_sent = 0
+        """Learners that were given a snapshot, and those that were given transactions."""
         self.quits_over_voters = 0
         """How often this peer gave up a reign that had not begun, since a voter it needed looked elsewhere."""
-        """Learners that were given a snapshot, and those that were given transactions."""
         self.awaiting_recovery = False
         self.needs_snapshot = False
         """A leader asked for a TRUNC to before the log's beginning: only a SNAP can bring this peer in sync."""
@@ -217,11 +221,13 @@ class Core:
         if requests and self.role is not None and self.leaving is None:
             self.role.submit(requests)
 
-    def _ask(self, wish: SubmitSync | AskRevalidate) -> None:
+    def _ask(self, wish: SubmitSync | AskRevalidate | TreeDiffers) -> None:
         if self.role is None or self.leaving is not None:
             return
         if isinstance(wish, SubmitSync):
             self.role.submit_sync(wish.request)
+        elif isinstance(wish, TreeDiffers):
+            self.role.on_tree_differs()
         else:
             self.role.ask_revalidate(wish.session_id, wish.timeout_ms)
 
@@ -293,7 +299,9 @@ class Core:
         last, ordinary = self.last_logged, True
         for txn in txns:
             zxid = txn.zxid
-            assert zxid == last + 1 or follows(last, zxid), f"gap in history: {zxid:#x} after {last:#x}"
+            if zxid != last + 1:
+                assert follows(last, zxid), f"gap in history: {zxid:#x} after {last:#x}"
+                self.borders[last] = zxid
             last = zxid
             if txn.type == _RECONFIG:
                 ordinary = False
@@ -382,6 +390,10 @@ class Core:
             self._snapshot_at, self._snapshot_at_bytes = self._draw_snapshot_at()
             self.to_disk(SaveSnapshot(self.application.snapshot(), replaces_history=False))
 
+    def make_snapshot_due(self) -> None:
+        """Another one is wanted now."""
+        self._since_snapshot = self._snapshot_at
+
     def apply_pending(self) -> None:
         """Apply what was appended but is not known to be committed, so that the tree equals the log again."""
         while self.pending:
@@ -389,7 +401,10 @@ class Core:
 
     def _apply_uncommitted(self, txn: Txn) -> None:
         """Whether it is committed shows with the next established leader; until then the journal must not say so."""
-        self._held.extend((txn.zxid, e) for e in self._apply((txn,)) if isinstance(e, Emit))
+        effects = self._apply((txn,))
+        self._held.extend((txn.zxid, e) for e in effects if isinstance(e, Emit))
+        if not self.awaiting_recovery:
+            self.perform(effect for effect in effects if isinstance(effect, TreeDiffers))
 
     def _apply(self, txns: Sequence[Txn]) -> list[Effect]:
         effects = self.application.apply(self.now, txns)
@@ -415,17 +430,20 @@ class Core:
         restarted = not self.awaiting_recovery
         held, self._held = self._held, []
         from_zxid = self.last_logged
-        self.incomplete = not recovered.complete
+        self.incomplete, self.in_doubt = not recovered.complete, recovered.in_doubt
         self.application.restore(recovered.snapshot)
         self.base = recovered.snapshot.zxid if recovered.snapshot is not None else Zxid(0)
         self.last_logged = self.base
+        self.borders.clear()
         self.pending.clear()
         self.committed_log.clear()
         self._barriers.clear()  # All of them were queued before the truncation.
         self._barrier_due = False
         self._unlogged.clear()
         for txn in recovered.txns:
-            assert follows(self.last_logged, txn.zxid), f"gap in the log: {txn.zxid:#x} after {self.last_logged:#x}"
+            if txn.zxid != self.last_logged + 1:
+                assert follows(self.last_logged, txn.zxid), f"gap: {txn.zxid:#x} after {self.last_logged:#x} in the log"
+                self.borders[self.last_logged] = txn.zxid
             self._apply_uncommitted(txn)
             self.last_logged = txn.zxid
         self._since_snapshot = len(recovered.txns)
@@ -458,10 +476,11 @@ class Core:
         self.application.restore(snapshot)
         assert self.application.last_applied == snapshot.zxid, "a restored tree stands where its snapshot does"
         self.base = self.last_logged = snapshot.zxid
+        self.borders.clear()
         self.committed_log.clear()
         self._held.clear()
         self._since_snapshot = self._bytes_since_snapshot = 0
-        self.needs_snapshot = False
+        self.needs_snapshot = self.in_doubt = False
         if self.config.full_journal:
             self.emit(HistoryReplaced(snapshot.zxid))
         self.to_disk(SaveSnapshot(snapshot, replaces_history=True))

@@ -73,12 +73,16 @@ class ReadLog(Effect):
     `txns` are in order and without a gap, and none of them fails its checksum.  It is None where there are none, where
     `after` is neither `base` nor a transaction in the log, or, with a `size_factor` other than 0, where all that
     follow are larger than that part of the newest snapshot (snapshotSizeFactor).
+
+    `borders` says, for the last transaction of each epoch in this peer's history, which one came next: the numbers
+    alone do not tell whether an epoch has been read to its end.
     """
 
     link: LinkId
     after: Zxid
     base: Zxid
     size_factor: float
+    borders: dict[Zxid, Zxid] = {}
 
 
 class SaveSnapshot(Effect):
@@ -99,6 +103,10 @@ class SaveCurrentEpoch(Effect):
     """Disk: currentEpoch, durably, atomically.  The history before it is complete (see `Recovered`)."""
 
     epoch: Epoch
+
+
+class SaveDoubt(Effect):
+    """Disk: note, durably, that this history leads to another tree than the leader's (see `Recovered.in_doubt`)."""
 
 
 class SaveMembership(Effect):
@@ -169,6 +177,8 @@ class Recovered(msgspec.Struct, frozen=True):
 
     `complete` is false where the disk has lost transactions that this peer may have acknowledged.  It stays false, over
     restarts too, until the next SaveCurrentEpoch: by then a leader has given it everything again.
+
+    `in_doubt` is true from SaveDoubt to the next snapshot that replaces the history.
     """
 
     accepted_epoch: Epoch
@@ -176,3 +186,4 @@ class Recovered(msgspec.Struct, frozen=True):
     snapshot: TreeSnapshot | None
     txns: list[Txn]
     complete: bool = True
+    in_doubt: bool = False

@@ -4,6 +4,10 @@ A looking peer votes for the best candidate it has heard of in its round, and de
 Nothing here is promised to anybody: votes may be lost, and a wrong decision costs time alone, because a leader needs a
 quorum of epoch promises before it may do anything.  So a vote may name a zxid that is still on its way to the disk;
 ACKEPOCH, which counts, waits for a barrier queued behind it.
+
+A peer that has lost transactions (`Core.incomplete`) has no vote.  One whose history led to another tree than its
+leader's (`Core.in_doubt`) lacks something in its midst, or has something else there: it does not stand for election,
+and votes for those alone whose history ends no earlier than its own, since what it acknowledged must not be lost.
 """
 
 from __future__ import annotations
@@ -80,7 +84,7 @@ class Election:
         self.round += 1
         self.looking = True
         self.decided = None
-        if self._core.incomplete:
+        if self._core.incomplete or self._core.in_doubt:
             # As ZooKeeper's servers say that they have lost their data; others look past it and tell who leads.
             self._initial = Vote(self._core.my_id, NO_DATA_ZXID, Epoch(0))
         elif self._core.reconfiguration.votes:
@@ -128,6 +132,9 @@ class Election:
         vote = notification.vote
         if vote.leader not in voters:
             return
+        if vote.leader == self._core.my_id and (self._core.incomplete or self._core.in_doubt):
+            # They mean its earlier process, or its earlier self, which had what is lost now, and will find it gone.
+            return
         if vote.zxid == NO_DATA_ZXID:
             # Its vote need not be waited for.
             self._silent[src] = None
@@ -172,6 +179,9 @@ class Election:
         self._check()
 
     def _prefers(self, candidate: Vote, current: Vote) -> bool:
+        zxid, current_epoch = self._history
+        if self._core.in_doubt and (candidate.peer_epoch, candidate.zxid) < (current_epoch, zxid):
+            return False
         return preferred(candidate, current, self._core.quorum)
 
     def _on_settled(self, src: PeerId, settled: Settled) -> None:
@@ -211,7 +221,8 @@ class Election:
         """Decide when a quorum agrees: at once if no voter could still say better, else after a short wait."""
         voters = self._core.quorum.voters
         supporters = {peer: None for peer, vote in self._received.items() if vote == self.proposal}
-        if self._core.my_id in voters and not self._core.incomplete:
+        stands_back = self._core.in_doubt and self.proposal.leader == self._core.my_id
+        if self._core.my_id in voters and not self._core.incomplete and not stands_back:
             supporters[self._core.my_id] = None
         if not self._core.quorum.contains(supporters):
             return

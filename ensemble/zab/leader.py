@@ -99,6 +99,7 @@ class Leader:
         """Wait for learners, but not longer than initLimit."""
         core = self._core
         assert not core.pending, "the tree equals the log before a reign"
+        assert not (core.incomplete or core.in_doubt), "its own promise counts, and must not stand for what it lacks"
         core.set_timer(INIT_TIMER, core.ticks_ms(core.config.init_limit))
         core.set_timer(HALF_TICK_TIMER, core.config.tick_time_ms // 2)
         self._open_epoch_with_quorum()
@@ -140,6 +141,9 @@ class Leader:
     def on_recovered(self) -> None:
         """A leader never truncates."""
         raise AssertionError("a leader does not truncate its log")
+
+    def on_tree_differs(self) -> None:
+        """The digest was this peer's own: whatever differs, it is no learner's history."""
 
     def on_looking(self, src: PeerId, round: int) -> None:
         """A voter is looking for a leader.  While this one still waits for a quorum that voter may be missing for ever:

@@ -15,7 +15,7 @@ from ensemble.ids import EPOCH_LEAP_MAX, Epoch, LinkId, PeerId, SessionId, Zxid,
 from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.zab.core import Core
-from ensemble.zab.effects import OpenLink
+from ensemble.zab.effects import OpenLink, SaveDoubt
 from ensemble.zab.following import Following, activate
 from ensemble.zab.learner_link import LearnerLink
 from ensemble.zab.messages import (
@@ -175,6 +175,7 @@ class Learner:
                 observer=self._observer,
                 cumulative=core.cumulative,
                 heeds_acks=core.cumulative,
+                wants_snapshot=core.cumulative and core.in_doubt,
             ),
         )
 
@@ -469,6 +470,15 @@ class Learner:
         """The log is durable up to `zxid`: acknowledge this leader's proposals up to there."""
         if self._following is not None:
             self._following.on_logged(zxid)
+
+    def on_tree_differs(self) -> None:
+        """The history here is not the leader's: let it go, and come back for its whole tree.  Where that has just come,
+        it is not the history that is wrong; then go on, as ZooKeeper does."""
+        core = self._core
+        if self._mode is not SyncMode.SNAP and not core.in_doubt:
+            core.in_doubt = True
+            core.to_disk(SaveDoubt())
+            core.leave(f"the tree here is not that of {self._source}")
 
     def submit(self, requests: Sequence[ForwardedRequest]) -> None:
         """Forward writes to the leader; before UPTODATE, or without a link, their client is being disconnected."""

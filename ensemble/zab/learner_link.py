@@ -43,6 +43,7 @@ class LearnerLink:
         "told",
         "unacked_since_ms",
         "unacked_zxid",
+        "wants_snapshot",
     )
 
     def __init__(self, link: LinkId, now_ms: int) -> None:
@@ -50,7 +51,7 @@ class LearnerLink:
         self.step = Step.CONNECTED
         self.peer_id: PeerId = NO_PEER
         self.observer = False
-        self.cumulative = self.heeds_acks = False
+        self.cumulative = self.heeds_acks = self.wants_snapshot = False
         self.last_zxid = Zxid(0)
         # Behind which transaction the log is being read for it, and whether it has got anything from there.
         self.reading: Zxid | None = None
@@ -71,6 +72,7 @@ class LearnerLink:
         self.observer = info.observer
         self.cumulative = cumulative and info.cumulative
         self.heeds_acks = cumulative and info.heeds_acks
+        self.wants_snapshot = info.wants_snapshot
         self.step = Step.INTRODUCED
 
     @property

@@ -2,8 +2,10 @@
 
 The log is used where the learner is behind what memory holds, and its own last transaction is in this peer's history.
 That history is what this peer replayed at its start and has logged since (`Core.base` and later): whatever else lies in
-the directory may never have been committed (ZOOKEEPER-2846).  It is read in pieces, off the log's own thread, and
-joined with memory without a gap (ZOOKEEPER-2418), in the same turn in which the learner is added to the broadcast.
+the directory may never have been committed (ZOOKEEPER-2846), and some of it may be gone: autopurge keeps what the
+snapshots need, not what a learner might.  So what is read has to go on exactly as this peer's history did, over the
+ends of epochs too (`Core.borders`).  It is read in pieces, off the log's own thread, and joined with memory without a
+gap (ZOOKEEPER-2418), in the same turn in which the learner is added to the broadcast.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from ensemble.zab.core import Core
 from ensemble.zab.effects import ReadLog
 from ensemble.zab.learner_link import LearnerLink, Step
 from ensemble.zab.messages import Commit, Diff, NewLeader, Packet, Proposal, Snap, Trunc
-from ensemble.zab.sync import SyncMode, SyncPlan, follows, plan_sync
+from ensemble.zab.sync import SyncMode, SyncPlan, plan_sync
 
 
 class Progress(Enum):
@@ -31,7 +33,9 @@ class Progress(Enum):
 def send_history(core: Core, peer: LearnerLink) -> Progress:
     """Send what follows `peer.last_zxid`, from memory or as a snapshot, or begin to read the log."""
     plan = plan_sync(peer.last_zxid, core.last_committed, core.committed_log)
-    if plan.mode is SyncMode.SNAP and _log_may_hold(core, peer.last_zxid):
+    if peer.wants_snapshot:
+        plan = SyncPlan(SyncMode.SNAP, core.last_committed, [])
+    elif plan.mode is SyncMode.SNAP and _log_may_hold(core, peer.last_zxid):
         _read_on(core, peer, core.config.snapshot_size_factor)
         return Progress.READING
     _send_plan(core, peer, plan)
@@ -39,16 +43,15 @@ def send_history(core: Core, peer: LearnerLink) -> Progress:
 
 
 def send_from_log(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> Progress:
-    """The disk has answered: the next transactions, or None where the log does not hold them or they are too many."""
+    """The disk has answered: the next transactions, or None where the log does not hold all of them or they are too
+    many."""
     peer.reading = None
     committed = [txn for txn in txns or () if txn.zxid <= core.last_committed]
-    if not committed:
+    if not committed or committed[0].zxid != core.borders.get(peer.last_zxid, peer.last_zxid + 1):
         if peer.reads_on:
             return Progress.BROKEN
         _send_plan(core, peer, SyncPlan(SyncMode.SNAP, core.last_committed, []))
         return Progress.DONE
-    if not follows(peer.last_zxid, committed[0].zxid):
-        return Progress.BROKEN
     if not peer.reads_on:
         peer.reads_on = True
         core.send(peer.link, Diff(core.last_committed))
@@ -77,7 +80,7 @@ def _log_may_hold(core: Core, zxid: Zxid) -> bool:
 
 def _read_on(core: Core, peer: LearnerLink, size_factor: float) -> None:
     peer.reading = peer.last_zxid
-    core.out.append(ReadLog(peer.link, peer.last_zxid, core.base, size_factor))
+    core.out.append(ReadLog(peer.link, peer.last_zxid, core.base, size_factor, dict(core.borders)))
 
 
 def _send_plan(core: Core, peer: LearnerLink, plan: SyncPlan) -> None:

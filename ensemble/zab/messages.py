@@ -50,7 +50,8 @@ class Notification(msgspec.Struct, frozen=True):
 class FollowerInfo(msgspec.Struct, frozen=True):
     """Follower to leader, first: my accepted epoch (zxid = acceptedEpoch << 32).  `observer` sends OBSERVERINFO.
     `cumulative` offers cumulative Acks and Commits; on the wire one byte behind LearnerInfo, which others ignore.
-    `heeds_acks` offers to commit by the leader's own Acks (see `leader_acks`): that byte is 2, and else 1."""
+    `heeds_acks` offers to commit by the leader's own Acks (see `leader_acks`): that byte is 2, and else 1.
+    `wants_snapshot` says that nothing but the whole tree will do (see `Core.in_doubt`): a second byte, 1."""
 
     accepted_epoch: Epoch
     peer_id: PeerId
@@ -58,6 +59,7 @@ class FollowerInfo(msgspec.Struct, frozen=True):
     observer: bool = False
     cumulative: bool = False
     heeds_acks: bool = False
+    wants_snapshot: bool = False
 
 
 class LeaderInfo(msgspec.Struct, frozen=True):

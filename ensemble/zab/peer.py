@@ -334,6 +334,12 @@ class Peer:
             self._look()
         return self._finish()
 
+    def on_snapshot_spoiled(self, now: Instant) -> list[Effect]:
+        """Optional: the newest snapshot on the disk is damaged; another one is due as soon as this peer serves."""
+        self._core.now = now
+        self._core.make_snapshot_due()
+        return self._finish()
+
     def on_log_read(self, now: Instant, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> list[Effect]:
         """The answer to ReadLog."""
         self._core.now = now
@@ -393,7 +399,7 @@ class Peer:
         core.apply_pending()
         if core.awaiting_recovery:
             return
-        if successor is not None:
+        if successor is not None and not (successor == core.my_id and core.in_doubt):
             self._take_role(Vote(successor, core.last_logged, core.current_epoch), handed_over=True)
         else:
             self._look()

@@ -20,9 +20,11 @@ from ensemble.zab.effects import (
     Append,
     Barrier,
     Effect,
+    ReadLog,
     Recovered,
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
+    SaveDoubt,
     SaveMembership,
     SaveNextMembership,
     SaveSnapshot,
@@ -38,7 +40,8 @@ SNAPSHOTS_KEPT = 3
 LOG_PIECE_TXNS = 20
 
 DISK_EFFECTS: tuple[type[Effect], ...] = (
-    Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveMembership, SaveNextMembership, SaveSnapshot, TruncateLog,
+    Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveDoubt, SaveMembership, SaveNextMembership, SaveSnapshot,
+    TruncateLog,
 )  # fmt: skip
 
 
@@ -57,6 +60,7 @@ class SimDisk:
         self._random = random
         self.slow_factor = 1
         self.complete = True
+        self.in_doubt = False
         self._log: list[Txn] = []
         self._durable = 0
         self._snapshots: list[TreeSnapshot] = []
@@ -91,7 +95,7 @@ class SimDisk:
         snapshot = self._snapshots[-1] if self._snapshots else None
         base = snapshot.zxid if snapshot else -1
         txns = [t for t in self._log if t.zxid > base]
-        return Recovered(self._accepted, self._current, snapshot, txns, self.complete)
+        return Recovered(self._accepted, self._current, snapshot, txns, self.complete, self.in_doubt)
 
     # -- what a power loss would leave -----------------------------------------------------------------------------
 
@@ -122,10 +126,11 @@ class SimDisk:
         waiting = [effect for effect in (*self._in_progress, *self._queue) if isinstance(effect, Append)]
         return [*(txn.zxid for txn in self._log), *(txn.zxid for effect in waiting for txn in effect.txns)]
 
-    def read_log(self, after: Zxid, base: Zxid) -> list[Txn] | None:
-        """Some of the transactions behind `after`; None where the log does not hold them without a gap."""
+    def read_log(self, wanted: ReadLog) -> list[Txn] | None:
+        """Some of the transactions that are wanted; None where the log does not hold them without a gap."""
+        after = wanted.after
         place = bisect_left(self._log, after + 1, key=_zxid_of)
-        known = after == base or (place > 0 and self._log[place - 1].zxid == after)
+        known = after == wanted.base or (place > 0 and self._log[place - 1].zxid == after)
         return self._log[place : place + LOG_PIECE_TXNS] or None if known else None
 
     def submit(self, effect: Effect) -> None:
@@ -173,6 +178,8 @@ class SimDisk:
             assert self._durable == len(self._log), "currentEpoch before the history it stands for is durable"
             self._current = effect.epoch
             self.complete = True
+        elif isinstance(effect, SaveDoubt):
+            self.in_doubt = True
         elif isinstance(effect, SaveMembership):
             self.membership, self.next_membership = effect.membership.text, ""
         elif isinstance(effect, SaveNextMembership):
@@ -191,6 +198,7 @@ class SimDisk:
             self._log.clear()
             self._durable = 0
             self._snapshots.clear()
+            self.in_doubt = False
         # A snapshot of its own counts once the log is durable that far (`ensemble.txnlog.snapshot_writer`).
         self._durable = len(self._log)
         self._snapshots.append(effect.snapshot)

@@ -21,6 +21,8 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
+from msgspec import structs
+
 from ensemble.ids import Zxid
 from ensemble.tree.service import Service
 from ensemble.txn import Txn
@@ -36,6 +38,7 @@ from ensemble.zab.effects import (
     Append,
     Barrier,
     Effect,
+    ReadLog,
     Recovered,
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
@@ -226,10 +229,10 @@ class FaultyDisk(SimDisk):
         """Every zxid in the log or on its way there, behind what was damaged and a snapshot covers for."""
         return [zxid for zxid in super().history() if zxid > self._gap_ends]
 
-    def read_log(self, after: Zxid, base: Zxid) -> list[Txn] | None:
-        """Some of the transactions behind `after`, as far as the real reader finds them whole and without a gap."""
+    def read_log(self, wanted: ReadLog) -> list[Txn] | None:
+        """Some of the transactions that are wanted, as far as the real reader finds them whole and without a gap."""
         with on_real_files(self._image()) as directories:
-            return LogReader(directories).read(after, base, 0.0)
+            return LogReader(directories).read(structs.replace(wanted, size_factor=0.0))
 
     # -- what a process finds ----------------------------------------------------------------------------------------
 

@@ -214,7 +214,7 @@ class PeerProcess(Process):
 
     def _read_log(self, effect: ReadLog) -> None:
         def answer() -> None:
-            txns = self.node.disk.read_log(effect.after, effect.base)
+            txns = self.node.disk.read_log(effect)
             self.do(self.peer.on_log_read(self.runtime.now(), effect.link, effect.after, txns))
 
         self.runtime.call_later(1, answer)

@@ -70,6 +70,8 @@ OFFERED = b"\x01"
 """Behind LearnerInfo and LEADERINFO's version: cumulative acks; in ACK and COMMIT: this one is.  Others ignore it."""
 OFFERED_WITH_ACKS = b"\x02"
 """Behind LearnerInfo alone: as above, and the leader's own acks are heeded."""
+SNAPSHOT_WANTED = b"\x01"
+"""Behind that: the learner's history is in doubt."""
 NO_ZXID = -1
 NO_AUTH = b"\0\0\0\0"
 NULL_AUTH = b"\xff\xff\xff\xff"
@@ -191,7 +193,7 @@ def _learner_info(zxid: int, data: bytes | None, *, observer: bool) -> FollowerI
     peer_id, version, config_version = _LEARNER_INFO.unpack_from(data)
     if version < PROTOCOL_VERSION:
         raise MalformedRecord(f"a learner of protocol version 0x{version:x}")
-    offered = data[_LEARNER_INFO.size :]
+    offered, wanted = data[_LEARNER_INFO.size :][:1], data[_LEARNER_INFO.size :][1:]
     return FollowerInfo(
         accepted_epoch=Epoch(zxid >> 32),
         peer_id=PeerId(peer_id),
@@ -199,6 +201,7 @@ def _learner_info(zxid: int, data: bytes | None, *, observer: bool) -> FollowerI
         observer=observer,
         cumulative=offered in (OFFERED, OFFERED_WITH_ACKS),
         heeds_acks=offered == OFFERED_WITH_ACKS,
+        wants_snapshot=wanted == SNAPSHOT_WANTED,
     )
 
 
@@ -207,6 +210,7 @@ def _encode_follower_info(packet: FollowerInfo) -> bytes:
     kind = OBSERVERINFO if packet.observer else FOLLOWERINFO
     if packet.cumulative:
         data += OFFERED_WITH_ACKS if packet.heeds_acks else OFFERED
+        data += SNAPSHOT_WANTED if packet.wants_snapshot else b""
     return packet_bytes(kind, packet.accepted_epoch << 32, data)
 
 

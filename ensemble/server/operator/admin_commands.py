@@ -309,6 +309,9 @@ class AdminCommands:
     async def _snapshot(self, request: HttpRequest) -> Answer:
         if (refusal := self._snapshots.refusal(request)) is not None:
             return _failed("snapshot", refusal.reason, refusal.status)
+        if not self._peer.status().serving:
+            # Its tree is all of its log, and part of that may never have been committed.
+            return _failed("snapshot", "This server has no leader: not all that it holds need be committed", 503)
         taken = await self._snapshots.take()
         headers = {"last_zxid": f"0x{taken.zxid:x}", "snapshot_size": str(taken.size_bytes)}
         if request.query.get("streaming", "true").lower() == "false":

@@ -53,6 +53,7 @@ from ensemble.zab.effects import (
     ReadLog,
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
+    SaveDoubt,
     SaveMembership,
     SaveNextMembership,
     SaveSnapshot,
@@ -75,7 +76,8 @@ ONE_OTHER_IS_ENOUGH = 3
 BROKEN_EVENTS_MAX = 20
 """peer_protocol_broken events a minute; beyond that they are dropped (a port scanner must not fill the journal)."""
 _DISK_EFFECTS = (
-    Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveMembership, SaveNextMembership, SaveSnapshot, TruncateLog,
+    Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveDoubt, SaveMembership, SaveNextMembership, SaveSnapshot,
+    TruncateLog,
 )  # fmt: skip
 
 
@@ -439,10 +441,10 @@ class PeerDriver:
         self._call(lambda now: [])
 
     def on_snapshot_spoiled(self) -> None:
-        """The newest snapshot's file cannot be read as it was written: the next one takes nothing over from it."""
+        """The newest snapshot's file cannot be read as it was written: the next one takes nothing over from it.  Only
+        the peer knows whether its tree is fit for one now."""
         self._log.warning("the newest snapshot is damaged on the disk: a new one is written from memory")
-        if self.storage is not None:
-            self.storage.take_snapshot(self._service.snapshot())
+        self._call(self._peer.on_snapshot_spoiled)
 
     def on_storage_warning(self, line: str) -> None:
         """Something an operator should know of."""

@@ -25,7 +25,7 @@ from ensemble.records import (
 )
 from ensemble.tree.service import Service
 from ensemble.txn import Txn
-from ensemble.zab.application import AskRevalidate, EnsembleConfig, Submit, SubmitSync
+from ensemble.zab.application import AskRevalidate, EnsembleConfig, Submit, SubmitSync, TreeDiffers
 from ensemble.zab.effects import Answer, CloseConnection, Effect, Emit, SetTimer
 
 
@@ -87,6 +87,7 @@ class Ensemble:
         self.history: list[Txn] = []
         self.syncs: deque = deque()
         self.asked: deque = deque()
+        self.differed = 0
         self.sent: dict[int, list] = defaultdict(list)
         self.closed: set[int] = set()
         self.events: list = []
@@ -129,6 +130,8 @@ class Ensemble:
                     self.asked.append((server, session_id, timeout_ms))
                     if self.auto:
                         self.revalidate()
+                case TreeDiffers():
+                    self.differed += 1
                 case _:
                     raise AssertionError(f"unexpected {effect!r}")
 

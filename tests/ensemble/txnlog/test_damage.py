@@ -9,14 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ensemble.ids import LinkId, Zxid
 from ensemble.txnlog import losses
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.log import LogWriter, read_log
 from ensemble.txnlog.log_reading import LogReader
 from ensemble.txnlog.losses import ASIDE_PREFIX, MARKER_NAME
 from ensemble.txnlog.records import HEADER, frame_record
-from ensemble.txnlog.recovery import Directories, RecoveryPolicy, recover
+from ensemble.txnlog.recovery import Directories, RecoveryPolicy, recover, replace_history
 from ensemble.txnlog.snapshots import SnapshotDamaged, read_snapshot, write_snapshot
+from ensemble.zab.effects import ReadLog
 from tests.ensemble.txnlog.test_formats import REAL, a_txn, some_snapshot
 from tests.ensemble.txnlog.test_recovery import EPOCH_1, counters, directories_with
 
@@ -113,7 +115,8 @@ def test_flips_in_a_larger_log_never_serve_a_changed_transaction(tmp_path: Path,
     path.write_bytes(bytes(damaged) + bytes(500))
     _, found = read_log(path)
     assert [txn.encoded() for txn in found.txns] == [txn.encoded() for txn in txns[: len(found.txns)]]
-    read = LogReader(Directories(tmp_path, tmp_path)).read(EPOCH_1, EPOCH_1, 0)
+    wanted = ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0)
+    read = LogReader(Directories(tmp_path, tmp_path)).read(wanted)
     assert [txn.encoded() for txn in read or []] == [txn.encoded() for txn in txns[: len(read or [])]]
 
 
@@ -178,3 +181,16 @@ def test_a_peer_that_was_left_alone_with_an_incomplete_history_says_so(tmp_path:
     assert not recover(directories, ONE_OF_THREE).recovered.complete
     with pytest.raises(DataDirectoryError, match="no other voter to take them from"):
         recover(directories)
+
+
+def test_a_history_in_doubt_is_so_until_another_takes_its_place(tmp_path: Path) -> None:
+    directories = directories_with(tmp_path, range(1, 4))
+    losses.note_doubt(tmp_path)
+    for _ in range(2):
+        recovered = recover(directories, ONE_OF_THREE).recovered
+        assert recovered.in_doubt and recovered.complete and len(recovered.txns) == 3
+        losses.clear(tmp_path)
+    with pytest.raises(DataDirectoryError, match="no other voter to take it from"):
+        recover(directories)
+    replace_history(directories, some_snapshot(EPOCH_1 + 9))
+    assert not recover(directories).recovered.in_doubt

@@ -14,7 +14,7 @@ import pytest
 from ensemble.ids import Epoch, LinkId, Zxid
 from ensemble.tree.datatree import DataTree
 from ensemble.txn import Txn
-from ensemble.txnlog.log import cut_file, list_logs, read_log
+from ensemble.txnlog.log import LogWriter, cut_file, list_logs, read_log
 from ensemble.txnlog.log_reading import PIECE_TXNS
 from ensemble.txnlog.recovery import Directories, Recovery, recover
 from ensemble.txnlog.snapshots import WrittenSnapshot, list_snapshots
@@ -31,6 +31,8 @@ from ensemble.zab.effects import (
 )
 from tests.ensemble.txnlog.test_formats import a_txn, some_snapshot
 from tests.ensemble.txnlog.test_recovery import EPOCH_1, counters, directories_with
+
+EPOCH_2 = 2 << 32
 
 
 class Owner:
@@ -293,4 +295,65 @@ def test_a_gap_in_the_log_ends_what_a_learner_gets(tmp_path: Path) -> None:
     owner.storage.read_log(ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0))
     owner.run_one()
     assert owner.read == [(EPOCH_1, [EPOCH_1 + 1, EPOCH_1 + 2, EPOCH_1 + 3])]
+    owner.storage.close()
+
+
+def log_of_epoch_2(directories: Directories, counters: range) -> None:
+    writer = LogWriter(directories.log, preallocate_bytes=8192)
+    writer.append([a_txn(EPOCH_2 + n) for n in counters])
+    writer.roll()
+
+
+def read_behind(owner: Owner, after: int, base: int, borders: dict[Zxid, Zxid]) -> list[int] | None:
+    owner.storage.read_log(ReadLog(LinkId(1), Zxid(after), Zxid(base), 0.0, borders))
+    owner.run_one()
+    return owner.read[-1][1]
+
+
+def test_a_learner_goes_on_from_one_epoch_into_the_next(tmp_path: Path) -> None:
+    owner = Owner(directories_with(tmp_path, range(1, 5), snapshots=(0, EPOCH_1 + 2)))
+    log_of_epoch_2(owner.directories, range(1, 3))
+    borders = {Zxid(EPOCH_1 + 4): Zxid(EPOCH_2 + 1)}
+    got = read_behind(owner, EPOCH_1 + 2, EPOCH_1 + 2, borders)
+    assert got == [EPOCH_1 + 3, EPOCH_1 + 4, EPOCH_2 + 1, EPOCH_2 + 2]
+    owner.storage.close()
+
+
+def test_an_epochs_purged_end_is_not_passed_over_for_the_next_epoch(tmp_path: Path) -> None:
+    """The process began with the snapshot of 2; later ones came, and autopurge took the log right behind it."""
+    owner = Owner(directories_with(tmp_path, range(1, 5), snapshots=(0, EPOCH_1 + 2)))
+    log_of_epoch_2(owner.directories, range(1, 3))
+    (tmp_path / "log.100000001").unlink()
+    borders = {Zxid(EPOCH_1 + 4): Zxid(EPOCH_2 + 1)}
+    assert read_behind(owner, EPOCH_1 + 2, EPOCH_1 + 2, borders) is None
+    owner.storage.close()
+
+
+@pytest.mark.parametrize("flipped", range(1, 5))
+def test_a_flipped_bit_ends_what_a_learner_gets_even_at_an_epochs_end(tmp_path: Path, flipped: int) -> None:
+    owner = Owner(directories_with(tmp_path, range(1, 5)))
+    log_of_epoch_2(owner.directories, range(1, 3))
+    path = tmp_path / "log.100000001"
+    raw = bytearray(path.read_bytes())
+    raw[read_log(path)[1].ends[flipped - 1] - 3] ^= 1
+    path.write_bytes(raw)
+    # As far as the numbers tell, the next epoch may follow whatever is read last.
+    borders = {Zxid(EPOCH_1 + flipped - 1): Zxid(EPOCH_2 + 1)}
+    got = read_behind(owner, EPOCH_1, EPOCH_1, {} if flipped == 1 else borders)
+    assert (got or []) == [EPOCH_1 + n for n in range(1, flipped)]
+    owner.storage.close()
+
+
+def test_where_a_piece_ended_is_forgotten_when_the_log_is_cut_back(tmp_path: Path) -> None:
+    """A learner still holds what was cut here: it must not get a DIFF on top of it."""
+    owner = Owner(directories_with(tmp_path, range(1, 6)))
+    assert read_behind(owner, EPOCH_1 + 2, EPOCH_1, {}) == [EPOCH_1 + 3, EPOCH_1 + 4, EPOCH_1 + 5]
+    owner.storage.submit([TruncateLog(Zxid(EPOCH_1 + 4))])
+    owner.run_one()
+    owner.storage.submit([Append([a_txn(EPOCH_2 + 1), a_txn(EPOCH_2 + 2)]), Barrier(1)])
+    owner.run_one()
+    # 5 was the last of its epoch when it was read; as far as its number tells, the next epoch may follow it.
+    borders = {Zxid(EPOCH_1 + 4): Zxid(EPOCH_2 + 1), Zxid(EPOCH_1 + 5): Zxid(EPOCH_2 + 1)}
+    assert read_behind(owner, EPOCH_1 + 5, EPOCH_1, borders) is None
+    assert read_behind(owner, EPOCH_1 + 4, EPOCH_1, borders) == [EPOCH_2 + 1, EPOCH_2 + 2]
     owner.storage.close()

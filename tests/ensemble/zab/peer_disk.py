@@ -15,6 +15,7 @@ from ensemble.zab.effects import (
     Recovered,
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
+    SaveDoubt,
     SaveMembership,
     SaveNextMembership,
     SaveSnapshot,
@@ -31,7 +32,7 @@ class Disk:
         self.current = Epoch(0)
         self.log: list[Txn] = []
         self.synced = 0
-        self.incomplete = False
+        self.incomplete = self.in_doubt = False
         self.snapshots: list[TreeSnapshot] = []
         self.membership: Membership | None = None
         self.next_membership: Membership | None = None
@@ -45,7 +46,7 @@ class Disk:
             self.synced = len(self.log)
         elif isinstance(effect, SaveSnapshot):
             if effect.replaces_history:
-                self.log, self.synced, self.snapshots = [], 0, []
+                self.log, self.synced, self.snapshots, self.in_doubt = [], 0, [], False
             self.snapshots.append(effect.snapshot)
         elif isinstance(effect, SaveAcceptedEpoch):
             self.accepted = effect.epoch
@@ -53,6 +54,8 @@ class Disk:
             assert self.synced == len(self.log), "currentEpoch before the history it stands for is durable"
             self.current = effect.epoch
             self.incomplete = False
+        elif isinstance(effect, SaveDoubt):
+            self.in_doubt = True
         elif isinstance(effect, SaveMembership):
             self.membership, self.next_membership = effect.membership, None
         elif isinstance(effect, SaveNextMembership):
@@ -84,4 +87,4 @@ class Disk:
         snapshot = max(self.snapshots, key=lambda s: s.zxid, default=None)
         base = snapshot.zxid if snapshot else 0
         txns = [t for t in self.log if t.zxid > base]
-        return Recovered(self.accepted, self.current, snapshot, txns, not self.incomplete)
+        return Recovered(self.accepted, self.current, snapshot, txns, not self.incomplete, self.in_doubt)

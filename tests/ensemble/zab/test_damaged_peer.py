@@ -6,11 +6,14 @@ from random import Random
 
 import pytest
 
+from ensemble.zab.application import EnsembleConfig
 from ensemble.zab.effects import SendNotification
-from ensemble.zab.election import NO_DATA_ZXID
+from ensemble.zab.election import NO_DATA_ZXID, RESEND_TIMER
 from ensemble.zab.messages import AckEpoch, PeerState
+from ensemble.zab.peer import Peer
 from journal.events import LearnerSynced
 from tests.ensemble.zab.zab_driver import World
+from tests.ensemble.zab.zab_solo import Solo, txn
 
 
 def world_with_history(writes: int = 20, **options: object) -> World:
@@ -104,3 +107,48 @@ def test_without_a_snapshot_size_factor_the_log_is_never_read_for_a_learner() ->
     world.run_until(world.converged)
     synced = [event for event in world.emitted(LearnerSynced, 3) if isinstance(event, LearnerSynced)]
     assert synced[-1].mode == "SNAP"
+
+
+def damaged_peer() -> Solo:
+    solo = Solo(id=1, log=[txn(1, 1)], epochs=(1, 1))
+    solo.disk.incomplete = True
+    solo.peer = Peer(EnsembleConfig(1, (1, 2, 3), tick_time_ms=100), solo.app, solo.recovered(), Random(1))
+    solo.start()
+    return solo
+
+
+@pytest.mark.parametrize("state", [PeerState.FOLLOWING, PeerState.LOOKING])
+def test_it_does_not_lead_even_if_all_others_still_name_its_earlier_process(state: PeerState) -> None:
+    """After a cold start everybody is in round 1, and the leader's followers have not missed it yet."""
+    solo = damaged_peer()
+    for follower in (2, 3):
+        solo.hear(follower, state, (1, txn(1, 9).zxid, 1), round=solo.peer.round)
+    solo.timer(RESEND_TIMER, 200)
+    assert solo.peer.state is PeerState.LOOKING
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_leader_that_comes_back_damaged_without_goodbye_is_not_elected_over_what_it_has_lost(seed: int) -> None:
+    """Its followers still name its earlier process; then one that lags behind, and could promise, starts anew."""
+    world = World(seed, voters=3)
+    world.start()
+    world.run_until(world.settled)
+    world.write(1)
+    world.run_until(lambda: len(world.acknowledged) == 1 and world.converged())
+    leader = world.leader()
+    assert leader is not None
+    lagging = 1 + leader.id % 3
+    world.cut_off(leader.id, lagging)
+    world.write(leader.id)
+    world.run_until(lambda: len(world.acknowledged) == 2)
+    world.vanish(leader.id)
+    del leader.disk.log[1:]
+    leader.disk.synced, leader.disk.incomplete = 1, True
+    world.heal()
+    world.start(leader.id)
+    world.run(30)
+    world.stop(lagging)
+    world.start(lagging)
+    world.run_until(world.settled)
+    world.run_until(world.converged)
+    assert len(world.nodes[lagging].app.entries) == 2

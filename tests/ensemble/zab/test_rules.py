@@ -343,6 +343,20 @@ def test_snapshots_come_between_half_and_all_of_snap_count() -> None:
 # -- the disk's queue: one order for appends, truncations, snapshots and epochs
 
 
+def test_a_snapshot_that_is_due_waits_until_a_truncation_is_over_and_the_peer_serves() -> None:
+    solo = Solo(log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
+    solo.follow(epoch=2)
+    solo.packet(Trunc(make_zxid(1, 1)))
+    solo.do(solo.peer.on_snapshot_spoiled(solo.now))
+    assert not solo.of(SaveSnapshot), "it would hold what is being cut"
+
+
+def test_a_snapshot_that_is_due_is_taken_at_once_by_a_peer_that_serves() -> None:
+    solo = synced_follower()
+    solo.do(solo.peer.on_snapshot_spoiled(solo.now))
+    assert [effect.replaces_history for effect in solo.of(SaveSnapshot)] == [False]
+
+
 def test_proposals_appended_before_a_disconnect_are_applied_and_not_acknowledged_to_the_next_leader() -> None:
     """ZOOKEEPER-4712."""
     solo = synced_follower()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ensemble.ids import Zxid, make_zxid
+from ensemble.zab.effects import ReadLog
+from ensemble.zab.messages import AckEpoch, Diff, NewLeader, Packet, Proposal, Snap
 from ensemble.zab.sync import follows, plan_sync
-from tests.ensemble.zab.zab_solo import txn
+from tests.ensemble.zab.zab_solo import LINK, Solo, tree, txn
 
 LOG = [txn(1, 3), txn(1, 4), txn(1, 5), txn(3, 1), txn(3, 2)]
 
@@ -56,3 +58,36 @@ def test_the_next_zxid_has_the_next_counter_or_begins_a_higher_epoch() -> None:
     assert follows(make_zxid(1, 7), make_zxid(4, 1)) and follows(make_zxid(4, 0), make_zxid(4, 1))
     for gap in (make_zxid(1, 7), make_zxid(1, 9), make_zxid(2, 2), make_zxid(1, 1), Zxid(0)):
         assert not follows(make_zxid(1, 7), gap)
+
+
+def leader_asked_by_one_that_stands_at_its_snapshot() -> Solo:
+    """The snapshot that 3 began with is of 1.1; behind it 1.2, 1.3 and 2.1 were logged."""
+    solo = Solo(id=3, snapshot=tree(txn(1, 1)), log=[txn(1, 2), txn(1, 3), txn(2, 1)], epochs=(2, 2))
+    solo.lead(follower=1, epoch=2)
+    solo.packet(AckEpoch(make_zxid(1, 1), 1))
+    solo.flush()
+    assert solo.of(ReadLog)
+    return solo
+
+
+def sent_after_reading(solo: Solo, *read: tuple[int, int]) -> list[Packet]:
+    txns = [txn(*each) for each in read] or None
+    return solo.packets(solo.do(solo.peer.on_log_read(solo.now, LINK, make_zxid(1, 1), txns)))
+
+
+def test_whoever_reads_the_log_is_told_what_follows_each_epochs_end() -> None:
+    wanted = leader_asked_by_one_that_stands_at_its_snapshot().of(ReadLog)[0]
+    assert wanted.borders == {make_zxid(1, 3): make_zxid(2, 1)}
+
+
+def test_a_log_that_lacks_an_epochs_end_is_no_diff() -> None:
+    first, *rest = sent_after_reading(leader_asked_by_one_that_stands_at_its_snapshot(), (2, 1))
+    assert isinstance(first, Snap) and first.zxid == make_zxid(2, 1)
+    assert [type(packet) for packet in rest] == [NewLeader]
+
+
+def test_a_log_without_a_gap_is_a_diff_over_the_end_of_an_epoch() -> None:
+    first, *rest = sent_after_reading(leader_asked_by_one_that_stands_at_its_snapshot(), (1, 2), (1, 3), (2, 1))
+    assert isinstance(first, Diff)
+    proposed = [each.zxid for packet in rest if isinstance(packet, Proposal) for each in packet.txns]
+    assert proposed == [make_zxid(1, 2), make_zxid(1, 3), make_zxid(2, 1)]

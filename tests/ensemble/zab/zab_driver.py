@@ -173,6 +173,14 @@ class World:
         for link, end in [(link, end) for link, end in self.links.values() if link.nodes[end] is node]:
             self._close(link, end, delay_ms=self.draw((20, 400)) if power else 0)
 
+    def vanish(self, i: int) -> None:
+        """Its machine loses its power, and nobody who is connected to it hears of that; what is held up is lost."""
+        for link, end in [(link, end) for link, end in self.links.values() if link.nodes[end].id == i]:
+            link.open[end] = False
+            link.stalled = [[], []]
+            del self.links[link.ids[end]]
+        self.stop(i, power=True)
+
     def pause(self, i: int) -> None:
         self.nodes[i].paused = True
 

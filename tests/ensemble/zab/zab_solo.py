@@ -19,6 +19,7 @@ from ensemble.zab.effects import (
     Recovered,
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
+    SaveDoubt,
     SaveSnapshot,
     SendPackets,
     TruncateLog,
@@ -45,7 +46,7 @@ from tests.ensemble.zab.peer_disk import Disk
 LINK = LinkId(7)
 E1, E2 = make_zxid(1, 0), make_zxid(2, 0)
 E = TypeVar("E", bound=Effect)
-_DISK = (Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog)
+_DISK = (Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveDoubt, SaveSnapshot, TruncateLog)
 
 
 def txn(epoch: int, counter: int) -> Txn:
@@ -72,9 +73,12 @@ class Solo:
         cumulative: bool = True,
         snap_count: int = 1000,
         full_journal: bool = False,
+        in_doubt: bool = False,
+        app: ListApplication | None = None,
     ) -> None:
-        self.app = ListApplication()
+        self.app = app or ListApplication()
         self.disk = Disk()
+        self.disk.in_doubt = in_doubt
         self.disk.accepted, self.disk.current = Epoch(epochs[0]), Epoch(epochs[1])
         self.disk.log, self.disk.synced = list(log), len(log)
         self.disk.snapshots = [snapshot] if snapshot else []
@@ -158,7 +162,7 @@ class Solo:
         for voter in (v for v in (1, 2, 3) if v != self.peer.status().peer_id):
             self.hear(voter, PeerState.LOOKING, (leader, 2**62, 2**30), round)
 
-    def lead(self, follower: int = 1, epoch: int = 0, cumulative: bool = False) -> None:
+    def lead(self, follower: int = 1, epoch: int = 0, cumulative: bool = False, wants_snapshot: bool = False) -> None:
         """Elected, and a follower has introduced itself on LINK; disk flushed."""
         self.start()
         proposal = (self.peer.status().peer_id, self.peer.last_zxid, self.peer.current_epoch)
@@ -167,7 +171,8 @@ class Solo:
                 self.hear(voter, PeerState.LOOKING, proposal, self.peer.round)
         assert self.peer.state is PeerState.LEADING
         self.do(self.peer.on_link_accepted(self.now, LINK))
-        self.packet(FollowerInfo(Epoch(epoch), PeerId(follower), cumulative=cumulative))
+        info = FollowerInfo(Epoch(epoch), PeerId(follower), cumulative=cumulative, wants_snapshot=wants_snapshot)
+        self.packet(info)
         self.flush()
 
 

@@ -9,13 +9,21 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from ensemble.ids import Epoch, SessionId, Zxid
+from ensemble.ids import Epoch, LinkId, SessionId, Zxid
 from ensemble.records import OpCode
 from ensemble.tree.service import Service
 from ensemble.txn import SetDataTxn, Txn
 from ensemble.txnlog.sync_pace import WINDOW
 from ensemble.zab.application import EnsembleConfig
-from ensemble.zab.effects import Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog
+from ensemble.zab.effects import (
+    Append,
+    Barrier,
+    ReadLog,
+    SaveAcceptedEpoch,
+    SaveCurrentEpoch,
+    SaveSnapshot,
+    TruncateLog,
+)
 from journal.events import LogDamageFound
 from simulation.disks.faulty_disk import FaultyDisk, Flip
 from simulation.disks.faulty_log_directory import FLUSH, OPERATIONS, READ, TEXT, WRITE, BrokerDisks, FaultyLogDirectory
@@ -163,12 +171,15 @@ def test_a_flipped_bit_is_found_at_the_next_start_wherever_it_is() -> None:
         assert (machine.disk.complete, found) == ((True, [1, 2, 3]) if closed_again else (False, [1]))
 
 
+BEHIND_THE_FIRST = ReadLog(LinkId(1), Zxid(EPOCH_1 + 1), Zxid(0), 0.0)
+
+
 def test_a_damaged_record_is_not_read_for_a_learner() -> None:
     machine = Machine()
     machine.write(1, 2, 3, 4)
-    assert [each.cxid for each in machine.disk.read_log(Zxid(EPOCH_1 + 1), Zxid(0)) or []] == [2, 3, 4]
+    assert [each.cxid for each in machine.disk.read_log(BEHIND_THE_FIRST) or []] == [2, 3, 4]
     machine.disk._flips.append(Flip(Zxid(EPOCH_1 + 3), 0.5, False))
-    assert [each.cxid for each in machine.disk.read_log(Zxid(EPOCH_1 + 1), Zxid(0)) or []] == [2]
+    assert [each.cxid for each in machine.disk.read_log(BEHIND_THE_FIRST) or []] == [2]
 
 
 def test_a_damaged_snapshot_is_passed_over_for_an_older_one_and_the_log() -> None:

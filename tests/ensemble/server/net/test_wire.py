@@ -61,6 +61,7 @@ FROM_LEARNER: list[Packet] = [
     FollowerInfo(Epoch(3), PeerId(2)),
     FollowerInfo(Epoch(3), PeerId(2), 9, observer=True, cumulative=True),
     FollowerInfo(Epoch(3), PeerId(2), cumulative=True, heeds_acks=True),
+    FollowerInfo(Epoch(3), PeerId(2), cumulative=True, heeds_acks=True, wants_snapshot=True),
     AckEpoch(ZXID, -1),
     Ack(ZXID),
     Ack(ZXID, cumulative=True),

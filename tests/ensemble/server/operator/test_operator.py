@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.ensemble.server.peer_processes import Ensemble, exchange, free_ports
+from tests.ensemble.server.peer_processes import Ensemble, exchange, free_ports, wait_until
 
 PROMETHEUS = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
 
@@ -23,8 +23,8 @@ PROMETHEUS = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
 class Watched(Ensemble):
     """One peer whose admin server and metrics are on, with a client that owns and watches something."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, 1)
+    def __init__(self, directory: Path, peers: int = 1) -> None:
+        super().__init__(directory, peers)
         self.admin_port, self.metrics_port = free_ports(2)
         with self.config(1).open("a") as config:
             config.write(f"admin.enableServer=true\nadmin.serverPort={self.admin_port}\nadmin.snapshot.enabled=true\n")
@@ -182,6 +182,20 @@ def test_a_snapshot_has_to_be_allowed_and_is_rare(peer: Watched, client: KazooCl
     assert (peer.data(1) / f"snapshot.{zxid}").read_bytes() == body
     assert peer.command("last_snapshot")["zxid"] == zxid
     assert peer.get("/commands/snapshot", Authorization="digest a:b")[0] == 429
+
+
+def test_no_snapshot_is_taken_while_a_server_has_no_leader(tmp_path: Path) -> None:
+    """What a read-only server holds need not be committed."""
+    ensemble = Watched(tmp_path, 2)
+    with ensemble.config(1).open("a") as config:
+        config.write("readonlymode.enabled=true\n")
+    ensemble.start(1)
+    try:
+        wait_until(lambda: ensemble.word(1, "isro") == "ro")
+        status, _, body = ensemble.get("/commands/snapshot", Authorization="digest a:b")
+        assert status == 503 and "no leader" in json.loads(body)["error"]
+    finally:
+        ensemble.close()
 
 
 def test_a_snapshot_is_not_given_to_who_may_not_read_everything(peer: Watched, client: KazooClient) -> None:

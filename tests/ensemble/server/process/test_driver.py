@@ -57,6 +57,10 @@ class FakePeer:
         self.said.append(f"closed {connection}")
         return []
 
+    def on_snapshot_spoiled(self, now: object) -> list[Effect]:
+        self.said.append("wants a snapshot")
+        return []
+
 
 class FakePorts:
     """Stands for the quorum port, the storage and the client port."""
@@ -293,3 +297,14 @@ def test_a_peer_begins_anew_where_a_truncation_finds_that_the_log_lost_something
         return said
 
     assert asyncio.run(run()) == ["goes on" if complete or not damages else DAMAGE_FOUND]
+
+
+def test_whether_another_snapshot_may_be_taken_now_is_the_peers_decision() -> None:
+    """Between a TRUNC on the disk and the peer's word its tree holds what was cut."""
+
+    async def run() -> list[Any]:
+        driver, said = await driver_and_notes()
+        driver.on_snapshot_spoiled()
+        return said
+
+    assert asyncio.run(run()) == ["wants a snapshot"]

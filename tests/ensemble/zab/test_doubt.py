@@ -1,0 +1,152 @@
+"""A learner whose tree is not its leader's does not lead with it: it asks for the whole tree, and votes for others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from ensemble.ids import Epoch, PeerId, Zxid, make_zxid
+from ensemble.ports import Instant
+from ensemble.txn import Txn
+from ensemble.zab.application import TreeDiffers
+from ensemble.zab.effects import CloseLink, Effect, SaveDoubt, SendNotification
+from ensemble.zab.election import FINALIZE_TIMER, NO_DATA_ZXID
+from ensemble.zab.messages import (
+    Ack,
+    AckEpoch,
+    Commit,
+    Diff,
+    FollowerInfo,
+    LeaderInfo,
+    NewLeader,
+    PeerState,
+    Proposal,
+    Snap,
+    UpToDate,
+    Vote,
+)
+from tests.ensemble.zab.zab_driver import ListApplication, World
+from tests.ensemble.zab.zab_solo import LINK, Solo, tree, txn
+
+E2 = make_zxid(2, 0)
+
+
+class OtherTree(ListApplication):
+    """Every digest differs."""
+
+    def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
+        return [*super().apply(now, txns), TreeDiffers()]
+
+
+def solo_with_another_tree() -> Solo:
+    solo = Solo(app=OtherTree())
+    solo.follow(epoch=2)
+    return solo
+
+
+def votes(effects: list[Effect]) -> list[Vote]:
+    return [effect.notification.vote for effect in effects if isinstance(effect, SendNotification)]
+
+
+def test_a_diff_that_leads_to_another_tree_is_not_acknowledged() -> None:
+    solo = solo_with_another_tree()
+    solo.together([Diff(make_zxid(1, 1)), Proposal((txn(1, 1),)), Commit(make_zxid(1, 1))])
+    done = solo.packet(NewLeader(E2)) + solo.flush()
+    assert solo.of(SaveDoubt, done) and solo.of(CloseLink, done)
+    assert Ack(E2) not in solo.packets(done)
+    assert {vote.zxid for vote in votes(done)} == {NO_DATA_ZXID}
+
+
+def test_a_follower_whose_tree_begins_to_differ_lets_its_leader_go() -> None:
+    solo = solo_with_another_tree()
+    solo.together([Diff(Zxid(0)), NewLeader(E2)])
+    solo.flush()
+    solo.packet(UpToDate())
+    done = solo.together([Proposal((txn(2, 1),)), Commit(make_zxid(2, 1))])
+    assert solo.of(SaveDoubt, done) and solo.of(CloseLink, done)
+    assert solo.peer.state is PeerState.LOOKING
+
+
+def test_a_tree_that_has_just_come_whole_from_its_leader_is_kept_as_it_is() -> None:
+    solo = solo_with_another_tree()
+    solo.together([Snap(make_zxid(1, 5), tree(txn(1, 5))), NewLeader(E2)])
+    solo.flush()
+    solo.packet(UpToDate())
+    done = solo.together([Proposal((txn(2, 1),)), Commit(make_zxid(2, 1))])
+    assert not solo.of(SaveDoubt) and not solo.of(CloseLink, done)
+
+
+def in_doubt(counter: int = 3) -> Solo:
+    solo = Solo(id=1, log=[txn(1, n + 1) for n in range(counter)], epochs=(1, 1), in_doubt=True)
+    solo.start()
+    return solo
+
+
+def test_it_does_not_stand_for_election_and_votes_for_a_history_that_ends_no_earlier() -> None:
+    solo = in_doubt()
+    assert {vote.zxid for vote in votes(solo.effects)} == {NO_DATA_ZXID}
+    done = solo.hear(3, PeerState.LOOKING, (3, make_zxid(1, 3), 1))
+    assert votes(done)[0] == Vote(PeerId(3), make_zxid(1, 3), Epoch(1))
+    solo.timer(FINALIZE_TIMER, 200)
+    assert (solo.peer.state, solo.peer.leader_id) == (PeerState.FOLLOWING, 3)
+
+
+def test_it_does_not_help_a_history_into_office_that_ends_before_what_it_has_acknowledged() -> None:
+    solo = in_doubt()
+    done = solo.hear(3, PeerState.LOOKING, (3, make_zxid(1, 2), 1))
+    assert {vote.zxid for vote in votes(done)} <= {NO_DATA_ZXID}
+    solo.timer(FINALIZE_TIMER, 200)
+    assert solo.peer.state is PeerState.LOOKING
+
+
+@pytest.mark.parametrize("state", [PeerState.LOOKING, PeerState.FOLLOWING])
+def test_it_does_not_lead_even_if_all_others_vote_for_it(state: PeerState) -> None:
+    solo = in_doubt()
+    for other in (2, 3):
+        solo.hear(other, state, (1, make_zxid(1, 3), 1), solo.peer.round)
+    solo.timer(FINALIZE_TIMER, 200)
+    assert solo.peer.state is PeerState.LOOKING
+
+
+def test_it_asks_for_a_snapshot_which_ends_the_doubt() -> None:
+    solo = in_doubt()
+    solo.elect(3)
+    solo.do(solo.peer.on_link_up(solo.now, LINK, PeerId(3)))
+    info = solo.packets()[-1]
+    assert isinstance(info, FollowerInfo) and info.wants_snapshot
+    solo.packet(LeaderInfo(Epoch(2)))
+    promise = solo.packets(solo.flush())
+    assert promise == [AckEpoch(make_zxid(1, 3), 1)], "what it logged is logged: its promise counts"
+    solo.together([Snap(make_zxid(1, 3), tree(txn(1, 3))), NewLeader(E2)])
+    assert Ack(E2) in solo.packets(solo.flush())
+    assert not solo.disk.in_doubt
+
+
+def test_a_leader_gives_it_the_whole_tree_and_no_diff() -> None:
+    solo = Solo(id=3, log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
+    solo.lead(follower=1, epoch=1, wants_snapshot=True)
+    done = solo.packet(AckEpoch(make_zxid(1, 2), 1)) + solo.flush()
+    first, *_ = solo.packets(done)
+    assert isinstance(first, Snap) and first.zxid == make_zxid(1, 2)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_history_with_a_hole_at_an_epochs_end_is_made_whole_and_is_never_the_leaders(seed: int) -> None:
+    """The one with the hole has the newest transactions and the highest id: it would be elected."""
+    world = World(seed, voters=3, snap_count=10_000)
+    for written in (3, 6):
+        world.start()
+        world.run_until(world.settled)
+        for _ in range(3):
+            world.write(1)
+        world.run_until(lambda written=written: len(world.acknowledged) == written and world.converged())
+        for i in (1, 2, 3):
+            world.stop(i)
+    disk = world.nodes[3].disk
+    del disk.log[2]
+    disk.synced, disk.in_doubt = len(disk.log), True
+    world.start()
+    world.run_until(world.settled)
+    world.run_until(world.converged)
+    assert len(world.nodes[3].app.entries) == 6 and not disk.in_doubt
