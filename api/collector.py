@@ -28,7 +28,7 @@ from api.problems import Problem
 from journal.cluster_state import ClusterState
 from journal.events import ControllerBelieved, Entry, NodeStarted, PeerStateChanged
 from journal.fold import apply
-from journal.reader import decode_line, merge
+from journal.reader import decode_line, merge, split_lines
 
 RING_EVENTS_MAX = 100_000
 HOLD_BACK_US = 120_000
@@ -155,9 +155,9 @@ class Collector:
     def take(self, chunk: JournalChunk) -> None:
         """Accept a node's new lines.  Bad ones are counted and set aside; those taken before are passed over."""
         now_s = self._mono_s()
-        for line in chunk.lines.splitlines():
+        for line in split_lines(chunk.lines):
             try:
-                entry = decode_line(line.encode())
+                entry = decode_line(line)
             except ValueError as reason:
                 self.bad_lines += 1
                 log.warning("journal line set aside", node=chunk.node, reason=str(reason))

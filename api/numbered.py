@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from journal.events import Entry, entry_from_dict
+from journal.reader import split_lines
 
 FILE_BYTES_MAX = 8 * 1024 * 1024
 FILES_MAX = 4
@@ -41,9 +42,9 @@ class NumberedJournal:
     def recover(self) -> Iterator[tuple[Entry, bytes]]:
         """Everything kept, oldest first; afterwards numbering goes on where it stood."""
         for path in self._paths():
-            for line in path.read_bytes().splitlines(keepends=True):
-                # An unfinished last line was never served: its number is free.
-                if line.endswith(b"\n") and (found := self._recovered(line[:-1])) is not None:
+            # An unfinished last line was never served: its number is free.
+            for line in split_lines(path.read_bytes()):
+                if (found := self._recovered(line)) is not None:
                     yield found
 
     def _recovered(self, line: bytes) -> tuple[Entry, bytes] | None:
@@ -55,7 +56,7 @@ class NumberedJournal:
                     self.node_seqs[node] = max(self.node_seqs.get(node, 0), int(node_seq))
                 return None
             entry = entry_from_dict(raw)
-        except (msgspec.MsgspecError, KeyError, ValueError, TypeError):
+        except (msgspec.MsgspecError, KeyError, ValueError, TypeError, AttributeError, RecursionError):
             return None
         self.last_seq = entry.seq
         self.node_seqs[entry.node] = max(self.node_seqs.get(entry.node, 0), entry.node_seq)

@@ -12,7 +12,8 @@ from api import events
 from api.agent_protocol import JournalChunk, Position
 from api.collector import Collector, TooOld
 from compose.journal_files import read_on
-from journal.events import ControllerElected, EpochAccepted, Event, SessionExpired
+from journal.events import ControllerElected, EpochAccepted, Event, SessionClosed, SessionExpired
+from journal.reader import split_lines
 from journal.writer import JournalWriter, encode_line
 
 
@@ -47,7 +48,7 @@ def collector(tmp_path: Path) -> Iterator[MakeCollector]:
 
 def chunk(node: str, *lines: tuple[int, int, Event]) -> JournalChunk:
     text = b"".join(encode_line(node, node_seq, wall_us, 0, event) for node_seq, wall_us, event in lines)
-    return JournalChunk(node, text.decode(), Position("f", len(text)))
+    return JournalChunk(node, text, Position("f", len(text)))
 
 
 def served(found: Collector, after: int = 0) -> list[tuple[int, str, int]]:
@@ -159,10 +160,54 @@ def test_bad_lines_are_set_aside_and_counted(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     good = chunk("peer-1", (1, 10, A)).lines
-    found.take(JournalChunk("peer-1", 'garbage\n{"type":"unheard_of"}\n' + good, Position("f", 1)))
+    found.take(JournalChunk("peer-1", b'garbage\n{"type":"unheard_of"}\n' + good, Position("f", 1)))
     found.number_due()
 
     assert found.bad_lines == 2
+    assert served(found) == [(1, "peer-1", 1)]
+
+
+LINE_ENDS_OF_TEXT = "/a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\x1dh\x1ei\rj\nk"
+"""Every character that ends a line of text, by the Unicode standard's chapter 5.8 or by `str.splitlines`."""
+
+
+def test_a_path_with_any_line_end_of_text_stays_one_event_also_over_a_restart(
+    tmp_path: Path, collector: MakeCollector
+) -> None:
+    clock = Clock()
+    writer = JournalWriter(tmp_path / "journal", "peer-1", clocks=lambda: (10, 0))
+    writer.write(SessionClosed(9, 5, [LINE_ENDS_OF_TEXT]))
+    writer.close()
+    found = read_on(tmp_path / "journal", "peer-1", Position())
+    assert found is not None
+    sent = msgspec.json.decode(msgspec.json.encode(found), type=JournalChunk)
+    first = collector(clock)
+    first.take(sent)
+    first.number_due()
+
+    for one in (first, collector(clock)):
+        assert one.bad_lines == 0
+        (event,) = one.after(0, 9)
+        assert msgspec.json.decode(event.json)["ephemerals"] == [LINE_ENDS_OF_TEXT]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(b'{"type":"epoch_accepted","a":' + b"[" * 200_000, id="deep"),
+        pytest.param(encode_line("peer-1", 1, 1, 0, A).replace(b'"node_seq":1', b'"node_seq":"x"'), id="no number"),
+        pytest.param(encode_line("peer-1", 1, 1, 0, A).replace(b'"wall_us":1', b'"wall_us":null'), id="no time"),
+        pytest.param(encode_line("peer-1", 1, 1, 0, A).replace(b'"node":"peer-1"', b'"node":[]'), id="no name"),
+        pytest.param(encode_line("peer-1", 1, 1, 0, A).replace(b'"epoch_accepted"', b"[1]"), id="no type"),
+    ],
+)
+def test_a_malformed_line_never_stops_the_collector(collector: MakeCollector, line: bytes) -> None:
+    found = collector(Clock())
+    found.take(JournalChunk("peer-1", line.rstrip() + b"\n", Position("f", 1)))
+    found.take(chunk("peer-1", (1, 10, A)))
+    found.number_due()
+
+    assert found.bad_lines == 1
     assert served(found) == [(1, "peer-1", 1)]
 
 
@@ -195,8 +240,8 @@ def test_an_event_is_sent_with_its_number_as_the_id(collector: MakeCollector) ->
 # ---- what the agent serves --------------------------------------------------------------------------------------
 
 
-def _read_all(directory: Path, node: str, position: Position) -> tuple[str, Position]:
-    text = ""
+def _read_all(directory: Path, node: str, position: Position) -> tuple[bytes, Position]:
+    text = b""
     while (found := read_on(directory, node, position)) is not None:
         text, position = text + found.lines, found.next
     return text, position
@@ -205,7 +250,7 @@ def _read_all(directory: Path, node: str, position: Position) -> tuple[str, Posi
 def test_a_journal_is_read_on_over_rotations(tmp_path: Path) -> None:
     writer = JournalWriter(tmp_path, "peer-1", file_bytes_max=300, files_max=50)
     position = Position()
-    text = ""
+    text = b""
     for epoch in range(20):
         writer.write(EpochAccepted(epoch))
         writer.flush()
@@ -215,7 +260,7 @@ def test_a_journal_is_read_on_over_rotations(tmp_path: Path) -> None:
     text += _read_all(tmp_path, "peer-1", position)[0]
     writer.close()
 
-    assert [line.count('"accepted_epoch":') for line in text.splitlines()] == [1] * 20
+    assert [line.count(b'"accepted_epoch":') for line in split_lines(text)] == [1] * 20
 
 
 def test_half_a_line_is_not_served(tmp_path: Path) -> None:
@@ -223,17 +268,17 @@ def test_half_a_line_is_not_served(tmp_path: Path) -> None:
     path.write_bytes(b'{"a":1}\n{"b"')
     text, position = _read_all(tmp_path, "peer-1", Position())
 
-    assert text == '{"a":1}\n'
+    assert text == b'{"a":1}\n'
     path.write_bytes(b'{"a":1}\n{"b":2}\n')
-    assert _read_all(tmp_path, "peer-1", position)[0] == '{"b":2}\n'
+    assert _read_all(tmp_path, "peer-1", position)[0] == b'{"b":2}\n'
 
 
 def test_reading_begins_in_the_file_that_holds_the_next_line(tmp_path: Path) -> None:
     for first in (1, 11, 21):
         (tmp_path / f"peer-1.{first:012d}.jsonl").write_bytes(b'{"first":%d}\n' % first)
 
-    assert _read_all(tmp_path, "peer-1", Position(after=10))[0] == '{"first":11}\n{"first":21}\n'
-    assert _read_all(tmp_path, "peer-1", Position(after=9))[0].startswith('{"first":1}\n')
+    assert _read_all(tmp_path, "peer-1", Position(after=10))[0] == b'{"first":11}\n{"first":21}\n'
+    assert _read_all(tmp_path, "peer-1", Position(after=9))[0].startswith(b'{"first":1}\n')
 
 
 def test_a_file_that_was_rotated_away_is_passed_over(tmp_path: Path) -> None:
@@ -241,4 +286,4 @@ def test_a_file_that_was_rotated_away_is_passed_over(tmp_path: Path) -> None:
 
     found = read_on(tmp_path, "peer-1", Position("peer-1.000000000001.jsonl", 4000))
     assert found is not None
-    assert found.lines == '{"first":11}\n'
+    assert found.lines == b'{"first":11}\n'
