@@ -129,15 +129,15 @@ class Collector:
     # ---- collecting -------------------------------------------------------------------------------------------------
 
     async def run(self, agents: list[Agent]) -> None:
-        """Collect from all agents until cancelled."""
-        pulls = [asyncio.create_task(self._pull(agent)) for agent in agents]
+        """Collect from all agents until cancelled.  Raises what reading from one of them failed with."""
         try:
-            while True:
-                await asyncio.sleep(_TICK_S)
-                self.number_due()
+            async with asyncio.TaskGroup() as group:
+                for agent in agents:
+                    group.create_task(self._pull(agent))
+                while True:
+                    await asyncio.sleep(_TICK_S)
+                    self.number_due()
         finally:
-            for pull in pulls:
-                pull.cancel()
             self.number_due(everything=True)
 
     async def _pull(self, agent: Agent) -> None:

@@ -370,6 +370,7 @@ class Cluster(BaseModel):
     faults: list[FaultView]
     losses: list[dict[str, Any]]
     settings: dict[str, Any]
+    unreadable: list[str] = Field(description="Znodes that nobody should have written so and are left out, and why")
 
 
 class Health(BaseModel):

@@ -19,6 +19,13 @@ class NodeStopped(Event):
     reason: str
 
 
+class TaskFailed(Event):
+    """A task that goes on for as long as its node ended, for that reason; it is begun again."""
+
+    task: str
+    reason: str
+
+
 class ProcessChanged(Event):
     """The host agent saw or made a process change: `process` is running, paused or down."""
 

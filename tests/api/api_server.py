@@ -112,7 +112,7 @@ class FakeEnsemble(EnsembleView):
         self.stale = False
 
     async def run(self) -> None:
-        return
+        await asyncio.Event().wait()
 
     async def read(self, at_most_old_s: float = 0.1) -> Fresh:
         return Fresh(self.reading, self.stale, 40)
