@@ -12,6 +12,7 @@ import uvicorn
 from api.agent_protocol import API_NODE
 from api.agents import Agent, Agents
 from api.app import create_app
+from api.bounded_http import BoundedConnection
 from api.collector import Collector
 from api.ensemble_view import EnsembleView
 from api.joined_brokers import JoinedBrokers
@@ -86,6 +87,8 @@ def main(config: Path, player: Sequence[str]) -> int:
             access_log=False,
             timeout_graceful_shutdown=2,
             server_header=False,
+            http=BoundedConnection,
+            ws="none",
         )
     )
     server.run()

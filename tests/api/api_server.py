@@ -15,6 +15,7 @@ import uvicorn
 from api.agent_protocol import NodeStatus, ProcessInfo, Snapshot
 from api.agents import Agent, Agents
 from api.app import create_app
+from api.bounded_http import BoundedConnection
 from api.collector import Collector
 from api.ensemble_view import (
     ControllerZnodes,
@@ -242,7 +243,11 @@ class Server:
             self.journalled.append,
         )
         config = uvicorn.Config(
-            create_app(self.services, token), port=0, log_level="error", timeout_graceful_shutdown=1
+            create_app(self.services, token),
+            port=0,
+            log_level="error",
+            timeout_graceful_shutdown=1,
+            http=BoundedConnection,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)
