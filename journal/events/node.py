@@ -54,10 +54,12 @@ class FaultRemoved(Event):
 
 
 class PeerProtocolBroken(Event):
-    """The other side of a connection broke the protocol and was dropped."""
+    """The other side of a connection broke the protocol and was dropped; of `count` that were since the last such
+    event, this one is the last."""
 
     remote: str
     reason: str
+    count: int = 1
 
 
 class InvariantViolated(Event):
