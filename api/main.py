@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO, cast
 
 import structlog
 import uvicorn
@@ -24,6 +25,7 @@ from api.services import Services
 from api.settings import Settings, load_settings
 from api.views import Views
 from api.workloads import WorkloadManager
+from ensemble.runtime.node_process import LogStream
 from journal.events import Event
 from journal.writer import JournalWriter
 
@@ -69,7 +71,8 @@ def main(config: Path, player: Sequence[str]) -> int:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
             structlog.dev.ConsoleRenderer(colors=False),
-        ]
+        ],
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, LogStream())),
     )
     try:
         settings = load_settings(config)

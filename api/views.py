@@ -281,6 +281,7 @@ class Views:
                 "data": str(self._settings.cluster_data),
                 "session_timeout_ms": self._settings.session_timeout_ms,
             },
+            history_trouble=self._collector.trouble,
             unreadable=list(fresh.reading.unreadable),
         )
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
+import api.collector
 from api import events
-from api.agent_protocol import JournalChunk, Position
+from api.agent_protocol import JournalAnswer, JournalChunk, Position
+from api.agents import Agent
 from api.collector import Collector, TooOld
+from api.settings import AgentAddress
 from compose.journal_files import read_on
 from journal.events import ControllerElected, EpochAccepted, Event, SessionClosed, SessionExpired
 from journal.reader import split_lines
 from journal.writer import JournalWriter, encode_line
+from tests.journal.full_disk import no_file_grows_beyond
 
 
 class Clock:
@@ -30,6 +37,13 @@ class Clock:
 
 
 MakeCollector = Callable[..., Collector]
+
+
+@pytest.fixture(autouse=True)
+def said() -> Iterator[list[MutableMapping[str, Any]]]:
+    """What goes to the log, kept from the file that pytest reads: its size is limited here, too."""
+    with capture_logs() as entries:
+        yield entries
 
 
 @pytest.fixture
@@ -209,6 +223,77 @@ def test_a_malformed_line_never_stops_the_collector(collector: MakeCollector, li
 
     assert found.bad_lines == 1
     assert served(found) == [(1, "peer-1", 1)]
+
+
+def test_a_full_disk_stops_the_history_with_a_word_and_loses_nothing(
+    tmp_path: Path, collector: MakeCollector, said: list[MutableMapping[str, Any]]
+) -> None:
+    clock = Clock()
+    found = collector(clock)
+    found.take(chunk("peer-1", (1, 10, A)))
+    found.number_due()
+    size = next(tmp_path.glob("*.collected")).stat().st_size
+    # In the middle of the second of two lines.
+    with no_file_grows_beyond(size + 150):
+        found.take(chunk("peer-1", (2, 20, A), (3, 30, A)))
+        for _ in range(3):
+            assert found.number_due() == 0
+        assert found.trouble == "the history stands still, because it cannot be kept: File too large"
+        assert served(found) == [(1, "peer-1", 1)]
+        # A collector that is restarted now has what was served, and takes the others anew.
+        again = collector(clock)
+        assert served(again) == [(1, "peer-1", 1)]
+        found.take(chunk("peer-2", (1, 25, A)))
+    found.number_due()
+
+    assert found.trouble == ""
+    assert [entry["event"] for entry in said] == [
+        "the history stands still: it cannot be kept",
+        "the history goes on",
+    ]
+    expected = [(1, "peer-1", 1), (2, "peer-1", 2), (3, "peer-2", 1), (4, "peer-1", 3)]
+    assert served(found) == expected
+    assert served(collector(clock)) == expected
+
+
+def test_a_disk_without_room_for_a_new_file_stops_the_history_too(tmp_path: Path, collector: MakeCollector) -> None:
+    clock = Clock()
+    found = collector(clock)
+    found.take(chunk("peer-1", (1, 10, A)))
+    with no_file_grows_beyond(10):
+        assert found.number_due() == 0 and found.trouble
+    assert found.number_due() == 1 and not found.trouble
+    assert served(collector(clock)) == [(1, "peer-1", 1)]
+
+
+def test_no_more_is_fetched_than_may_wait(collector: MakeCollector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api.collector, "WAITING_MAX", 2)
+    monkeypatch.setattr(api.collector, "RETRY_S", 0.001)
+    clock = Clock()
+    found = collector(clock)
+    asked: list[int] = []
+
+    class Telling(Agent):
+        async def read_journal(self, positions: dict[str, Position], wait_ms: int) -> JournalAnswer:
+            asked.append(positions["peer-1"].after)
+            seq = positions["peer-1"].after + 1
+            told = chunk("peer-1", (seq, seq, A))
+            return JournalAnswer([msgspec.structs.replace(told, next=Position(after=seq))])
+
+    async def scenario() -> None:
+        agent = Telling(AgentAddress(name="host-1", url="http://127.0.0.1:1", nodes=["peer-1"]), "t")
+        with no_file_grows_beyond(10):
+            running = asyncio.create_task(found.run([agent]))
+            await asyncio.sleep(0.3)
+            assert asked == [0, 1, 2]
+        while len(asked) < 10:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await agent.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+    assert [row[2] for row in served(found)] == list(range(1, len(asked) + 1))
 
 
 def test_what_is_too_old_is_refused_with_the_oldest_number(collector: MakeCollector) -> None:
