@@ -65,10 +65,14 @@ class JournalRequest(msgspec.Struct, frozen=True):
 
 
 class JournalChunk(msgspec.Struct, frozen=True):
-    """Whole lines of one node's journal, and where to read on."""
+    """Whole lines of one node's journal, and where to read on.
+
+    Lines are bytes that end with a newline (base64 in JSON): text has line ends of its own, U+2028 for one, which may
+    stand in a path.
+    """
 
     node: str
-    lines: str
+    lines: bytes
     next: Position
 
 

@@ -18,6 +18,7 @@ from api import (
     routes_scenarios,
     routes_topics,
 )
+from api.bounded_http import BodyLimit
 from api.request_journal import RequestJournal
 from api.security import Gate, loopback
 from api.services import Services
@@ -67,6 +68,7 @@ def create_app(services: Services, token: str | None) -> FastAPI:
     web = settings.web or page.WEB
     page.install(app, web, page.find_node_modules(settings.node_modules))
     app.add_middleware(RequestJournal, emit=services.emit)
+    app.add_middleware(BodyLimit)
     app.add_middleware(
         Gate,
         hosts=_hosts(settings.host, settings.allowed_hosts),

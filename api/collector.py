@@ -28,7 +28,7 @@ from api.problems import Problem
 from journal.cluster_state import ClusterState
 from journal.events import ControllerBelieved, Entry, NodeStarted, PeerStateChanged
 from journal.fold import apply
-from journal.reader import decode_line, merge
+from journal.reader import decode_line, merge, split_lines
 
 RING_EVENTS_MAX = 100_000
 HOLD_BACK_US = 120_000
@@ -36,6 +36,8 @@ HOLD_BACK_US = 120_000
 HOLD_BACK_MAX_S = 0.5
 PULL_WAIT_MS = 1_000
 RETRY_S = 0.25
+WAITING_MAX = 20_000
+"""More entries than this wait to be numbered, and no more are fetched: their nodes keep them."""
 _TICK_S = 0.03
 
 # Events in which a node says of itself what its status says as well; `told_us` keeps when each node last did.
@@ -74,6 +76,7 @@ class Collector:
         self.counts = EventCounts()
         self.told_us: dict[str, int] = {}
         self.bad_lines = 0
+        self.trouble = ""
         self._ring: deque[Numbered] = deque(maxlen=ring_max)
         self._wall_us = wall_us
         self._mono_s = mono_s
@@ -129,20 +132,25 @@ class Collector:
     # ---- collecting -------------------------------------------------------------------------------------------------
 
     async def run(self, agents: list[Agent]) -> None:
-        """Collect from all agents until cancelled."""
-        pulls = [asyncio.create_task(self._pull(agent)) for agent in agents]
+        """Collect from all agents until cancelled.  Raises what reading from one of them failed with."""
         try:
-            while True:
-                await asyncio.sleep(_TICK_S)
-                self.number_due()
+            async with asyncio.TaskGroup() as group:
+                for agent in agents:
+                    group.create_task(self._pull(agent))
+                while True:
+                    await asyncio.sleep(_TICK_S)
+                    self.number_due()
+                    if self.trouble:
+                        await asyncio.sleep(RETRY_S)
         finally:
-            for pull in pulls:
-                pull.cancel()
             self.number_due(everything=True)
 
     async def _pull(self, agent: Agent) -> None:
         positions = {n: Position(after=self._node_seqs.get(n, 0)) for n in (*agent.nodes, agent.name, API_NODE)}
         while True:
+            if len(self._pending) > WAITING_MAX:
+                await asyncio.sleep(RETRY_S)
+                continue
             try:
                 answer = await agent.read_journal(positions, PULL_WAIT_MS)
             except (httpx.HTTPError, Problem, msgspec.MsgspecError):
@@ -155,9 +163,9 @@ class Collector:
     def take(self, chunk: JournalChunk) -> None:
         """Accept a node's new lines.  Bad ones are counted and set aside; those taken before are passed over."""
         now_s = self._mono_s()
-        for line in chunk.lines.splitlines():
+        for line in split_lines(chunk.lines):
             try:
-                entry = decode_line(line.encode())
+                entry = decode_line(line)
             except ValueError as reason:
                 self.bad_lines += 1
                 log.warning("set an unreadable journal line aside", node=chunk.node, reason=str(reason))
@@ -167,7 +175,10 @@ class Collector:
                 self._pending.append((now_s, entry))
 
     def number_due(self, *, everything: bool = False) -> int:
-        """Number what was held back long enough; how many events that were."""
+        """Number what was held back long enough; how many events that were.
+
+        What cannot be kept (a full disk) waits for the next time, and `trouble` says so meanwhile.
+        """
         if not self._pending:
             return 0
         newest_us = self._wall_us() - HOLD_BACK_US
@@ -181,17 +192,27 @@ class Collector:
             else:
                 held.add(entry.node)
                 waiting.append((arrived_s, entry))
+        if due and not self._publish(merge(due)):
+            return 0
         self._pending = waiting
-        if due:
-            self._publish(merge(due))
         return len(due)
 
-    def _publish(self, entries: list[Entry]) -> None:
-        numbered = self._files.append(entries)
+    def _publish(self, entries: list[Entry]) -> bool:
+        try:
+            numbered = self._files.append(entries)
+        except OSError as reason:
+            if not self.trouble:
+                log.error("the history stands still: it cannot be kept", reason=str(reason))
+            self.trouble = f"the history stands still, because it cannot be kept: {reason.strerror or reason}"
+            return False
+        if self.trouble:
+            self.trouble = ""
+            log.warning("the history goes on")
         for entry, line in numbered:
             self._keep(entry, line)
         arrived, self._arrived = self._arrived, asyncio.Event()
         arrived.set()
+        return True
 
     def _keep(self, entry: Entry, line: bytes) -> None:
         self._ring.append(Numbered(entry.seq, line))

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
-from collections.abc import Awaitable
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Sequence
+from typing import NamedTuple
 
 import structlog
 
@@ -19,16 +18,22 @@ from api.problems import Problem
 from ensemble.client.asyncio_connector import AsyncioConnector
 from ensemble.client.client import Client
 from ensemble.client.service import SessionState
-from ensemble.errors import NoNode, ZooKeeperError
+from ensemble.errors import NoAuth, NoNode, ZooKeeperError
 from ensemble.records import ACL, Stat
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from journal.events import TopicPartition
 from kafka_protocol.zk import znodes
+from kafka_protocol.zk.znodes.json_content import INT32_MAX, plain_number
 
 READ_TIMEOUT_S = 1.0
 CACHE_S = 0.1
 CHECK_INTERVAL_S = 0.5
 TOPICS_MAX = 10_000
+PARTITIONS_MAX = 50_000
+"""A topic that would bring the cluster above that is left out: nobody could look at all of it twice a second."""
+UNREADABLE_MAX = 100
+"""So many znodes that cannot be read are named."""
+_INT64_MAX = 2**63 - 1
 
 log = structlog.get_logger()
 
@@ -82,11 +87,12 @@ class TopicZnodes(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One look at the ensemble."""
+    """One look at the ensemble.  `unreadable` names the znodes that were left out, and why."""
 
     controller: ControllerZnodes = ControllerZnodes()
     brokers: dict[int, Registration] = {}
     topics: dict[str, TopicZnodes] = {}
+    unreadable: tuple[str, ...] = ()
 
 
 class Fresh(NamedTuple):
@@ -111,15 +117,36 @@ class EnsembleView:
         self._under_way: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Hold the session (opening a new one after an expiry) and keep the last reading fresh, until cancelled."""
-        runtime = AsyncioRuntime(asyncio.get_running_loop(), on_failure=_say_failure)
+        """Hold the session (opening a new one after an expiry) and keep the last reading fresh, until cancelled.
+
+        Raises what a task of the session failed with: nothing would hold it any more.
+        """
+        await self.close()
+        broken: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+        def session_failed(task: str, failure: BaseException) -> None:
+            log.error("task failed", task=task, failure=repr(failure))
+            if not broken.done():
+                broken.set_result(failure)
+
+        runtime = AsyncioRuntime(asyncio.get_running_loop(), on_failure=session_failed)
         self._client = Client(
             self._hosts, AsyncioConnector(), runtime, session_timeout_ms=self._session_timeout_ms, name="api"
         )
-        await self._client.start()
+        holding = asyncio.create_task(self._hold(self._client))
+        try:
+            await asyncio.wait((holding, broken), return_when=asyncio.FIRST_COMPLETED)
+            if broken.done():
+                raise broken.result()
+            await holding
+        finally:
+            holding.cancel()
+
+    async def _hold(self, client: Client) -> None:
+        await client.start()
         while True:
-            if self._client.state is SessionState.EXPIRED:
-                await self._client.renew()
+            if client.state is SessionState.EXPIRED:
+                await client.renew()
             await self.read()
             await asyncio.sleep(CHECK_INTERVAL_S)
 
@@ -158,7 +185,7 @@ class EnsembleView:
         began_s = time.monotonic()
         try:
             async with asyncio.timeout(READ_TIMEOUT_S):
-                self._last = await _read_all(client)
+                self._last = await _Look(client).reading()
         except (ZooKeeperError, TimeoutError):
             return
         self._read_s, self._known, self._failed = began_s, True, False
@@ -193,81 +220,191 @@ class ZnodeReading(NamedTuple):
     acl: list[ACL]
 
 
-def _say_failure(name: str, failure: BaseException) -> None:
-    log.error("a task of the ensemble view failed", task=name, failure=repr(failure))
+class _Look:
+    """One pipelined look: everything of a level is asked for before anything is awaited.
 
+    Znodes are other people's input: one that nobody should have written is left out and named.
+    """
 
-async def _or_none(answer: Awaitable[tuple[bytes, Stat]]) -> tuple[bytes, Stat] | None:
-    try:
-        return await answer
-    except NoNode:
-        return None
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._unreadable: list[str] = []
 
-
-async def _children(client: Client, path: str) -> list[str]:
-    try:
-        names: list[str] = await client.get_children(path)
-    except NoNode:
-        return []
-    return names
-
-
-async def _read_all(client: Client) -> Reading:
-    """One pipelined look: everything of a level is asked for before anything is awaited."""
-    controller, epoch = client.get(znodes.CONTROLLER), client.get(znodes.CONTROLLER_EPOCH)
-    every_broker = client.get(znodes.config_path("brokers", znodes.DEFAULT_ENTITY))
-    ids, names, doomed = await asyncio.gather(
-        _children(client, znodes.BROKER_IDS),
-        _children(client, znodes.BROKER_TOPICS),
-        _children(client, znodes.DELETE_TOPICS),
-    )
-    brokers = {int(i): client.get(znodes.broker_path(int(i))) for i in ids if i.isdigit()}
-    names = names[:TOPICS_MAX]
-    topics = [client.get(znodes.topic_path(name)) for name in names]
-    configs = [client.get(znodes.config_path("topics", name)) for name in names]
-    found = _controller(await _or_none(controller), await _or_none(epoch))
-    registered = {i: _registration(*read) for i, b in brokers.items() if (read := await _or_none(b)) is not None}
-    bodies = [_json((await _or_none(t) or (b"", None))[0]) for t in topics]
-    configured = [await _or_none(c) for c in configs]
-    overrides = [_json((c or (b"", None))[0]) for c in configured]
-    common = _written(await _or_none(every_broker))
-    states = await _states(client, names, bodies, [max(common, _written(c)) for c in configured])
-    described = {}
-    for name, body, override in zip(names, bodies, overrides, strict=True):
-        assignment = {int(p): tuple(r) for p, r in body.get("partitions", {}).items()}
-        described[name] = TopicZnodes(
-            name,
-            str(body.get("topic_id", "")),
-            {str(k): str(v) for k, v in override.get("config", {}).items()},
-            {p: states.get((name, p), PartitionZnodes(r)) for p, r in sorted(assignment.items())},
-            name in doomed,
+    async def reading(self) -> Reading:
+        """Everything.  Raises ZooKeeperError where the ensemble does not answer."""
+        client = self._client
+        controller, epoch = client.get(znodes.CONTROLLER), client.get(znodes.CONTROLLER_EPOCH)
+        every_broker = client.get(znodes.config_path("brokers", znodes.DEFAULT_ENTITY))
+        ids, names, doomed = await asyncio.gather(
+            self._children(znodes.BROKER_IDS),
+            self._children(znodes.BROKER_TOPICS),
+            self._children(znodes.DELETE_TOPICS),
         )
-    return Reading(found, registered, described)
+        if len(names) > TOPICS_MAX:
+            self._leave_out(znodes.BROKER_TOPICS, f"{len(names)} topics, of which {TOPICS_MAX} are shown")
+        names = names[:TOPICS_MAX]
+        numbers = self._numbers(ids)
+        brokers = [client.get(znodes.broker_path(i)) for i in numbers]
+        topics = [client.get(znodes.topic_path(name)) for name in names]
+        configs = [client.get(znodes.config_path("topics", name)) for name in names]
+        found = self._controller(
+            await self._found(znodes.CONTROLLER, controller), await self._found(znodes.CONTROLLER_EPOCH, epoch)
+        )
+        registered = {i: await self._registration(i, answer) for i, answer in zip(numbers, brokers, strict=True)}
+        bodies = await self._topics(names, topics)
+        overrides = {name: await self._config(name, c) for name, c in zip(names, configs, strict=True)}
+        common = _written(await self._found(znodes.config_path("brokers", znodes.DEFAULT_ENTITY), every_broker))
+        states = await self._partitions(bodies, {n: max(common, zxid) for n, (_, zxid) in overrides.items()})
+        described = {
+            name: TopicZnodes(name, body.topic_id or "", overrides[name][0], states[name], name in doomed)
+            for name, body in bodies.items()
+        }
+        known = {i: registration for i, registration in registered.items() if registration is not None}
+        return Reading(found, known, described, self._named())
 
+    def _leave_out(self, path: str, reason: str) -> None:
+        self._unreadable.append(f"{path}: {reason}")
 
-async def _states(
-    client: Client, names: list[str], bodies: list[dict[str, Any]], configured_by: list[int]
-) -> dict[tuple[str, int], PartitionZnodes]:
-    asked = []
-    for name, body, zxid in zip(names, bodies, configured_by, strict=True):
-        for number, replicas in body.get("partitions", {}).items():
-            path = znodes.partition_state_path(TopicPartition(name, int(number)))
-            asked.append((name, int(number), tuple(replicas), zxid, client.get(path)))
-    states = {}
-    for name, number, replicas, zxid, answer in asked:
-        found = await _or_none(answer)
-        if found is not None:
-            raw = _json(found[0])
-            states[name, number] = PartitionZnodes(
+    def _named(self) -> tuple[str, ...]:
+        more = len(self._unreadable) - UNREADABLE_MAX
+        return (*self._unreadable[:UNREADABLE_MAX], *([f"and {more} more"] if more > 0 else []))
+
+    async def _found(self, path: str, answer: Awaitable[tuple[bytes, Stat]]) -> tuple[bytes, Stat] | None:
+        try:
+            return await answer
+        except NoNode:
+            return None
+        except NoAuth:
+            self._leave_out(path, "its access list does not let us read it")
+            return None
+
+    async def _children(self, path: str) -> list[str]:
+        try:
+            names: list[str] = await self._client.get_children(path)
+        except NoNode:
+            return []
+        except NoAuth:
+            self._leave_out(path, "its access list does not let us read it")
+            return []
+        return names
+
+    def _numbers(self, ids: list[str]) -> list[int]:
+        numbers = []
+        for name in ids:
+            number = plain_number(name, INT32_MAX)
+            if number is None or str(number) != name:
+                self._leave_out(f"{znodes.BROKER_IDS}/{name}", "not the id of a broker")
+            else:
+                numbers.append(number)
+        return numbers
+
+    def _controller(self, controller: tuple[bytes, Stat] | None, epoch: tuple[bytes, Stat] | None) -> ControllerZnodes:
+        number, version = 0, 0
+        if epoch is not None:
+            said, version = znodes.decode_controller_epoch(epoch[0]), epoch[1].version
+            if said is None:
+                self._leave_out(znodes.CONTROLLER_EPOCH, "not a controller epoch")
+            number = said or 0
+        if controller is None:
+            return ControllerZnodes(-1, number, version)
+        broker_id = znodes.decode_controller(controller[0])
+        if broker_id is None:
+            self._leave_out(znodes.CONTROLLER, "not a controller's registration")
+            return ControllerZnodes(-1, number, version)
+        timestamp = (znodes.decode(controller[0]) or {}).get("timestamp")
+        elected = controller[1].czxid
+        return ControllerZnodes(
+            broker_id,
+            number,
+            version,
+            plain_number(str(timestamp), _INT64_MAX),
+            elected if epoch is not None and epoch[1].mzxid == elected else 0,
+        )
+
+    async def _registration(self, broker_id: int, answer: Awaitable[tuple[bytes, Stat]]) -> Registration | None:
+        """Of a broker's listeners, the first one in plain text; of one that has none, the first."""
+        path = znodes.broker_path(broker_id)
+        found = await self._found(path, answer)
+        if found is None:
+            return None
+        info = znodes.decode_broker(broker_id, found[0])
+        if info is None or not _is_text(*(e.host for e in info.endpoints)):
+            self._leave_out(path, "not a broker's registration")
+            return None
+        plain = [e for e in info.endpoints if e.security_protocol == "PLAINTEXT"]
+        first = (plain or info.endpoints)[0]
+        return Registration(found[1].czxid, found[1].ephemeral_owner, first.host, first.port)
+
+    async def _topics(
+        self, names: list[str], answers: Sequence[Awaitable[tuple[bytes, Stat]]]
+    ) -> dict[str, znodes.TopicAssignment]:
+        bodies: dict[str, znodes.TopicAssignment] = {}
+        partitions = 0
+        for name, answer in zip(names, answers, strict=True):
+            path = znodes.topic_path(name)
+            found = await self._found(path, answer)
+            if found is None:
+                continue
+            body = znodes.decode_topic(found[0])
+            if body is None:
+                self._leave_out(path, "not a topic's assignment")
+            elif partitions + len(body.partitions) > PARTITIONS_MAX:
+                self._leave_out(path, f"with its partitions there would be more than {PARTITIONS_MAX}")
+            else:
+                partitions += len(body.partitions)
+                bodies[name] = body
+        return bodies
+
+    async def _config(self, name: str, answer: Awaitable[tuple[bytes, Stat]]) -> tuple[dict[str, str], int]:
+        """A topic's overrides, and the zxid that wrote them; 0 where there are none."""
+        path = znodes.config_path("topics", name)
+        found = await self._found(path, answer)
+        if found is None:
+            return {}, 0
+        config = znodes.decode_config(found[0]) if found[0] else {}
+        if config is None or not _is_text(*config, *config.values()):
+            self._leave_out(path, "not a configuration")
+            config = {}
+        return config, _written(found)
+
+    async def _partitions(
+        self, bodies: dict[str, znodes.TopicAssignment], configured_by: dict[str, int]
+    ) -> dict[str, dict[int, PartitionZnodes]]:
+        asked = []
+        for name, body in bodies.items():
+            for number, assigned in body.partitions.items():
+                path = znodes.partition_state_path(TopicPartition(name, number))
+                asked.append((name, number, assigned.replicas, path, self._client.get(path)))
+        states: dict[str, dict[int, PartitionZnodes]] = {name: {} for name in bodies}
+        for name, number, replicas, path, answer in asked:
+            found = await self._found(path, answer)
+            if found is None:
+                states[name][number] = PartitionZnodes(replicas)
+                continue
+            state = znodes.decode_partition_state(found[0], found[1].version)
+            if state is None:
+                self._leave_out(path, "not a partition's state")
+                continue
+            states[name][number] = PartitionZnodes(
                 replicas,
-                leader=int(raw.get("leader", -1)),
-                leader_epoch=int(raw.get("leader_epoch", 0)),
-                isr=tuple(raw.get("isr", ())),
-                controller_epoch=int(raw.get("controller_epoch", 0)),
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                isr=state.isr,
+                controller_epoch=state.controller_epoch,
                 partition_epoch=found[1].version,
-                eligible=eligible_by(found[0], zxid) if raw.get("eligible_leader_replicas") else (),
+                eligible=eligible_by(found[0], configured_by[name]),
             )
-    return states
+        return states
+
+
+def _is_text(*values: str) -> bool:
+    """Whether an answer could carry them: JSON may have half a surrogate pair, which is no character."""
+    try:
+        for value in values:
+            value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _written(config: tuple[bytes, Stat] | None) -> int:
@@ -278,38 +415,3 @@ def eligible_by(state: bytes, configured_by: int) -> tuple[int, ...]:
     """Who is eligible by a state znode, which counts only as long as the configuration is the one it was judged by."""
     found = znodes.decode_partition_state(state, 0)
     return found.eligible if found is not None and found.eligible_by_zxid == configured_by else ()
-
-
-def _controller(controller: tuple[bytes, Stat] | None, epoch: tuple[bytes, Stat] | None) -> ControllerZnodes:
-    number, version = (0, 0) if epoch is None else (int(epoch[0] or b"0"), epoch[1].version)
-    if controller is None:
-        return ControllerZnodes(-1, number, version)
-    raw = _json(controller[0])
-    timestamp = str(raw.get("timestamp", ""))
-    elected = controller[1].czxid
-    return ControllerZnodes(
-        int(raw.get("brokerid", -1)),
-        number,
-        version,
-        int(timestamp) if timestamp.isdigit() else None,
-        elected if epoch is not None and epoch[1].mzxid == elected else 0,
-    )
-
-
-def _registration(data: bytes, stat: Stat) -> Registration:
-    """Where it listens is told twice: `host` and `port` are of its plaintext listener, and null where it has none."""
-    raw = _json(data)
-    host, port = raw.get("host"), raw.get("port")
-    if not isinstance(host, str) or not isinstance(port, int) or port <= 0:
-        first = next(iter(raw.get("endpoints") or ()), "")
-        host, _, digits = str(first).partition("://")[2].rpartition(":")
-        port = int(digits) if digits.isdigit() else 0
-    return Registration(stat.czxid, stat.ephemeral_owner, host.strip("[]"), port)
-
-
-def _json(data: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(data or b"{}")
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}

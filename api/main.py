@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO, cast
 
 import structlog
 import uvicorn
@@ -12,6 +13,7 @@ import uvicorn
 from api.agent_protocol import API_NODE
 from api.agents import Agent, Agents
 from api.app import create_app
+from api.bounded_http import BoundedConnection
 from api.collector import Collector
 from api.ensemble_view import EnsembleView
 from api.joined_brokers import JoinedBrokers
@@ -23,6 +25,7 @@ from api.services import Services
 from api.settings import Settings, load_settings
 from api.views import Views
 from api.workloads import WorkloadManager
+from ensemble.runtime.node_process import LogStream
 from journal.events import Event
 from journal.writer import JournalWriter
 
@@ -68,7 +71,8 @@ def main(config: Path, player: Sequence[str]) -> int:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
             structlog.dev.ConsoleRenderer(colors=False),
-        ]
+        ],
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, LogStream())),
     )
     try:
         settings = load_settings(config)
@@ -86,6 +90,8 @@ def main(config: Path, player: Sequence[str]) -> int:
             access_log=False,
             timeout_graceful_shutdown=2,
             server_header=False,
+            http=BoundedConnection,
+            ws="none",
         )
     )
     server.run()

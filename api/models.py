@@ -370,6 +370,8 @@ class Cluster(BaseModel):
     faults: list[FaultView]
     losses: list[dict[str, Any]]
     settings: dict[str, Any]
+    history_trouble: str = Field("", description="Why the journal stands still; empty while it goes on")
+    unreadable: list[str] = Field(description="Znodes that nobody should have written so and are left out, and why")
 
 
 class Health(BaseModel):

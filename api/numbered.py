@@ -8,12 +8,14 @@ collecting stood.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
 from journal.events import Entry, entry_from_dict
+from journal.reader import split_lines
 
 FILE_BYTES_MAX = 8 * 1024 * 1024
 FILES_MAX = 4
@@ -32,7 +34,7 @@ class NumberedJournal:
         self._directory = directory
         self._file_bytes_max = file_bytes_max
         self._files_max = files_max
-        self._file: BinaryIO | None = None
+        self._file: FileIO | None = None
         self._size = 0
 
     def _paths(self) -> list[Path]:
@@ -41,9 +43,9 @@ class NumberedJournal:
     def recover(self) -> Iterator[tuple[Entry, bytes]]:
         """Everything kept, oldest first; afterwards numbering goes on where it stood."""
         for path in self._paths():
-            for line in path.read_bytes().splitlines(keepends=True):
-                # An unfinished last line was never served: its number is free.
-                if line.endswith(b"\n") and (found := self._recovered(line[:-1])) is not None:
+            # An unfinished last line was never served: its number is free.
+            for line in split_lines(path.read_bytes()):
+                if (found := self._recovered(line)) is not None:
                     yield found
 
     def _recovered(self, line: bytes) -> tuple[Entry, bytes] | None:
@@ -55,38 +57,56 @@ class NumberedJournal:
                     self.node_seqs[node] = max(self.node_seqs.get(node, 0), int(node_seq))
                 return None
             entry = entry_from_dict(raw)
-        except (msgspec.MsgspecError, KeyError, ValueError, TypeError):
+        except (msgspec.MsgspecError, KeyError, ValueError, TypeError, AttributeError, RecursionError):
             return None
         self.last_seq = entry.seq
         self.node_seqs[entry.node] = max(self.node_seqs.get(entry.node, 0), entry.node_seq)
         return entry, line
 
     def append(self, entries: list[Entry]) -> list[tuple[Entry, bytes]]:
-        """Number these entries and write them; in the file when this returns."""
-        file = self._open()
+        """Number these entries and write them; in the file when this returns.
+
+        Raises OSError where they cannot be written (a full disk): nothing was numbered then, and they may be given
+        again.
+        """
+        self._open()
         numbered = []
-        for entry in entries:
-            self.last_seq += 1
-            self.node_seqs[entry.node] = max(self.node_seqs.get(entry.node, 0), entry.node_seq)
-            entry = msgspec.structs.replace(entry, seq=self.last_seq)
+        for seq, entry in enumerate(entries, self.last_seq + 1):
+            entry = msgspec.structs.replace(entry, seq=seq)
             numbered.append((entry, _encode(entry.to_dict())))
-        data = b"".join(line + b"\n" for _, line in numbered)
-        file.write(data)
-        file.flush()
-        self._size += len(data)
+        self._write(b"".join(line + b"\n" for _, line in numbered))
+        self.last_seq += len(entries)
+        for entry in entries:
+            self.node_seqs[entry.node] = max(self.node_seqs.get(entry.node, 0), entry.node_seq)
         if self._size >= self._file_bytes_max:
             self.close()
         return numbered
 
-    def _open(self) -> BinaryIO:
+    def _open(self) -> None:
         # Every run begins a file of its own: a torn line stays where it is, at the end of an older one.
         if self._file is None:
             path = self._directory / f"{self.last_seq + 1:012d}.collected"
-            self._file = path.open("wb")
-            head = _encode({"checkpoint": self.last_seq, "node_seqs": self.node_seqs}) + b"\n"
-            self._size = self._file.write(head)
+            self._file, self._size = path.open("wb", buffering=0), 0
+            try:
+                self._write(_encode({"checkpoint": self.last_seq, "node_seqs": self.node_seqs}) + b"\n")
+            except OSError:
+                self.close()
+                raise
             self._thin_out()
-        return self._file
+
+    def _write(self, data: bytes) -> None:
+        """All of it, or nothing.  Raises OSError."""
+        assert self._file is not None
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            # Lines that nobody was served must not be found after a restart.
+            self._file.truncate(self._size)
+            self._file.seek(self._size)
+            raise
+        self._size += len(data)
 
     def _thin_out(self) -> None:
         paths = self._paths()

@@ -98,6 +98,10 @@ def describe(app: FastAPI) -> None:
         document = made()
         schemas = document.setdefault("components", {}).setdefault("schemas", {})
         schemas["ProblemDocument"] = ProblemDocument.model_json_schema()
+        for methods in document["paths"].values():
+            for operation in methods.values():
+                if "requestBody" in operation:
+                    operation["responses"].update({str(status): told for status, told in responses(413).items()})
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
@@ -112,6 +116,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
         404: "There is no such thing",
         409: "It makes no sense now",
         410: "Older than what is kept; `oldest` says from where on there is a journal",
+        413: "The body is too large",
         422: "The request is understood and cannot be: `detail` says why",
         503: "The cluster cannot answer now: no quorum, no controller or no broker",
     }

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
+import structlog
 from fastapi import Depends, Request
 
 from api.admin_words import watchers
@@ -19,7 +20,10 @@ from api.models import ElectionResult, NewTopic, NewWorkload, Workload
 from api.scenario_runs import ScenarioRuns
 from api.settings import Settings
 from api.views import Views
-from journal.events import Event, TopicPartition
+from ensemble.runtime.supervisor import kept_up
+from journal.events import Event, TaskFailed, TopicPartition
+
+log = structlog.get_logger()
 
 
 class Admin(Protocol):
@@ -63,16 +67,21 @@ class Services:
         """The sessions that watch a znode, as the peers' admin word `wchp` has it; None where no peer tells."""
         return await watchers(self.settings.zookeeper_connect, path)
 
+    def _task_failed(self, task: str, reason: str, trace: str) -> None:
+        log.error("a task ended and is begun again", task=task, reason=reason, traceback=trace)
+        self.emit(TaskFailed(task, reason))
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run what works in the background for as long as the block lasts."""
-        tasks = [
-            asyncio.create_task(self.agents.run()),
-            asyncio.create_task(self.collector.run(self.agents.all)),
-            asyncio.create_task(self.ensemble.run()),
-            asyncio.create_task(self.joined.run(self.ensemble)),
-            asyncio.create_task(self.scenarios.run()),
-        ]
+        work: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "looking at the agents": self.agents.run,
+            "collecting journals": lambda: self.collector.run(self.agents.all),
+            "reading the ensemble": self.ensemble.run,
+            "journalling for joined brokers": lambda: self.joined.run(self.ensemble),
+            "playing scenarios": self.scenarios.run,
+        }
+        tasks = [asyncio.create_task(kept_up(name, each, self._task_failed)) for name, each in work.items()]
         try:
             yield
         finally:

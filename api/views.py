@@ -281,6 +281,8 @@ class Views:
                 "data": str(self._settings.cluster_data),
                 "session_timeout_ms": self._settings.session_timeout_ms,
             },
+            history_trouble=self._collector.trouble,
+            unreadable=list(fresh.reading.unreadable),
         )
 
     def missing(self, fresh: Fresh) -> list[str]:

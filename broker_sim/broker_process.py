@@ -31,6 +31,7 @@ from ensemble.client.client import Client
 from ensemble.client.hosts import parse_hosts, split_host
 from ensemble.errors import ZooKeeperError
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from ensemble.runtime.dropped_connections import DroppedConnections
 from ensemble.runtime.links import ControlSocket, LinkFaults, address_key
 from ensemble.runtime.node_process import new_event_loop, node_logger
 from journal.cause import Cause
@@ -141,6 +142,7 @@ class BrokerProcess:
             ),
         )
         self._ports: list[KafkaPort] = []
+        self._dropped = DroppedConnections(self._say_dropped, self._runtime.call_later)
         self._control: ControlSocket | None = None
 
     async def run(self) -> None:
@@ -214,7 +216,7 @@ class BrokerProcess:
             port = KafkaPort(
                 listener.name,
                 self._broker.serve,
-                self._broken,
+                self._dropped.drop,
                 self._failed,
                 self._broker.connections,
                 RequestTimes(self._broker.quotas.request),
@@ -286,9 +288,9 @@ class BrokerProcess:
             os._exit(130)
         self._over.set_result(None)
 
-    def _broken(self, remote: str, reason: str) -> None:
-        self._log.warning("dropped a connection", remote=remote, reason=reason)
-        self._emit(PeerProtocolBroken(remote, reason))
+    def _say_dropped(self, remote: str, reason: str, count: int) -> None:
+        self._log.warning("dropped a connection", remote=remote, reason=reason, count=count)
+        self._emit(PeerProtocolBroken(remote, reason, count))
 
     def _failed(self, request: str, failure: Exception) -> None:
         if isinstance(failure, AssertionError):

@@ -16,6 +16,7 @@ from typing import Any, cast
 from broker_sim.quotas.connection_quotas import ConnectionQuotas, ConnectionThrottled, TooManyConnections
 from broker_sim.request_context import COSTLESS, RequestContext, RequestRefused
 from broker_sim.request_times import RequestTimes, ThreadClock
+from ensemble.runtime.supervisor import ends_loudly
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire import api_versions
 from kafka_protocol.wire.frame_reader import FrameReader, FrameTooLarge
@@ -80,6 +81,7 @@ class KafkaPort:
         loop = asyncio.get_running_loop()
         self._quotas.add_listener(self.listener, self._evict)
         self._accepting = loop.create_task(self._accept(), name=f"accept {self.listener}")
+        ends_loudly(self._accepting)
         self._server = await loop.create_server(lambda: _Connection(self), host or None, port, backlog=512)
         self._schedule_sweep()
         bound: int = self._server.sockets[0].getsockname()[1]
@@ -232,12 +234,19 @@ class _Connection(asyncio.Protocol):
         self.last_heard = self._loop.time()
         self._transport.resume_reading()
         self._task = self._loop.create_task(self._serve(), name=f"kafka connection {self._remote}")
+        ends_loudly(self._task, self._failed)
 
     def close(self) -> None:
         """Disconnect, once what was answered has left."""
         if self._transport is not None:
             self._flush()
             self._transport.close()
+
+    def _failed(self, name: str, failure: BaseException) -> None:
+        """An error of ours outside of a request: nobody would hear this client any more."""
+        assert isinstance(failure, Exception)
+        self._port.failed(name, failure)
+        self.close()
 
     def idle_since(self, moment: float) -> bool:
         """Has nothing come since then, and is nothing being carried out?"""

@@ -15,9 +15,11 @@ from typing import Annotated, TypeVar
 
 import msgspec
 import uvicorn
-from fastapi import Depends, FastAPI, Header, Query, Request, Response
+from fastapi import FastAPI, Query, Request, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.agent_protocol import ACTIONS, FaultState, JournalRequest, Refusal
+from api.bounded_http import BodyLimit, BoundedConnection
 from compose.files import TOKEN_FILE, AgentConfig
 from compose.host import Host
 from compose.processes import NotNow
@@ -26,6 +28,22 @@ from compose.topology import BadTopology, Topology, load
 BODY_BYTES_MAX = 4 * 1024 * 1024
 
 S = TypeVar("S", bound=msgspec.Struct)
+
+
+class _Guard:
+    """ASGI middleware that wants the agent's bearer token before anything of a request is read."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._expected = f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] != "/healthz":
+            given = dict(scope["headers"]).get(b"authorization", b"")
+            if not secrets.compare_digest(given, self._expected):
+                await _problem(Refusal(401, "Unauthorized", "this agent wants its bearer token"))(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 class _Refused(Exception):
@@ -38,13 +56,14 @@ def _json(value: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
+def _problem(refusal: Refusal) -> Response:
+    return Response(msgspec.json.encode(refusal), refusal.status, media_type="application/problem+json")
+
+
 async def _body(request: Request, shape: type[S]) -> S:
-    data = await request.body()
-    if len(data) > BODY_BYTES_MAX:
-        raise _Refused(413, "Too large", f"a body has at most {BODY_BYTES_MAX} bytes")
     try:
-        return msgspec.json.decode(data, type=shape)
-    except msgspec.MsgspecError as bad:
+        return msgspec.json.decode(await request.body(), type=shape)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as bad:
         raise _Refused(422, "Bad request body", str(bad)) from None
 
 
@@ -57,29 +76,25 @@ def create_app(host: Host, token: str) -> FastAPI:
         yield
         await host.stop()
 
-    async def authorized(authorization: Annotated[str, Header()] = "") -> None:
-        if not secrets.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
-            raise _Refused(401, "Unauthorized", "this agent wants its bearer token")
-
     app = FastAPI(title="zabka host agent", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    guard = [Depends(authorized)]
+    app.add_middleware(BodyLimit, bytes_max=BODY_BYTES_MAX)
+    app.add_middleware(_Guard, token=token)
 
     @app.exception_handler(_Refused)
     async def refused(_: Request, exc: _Refused) -> Response:
-        body = msgspec.json.encode(exc.refusal)
-        return Response(body, exc.refusal.status, media_type="application/problem+json")
+        return _problem(exc.refusal)
 
     @app.get("/healthz")
     async def healthz() -> Response:
         return _json({"status": "ok", "host": host.spec.name})
 
-    @app.get("/v1/snapshot", dependencies=guard)
+    @app.get("/v1/snapshot")
     async def snapshot(fresh_ms: Annotated[int, Query(ge=0, le=1_000)] = 0) -> Response:
         if fresh_ms:
             await host.refresh(fresh_ms / 1000)
         return _json(host.snapshot())
 
-    @app.post("/v1/processes/{name}/{action}", dependencies=guard)
+    @app.post("/v1/processes/{name}/{action}")
     async def act(name: str, action: str) -> Response:
         if name not in host.processes or action not in ACTIONS:
             raise _Refused(404, "Not found", f"no process {name} here, or no action {action}")
@@ -90,15 +105,15 @@ def create_app(host: Host, token: str) -> FastAPI:
         except OSError as reason:
             raise _Refused(500, "Could not be done", f"{action} {name}: {reason}") from None
 
-    @app.post("/v1/journal", dependencies=guard)
+    @app.post("/v1/journal")
     async def journal(request: Request) -> Response:
         return _json(await host.read_journals(await _body(request, JournalRequest)))
 
-    @app.get("/v1/faults", dependencies=guard)
+    @app.get("/v1/faults")
     async def faults() -> Response:
         return _json(FaultState(host.faults))
 
-    @app.put("/v1/faults", dependencies=guard)
+    @app.put("/v1/faults")
     async def set_faults(request: Request) -> Response:
         await host.set_faults((await _body(request, FaultState)).faults)
         return _json(FaultState(host.faults))
@@ -135,6 +150,8 @@ def main(config: Path) -> int:
             loop="asyncio",
             timeout_graceful_shutdown=1,
             timeout_keep_alive=60,
+            http=BoundedConnection,
+            ws="none",
         )
     )
     server.run()

@@ -81,8 +81,8 @@ class ControlLink:
             self._writer = writer
             try:
                 await self._talk(reader, writer)
-            except (OSError, ValueError, asyncio.IncompleteReadError):
-                # Closed, or not the protocol (ValueError: a line beyond the limit): start afresh.
+            except (OSError, ValueError, RecursionError, asyncio.IncompleteReadError):
+                # Closed, or not the protocol (a line beyond the limit, or nested too deeply): start afresh.
                 await asyncio.sleep(RECONNECT_S)
             finally:
                 self._writer = None

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import structlog
 
 from api.agent_protocol import API_NODE as API
 from api.agent_protocol import JournalAnswer, JournalRequest, NodeStatus, ProcessInfo, Snapshot
@@ -28,7 +31,8 @@ from compose.topology import (
 )
 from ensemble.runtime.link_fault import HeldFault
 from ensemble.runtime.links import FaultTable
-from journal.events import FaultInjected, FaultRemoved, NodeStarted, NodeStopped, ProcessChanged
+from ensemble.runtime.supervisor import kept_up
+from journal.events import FaultInjected, FaultRemoved, NodeStarted, NodeStopped, ProcessChanged, TaskFailed
 from journal.writer import JournalWriter
 
 OBSERVE_INTERVAL_S = 0.5
@@ -41,6 +45,8 @@ PEERS_STOP_S = 4.0
 API_STOP_S = 3.0
 FAULT_APPLY_S = 1.0
 _JOURNAL_POLL_S = 0.04
+
+log = structlog.get_logger()
 
 
 def _monotonic_ms() -> int:
@@ -59,6 +65,7 @@ class Host:
         self._names = self._name_addresses()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
+        self._api_down = asyncio.Event()
         self.processes: dict[str, ManagedProcess] = {}
         self.links: dict[str, ControlLink] = {}
         for node in spec.nodes:
@@ -87,8 +94,19 @@ class Host:
                 await self.processes[spec.name].start()
         if API in self.processes:
             await self.processes[API].start()
-        self._tasks = [asyncio.create_task(link.run()) for link in self.links.values()]
-        self._tasks.append(asyncio.create_task(self._observe()))
+        for node, link in self.links.items():
+            self._keep_up(f"talking to {node}", link.run)
+        self._keep_up("observing processes", self._observe)
+        if API in self.processes:
+            self._keep_up("keeping the API running", self._keep_api)
+
+    def _keep_up(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._tasks.append(asyncio.create_task(kept_up(name, work, self._task_failed)))
+
+    def _task_failed(self, task: str, reason: str, trace: str) -> None:
+        log.error("a task ended and is begun again", task=task, reason=reason, traceback=trace)
+        self._journal.write(TaskFailed(task, reason))
+        self._journal.flush()
 
     async def stop(self) -> None:
         """Stop everything, in a clean order: brokers (their controlled shutdown needs peers), peers, then the API."""
@@ -153,11 +171,17 @@ class Host:
         if action == "start" and process.name in self.links:
             self.links[process.name].forget()
         if process.name == API and process.state == "down" and not self._stopping and action != "stop":
-            asyncio.get_running_loop().call_later(API_RESTART_S, self._restart_api)
+            self._api_down.set()
 
-    def _restart_api(self) -> None:
-        if not self._stopping and self.processes[API].state == "down":
-            self._tasks.append(asyncio.create_task(self.processes[API].start()))
+    async def _keep_api(self) -> None:
+        """Start the API again whenever it ends without having been told to."""
+        api = self.processes[API]
+        while True:
+            await self._api_down.wait()
+            await asyncio.sleep(API_RESTART_S)
+            if not self._stopping and api.state == "down":
+                await api.start()
+            self._api_down.clear()
 
     async def _observe(self) -> None:
         while True:

@@ -22,7 +22,7 @@ def read_on(directory: Path, node: str, position: Position) -> JournalChunk | No
             return JournalChunk(node, lines, Position(name, offset + size))
         later = [n for n in names if n > name]
         if not later:
-            return None if name == position.file else JournalChunk(node, "", Position(name, offset))
+            return None if name == position.file else JournalChunk(node, b"", Position(name, offset))
         name, offset = later[0], 0
 
 
@@ -36,14 +36,14 @@ def _resolve(names: list[str], position: Position) -> tuple[str, int]:
     return (older[-1] if older else names[0]), 0
 
 
-def _whole_lines(path: Path, offset: int) -> tuple[str, int]:
+def _whole_lines(path: Path, offset: int) -> tuple[bytes, int]:
     try:
         with path.open("rb") as file:
             file.seek(offset)
             data = file.read(JOURNAL_CHUNK_BYTES_MAX)
     except FileNotFoundError:
-        return "", 0
+        return b"", 0
     end = data.rfind(b"\n") + 1
     if not end and len(data) == JOURNAL_CHUNK_BYTES_MAX:
-        return "", len(data)
-    return data[:end].decode("utf-8", "replace"), end
+        return b"", len(data)
+    return data[:end], end

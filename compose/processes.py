@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -112,7 +113,8 @@ class ManagedProcess:
         await self.start()
 
     def observe(self) -> None:
-        """Notice a SIGSTOP or SIGCONT that somebody else sent."""
+        """Notice a SIGSTOP or SIGCONT that somebody else sent; bound the log."""
+        self._rotate_log()
         if self.state == "down" or self._busy:
             return
         stopped = self._kernel_state() == "T"
@@ -133,9 +135,7 @@ class ManagedProcess:
 
     def _spawn(self) -> None:
         self._log.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            if self._log.stat().st_size > LOG_BYTES_MAX:
-                self._log.replace(self._log.with_suffix(".log.1"))
+        self._rotate_log()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._argv,
@@ -150,6 +150,19 @@ class ManagedProcess:
         self._exited.clear()
         self._watch(self._process)
         self._changed("running", "start")
+
+    def _rotate_log(self) -> None:
+        """Keep what was printed so far as `.log.1`, and begin anew.
+
+        The process goes on with the file that it has, which is open for appending: what it prints between the copy and
+        the truncation, microseconds, is lost.  Where the copy cannot be made (a full disk) the log goes without one.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            if self._log.stat().st_size <= LOG_BYTES_MAX:
+                return
+            with contextlib.suppress(OSError):
+                shutil.copyfile(self._log, self._log.with_suffix(".log.1"))
+            os.truncate(self._log, 0)
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
         loop = asyncio.get_running_loop()

@@ -26,14 +26,33 @@ def node_files(directory: Path, node: str | None = None) -> list[Path]:
     return sorted(directory.glob(f"{node or '*'}.????????????.jsonl"))
 
 
+def split_lines(data: bytes) -> Iterator[bytes]:
+    """The complete lines of a run of bytes, without their newlines.
+
+    A line ends at a newline and nowhere else: `splitlines` knows of more line ends, which an entry's text may have.
+    What follows the last newline is no line yet.
+    """
+    begin = 0
+    while (end := data.find(b"\n", begin)) >= 0:
+        yield data[begin:end]
+        begin = end + 1
+
+
 def decode_line(line: bytes) -> Entry:
     """The entry in one line.  Raises ValueError (with the reason) when it is none."""
     try:
-        return entry_from_dict(_decoder.decode(line))
+        entry = entry_from_dict(_decoder.decode(line))
     except KeyError as missing:
         raise ValueError(f"unknown or missing {missing}") from None
-    except msgspec.MsgspecError as bad:
+    except (msgspec.MsgspecError, TypeError) as bad:
         raise ValueError(str(bad)) from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if type(entry.node) is not str or not all(
+        type(number) is int for number in (entry.node_seq, entry.wall_us, entry.mono_us, entry.seq)
+    ):
+        raise ValueError("a field of the envelope has the wrong type")
+    return entry
 
 
 def read_file(path: Path, bad: list[BadLine] | None = None) -> Iterator[Entry]:
@@ -74,10 +93,10 @@ def last_node_seq(directory: Path, node: str) -> int:
     """The highest node_seq that a node has written, 0 for none."""
     for path in reversed(node_files(directory, node)):
         newest = 0
-        for entry_line in path.read_bytes().splitlines():
+        for line in split_lines(path.read_bytes()):
             try:
-                newest = max(newest, int(_decoder.decode(entry_line)["node_seq"]))
-            except (msgspec.MsgspecError, KeyError, ValueError, TypeError):
+                newest = max(newest, int(_decoder.decode(line)["node_seq"]))
+            except (msgspec.MsgspecError, KeyError, ValueError, TypeError, RecursionError):
                 continue
         if newest:
             return newest

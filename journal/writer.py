@@ -3,15 +3,18 @@
 A node writes to `<directory>/<node>.<first node_seq, 12 digits>.jsonl`; when that file reaches `file_bytes_max` the
 next one begins, and the oldest is removed once there are more than `files_max`.  Lines are buffered and handed to the
 operating system at `flush()`, or by themselves once BUFFER_BYTES_MAX are waiting, so a killed process loses at most
-what its last turn had not flushed.  `node_seq` goes on where the newest file ends, over restarts.
+what its last turn had not flushed.  `node_seq` goes on where the newest file ends, over restarts.  Where a disk is full
+lines wait in memory until there is room; beyond WAITING_BYTES_MAX the oldest of them go.
 """
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
 from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
@@ -22,6 +25,7 @@ from journal.reader import last_node_seq, node_files
 FILE_BYTES_MAX = 16 * 1024 * 1024
 FILES_MAX = 8
 BUFFER_BYTES_MAX = 64 * 1024
+WAITING_BYTES_MAX = 8 * 1024 * 1024
 
 _encoder = msgspec.json.Encoder()
 
@@ -68,14 +72,15 @@ class JournalWriter:
         self._files_max = files_max
         self._clocks = clocks
         self._buffer = bytearray()
+        self._stalled = False
         self._node_seq = last_node_seq(directory, node)
         self._file, self._size = self._open_newest()
 
-    def _open_newest(self) -> tuple[BinaryIO, int]:
+    def _open_newest(self) -> tuple[FileIO, int]:
         files = node_files(self._directory, self.node)
         if not files:
             return self._open_next()
-        file = files[-1].open("r+b")
+        file = files[-1].open("r+b", buffering=0)
         size = file.seek(0, 2)
         if size and (file.seek(size - 1), file.read(1))[1] != b"\n":
             # A crash left half a line behind: close it, so that readers set aside that line alone.
@@ -83,9 +88,9 @@ class JournalWriter:
             size += 1
         return file, size
 
-    def _open_next(self) -> tuple[BinaryIO, int]:
+    def _open_next(self) -> tuple[FileIO, int]:
         path = self._directory / f"{self.node}.{self._node_seq + 1:012d}.jsonl"
-        return path.open("ab"), 0
+        return path.open("ab", buffering=0), 0
 
     def write(self, event: Event) -> Cause:
         """Add an event, stamped with this moment; it reaches the file with the next flush.
@@ -103,19 +108,42 @@ class JournalWriter:
         return event_cause(self.node, self._node_seq)
 
     def flush(self) -> None:
-        """Hand everything written to the operating system."""
+        """Hand everything written to the operating system; what it does not take waits, and standard error says so."""
         if not self._buffer:
             return
-        self._file.write(self._buffer)
-        self._file.flush()
-        self._size += len(self._buffer)
-        self._buffer.clear()
-        if self._size >= self._file_bytes_max:
-            self._rotate()
+        try:
+            while self._buffer:
+                taken = self._file.write(self._buffer)
+                self._size += taken
+                del self._buffer[:taken]
+            if self._size >= self._file_bytes_max:
+                self._rotate()
+        except OSError as reason:
+            self._wait(reason)
+            return
+        if self._stalled:
+            self._stalled = False
+            self._say("it goes on")
+
+    def _wait(self, reason: OSError) -> None:
+        if not self._stalled:
+            self._stalled = True
+            self._say(f"{reason.strerror or reason}; events wait until it can go on")
+        surplus = len(self._buffer) - WAITING_BYTES_MAX
+        if surplus > 0:
+            # The first line may be half in the file: it stays.
+            first = self._buffer.find(b"\n") + 1
+            del self._buffer[first : self._buffer.find(b"\n", first + surplus) + 1]
+
+    def _say(self, text: str) -> None:
+        # Standard error may be a file on the same full disk.
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"journal of {self.node}: {text}\n")
 
     def _rotate(self) -> None:
-        self._file.close()
+        before = self._file
         self._file, self._size = self._open_next()
+        before.close()
         for old in node_files(self._directory, self.node)[: -self._files_max]:
             old.unlink(missing_ok=True)
 

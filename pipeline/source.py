@@ -87,14 +87,14 @@ def read_range(part: FileRange) -> Iterator[Row]:
 
 
 def _row(line: bytes, file: str, position: int) -> Row:
-    text = line.decode("utf-8", "replace").rstrip("\n")
+    text = line.removesuffix(b"\n").decode("utf-8", "replace")
     try:
         raw = json.loads(text)
         return (
             _of(raw, "node", str), _of(raw, "node_seq", int), _of(raw, "wall_us", int), _of(raw, "mono_us", int),
             _of(raw, "type", str), text, file, position, None,
         )  # fmt: skip
-    except (ValueError, TypeError, KeyError) as problem:
+    except (ValueError, TypeError, KeyError, RecursionError) as problem:
         return (None, None, None, None, None, text, file, position, f"{type(problem).__name__}: {problem}")
 
 
@@ -104,6 +104,8 @@ def _of(raw: object, key: str, kind: type[T]) -> T:
     value = raw[key]
     if not isinstance(value, kind) or isinstance(value, bool):
         raise TypeError(f"{key} is {value!r}")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{key} does not fit a column")
     return value
 
 

@@ -180,7 +180,7 @@ class ControlSocket:
             if msgspec.json.decode(line) == {"status": True}:
                 return msgspec.json.encode(self._status() if self._status else {}) + b"\n"
             self._faults.apply(_decoder.decode(line))
-        except msgspec.DecodeError as bad:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as bad:
             return msgspec.json.encode({"ok": False, "error": str(bad)}) + b"\n"
         return b'{"ok":true}\n'
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
+from typing import TextIO, cast
 
 import structlog
 
@@ -17,6 +19,20 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
+class LogStream:
+    """Standard error, which may be a file on a disk that is full: a line that it does not take is lost, and no more."""
+
+    def write(self, text: str) -> None:
+        """Print."""
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        """Hand over what was printed."""
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
+
+
 def node_logger(node: str) -> structlog.BoundLogger:
     """The log for people: one line an event, to standard error, with the node's name."""
     structlog.configure(
@@ -25,7 +41,7 @@ def node_logger(node: str) -> structlog.BoundLogger:
             structlog.processors.TimeStamper(fmt="iso"),
             structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, LogStream())),
         cache_logger_on_first_use=True,
     )
     logger: structlog.BoundLogger = structlog.get_logger(node=node)

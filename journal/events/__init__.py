@@ -87,6 +87,7 @@ from journal.events.node import NodeStarted as NodeStarted
 from journal.events.node import NodeStopped as NodeStopped
 from journal.events.node import PeerProtocolBroken as PeerProtocolBroken
 from journal.events.node import ProcessChanged as ProcessChanged
+from journal.events.node import TaskFailed as TaskFailed
 
 SCHEMA_VERSION = 1
 
@@ -94,6 +95,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     # journal/events/node.py
     NodeStarted,
     NodeStopped,
+    TaskFailed,
     ProcessChanged,
     FaultInjected,
     FaultRemoved,

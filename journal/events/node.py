@@ -19,6 +19,13 @@ class NodeStopped(Event):
     reason: str
 
 
+class TaskFailed(Event):
+    """A task that goes on for as long as its node ended, for that reason; it is begun again."""
+
+    task: str
+    reason: str
+
+
 class ProcessChanged(Event):
     """The host agent saw or made a process change: `process` is running, paused or down."""
 
@@ -47,10 +54,12 @@ class FaultRemoved(Event):
 
 
 class PeerProtocolBroken(Event):
-    """The other side of a connection broke the protocol and was dropped."""
+    """The other side of a connection broke the protocol and was dropped; of `count` that were since the last such
+    event, this one is the last."""
 
     remote: str
     reason: str
+    count: int = 1
 
 
 class InvariantViolated(Event):

@@ -15,6 +15,7 @@ import uvicorn
 from api.agent_protocol import NodeStatus, ProcessInfo, Snapshot
 from api.agents import Agent, Agents
 from api.app import create_app
+from api.bounded_http import BoundedConnection
 from api.collector import Collector
 from api.ensemble_view import (
     ControllerZnodes,
@@ -112,7 +113,7 @@ class FakeEnsemble(EnsembleView):
         self.stale = False
 
     async def run(self) -> None:
-        return
+        await asyncio.Event().wait()
 
     async def read(self, at_most_old_s: float = 0.1) -> Fresh:
         return Fresh(self.reading, self.stale, 40)
@@ -242,7 +243,11 @@ class Server:
             self.journalled.append,
         )
         config = uvicorn.Config(
-            create_app(self.services, token), port=0, log_level="error", timeout_graceful_shutdown=1
+            create_app(self.services, token),
+            port=0,
+            log_level="error",
+            timeout_graceful_shutdown=1,
+            http=BoundedConnection,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)

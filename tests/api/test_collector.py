@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
+import api.collector
 from api import events
-from api.agent_protocol import JournalChunk, Position
+from api.agent_protocol import JournalAnswer, JournalChunk, Position
+from api.agents import Agent
 from api.collector import Collector, TooOld
+from api.settings import AgentAddress
 from compose.journal_files import read_on
-from journal.events import ControllerElected, EpochAccepted, Event, SessionExpired
+from journal.events import ControllerElected, EpochAccepted, Event, SessionClosed, SessionExpired
+from journal.reader import split_lines
 from journal.writer import JournalWriter, encode_line
+from tests.journal.full_disk import no_file_grows_beyond
 
 
 class Clock:
@@ -29,6 +37,13 @@ class Clock:
 
 
 MakeCollector = Callable[..., Collector]
+
+
+@pytest.fixture(autouse=True)
+def said() -> Iterator[list[MutableMapping[str, Any]]]:
+    """What goes to the log, kept from the file that pytest reads: its size is limited here, too."""
+    with capture_logs() as entries:
+        yield entries
 
 
 @pytest.fixture
@@ -47,7 +62,7 @@ def collector(tmp_path: Path) -> Iterator[MakeCollector]:
 
 def chunk(node: str, *lines: tuple[int, int, Event]) -> JournalChunk:
     text = b"".join(encode_line(node, node_seq, wall_us, 0, event) for node_seq, wall_us, event in lines)
-    return JournalChunk(node, text.decode(), Position("f", len(text)))
+    return JournalChunk(node, text, Position("f", len(text)))
 
 
 def served(found: Collector, after: int = 0) -> list[tuple[int, str, int]]:
@@ -159,11 +174,126 @@ def test_bad_lines_are_set_aside_and_counted(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     good = chunk("peer-1", (1, 10, A)).lines
-    found.take(JournalChunk("peer-1", 'garbage\n{"type":"unheard_of"}\n' + good, Position("f", 1)))
+    found.take(JournalChunk("peer-1", b'garbage\n{"type":"unheard_of"}\n' + good, Position("f", 1)))
     found.number_due()
 
     assert found.bad_lines == 2
     assert served(found) == [(1, "peer-1", 1)]
+
+
+LINE_ENDS_OF_TEXT = "/a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\x1dh\x1ei\rj\nk"
+"""Every character that ends a line of text, by the Unicode standard's chapter 5.8 or by `str.splitlines`."""
+
+
+def test_a_path_with_any_line_end_of_text_stays_one_event_also_over_a_restart(
+    tmp_path: Path, collector: MakeCollector
+) -> None:
+    clock = Clock()
+    writer = JournalWriter(tmp_path / "journal", "peer-1", clocks=lambda: (10, 0))
+    writer.write(SessionClosed(9, 5, [LINE_ENDS_OF_TEXT]))
+    writer.close()
+    found = read_on(tmp_path / "journal", "peer-1", Position())
+    assert found is not None
+    sent = msgspec.json.decode(msgspec.json.encode(found), type=JournalChunk)
+    first = collector(clock)
+    first.take(sent)
+    first.number_due()
+
+    for one in (first, collector(clock)):
+        assert one.bad_lines == 0
+        (event,) = one.after(0, 9)
+        assert msgspec.json.decode(event.json)["ephemerals"] == [LINE_ENDS_OF_TEXT]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(b'{"type":"epoch_accepted","a":' + b"[" * 200_000, id="deep"),
+        pytest.param(encode_line("peer-1", 1, 1, 0, A).replace(b'"node_seq":1', b'"node_seq":"x"'), id="no number"),
+        pytest.param(encode_line("peer-1", 1, 1, 0, A).replace(b'"wall_us":1', b'"wall_us":null'), id="no time"),
+        pytest.param(encode_line("peer-1", 1, 1, 0, A).replace(b'"node":"peer-1"', b'"node":[]'), id="no name"),
+        pytest.param(encode_line("peer-1", 1, 1, 0, A).replace(b'"epoch_accepted"', b"[1]"), id="no type"),
+    ],
+)
+def test_a_malformed_line_never_stops_the_collector(collector: MakeCollector, line: bytes) -> None:
+    found = collector(Clock())
+    found.take(JournalChunk("peer-1", line.rstrip() + b"\n", Position("f", 1)))
+    found.take(chunk("peer-1", (1, 10, A)))
+    found.number_due()
+
+    assert found.bad_lines == 1
+    assert served(found) == [(1, "peer-1", 1)]
+
+
+def test_a_full_disk_stops_the_history_with_a_word_and_loses_nothing(
+    tmp_path: Path, collector: MakeCollector, said: list[MutableMapping[str, Any]]
+) -> None:
+    clock = Clock()
+    found = collector(clock)
+    found.take(chunk("peer-1", (1, 10, A)))
+    found.number_due()
+    size = next(tmp_path.glob("*.collected")).stat().st_size
+    # In the middle of the second of two lines.
+    with no_file_grows_beyond(size + 150):
+        found.take(chunk("peer-1", (2, 20, A), (3, 30, A)))
+        for _ in range(3):
+            assert found.number_due() == 0
+        assert found.trouble == "the history stands still, because it cannot be kept: File too large"
+        assert served(found) == [(1, "peer-1", 1)]
+        # A collector that is restarted now has what was served, and takes the others anew.
+        again = collector(clock)
+        assert served(again) == [(1, "peer-1", 1)]
+        found.take(chunk("peer-2", (1, 25, A)))
+    found.number_due()
+
+    assert found.trouble == ""
+    assert [entry["event"] for entry in said] == [
+        "the history stands still: it cannot be kept",
+        "the history goes on",
+    ]
+    expected = [(1, "peer-1", 1), (2, "peer-1", 2), (3, "peer-2", 1), (4, "peer-1", 3)]
+    assert served(found) == expected
+    assert served(collector(clock)) == expected
+
+
+def test_a_disk_without_room_for_a_new_file_stops_the_history_too(tmp_path: Path, collector: MakeCollector) -> None:
+    clock = Clock()
+    found = collector(clock)
+    found.take(chunk("peer-1", (1, 10, A)))
+    with no_file_grows_beyond(10):
+        assert found.number_due() == 0 and found.trouble
+    assert found.number_due() == 1 and not found.trouble
+    assert served(collector(clock)) == [(1, "peer-1", 1)]
+
+
+def test_no_more_is_fetched_than_may_wait(collector: MakeCollector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api.collector, "WAITING_MAX", 2)
+    monkeypatch.setattr(api.collector, "RETRY_S", 0.001)
+    clock = Clock()
+    found = collector(clock)
+    asked: list[int] = []
+
+    class Telling(Agent):
+        async def read_journal(self, positions: dict[str, Position], wait_ms: int) -> JournalAnswer:
+            asked.append(positions["peer-1"].after)
+            seq = positions["peer-1"].after + 1
+            told = chunk("peer-1", (seq, seq, A))
+            return JournalAnswer([msgspec.structs.replace(told, next=Position(after=seq))])
+
+    async def scenario() -> None:
+        agent = Telling(AgentAddress(name="host-1", url="http://127.0.0.1:1", nodes=["peer-1"]), "t")
+        with no_file_grows_beyond(10):
+            running = asyncio.create_task(found.run([agent]))
+            await asyncio.sleep(0.3)
+            assert asked == [0, 1, 2]
+        while len(asked) < 10:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await agent.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+    assert [row[2] for row in served(found)] == list(range(1, len(asked) + 1))
 
 
 def test_events_that_are_too_old_are_refused_with_the_oldest_number_kept(collector: MakeCollector) -> None:
@@ -195,8 +325,8 @@ def test_an_event_is_sent_with_its_number_as_the_id(collector: MakeCollector) ->
 # ---- what the agent serves --------------------------------------------------------------------------------------
 
 
-def _read_all(directory: Path, node: str, position: Position) -> tuple[str, Position]:
-    text = ""
+def _read_all(directory: Path, node: str, position: Position) -> tuple[bytes, Position]:
+    text = b""
     while (found := read_on(directory, node, position)) is not None:
         text, position = text + found.lines, found.next
     return text, position
@@ -205,7 +335,7 @@ def _read_all(directory: Path, node: str, position: Position) -> tuple[str, Posi
 def test_a_journal_is_read_on_over_rotations(tmp_path: Path) -> None:
     writer = JournalWriter(tmp_path, "peer-1", file_bytes_max=300, files_max=50)
     position = Position()
-    text = ""
+    text = b""
     for epoch in range(20):
         writer.write(EpochAccepted(epoch))
         writer.flush()
@@ -215,7 +345,7 @@ def test_a_journal_is_read_on_over_rotations(tmp_path: Path) -> None:
     text += _read_all(tmp_path, "peer-1", position)[0]
     writer.close()
 
-    assert [line.count('"accepted_epoch":') for line in text.splitlines()] == [1] * 20
+    assert [line.count(b'"accepted_epoch":') for line in split_lines(text)] == [1] * 20
 
 
 def test_half_a_line_is_not_served(tmp_path: Path) -> None:
@@ -223,17 +353,17 @@ def test_half_a_line_is_not_served(tmp_path: Path) -> None:
     path.write_bytes(b'{"a":1}\n{"b"')
     text, position = _read_all(tmp_path, "peer-1", Position())
 
-    assert text == '{"a":1}\n'
+    assert text == b'{"a":1}\n'
     path.write_bytes(b'{"a":1}\n{"b":2}\n')
-    assert _read_all(tmp_path, "peer-1", position)[0] == '{"b":2}\n'
+    assert _read_all(tmp_path, "peer-1", position)[0] == b'{"b":2}\n'
 
 
 def test_reading_begins_in_the_file_that_holds_the_next_line(tmp_path: Path) -> None:
     for first in (1, 11, 21):
         (tmp_path / f"peer-1.{first:012d}.jsonl").write_bytes(b'{"first":%d}\n' % first)
 
-    assert _read_all(tmp_path, "peer-1", Position(after=10))[0] == '{"first":11}\n{"first":21}\n'
-    assert _read_all(tmp_path, "peer-1", Position(after=9))[0].startswith('{"first":1}\n')
+    assert _read_all(tmp_path, "peer-1", Position(after=10))[0] == b'{"first":11}\n{"first":21}\n'
+    assert _read_all(tmp_path, "peer-1", Position(after=9))[0].startswith(b'{"first":1}\n')
 
 
 def test_a_file_that_was_rotated_away_is_passed_over(tmp_path: Path) -> None:
@@ -241,4 +371,4 @@ def test_a_file_that_was_rotated_away_is_passed_over(tmp_path: Path) -> None:
 
     found = read_on(tmp_path, "peer-1", Position("peer-1.000000000001.jsonl", 4000))
     assert found is not None
-    assert found.lines == '{"first":11}\n'
+    assert found.lines == b'{"first":11}\n'

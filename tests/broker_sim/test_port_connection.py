@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker_sim import kafka_port
 from broker_sim.kafka_port import KafkaPort
 from broker_sim.quotas.client_throttling import RequestTime
 from broker_sim.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas
@@ -371,5 +372,35 @@ def test_forgetting_a_broker_breaks_what_is_in_flight_to_it() -> None:
             with pytest.raises(ChannelBroken):
                 await call
             served.held.set()
+
+    run(test)
+
+
+def test_a_listener_that_can_let_nobody_in_any_more_ends_the_broker() -> None:
+    async def test() -> None:
+        async with serving() as (served, port):
+
+            async def refuse(listener: str, address: str) -> None:
+                raise RecursionError("ours")
+
+            port._quotas.admit = refuse  # type: ignore[method-assign]
+            _reader, writer = await asyncio.open_connection("127.0.0.1", served.number)
+            await until(lambda: bool(served.failures))
+            assert served.failures == ["accept PLAINTEXT failed: RecursionError: ours"]
+            writer.close()
+
+    run(test)
+
+
+def test_an_error_of_ours_between_requests_closes_that_connection_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(frame: bytes) -> None:
+        raise RecursionError("ours")
+
+    monkeypatch.setattr(kafka_port, "decode_request", broken)
+
+    async def test() -> None:
+        async with serving() as (served, port):
+            assert await talk(served.number, encode_request(1, "c", request(ApiKey.METADATA, 12))) == b""
+            assert served.failures[0].endswith("ours") and not port.connections
 
     run(test)

@@ -59,7 +59,7 @@ class TellingAgent(FakeAgent):
             for node, lines in self.lines.items():
                 position = positions.get(node, Position())
                 read = position.offset or position.after
-                new = b"".join(lines[read:]).decode()
+                new = b"".join(lines[read:])
                 if new:
                     chunks.append(JournalChunk(node, new, Position("told", len(lines), len(lines))))
         return JournalAnswer(chunks)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from compose import processes
 from compose.launch import argv_for
 from compose.processes import ManagedProcess, NotNow
 
@@ -193,6 +194,25 @@ def test_a_child_dies_with_a_parent_that_is_killed() -> None:
         while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]:
             assert time.monotonic() < deadline
             time.sleep(0.01)
+
+
+def test_a_log_is_bounded_while_its_process_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "LOG_BYTES_MAX", 10_000)
+    talker = [sys.executable, "-c", "import time\nwhile True:\n    print('x' * 99, flush=True)\n    time.sleep(0.0001)"]
+
+    async def scenario() -> None:
+        watched = Watched(tmp_path, talker)
+        process = watched.process
+        await process.start()
+        for _ in range(3):
+            await wait_for(lambda: watched.log.stat().st_size > 10_000)
+            process.observe()
+            assert watched.log.stat().st_size < 10_000
+        await process.kill()
+        for path in (watched.log, watched.log.with_suffix(".log.1")):
+            assert set(path.read_text().split()) <= {"x" * 99}
+
+    run(scenario())
 
 
 def test_a_node_is_started_with_this_python() -> None:

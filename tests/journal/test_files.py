@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+import journal.writer
 from journal import events as e
 from journal.events import BY_NAME, Entry, entry_from_dict, type_name
 from journal.reader import BadLine, merge, node_files, read_directory, read_file
 from journal.writer import JournalWriter
+from tests.journal.full_disk import no_file_grows_beyond
 
 
 def writer(directory: Path, **options: object) -> JournalWriter:
@@ -121,3 +123,42 @@ def test_every_event_type_has_a_docstring_and_survives_json(name: str) -> None:
     entry = Entry("peer-1", 1, 2, 3, event)
     assert type_name(event) == name
     assert entry_from_dict(json.loads(json.dumps(entry.to_dict()))) == entry
+
+
+def test_events_wait_while_the_disk_is_full_and_none_is_torn_or_doubled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = writer(tmp_path)
+    with no_file_grows_beyond(1_000):
+        for epoch in range(50):
+            journal.write(e.EpochAccepted(epoch))
+            journal.flush()
+    assert node_files(tmp_path)[0].stat().st_size == 1_000
+    journal.write(e.EpochAccepted(50))
+    journal.close()
+
+    bad: list[BadLine] = []
+    assert [entry.event for entry in read_directory(tmp_path, bad)] == [e.EpochAccepted(n) for n in range(51)]
+    assert bad == []
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "journal of peer-1: File too large; events wait until it can go on",
+        "journal of peer-1: it goes on",
+    ]
+
+
+def test_beyond_what_may_wait_the_oldest_events_go_as_whole_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal.writer, "WAITING_BYTES_MAX", 5_000)
+    full = writer(tmp_path)
+    with no_file_grows_beyond(1_000):
+        for epoch in range(500):
+            full.write(e.EpochAccepted(epoch))
+            full.flush()
+    full.close()
+
+    bad: list[BadLine] = []
+    epochs = [entry.node_seq for entry in read_directory(tmp_path, bad)]
+    assert bad == [] and epochs == sorted(set(epochs))
+    assert epochs[0] == 1 and epochs[-1] == 500 and 30 <= len(epochs) <= 80

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,25 @@ def test_bad_lines_are_set_aside_and_counted(
     assert counts["controller_reigns"] == 2
     problems = rows(spark.read.parquet(str(tmp_path / "out" / "bad_lines")))
     assert [row["position"] for row in problems] == [0, 8, 11]
+
+
+def test_lines_end_at_newlines_alone_and_a_malformed_one_is_set_aside(
+    spark: SparkSession, history: Any, tmp_path: Path
+) -> None:
+    path = "/a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\rh\ni"
+    history.write("peer-1", e.SessionClosed(9, 5, [path]))
+    (history.directory / "peer-2.000000000001.jsonl").write_bytes(
+        b'{"a":' + b"[" * 200_000 + b"\n"
+        b'{"node":"peer-2","node_seq":9999999999999999999999,"wall_us":1,"mono_us":1,"type":"x"}\n'
+        b'{"node":"\xff\xe2\x80\xa8","node_seq":1,"wall_us":1,"mono_us":1,"type":"x"}\n'
+    )
+    for query in jobs.stream_events(spark, history.directory, tmp_path / "out", follow=False):
+        query.awaitTermination()
+    for journal in (read(spark, history), jobs.read_streamed(spark, tmp_path / "out")):
+        assert journal.where("problem is not null").count() == 2
+        good = journal.where("problem is null").orderBy("file").collect()
+        assert [row["node"] for row in good] == ["peer-1", "\ufffd\u2028"]
+        assert json.loads(good[0]["body"])["ephemerals"] == [path]
 
 
 def test_a_stream_takes_every_line_once_over_restarts_and_growth(

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ensemble.ids import PeerId
 from ensemble.runtime.links import LinkFaults
+from ensemble.runtime.supervisor import ends_loudly
 from ensemble.server.config.reachability import CHECKED, Reachability
 from ensemble.server.net.election_connection import UNIDENTIFIED_MAX, ElectionConnection, ElectionListener
 from ensemble.server.net.election_wire import Opening, encode_notification, encode_opening
@@ -140,7 +141,10 @@ class ElectionPort:
 
     def _dial(self, to: PeerId) -> None:
         if to not in self._dialling and self._addresses_of(to) and not self._closed:
-            self._dialling[to] = asyncio.get_running_loop().create_task(self._keep_dialling(to))
+            self._dialling[to] = task = asyncio.get_running_loop().create_task(
+                self._keep_dialling(to), name=f"dial peer {to}"
+            )
+            ends_loudly(task)
 
     async def _keep_dialling(self, to: PeerId) -> None:
         """Try until there is a connection or nothing left to say."""
@@ -191,7 +195,7 @@ class ElectionPort:
                 assert isinstance(connection, ElectionConnection)
                 if connection.proved is not None:
                     await connection.proved
-        except (OSError, TimeoutError) as failed:
+        except (OSError, TimeoutError, UnicodeError, OverflowError) as failed:  # (no such host, no such port)
             if (problem := tls_problem(failed)) is not None:
                 self.listener.on_peer_broken(f"{host}:{port}", f"election port: {problem}")
             return False

@@ -11,6 +11,7 @@ from ensemble.auth.quorum_sasl import LearnerSide, ServerSide
 from ensemble.ids import LinkId, PeerId
 from ensemble.jute import MalformedRecord
 from ensemble.runtime.links import LinkFaults
+from ensemble.runtime.supervisor import ends_loudly
 from ensemble.server.config.reachability import CHECKED, Reachability
 from ensemble.server.net.peer_addresses import first_to_answer, listen_each
 from ensemble.server.net.peer_security import Listening, PeerSecurity, open_port, tls_problem
@@ -146,7 +147,8 @@ class QuorumPort:
         old = self._opening.pop(to, None)
         if old is not None:
             old.cancel()
-        self._opening[to] = asyncio.get_running_loop().create_task(self._open(to))
+        self._opening[to] = task = asyncio.get_running_loop().create_task(self._open(to), name=f"connect to peer {to}")
+        ends_loudly(task)
 
     async def _open(self, to: PeerId) -> None:
         line = self._servers.get(to)
@@ -165,7 +167,12 @@ class QuorumPort:
                 async with asyncio.timeout_at(deadline):
                     if not await self._reach(link, addresses):
                         break
-            except (OSError, TimeoutError) as failed:
+            except (
+                OSError,
+                TimeoutError,
+                UnicodeError,
+                OverflowError,
+            ) as failed:  # (no such host, no such port)
                 if (problem := tls_problem(failed)) is not None:
                     self.listener.on_peer_broken("{}:{}".format(*addresses[0]), f"quorum port: {problem}")
                 continue

@@ -10,6 +10,7 @@ import asyncio
 import socket
 from typing import Protocol
 
+from ensemble.runtime.supervisor import ends_loudly
 from ensemble.server.config.tls import TlsStore
 from ensemble.server.net.port_owner import port_trouble
 from ensemble.server.net.sockets import BACKLOG, PortError
@@ -67,7 +68,11 @@ class TlsListener:
         except OSError as bad:
             self.close()
             raise PortError(port_trouble(purpose, host, port, bad)) from None
-        self._accepting = [loop.create_task(self._accept(listening)) for listening in self._sockets]
+        self._accepting = [
+            loop.create_task(self._accept(listening), name=f"accept {purpose}") for listening in self._sockets
+        ]
+        for task in self._accepting:
+            ends_loudly(task)
 
     @property
     def port(self) -> int:

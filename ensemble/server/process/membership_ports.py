@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from ensemble.ids import PeerId
+from ensemble.runtime.supervisor import ends_loudly
 from ensemble.server.net.client_port import ClientPort
 from ensemble.server.net.election_port import ElectionPort
 from ensemble.server.net.quorum_port import QuorumPort
@@ -48,7 +49,9 @@ class MembershipPorts:
         mine = effect.current.lines.get(self._my_id)
         if mine is not None and mine.canonical() != self._mine.canonical():
             before, self._mine = self._mine, mine
-            self._moving = asyncio.get_running_loop().create_task(self._move(self._moving, before, mine))
+            moving = asyncio.get_running_loop().create_task(self._move(self._moving, before, mine), name="move ports")
+            ends_loudly(moving)
+            self._moving = moving
 
     async def _move(self, earlier: asyncio.Task[None] | None, before: ServerLine, after: ServerLine) -> None:
         if earlier is not None:

@@ -1,0 +1,127 @@
+"""HTTP that nobody can use up: bodies, the time that a request may take to arrive, and connections are bounded.
+
+uvicorn bounds a request's headers in bytes, and neither their time nor bodies nor idle connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import h11
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from api.problems import MEDIA_TYPE, document
+
+BODY_BYTES_MAX = 1024 * 1024
+"""The largest lawful body, a topic with an assignment of its own for thousands of partitions, is far below that."""
+REQUEST_S = 15.0
+"""So long may a request take to arrive, from its connection or its first byte to the last of its body."""
+CONNECTIONS_MAX = 512
+"""Half of the 1,024 descriptors that a process usually may have; streams of events count."""
+
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 49\r\nconnection: close\r\n\r\n"
+    b"there are too many connections; try again later.\n"
+)
+
+
+class BoundedConnection(H11Protocol):
+    """One connection to a server of ours (`uvicorn.Config(http=…)`)."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._turned_away = False
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Let it in, where there is room."""
+        if len(self.connections) >= CONNECTIONS_MAX:
+            self._turned_away = True
+            transport.write(_FULL)
+            transport.close()
+            return
+        super().connection_made(transport)
+        self._await_request()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came; a request that has begun has to end in time."""
+        if self._turned_away:
+            return
+        super().data_received(data)
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
+            self._await_request()
+        else:
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self._stop_waiting()
+        if not self._turned_away:
+            super().connection_lost(exc)
+
+    def _await_request(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(REQUEST_S, self._too_slow)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_slow(self) -> None:
+        self._deadline = None
+        self.transport.abort()
+
+
+class BodyLimit:
+    """ASGI middleware that reads a request's body before anybody else does, and answers 413 where it is too large."""
+
+    def __init__(self, app: ASGIApp, bytes_max: int = BODY_BYTES_MAX) -> None:
+        self._app = app
+        self._bytes_max = bytes_max
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read, then pass on."""
+        headers = dict(scope.get("headers", ()))
+        if scope["type"] != "http" or not (b"content-length" in headers or b"transfer-encoding" in headers):
+            await self._app(scope, receive, send)
+            return
+        # h11 has refused a length that is no number.
+        body = None if int(headers.get(b"content-length", b"0")) > self._bytes_max else await self._read(receive)
+        if body is None:
+            await self._refuse(scope, send)
+            return
+        left: list[Message] = [body]
+
+        async def again() -> Message:
+            return left.pop() if left else await receive()
+
+        await self._app(scope, again, send)
+
+    async def _read(self, receive: Receive) -> Message | None:
+        """The whole body as one message, or that the client has left; None where there is too much of it."""
+        read = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return message
+            read += message.get("body", b"")
+            if len(read) > self._bytes_max:
+                return None
+            if not message.get("more_body", False):
+                return {"type": "http.request", "body": bytes(read), "more_body": False}
+
+    async def _refuse(self, scope: Scope, send: Send) -> None:
+        detail = f"a body has at most {self._bytes_max} bytes"
+        body = json.dumps(document(413, detail, scope["path"])).encode()
+        headers = [
+            (b"content-type", MEDIA_TYPE.encode()),
+            (b"content-length", str(len(body)).encode()),
+            # What is left of the body is not worth reading.
+            (b"connection", b"close"),
+        ]
+        await send({"type": "http.response.start", "status": 413, "headers": headers})
+        await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,178 @@
+"""Bodies, slow requests and connections are bounded, before anything of them is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.types import Message
+
+from api import bounded_http
+from api.agent_protocol import JOURNAL_CHUNK_BYTES_MAX
+from api.bounded_http import BODY_BYTES_MAX, BodyLimit
+from compose.agent import create_app
+from compose.host import Host
+from compose.plan import Wanted, plan
+from tests.api.api_server import Server
+
+HEAD = b"POST /api/v1/topics HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(bounded_http, "REQUEST_S", 0.3)
+    monkeypatch.setattr(bounded_http, "CONNECTIONS_MAX", 3)
+    with Server(tmp_path) as running:
+        yield running
+
+
+def dial(server: Server) -> socket.socket:
+    link = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), 10)
+    link.settimeout(10)
+    return link
+
+
+def said(link: socket.socket) -> bytes:
+    """Everything up to the end of the connection."""
+    heard = b""
+    try:
+        while data := link.recv(65_536):
+            heard += data
+    except ConnectionResetError:
+        pass
+    return heard
+
+
+def test_a_body_that_says_it_is_too_large_is_refused_unread(server: Server) -> None:
+    with dial(server) as link:
+        link.sendall(HEAD + b"content-length: %d\r\n\r\n" % (512 * 1024 * 1024))
+        answer = said(link)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"application/problem+json" in answer and b"a body has at most 1048576 bytes" in answer
+    assert b"content-security-policy" in answer
+
+
+def test_a_body_that_turns_out_too_large_is_refused(server: Server) -> None:
+    chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    with dial(server) as link:
+        link.sendall(HEAD + b"transfer-encoding: chunked\r\n\r\n")
+        try:
+            for _ in range(BODY_BYTES_MAX // 0x10000 + 1):
+                link.sendall(chunk)
+        except OSError:
+            pass
+        assert said(link).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_lawful_body_in_pieces_is_taken(server: Server) -> None:
+    body = b'{"name":"a","partitions":1,"replication_factor":1}'
+    with dial(server) as link:
+        link.sendall(HEAD + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body))
+        for byte in body:
+            link.sendall(bytes([byte]))
+        assert said(link).startswith(b"HTTP/1.1 201 ")
+
+
+@pytest.mark.parametrize("beginning", [b"", b"GET / HT", HEAD, HEAD + b"content-length: 5\r\n\r\n{"])
+def test_a_request_that_does_not_arrive_in_time_loses_its_connection(server: Server, beginning: bytes) -> None:
+    with dial(server) as link:
+        link.sendall(beginning)
+        began = time.monotonic()
+        assert said(link) == b""
+        assert time.monotonic() - began < 5
+
+
+def test_a_second_request_on_a_connection_has_to_arrive_in_time_too(server: Server) -> None:
+    with dial(server) as link:
+        link.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET /he")
+        answer = said(link)
+    assert answer.startswith(b"HTTP/1.1 200 ") and answer.count(b"HTTP/1.1") == 1
+
+
+def test_a_stream_lasts_longer_than_a_request_may_take(server: Server) -> None:
+    with dial(server) as link:
+        link.sendall(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert link.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        link.settimeout(1)
+        with pytest.raises(TimeoutError):
+            while link.recv(65_536):
+                continue
+
+
+def test_a_connection_too_many_is_told_so_and_the_others_are_served(server: Server) -> None:
+    links = [dial(server) for _ in range(3)]
+    for link in links:
+        link.sendall(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert link.recv(65_536).startswith(b"HTTP/1.1 200 ")
+    with dial(server) as late:
+        answer = said(late)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert b"content-length: %d" % len(body) in head
+    links.pop().close()
+    deadline = time.monotonic() + 10
+    while True:
+        with dial(server) as again:
+            again.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            if said(again).startswith(b"HTTP/1.1 200 "):
+                break
+        assert time.monotonic() < deadline
+    for link in links:
+        link.close()
+
+
+def ask_agent(tmp_path: Path, token: str, body_bytes: int) -> tuple[int, int]:
+    """The status that the agent answers, and how many pieces of the body it asked for before."""
+    topology = plan(Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
+    app = create_app(Host(topology, topology.hosts[0], tmp_path), "secret")
+    asked, status = 0, 0
+
+    async def receive() -> Message:
+        nonlocal asked
+        asked += 1
+        sent = asked * JOURNAL_CHUNK_BYTES_MAX
+        return {"type": "http.request", "body": b" " * JOURNAL_CHUNK_BYTES_MAX, "more_body": sent < body_bytes}
+
+    async def send(message: Message) -> None:
+        nonlocal status
+        status = message.get("status", status)
+
+    scope = {
+        "type": "http", "method": "PUT", "path": "/v1/faults", "raw_path": b"/v1/faults", "query_string": b"",
+        "root_path": "", "scheme": "http", "http_version": "1.1", "server": ("127.0.0.1", 1), "client": None,
+        "headers": [(b"authorization", f"Bearer {token}".encode()), (b"transfer-encoding", b"chunked")],
+    }  # fmt: skip
+    asyncio.run(app(scope, receive, send))
+    return status, asked
+
+
+def test_the_agent_checks_its_token_before_it_reads_a_body(tmp_path: Path) -> None:
+    assert ask_agent(tmp_path, "wrong", 512 * 1024 * 1024) == (401, 0)
+
+
+def test_the_agent_stops_reading_a_body_that_is_too_large(tmp_path: Path) -> None:
+    status, asked = ask_agent(tmp_path, "secret", 512 * 1024 * 1024)
+    assert status == 413 and asked <= 5
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_body_is_passed_on() -> None:
+    heard: list[str] = []
+
+    async def app(scope: object, receive: object, send: object) -> None:
+        heard.append((await receive())["type"])  # type: ignore[operator]
+
+    messages: list[Message] = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"x", "more_body": True}]
+
+    async def receive() -> Message:
+        return messages.pop()
+
+    async def send(message: Message) -> None:
+        raise AssertionError(message)
+
+    scope = {"type": "http", "path": "/", "headers": [(b"content-length", b"5")]}
+    asyncio.run(BodyLimit(app)(scope, receive, send))
+    assert heard == ["http.disconnect"]

@@ -1,0 +1,189 @@
+"""What the API makes of znodes: lawful ones as they are; others are left out and named, and nothing ends by them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable
+from random import Random
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from api import ensemble_view
+from api.agents import Agents
+from api.collector import Collector
+from api.ensemble_view import EnsembleView, Fresh, PartitionZnodes, Reading, Registration
+from api.views import Views
+from ensemble.client.client import Client
+from ensemble.client.service import SessionState
+from ensemble.errors import NoAuth, NoNode, ZooKeeperError
+from ensemble.records import Stat
+from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from tests.api.api_server import settings
+from tests.broker_sim.test_hostile_znodes import LAWFUL, ODD, RAW
+
+GOOD: dict[str, object] = {
+    "/brokers/ids/1": {"version": 4, "host": "h", "port": 9092, "endpoints": ["PLAINTEXT://h:9092"]},
+    "/brokers/topics/good": {"version": 2, "partitions": {"0": [1]}},
+    "/brokers/topics/good/partitions/0/state": {
+        "version": 1, "leader": 1, "leader_epoch": 0, "controller_epoch": 1, "isr": [1],
+    },
+}  # fmt: skip
+
+
+class FakeClient:
+    """A session with an ensemble that holds these znodes; `refused` are not ours to read."""
+
+    state = SessionState.CONNECTED
+
+    def __init__(self, znodes: dict[str, bytes], refused: tuple[str, ...] = ()) -> None:
+        self.znodes = znodes
+        self.refused = refused
+
+    def get(self, path: str) -> Awaitable[tuple[bytes, Stat]]:
+        answer: asyncio.Future[tuple[bytes, Stat]] = asyncio.get_running_loop().create_future()
+        found = self.znodes.get(path)
+        if path in self.refused:
+            answer.set_exception(NoAuth(path))
+        elif found is None:
+            answer.set_exception(NoNode(path))
+        else:
+            answer.set_result((found, Stat(7, 8, 0, 0, 3, 0, 0, 5, len(found), 0, 9)))
+        answer.add_done_callback(lambda done: done.exception())
+        return answer
+
+    async def get_children(self, path: str) -> list[str]:
+        below = [name.removeprefix(f"{path}/") for name in self.znodes if name.startswith(f"{path}/")]
+        return [name for name in below if "/" not in name]
+
+
+def read(znodes: dict[str, bytes], refused: tuple[str, ...] = ()) -> Fresh:
+    async def look() -> Fresh:
+        view = EnsembleView("127.0.0.1:1", 6000)
+        view._client = cast(Client, FakeClient(znodes, refused))
+        return await view.read()
+
+    return asyncio.run(asyncio.wait_for(look(), 20))
+
+
+def as_json(znodes: dict[str, object]) -> dict[str, bytes]:
+    return {path: json.dumps(value).encode() for path, value in znodes.items()}
+
+
+def still_good(fresh: Fresh) -> bool:
+    reading = fresh.reading
+    return (
+        not fresh.stale
+        and reading.brokers[1] == Registration(7, 5, "h", 9092)
+        and reading.topics["good"].partitions == {0: PartitionZnodes((1,), 1, 0, (1,), 1, 3)}
+    )
+
+
+def test_lawful_znodes_are_read_and_none_is_named() -> None:
+    znodes = {**as_json({**LAWFUL, **GOOD}), "/controller_epoch": b"4"}
+    fresh = read(znodes)
+    assert still_good(fresh)
+    assert fresh.reading.unreadable == ()
+    assert fresh.reading.controller.broker_id == 1
+    assert fresh.reading.topics["bad"].config == {"min.insync.replicas": "2", "segment.bytes": "1024"}
+
+
+@pytest.mark.parametrize(
+    "path", ["/brokers/ids/78", "/brokers/topics/x", "/brokers/topics/good/partitions/1/state", "/config/topics/good"]
+)
+def test_a_znode_nested_too_deeply_is_left_out_and_named(path: str) -> None:
+    znodes = {**as_json(GOOD), path: b"[" * 200_000}
+    znodes["/brokers/topics/good"] = b'{"version":2,"partitions":{"0":[1],"1":[1]}}'
+    fresh = read(znodes)
+    others = {n: p for n, p in fresh.reading.topics["good"].partitions.items() if n != 1}
+    assert others == {0: PartitionZnodes((1,), 1, 0, (1,), 1, 3)}
+    assert [line.partition(":")[0] for line in fresh.reading.unreadable] == [path]
+
+
+def test_a_child_of_brokers_ids_that_is_no_id_is_named() -> None:
+    fresh = read(
+        {**as_json(GOOD), "/brokers/ids/²": b"{}", "/brokers/ids/007": b"{}", "/brokers/ids/" + "9" * 9999: b""}
+    )
+    assert still_good(fresh) and len(fresh.reading.unreadable) == 3
+
+
+def test_a_znode_that_is_not_ours_to_read_is_named() -> None:
+    fresh = read({**as_json(GOOD), "/brokers/topics/secret": b"{}"}, refused=("/brokers/topics/secret",))
+    assert still_good(fresh)
+    assert fresh.reading.unreadable == ("/brokers/topics/secret: its access list does not let us read it",)
+
+
+def test_a_topic_of_more_partitions_than_anybody_can_look_at_is_left_out() -> None:
+    huge = {"version": 2, "partitions": {str(n): [1] for n in range(50_001)}}
+    fresh = read(as_json({**GOOD, "/brokers/topics/huge": huge}))
+    assert still_good(fresh)
+    assert list(fresh.reading.topics) == ["good"] and len(fresh.reading.unreadable) == 1
+
+
+def test_a_hundred_unreadable_znodes_are_named_and_the_others_counted() -> None:
+    fresh = read({**as_json(GOOD), **{f"/brokers/topics/t{n}": b"[" for n in range(150)}})
+    assert len(fresh.reading.unreadable) == 101
+    assert fresh.reading.unreadable[-1] == "and 50 more"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_stands_in_znodes_the_cluster_is_shown(tmp_path: Any, seed: int) -> None:
+    random = Random(seed)
+    znodes = as_json(GOOD)
+    for path, lawful in LAWFUL.items():
+        znodes[path] = random.choice(RAW) or b""
+        if isinstance(lawful, dict) and lawful and random.random() < 0.8:
+            changed = {**lawful, random.choice([*lawful]): random.choice(ODD)}
+            znodes[path] = json.dumps(changed).encode()
+    fresh = read(znodes)
+    assert still_good(fresh)
+    view, collector = EnsembleView("127.0.0.1:1", 6000), Collector(tmp_path)
+    cluster = Views(settings(tmp_path), Agents([]), view, collector).cluster(fresh, [], [])
+    collector.close()
+    assert msgspec.json.decode(cluster.model_dump_json())["unreadable"] == list(fresh.reading.unreadable)
+
+
+def test_a_task_of_the_session_that_fails_ends_the_run_so_that_it_is_begun_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fails() -> None:
+        raise RecursionError("x")
+
+    class Failing:
+        state = SessionState.CONNECTING
+
+        def __init__(self, hosts: str, connector: object, runtime: AsyncioRuntime, **_: object) -> None:
+            self._runtime = runtime
+
+        async def start(self) -> None:
+            self._runtime.spawn(fails(), "session")
+            await asyncio.Event().wait()
+
+        async def close(self) -> None:
+            return
+
+    monkeypatch.setattr(ensemble_view, "Client", Failing)
+
+    async def scenario() -> None:
+        view = EnsembleView("127.0.0.1:1", 6000)
+        for _ in range(2):
+            with pytest.raises(RecursionError):
+                await view.run()
+        await view.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_an_error_of_the_ensemble_keeps_the_last_reading() -> None:
+    class Silent(FakeClient):
+        async def get_children(self, path: str) -> list[str]:
+            raise ZooKeeperError(path)
+
+    async def look() -> Fresh:
+        view = EnsembleView("127.0.0.1:1", 6000)
+        view._client = cast(Client, Silent({}))
+        return await view.read()
+
+    assert asyncio.run(look()) == Fresh(Reading(), stale=True, age_ms=0)

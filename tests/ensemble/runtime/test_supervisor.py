@@ -1,0 +1,100 @@
+"""Tasks that go on for as long as their process does: what ends unexpectedly is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from ensemble.runtime import supervisor
+from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from ensemble.runtime.supervisor import ends_loudly, kept_up
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 20))
+
+
+class Work:
+    """Ends as it is told to, one way after the other, and then goes on."""
+
+    def __init__(self, *ends: BaseException | None) -> None:
+        self.ends = list(ends)
+        self.goes_on = asyncio.Event()
+
+    async def __call__(self) -> None:
+        if not self.ends:
+            self.goes_on.set()
+            await asyncio.Event().wait()
+        end = self.ends.pop(0)
+        if end is not None:
+            raise end
+
+
+def test_what_fails_or_comes_to_an_end_is_told_and_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "RESTART_PAUSE_S", 0.0)
+
+    async def scenario() -> None:
+        told: list[tuple[str, str]] = []
+        group = ExceptionGroup("several", [ValueError("a"), ExceptionGroup("more", [KeyError("b")])])
+        work = Work(RecursionError("too deep"), None, OSError(28, "full"), group)
+        task = asyncio.create_task(kept_up("w", work, lambda name, reason, _: told.append((name, reason))))
+        await work.goes_on.wait()
+        assert told == [
+            ("w", "RecursionError: too deep"),
+            ("w", "it came to an end"),
+            ("w", "OSError: [Errno 28] full"),
+            ("w", "ValueError: a; KeyError: 'b'"),
+        ]
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(scenario())
+
+
+def test_work_goes_on_where_nobody_can_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "RESTART_PAUSE_S", 0.0)
+
+    def full(name: str, reason: str, trace: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    async def scenario() -> None:
+        work = Work(ValueError("x"))
+        task = asyncio.create_task(kept_up("w", work, full))
+        await work.goes_on.wait()
+        task.cancel()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("failure", [ValueError("x"), OSError(24, "Too many open files")])
+def test_a_task_that_is_still_referred_to_ends_its_node_when_it_fails(failure: Exception) -> None:
+    async def scenario() -> None:
+        heard: asyncio.Future[tuple[str, BaseException | None]] = asyncio.get_running_loop().create_future()
+        AsyncioRuntime(
+            asyncio.get_running_loop(), on_failure=lambda name, told: heard.set_result((name, told.__cause__))
+        )
+        kept = asyncio.create_task(Work(failure)(), name="accept")
+        ends_loudly(kept)
+        assert await asyncio.wait_for(heard, 5) == ("accept failed", failure)
+        assert kept.done()
+
+    run(scenario())
+
+
+def test_a_task_that_is_cancelled_or_returns_is_no_failure() -> None:
+    async def scenario() -> None:
+        heard: list[str] = []
+        tasks = [asyncio.create_task(Work(None)()), asyncio.create_task(Work()())]
+        for task in tasks:
+            ends_loudly(task, lambda name, _: heard.append(name))
+        await tasks[0]
+        tasks[1].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)
+        assert heard == []
+
+    run(scenario())
