@@ -279,7 +279,7 @@ zabka.historical Kafka's old bugs to bring back, by name: see below.
 zabka.journal.dir Where the journal is written.
 zabka.journal.level `full` writes every append and acknowledgement too.
 zabka.node.name What the journal calls this broker; `broker-N` where it is not set.
-zookeeper.connect The peers, `host:port,…`, with an optional chroot.
+zookeeper.connect The peers, `host:port,…`, with an optional chroot, which the broker makes where it is missing.
 zookeeper.connection.timeout.ms How long a broker waits for its first connection at start; unset, the session timeout.
 zookeeper.max.in.flight.requests How many requests to the ensemble may be under way.
 zookeeper.session.timeout.ms The timeout of the broker's session, within the ensemble's limits.
