@@ -1,7 +1,7 @@
 """A broker's configuration: Kafka's `server.properties`, with Kafka's keys, defaults and error texts.
 
-A key that Kafka has and this broker does nothing with is accepted with a note; a key nobody knows is a warning; a bad
-value is an error.
+A key that Kafka has and this broker does nothing with is accepted with a warning that says why; a key nobody knows is a
+warning; a bad value is an error, and so is one that promises what is not here.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from broker_sim.configs.config_def import (
     at_least,
     between,
     by_name,
+    class_of,
     hosts_with_numbers,
     list_of,
     parse_properties,
     render,
     split_list,
 )
+from broker_sim.configs.keys_without_effect import BROKER_WITHOUT_EFFECT
 from broker_sim.configs.topic_config import TOPIC_KEYS
+from broker_sim.configs.unsupported_values import check_broker_value
 from controller.historical import HISTORICAL_KEY, Historical
 from ensemble.client.hosts import parse_hosts
 
@@ -52,6 +55,7 @@ class Listener(NamedTuple):
         return f"{self.name}://{host}:{self.port}"
 
 
+_SELECTORS = tuple(f"org.apache.kafka.common.replica.{name}Selector" for name in ("Leader", "RackAwareReplica"))
 _OWN_KEYS = (
     ConfigKey("advertised.listeners", _S, ""),
     ConfigKey("alter.log.dirs.replication.quota.window.num", _I, 11, at_least(1)),
@@ -97,6 +101,7 @@ _OWN_KEYS = (
     ConfigKey("max.incremental.fetch.session.cache.slots", _I, 1_000, at_least(0)),
     ConfigKey("producer.id.expiration.check.interval.ms", _I, 600_000, at_least(1)),
     ConfigKey("producer.id.expiration.ms", _I, 86_400_000, at_least(1)),
+    ConfigKey("node.id", _I, -1),
     ConfigKey("num.partitions", _I, 1, at_least(1)),
     ConfigKey("num.replica.fetchers", _I, 1, at_least(1)),
     ConfigKey("offset.metadata.max.bytes", _I, 4_096, at_least(0)),
@@ -117,7 +122,7 @@ _OWN_KEYS = (
     ConfigKey("replica.fetch.wait.max.ms", _I, 500, at_least(0)),
     ConfigKey("replica.high.watermark.checkpoint.interval.ms", _L, 5_000, at_least(1)),
     ConfigKey("replica.lag.time.max.ms", _L, 30_000, at_least(1)),
-    ConfigKey("replica.selector.class", _S, ""),
+    ConfigKey("replica.selector.class", _S, "", class_of(*_SELECTORS)),
     ConfigKey("replica.socket.timeout.ms", _I, 30_000, at_least(1)),
     ConfigKey("replication.quota.window.num", _I, 11, at_least(1)),
     ConfigKey("replication.quota.window.size.seconds", _I, 1, at_least(1)),
@@ -171,9 +176,6 @@ _COARSER_TIMES: Mapping[str, Mapping[str, int]] = {
     "log.roll.ms": {"log.roll.hours": 3_600_000},
 }
 """Keys in milliseconds, by the coarser ones that stand in for them: the first that is set, in its unit."""
-
-WITHOUT_EFFECT = frozenset(KAFKA_KEYS.keys() - BROKER_KEYS.keys())
-"""Keys of Kafka's that are accepted and change nothing here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,11 +336,14 @@ def _parse_values(properties: Mapping[str, str]) -> tuple[dict[str, Value], list
         key = BROKER_KEYS.get(name) or _listeners_own(name)
         if key is not None:
             values[name] = key.parse(text)
-        elif name in WITHOUT_EFFECT:
+        elif name in KAFKA_KEYS:
             KAFKA_KEYS[name].definition.parse(text)
-            warnings.append(f"{name} has no effect here")
+            check_broker_value(name, text)
         else:
             warnings.append(f"unknown configuration {name} is ignored")
+        if name in BROKER_WITHOUT_EFFECT:
+            _, why = BROKER_WITHOUT_EFFECT[name]
+            warnings.append(f"{name} has no effect here: {why}")
     for name, coarser in _COARSER_TIMES.items():
         found = next((key for key in coarser if key in properties), None)
         if found is not None and name not in properties:
@@ -346,6 +351,15 @@ def _parse_values(properties: Mapping[str, str]) -> tuple[dict[str, Value], list
             assert isinstance(count, int)
             values[name] = count * coarser[found] if count >= 0 else -1
     return values, warnings
+
+
+def _broker_id(values: Mapping[str, Value], properties: Mapping[str, str]) -> Value:
+    """broker.id, or node.id where the file has that one alone (KafkaConfig.populateSynonyms).  Raises ConfigError."""
+    if "node.id" not in properties:
+        return values["broker.id"]
+    if "broker.id" in properties and values["broker.id"] != values["node.id"]:
+        raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
+    return BROKER_KEYS["broker.id"].parse(properties["node.id"])
 
 
 def _listeners_own(name: str) -> ConfigKey | None:
@@ -364,6 +378,7 @@ def parse_config(text: str) -> KafkaConfig:
 def config_from(properties: Mapping[str, str]) -> KafkaConfig:
     """A configuration from its keys and texts.  Raises ConfigError."""
     values, warnings = _parse_values(properties)
+    values["broker.id"] = _broker_id(values, properties)
     listeners = parse_listeners(str(values["listeners"]), "listeners")
     _check_protocols(str(values["listener.security.protocol.map"]), listeners)
     _check_zookeeper_connect(str(values["zookeeper.connect"]))

@@ -113,6 +113,15 @@ def one_of(*allowed: str) -> Callable[[Value], str | None]:
     return check
 
 
+def class_of(*known: str) -> Callable[[Value], str | None]:
+    """One of these classes, or none."""
+
+    def check(value: Value) -> str | None:
+        return None if value in ("", *known) else f"Class {value} could not be found."
+
+    return check
+
+
 def list_of(*allowed: str) -> Callable[[Value], str | None]:
     """A comma-separated list of these words."""
 

@@ -22,6 +22,7 @@ from broker_sim.configs.config_resources import (
     Synonym,
     whole_number,
 )
+from broker_sim.configs.key_documentation import BROKER_DOCUMENTATION, TOPIC_DOCUMENTATION
 from broker_sim.configs.topic_config import TOPIC_KEYS
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.refusals import Refused
@@ -160,6 +161,7 @@ class ConfigDescriber:
                 is_sensitive=False,
                 source=synonyms[0].source,
                 synonyms=tuple(synonyms),
+                documentation=TOPIC_DOCUMENTATION[key.name],
             )
         # Its broker's key is not set, but may follow from one in other units: log.retention.hours.
         value = self._config.values.get(key.synonym or "", key.default)
@@ -171,6 +173,7 @@ class ConfigDescriber:
             is_sensitive=False,
             source=Source.DEFAULT_CONFIG,
             synonyms=(),
+            documentation=TOPIC_DOCUMENTATION[key.name],
         )
 
     # ---- brokers ----------------------------------------------------------------------------------------------
@@ -227,4 +230,5 @@ def _describe_broker_key(name: str, places: _Places) -> Described:
         is_sensitive=is_sensitive,
         source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
         synonyms=tuple(synonyms),
+        documentation=BROKER_DOCUMENTATION.get(name),
     )

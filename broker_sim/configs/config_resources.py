@@ -78,7 +78,7 @@ class Synonym(NamedTuple):
 class Described(NamedTuple):
     """One key of a resource; `synonyms` from the place that counts down to the default.
 
-    The value is None where there is none, or it is secret; the type where nobody knows the key.
+    The value is None where there is none, or it is secret; type and documentation where nobody knows the key.
     """
 
     name: str
@@ -88,6 +88,7 @@ class Described(NamedTuple):
     is_sensitive: bool
     source: Source
     synonyms: tuple[Synonym, ...]
+    documentation: str | None
 
 
 class ConfigResult(NamedTuple):

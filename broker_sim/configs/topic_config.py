@@ -17,6 +17,7 @@ from broker_sim.configs.config_def import (
     one_of,
     split_list,
 )
+from broker_sim.configs.unsupported_values import check_topic_value
 
 _LONG_MAX = 2**63 - 1
 _INT_MAX = 2**31 - 1
@@ -112,6 +113,7 @@ def validate_topic_config(overrides: Mapping[str, str]) -> dict[str, Value]:
         if key is None:
             raise ConfigError(f"Unknown topic config name: {name}")
         parsed[name] = key.parse(text)
+        check_topic_value(name, text)
     lag_min = parsed.get("min.compaction.lag.ms", 0)
     lag_max = parsed.get("max.compaction.lag.ms", _LONG_MAX)
     assert not isinstance(lag_min, str) and not isinstance(lag_max, str)

@@ -139,12 +139,16 @@ class AdminHandlers:
     async def describe_configs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer DescribeConfigs."""
         synonyms = bool(getattr(request, "include_synonyms", False))
+        documentation = bool(getattr(request, "include_documentation", False))
         asked = [
             (Resource(int(each.resource_type), str(each.resource_name)), each.configuration_keys)
             for each in request.resources
         ]
         results = [
-            {**_config_row(result), "configs": [_described(config, synonyms) for config in result.configs]}
+            {
+                **_config_row(result),
+                "configs": [_described(config, synonyms, documentation) for config in result.configs],
+            }
             for result in await self._describer.describe(asked)
         ]
         return respond(request, results=results)
@@ -243,7 +247,7 @@ def _config_row(result: ConfigResult) -> dict[str, Any]:
     }
 
 
-def _described(config: Described, synonyms: bool) -> dict[str, Any]:
+def _described(config: Described, synonyms: bool, documentation: bool) -> dict[str, Any]:
     return {
         "name": config.name,
         "value": config.value,
@@ -257,4 +261,5 @@ def _described(config: Described, synonyms: bool) -> dict[str, Any]:
         ]
         if synonyms
         else (),
+        "documentation": config.documentation if documentation else None,
     }

@@ -210,7 +210,8 @@ class MetadataHandlers:
     async def init_producer_id(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer InitProducerId: a fresh id for an idempotent producer; transactions have no coordinator here."""
         if request.transactional_id is not None:
-            return respond(request, error_code=ErrorCode.coordinator_not_available, producer_id=-1, producer_epoch=-1)
+            error = ErrorCode.transactional_id_authorization_failed
+            return respond(request, error_code=error, producer_id=-1, producer_epoch=-1)
         try:
             producer_id = await self._producer_ids.next()
         except ZooKeeperError:

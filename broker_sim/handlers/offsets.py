@@ -26,6 +26,7 @@ from kafka_protocol.zk.coordination import Zk
 
 _GROUPS = 0
 """The key type of FindCoordinator that means groups."""
+_TRANSACTIONS = 1
 _SHARE_GROUPS, _SHARE_GROUPS_FROM = 2, 6
 _KEYS_IN_BATCHES_FROM = 4
 _GROUPS_IN_BATCHES_FROM = 8
@@ -36,6 +37,7 @@ _MESSAGES = {
     ErrorCode.invalid_request: "This most likely occurs because of a request being malformed by the "
     "client library or the message was sent to an incompatible broker. See the broker logs "
     "for more details.",
+    ErrorCode.transactional_id_authorization_failed: "Transactions are not supported by this broker.",
 }
 _NOT_AVAILABLE_MESSAGE = "The coordinator is not available."
 
@@ -73,8 +75,11 @@ class OffsetHandlers:
     # ---- FindCoordinator --------------------------------------------------------------------------------------
 
     async def find_coordinator(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer FindCoordinator; `__consumer_offsets` is made when a group is looked for first.  Transactions and
-        share groups have no coordinators here."""
+        """Answer FindCoordinator; `__consumer_offsets` is made when a group is looked for first.
+
+        Transactions and share groups have no coordinators here.  Of all errors only a refused transactional id makes
+        every client give a transaction up at once: librdkafka takes any other for a coordinator that is still to come.
+        """
         version = version_of(request)
         kind = int(getattr(request, "key_type", _GROUPS))
         if version < _KEYS_IN_BATCHES_FROM:
@@ -84,12 +89,15 @@ class OffsetHandlers:
         rows = []
         for key in request.coordinator_keys:
             error, endpoint = self._coordinator(key, kind, version, context)
-            rows.append({"key": key, "error_code": error, "error_message": "", **_node(endpoint)})
+            message = _MESSAGES[error] if error is ErrorCode.transactional_id_authorization_failed else ""
+            rows.append({"key": key, "error_code": error, "error_message": message, **_node(endpoint)})
         return respond(request, coordinators=rows)
 
     def _coordinator(self, key: str, kind: int, version: int, context: RequestContext) -> tuple[ErrorCode, Endpoint]:
         if kind == _SHARE_GROUPS and version < _SHARE_GROUPS_FROM:
             return ErrorCode.invalid_request, _NOBODY
+        if kind == _TRANSACTIONS:
+            return ErrorCode.transactional_id_authorization_failed, _NOBODY
         if kind != _GROUPS:
             return ErrorCode.coordinator_not_available, _NOBODY
         if CONSUMER_OFFSETS not in self._metadata:

@@ -6,6 +6,7 @@ Pure: everything it awaits or asks comes through its ports.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ensemble.client.hosts import parse_hosts
@@ -27,7 +28,7 @@ from ensemble.client.service import (
 )
 from ensemble.client.session import CLOSE_WAIT_MS, Session
 from ensemble.client.watches import WatchKind
-from ensemble.errors import ErrorCode
+from ensemble.errors import ErrorCode, NodeExists, NoNode
 from ensemble.ids import SessionId
 from ensemble.ports import Future, Runtime
 from ensemble.records import (
@@ -162,6 +163,24 @@ class Client:
         """Create a znode (create2): the path made and its Stat."""
         body = CreateRequest(self._full(path), data, acl, _flags(ephemeral, sequential))
         return self._session.request(OpCode.CREATE2, body, path=path, convert=self._created)
+
+    async def create_chroot(self) -> None:
+        """Create the chroot's znode and whatever is missing above it; nothing where there is no chroot.
+
+        Raises ZooKeeperError, such as NoAuth where no child of `/` may be made here.
+        """
+        if self._chroot:
+            await self._create_above(self._chroot)
+
+    async def _create_above(self, full: str) -> None:
+        """Create the znode at that path of the servers, those above it first where they are missing."""
+        body = CreateRequest(full, None, OPEN_ACL, _flags(False, False))
+        with suppress(NodeExists):
+            try:
+                await self._session.request(OpCode.CREATE2, body, path=full)
+            except NoNode:
+                await self._create_above(full.rpartition("/")[0])
+                await self._session.request(OpCode.CREATE2, body, path=full)
 
     def delete(self, path: str, version: int = -1) -> Future[None]:
         """Delete a znode; version -1 is any."""

@@ -159,6 +159,10 @@ class CoordinationService(Protocol):
         """Create a znode (create2): the path made and its Stat."""
         ...
 
+    async def create_chroot(self) -> None:
+        """Create the znode that every path is below, where the connection string names one, and those above it."""
+        ...
+
     def delete(self, path: str, version: int = -1) -> Awaitable[None]: ...
     def exists(self, path: str, watcher: Watcher | None = None) -> Awaitable[Stat | None]:
         """The Stat, or None where there is no such znode; the watch is left either way."""

@@ -59,14 +59,22 @@ async def create_recursive(zk: Zk, path: str, data: bytes | None = None) -> bool
 
 
 async def create_persistent_paths(zk: Zk) -> None:
-    """Make the paths that every broker relies on (ZkData.PersistentZkPaths), those above them first."""
+    """Make the paths that every broker relies on (ZkData.PersistentZkPaths), those above them first.
+
+    The chroot of zookeeper.connect is made where it is missing (KafkaZkClient.createZkClient).  Raises ZooKeeperError.
+    """
     paths: dict[str, None] = {}
     for path in znodes.PERSISTENT_PATHS:
         parent = path.rpartition("/")[0]
         if parent:
             paths[parent] = None
         paths[path] = None
-    outcomes = await zk.batch([partial(zk.service.create, path, None) for path in paths])
+    requests = [partial(zk.service.create, path, None) for path in paths]
+    outcomes = await zk.batch(requests)
+    if outcomes[0].error is ErrorCode.NO_NODE:
+        # The first of them stands right below the root, whose znode is missing only where it is a chroot's.
+        await zk.call(zk.service.create_chroot)
+        outcomes = await zk.batch(requests)
     for path, outcome in zip(paths, outcomes, strict=True):
         if outcome.error not in (ErrorCode.OK, ErrorCode.NODE_EXISTS):
             raise error_for(outcome.error, path)

@@ -330,6 +330,9 @@ class FakeSession:
 
         return self._request(run)
 
+    async def create_chroot(self) -> None:
+        return
+
     def delete(self, path: str, version: int = -1) -> Awaitable[None]:
         def run() -> None:
             self._one(Delete(path, version))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from broker_sim.configs.broker_config import BROKER_KEYS, DYNAMIC_KEYS, WITHOUT_EFFECT
+from collections.abc import Iterable, Mapping
+
+from broker_sim.configs.broker_config import BROKER_KEYS, DYNAMIC_KEYS
+from broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS
 from broker_sim.configs.config_def import ConfigKey, render
+from broker_sim.configs.key_sentences import BROKER, TOPIC
+from broker_sim.configs.keys_without_effect import BROKER_WITHOUT_EFFECT, TOPIC_WITHOUT_EFFECT
 from broker_sim.configs.topic_config import TOPIC_KEYS
+from broker_sim.configs.unsupported_values import SUPPORTED_OF_BROKERS, SUPPORTED_OF_TOPICS, Supported
 from controller.historical import HISTORICAL_KEY, Historical
-from tools.reference.key_meanings import BROKER, HELD_ONLY, TOPIC
 from tools.reference.markdown import code, document, table
 
 _INTRODUCTION = (
@@ -20,22 +25,45 @@ _DYNAMIC = "*May change while the broker runs.*"
 
 def page() -> str:
     """The page.  Raises KeyError for a key whose meaning nobody has written."""
-    held = f"Held and described, without an effect here: {', '.join(code(key) for key in HELD_ONLY)}."
-    return document(
-        "Keys of brokers and topics",
-        _INTRODUCTION,
-        "## Of a topic\n\n"
-        + table(_HEADER, (_topic_row(key) for key in TOPIC_KEYS.values() if key.name not in HELD_ONLY)),
-        "## Of a broker\n\n"
-        + table(_HEADER[:4], (_broker_row(key) for _, key in sorted(BROKER_KEYS.items()) if key.name in BROKER)),
+    brokers = {key: KAFKA_KEYS[key].definition for key in KAFKA_KEYS} | REPLICATION_QUOTAS | BROKER_KEYS
+    of_topics = [key for name, key in TOPIC_KEYS.items() if name not in {*TOPIC_WITHOUT_EFFECT, *SUPPORTED_OF_TOPICS}]
+    without = {*BROKER_WITHOUT_EFFECT, *SUPPORTED_OF_BROKERS}
+    of_brokers = [key for name, key in sorted(brokers.items()) if name not in without]
+    sections = [
+        "## Of a topic\n\n" + table(_HEADER, map(_topic_row, of_topics)),
+        "## Of a broker\n\n" + table(_HEADER[:4], map(_broker_row, of_brokers)),
         f"## Old behaviours\n\n{code(HISTORICAL_KEY)} takes any of these names, separated by commas. The "
         f"sentence says what happens with the switch on.\n\n" + table(["name", "what it brings back"], _historical()),
-        f"## Without an effect\n\n{held}\n\nAccepted, checked and described, with nothing behind them here: "
-        f"{', '.join(code(key) for key in sorted(WITHOUT_EFFECT))}.\n",
-    )
+        f"## Refused\n\n{_REFUSED}\n\n"
+        + table(["key", "what it may be", "what it is for", "why nothing else"], _refused()),
+        f"## Without an effect\n\n{_WITHOUT_EFFECT}\n\n"
+        + table(["key", "of a", "what it is for in Kafka", "why it does nothing here"], _without_effect()),
+    ]
+    return document("Keys of brokers and topics", _INTRODUCTION, *sections)
 
 
 _HEADER = ["key", "type", "default", "what it does", "the broker's key below it"]
+_REFUSED = (
+    "These promise what is not here. A broker does not start with any other value, and a topic does not take one, so "
+    "that nobody believes closed what is open."
+)
+_WITHOUT_EFFECT = (
+    "Accepted, checked and described, and nothing here reads them. A broker whose file sets one says so at its start, "
+    "and DescribeConfigs says it in the documentation of each (`kafka-configs.sh`, the admin clients)."
+)
+
+
+def _refused() -> Iterable[list[str]]:
+    both: Mapping[str, Supported] = {**SUPPORTED_OF_TOPICS, **SUPPORTED_OF_BROKERS}
+    for key, (values, said, why) in sorted(both.items()):
+        yield [code(key), " or ".join(code(each) if each else "not set" for each in values), said, why]
+
+
+def _without_effect() -> Iterable[list[str]]:
+    rows = [(key, "topic", *said) for key, said in TOPIC_WITHOUT_EFFECT.items()]
+    rows += [(key, "broker", *said) for key, said in BROKER_WITHOUT_EFFECT.items()]
+    for key, kind, said, why in sorted(rows):
+        yield [code(key), kind, said, f"{why[0].upper()}{why[1:]}."]
 
 
 def _topic_row(key: ConfigKey) -> list[str]:

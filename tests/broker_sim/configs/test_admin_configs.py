@@ -280,6 +280,22 @@ def test_every_key_of_kafka_is_described_and_says_whether_it_may_change(cluster:
     assert entries["log.cleaner.io.max.bytes.per.second"].value == "1.7976931348623157E308"
 
 
+@pytest.mark.parametrize(("kind", "name"), [(2, "orders"), (4, "1")])
+def test_every_key_has_documentation_for_whoever_asks(cluster: Cluster, kind: int, name: str) -> None:
+    rows = [{"resource_type": kind, "resource_name": name, "configuration_keys": None}]
+    asked = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, 4, resources=rows, include_documentation=True)).results[0]
+    assert len(asked.configs) > 30
+    assert [each.name for each in asked.configs if not each.documentation] == []
+    unasked = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, 4, resources=rows)).results[0]
+    assert {each.documentation for each in unasked.configs} == {None}
+
+
+def test_the_documentation_of_a_key_without_effect_says_so(cluster: Cluster) -> None:
+    rows = [{"resource_type": 2, "resource_name": "orders", "configuration_keys": ("flush.messages",)}]
+    answer = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, 3, resources=rows, include_documentation=True))
+    assert "Without effect here: " in answer.results[0].configs[0].documentation
+
+
 def test_a_broker_keeps_keys_of_an_operators_own_and_shows_them_to_nobody(cluster: Cluster) -> None:
     assert alter(cluster, {"no.such": "secret"}, BROKER_RESOURCE, "1") is None
     described = entry(cluster, "no.such", BROKER_RESOURCE, "1")

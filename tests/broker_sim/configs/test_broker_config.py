@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +35,50 @@ def test_every_default_passes_its_own_check() -> None:
 
 def test_an_unknown_key_is_a_warning_and_one_without_effect_says_so() -> None:
     config = parse_config(LEAST + "no.such.key=1\nnum.io.threads=8\n")
-    assert config.warnings == ("unknown configuration no.such.key is ignored", "num.io.threads has no effect here")
+    assert config.warnings == (
+        "unknown configuration no.such.key is ignored",
+        "num.io.threads has no effect here: a broker here is one process with one thread for requests",
+    )
+
+
+def test_a_default_of_topics_that_nothing_reads_is_told_too() -> None:
+    assert parse_config(LEAST + "log.flush.interval.messages=1\n").warnings == (
+        "log.flush.interval.messages has no effect here: logs and their indexes are kept in another way",
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
+        "zookeeper.ssl.client.enable=true",
+        "zookeeper.set.acl=true",
+        "create.topic.policy.class.name=com.example.Policy",
+        "group.coordinator.rebalance.protocols=classic,consumer",
+        "process.roles=broker",
+        "remote.log.storage.system.enable=true",
+        "replica.selector.class=com.example.Selector",
+    ],
+)
+def test_a_value_that_promises_what_is_not_here_is_refused(line: str) -> None:
+    name, _, value = line.partition("=")
+    with pytest.raises(ConfigError, match=re.escape(f"Invalid value {value} for configuration {name}: ")):
+        parse_config(LEAST + line)
+
+
+def test_the_same_keys_may_say_what_is_so() -> None:
+    config = parse_config(
+        LEAST + "authorizer.class.name=\nzookeeper.set.acl=false\nsecurity.inter.broker.protocol=PLAINTEXT\n"
+        "replica.selector.class=org.apache.kafka.common.replica.LeaderSelector\n"
+    )
+    assert config.warnings == ()
+
+
+@pytest.mark.parametrize("name", ["remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"])
+def test_a_topic_is_not_tiered(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"Tiered Storage|under Zookeeper's mode"):
+        validate_topic_config({name: "true"})
+    assert validate_topic_config({name: "false"}) == {name: False}
 
 
 @pytest.mark.parametrize(
@@ -74,6 +119,13 @@ def test_a_broker_without_an_id_is_to_be_given_one_which_may_be_above_the_reserv
     assert config.broker_id == -1
     given = config.identified(1001)
     assert (given.broker_id, given.node_name, given.number("broker.id")) == (1001, "broker-1001", 1001)
+
+
+def test_node_id_is_the_other_name_of_broker_id() -> None:
+    assert parse_config("zookeeper.connect=127.0.0.1:2181\nnode.id=7\n").broker_id == 7
+    assert parse_config(LEAST + "node.id=1\n").broker_id == 1
+    with pytest.raises(ConfigError, match=r"You must set `node.id` to the same value as `broker.id`"):
+        parse_config(LEAST + "node.id=2\n")
 
 
 def test_listeners_with_names_addresses_and_protocols() -> None:

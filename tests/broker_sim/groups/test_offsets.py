@@ -245,16 +245,28 @@ def test_the_coordinator_is_the_leader_of_the_groups_partition(members: Members)
     assert (old.node_id, old.error_message) == (node.broker_id, "NONE")
 
 
-def test_transactions_have_no_coordinator_here_and_share_groups_only_an_error(members: Members) -> None:
+def test_transactions_are_refused_for_good_and_share_groups_have_no_coordinator(members: Members) -> None:
     node = members.coordinator
 
-    def ask(version: int, kind: int) -> ErrorCode:
+    def ask(version: int, kind: int) -> tuple[ErrorCode, str]:
         asked = request(ApiKey.FIND_COORDINATOR, version, key="t", key_type=kind, coordinator_keys=["t"])
         answer = members.cluster.on(node, node.broker.handle(asked))
-        return ErrorCode((answer.coordinators[0] if version >= 4 else answer).error_code)
+        row = answer.coordinators[0] if version >= 4 else answer
+        return ErrorCode(row.error_code), row.error_message
 
-    assert ask(3, 1) is ask(6, 1) is ask(6, 2) is ErrorCode.coordinator_not_available
-    assert ask(5, 2) is ErrorCode.invalid_request
+    said = "Transactions are not supported by this broker."
+    assert ask(3, 1) == ask(6, 1) == (ErrorCode.transactional_id_authorization_failed, said)
+    assert ask(6, 2) == (ErrorCode.coordinator_not_available, "")
+    assert ask(5, 2)[0] is ErrorCode.invalid_request
+
+
+def test_a_transactional_producer_gets_no_id(members: Members) -> None:
+    node = members.coordinator
+    for version in range(5):
+        asked = request(ApiKey.INIT_PRODUCER_ID, version, transactional_id="t", transaction_timeout=60_000)
+        answer = members.cluster.on(node, node.broker.handle(asked))
+        assert answer.error_code is ErrorCode.transactional_id_authorization_failed
+        assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
 
 def test_the_offsets_topic_is_made_when_a_group_is_looked_for_and_not_with_too_few_brokers() -> None:

@@ -160,6 +160,40 @@ def test_a_chroot_is_put_before_every_path_and_taken_off_again() -> None:
     assert [event[:2] for event in events] == [(EventType.DATA_CHANGED, "/"), (EventType.CHILDREN_CHANGED, "/x")]
 
 
+def test_a_missing_chroot_is_made_from_the_first_znode_that_is_missing() -> None:
+    world = FakeEnsemble()
+    client, _ = world.started("a:1/data/kafka/blue")
+    standing = {"/data"}
+    asked: list[str] = []
+
+    def create(connection: FakeConnection, request: Request) -> Reply:
+        path = request.body.path  # type: ignore[union-attr]
+        asked.append(path)
+        if path.rpartition("/")[0] not in standing:
+            return world.answer(request, ErrorCode.NO_NODE)
+        standing.add(path)
+        return world.answer(request)
+
+    world.scripted[OpCode.CREATE2] = create
+    world.run(client.create_chroot())
+    assert standing == {"/data", "/data/kafka", "/data/kafka/blue"}
+    assert "/data" not in asked, "nobody who may not write to the root is asked to"
+
+
+def test_a_chroot_that_somebody_else_makes_meanwhile_is_no_error() -> None:
+    world = FakeEnsemble()
+    client, _ = world.started("a:1/kafka")
+    world.scripted[OpCode.CREATE2] = world.fail_with(ErrorCode.NODE_EXISTS)
+    world.run(client.create_chroot())
+
+
+def test_without_a_chroot_there_is_nothing_to_make() -> None:
+    world = FakeEnsemble()
+    client, _ = world.started("a:1")
+    world.run(client.create_chroot())
+    assert world.last.requests() == []
+
+
 def test_every_known_code_has_an_exception_that_says_it() -> None:
     for code in ErrorCode:
         if code not in (ErrorCode.OK, ErrorCode.SYSTEM_ERROR):

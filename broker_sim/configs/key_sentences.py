@@ -1,0 +1,156 @@
+"""What each key of a topic and of a broker does here, in one sentence, for whoever asks for documentation.
+
+The tables of keys hold types, limits and defaults.  Keys that change nothing stand in
+`broker_sim.configs.keys_without_effect`, values that are refused in `broker_sim.configs.unsupported_values`.
+"""
+
+from __future__ import annotations
+
+
+def sentences(text: str) -> dict[str, str]:
+    """Lines of a key, a blank and its sentence; a line that begins with blanks continues the one before."""
+    found: dict[str, str] = {}
+    key = ""
+    for line in text.strip("\n").splitlines():
+        if line.startswith(" "):
+            found[key] += " " + line.strip()
+        else:
+            key, _, said = line.partition(" ")
+            found[key] = said
+    return found
+
+
+TOPIC = sentences("""
+cleanup.policy `delete` drops old segments, `compact` keeps the last record of each key, or both.
+compression.gzip.level How hard gzip tries, where the leader compresses.
+compression.lz4.level How hard LZ4 tries, where the leader compresses.
+compression.type How the log is compressed: by one codec, not at all, or (`producer`) as the records arrive.
+compression.zstd.level How hard Zstandard tries, where the leader compresses.
+delete.retention.ms How long the last record of a deleted key can still be read, in a compacted log.
+follower.replication.throttled.replicas Which replicas are throttled as followers: `partition:broker,…`, or `*`.
+leader.replication.throttled.replicas Which replicas are throttled as leaders: `partition:broker,…`, or `*`.
+max.compaction.lag.ms Older records are compacted whatever the ratio is.
+max.message.bytes The largest batch that a leader takes.
+message.downconversion.enable Whether consumers from before 0.11 get records in the format that they know.
+message.timestamp.after.max.ms By how much a record's time may lie ahead of the leader's clock.
+message.timestamp.before.max.ms By how much a record's time may lie behind the leader's clock.
+message.timestamp.difference.max.ms The older key for both; it holds where neither of the newer ones is set.
+message.timestamp.type Whose clock a record bears: its producer's, or its leader's.
+min.cleanable.dirty.ratio What share of a log has to be uncompacted before it is compacted.
+min.compaction.lag.ms Younger records are left as they are.
+min.insync.replicas With fewer replicas in sync, writes with `acks=all` are refused and the high watermark stands still.
+retention.bytes How large a partition may become before old segments go; -1 for any size.
+retention.ms How old a segment may become before it goes; -1 for any age.
+segment.bytes At which size a segment is closed and another one begun.
+segment.ms At which age a segment is closed.
+unclean.leader.election.enable Whether a replica outside the ISR may lead when nobody else can: records may then be
+  lost.
+""")
+
+BROKER = sentences("""
+advertised.listeners What clients and other brokers are told to connect to.
+alter.log.dirs.replication.quota.window.num Samples that the throttle between log directories is averaged over.
+alter.log.dirs.replication.quota.window.size.seconds How long such a sample is.
+auto.create.topics.enable Makes a topic that a client asks for by name.
+auto.leader.rebalance.enable The controller gives leadership back to preferred replicas from time to time.
+broker.id The broker's id; -1 has one generated.
+broker.id.generation.enable Allows generated ids, above `reserved.broker.max.id`.
+broker.rack The broker's rack: for the spread of replicas, and for reading from the nearest one.
+compression.gzip.level Default of a topic's `compression.gzip.level`.
+compression.lz4.level Default of a topic's `compression.lz4.level`.
+compression.type Default of a topic's `compression.type`.
+compression.zstd.level Default of a topic's `compression.zstd.level`.
+connections.max.idle.ms After how long a silent connection is closed.
+controlled.shutdown.enable A broker that stops hands its leaderships over first.
+controlled.shutdown.max.retries How often it tries.
+controlled.shutdown.retry.backoff.ms How long it waits between two tries.
+controller.quota.window.num Samples of the quota on topic changes.
+controller.quota.window.size.seconds How long such a sample is.
+controller.socket.timeout.ms How long a controller waits for a broker's answer, and a broker for the controller's.
+default.replication.factor Replicas of a topic that does not say how many.
+delete.topic.enable Allows topics to be deleted.
+fetch.max.bytes The most that one fetch is answered with.
+follower.replication.throttled.rate Bytes a second that throttled replicas fetch. It stands in ZooKeeper alone.
+group.initial.rebalance.delay.ms How long an empty group waits for more members before its first rebalance.
+group.max.session.timeout.ms The longest session timeout a member may ask for.
+group.max.size How many members a group may have.
+group.min.session.timeout.ms The shortest session timeout a member may ask for.
+inter.broker.listener.name Which listener brokers use among themselves.
+leader.imbalance.check.interval.seconds How often the controller looks for partitions off their preferred leader.
+leader.imbalance.per.broker.percentage From which share of a broker's partitions on it acts.
+leader.replication.throttled.rate Bytes a second that leaders send to throttled replicas. It stands in ZooKeeper alone.
+listener.security.protocol.map The protocol of each listener; PLAINTEXT is the one there is.
+listeners Where the broker listens.
+log.cleaner.backoff.ms How often compaction looks for work.
+log.cleaner.delete.retention.ms Default of a topic's `delete.retention.ms`.
+log.cleaner.enable Whether anything is compacted.
+log.cleaner.max.compaction.lag.ms Default of a topic's `max.compaction.lag.ms`.
+log.cleaner.min.cleanable.ratio Default of a topic's `min.cleanable.dirty.ratio`.
+log.cleaner.min.compaction.lag.ms Default of a topic's `min.compaction.lag.ms`.
+log.cleanup.policy Default of a topic's `cleanup.policy`.
+log.dir The log directory, where `log.dirs` names none.
+log.dirs The log directories.
+log.flush.start.offset.checkpoint.interval.ms How often log start offsets are written down.
+log.index.interval.bytes Bytes of log between two entries of a segment's index, which is kept in memory.
+log.message.downconversion.enable Default of a topic's `message.downconversion.enable`.
+log.message.timestamp.after.max.ms Default of a topic's `message.timestamp.after.max.ms`.
+log.message.timestamp.before.max.ms Default of a topic's `message.timestamp.before.max.ms`.
+log.message.timestamp.difference.max.ms Default of a topic's `message.timestamp.difference.max.ms`.
+log.message.timestamp.type Default of a topic's `message.timestamp.type`.
+log.retention.bytes Default of a topic's `retention.bytes`.
+log.retention.check.interval.ms How often retention looks for segments to drop.
+log.retention.hours Stands in for `log.retention.ms`.
+log.retention.minutes Stands in for `log.retention.ms`, before the hours.
+log.retention.ms Default of a topic's `retention.ms`.
+log.roll.hours Stands in for `log.roll.ms`.
+log.roll.ms Default of a topic's `segment.ms`.
+log.segment.bytes Default of a topic's `segment.bytes`.
+max.connection.creation.rate How many connections a second are let in, in all or on one listener.
+max.connections How many connections there may be, in all or on one listener; others wait.
+max.connections.per.ip How many connections one address may have.
+max.connections.per.ip.overrides Other numbers for some addresses: `host:number,…`.
+max.incremental.fetch.session.cache.slots How many fetch sessions are remembered.
+message.max.bytes Default of a topic's `max.message.bytes`.
+min.insync.replicas Default of a topic's `min.insync.replicas`.
+node.id The other name of `broker.id`; the two must not differ.
+num.partitions Partitions of a topic that does not say how many.
+offset.metadata.max.bytes How long the text beside a committed offset may be.
+offsets.commit.required.acks Which `acks` a commit of offsets waits for.
+offsets.commit.timeout.ms How long it waits for them.
+offsets.load.buffer.size Bytes that are read at a time while a group's offsets load.
+offsets.retention.check.interval.ms How often offsets are looked at that have lapsed.
+offsets.retention.minutes After how long an empty group's offsets lapse.
+offsets.topic.num.partitions Partitions of `__consumer_offsets`.
+offsets.topic.replication.factor Replicas of `__consumer_offsets`.
+offsets.topic.segment.bytes Segment size of `__consumer_offsets`.
+producer.id.expiration.check.interval.ms How often producers are looked at that have gone.
+producer.id.expiration.ms After how long an idempotent producer is forgotten.
+quota.window.num Samples that clients' quotas are averaged over.
+quota.window.size.seconds How long such a sample is.
+replica.alter.log.dirs.io.max.bytes.per.second How fast replicas move between log directories. It stands in ZooKeeper
+  alone.
+replica.fetch.backoff.ms How long a follower waits after an error.
+replica.fetch.max.bytes The most that a follower takes of one partition at a time.
+replica.fetch.min.bytes For how many bytes a leader lets a follower wait.
+replica.fetch.response.max.bytes The most that a follower takes at a time.
+replica.fetch.wait.max.ms How long a leader lets a follower wait for new records.
+replica.high.watermark.checkpoint.interval.ms How often high watermarks are written down.
+replica.lag.time.max.ms For how long a follower may not have caught up before it leaves the ISR.
+replica.selector.class `org.apache.kafka.common.replica.RackAwareReplicaSelector` sends readers to the nearest replica.
+replica.socket.timeout.ms How long a follower waits for its leader's answer.
+replication.quota.window.num Samples that replication throttles are averaged over.
+replication.quota.window.size.seconds How long such a sample is.
+request.timeout.ms How long a broker waits for another one's answer, other than a leader's or controller's.
+reserved.broker.max.id Generated ids begin above it.
+socket.request.max.bytes The largest request that is read.
+unclean.leader.election.enable Default of a topic's `unclean.leader.election.enable`.
+zabka.control.socket Where the host agent asks for the broker's status and sets its link faults.
+zabka.historical Kafka's old bugs to bring back, by name: see below.
+zabka.journal.dir Where the journal is written.
+zabka.journal.level `full` writes every append and acknowledgement too.
+zabka.node.name What the journal calls this broker; `broker-N` where it is not set.
+zookeeper.connect The peers, `host:port,…`, with an optional chroot, which the broker makes where it is missing.
+zookeeper.connection.timeout.ms How long a broker waits for its first connection at start; unset, the session timeout.
+zookeeper.max.in.flight.requests How many requests to the ensemble may be under way.
+zookeeper.session.timeout.ms The timeout of the broker's session, within the ensemble's limits.
+""")

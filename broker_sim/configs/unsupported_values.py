@@ -1,0 +1,97 @@
+"""Keys that promise what a broker here cannot keep: it starts only with the values that promise nothing.
+
+To pass over an authorizer, encryption or a policy with a warning would leave open what its owner believes closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from broker_sim.configs.config_def import ConfigError
+
+
+class Supported(NamedTuple):
+    """What such a key may be."""
+
+    values: tuple[str, ...]
+    """In lower case."""
+    sentence: str
+    """What the key is for in Kafka."""
+    reason: str
+    """Why nothing else is taken."""
+
+
+SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {
+    "alter.config.policy.class.name": Supported(
+        ("",), "The class that may refuse a change of configuration.", "no policy is asked here"
+    ),
+    "authorizer.class.name": Supported(
+        ("",), "The class that says who may do what.", "there is no authorizer here: everybody may do everything"
+    ),
+    "client.quota.callback.class": Supported(
+        ("",), "The class that says which quota holds for whom.", "quotas are those in ZooKeeper alone"
+    ),
+    "control.plane.listener.name": Supported(
+        ("",),
+        "The listener on which controllers command brokers.",
+        "controllers use the listener that brokers use among themselves",
+    ),
+    "create.topic.policy.class.name": Supported(
+        ("",), "The class that may refuse a new topic.", "no policy is asked here"
+    ),
+    "group.coordinator.rebalance.protocols": Supported(
+        ("classic",), "The protocols that groups may use.", "only the classic protocol is supported with ZooKeeper"
+    ),
+    "process.roles": Supported(
+        ("",), "The roles of a process without ZooKeeper.", "brokers here run in ZooKeeper mode"
+    ),
+    "remote.log.storage.system.enable": Supported(
+        ("false",), "Whether logs are tiered: older segments stored elsewhere.", "logs are not tiered here"
+    ),
+    "security.inter.broker.protocol": Supported(
+        ("plaintext",), "The protocol between brokers.", "only PLAINTEXT is supported"
+    ),
+    "zookeeper.metadata.migration.enable": Supported(
+        ("false",), "Whether the cluster is on its way off ZooKeeper.", "brokers here run in ZooKeeper mode"
+    ),
+    "zookeeper.set.acl": Supported(
+        ("false",), "Whether Kafka's znodes may be changed by brokers alone.", "znodes are made open to everybody here"
+    ),
+    "zookeeper.ssl.client.enable": Supported(
+        ("false",), "Whether the session with the ensemble speaks TLS.", "that session speaks plain text here"
+    ),
+}
+"""A broker's keys."""
+SUPPORTED_OF_TOPICS: Mapping[str, Supported] = {
+    "remote.log.copy.disable": Supported(
+        ("false",),
+        "Stops the copying of a tiered topic's segments.",
+        "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode.",
+    ),
+    "remote.log.delete.on.disable": Supported(
+        ("false",),
+        "Removes what is stored elsewhere when a topic stops being tiered.",
+        "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode.",
+    ),
+    "remote.storage.enable": Supported(
+        ("false",),
+        "Stores a topic's older segments elsewhere.",
+        "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
+    ),
+}
+"""A topic's keys; the reasons are Kafka's own words in ZooKeeper mode without tiered storage (LogConfig)."""
+
+
+def check_broker_value(name: str, text: str) -> None:
+    """Raises ConfigError for a value that promises what is not here."""
+    supported = SUPPORTED_OF_BROKERS.get(name)
+    if supported is not None and text.strip().lower() not in supported.values:
+        raise ConfigError(f"Invalid value {text.strip()} for configuration {name}: {supported.reason}")
+
+
+def check_topic_value(name: str, text: str) -> None:
+    """The same for a topic."""
+    supported = SUPPORTED_OF_TOPICS.get(name)
+    if supported is not None and text.strip().lower() not in supported.values:
+        raise ConfigError(supported.reason)

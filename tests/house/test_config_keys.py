@@ -1,0 +1,70 @@
+"""No key of Kafka's is taken silently: each is honoured, refused, or listed as without an effect."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from broker_sim.configs.broker_config import BROKER_KEYS
+from broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS
+from broker_sim.configs.key_sentences import BROKER, TOPIC
+from broker_sim.configs.keys_without_effect import BROKER_WITHOUT_EFFECT, TOPIC_WITHOUT_EFFECT
+from broker_sim.configs.topic_config import TOPIC_KEYS
+from broker_sim.configs.unsupported_values import SUPPORTED_OF_BROKERS, SUPPORTED_OF_TOPICS
+
+ROOT = Path(__file__).resolve().parents[2]
+LISTS = {
+    "topic": (TOPIC_KEYS.keys(), TOPIC, TOPIC_WITHOUT_EFFECT, SUPPORTED_OF_TOPICS),
+    "broker": (
+        KAFKA_KEYS.keys() | BROKER_KEYS.keys() | REPLICATION_QUOTAS.keys(),
+        BROKER,
+        BROKER_WITHOUT_EFFECT,
+        SUPPORTED_OF_BROKERS,
+    ),
+}
+TABLES = {"broker_keys.py", "topic_config.py", "key_sentences.py", "keys_without_effect.py", "unsupported_values.py"}
+"""Where keys are named because there are such keys, not because anybody reads them."""
+CHECKED_ONLY = {"background.threads", "num.io.threads", "num.recovery.threads.per.data.dir", "num.replica.fetchers"}
+"""Pools of threads: an alteration is checked as Kafka checks it, against the size that the pool would have."""
+
+
+@cache
+def _named() -> frozenset[str]:
+    """Every text that stands in the brokers' code by itself, but for the tables' own."""
+    found: set[str] = set()
+    for room in ("broker_sim", "controller"):
+        for path in sorted((ROOT / room).rglob("*.py")):
+            if path.name in TABLES:
+                continue
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ConfigKey":
+                    continue
+                arguments = node.args if isinstance(node, ast.Call) else ast.iter_child_nodes(node)
+                found |= {
+                    each.value for each in arguments if isinstance(each, ast.Constant) and isinstance(each.value, str)
+                }
+    return frozenset(found)
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_every_key_is_in_one_list_and_no_other(kind: str) -> None:
+    keys, *lists = LISTS[kind]
+    listed = [key for each in lists for key in each]
+    assert sorted(listed) == sorted(keys)
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_nothing_reads_a_key_that_is_said_to_be_without_effect(kind: str) -> None:
+    _, _, without_effect, _ = LISTS[kind]
+    assert not (without_effect.keys() - CHECKED_ONLY) & _named()
+
+
+def test_every_sentence_is_one_line_of_words() -> None:
+    for _, *lists in LISTS.values():
+        for each in lists:
+            for key, said in each.items():
+                texts = [said] if isinstance(said, str) else [text for text in said if isinstance(text, str)]
+                assert all(text and "\n" not in text for text in texts), key

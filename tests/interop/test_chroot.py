@@ -1,0 +1,41 @@
+"""Brokers of ours whose zookeeper.connect ends in a path that is not there yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.interop.interop_brokers import BrokerCluster, BrokerServer
+from tests.interop.interop_servers import free_ports, running
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(120)]
+
+
+@pytest.mark.parametrize("kind", ["ours", "zookeeper"])
+def test_a_broker_makes_the_chroot_that_it_is_given(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "peers").mkdir()
+    with running(kind, 1, tmp_path / "peers") as ensemble:
+        chroot = f"{ensemble.hosts}/data/kafka"
+        first, second = free_ports(2)
+        named = BrokerServer(1, first, tmp_path / "named", chroot)
+        unnamed = BrokerServer(-1, second, tmp_path / "unnamed", chroot)
+        try:
+            # The broker without an id asks the ensemble for one before anything else.
+            unnamed.start()
+            named.start()
+            BrokerCluster([named, unnamed], ensemble).until(
+                lambda: all(each.status().get("state") == "running" for each in (named, unnamed))
+            )
+            client = KazooClient(hosts=ensemble.hosts)
+            client.start()
+            try:
+                assert sorted(client.get_children("/data/kafka/brokers/ids")) == ["1", "1001"]
+                assert "brokers" not in client.get_children("/")
+            finally:
+                client.stop()
+                client.close()
+        finally:
+            named.kill()
+            unnamed.kill()
