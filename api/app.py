@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from fastapi import FastAPI
 
 from api import (
+    docs_page,
     page,
     problems,
     routes_faults,
@@ -64,6 +65,7 @@ def create_app(services: Services, token: str | None) -> FastAPI:
     for module in (routes_health, routes_nodes, routes_topics, routes_faults, routes_scenarios, routes_journal):
         app.include_router(module.router)
     problems.describe(app)
+    docs_page.install(app)
     settings = services.settings
     web = settings.web or page.WEB
     page.install(app, web, page.find_node_modules(settings.node_modules))

@@ -177,7 +177,8 @@ def run_host(name: str, data: Path) -> int:
 
     topology = container_topology(int(os.environ.get("ZABKA_PEERS", "3")), int(os.environ.get("ZABKA_BROKERS", "3")))
     host = next(h for h in topology.hosts if h.name == name)
-    save(topology, data)
+    # The user of the containers, who is somebody else, has to read it.
+    save(topology, data, 0o644)
     return main(write_host(topology, host, data))
 
 

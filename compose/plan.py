@@ -7,7 +7,7 @@ import socket
 import msgspec
 
 from compose.config_keys import Overrides
-from compose.ports import PortTaken, is_free, pick_block
+from compose.ports import PortTaken, is_free, is_ours, pick_block
 from compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, PeerSpec, Topology, is_loopback, reachable
 
 LOOPBACK = "127.0.0.1"
@@ -49,6 +49,8 @@ def plan(wanted: Wanted, before: Topology | None) -> Topology:
     if profile not in PROFILES:
         raise BadPlan(f"--profile is one of {', '.join(PROFILES)}, not {profile!r}")
     bind = wanted.host or (before.api_bind if before else LOOPBACK)
+    if not is_ours(bind):
+        raise BadPlan(f"--host {bind}: this machine has no such address")
     book = _Ports(bind)
     zk_port = book.block("the peers' client ports (--zk-port)", wanted.zk_port, peers + observers,
                          before.peers[0].client_port if before else DEFAULT_ZK_PORT, before is None)  # fmt: skip

@@ -35,6 +35,18 @@ def is_free(host: str, port: int) -> bool:
     return True
 
 
+def is_ours(host: str) -> bool:
+    """Whether this machine has that address, so that a server could listen there."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in found:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.bind(address)
+    except (OSError, UnicodeError):
+        return False
+    return True
+
+
 def _ephemeral_floor() -> int:
     try:
         low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])

@@ -19,6 +19,8 @@ TOPOLOGY_FILE = "topology.json"
 LAYOUT_VERSION = 1
 NODES_MAX = 255
 OFFSETS_REPLICAS_MAX = 3
+PRIVATE = 0o600
+"""The mode of files that may hold passwords: their user alone reads them."""
 
 # So that a person can watch: faster than the systems' own defaults, which `--profile kafka` takes.
 PROFILES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
@@ -145,10 +147,10 @@ class BadTopology(ValueError):
     """A topology file that cannot be used, and why."""
 
 
-def save(topology: Topology, data: Path) -> Path:
-    """Keep the topology in its data directory, atomically."""
+def save(topology: Topology, data: Path, mode: int = PRIVATE) -> Path:
+    """Keep the topology in its data directory, atomically.  Settings may hold passwords."""
     path = data / TOPOLOGY_FILE
-    write_atomically(path, msgspec.json.format(msgspec.json.encode(topology), indent=2) + b"\n")
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(topology), indent=2) + b"\n", mode)
     return path
 
 
@@ -283,5 +285,5 @@ def write_node(topology: Topology, node: PeerSpec | BrokerSpec, data: Path) -> P
     else:
         text = server_properties(topology, node, data)
     path = config_file(data, node.name)
-    write_atomically(path, text.encode())
+    write_atomically(path, text.encode(), PRIVATE)
     return path

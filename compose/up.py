@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -30,13 +31,17 @@ from compose.launch import argv_for, die_with_parent
 from compose.make_parent import make_was_interrupted
 from compose.plan import Wanted, plan
 from compose.progress import Progress
-from compose.topology import Topology, load, node_directory, save
+from compose.topology import Topology, is_loopback, load, node_directory, save
 from ensemble.server.config.security_cfg import without_secrets
 
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 20.0
 _POLL_S = 0.1
 _LOG_LINES = 12
+
+
+FILES_MIN = 256
+"""A node has a few dozen open by itself, and two for each connection or replica that it serves."""
 
 
 class CannotStart(Exception):
@@ -64,6 +69,7 @@ def up(wanted: Wanted, data: Path, progress: Progress, *, detach: bool) -> int:
     """
     # Only where whoever starts this asks for it, as the test fixtures do.
     die_with_parent(signal.SIGTERM)
+    _enough_files()
     data.mkdir(parents=True, exist_ok=True)
     lock = take_lock(data)
     try:
@@ -72,6 +78,15 @@ def up(wanted: Wanted, data: Path, progress: Progress, *, detach: bool) -> int:
         return runner.run()
     finally:
         os.close(lock)
+
+
+def _enough_files() -> None:
+    """Raise CannotStart where processes may open too few files to serve anybody: they would wait for ever."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit != resource.RLIM_INFINITY and limit < FILES_MIN:
+        raise CannotStart(
+            f"a process may open {limit} files only; nodes need {FILES_MIN} at least (ulimit -n {FILES_MIN})"
+        )
 
 
 class _Foreground:
@@ -117,6 +132,7 @@ class _Foreground:
         notes = [f"ensemble  {topology.connect}", f"brokers   {topology.bootstrap}", f"data      {self._data}"]
         if not topology.on_loopback():
             notes.append(f"token     {self._data / API_TOKEN_FILE} (calls that change something need it)")
+            notes += exposed(topology)
         overrides = {**topology.zookeeper, **topology.kafka}
         if overrides:
             notes.append("settings  " + " ".join(f"{k}={v}" for k, v in without_secrets(overrides).items()))
@@ -173,6 +189,20 @@ class _Foreground:
                 self._agent.wait()
         forget_run(self._data)
         self._progress.say("stopped")
+
+
+def exposed(topology: Topology) -> list[str]:
+    """What somebody should know before a cluster is reached from beyond this machine."""
+    warnings = [
+        f"warning   peers and brokers listen on {topology.api_bind} without authentication: "
+        "whoever reaches these ports may read and write everything"
+    ]
+    if any(is_loopback(broker.advertised) for broker in topology.brokers):
+        warnings.append(
+            f"warning   brokers advertise {topology.brokers[0].advertised}, which only this machine reaches, "
+            "because it has no other address now: name the one that clients use with --host"
+        )
+    return warnings
 
 
 def _wait_until_ready(topology: Topology, data: Path, progress: Progress, trouble: Callable[[], None]) -> None:

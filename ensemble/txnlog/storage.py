@@ -66,9 +66,14 @@ WAIT_TXNS_MAX = 128
 from a round: 64 writers of one request each got a tenth more written with 32 than with 4, and more still with 200."""
 
 
+def is_full(failed: Exception) -> bool:
+    """Whether it failed because the disk, or what its user may have of it, is full."""
+    return isinstance(failed, OSError) and failed.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def complaint(failed: Exception) -> str:
     """One line about a disk that does not take what it must, and what to do."""
-    if isinstance(failed, OSError) and failed.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(failed, OSError) and is_full(failed):
         where = f" for {failed.filename}" if failed.filename else ""
         return (
             f"the disk is full{where}: this server stops before it acknowledges what it cannot keep; "

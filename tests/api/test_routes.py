@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -319,6 +320,22 @@ def test_the_openapi_document_is_complete(http: httpx.Client) -> None:
                  "NewTopic", "NewElection", "NewWorkload", "NewFault", "ElectionResult", "ProcessResult", "Scenario",
                  "NewScenarioRun", "ScenarioRun"):  # fmt: skip
         assert schemas[name]["example"], name
+
+
+def test_the_documents_page_has_every_route_and_schema_and_loads_nothing(http: httpx.Client) -> None:
+    document = http.get("/openapi.json").json()
+    answer = http.get("/docs")
+
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    for path, methods in document["paths"].items():
+        for method in methods:
+            assert f"<code>{method.upper()} {path}</code>" in answer.text
+    for name in document["components"]["schemas"]:
+        assert f'<h3 id="{name}">' in answer.text
+    assert re.search(r"<(script|link|img|iframe|style)|src=|style=", answer.text) is None
+    targets = set(re.findall(r'href="([^"]*)"', answer.text))
+    assert {target for target in targets if not target.startswith("#")} == {"/", "/openapi.json"}
+    assert {target[1:] for target in targets if target.startswith("#")} <= document["components"]["schemas"].keys()
 
 
 def test_the_page_is_served_under_a_strict_policy(http: httpx.Client) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from compose.config_keys import BadSetting, Overrides, split_settings
 from compose.plan import BadPlan, Wanted, plan
 from compose.ports import SOCKET_PATH_BYTES_MAX, PortTaken, control_socket, is_free, pick_block
 from compose.topology import BadTopology, Topology, load, save, write_node
+from compose.up import exposed
 
 PICK = Wanted(api_port=0, zk_port=0, kafka_port=0)
 
@@ -57,6 +61,40 @@ def test_brokers_and_observers_may_be_added_later() -> None:
 
     assert [b.id for b in topology.brokers] == [1, 2, 3, 4]
     assert [(p.id, p.observer) for p in topology.peers][-1] == (4, True)
+
+
+@pytest.mark.parametrize("host", ["999.1.1.1", "192.0.2.77", "no-such-host.invalid", "a" * 300])
+def test_an_address_that_this_machine_has_not_is_named_as_such(host: str) -> None:
+    with pytest.raises(BadPlan, match=r"--host .*: this machine has no such address"):
+        plan(Wanted(host=host, api_port=0, zk_port=0, kafka_port=0), None)
+
+
+def test_files_that_may_hold_passwords_are_their_users_alone(tmp_path: Path) -> None:
+    topology = plan(PICK, None)
+    (tmp_path / "topology.json").write_text("{}")
+    paths = [save(topology, tmp_path), *(write_node(topology, node, tmp_path) for node in topology.nodes())]
+
+    assert {path.name for path in paths} == {"topology.json", "zoo.cfg", "server.properties"}
+    assert {path.stat().st_mode & 0o777 for path in paths} == {0o600}
+
+
+def test_whoever_listens_beyond_loopback_is_warned() -> None:
+    everywhere = plan(Wanted(host="0.0.0.0", api_port=0, zk_port=0, kafka_port=0), None)
+    alone = [msgspec.structs.replace(broker, advertised="127.0.0.1") for broker in everywhere.brokers]
+
+    assert "0.0.0.0 without authentication" in exposed(everywhere)[0]
+    assert "brokers advertise 127.0.0.1" in exposed(msgspec.structs.replace(everywhere, brokers=alone))[1]
+
+
+def test_too_few_files_are_an_error_before_anything_is_started(tmp_path: Path) -> None:
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))\n"
+    code = f"{limited}from tools.cli import main\nmain()"
+    command = [sys.executable, "-c", code, "up", "--data", str(tmp_path / "d")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 1
+    assert "a process may open 20 files only; nodes need 256 at least (ulimit -n 256)" in done.stdout + done.stderr
+    assert not (tmp_path / "d").exists()
 
 
 def test_a_port_that_is_in_use_is_named() -> None:

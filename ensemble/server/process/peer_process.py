@@ -42,7 +42,7 @@ from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.recovery import Directories, Recovery, RecoveryPolicy, purge, recover
 from ensemble.txnlog.restoring import take_received
 from ensemble.txnlog.snapshots import write_snapshot
-from ensemble.txnlog.storage import Storage
+from ensemble.txnlog.storage import Storage, complaint, is_full
 from ensemble.zab.application import EnsembleConfig
 from ensemble.zab.peer import Peer
 from journal.events import HistoryReplaced, NodeStarted
@@ -60,8 +60,11 @@ def main(config_path: Path) -> int:
     try:
         while run_peer(config_path):
             pass
-    except (ConfigError, DataDirectoryError, PortError, Stopped, OSError) as trouble:
+    except (ConfigError, DataDirectoryError, PortError, Stopped) as trouble:
         sys.stderr.write(f"zabka peer: {trouble}\n")
+        return 1
+    except OSError as trouble:
+        sys.stderr.write(f"zabka peer: {complaint(trouble) if is_full(trouble) else trouble}\n")
         return 1
     return 0
 
