@@ -281,6 +281,17 @@ def test_a_clean_stop_hands_leaderships_over_first(cluster: Cluster) -> None:
     assert all(row.leader > 0 and node.broker_id not in row.isr for row in described.partitions)
 
 
+def test_without_a_controlled_shutdown_a_stop_asks_nobody() -> None:
+    cluster = Cluster(2, controlled_shutdown_enable="false").start()
+    cluster.run(cluster.client.create_topic("orders", 4, 2))
+    node = next(n for n in cluster.nodes.values() if n is not cluster.controller)
+    cluster.on(node, node.broker.stop())
+    cluster.wait(500)
+    causes = [event.cause for event in cluster.controller.of(LeaderElected) if event.leader_epoch > 0]
+    assert "offline" in causes and "controlled_shutdown" not in causes
+    cluster.stop_all()
+
+
 def test_the_controller_hands_its_own_leaderships_over_and_resigns(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 6, 3))

@@ -57,6 +57,12 @@ def test_every_key_is_in_one_list_and_no_other(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", LISTS)
+def test_somebody_reads_a_key_that_is_said_to_be_honoured(kind: str) -> None:
+    _, honoured, _, _ = LISTS[kind]
+    assert honoured.keys() - _named() == set()
+
+
+@pytest.mark.parametrize("kind", LISTS)
 def test_nothing_reads_a_key_that_is_said_to_be_without_effect(kind: str) -> None:
     _, _, without_effect, _ = LISTS[kind]
     assert not (without_effect.keys() - CHECKED_ONLY) & _named()

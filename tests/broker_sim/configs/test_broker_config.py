@@ -151,6 +151,14 @@ def test_retention_in_hours_is_retention_in_milliseconds() -> None:
     assert parse_config(LEAST + "log.retention.hours=2\nlog.retention.ms=5\n").number("log.retention.ms") == 5
 
 
+def test_of_three_keys_for_a_retention_the_finest_counts() -> None:
+    hours, minutes = "log.retention.hours=2\n", "log.retention.minutes=3\n"
+    assert parse_config(LEAST + minutes + hours).number("log.retention.ms") == 180_000
+    assert parse_config(LEAST + minutes + "log.retention.ms=5\n").number("log.retention.ms") == 5
+    assert parse_config(LEAST + "log.roll.hours=2\n").number("log.roll.ms") == 7_200_000
+    assert parse_config(LEAST + "log.roll.hours=2\nlog.roll.ms=5\n").number("log.roll.ms") == 5
+
+
 def test_properties_are_read_as_java_reads_them() -> None:
     text = "# comment\n! another\n a = 1 \nb:2\nc 3\nd=x\\\n   y\ne\nf\\=g=h\ni=a\\tb\nj=one\nj=two\n\n"
     assert parse_properties(text) == {

@@ -1,0 +1,72 @@
+"""What a broker's file says reaches the part of the broker that works by it, and that part looks at it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_sim.configs.broker_config import BROKER_KEYS, KafkaConfig, parse_config
+from broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, Value, render
+from broker_sim.configs.controller_config import controller_config
+from broker_sim.configs.replica_config import replica_config
+from broker_sim.groups.config import group_config
+
+ROOT = Path(__file__).resolve().parents[3]
+LEAST = "broker.id=1\nzookeeper.connect=127.0.0.1:2181\n"
+PARTS: tuple[Callable[[KafkaConfig], Any], ...] = (replica_config, group_config, controller_config)
+FIELDS = [
+    (part, field.name)
+    for part in PARTS
+    for field in fields(part(parse_config(LEAST)))
+    if field.name.replace("_", ".") in BROKER_KEYS
+]
+WORDS = ("OTHER", "compact", "LogAppendTime", "lz4", "org.apache.kafka.common.replica.RackAwareReplicaSelector")
+
+
+def another_value(key: ConfigKey) -> Value:
+    """A value that the key takes and that is not its default."""
+    if key.type is ConfigType.BOOLEAN:
+        return not key.default
+    if key.type is ConfigType.DOUBLE:
+        return 0.25
+    numbers = [str(int(key.default) + by) for by in (1, -1)] if isinstance(key.default, int | float) else []
+    for text in (*numbers, *WORDS):
+        try:
+            return key.parse(text)
+        except ConfigError:
+            continue
+    raise AssertionError(f"no other value is known for {key.name}")
+
+
+def accessed() -> set[str]:
+    """The attributes that the brokers' and the controller's code looks at, outside of the configuration itself."""
+    rooms = [*(ROOT / "broker_sim").rglob("*.py"), *(ROOT / "controller").rglob("*.py")]
+    return {
+        node.attr
+        for path in rooms
+        if path.parent.name != "configs"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+    }
+
+
+@pytest.mark.parametrize(("part", "name"), FIELDS, ids=[name for _, name in FIELDS])
+def test_a_key_reaches_the_part_that_works_by_it(part: Callable[[KafkaConfig], Any], name: str) -> None:
+    key = BROKER_KEYS[name.replace("_", ".")]
+    value = another_value(key)
+    assert getattr(part(parse_config(f"{LEAST}{key.name}={render(value)}\n")), name) == value != key.default
+
+
+def test_each_part_looks_at_what_reaches_it() -> None:
+    topic_defaults = {
+        # Laid below a topic's own values in `partition_config`.
+        node.attr
+        for node in ast.walk(ast.parse((ROOT / "broker_sim" / "configs" / "replica_config.py").read_text()))
+        if isinstance(node, ast.Attribute)
+    }
+    assert {name for _, name in FIELDS} - accessed() - topic_defaults == set()
