@@ -6,7 +6,7 @@ Source: org.apache.zookeeper.server.persistence.FileTxnLog.  Blocking; runs in t
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ensemble.ids import zxid_text
@@ -47,8 +47,16 @@ def read_log(path: Path) -> tuple[bytes, ScannedLog]:
 class LogWriter:
     """Appends to the newest log file; each begins with the first append after a roll."""
 
-    def __init__(self, directory: Path, preallocate_bytes: int = PREALLOCATE_BYTES) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        preallocate_bytes: int = PREALLOCATE_BYTES,
+        begun: Callable[[int], None] = lambda first: None,
+    ) -> None:
+        """`begun` hears of each file that is durable in its directory, before anything is synced in it: the zxid in its
+        name."""
         self._directory = directory
+        self._begun = begun
         self._preallocate_bytes = preallocate_bytes
         self._descriptor = -1
         self._pos = 0
@@ -108,6 +116,7 @@ class LogWriter:
         self._allocated = self._pos + self._preallocate_bytes
         os.ftruncate(self._descriptor, self._allocated)
         sync_directory(self._directory)
+        self._begun(first_zxid)
 
 
 def cut_file(path: Path, end: int) -> None:

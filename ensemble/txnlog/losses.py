@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ensemble.ids import zxid_text
+from ensemble.txnlog import newest_log
 from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import remove_all, replace_file, sync_directory
+from ensemble.txnlog.files import LOG_PREFIX, remove_all, replace_file, sync_directory
 from ensemble.txnlog.log import cut_file, list_logs
 from ensemble.txnlog.records import HEADER, Damage
 from ensemble.txnlog.snapshots import list_snapshots
@@ -83,6 +84,15 @@ class Losses:
             set_aside(path)
             self._damages.append(LogDamageFound(path.name, 0, "no usable snapshot before it", _ACTION))
 
+    def lose_newest_log(self, first: int, last_zxid: int) -> None:
+        """The log file that was begun last is not there, and nothing else covers for it."""
+        name = f"{LOG_PREFIX}.{first:x}"
+        self._mark(
+            f"{self._log / name}, which was begun behind {zxid_text(last_zxid)}, is gone; if that is meant, remove "
+            f"{self._data / newest_log.NOTE_NAME}", Damage.GAP,
+        )  # fmt: skip
+        self._damages.append(LogDamageFound(name, 0, "the newest log is gone", "what is missing comes from the leader"))
+
     def lose_snapshot(self, path: Path, last_zxid: int) -> None:
         """A snapshot that cannot be read is newer than everything that can."""
         if not self.marker.exists():
@@ -92,6 +102,7 @@ class Losses:
         if not self._may_ask_others or damage is Damage.CONTENT:
             raise DataDirectoryError(complaint)
         replace_file(self.marker, complaint.encode(), MARKER_NAME + ".tmp")
+        newest_log.forget(self._data)
 
 
 def set_aside(path: Path) -> None:

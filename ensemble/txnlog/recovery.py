@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ensemble.ids import counter_of, epoch_of, zxid_text
 from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
+from ensemble.txnlog import newest_log
 from ensemble.txnlog.epochs import load_epochs
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.files import remove_all, replace_file, sync_directory, write_again
@@ -85,6 +86,9 @@ def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery
         )
         txns = []
     last_zxid = txns[-1].zxid if txns else floor
+    begun = newest_log.noted(directories.data)
+    if begun is not None and begun > last_zxid and all(first != begun for first, _ in list_logs(directories.log)):
+        losses.lose_newest_log(begun, last_zxid)
     for at, path in damaged:
         if at > last_zxid:
             losses.lose_snapshot(path, last_zxid)
@@ -186,6 +190,7 @@ def truncate(directories: Directories, zxid: int, policy: RecoveryPolicy = LONE)
     if not any(at <= zxid for at, _ in snapshots):
         raise DataDirectoryError(f"{directories.data} has no snapshot at or before {zxid_text(zxid)} to go back to")
     remove_all([path for at, path in snapshots if at > zxid])
+    newest_log.forget(directories.data)
     truncate_logs(directories.log, zxid)
     return recover(directories, policy)
 
@@ -215,6 +220,7 @@ def finish_replacement(directories: Directories) -> None:
         if staged.exists():
             staged.rename(final)
             sync_directory(directories.data)
+        newest_log.forget(directories.data)
         remove_all([path for _, path in reversed(list_logs(directories.log))])
         remove_all([path for _, path in list_snapshots(directories.data) if path != final])
         remove_all([marker])

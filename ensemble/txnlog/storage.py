@@ -18,13 +18,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from ensemble.ids import LinkId, Zxid
 from ensemble.summary import Summary
 from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
-from ensemble.txnlog import losses
+from ensemble.txnlog import losses, newest_log
 from ensemble.txnlog.epochs import ACCEPTED, CURRENT, write_epoch
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.log import PREALLOCATE_BYTES, LogWriter
@@ -172,7 +173,7 @@ class Storage:
         self._fsync_warning_ms = fsync_warning_ms
         self._clock_ns = clock_ns
         self._pace = SyncPace(quick_sync_us)
-        self._log = LogWriter(directories.log, preallocate_bytes)
+        self._log = LogWriter(directories.log, preallocate_bytes, partial(newest_log.note_begun, directories.data))
         self._reader = LogReader(directories)
         self._readers = ThreadPoolExecutor(1, "log-reader")
         self._queue: queue.SimpleQueue[_Submission | None] = queue.SimpleQueue()

@@ -14,10 +14,11 @@ import pytest
 from ensemble.ids import Epoch, LinkId, Zxid
 from ensemble.tree.datatree import DataTree
 from ensemble.txn import Txn
+from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.log import LogWriter, cut_file, list_logs, read_log
 from ensemble.txnlog.log_reading import PIECE_TXNS
-from ensemble.txnlog.recovery import Directories, Recovery, recover
-from ensemble.txnlog.snapshots import WrittenSnapshot, list_snapshots
+from ensemble.txnlog.recovery import Directories, Recovery, RecoveryPolicy, recover, truncate
+from ensemble.txnlog.snapshots import WrittenSnapshot, list_snapshots, write_snapshot
 from ensemble.txnlog.storage import Storage
 from ensemble.zab.effects import (
     Append,
@@ -33,6 +34,7 @@ from tests.ensemble.txnlog.test_formats import a_txn, some_snapshot
 from tests.ensemble.txnlog.test_recovery import EPOCH_1, counters, directories_with
 
 EPOCH_2 = 2 << 32
+ONE_OF_THREE = RecoveryPolicy(other_voters=2)
 
 
 class Owner:
@@ -357,3 +359,44 @@ def test_where_a_piece_ended_is_forgotten_when_the_log_is_cut_back(tmp_path: Pat
     assert read_behind(owner, EPOCH_1 + 5, EPOCH_1, borders) is None
     assert read_behind(owner, EPOCH_1 + 4, EPOCH_1, borders) == [EPOCH_2 + 1, EPOCH_2 + 2]
     owner.storage.close()
+
+
+def directories_of_a_storage(tmp_path: Path) -> Directories:
+    """dataDir and dataLogDir apart; a snapshot of 2, and 3 and 4 in a log that a storage began."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "log").mkdir()
+    whole = directories_with(tmp_path / "data", snapshots=(0, EPOCH_1 + 2))
+    owner = Owner(Directories(whole.data, tmp_path / "log"))
+    owner.storage.submit([*appends(3, 4), Barrier(1)])
+    owner.run_one()
+    owner.storage.close()
+    return owner.directories
+
+
+def test_a_newest_log_that_is_gone_is_missed(tmp_path: Path) -> None:
+    directories = directories_of_a_storage(tmp_path)
+    assert recover(directories, ONE_OF_THREE).recovered.complete
+    (directories.log / "log.100000003").unlink()
+    with pytest.raises(DataDirectoryError, match=r"log\.100000003, which was begun behind 0x100000002, is gone"):
+        recover(directories)
+    recovery = recover(directories, ONE_OF_THREE)
+    assert not recovery.recovered.complete
+    assert [damage.file for damage in recovery.damages] == ["log.100000003"]
+    assert not recover(directories, ONE_OF_THREE).recovered.complete
+
+
+def test_a_newest_log_that_was_cut_away_or_replaced_is_not_missed(tmp_path: Path) -> None:
+    directories = directories_of_a_storage(tmp_path)
+    assert truncate(directories, EPOCH_1 + 2, ONE_OF_THREE).recovered.complete
+    owner = Owner(directories)
+    owner.storage.submit([*appends(3, 4), SaveSnapshot(some_snapshot(EPOCH_1 + 1), replaces_history=True)])
+    owner.storage.close()
+    recovered = recover(directories, ONE_OF_THREE).recovered
+    assert recovered.complete and recovered.txns == []
+
+
+def test_a_newest_log_that_a_snapshot_covers_for_is_not_missed(tmp_path: Path) -> None:
+    directories = directories_of_a_storage(tmp_path)
+    write_snapshot(directories.data, some_snapshot(EPOCH_1 + 4))
+    (directories.log / "log.100000003").unlink()
+    assert recover(directories, ONE_OF_THREE).recovered.complete
