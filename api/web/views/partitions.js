@@ -87,12 +87,13 @@ function cell(p, broker, low, high) {
     ${bar(replica, p.high_watermark, low, high)}</td>`;
 }
 
-/** @param {Replica} replica @returns {["crown" | "ok" | "warn" | "down" | "paused", string, string]} */
+/** @param {Replica} replica @returns {["crown" | "ok" | "warn" | "down" | "paused" | "empty", string, string]} */
 function standing(replica) {
   if (replica.process === "down" || replica.process === "gone") {
     return ["down", replica.process, replica.in_sync ? "silent" : "out"];
   }
   if (replica.process === "paused") return ["paused", replica.leader ? "leader, paused" : "paused", replica.in_sync ? "silent" : "out"];
+  if (replica.process === "silent") return ["empty", replica.leader ? "leader, unknown" : "unknown", replica.in_sync ? "silent" : "out"];
   if (replica.leader) return ["crown", "leader", "leader"];
   return replica.in_sync ? ["ok", "in sync", "in"] : ["warn", "out of sync", "out"];
 }

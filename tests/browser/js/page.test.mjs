@@ -153,6 +153,34 @@ test("a broker that was not started here is what the ensemble says of it, and no
   assert.ok(shown(false).health.reasons.some((r) => r.text === "broker 4 not registered"));
 });
 
+test("of a silent host's nodes no older word is shown, neither the answer's nor the journal's", () => {
+  const state = newState();
+  takeSnapshot(state, emptyState(), 0);
+  takeEntry(state, entry(1, "peer-1", "node_started", { role: "peer", id: 1, config: {} }));
+  takeEntry(state, entry(2, "broker-1", "controller_elected", { broker_id: 1, controller_epoch: 3, zk_version: 3 }));
+  takeEntry(state, entry(3, "broker-1", "replica_progressed", { broker_id: 1, replicas: [["t", 0, 8, 9]] }));
+  const unknown = { reason: "host_silent", host: "host-1", since_us: 1_000_500 };
+  const nothing = { process: "unknown", pid: null, unknown, as_of_us: 0 };
+  const topic = { name: "t", config: {}, deleting: false, partitions: [{
+    partition: 0, leader: 1, leader_epoch: 1, partition_epoch: 1, isr: [1], replicas: [1], high_watermark: null,
+    log_end_offsets: {},
+  }] };
+  const peer = { ...nothing, id: 1, state: "UNKNOWN", phase: "UNKNOWN", leader_id: null, accepted_epoch: null,
+    current_epoch: null, last_zxid: null, observer: false };
+  const broker = { ...nothing, id: 1, host: "127.0.0.1", port: 9092, registered: true, broker_epoch: 44, is_controller: null,
+    believes: { controller_id: -1, controller_epoch: 0, age_ms: null }, session_state: "unknown" };
+  takeAnswer(state, answer({ peers: [peer], brokers: [broker], topics: [topic] }), 1000, NaN);
+  const m = model(state, 1000);
+  assert.deepEqual([m.peers[0].process, m.peers[0].state, m.peers[0].zxid, m.peers[0].leads], ["unknown", "UNKNOWN", "unknown", false]);
+  const [shown] = m.brokers;
+  assert.deepEqual([shown.process, shown.session, shown.is_controller, shown.age_ms], ["unknown", "unknown", false, null]);
+  assert.match(shown.judged.text, /^unknown since \d\d:\d\d:\d\d: host-1 does not answer$/);
+  assert.deepEqual(m.topics[0].partitions[0].rows.map((r) => [r.process, r.leo, r.hw]), [["silent", null, null]]);
+  assert.equal(m.zab.known, false);
+  assert.equal(m.health.level, "bad");
+  assert.deepEqual(m.health.reasons.map((r) => r.text), ["peer 1 and broker 1 unknown: host-1 does not answer"]);
+});
+
 test("a clock that differs from ours by more than the header's granularity is corrected for", () => {
   const state = newState();
   takeAnswer(state, answer({}), 100_000, 99_000);
