@@ -45,17 +45,19 @@ def _gauge(name: str, text: str, rows: list[tuple[str, float]], label: str) -> G
 
 def _controller(brokers: list[Broker], topics: list[Topic]) -> list[Metric]:
     partitions = [p for t in topics for p in t.partitions]
+    # As KafkaController counts them: what is being deleted is neither offline nor out of balance.
+    kept = [p for t in topics if not t.deleting for p in t.partitions]
     known = [b for b in brokers if b.process != "down" and b.is_controller is not None]
     acting = [(str(b.id), 1.0 if b.is_controller else 0.0) for b in known]
     prefix = "kafka_controller_kafkacontroller_"
     plain = {
-        "offlinepartitionscount": (float(sum(p.offline for p in partitions)), "Partitions without a leader"),
+        "offlinepartitionscount": (float(sum(p.offline for p in kept)), "Partitions without a leader"),
         "globaltopiccount": (float(len(topics)), "Topics"),
         "globalpartitioncount": (float(len(partitions)), "Partitions"),
         "activebrokercount": (float(sum(b.registered for b in brokers)), "Registered brokers"),
         "topicstodeletecount": (float(sum(t.deleting for t in topics)), "Topics marked for deletion"),
         "preferredreplicaimbalancecount": (
-            float(sum(bool(p.replicas) and p.leader != p.replicas[0] for p in partitions)),
+            float(sum(bool(p.replicas) and p.leader != p.replicas[0] for p in kept)),
             "Partitions not led by their preferred replica",
         ),
     }

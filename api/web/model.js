@@ -22,7 +22,7 @@ import { belief, clockShort, hex, list, plural } from "./format.js";
  *   behind: number, process: string}} Replica
  * @typedef {{topic: string, partition: number, leader: number, leader_epoch: number, partition_epoch: number,
  *   isr: number[], eligible: number[], replicas: number[], out_of_sync: number[], high_watermark: number | null, unclean: boolean,
- *   offline: boolean, rows: Replica[], gone: number, gone_committed: number}} Partition
+ *   offline: boolean, deleting: boolean, rows: Replica[], gone: number, gone_committed: number}} Partition
  * @typedef {{name: string, config: Record<string, string>, deleting: boolean, partitions: Partition[]}} Topic
  * @typedef {{level: "ok" | "warn" | "bad" | "unknown", word: string,
  *   reasons: {text: string, href: string}[]}} Health
@@ -212,35 +212,46 @@ function topicsOf(state, processes) {
     if (lately ? !told.has(name) : !read.has(name)) continue;
     const [journal, answer] = [told.get(name) ?? [], read.get(name)];
     const numbers = new Set([...journal, ...(answer?.partitions ?? [])].map((p) => p.partition));
+    const deleting = answer?.deleting ?? false;
     const partitions = [...numbers].sort((a, b) => a - b).map((number) => {
       const row = answer?.partitions.find((/** @type {any} */ p) => p.partition === number);
       const lost = losses.get(`${name}-${number}`) ?? { gone: 0, gone_committed: 0 };
       const told = partitionOf(journal.find((p) => p.partition === number), row, processes);
-      return { topic: name, partition: number, ...told, ...lost };
+      return { topic: name, partition: number, deleting, ...told, ...lost };
     });
     const config = (lately && state.cluster.configs[`topics/${name}`]) || answer?.config || {};
-    found.push({ name, config, deleting: answer?.deleting ?? false, partitions });
+    found.push({ name, config, deleting, partitions });
   }
   return found;
 }
 
-/** @param {State} state */
+/** How many offsets of each partition are gone from somewhere: one that several replicas lost is one. @param {State} state */
 function lossesByPartition(state) {
-  /** @type {Map<string, {gone: number, gone_committed: number}>} */
-  const found = new Map();
-  for (const loss of state.cluster.losses) {
-    const name = `${loss.topic}-${loss.partition}`;
-    const sum = found.get(name) ?? { gone: 0, gone_committed: 0 };
-    sum.gone += loss.count;
-    sum.gone_committed += loss.below_high_watermark;
-    found.set(name, sum);
+  /** @type {Map<string, {all: [number, number][], committed: [number, number][]}>} */
+  const spans = new Map();
+  for (const { topic, partition, first_offset, last_offset, below_high_watermark } of state.cluster.losses) {
+    const name = `${topic}-${partition}`;
+    const found = spans.get(name) ?? { all: [], committed: [] };
+    found.all.push([first_offset, last_offset + 1]);
+    found.committed.push([first_offset, first_offset + below_high_watermark]);
+    spans.set(name, found);
   }
-  return found;
+  return new Map([...spans].map(([name, found]) => [name, { gone: covered(found.all), gone_committed: covered(found.committed) }]));
+}
+
+/** How many numbers lie in at least one of these spans. @param {[number, number][]} spans each from its first number to before its end */
+function covered(spans) {
+  let [sum, end] = [0, -Infinity];
+  for (const [from, to] of [...spans].sort((a, b) => a[0] - b[0])) {
+    sum += Math.max(0, to - Math.max(from, end));
+    end = Math.max(end, to);
+  }
+  return sum;
 }
 
 /**
  * @param {PartitionView | undefined} journal @param {any} answer @param {Map<number, string>} processes
- * @returns {Omit<Partition, "topic" | "partition" | "gone" | "gone_committed">}
+ * @returns {Omit<Partition, "topic" | "partition" | "deleting" | "gone" | "gone_committed">}
  */
 function partitionOf(journal, answer, processes) {
   const newer = (/** @type {any} */ a, /** @type {any} */ b) =>
@@ -306,6 +317,8 @@ function health(state, m) {
   if (!state.known && state.polled === null) return { level: "unknown", word: "Connecting", reasons: [] };
   /** @type {{text: string, href: string, bad?: boolean}[]} */
   const reasons = [];
+  /** @type {{text: string, href: string}[]} */
+  const notes = [];
   const say = (/** @type {string} */ text, /** @type {string} */ href, bad = false) => reasons.push({ text, href, bad });
   const names = (/** @type {{name: string}[]} */ nodes) => list(nodes.map((n) => n.name.replace("-", " ")));
   if (!m.quorum) say("no quorum serves", "#peers", true);
@@ -325,14 +338,21 @@ function health(state, m) {
   if (lost.length) say(`${names(lost)} not registered`, "#brokers");
   const wrong = m.brokers.filter((b) => b.judged.verdict === "stale");
   if (wrong.length) say(`${names(wrong)} wrong about the controller`, "#beliefs");
-  const partitions = m.topics.flatMap((t) => t.partitions);
+  // What is being deleted goes offline on its way: that is no trouble.
+  const partitions = m.topics.filter((t) => !t.deleting).flatMap((t) => t.partitions);
   const offline = partitions.filter((p) => p.offline).length;
+  const orphans = partitions.filter((p) => p.rows.some((r) => r.leader && ["down", "gone"].includes(r.process))).length;
   const under = partitions.filter((p) => !p.offline && p.out_of_sync.length > 0).length;
+  const acknowledged = partitions.reduce((sum, p) => sum + p.gone_committed, 0);
+  const doomed = m.topics.filter((t) => t.deleting).length;
   if (offline) say(`${plural(offline, "partition")} offline`, "#partitions", true);
+  if (orphans) say(`${plural(orphans, "partition")} led by a dead broker`, "#partitions", true);
+  if (acknowledged) say(`${plural(acknowledged, "acknowledged record")} lost`, "#losses");
+  if (doomed) notes.push({ text: `${plural(doomed, "topic")} being deleted`, href: "#topics" });
   if (under) say(`${plural(under, "partition")} under-replicated`, "#partitions");
   if (m.faults.length) say(`${plural(m.faults.length, "fault")} injected`, "#faults");
   const level = reasons.some((r) => r.bad) ? "bad" : reasons.length ? "warn" : "ok";
-  return { level, word: { ok: "Healthy", warn: "Degraded", bad: "Broken" }[level], reasons };
+  return { level, word: { ok: "Healthy", warn: "Degraded", bad: "Broken" }[level], reasons: [...reasons, ...notes] };
 }
 
 /** The sentence a screen reader hears of an event, or nothing. @param {import("./fold.js").Entry} e */
