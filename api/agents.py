@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import httpx
@@ -26,6 +27,8 @@ from ensemble.runtime.link_fault import HeldFault
 POLL_INTERVAL_S = 0.25
 ACTION_TIMEOUT_S = 60.0
 CALL_TIMEOUT_S = 5.0
+SILENT_AFTER_S = 2.0
+"""From then on nothing that an agent said before is told as what is."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -37,14 +40,26 @@ class Word(NamedTuple):
     age_ms: int
 
 
-class Agent:
-    """One host agent, over HTTP."""
+class Silence(NamedTuple):
+    """A host agent that does not answer: its name, its address, and when it was heard last (or first asked), in
+    microseconds by this host's wall clock."""
 
-    def __init__(self, address: AgentAddress, token: str) -> None:
+    host: str
+    url: str
+    since_us: int
+
+
+class Agent:
+    """One host agent, over HTTP.  `clock_s` is a monotonic clock, in seconds."""
+
+    def __init__(self, address: AgentAddress, token: str, clock_s: Callable[[], float] = time.monotonic) -> None:
         self.name = address.name
+        self.url = address.url
         self.nodes = address.nodes
         self.snapshot: Snapshot | None = None
-        self.seen_s = 0.0
+        self._clock_s = clock_s
+        self._heard_s = clock_s()
+        self._heard_us = time.time_ns() // 1000
         self._client = httpx.AsyncClient(
             base_url=address.url,
             headers={"Authorization": f"Bearer {token}"},
@@ -58,19 +73,54 @@ class Agent:
         Raises httpx.HTTPError when the agent does not answer.
         """
         path = f"/v1/snapshot?fresh_ms={fresh_ms}" if fresh_ms else "/v1/snapshot"
-        self.snapshot = await self._call("GET", path, Snapshot)
-        self.seen_s = time.monotonic()
+        # A connection that a cut or a freeze left behind is given up as soon as its answer would come too late.
+        self.hear(await self._call("GET", path, Snapshot, timeout_s=SILENT_AFTER_S))
+
+    def hear(self, snapshot: Snapshot) -> None:
+        """Take what the agent says now."""
+        self.snapshot = snapshot
+        self._heard_s, self._heard_us = self._clock_s(), time.time_ns() // 1000
+
+    @property
+    def heard_ms_ago(self) -> int:
+        """How long ago it answered last, in milliseconds."""
+        return int((self._clock_s() - self._heard_s) * 1000)
+
+    @property
+    def silence(self) -> Silence | None:
+        """Its silence, where it has lasted for SILENT_AFTER_S or nothing was heard yet; None while it answers."""
+        if self.snapshot is not None and self._clock_s() - self._heard_s < SILENT_AFTER_S:
+            return None
+        return Silence(self.name, self.url, self._heard_us)
 
     async def act(self, node: str, action: str) -> ProcessInfo:
-        """Carry an action out; returns the process as it is then.  Raises Problem."""
+        """Carry an action out; returns the process as it is then.
+
+        Raises Problem; 503 without delay where the agent falls silent meanwhile.
+        """
+        path = f"/v1/processes/{node}/{action}"
+        call = asyncio.ensure_future(self._call("POST", path, ProcessInfo, timeout_s=ACTION_TIMEOUT_S))
         try:
-            path = f"/v1/processes/{node}/{action}"
-            done = await self._call("POST", path, ProcessInfo, timeout_s=ACTION_TIMEOUT_S)
-            with contextlib.suppress(httpx.HTTPError):
-                await self.refresh()
-            return done
+            while not call.done() and self.silence is None:
+                await asyncio.wait({call}, timeout=POLL_INTERVAL_S)
+            if not call.done():
+                raise self._fate_unknown(node, action, "it fell silent")
+            done = await call
+        except (httpx.ConnectError, httpx.ConnectTimeout) as reason:
+            raise Problem(
+                503, f"the host agent {self.name} does not answer ({reason!r}): nothing was done to {node}"
+            ) from None
         except httpx.HTTPError as reason:
-            raise Problem(503, f"the host agent {self.name} does not answer: {reason!r}") from None
+            raise self._fate_unknown(node, action, repr(reason)) from None
+        finally:
+            call.cancel()
+        with contextlib.suppress(httpx.HTTPError):
+            await self.refresh()
+        return done
+
+    def _fate_unknown(self, node: str, action: str, reason: str) -> Problem:
+        text = f"the host agent {self.name} did not answer ({reason}): {action} {node} may have been carried out"
+        return Problem(503, text)
 
     async def read_journal(self, positions: dict[str, Position], wait_ms: int) -> JournalAnswer:
         """New journal lines after these positions."""
@@ -79,7 +129,7 @@ class Agent:
 
     async def faults(self) -> list[HeldFault]:
         """The link faults that hold at this agent."""
-        return (await self._call("GET", "/v1/faults", FaultState)).faults
+        return (await self._call("GET", "/v1/faults", FaultState, timeout_s=SILENT_AFTER_S)).faults
 
     async def set_faults(self, faults: list[HeldFault]) -> None:
         """Make exactly these faults hold."""
@@ -131,6 +181,11 @@ class Agents:
         """Ask every node now; those that do not answer keep their last word."""
         await asyncio.gather(*(agent.refresh(fresh_ms) for agent in self.all), return_exceptions=True)
 
+    def silence(self, node: str) -> Silence | None:
+        """The silence of the host agent that has a node; None while that answers."""
+        agent = self._by_node.get(node)
+        return None if agent is None else agent.silence
+
     def process(self, node: str) -> ProcessInfo | None:
         """A node's process, as last seen."""
         agent = self._by_node.get(node)
@@ -150,8 +205,7 @@ class Agents:
             return None
         for status in agent.snapshot.statuses:
             if status.name == node:
-                since_ms = int((time.monotonic() - agent.seen_s) * 1000)
-                return Word(status.status, status.age_ms + since_ms)
+                return Word(status.status, status.age_ms + agent.heard_ms_ago)
         return None
 
     async def act(self, node: str, action: str) -> ProcessInfo:
@@ -159,11 +213,14 @@ class Agents:
         return await self._by_node[node].act(node, action)
 
     async def faults(self) -> list[HeldFault]:
-        """The faults that hold, as the agents know them.  Raises Problem."""
+        """The faults that hold, as those agents know them that answer.  Raises Problem."""
+        asked = [agent.faults() for agent in self.all if agent.silence is None]
         known: dict[str, HeldFault] = {}
-        for agent in self.all:
-            with contextlib.suppress(httpx.HTTPError):
-                known.update({f.id: f for f in await agent.faults()})
+        for answer in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(answer, list):
+                known.update({f.id: f for f in answer})
+            elif not isinstance(answer, httpx.HTTPError):
+                raise answer
         return list(known.values())
 
     async def set_faults(self, faults: list[HeldFault]) -> None:

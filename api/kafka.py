@@ -13,7 +13,7 @@ from api.problems import Problem
 from journal.events import TopicPartition
 from kafka_protocol.channel import AsyncioChannel
 from kafka_protocol.client.admin_client import PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
-from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from kafka_protocol.client.client_errors import KafkaFateUnknown, KafkaRequestFailed, KafkaUnavailable
 
 ADMIN_TIMEOUT_MS = 15_000
 
@@ -38,20 +38,31 @@ def refused(failure: KafkaRequestFailed) -> Problem:
     return Problem(_STATUS.get(failure.error, 422), failure.message, kafka_error=failure.error.name.upper())
 
 
-class KafkaAdmin:
-    """Asks the brokers.  One request lasts at most ADMIN_TIMEOUT_MS."""
+def unavailable(reason: KafkaUnavailable) -> Problem:
+    """What is told where nobody answered; `may_have_been_made` where somebody was asked."""
+    return Problem(503, str(reason), may_have_been_made=isinstance(reason, KafkaFateUnknown))
 
-    def __init__(self, bootstrap: str) -> None:
+
+class KafkaAdmin:
+    """Asks the brokers.  One request lasts at most ADMIN_TIMEOUT_MS, and `failover_ms` more where the controller has to
+    be replaced first."""
+
+    def __init__(self, bootstrap: str, failover_ms: int = 0) -> None:
         self._bootstrap = bootstrap
+        self._failover_ms = failover_ms
         self._made: tuple[AdminClient, AsyncioChannel] | None = None
 
-    def _client(self) -> AdminClient:
+    async def _client(self) -> AdminClient:
+        """A client that has just read who is controller: what it read before may have frozen since."""
         if self._made is None:
             try:
                 self._made = make_client(self._bootstrap, "api-admin")
+                self._made[0].failover_ms = self._failover_ms
             except ValueError as reason:
                 raise Problem(503, str(reason)) from None
-        return self._made[0]
+        client = self._made[0]
+        await client.metadata([], timeout_ms=ADMIN_TIMEOUT_MS)
+        return client
 
     async def create_topic(self, topic: NewTopic) -> None:
         """Make a topic."""
@@ -59,7 +70,7 @@ class KafkaAdmin:
         if topic.assignment is not None:
             assignment = {int(partition): replicas for partition, replicas in topic.assignment.items()}
         try:
-            await self._client().create_topic(
+            await (await self._client()).create_topic(
                 topic.name,
                 topic.partitions or -1,
                 topic.replication_factor or -1,
@@ -72,37 +83,37 @@ class KafkaAdmin:
                 raise refused(failure) from None
             # Made, but not every leader is known yet: the answer shows how far it is.
         except KafkaUnavailable as reason:
-            raise Problem(503, str(reason)) from None
+            raise unavailable(reason) from None
 
     async def delete_topic(self, name: str) -> None:
         """Mark a topic for deletion."""
         try:
-            await self._client().delete_topic(name, timeout_ms=ADMIN_TIMEOUT_MS // 3)
+            await (await self._client()).delete_topic(name, timeout_ms=ADMIN_TIMEOUT_MS // 3)
         except KafkaRequestFailed as failure:
             if failure.error is not ErrorCode.request_timed_out:
                 raise refused(failure) from None
             # Marked; it goes once every broker that holds a replica is back.
         except KafkaUnavailable as reason:
-            raise Problem(503, str(reason)) from None
+            raise unavailable(reason) from None
 
     async def alter_topic_config(self, name: str, changes: dict[str, str | None]) -> None:
         """Set or remove a topic's overrides."""
         try:
-            await self._client().alter_configs(TOPIC_RESOURCE, name, changes, timeout_ms=ADMIN_TIMEOUT_MS)
+            await (await self._client()).alter_configs(TOPIC_RESOURCE, name, changes, timeout_ms=ADMIN_TIMEOUT_MS)
         except KafkaRequestFailed as failure:
             raise refused(failure) from None
         except KafkaUnavailable as reason:
-            raise Problem(503, str(reason)) from None
+            raise unavailable(reason) from None
 
     async def elect(self, kind: str, partitions: Sequence[TopicPartition] | None) -> list[ElectionResult]:
         """Hold elections; one result per partition."""
         number = PREFERRED if kind == "PREFERRED" else UNCLEAN
         try:
-            found = await self._client().elect_leaders(number, partitions, timeout_ms=ADMIN_TIMEOUT_MS)
+            found = await (await self._client()).elect_leaders(number, partitions, timeout_ms=ADMIN_TIMEOUT_MS)
         except KafkaRequestFailed as failure:
             raise refused(failure) from None
         except KafkaUnavailable as reason:
-            raise Problem(503, str(reason)) from None
+            raise unavailable(reason) from None
         return [
             ElectionResult(
                 topic=name.topic,

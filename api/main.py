@@ -40,7 +40,7 @@ def build(settings: Settings, player: Sequence[str]) -> Services:
     collector = Collector(settings.data / "collected")
     ensemble = EnsembleView(settings.zookeeper_connect, settings.session_timeout_ms)
     views = Views(settings, agents, ensemble, collector)
-    admin = KafkaAdmin(settings.bootstrap)
+    admin = KafkaAdmin(settings.bootstrap, settings.session_timeout_ms)
     journal = JournalWriter(settings.data / "journal", API_NODE)
     workloads = WorkloadManager(settings.bootstrap, settings.zookeeper_connect, journal)
 

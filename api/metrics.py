@@ -45,16 +45,19 @@ def _gauge(name: str, text: str, rows: list[tuple[str, float]], label: str) -> G
 
 def _controller(brokers: list[Broker], topics: list[Topic]) -> list[Metric]:
     partitions = [p for t in topics for p in t.partitions]
-    acting = [(str(b.id), 1.0 if b.is_controller else 0.0) for b in brokers if b.process != "down"]
+    # As KafkaController counts them: what is being deleted is neither offline nor out of balance.
+    kept = [p for t in topics if not t.deleting for p in t.partitions]
+    known = [b for b in brokers if b.process != "down" and b.is_controller is not None]
+    acting = [(str(b.id), 1.0 if b.is_controller else 0.0) for b in known]
     prefix = "kafka_controller_kafkacontroller_"
     plain = {
-        "offlinepartitionscount": (float(sum(p.offline for p in partitions)), "Partitions without a leader"),
+        "offlinepartitionscount": (float(sum(p.offline for p in kept)), "Partitions without a leader"),
         "globaltopiccount": (float(len(topics)), "Topics"),
         "globalpartitioncount": (float(len(partitions)), "Partitions"),
         "activebrokercount": (float(sum(b.registered for b in brokers)), "Registered brokers"),
         "topicstodeletecount": (float(sum(t.deleting for t in topics)), "Topics marked for deletion"),
         "preferredreplicaimbalancecount": (
-            float(sum(bool(p.replicas) and p.leader != p.replicas[0] for p in partitions)),
+            float(sum(bool(p.replicas) and p.leader != p.replicas[0] for p in kept)),
             "Partitions not led by their preferred replica",
         ),
     }
@@ -144,10 +147,10 @@ def _ensemble(peers: list[Peer], collector: Collector) -> list[Metric]:
     followers = sum(p.state == "FOLLOWING" and p.phase == "BROADCAST" for p in peers)
     voters = sum(not p.observer for p in peers)
     up = [(str(p.id), 1.0 if p.process == "running" else 0.0) for p in peers]
-    epoch = max((p.current_epoch for p in peers), default=0)
+    epoch = max((p.current_epoch for p in peers if p.current_epoch is not None), default=0)
     return [
         state,
-        _gauge("zk_up", "Whether a server's process runs", up, "peer"),
+        _gauge("zk_up", "1 where a server's process is known to run, else 0, as of a silent host", up, "peer"),
         GaugeMetricFamily("zk_quorum_size", "Voting servers", value=voters),
         GaugeMetricFamily("zk_synced_followers", "Followers in sync", value=followers if leaders else 0),
         GaugeMetricFamily("zk_current_epoch", "The highest epoch any server has", value=epoch),

@@ -12,7 +12,7 @@ from api.struct_schema import StructSchema
 from ensemble.runtime.link_fault import HeldFault, LinkFault
 
 ProcessState = Literal["running", "paused", "down"]
-BrokerProcess = ProcessState | Literal["unknown"]
+NodeProcess = ProcessState | Literal["unknown"]
 
 INT32_MAX = (1 << 31) - 1
 _PARTITION_NUMBER = re.compile(r"0|[1-9][0-9]{0,6}")
@@ -48,24 +48,38 @@ class Action(StrEnum):
     RESTART = "restart"
 
 
+class Unknown(BaseModel):
+    """Why nothing is known of a node's process."""
+
+    reason: Literal["host_silent", "not_started_here"] = Field(
+        description="`host_silent`: its host agent has not answered for two seconds"
+    )
+    host: str | None = Field(description="The host that is silent")
+    since_us: int | None = Field(description="When that host was heard last, by the API's clock")
+
+
+_UNKNOWN = "Null while its process is known; then no other field tells what was said before"
+
+
 class Peer(BaseModel):
     """One server of the ensemble."""
 
     model_config = _example(
         id=1, state="LEADING", phase="BROADCAST", accepted_epoch=1, current_epoch=1, last_zxid="0x100000012",
-        leader_id=1, observer=False, process="running", pid=4711, as_of_us=1700000000000000, age_ms=180,
+        leader_id=1, observer=False, process="running", pid=4711, unknown=None, as_of_us=1700000000000000, age_ms=180,
     )  # fmt: skip
 
     id: int
-    state: Literal["LEADING", "FOLLOWING", "LOOKING", "OBSERVING", "DOWN"]
-    phase: str = Field(description="ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST")
-    accepted_epoch: int
-    current_epoch: int
-    last_zxid: str = Field(description="Hexadecimal, as ZooKeeper prints it")
-    leader_id: int = Field(description="Whom this peer takes for the leader; -1 for nobody")
+    state: Literal["LEADING", "FOLLOWING", "LOOKING", "OBSERVING", "DOWN", "UNKNOWN"]
+    phase: str = Field(description="ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST; UNKNOWN of a silent host's")
+    accepted_epoch: int | None = Field(description="Null while its host is silent, as the next three")
+    current_epoch: int | None
+    last_zxid: str | None = Field(description="Hexadecimal, as ZooKeeper prints it")
+    leader_id: int | None = Field(description="Whom this peer takes for the leader; -1 for nobody")
     observer: bool
-    process: ProcessState
+    process: NodeProcess
     pid: int | None
+    unknown: Unknown | None = Field(description=_UNKNOWN)
     as_of_us: int = Field(description="When its process was seen so, by its host's clock: later events count more")
     age_ms: int | None = Field(description="How old this peer's last word is")
 
@@ -97,21 +111,25 @@ class Broker(BaseModel):
     """One broker; also one that somebody started elsewhere and joined to the ensemble."""
 
     model_config = _example(
-        id=1, process="running", pid=4714, host="127.0.0.1", port=9092, registered=True, broker_epoch=25,
+        id=1, process="running", pid=4714, unknown=None, host="127.0.0.1", port=9092, registered=True, broker_epoch=25,
         is_controller=True, believes={"controller_id": 1, "controller_epoch": 3, "age_ms": 210},
         session_state="connected", fenced_writes=0, fenced_requests=0,
         as_of_us=1700000000000000, stale=False, age_ms=40, status={},
     )  # fmt: skip
 
     id: int
-    process: BrokerProcess = Field(description="`unknown` of a broker that was not started here")
+    process: NodeProcess = Field(
+        description="`unknown` where its host is silent, and of a broker that was not started here"
+    )
     pid: int | None
+    unknown: Unknown | None = Field(description=_UNKNOWN)
     host: str
     port: int
     registered: bool = Field(description="Its ephemeral stands in /brokers/ids: the ensemble's word")
     broker_epoch: int | None = Field(description="The czxid of that znode")
-    is_controller: bool = Field(
-        description="The broker's own last word, right or wrong; the ensemble's of a broker that was not started here"
+    is_controller: bool | None = Field(
+        description="The broker's own last word, right or wrong; the ensemble's of a broker that was not started here; "
+        "null while its host is silent"
     )
     believes: Believes
     session_state: str

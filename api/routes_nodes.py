@@ -8,6 +8,7 @@ from api.models import Action, Broker, Cluster, Controller, Peer, ProcessResult
 from api.problems import responses
 from api.routes_faults import fault_views
 from api.services import Service, Services
+from api.silent_hosts import out_of_reach
 
 router = APIRouter(prefix="/api/v1")
 
@@ -78,5 +79,8 @@ async def act_on_peer(id: int, action: Action, service: Service) -> ProcessResul
 
 async def _act(service: Services, kind: str, number: int, action: Action) -> ProcessResult:
     node = f"{kind}-{number}"
+    # Not even tried: a frozen agent would find the request when it goes on, and carry it out when nobody asks any more.
+    if (silence := service.agents.silence(node)) is not None:
+        raise out_of_reach(node, silence, service.settings.cluster_data)
     info = await service.agents.act(node, action.value)
     return ProcessResult(id=number, node=node, action=action, process=info.process, pid=info.pid)  # type: ignore[arg-type]

@@ -14,9 +14,22 @@ import msgspec
 from api.agents import Agents, Word
 from api.collector import Collector
 from api.ensemble_view import EnsembleView, Fresh, PartitionZnodes, TopicZnodes
-from api.models import Believes, Broker, Cluster, Controller, FaultView, Partition, Peer, ProcessState, Topic, Workload
+from api.models import (
+    Believes,
+    Broker,
+    Cluster,
+    Controller,
+    FaultView,
+    Partition,
+    Peer,
+    ProcessState,
+    Topic,
+    Unknown,
+    Workload,
+)
 from api.problems import Problem
 from api.settings import Settings
+from api.silent_hosts import NO_BELIEF, silent_broker, silent_peer, since_text
 from ensemble.ids import zxid_text
 from journal.cluster_state import BrokerView
 
@@ -46,8 +59,11 @@ class Views:
         if not observer and peer_id not in self._settings.peers:
             raise self.unknown("peer", peer_id)
         node = f"peer-{peer_id}"
-        process, pid = self._process(node)
         word = self._agents.word(node)
+        if (silence := self._agents.silence(node)) is not None:
+            age_ms = word.age_ms if word else None
+            return silent_peer(peer_id, observer, silence, self._agents.taken_us(node), age_ms)
+        process, pid = self._process(node)
         said: dict[str, Any] = dict(word.status) if word else {}
         told = self._collector.state.peers.get(peer_id)
         if told is not None:
@@ -71,6 +87,7 @@ class Views:
             observer=observer,
             process=process,
             pid=pid,
+            unknown=None,
             as_of_us=self._agents.taken_us(node),
             age_ms=word.age_ms if word else None,
         )
@@ -93,12 +110,13 @@ class Views:
             id=broker_id,
             process="unknown",
             pid=None,
+            unknown=Unknown(reason="not_started_here", host=None, since_us=None),
             host=registration.host if registration else "",
             port=registration.port if registration else 0,
             registered=registration is not None,
             broker_epoch=registration.broker_epoch if registration else None,
             is_controller=fresh.reading.controller.broker_id == broker_id,
-            believes=Believes(controller_id=-1, controller_epoch=0, age_ms=None),
+            believes=NO_BELIEF,
             session_state="unknown",
             fenced_writes=told.fenced_writes,
             fenced_requests=told.fenced_requests,
@@ -115,11 +133,13 @@ class Views:
                 raise self.unknown("broker", broker_id)
             return self._of_elsewhere(broker_id, fresh)
         node = f"broker-{broker_id}"
+        told = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
+        host, port = self._addresses.get(broker_id, ("", 0))
+        if (silence := self._agents.silence(node)) is not None:
+            return silent_broker(told, (host, port), silence, self._agents.taken_us(node), fresh)
         process, pid = self._process(node)
         word = self._agents.word(node)
-        told = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
         said = word.status if word else {}
-        host, port = self._addresses.get(broker_id, ("", 0))
         registration = fresh.reading.brokers.get(broker_id)
         acting = told.is_controller
         if word is not None and not self._journal_is_newer(node, word):
@@ -129,6 +149,7 @@ class Views:
             id=broker_id,
             process=process,
             pid=pid,
+            unknown=None,
             host=host,
             port=port,
             registered=registration is not None,
@@ -155,7 +176,7 @@ class Views:
             )
         told = self._collector.state.brokers.get(broker_id)
         if told is None or not told.believed_since_us:
-            return Believes(controller_id=-1, controller_epoch=0, age_ms=None)
+            return NO_BELIEF
         age_ms = max(0, time.time_ns() // 1_000_000 - told.believed_since_us // 1000)
         return Believes(
             controller_id=told.believed_controller_id, controller_epoch=told.believed_controller_epoch, age_ms=age_ms
@@ -225,10 +246,15 @@ class Views:
             age_ms=fresh.age_ms,
         )
 
+    def _silent(self, broker_id: int) -> bool:
+        return self._agents.silence(f"broker-{broker_id}") is not None
+
     def _replica_rows(self) -> ReplicaRows:
         """Where each running broker says its replicas stand: high watermark and log end offset."""
         rows: ReplicaRows = {}
         for broker_id in self._settings.brokers:
+            if self._silent(broker_id):
+                continue
             word = self._agents.word(f"broker-{broker_id}")
             for row in word.status.get("partitions", ()) if word is not None else ():
                 found = rows.setdefault((row["topic"], row["partition"]), {})
@@ -237,8 +263,8 @@ class Views:
 
     def _partition(self, topic: str, number: int, found: PartitionZnodes, rows: ReplicaRows) -> Partition:
         told = self._collector.state.partitions.get(f"{topic}-{number}")
-        marks = dict(told.high_watermarks) if told else {}
-        ends = dict(told.log_end_offsets) if told else {}
+        marks = {b: at for b, at in told.high_watermarks.items() if not self._silent(b)} if told else {}
+        ends = {b: at for b, at in told.log_end_offsets.items() if not self._silent(b)} if told else {}
         for broker_id, (mark, end) in rows.get((topic, number), {}).items():
             marks[broker_id], ends[broker_id] = mark, end
         return Partition(
@@ -259,6 +285,7 @@ class Views:
     def cluster(self, fresh: Fresh, workloads: list[Workload], faults: list[FaultView]) -> Cluster:
         """The whole cluster as one object."""
         state = self._collector.state
+        leads = -1 if self._agents.silence(f"peer-{state.zab_leader_id}") else state.zab_leader_id
         return Cluster(
             seq=self._collector.last_seq,
             at_us=state.at_us,
@@ -266,7 +293,7 @@ class Views:
             age_ms=fresh.age_ms,
             read_at_us=time.time_ns() // 1000 - fresh.age_ms * 1000,
             quorum=not fresh.stale,
-            zab={"epoch": state.zab_epoch, "leader_id": state.zab_leader_id},
+            zab={"epoch": state.zab_epoch, "leader_id": leads},
             peers=self.peers(),
             controller=self.controller(fresh),
             reigns=[msgspec.to_builtins(r) for r in state.reigns[-100:]],
@@ -287,18 +314,22 @@ class Views:
 
     def missing(self, fresh: Fresh) -> list[str]:
         """What keeps the cluster from being ready; empty when it is."""
-        missing = []
+        missing = [
+            f"{since_text(agent.silence)}: {', '.join(agent.nodes)} unknown"
+            for agent in self._agents.all
+            if agent.nodes and agent.silence is not None
+        ]
         if fresh.stale:
-            return ["no quorum serves"]
+            return ["no quorum serves", *missing]
         # An ensemble without brokers is one, too.
         if fresh.reading.controller.broker_id == -1 and (self._settings.brokers or fresh.reading.brokers):
             missing.append("there is no controller")
         for broker_id in self._settings.brokers:
             process, _ = self._process(f"broker-{broker_id}")
-            if process == "running" and broker_id not in fresh.reading.brokers:
+            if process == "running" and not self._silent(broker_id) and broker_id not in fresh.reading.brokers:
                 missing.append(f"broker {broker_id} is not registered")
         acting = fresh.reading.controller.broker_id
-        if acting in self._settings.brokers:
+        if acting in self._settings.brokers and not self._silent(acting):
             controller = self.broker(acting, fresh)
             if not controller.is_controller:
                 return [*missing, f"broker {acting} has not taken over as controller yet"]

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol, cast
 
-from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage
+from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage, NeverSent
 from kafka_protocol.wire.frame_reader import FrameReader, FrameTooLarge
 from kafka_protocol.wire.frames import decode_response, encode_request, response_correlation_id
 from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
@@ -123,7 +123,8 @@ class _Connection(asyncio.Protocol):
         for call in calls:
             call.timer.cancel()
             if not call.answer.done():
-                call.answer.set_exception(ChannelBroken(f"broker {self._to.broker_id}: {reason}"))
+                broken = ChannelBroken if self._transport is not None else NeverSent
+                call.answer.set_exception(broken(f"broker {self._to.broker_id}: {reason}"))
 
     def _timed_out(self, answer: asyncio.Future[KafkaMessage]) -> None:
         # As Kafka's clients: what comes after a request that timed out cannot be waited for either.

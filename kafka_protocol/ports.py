@@ -39,6 +39,10 @@ class ChannelBroken(Exception):
     """The request got no response: refused, connection lost or timed out.  It may have been carried out."""
 
 
+class NeverSent(ChannelBroken):
+    """There was no connection that the request could have gone out on, so it was not carried out."""
+
+
 class BrokerChannel(Protocol):
     """Kafka requests from this broker to another one (or to itself)."""
 

@@ -11,22 +11,23 @@ import { belief, hex, list, plural } from "./format.js";
  * @typedef {import("./fold.js").PartitionView} PartitionView
  * @typedef {{id: number, name: string, state: string, phase: string, leader_id: number, accepted_epoch: number,
  *   current_epoch: number, zxid: string, process: string, pid: number | null, observer: boolean,
- *   leads: boolean}} Peer
+ *   leads: boolean, silent: Silent | null}} Peer
+ * @typedef {{host: string, since_us: number}} Silent  A host that has not answered since then: nothing is known of its nodes.
  * @typedef {{verdict: "agrees" | "stale" | "ahead" | "silent", text: string}} Judged
  * @typedef {{id: number, name: string, process: string, ours: boolean, pid: number | null, address: string, registered: boolean,
  *   broker_epoch: string | null, session: string, is_controller: boolean, believes_id: number,
  *   believes_epoch: number, age_ms: number | null, fenced_requests: number, fenced_writes: number,
- *   judged: Judged}} Broker
+ *   judged: Judged, silent: Silent | null}} Broker
  * @typedef {{broker_id: number, leader: boolean, in_sync: boolean, leo: number | null, hw: number | null,
  *   behind: number, process: string}} Replica
  * @typedef {{topic: string, partition: number, leader: number, leader_epoch: number, partition_epoch: number,
  *   isr: number[], eligible: number[], replicas: number[], out_of_sync: number[], high_watermark: number | null, unclean: boolean,
- *   offline: boolean, rows: Replica[], gone: number, gone_committed: number}} Partition
+ *   offline: boolean, deleting: boolean, rows: Replica[], gone: number, gone_committed: number}} Partition
  * @typedef {{name: string, config: Record<string, string>, deleting: boolean, partitions: Partition[]}} Topic
  * @typedef {{level: "ok" | "warn" | "bad" | "unknown", word: string,
  *   reasons: {text: string, href: string}[]}} Health
  * @typedef {{id: number, epoch: number, zk_version: number, stale: boolean}} Ensemble
- * @typedef {{now_ms: number, ensemble: Ensemble, zab: {epoch: number, leader_id: number}, quorum: boolean,
+ * @typedef {{now_ms: number, ensemble: Ensemble, zab: {epoch: number, leader_id: number, known: boolean}, quorum: boolean,
  *   peers: Peer[], brokers: Broker[], topics: Topic[], reigns: import("./fold.js").Reign[],
  *   faults: any[], workloads: any[], health: Health, settings: any}} Model
  */
@@ -43,7 +44,9 @@ export function model(state, localMs) {
   const reigns = reignsOf(state, ensemble);
   const faults = faultsOf(state);
   const settings = state.polled?.cluster.settings ?? {};
-  const zab = { epoch: leader?.current_epoch ?? state.cluster.zab_epoch, leader_id: leader?.id ?? -1 };
+  // A peer of which nothing is known may lead.
+  const known = leader !== undefined || !peers.some((p) => p.silent);
+  const zab = { epoch: leader?.current_epoch ?? state.cluster.zab_epoch, leader_id: leader?.id ?? -1, known };
   const shown = {
     now_ms, ensemble, zab, quorum, peers, brokers, topics, reigns, faults, workloads: workloadsOf(state), settings,
   };
@@ -84,6 +87,8 @@ function peersOf(state) {
   return ids.map((id) => {
     const name = `peer-${id}`;
     const [journal, answer] = [told[id], read.get(id)];
+    const silent = silenceOf(answer);
+    if (silent) return silentPeer(id, name, answer.observer, silent);
     const said = journal && (!answer || journalCounts(state, answer.as_of_us, name)) ? journal : answer;
     // The answer's zxid is read twice a second; the journal tells one at checkpoints only.
     const up = said.process !== "down";
@@ -92,13 +97,27 @@ function peersOf(state) {
       id, name, state: up ? said.state : "DOWN", phase: said.phase, leader_id: up ? said.leader_id : -1,
       accepted_epoch: said.accepted_epoch, current_epoch: said.current_epoch, zxid: zxid === null ? "unknown" : hex(zxid), process: said.process,
       pid: said.pid, observer: answer?.observer ?? false,
-      leads: said.process === "running" && said.state === "LEADING" && said.phase === "BROADCAST",
+      leads: said.process === "running" && said.state === "LEADING" && said.phase === "BROADCAST", silent,
     };
   });
 }
 
+/**
+ * The silence of a node's host.  What the journal has of that node came through the same host, and is as old.
+ * @param {any} answer @returns {Silent | null}
+ */
+const silenceOf = (answer) => (answer?.unknown?.reason === "host_silent" ? answer.unknown : null);
+
+/** @param {number} id @param {string} name @param {boolean} observer @param {Silent} silent @returns {Peer} */
+function silentPeer(id, name, observer, silent) {
+  return {
+    id, name, state: "UNKNOWN", phase: "unknown", leader_id: -1, accepted_epoch: 0, current_epoch: 0, zxid: "unknown",
+    process: "unknown", pid: null, observer, leads: false, silent,
+  };
+}
+
 /** Of a process that nobody here has, it is known whether its session stands. @param {Broker} broker */
-const standsAs = ({ process, ours, registered }) => (ours || registered ? process : "gone");
+const standsAs = ({ process, ours, registered, silent }) => (silent ? "silent" : ours || registered ? process : "gone");
 
 /** @param {State} state @param {Ensemble} ensemble @param {number} localMs @returns {Broker[]} */
 function brokersOf(state, ensemble, localMs) {
@@ -109,24 +128,30 @@ function brokersOf(state, ensemble, localMs) {
   return ids.map((id) => {
     const name = `broker-${id}`;
     const [journal, answer] = [told[id], read.get(id)];
-    const lately = journal && (!answer || journalCounts(state, answer.as_of_us, name));
+    const silent = silenceOf(answer);
+    const lately = !silent && journal && (!answer || journalCounts(state, answer.as_of_us, name));
     const said = lately ? journal : answer;
     const lists = lately || (journal && journalCounts(state, readAtUs(state), "registrations")) ? journal : answer;
-    const word = lastWord(state, journal, answer, localMs);
+    const word = silent ? UNSAID : lastWord(state, journal, answer, localMs);
     const process = said.process;
-    const ours = process !== "unknown";
+    const ours = silent !== null || process !== "unknown";
     const epoch = lists.broker_epoch;
     return {
       id, name, process, ours, pid: said.pid, address: answer?.port ? `${answer.host}:${answer.port}` : "",
       registered: lists.registered, broker_epoch: lists.registered && epoch !== null && epoch !== -1 ? hex(epoch) : null,
       session: process === "down" ? "closed" : ours ? (lately ? journal : answer).session_state : "unknown",
-      is_controller: process !== "down" && said.is_controller, ...word,
+      is_controller: process !== "down" && said.is_controller === true, ...word, silent,
       fenced_requests: Math.max(journal?.fenced_requests ?? 0, answer?.fenced_requests ?? 0),
       fenced_writes: Math.max(journal?.fenced_writes ?? 0, answer?.fenced_writes ?? 0),
-      judged: judge(word, process, ensemble),
+      judged: silent ? { verdict: "silent", text: silenceText(silent) } : judge(word, process, ensemble),
     };
   });
 }
+
+const UNSAID = { believes_id: -1, believes_epoch: 0, age_ms: null };
+
+/** @param {Silent} silent */
+export const silenceText = ({ host, since_us }) => `unknown since ${clockShort(since_us)}: ${host} does not answer`;
 
 /**
  * A broker's last word on who is controller, and its age: the younger of what it journalled and what it told the API.
@@ -187,43 +212,59 @@ function topicsOf(state, processes) {
     if (lately ? !told.has(name) : !read.has(name)) continue;
     const [journal, answer] = [told.get(name) ?? [], read.get(name)];
     const numbers = new Set([...journal, ...(answer?.partitions ?? [])].map((p) => p.partition));
+    const deleting = answer?.deleting ?? false;
     const partitions = [...numbers].sort((a, b) => a - b).map((number) => {
       const row = answer?.partitions.find((/** @type {any} */ p) => p.partition === number);
       const lost = losses.get(`${name}-${number}`) ?? { gone: 0, gone_committed: 0 };
       const told = partitionOf(journal.find((p) => p.partition === number), row, processes);
-      return { topic: name, partition: number, ...told, ...lost };
+      return { topic: name, partition: number, deleting, ...told, ...lost };
     });
     const config = (lately && state.cluster.configs[`topics/${name}`]) || answer?.config || {};
-    found.push({ name, config, deleting: answer?.deleting ?? false, partitions });
+    found.push({ name, config, deleting, partitions });
   }
   return found;
 }
 
-/** @param {State} state */
+/** How many offsets of each partition are gone from somewhere: one that several replicas lost is one. @param {State} state */
 function lossesByPartition(state) {
-  /** @type {Map<string, {gone: number, gone_committed: number}>} */
-  const found = new Map();
-  for (const loss of state.cluster.losses) {
-    const name = `${loss.topic}-${loss.partition}`;
-    const sum = found.get(name) ?? { gone: 0, gone_committed: 0 };
-    sum.gone += loss.count;
-    sum.gone_committed += loss.below_high_watermark;
-    found.set(name, sum);
+  /** @type {Map<string, {all: [number, number][], committed: [number, number][]}>} */
+  const spans = new Map();
+  for (const { topic, partition, first_offset, last_offset, below_high_watermark } of state.cluster.losses) {
+    const name = `${topic}-${partition}`;
+    const found = spans.get(name) ?? { all: [], committed: [] };
+    found.all.push([first_offset, last_offset + 1]);
+    found.committed.push([first_offset, first_offset + below_high_watermark]);
+    spans.set(name, found);
   }
-  return found;
+  return new Map([...spans].map(([name, found]) => [name, { gone: covered(found.all), gone_committed: covered(found.committed) }]));
+}
+
+/** How many numbers lie in at least one of these spans. @param {[number, number][]} spans each from its first number to before its end */
+function covered(spans) {
+  let [sum, end] = [0, -Infinity];
+  for (const [from, to] of [...spans].sort((a, b) => a[0] - b[0])) {
+    sum += Math.max(0, to - Math.max(from, end));
+    end = Math.max(end, to);
+  }
+  return sum;
 }
 
 /**
  * @param {PartitionView | undefined} journal @param {any} answer @param {Map<number, string>} processes
- * @returns {Omit<Partition, "topic" | "partition" | "gone" | "gone_committed">}
+ * @returns {Omit<Partition, "topic" | "partition" | "deleting" | "gone" | "gone_committed">}
  */
 function partitionOf(journal, answer, processes) {
   const newer = (/** @type {any} */ a, /** @type {any} */ b) =>
     a.leader_epoch - b.leader_epoch || a.partition_epoch - b.partition_epoch;
   const said = !answer || (journal && journal.replicas.length > 0 && newer(journal, answer) >= 0) ? journal : answer;
   const { leader, leader_epoch, partition_epoch, isr, replicas } = said;
-  const ends = { ...answer?.log_end_offsets, ...journal?.log_end_offsets };
-  const marks = journal?.high_watermarks ?? {};
+  const silent = (/** @type {[string, number]} */ [id]) => processes.get(Number(id)) === "silent";
+  const audible = (/** @type {Record<string, number> | undefined} */ told) =>
+    Object.fromEntries(Object.entries(told ?? {}).filter((row) => !silent(row)));
+  /** @type {Record<number, number>} */
+  const ends = { ...answer?.log_end_offsets, ...audible(journal?.log_end_offsets) };
+  /** @type {Record<number, number>} */
+  const marks = audible(journal?.high_watermarks);
   const known = Object.values(marks);
   const high_watermark = marks[leader] ?? answer?.high_watermark ?? (known.length ? Math.max(...known) : null);
   const furthest = Math.max(0, ...replicas.map((/** @type {number} */ id) => ends[id] ?? 0));
@@ -276,25 +317,40 @@ function health(state, m) {
   if (!state.known && state.polled === null) return { level: "unknown", word: "Connecting", reasons: [] };
   /** @type {{text: string, href: string, bad?: boolean}[]} */
   const reasons = [];
+  /** @type {{text: string, href: string}[]} */
+  const notes = [];
   const say = (/** @type {string} */ text, /** @type {string} */ href, bad = false) => reasons.push({ text, href, bad });
   const names = (/** @type {{name: string}[]} */ nodes) => list(nodes.map((n) => n.name.replace("-", " ")));
   if (!m.quorum) say("no quorum serves", "#peers", true);
-  else if (m.zab.leader_id === -1) say("no peer leads", "#peers", true);
+  else if (m.zab.leader_id === -1 && m.zab.known) say("no peer leads", "#peers", true);
   if (m.ensemble.id === -1) say("no controller", "#reigns", true);
   for (const process of ["down", "paused"]) {
     const hit = [...m.peers, ...m.brokers].filter((n) => n.process === process);
     if (hit.length) say(`${names(hit)} ${process}`, hit[0].name.startsWith("peer") ? "#peers" : "#brokers");
   }
+  const silent = [...m.peers, ...m.brokers].filter((n) => n.silent);
+  const hosts = [...new Set(silent.map((n) => n.silent?.host ?? ""))];
+  if (silent.length) {
+    const text = `${names(silent)} unknown: ${list(hosts)} ${hosts.length > 1 ? "do" : "does"} not answer`;
+    say(text, silent[0].name.startsWith("peer") ? "#peers" : "#brokers", silent.length === m.peers.length + m.brokers.length);
+  }
   const lost = m.brokers.filter((b) => (b.process === "running" || !b.ours) && !b.registered);
   if (lost.length) say(`${names(lost)} not registered`, "#brokers");
   const wrong = m.brokers.filter((b) => b.judged.verdict === "stale");
   if (wrong.length) say(`${names(wrong)} wrong about the controller`, "#beliefs");
-  const partitions = m.topics.flatMap((t) => t.partitions);
+  // What is being deleted goes offline on its way: that is no trouble.
+  const partitions = m.topics.filter((t) => !t.deleting).flatMap((t) => t.partitions);
   const offline = partitions.filter((p) => p.offline).length;
+  const orphans = partitions.filter((p) => p.rows.some((r) => r.leader && ["down", "gone"].includes(r.process))).length;
   const under = partitions.filter((p) => !p.offline && p.out_of_sync.length > 0).length;
+  const acknowledged = partitions.reduce((sum, p) => sum + p.gone_committed, 0);
+  const doomed = m.topics.filter((t) => t.deleting).length;
   if (offline) say(`${plural(offline, "partition")} offline`, "#partitions", true);
+  if (orphans) say(`${plural(orphans, "partition")} led by a dead broker`, "#partitions", true);
+  if (acknowledged) say(`${plural(acknowledged, "acknowledged record")} lost`, "#losses");
+  if (doomed) notes.push({ text: `${plural(doomed, "topic")} being deleted`, href: "#topics" });
   if (under) say(`${plural(under, "partition")} under-replicated`, "#partitions");
   if (m.faults.length) say(`${plural(m.faults.length, "fault")} injected`, "#faults");
   const level = reasons.some((r) => r.bad) ? "bad" : reasons.length ? "warn" : "ok";
-  return { level, word: { ok: "Healthy", warn: "Degraded", bad: "Broken" }[level], reasons };
+  return { level, word: { ok: "Healthy", warn: "Degraded", bad: "Broken" }[level], reasons: [...reasons, ...notes] };
 }

@@ -105,7 +105,7 @@ export function takeAnswer(state, cluster, nowMs, wallMs) {
   state.poll_problem = null;
   state.skew_ms = Math.abs(nowMs - wallMs) > SKEW_MIN_MS ? nowMs - wallMs : 0;
   // A peer that is down tells none, and the one it told last is the one it will come back with.
-  for (const peer of cluster.peers) if (peer.process !== "down") state.zxids[peer.id] = peer.last_zxid;
+  for (const peer of cluster.peers) if (peer.last_zxid !== null && peer.process !== "down") state.zxids[peer.id] = peer.last_zxid;
 }
 
 /** Note a call to the API that begins. @param {State} state @param {string} curl @returns {Call} */

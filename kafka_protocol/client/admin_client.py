@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from journal.events import TopicPartition
-from kafka_protocol.client.client import ATTEMPT_MS_MAX, REQUEST_TIMEOUT_MS, KafkaClient
+from kafka_protocol.client.client import ATTEMPT_MS_MAX, REQUEST_TIMEOUT_MS
 from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from kafka_protocol.client.controller_client import ControllerClient
 from kafka_protocol.ports import ChannelBroken, KafkaMessage
 from kafka_protocol.topic_ids import topic_id_from_kafka
 from kafka_protocol.wire.kafka_schema import ApiKey, request
@@ -36,8 +37,14 @@ class ConfigEntry(NamedTuple):
     synonyms: tuple[tuple[str, str | None, int], ...]
 
 
-class AdminClient(KafkaClient):
-    """A `KafkaClient` for administrators."""
+class AdminClient(ControllerClient):
+    """A `KafkaClient` for administrators.
+
+    `timeout_ms` is what a request may take at the controller; `failover_ms` is added to that where a controller may
+    have to be replaced first.
+    """
+
+    failover_ms = 0
 
     async def create_topic(
         self,
@@ -62,7 +69,7 @@ class AdminClient(KafkaClient):
             "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
         }
         message = request(ApiKey.CREATE_TOPICS, 7, topics=[row], timeout=timeout_ms, validate_only=validate_only)
-        response = await self.at_controller(message, _created_errors, timeout_ms + ANSWER_MS)
+        response = await self.at_controller(message, _created_errors, timeout_ms + ANSWER_MS + self.failover_ms)
         result = response.topics[0]
         _check(result.error_code, result.error_message)
         await self.refresh()
@@ -71,7 +78,7 @@ class AdminClient(KafkaClient):
     async def delete_topic(self, name: str, *, timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
         """Delete a topic, and wait until it is gone."""
         message = request(ApiKey.DELETE_TOPICS, 6, topics=[{"name": name}], timeout=timeout_ms)
-        response = await self.at_controller(message, _deleted_errors, timeout_ms + ANSWER_MS)
+        response = await self.at_controller(message, _deleted_errors, timeout_ms + ANSWER_MS + self.failover_ms)
         _check(response.responses[0].error_code, response.responses[0].error_message)
 
     async def create_partitions(
@@ -86,7 +93,7 @@ class AdminClient(KafkaClient):
         given = None if assignments is None else [{"broker_ids": tuple(replicas)} for replicas in assignments]
         row = {"name": name, "count": total, "assignments": given}
         message = request(ApiKey.CREATE_PARTITIONS, 3, topics=[row], timeout=timeout_ms)
-        response = await self.at_controller(message, _grown_errors, timeout_ms + ANSWER_MS)
+        response = await self.at_controller(message, _grown_errors, timeout_ms + ANSWER_MS + self.failover_ms)
         _check(response.results[0].error_code, response.results[0].error_message)
 
     async def elect_leaders(
@@ -106,7 +113,7 @@ class AdminClient(KafkaClient):
         message = request(
             ApiKey.ELECT_LEADERS, 2, election_type=election_type, topic_partitions=rows, timeout=timeout_ms
         )
-        response = await self.at_controller(message, lambda r: [r.error_code], timeout_ms)
+        response = await self.at_controller(message, lambda r: [r.error_code], timeout_ms + self.failover_ms)
         _check(response.error_code, None)
         return {
             TopicPartition(str(topic.topic), int(row.partition_id)): (ErrorCode(row.error_code), row.error_message)
@@ -141,7 +148,12 @@ class AdminClient(KafkaClient):
         ]
         resource = {"resource_type": resource_type, "resource_name": name, "configs": configs}
         message = request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=validate_only)
-        response = await self._for_resource(resource_type, name, message, timeout_ms)
+        if self.cluster is None:
+            await self.refresh()
+        if (resource_type == BROKER_RESOURCE and name.isdigit()) or self.controller() is None:
+            response = await self._for_resource(resource_type, name, message, timeout_ms)
+        else:
+            response = await self.at_controller(message, lambda _: [], timeout_ms + self.failover_ms)
         _check(response.responses[0].error_code, response.responses[0].error_message)
 
     async def _for_resource(

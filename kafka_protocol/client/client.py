@@ -1,12 +1,12 @@
 """A small Kafka client: metadata, produce and fetch.  `admin_client` adds what administrators ask.
 
 Pure coroutine code over a `BrokerChannel`, so that it runs over sockets and in the simulated world.  It finds leaders
-and the controller by itself, and asks again where they have moved, until a request's time is over.
+by itself, and asks again where they have moved, until a request's time is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
@@ -34,6 +34,8 @@ RETRY_BACKOFF_MS = 100
 REQUEST_TIMEOUT_MS = 30_000
 ATTEMPT_MS_MAX = 5_000
 """How long one broker is waited for before another is asked."""
+FIRST_LOOK_MS = 1_000
+"""The same for metadata, which every broker has at hand, in the first round."""
 FETCH_BYTES_MAX = 4 * 1024 * 1024
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
@@ -124,9 +126,12 @@ class KafkaClient:
         that are missing (auto.create.topics.enable)."""
         rows = None if topics is None else [{"name": topic} for topic in topics]
         asked = request(ApiKey.METADATA, 12, topics=rows, allow_auto_topic_creation=create)
-        response = await self.any_broker(asked, timeout_ms)
+        return self._learn(await self.any_broker(asked, timeout_ms, FIRST_LOOK_MS), topics is None)
+
+    def _learn(self, response: KafkaMessage, whole: bool) -> ClusterInfo:
+        """Take a broker's metadata, `whole` where it is of all topics."""
         found = _cluster(response)
-        known = {} if self.cluster is None or topics is None else dict(self.cluster.topics)
+        known = {} if self.cluster is None or whole else dict(self.cluster.topics)
         self.cluster = found._replace(topics={**known, **found.topics})
         return found
 
@@ -148,17 +153,21 @@ class KafkaClient:
                 if not turn.done():
                     turn.set_result(None)
 
-    async def any_broker(self, message: KafkaMessage, timeout_ms: int) -> KafkaMessage:
+    async def any_broker(
+        self, message: KafkaMessage, timeout_ms: int, attempt_ms: int = ATTEMPT_MS_MAX
+    ) -> KafkaMessage:
+        """Ask one broker after the other, each for `attempt_ms` and twice as long in each further round."""
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         reason = "no time"
+        attempts = 0
         while (left_ms := deadline_ms - self._runtime.now().mono_ms) > 0:
             known = [] if self.cluster is None else list(self.cluster.brokers.values())
             candidates = known + self._bootstrap
             self._next += 1
+            patience_ms = min(left_ms, ATTEMPT_MS_MAX, attempt_ms << attempts // len(candidates))
+            attempts += 1
             try:
-                return await self._channel.call(
-                    candidates[self._next % len(candidates)], message, min(left_ms, ATTEMPT_MS_MAX)
-                )
+                return await self._channel.call(candidates[self._next % len(candidates)], message, patience_ms)
             except ChannelBroken as broken:
                 reason = str(broken)
             await self._runtime.sleep(RETRY_BACKOFF_MS)
@@ -336,33 +345,6 @@ class KafkaClient:
             return ErrorCode(got.error_code), (int(got.leader_epoch), int(got.end_offset))
 
         return await self.at_leader(topic_partition, lambda _: message, read, timeout_ms)
-
-    # ---- the controller ---------------------------------------------------------------------------------------
-
-    async def at_controller(
-        self, message: KafkaMessage, errors: Callable[[KafkaMessage], Iterable[int]], timeout_ms: int
-    ) -> KafkaMessage:
-        """Ask the controller; again where the one asked is none."""
-        deadline_ms = self._runtime.now().mono_ms + timeout_ms
-        reason = "there is no controller"
-        while (left_ms := deadline_ms - self._runtime.now().mono_ms) > 0:
-            endpoint = None
-            if self.cluster is not None:
-                endpoint = self.cluster.brokers.get(self.cluster.controller_id)
-            if endpoint is not None:
-                try:
-                    response = await self._channel.call(endpoint, message, left_ms)
-                except ChannelBroken as broken:
-                    reason = str(broken)
-                else:
-                    if ErrorCode.not_controller not in errors(response):
-                        return response
-                    reason = f"broker {endpoint.broker_id} is not the controller"
-                await self._runtime.sleep(RETRY_BACKOFF_MS)
-            await self.refresh()
-            if self.cluster is not None and self.cluster.controller_id < 0:
-                await self._runtime.sleep(RETRY_BACKOFF_MS)
-        raise KafkaUnavailable(reason)
 
 
 def _cluster(response: KafkaMessage) -> ClusterInfo:

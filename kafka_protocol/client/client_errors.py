@@ -16,3 +16,10 @@ class KafkaRequestFailed(Exception):
 
 class KafkaUnavailable(Exception):
     """No broker that could have answered did, within the time given."""
+
+
+class KafkaFateUnknown(KafkaUnavailable):
+    """A broker was asked for a change and did not answer, and nobody can tell whether it was made."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}: the change may have been made")

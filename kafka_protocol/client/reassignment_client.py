@@ -8,8 +8,9 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from journal.events import TopicPartition
-from kafka_protocol.client.client import REQUEST_TIMEOUT_MS, KafkaClient
+from kafka_protocol.client.client import REQUEST_TIMEOUT_MS
 from kafka_protocol.client.client_errors import KafkaRequestFailed
+from kafka_protocol.client.controller_client import ControllerClient
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, request
 
@@ -39,7 +40,7 @@ def _check(response: KafkaMessage) -> None:
 
 
 async def alter_reassignments(
-    client: KafkaClient,
+    client: ControllerClient,
     targets: Mapping[TopicPartition, Sequence[int] | None],
     *,
     timeout_ms: int = REQUEST_TIMEOUT_MS,
@@ -67,7 +68,10 @@ async def alter_reassignments(
 
 
 async def list_reassignments(
-    client: KafkaClient, partitions: Sequence[TopicPartition] | None = None, *, timeout_ms: int = REQUEST_TIMEOUT_MS
+    client: ControllerClient,
+    partitions: Sequence[TopicPartition] | None = None,
+    *,
+    timeout_ms: int = REQUEST_TIMEOUT_MS,
 ) -> dict[TopicPartition, Ongoing]:
     """What is under way, of these partitions or of all, in order."""
     topics = None

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import httpx
 import uvicorn
 
 from api.agent_protocol import NodeStatus, ProcessInfo, Snapshot
@@ -60,30 +61,41 @@ def settings(directory: Path, **changes: Any) -> Settings:
 
 
 class FakeAgent(Agent):
-    """An agent that obeys."""
+    """An agent that obeys, and that answers nothing while it is frozen.  Its clock can be put on."""
 
     def __init__(self, address: AgentAddress) -> None:
-        super().__init__(address, "token")
+        self.put_on_s = 0.0
+        self.frozen = False
+        self.asked: list[str] = []
+        super().__init__(address, "token", lambda: time.monotonic() + self.put_on_s)
         self.held: list[HeldFault] = []
         self.processes = {n: ProcessInfo(n, "running", 100 + i, None, 1) for i, n in enumerate(NODES)}
         self.statuses: dict[str, tuple[float, dict[str, Any]]] = {}
         self._show()
 
     def _show(self) -> None:
-        self.seen_s = time.monotonic()
-        ages = {name: int((self.seen_s - said_s) * 1000) for name, (said_s, _) in self.statuses.items()}
+        now_s = time.monotonic()
+        ages = {name: int((now_s - said_s) * 1000) for name, (said_s, _) in self.statuses.items()}
         statuses = [NodeStatus(name, ages[name], status) for name, (_, status) in self.statuses.items()]
-        self.snapshot = Snapshot("host-1", list(self.processes.values()), statuses, time.time_ns() // 1000)
+        self.hear(Snapshot("host-1", list(self.processes.values()), statuses, time.time_ns() // 1000))
 
     def say(self, node: str, age_ms: int, **status: Any) -> None:
         """Let a node have said this so long ago; its word ages from then on."""
         self.statuses[node] = (time.monotonic() - age_ms / 1000, status)
         self._show()
 
+    def freeze(self, for_s: float) -> None:
+        """Answer nothing from now on, and let so much time pass."""
+        self.frozen = True
+        self.put_on_s += for_s
+
     async def refresh(self, fresh_ms: int = 0) -> None:
+        if self.frozen:
+            raise httpx.ReadTimeout("frozen")
         self._show()
 
     async def act(self, node: str, action: str) -> ProcessInfo:
+        self.asked.append(f"{action} {node}")
         before = self.processes[node]
         if action == "kill" and before.process == "down":
             raise Problem(409, f"cannot kill {node}: it is down")

@@ -368,3 +368,15 @@ def test_made_up_calls_meet_what_the_document_promises(server: Server, tmp_path:
     # It keeps a cache in the working directory.
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def test_what_is_being_deleted_is_neither_offline_nor_out_of_balance(server: Server, http: httpx.Client) -> None:
+    topics = server.ensemble.reading.topics
+    offline = topics["orders"].partitions[0]._replace(leader=-1)
+    topics["orders"] = topics["orders"]._replace(partitions={0: offline})
+    prefix = "kafka_controller_kafkacontroller_"
+    counted = {f"{prefix}offlinepartitionscount 1.0", f"{prefix}preferredreplicaimbalancecount 1.0"}
+    assert counted <= set(http.get("/metrics").text.splitlines())
+    topics["orders"] = topics["orders"]._replace(deleting=True)
+    left = {line.replace("1.0", "0.0") for line in counted}
+    assert {*left, f"{prefix}topicstodeletecount 1.0"} <= set(http.get("/metrics").text.splitlines())

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from compose.files import load_run
 from compose.topology import load
 from testing.cluster import ClusterFailed
 from testing.live.cluster import LiveCluster
@@ -60,6 +61,28 @@ def test_a_paused_controller_is_shown_with_its_own_last_word_and_the_age_of_that
     zabka_cluster.until(
         lambda: [e for e in zabka_cluster.events("controller_resigned") if e["broker_id"] == controller.id]
     )
+
+
+def test_of_a_frozen_hosts_nodes_nothing_is_said_to_be_known(zabka_cluster: LiveCluster) -> None:
+    agent = load_run(zabka_cluster.data)
+    assert agent is not None
+    os.kill(agent.agent_pid, signal.SIGSTOP)
+    try:
+        whole = zabka_cluster.until(
+            lambda: (c := zabka_cluster.get("/api/v1/cluster"))["peers"][0]["process"] == "unknown" and c, 4
+        )
+        assert {n["process"] for n in (*whole["peers"], *whole["brokers"])} == {"unknown"}
+        assert whole["controller"]["broker_id"] > 0, "the ensemble's own word stands"
+        with pytest.raises(ClusterFailed, match=r"host-1 .*has not answered since"):
+            zabka_cluster.get("/readyz")
+        began_s = time.monotonic()
+        with pytest.raises(ClusterFailed, match=r"nothing was done to broker-1.*zabka up --data"):
+            zabka_cluster.brokers[1].start()
+        assert time.monotonic() - began_s < 2
+    finally:
+        os.kill(agent.agent_pid, signal.SIGCONT)
+    zabka_cluster.until(lambda: zabka_cluster.get("/api/v1/brokers/1")["process"] == "running", 5)
+    zabka_cluster.until_ready(10)
 
 
 def test_without_a_quorum_the_last_known_state_is_given_as_stale(zabka_cluster: LiveCluster) -> None:

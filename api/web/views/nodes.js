@@ -3,7 +3,8 @@
 import { html, nothing } from "lit-html";
 
 import { requests } from "../actions.js";
-import { age, belief, plural } from "../format.js";
+import { age, belief, clockShort, plural } from "../format.js";
+import { silenceText } from "../model.js";
 import { badge, icon, panel, send } from "./parts.js";
 
 /**
@@ -19,12 +20,13 @@ const SENSIBLE = {
   running: ["Kill", "Stop", "Pause", "Restart"],
   paused: ["Kill", "Resume", "Restart"],
   down: ["Start"],
+  unknown: ["Start"], // Its answer says what brings the host back.
 };
 
-/** @param {Actions} actions @param {{name: string, process: string}} node */
+/** @param {Actions} actions @param {{name: string, process: string, silent: import("../model.js").Silent | null}} node */
 function buttons(actions, node) {
   const spoken = node.name.replace("-", " ");
-  if (node.process === "unknown") return html`<p class="quiet">Not started here: nothing can be done to its process.</p>`;
+  if (node.process === "unknown" && !node.silent) return html`<p class="quiet">Not started here: nothing can be done to its process.</p>`;
   return html`<div class="actions" role="group" aria-label="Actions on ${spoken}">${ACTIONS.map((action) =>
     send(actions, requests.act(node.name, action.toLowerCase()), action, {
       name: `${action} ${spoken}`, disabled: !SENSIBLE[node.process]?.includes(action),
@@ -35,11 +37,14 @@ function buttons(actions, node) {
 /** @type {Record<string, "running" | "paused" | "empty">} */
 const SHAPES_OF_PROCESSES = { running: "running", paused: "paused", unknown: "empty" };
 
-/** @param {{process: string, pid: number | null}} node */
+/** @param {{process: string, pid: number | null, silent: import("../model.js").Silent | null}} node */
 function processBadge(node) {
   const shape = SHAPES_OF_PROCESSES[node.process] ?? "down";
   const pid = node.pid ? html` <span class="pid">pid ${node.pid}</span>` : nothing;
-  return html`<span class="process ${node.process}" title=${node.pid ? `pid ${node.pid}` : node.process === "unknown" ? "not started here" : "no process"}>${icon(shape)}${node.process}${pid}</span>`;
+  const absent = node.process === "unknown" ? "not started here" : "no process";
+  const title = node.silent ? silenceText(node.silent) : node.pid ? `pid ${node.pid}` : absent;
+  const since = node.silent ? ` since ${clockShort(node.silent.since_us)}` : "";
+  return html`<span class="process ${node.process}" title=${title}>${icon(shape)}${node.process}${since}${pid}</span>`;
 }
 
 /** @type {Record<string, "crown" | "follower" | "looking" | "observer" | "down">} */
@@ -47,6 +52,7 @@ const ROLE_SHAPES = { LEADING: "crown", FOLLOWING: "follower", LOOKING: "looking
 
 /** @param {Peer} peer @param {Actions} actions */
 function peerCard(peer, actions) {
+  if (peer.silent) return silentCard(`Peer ${peer.id}`, peer, actions);
   const epochs = peer.accepted_epoch === peer.current_epoch ? "" : "differ";
   return html`<li class="card ${peer.process} ${peer.leads ? "leads" : ""}" aria-label="Peer ${peer.id}">
     <header><h3>Peer ${peer.id}</h3>${badge(ROLE_SHAPES[peer.state] ?? "looking", peer.state, peer.state.toLowerCase())}
@@ -62,11 +68,18 @@ function peerCard(peer, actions) {
   </li>`;
 }
 
+/** @param {string} name @param {Peer | Broker} node @param {Actions} actions */
+function silentCard(name, node, actions) {
+  const told = node.silent ? silenceText(node.silent) : "";
+  return html`<li class="card unknown" aria-label=${name}>
+    <header><h3>${name}</h3>${processBadge(node)}</header><p class="quiet">${told}</p>${buttons(actions, node)}</li>`;
+}
+
 /** @param {Model} m @param {Actions} actions */
 export function peers(m, actions) {
   const { zab } = m;
   const aside = html`<span class="sum">${zab.leader_id < 0
-    ? html`${icon("warn")} no peer leads; last epoch <b>${zab.epoch}</b>`
+    ? html`${icon("warn")} ${zab.known ? "no peer leads" : "who leads is unknown"}; last epoch <b>${zab.epoch}</b>`
     : html`peer <b>${zab.leader_id}</b> leads epoch <b>${zab.epoch}</b>`}</span>`;
   return panel("peers", "ZAB ensemble", aside, cards(m.peers.map((peer) => peerCard(peer, actions))));
 }
@@ -87,6 +100,7 @@ function brokerCard(broker, m, actions) {
       <div><dt title="czxid of its znode in /brokers/ids">epoch</dt><dd>${broker.broker_epoch ?? "none"}</dd></div>
       <div><dt>address</dt><dd>${broker.address.replace("127.0.0.1:", ":") || "unknown"}</dd></div>
     </dl>
+    ${broker.silent ? html`<p class="quiet">${silenceText(broker.silent)}</p>` : nothing}
     ${buttons(actions, broker)}
   </li>`;
 }
@@ -147,7 +161,7 @@ function beliefRow(broker, columns, official) {
   const said = broker.age_ms !== null;
   return html`<tr class=${verdict} aria-label="Belief of broker ${broker.id}"><th scope="row">broker ${broker.id}</th>
     ${[...columns, -1].map((id) => mark(said && id === known, broker.believes_epoch, id, verdict, id === official))}
-    <td class="verdict"><span>${icon(VERDICT_SHAPES[verdict])} ${text}</span> <span class="age">${age(broker.age_ms)}</span></td>
+    <td class="verdict"><span>${icon(VERDICT_SHAPES[verdict])} ${text}</span> <span class="age">${broker.silent ? nothing : age(broker.age_ms)}</span></td>
     <td class="n" title="requests / writes">${broker.fenced_requests} / ${broker.fenced_writes}</td></tr>`;
 }
 

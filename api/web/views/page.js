@@ -50,7 +50,7 @@ function top(state, m) {
     <div class="health ${health.level}" role="group" aria-label="Health"><strong>${icon(shape)} ${health.word}</strong>
       <ul>${health.reasons.map((reason) => html`<li><a href=${reason.href}>${reason.text}</a></li>`)}</ul></div>
     <p class="now"><span>controller <b>${belief(m.ensemble.id, m.ensemble.epoch)}</b></span>
-      <span>ZAB leader <b>${belief(m.zab.leader_id, m.zab.epoch)}</b></span>
+      <span>ZAB leader <b>${m.zab.known ? belief(m.zab.leader_id, m.zab.epoch) : "unknown"}</b></span>
       <span class="link ${state.link}">${icon(state.link === "live" ? "running" : "looking")} ${state.link}</span>
       <a href="/openapi.json">API</a></p>
   </header>`;

@@ -51,10 +51,10 @@ function row(p, brokers, actions) {
   const low = Math.max(0, high - Math.max(WINDOW_MIN, (high - Math.min(high, ...ends, p.high_watermark ?? high)) * 1.25));
   const what = [{ topic: p.topic, partition: p.partition }];
   const preferred = p.replicas[0] === p.leader;
-  return html`<tr class=${p.offline ? "offline" : ""} aria-label="Partition ${name}">
+  return html`<tr class=${p.offline && !p.deleting ? "offline" : ""} aria-label="Partition ${name}">
     <th scope="row"><span class="name">${name}</span>
       <span class="facts">HW ${p.high_watermark === null ? "unknown" : count(p.high_watermark)}</span></th>
-    <td><span class="led-by">${p.offline ? badge("bad", "offline", "bad") : html`<b class="of-broker b${p.leader % 8}">${p.leader}</b>`}
+    <td><span class="led-by">${p.deleting ? badge("warn", "being deleted", "warn") : p.offline ? badge("bad", "offline", "bad") : html`<b class="of-broker b${p.leader % 8}">${p.leader}</b>`}
       ${p.unclean ? badge("warn", "unclean", "warn") : nothing}</span>
       <span class="facts">leader epoch ${p.leader_epoch}</span></td>
     <td>${p.out_of_sync.length ? html`<span class="behind">${icon("warn")} ${p.out_of_sync.join(", ")}</span>` : nothing}
@@ -87,12 +87,13 @@ function cell(p, broker, low, high) {
     ${bar(replica, p.high_watermark, low, high)}</td>`;
 }
 
-/** @param {Replica} replica @returns {["crown" | "ok" | "warn" | "down" | "paused", string, string]} */
+/** @param {Replica} replica @returns {["crown" | "ok" | "warn" | "down" | "paused" | "empty", string, string]} */
 function standing(replica) {
   if (replica.process === "down" || replica.process === "gone") {
     return ["down", replica.process, replica.in_sync ? "silent" : "out"];
   }
   if (replica.process === "paused") return ["paused", replica.leader ? "leader, paused" : "paused", replica.in_sync ? "silent" : "out"];
+  if (replica.process === "silent") return ["empty", replica.leader ? "leader, unknown" : "unknown", replica.in_sync ? "silent" : "out"];
   if (replica.leader) return ["crown", "leader", "leader"];
   return replica.in_sync ? ["ok", "in sync", "in"] : ["warn", "out of sync", "out"];
 }

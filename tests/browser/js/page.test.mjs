@@ -153,6 +153,34 @@ test("a broker that was not started here is what the ensemble says of it, and no
   assert.ok(shown(false).health.reasons.some((r) => r.text === "broker 4 not registered"));
 });
 
+test("of a silent host's nodes no older word is shown, neither the answer's nor the journal's", () => {
+  const state = newState();
+  takeSnapshot(state, emptyState(), 0);
+  takeEntry(state, entry(1, "peer-1", "node_started", { role: "peer", id: 1, config: {} }));
+  takeEntry(state, entry(2, "broker-1", "controller_elected", { broker_id: 1, controller_epoch: 3, zk_version: 3 }));
+  takeEntry(state, entry(3, "broker-1", "replica_progressed", { broker_id: 1, replicas: [["t", 0, 8, 9]] }));
+  const unknown = { reason: "host_silent", host: "host-1", since_us: 1_000_500 };
+  const nothing = { process: "unknown", pid: null, unknown, as_of_us: 0 };
+  const topic = { name: "t", config: {}, deleting: false, partitions: [{
+    partition: 0, leader: 1, leader_epoch: 1, partition_epoch: 1, isr: [1], replicas: [1], high_watermark: null,
+    log_end_offsets: {},
+  }] };
+  const peer = { ...nothing, id: 1, state: "UNKNOWN", phase: "UNKNOWN", leader_id: null, accepted_epoch: null,
+    current_epoch: null, last_zxid: null, observer: false };
+  const broker = { ...nothing, id: 1, host: "127.0.0.1", port: 9092, registered: true, broker_epoch: 44, is_controller: null,
+    believes: { controller_id: -1, controller_epoch: 0, age_ms: null }, session_state: "unknown" };
+  takeAnswer(state, answer({ peers: [peer], brokers: [broker], topics: [topic] }), 1000, NaN);
+  const m = model(state, 1000);
+  assert.deepEqual([m.peers[0].process, m.peers[0].state, m.peers[0].zxid, m.peers[0].leads], ["unknown", "UNKNOWN", "unknown", false]);
+  const [shown] = m.brokers;
+  assert.deepEqual([shown.process, shown.session, shown.is_controller, shown.age_ms], ["unknown", "unknown", false, null]);
+  assert.match(shown.judged.text, /^unknown since \d\d:\d\d:\d\d: host-1 does not answer$/);
+  assert.deepEqual(m.topics[0].partitions[0].rows.map((r) => [r.process, r.leo, r.hw]), [["silent", null, null]]);
+  assert.equal(m.zab.known, false);
+  assert.equal(m.health.level, "bad");
+  assert.deepEqual(m.health.reasons.map((r) => r.text), ["peer 1 and broker 1 unknown: host-1 does not answer"]);
+});
+
 test("a clock that differs from ours by more than the header's granularity is corrected for", () => {
   const state = newState();
   takeAnswer(state, answer({}), 100_000, 99_000);
@@ -168,6 +196,46 @@ test("health says what is wrong, the worst first in its level", () => {
   const health = model(state, 0).health;
   assert.equal(health.level, "bad");
   assert.deepEqual(health.reasons.map((r) => r.text), ["no peer leads", "no controller"]);
+});
+
+const served = {
+  peers: [{ id: 1, state: "LEADING", phase: "BROADCAST", leader_id: 1, accepted_epoch: 1, current_epoch: 1,
+    last_zxid: "0x5", process: "running", pid: 5, unknown: null, observer: false, as_of_us: 0 }],
+  brokers: [1, 2].map((id) => ({ id, process: "running", pid: id, unknown: null, host: "h", port: 9092, registered: true,
+    broker_epoch: id, is_controller: id === 1, believes: { controller_id: 1, controller_epoch: 3, age_ms: 1 },
+    session_state: "connected", fenced_writes: 0, fenced_requests: 0, as_of_us: 0 })),
+};
+const partition = { partition: 0, leader: 2, leader_epoch: 1, partition_epoch: 1, isr: [1, 2], replicas: [2, 1],
+  high_watermark: 9, log_end_offsets: { 1: 9, 2: 9 } };
+const topic = { name: "t", config: {}, deleting: false, partitions: [partition] };
+const healthOf = (changes, entries = []) => {
+  const state = newState();
+  takeSnapshot(state, emptyState(), 0);
+  for (const told of entries) takeEntry(state, told);
+  takeAnswer(state, answer({ ...served, topics: [topic], read_at_us: 2_000_000, ...changes }), 1000, NaN);
+  const { level, reasons } = model(state, 1000).health;
+  return [level, ...reasons.map((r) => r.text)];
+};
+
+test("a record that several replicas lost is one lost record", () => {
+  const lost = (seq, broker_id, first_offset, last_offset, below_high_watermark) => entry(seq, `broker-${broker_id}`, "records_lost", {
+    broker_id, topic: "t", partition: 0, first_offset, last_offset, count: last_offset - first_offset + 1,
+    below_high_watermark, cause: "truncation" });
+  assert.deepEqual(healthOf({}), ["ok"]);
+  assert.deepEqual(healthOf({}, [lost(1, 1, 5, 12, 5), lost(2, 2, 7, 12, 3), lost(3, 2, 20, 20, 1)]),
+    ["warn", "6 acknowledged records lost"]);
+  assert.deepEqual(healthOf({}, [lost(1, 1, 5, 12, 0)]), ["ok"], "what was never committed was never promised");
+});
+
+test("a partition whose leader is dead and not yet replaced is told", () => {
+  const brokers = [served.brokers[0], { ...served.brokers[1], process: "down", pid: null }];
+  assert.deepEqual(healthOf({ brokers }), ["bad", "broker 2 down", "1 partition led by a dead broker"]);
+});
+
+test("a topic that is being deleted is no offline one", () => {
+  const gone = { ...partition, leader: -1, isr: [2] };
+  assert.deepEqual(healthOf({ topics: [{ ...topic, deleting: true, partitions: [gone] }] }), ["ok", "1 topic being deleted"]);
+  assert.deepEqual(healthOf({ topics: [{ ...topic, partitions: [gone] }] }), ["bad", "1 partition offline"]);
 });
 
 test("reigns and the gaps between them lie side by side, the longer the wider", () => {

@@ -1,0 +1,130 @@
+"""A host agent that does not answer: after two seconds nothing that it said is told as what is."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.agent_protocol import ProcessInfo, Snapshot
+from api.agents import Agent
+from api.problems import Problem
+from api.settings import AgentAddress
+from tests.api.api_server import NODES, Server
+
+V1 = "/api/v1"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with Server(tmp_path) as running:
+        running.agent.say("peer-1", 10, state="LEADING", phase="BROADCAST", leader_id=1, current_epoch=4)
+        running.agent.say(
+            "broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3},
+            session={"state": "connected"}, partitions=[{"topic": "orders", "partition": 0, "hw": 7, "leo": 8}],
+        )  # fmt: skip
+        yield running
+
+
+@pytest.fixture
+def http(server: Server) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as client:
+        yield client
+
+
+def test_for_two_seconds_the_last_word_stands(server: Server, http: httpx.Client) -> None:
+    server.agent.freeze(1.5)
+    found = http.get(f"{V1}/peers/1").json()
+    assert (found["process"], found["state"], found["unknown"]) == ("running", "LEADING", None)
+    assert http.get(f"{V1}/brokers/1").json()["is_controller"] is True
+
+
+def test_then_nothing_of_a_peer_is_known(server: Server, http: httpx.Client) -> None:
+    heard_us = http.get(f"{V1}/peers/1").json()["as_of_us"]
+    server.agent.freeze(2.0)
+    found = http.get(f"{V1}/peers/1").json()
+    assert (found["process"], found["pid"], found["state"], found["phase"]) == ("unknown", None, "UNKNOWN", "UNKNOWN")
+    older = ("accepted_epoch", "current_epoch", "last_zxid", "leader_id")
+    assert [found[field] for field in older] == [None] * 4
+    assert (found["unknown"]["reason"], found["unknown"]["host"]) == ("host_silent", "host-1")
+    assert heard_us <= found["unknown"]["since_us"] <= heard_us + 1_000_000
+    assert http.get(f"{V1}/peers/1").json()["unknown"] == found["unknown"]
+
+
+def test_of_a_broker_only_the_ensembles_word_is_left(server: Server, http: httpx.Client) -> None:
+    assert http.get(f"{V1}/topics/orders").json()["partitions"][0]["log_end_offsets"] == {"1": 8}
+    server.agent.freeze(2.0)
+    found = http.get(f"{V1}/brokers/1").json()
+    assert (found["process"], found["pid"], found["session_state"]) == ("unknown", None, "unknown")
+    assert (found["is_controller"], found["status"]) == (None, {})
+    assert found["believes"] == {"controller_id": -1, "controller_epoch": 0, "age_ms": None}
+    assert (found["registered"], found["broker_epoch"]) == (True, 25)
+    assert found["unknown"]["reason"] == "host_silent"
+    partition = http.get(f"{V1}/topics/orders").json()["partitions"][0]
+    assert (partition["leader"], partition["high_watermark"], partition["log_end_offsets"]) == (1, None, {})
+    whole = http.get(f"{V1}/cluster").json()
+    assert {n["process"] for n in (*whole["peers"], *whole["brokers"])} == {"unknown"}
+
+
+def test_what_comes_back_is_known_again(server: Server, http: httpx.Client) -> None:
+    server.agent.freeze(60.0)
+    assert http.get(f"{V1}/peers/1").json()["process"] == "unknown"
+    server.agent.frozen = False
+    asyncio.run(server.agent.refresh())
+    assert http.get(f"{V1}/peers/1").json()["state"] == "LEADING"
+
+
+def test_readiness_and_metrics_follow(server: Server, http: httpx.Client) -> None:
+    assert 'zk_up{peer="1"} 1.0' in http.get("/metrics").text
+    server.agent.freeze(2.0)
+    ready = http.get("/readyz")
+    assert ready.status_code == 503
+    assert [line for line in ready.json()["missing"] if "host-1" in line and "has not answered since" in line]
+    text = http.get("/metrics").text
+    assert 'zk_up{peer="1"} 0.0' in text
+    assert 'zk_server_state{peer="1",state="unknown"} 1.0' in text
+    assert "activecontrollercount{" not in text
+
+
+@pytest.mark.parametrize(
+    ("url", "remedy"),
+    [("http://127.0.0.1:1", "zabka up --data"), ("http://broker-1:7070", "docker compose start broker-1")],
+)
+def test_nothing_is_asked_of_a_silent_agent_and_the_answer_says_what_starts_it(
+    tmp_path: Path, url: str, remedy: str
+) -> None:
+    agents = [AgentAddress(name="host-1", url=url, nodes=NODES)]
+    with Server(tmp_path, agents=agents) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
+        server.agent.freeze(2.0)
+        answer = http.post(f"{V1}/brokers/1/start")
+        assert (answer.status_code, answer.json()["host"]) == (503, "host-1")
+        assert "nothing was done to broker-1" in answer.json()["detail"]
+        assert remedy in answer.json()["detail"]
+        assert server.agent.asked == []
+
+
+async def _kill_of_an_agent_that_stalls(port: int) -> Problem:
+    now_s = 100.0
+    agent = Agent(AgentAddress(name="host-1", url=f"http://127.0.0.1:{port}", nodes=NODES), "token", lambda: now_s)
+    agent.hear(Snapshot("host-1", [ProcessInfo("broker-1", "running", 7, None, 1)], []))
+    asked = asyncio.create_task(agent.act("broker-1", "kill"))
+    await asyncio.sleep(0)
+    now_s += 2.0
+    try:
+        with pytest.raises(Problem) as refusal:
+            await asyncio.wait_for(asked, 10)
+        return refusal.value
+    finally:
+        await agent.close()
+
+
+def test_an_agent_that_falls_silent_during_an_action_leaves_its_fate_open() -> None:
+    # As of a frozen process: the kernel takes the connection and the request, and nobody answers.
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        refusal = asyncio.run(_kill_of_an_agent_that_stalls(listener.getsockname()[1]))
+    assert refusal.status == 503
+    assert "kill broker-1 may have been carried out" in refusal.detail
