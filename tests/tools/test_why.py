@@ -46,10 +46,10 @@ def test_each_step_back_is_a_line_with_what_it_was_made_from(loss: Path, effect:
     said = CliRunner().invoke(APP, [effect, "--journal", str(loss)])
     assert said.exit_code == 0
     assert said.output.splitlines() == [
-        "00:00:04.000 broker-1#3: orders-0: 3 records gone, 6 to 8, 3 of them committed (diverging epoch)",
-        "because 00:00:03.000 broker-1#2: orders-0: log cut from 9 back to 6",
-        "because 00:00:02.000 broker-1#1: orders-0: follows broker 2 at leader epoch 3",
-        "because 00:00:01.000 broker-3#1: orders-0: broker 2 leads, leader epoch 3, ISR 2, UNCLEAN; "
+        "00:00:04.000Z broker-1#3: orders-0: 3 records gone, 6 to 8, 3 of them committed (diverging epoch)",
+        "because 00:00:03.000Z broker-1#2: orders-0: log cut from 9 back to 6",
+        "because 00:00:02.000Z broker-1#1: orders-0: follows broker 2 at leader epoch 3",
+        "because 00:00:01.000Z broker-3#1: orders-0: broker 2 leads, leader epoch 3, ISR 2, UNCLEAN; "
         "1 not alive, 2 elected",
         "because timer auto-leader-rebalance",
         "which is where it begins: timer",
@@ -59,6 +59,15 @@ def test_each_step_back_is_a_line_with_what_it_was_made_from(loss: Path, effect:
 def test_the_option_about_leaves_only_events_whose_sentence_holds_its_text(loss: Path) -> None:
     said = CliRunner().invoke(APP, ["records_lost", "--about", "payments", "--journal", str(loss)])
     assert (said.exit_code, said.output) == (1, "zabka: no event is records_lost with 'payments' in its sentence\n")
+
+
+@pytest.mark.parametrize(("words", "partitions"), [("orders-1", [1]), ("orders-10", [10]), ("orders", [1, 10])])
+def test_the_option_about_takes_its_text_for_whole_words(tmp_path: Path, words: str, partitions: list[int]) -> None:
+    told = [("broker-1", n, e.RecordsLost(1, "orders", n, 6, 8, 3, 3, "diverging_epoch")) for n in (1, 10)]
+    lost = journal(tmp_path / "journal.jsonl", *told)
+    said = CliRunner().invoke(APP, ["records_lost", "--about", words, "--last", "9", "--journal", str(lost)])
+    named = [line.split()[2] for line in said.output.splitlines() if "Z " in line]
+    assert named == [f"orders-{n}:" for n in partitions]
 
 
 def test_a_cluster_that_never_ran_has_no_journal(tmp_path: Path) -> None:
