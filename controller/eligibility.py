@@ -13,7 +13,8 @@ that it had not seen has a higher broker epoch, for a list of brokers is read as
 What a replica may be eligible for hangs on the configuration, so the transaction that wrote it is noted beside them:
 once that is another one, a leader may have committed by a lower minimum, and they count no more.  The other way round a
 leader may not have heard of a raised minimum for as long as its session may last, so until it has, nobody becomes
-eligible.  Brokers whose own defaults differ are on their own here, as in Kafka.
+eligible.  Where brokers are configured with different defaults, leader and controller each go by their own, as in
+Kafka, and eligibility cannot be relied on.
 """
 
 from __future__ import annotations

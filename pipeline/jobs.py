@@ -19,6 +19,7 @@ BUILDERS: dict[str, Callable[[DataFrame], DataFrame]] = {
     "availability": tables.availability,
     "bad_lines": tables.bad_lines,
 }
+"""Every table: its name on disk, over HTTP and on the page, and what makes it of the journal's rows."""
 
 
 def read_journal(spark: SparkSession, directory: Path) -> DataFrame:

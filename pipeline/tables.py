@@ -10,8 +10,6 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
-TABLES = ("controller_reigns", "partition_leaderships", "isr_changes", "availability", "bad_lines")
-
 _INTS = ArrayType(IntegerType())
 _STRINGS = ArrayType(StringType())
 

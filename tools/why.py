@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def command(
     effect: Annotated[str, typer.Argument(help="A line of a node's journal, as broker-2#812, or a type of event")],
-    about: Annotated[str, typer.Option(envvar="ZABKA_ABOUT", help="Only events whose sentence holds this text")] = "",
+    about: Annotated[str, typer.Option(envvar="ZABKA_ABOUT", help="Only events whose sentence holds these words")] = "",
     last: Annotated[int, typer.Option(min=1, envvar="ZABKA_LAST", help="How many of them, the newest ones")] = 1,
     data: Data = Path(".zabka"),
     journal: Annotated[
@@ -41,7 +42,7 @@ def command(
     sentences, causes = read_sentences(), Causes()
     for entry in entries:
         causes.see(entry)
-    meant = [e for e in entries if _is_meant(e, effect) and about in sentences.sentence(e.node, e.event)]
+    meant = [e for e in entries if _is_meant(e, effect) and _holds(sentences.sentence(e.node, e.event), about)]
     if not meant:
         fail(f"no event is {effect}" + (f" with {about!r} in its sentence" if about else ""))
     for entry in meant[-last:]:
@@ -64,6 +65,11 @@ def _is_meant(entry: Entry, effect: str) -> bool:
 
     node, _, number = effect.partition("#")
     return (entry.node, str(entry.node_seq)) == (node, number) if number else type_name(entry.event) == effect
+
+
+def _holds(sentence: str, words: str) -> bool:
+    """Whether a sentence has these words as a whole: `orders-1` is not in "orders-10: …"."""
+    return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", sentence) is not None if words else True
 
 
 def _told(chain: Chain, sentences: Sentences) -> Iterator[str]:

@@ -4,7 +4,7 @@ Source: CreateMode, EphemeralType, PrepRequestProcessor.pRequest2TxnCreate, Mult
 that says so.  The leader asks it for each create (`ensemble.tree.proposer`), each server when it applies one
 (`ensemble.tree.datatree`).  The short way (`ensemble.tree.plain_proposals`) takes the flags PERSISTENT alone, and a
 test holds it to the general way.  A new kind of znode needs its op and flag (`ensemble.records.op_codes`), its request
-(`ensemble.records.creates`), its transaction (`ensemble.txn`), and its rule here.
+(`ensemble.records.creates`), its transaction (`ensemble.txn`), and its rule here: a flag that has none is refused.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from ensemble.txn import CreateContainerTxn, CreateTTLTxn, CreateTxn
 
 PERSISTENT = int(CreateFlag.PERSISTENT)
 EPHEMERAL = frozenset({int(CreateFlag.EPHEMERAL), int(CreateFlag.EPHEMERAL_SEQUENTIAL)})
-_SEQUENTIAL = frozenset(int(flag) for flag in CreateFlag if "SEQUENTIAL" in flag.name)
 _CONTAINER = int(CreateFlag.CONTAINER)
-_WITH_TTL = frozenset({int(CreateFlag.PERSISTENT_WITH_TTL), int(CreateFlag.PERSISTENT_SEQUENTIAL_WITH_TTL)})
-_KNOWN = frozenset(int(flag) for flag in CreateFlag)
+_WITH_TTL = {int(CreateFlag.PERSISTENT_WITH_TTL): False, int(CreateFlag.PERSISTENT_SEQUENTIAL_WITH_TTL): True}
+"""The flags that ask for a time to live, and whether the name is to end with a number."""
 
 # -- owners ----------------------------------------------------------------------------------------------------
 
@@ -81,8 +80,15 @@ class CreateMode(NamedTuple):
         return CreateTTLTxn(path, data, acl, cversion, owner & TTL_MAX_MS)
 
 
-_ORDINARY = {flags: CreateMode(flags in EPHEMERAL, flags in _SEQUENTIAL, 0) for flags in sorted(_KNOWN - _WITH_TTL)}
-"""What a create makes by its flags.  CONTAINER in a plain create passes, and makes a plain node, as in ZooKeeper."""
+_ORDINARY = {
+    PERSISTENT: CreateMode(ephemeral=False, sequential=False, lasting_owner=0),
+    int(CreateFlag.EPHEMERAL): CreateMode(ephemeral=True, sequential=False, lasting_owner=0),
+    int(CreateFlag.PERSISTENT_SEQUENTIAL): CreateMode(ephemeral=False, sequential=True, lasting_owner=0),
+    int(CreateFlag.EPHEMERAL_SEQUENTIAL): CreateMode(ephemeral=True, sequential=True, lasting_owner=0),
+    _CONTAINER: CreateMode(ephemeral=False, sequential=False, lasting_owner=0),
+}
+"""What a create makes by its flags; it refuses all others.  CONTAINER in a plain create passes, and makes a plain node,
+as in ZooKeeper."""
 
 
 def create_mode(op: int, request: CreateRequest | CreateTTLRequest, rules: TreeRules) -> CreateMode | ErrorCode:
@@ -90,7 +96,7 @@ def create_mode(op: int, request: CreateRequest | CreateTTLRequest, rules: TreeR
     flags = request.flags
     if isinstance(request, CreateTTLRequest):
         owner = _owner_with_ttl(request, rules)
-        return owner if isinstance(owner, ErrorCode) else CreateMode(False, flags in _SEQUENTIAL, owner)
+        return owner if isinstance(owner, ErrorCode) else CreateMode(False, _WITH_TTL[flags], owner)
     ordinary = _ORDINARY.get(flags)
     if ordinary is None:
         refused_kind = flags in _WITH_TTL and not rules.extended_types
@@ -130,7 +136,7 @@ def as_in_a_multi(operation: MultiOp) -> MultiOp:
         return MultiOp(OpCode.CREATE, CreateRequest(body.path, body.data, body.acl, body.flags))
     if not isinstance(body, CreateRequest):
         return operation
-    if body.flags in _WITH_TTL or body.flags not in _KNOWN:
+    if body.flags not in _ORDINARY:
         raise MalformedRecord(f"multi cannot hold a create with the flags {body.flags}")
     return MultiOp(OpCode.CREATE_CONTAINER, body) if body.flags == _CONTAINER else operation
 

@@ -280,14 +280,14 @@ class IsrWithinAssignment:
 class NothingSelfReported:
     """No node has found itself in a state that cannot be (a tree digest that differs from the leader's, say)."""
 
-    name = "no node reports a broken invariant"
+    name = "no node and no judge of the world reports a broken rule"
     watches = (e.InvariantViolated, e.ControllerEventFailed)
 
     def see(self, entry: Entry) -> Iterator[str]:
         """Pass on what a node says of itself."""
         event = entry.event
         if isinstance(event, e.InvariantViolated):
-            yield f"{entry.node}: {event.invariant}: {event.detail}"
+            yield f"{entry.node} reports {event.invariant}: {event.detail}"
         elif isinstance(event, e.ControllerEventFailed):
             yield f"{entry.node}: the controller could not process {event.event}: {event.problem}"
 

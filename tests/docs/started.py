@@ -74,7 +74,8 @@ class Started:
             with urllib.request.urlopen(f"http://{self.url}/api/v1/brokers", timeout=10) as answer:
                 brokers = json.load(answer)
             # A broker that was killed and started waits until its old session has expired.
-            if all((broker["status"] or {}).get("state") == "running" for broker in brokers):
+            running = [broker for broker in brokers if broker["process"] != "down"]
+            if all((broker["status"] or {}).get("state") == "running" for broker in running):
                 return
             time.sleep(0.2)
         pytest.fail(f"the brokers did not settle: {brokers}")

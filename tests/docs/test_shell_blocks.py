@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.docs.documents import blocks, commands, documents, name_of
+from tests.docs.documents import ROOT, blocks, commands, documents, name_of
 from tests.docs.started import Started
 
 EXCUSED = {
     ".venv/bin/python -m pytest ": "the suite runs these tests by itself",
     "make reference": "it writes the pages; test_reference compares them",
     "make up ARGS=": "another cluster with a full journal; the first one is started in the same way",
-    "for s in 1 2 3 10 20": "25 histories take a minute; replay is run for one",
-    ".venv/bin/zabka simulate --seeds 0-4": "the README's tour simulates ten seeds",
+    "for s in 1 2 3 10 20": "25 histories take a minute; test_the_hashes_of_histories_are_written runs it for one",
+    ".venv/bin/zabka simulate --seeds 0-": "the README's tour simulates ten seeds",
     "kcat ": "the README's tour has the same command, and knows where kcat is missing",
 }
 """By the command's beginning, why it is not run here."""
@@ -41,6 +42,15 @@ def test_a_page_s_commands_work(started: Started, tmp_path: Path, path: Path) ->
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     assert "Traceback" not in said
+
+
+def test_the_hashes_of_histories_are_written(tmp_path: Path) -> None:
+    (told,) = [line for line in commands((ROOT / "CONTRIBUTING.md").read_text()) if "hashes.txt" in line]
+    shorter = re.sub(r"in 1 2 3 10 20;(.*) in chaos [\w -]+;", r"in 1;\1 in ensemble;", told)
+    assert shorter != told
+    file = tmp_path / "hashes.txt"
+    subprocess.run(["bash", "-ec", shorter.replace("hashes.txt", str(file))], cwd=ROOT, check=True, timeout=120)
+    assert re.fullmatch(r"ensemble 1 [0-9a-f]{64}\n", file.read_text())
 
 
 def test_every_excuse_is_needed() -> None:

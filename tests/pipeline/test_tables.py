@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from journal import events as e
 from pipeline import jobs, tables
 
+PAGE = Path(__file__).resolve().parents[2] / "api/web/views/journal.js"
+
 
 def rows(frame: DataFrame) -> list[dict[str, Any]]:
     return [row.asDict() for row in frame.collect()]
@@ -19,6 +22,11 @@ def rows(frame: DataFrame) -> list[dict[str, Any]]:
 
 def read(spark: SparkSession, history: Any) -> DataFrame:
     return jobs.read_journal(spark, history.directory)
+
+
+def test_the_page_offers_every_table_but_that_of_bad_lines() -> None:
+    (listed,) = re.findall(r"^const TABLES = (\[.*\]);$", PAGE.read_text(), re.MULTILINE)
+    assert json.loads(listed) == [name for name in jobs.BUILDERS if name != "bad_lines"]
 
 
 def test_a_reign_ends_when_the_session_that_held_controller_is_closed(

@@ -61,6 +61,15 @@ def test_the_option_about_leaves_only_events_whose_sentence_holds_its_text(loss:
     assert (said.exit_code, said.output) == (1, "zabka: no event is records_lost with 'payments' in its sentence\n")
 
 
+@pytest.mark.parametrize(("words", "partitions"), [("orders-1", [1]), ("orders-10", [10]), ("orders", [1, 10])])
+def test_the_option_about_takes_its_text_for_whole_words(tmp_path: Path, words: str, partitions: list[int]) -> None:
+    told = [("broker-1", n, e.RecordsLost(1, "orders", n, 6, 8, 3, 3, "diverging_epoch")) for n in (1, 10)]
+    lost = journal(tmp_path / "journal.jsonl", *told)
+    said = CliRunner().invoke(APP, ["records_lost", "--about", words, "--last", "9", "--journal", str(lost)])
+    named = [line.split()[2] for line in said.output.splitlines() if "Z " in line]
+    assert named == [f"orders-{n}:" for n in partitions]
+
+
 def test_a_cluster_that_never_ran_has_no_journal(tmp_path: Path) -> None:
     said = CliRunner().invoke(APP, ["records_lost", "--data", str(tmp_path)])
     assert (said.exit_code, said.output) == (1, f"zabka: there is no journal in {tmp_path}\n")

@@ -15,6 +15,8 @@ CONTAINER_OWNER = 0x8000000000000000
 TTL_OWNER = 0xFF00000000000000
 CHECK_MS = 60_000
 EXTENDED = TreeRules(extended_types=True)
+UNKNOWN = -2
+"""No kind of znode has these flags, nor ever will: ZooKeeper's CreateMode counts its kinds upward from 0."""
 
 
 def container(path, flags=CreateFlag.CONTAINER):
@@ -71,11 +73,11 @@ REFUSED = [
     (with_ttl("/t", 1 << 40), ErrorCode.UNIMPLEMENTED, ErrorCode.BAD_ARGUMENTS),
     (with_ttl("/t", (1 << 40) - 1), ErrorCode.UNIMPLEMENTED, 0),
     (with_ttl("/t", 1000, 0), ErrorCode.BAD_ARGUMENTS, ErrorCode.BAD_ARGUMENTS),
-    (with_ttl("/t", 1000, 9), ErrorCode.BAD_ARGUMENTS, ErrorCode.BAD_ARGUMENTS),
+    (with_ttl("/t", 1000, UNKNOWN), ErrorCode.BAD_ARGUMENTS, ErrorCode.BAD_ARGUMENTS),
     (with_ttl("/t", -1, 0), ErrorCode.BAD_ARGUMENTS, ErrorCode.BAD_ARGUMENTS),
     (create("/t", b"", 5), ErrorCode.UNIMPLEMENTED, ErrorCode.BAD_ARGUMENTS),
     (container("/t", 6), ErrorCode.UNIMPLEMENTED, ErrorCode.BAD_ARGUMENTS),
-    (container("/t", 7), ErrorCode.BAD_ARGUMENTS, ErrorCode.BAD_ARGUMENTS),
+    (container("/t", UNKNOWN), ErrorCode.BAD_ARGUMENTS, ErrorCode.BAD_ARGUMENTS),
     (container("/no/t"), ErrorCode.NO_NODE, ErrorCode.NO_NODE),
 ]
 
@@ -122,7 +124,7 @@ def test_in_a_multi_the_flags_of_a_create_decide_what_it_makes():
     assert reply.body.results[0].op == OpCode.CREATE and owner(ensemble, "/plain") == 0
 
 
-@pytest.mark.parametrize("operation", [create("/x", b"", 7), create("/x", b"", 5), container("/x", 6)])
+@pytest.mark.parametrize("operation", [create("/x", b"", UNKNOWN), create("/x", b"", 5), container("/x", 6)])
 def test_a_multi_with_flags_that_it_cannot_hold_is_unreadable_as_a_whole(operation):
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect()
@@ -136,7 +138,7 @@ def test_a_refused_time_to_live_takes_its_multi_back():
     client = ensemble.connect()
     reply = ensemble.ask(client, multi(container("/c"), with_ttl("/t", 9)))
     assert [result.error for result in reply.body.results] == [0, ErrorCode.UNIMPLEMENTED]
-    reply = ensemble.ask(client, multi(with_ttl("/t", 9, 9)))
+    reply = ensemble.ask(client, multi(with_ttl("/t", 9, UNKNOWN)))
     assert reply.body.results[0].error == ErrorCode.BAD_ARGUMENTS
     assert exist(ensemble, "/c", "/t") == []
 

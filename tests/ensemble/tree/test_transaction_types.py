@@ -1,0 +1,109 @@
+"""A transaction's type is its request's op code, and the log, learners and Java servers read the body by that type."""
+
+from __future__ import annotations
+
+import pytest
+
+from ensemble.ids import SessionId, Zxid
+from ensemble.jute import Record
+from ensemble.ports import Instant
+from ensemble.records import (
+    CREATES,
+    OPEN_ACL,
+    CheckVersionRequest,
+    CreateFlag,
+    CreateRequest,
+    CreateTTLRequest,
+    DeleteRequest,
+    EmptyRequest,
+    MultiOp,
+    MultiRequest,
+    OpCode,
+    PathRequest,
+    ReconfigRequest,
+    SetACLRequest,
+    SetDataRequest,
+)
+from ensemble.tree.datatree import DataTree
+from ensemble.tree.proposer import Proposer
+from ensemble.tree.sessions import SessionTracker
+from ensemble.tree_rules import TreeRules
+from ensemble.txn import TXN_BODIES, CreateSessionTxn, ErrorTxn, MultiTxn, Txn
+from ensemble.zab.application import EnsembleView
+from ensemble.zab.membership import Membership
+from ensemble.zab.messages import ForwardedRequest
+
+NOW = Instant(0, 1_000_000)
+TWO = Membership.parse("server.1=10.0.0.1:1:2:participant\nserver.2=10.0.0.2:1:2:participant\nversion=100000000")
+JOINING = b"server.3=10.0.0.3:1:2:observer;0.0.0.0:3"
+SESSION = SessionId(7)
+
+Asked = tuple[OpCode, Record]
+
+
+def creates(op: OpCode) -> list[Asked]:
+    """A create by that op for each number that a client can ask with."""
+    if CREATES[op].request is CreateTTLRequest:
+        return [(op, CreateTTLRequest("/new", b"", OPEN_ACL, flags, 5)) for flags in CreateFlag]
+    return [(op, CreateRequest("/new", b"", OPEN_ACL, flags)) for flags in CreateFlag]
+
+
+OTHERS: list[Asked] = [
+    (OpCode.DELETE, DeleteRequest("/there", -1)),
+    (OpCode.DELETE_CONTAINER, PathRequest("/there")),
+    (OpCode.SET_DATA, SetDataRequest("/there", b"x", -1)),
+    (OpCode.CHECK, CheckVersionRequest("/there", -1)),
+]
+"""What else a multi can hold."""
+ALONE: list[Asked] = [
+    (OpCode.SET_ACL, SetACLRequest("/there", OPEN_ACL, -1)),
+    (OpCode.CREATE_SESSION, CreateSessionTxn(4000)),
+    (OpCode.CLOSE_SESSION, EmptyRequest()),
+    (OpCode.RECONFIG, ReconfigRequest(JOINING, None, None, -1)),
+]
+CREATED = [asked for op in CREATES for asked in creates(OpCode(op))]
+
+
+def proposed(op: OpCode, body: Record | MultiRequest) -> Txn:
+    """The transaction of one request to a tree with the znode `/there`."""
+    tree, tracker = DataTree(), SessionTracker(100, NOW)
+    proposer = Proposer(tree, tracker, rules=TreeRules(extended_types=True))
+    session: Asked = OpCode.CREATE_SESSION, CreateSessionTxn(4000)
+    there: Asked = OpCode.CREATE, CreateRequest("/there", b"", OPEN_ACL, 0)
+    for zxid, (kind, record) in enumerate((session, there), 1):
+        txn = proposer.prepare(NOW, ForwardedRequest(SESSION, zxid, kind, record.encode(), ()), Zxid(zxid), None)
+        tree.apply(txn)
+        proposer.applied(txn.zxid)
+    encoded = bytearray()
+    body.encode_into(encoded)
+    request = ForwardedRequest(SESSION, 3, op, bytes(encoded), (("super", ""),))
+    if op != OpCode.RECONFIG:
+        return proposer.prepare(NOW, request, Zxid(3), None)
+    view = EnsembleView(TWO, TWO, TWO.voters, True, standalone_enabled=True)
+    return proposer.prepare_reconfig(NOW, request, Zxid(3), None, view)
+
+
+def label(asked: Asked) -> str:
+    return f"{OpCode(asked[0]).name}-{getattr(asked[1], 'flags', '')}".rstrip("-")
+
+
+@pytest.mark.parametrize("asked", [*CREATED, *OTHERS, *ALONE], ids=label)
+def test_the_body_of_a_transaction_is_of_the_class_that_its_type_decodes_to(asked: Asked) -> None:
+    txn = proposed(*asked)
+    assert type(txn.body) is TXN_BODIES[txn.type]
+    assert type(txn.body) is ErrorTxn or txn.type == asked[0]
+    assert Txn.decode(txn.encoded()).body == txn.body
+
+
+@pytest.mark.parametrize("asked", [*CREATED, *OTHERS], ids=label)
+def test_each_transaction_within_a_multi_reads_back_as_the_bytes_that_it_was(asked: Asked) -> None:
+    op, body = asked
+    txn = proposed(OpCode.MULTI, MultiRequest([MultiOp(op, body)]))
+    assert type(txn.body) is TXN_BODIES[txn.type]
+    for sub in txn.body.txns if isinstance(txn.body, MultiTxn) else ():
+        assert sub.body().encode() == sub.data
+
+
+def test_each_type_of_transaction_is_asked_for_here() -> None:
+    asked_for = {op for op, _ in [*CREATED, *OTHERS, *ALONE]}
+    assert asked_for | {OpCode.MULTI, OpCode.ERROR} == set(TXN_BODIES)
