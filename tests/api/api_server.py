@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import httpx
 import uvicorn
 
-from api.agent_protocol import NodeStatus, ProcessInfo, Snapshot
+from api.agent_protocol import JournalChunk, NodeStatus, ProcessInfo, Snapshot
 from api.agents import Agent, Agents
 from api.app import create_app
 from api.bounded_http import BoundedConnection
@@ -254,6 +255,8 @@ class Server:
             scenarios,
             self.journalled.append,
         )
+        self._running = self.services.running
+        self.services.running = self._run_in_loop  # type: ignore[method-assign]
         config = uvicorn.Config(
             create_app(self.services, token),
             port=0,
@@ -263,6 +266,21 @@ class Server:
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)
+
+    @contextlib.asynccontextmanager
+    async def _run_in_loop(self) -> AsyncIterator[None]:
+        self._loop = asyncio.get_running_loop()
+        async with self._running():
+            yield
+
+    def collect(self, chunk: JournalChunk) -> None:
+        """What an agent would tell, taken and numbered in the server's own loop, as everything of the collector is."""
+
+        async def take() -> None:
+            self.collector.take(chunk)
+            self.collector.number_due(everything=True)
+
+        asyncio.run_coroutine_threadsafe(take(), self._loop).result(10)
 
     def __enter__(self) -> Server:
         self._thread.start()

@@ -58,8 +58,7 @@ def test_a_journal_entry_that_is_younger_than_the_status_wins(server: Server, ht
 
     server.agent.say("broker-1", 60_000, is_controller=False, believes={"controller_id": 3, "controller_epoch": 2})
     line = encode_line("broker-1", 1, time.time_ns() // 1000, 0, ControllerBelieved(1, 1, 3, True))
-    server.collector.take(JournalChunk("broker-1", line, Position("f", 1)))
-    server.collector.number_due(everything=True)
+    server.collect(JournalChunk("broker-1", line, Position("f", 1)))
     found = http.get(f"{V1}/brokers/1").json()
 
     assert found["is_controller"] is True
@@ -239,8 +238,7 @@ def test_a_table_of_the_pipeline_is_read_from_parquet(server: Server, http: http
 
 def fill(server: Server, count: int) -> None:
     lines = b"".join(encode_line("peer-1", i, i, 0, EpochAccepted(i)) for i in range(1, count + 1))
-    server.collector.take(JournalChunk("peer-1", lines, Position("f", 1)))
-    server.collector.number_due(everything=True)
+    server.collect(JournalChunk("peer-1", lines, Position("f", 1)))
 
 
 def test_the_journal_is_an_array_from_a_number_on(server: Server, http: httpx.Client) -> None:
@@ -284,8 +282,7 @@ def test_metrics_carry_the_exporters_names(server: Server, http: httpx.Client) -
     events = [ControllerElected(1, 3, 3), IsrChanged("orders", 0, [1, 2, 3], 1, 4, 5, "caught_up"),
               IsrChanged("orders", 0, [1, 2], 1, 4, 6, "lag")]  # fmt: skip
     lines = b"".join(encode_line("broker-1", i, i, 0, event) for i, event in enumerate(events, 1))
-    server.collector.take(JournalChunk("broker-1", lines, Position("f", 1)))
-    server.collector.number_due(everything=True)
+    server.collect(JournalChunk("broker-1", lines, Position("f", 1)))
     text = http.get("/metrics").text
 
     assert 'kafka_controller_kafkacontroller_activecontrollercount{broker="1"} 1.0' in text

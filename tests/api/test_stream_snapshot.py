@@ -26,8 +26,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 def tell(server: Server, first: int, last: int) -> None:
     lines = b"".join(encode_line("broker-1", i, i, 0, ControllerElected(1, i, i)) for i in range(first, last + 1))
-    server.collector.take(JournalChunk("broker-1", lines, Position("f", last)))
-    server.collector.number_due(everything=True)
+    server.collect(JournalChunk("broker-1", lines, Position("f", last)))
 
 
 def messages(server: Server, last_event_id: int | None, count: int) -> list[tuple[str, int, Any]]:
