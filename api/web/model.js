@@ -322,7 +322,7 @@ function health(state, m) {
   const say = (/** @type {string} */ text, /** @type {string} */ href, bad = false) => reasons.push({ text, href, bad });
   const names = (/** @type {{name: string}[]} */ nodes) => list(nodes.map((n) => n.name.replace("-", " ")));
   const still = state.polled?.cluster.history_trouble;
-  if (still) say(still, "#journal", true);
+  if (still) say(still, "#events", true);
   if (!m.quorum) say("no quorum serves", "#peers", true);
   else if (m.zab.leader_id === -1 && m.zab.known) say("no peer leads", "#peers", true);
   if (m.ensemble.id === -1) say("no controller", "#reigns", true);
