@@ -4,7 +4,7 @@
 // a fold of its kept part may miss what was said long ago.  So: of whatever the journal spoke of lately its word
 // counts, of everything else the answer's.  Versions and epochs only rise, so between two of them the higher counts.
 
-import { belief, hex, list, plural } from "./format.js";
+import { belief, clockShort, hex, list, plural } from "./format.js";
 
 /**
  * @typedef {import("./store.js").State} State
