@@ -7,7 +7,7 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up test lint sweep planted-bugs explore bench bench-kafka histories kafka-histories crowd failover test-long test-interop test-kazoo fuzz docs reference clean
+.PHONY: setup up test lint sweep planted-bugs explore bench bench-kafka histories kafka-histories soak crowd failover test-long test-interop test-kazoo fuzz docs reference clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh tools/setup/setup.sh
@@ -32,6 +32,9 @@ histories: setup
 
 kafka-histories: setup
 	@$(BIN)/python -m bench.kafka_histories $(ARGS)
+
+soak: setup
+	@$(BIN)/python -m bench.soak $(ARGS)
 
 crowd: setup
 	@$(BIN)/python -m bench.crowd $(ARGS)
