@@ -10,6 +10,7 @@ from journal.cluster_state import ClusterState
 from journal.events import Entry, Event, TxnCommitted
 from journal.fold import apply
 from journal.judges.invariants import Violation, Watchdog, default_checkers
+from journal.judges.judged import Judged
 from journal.judges.zab_invariants import zab_checkers
 from journal.writer import encode_line
 from simulation.kernel.runtime import SimRuntime
@@ -23,6 +24,8 @@ class Record:
         self._scheduler = scheduler
         self._node_seq: dict[str, int] = {}
         self._watchdog = Watchdog([*default_checkers(), *zab_checkers()])
+        self.judged = Judged()
+        """How often judges beside the watchdog had something to judge."""
         self.last_committed = 0
         """The highest zxid that any peer has applied as committed."""
         self.entries: list[Entry] = []
@@ -34,6 +37,13 @@ class Record:
     def violations(self) -> list[Violation]:
         """Every invariant that did not hold, so far."""
         return self._watchdog.violations
+
+    def had_to_judge(self) -> dict[str, int]:
+        """How often each invariant had something to judge, so far."""
+        every = Judged()
+        every.add(self._watchdog.judged())
+        every.add(self.judged.counts)
+        return every.counts
 
     def write(self, node: str, now: Instant, event: Event) -> Cause:
         """A node says that something is now true; what names that as the cause of another event."""

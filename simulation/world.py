@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from ensemble.zab.application import EnsembleConfig
 from journal.events import FaultInjected, FaultRemoved
-from simulation.judges.peer_audit import PeerAudit
+from simulation.judges.committed_membership import CommittedMembership
+from simulation.judges.peer_audit import EnsembleJudges, PeerAudit
 from simulation.judges.replication_audit import ReplicationAudit
 from simulation.judges.settled import unsettled
 from simulation.kernel.draws import derive_random
@@ -60,15 +61,17 @@ class World(Site):
         for config in _peer_configs(self.settings):
             self.peers[config.my_id] = PeerNode(self, config, self.peers, self._audit)
         self.brokers = {broker: BrokerNode(self, broker) for broker in range(1, self.settings.brokers + 1)}
-        self.replication = ReplicationAudit(self.scheduler, self.brokers, self._emit)
+        self.replication = ReplicationAudit(self.scheduler, self.brokers, self.record.judged, self._emit)
         self.record.listeners.append(self.replication.journalled)
+        first_voters = CommittedMembership(range(1, (self.settings.members or self.settings.peers) + 1))
+        self._judges = EnsembleJudges(self.peers, self.record, first_voters, self.replication.committed, self._emit)
         self._nodes: dict[str, PeerNode | BrokerNode] = {
             **{peer_name(peer): node for peer, node in self.peers.items()},
             **{broker_name(broker): node for broker, node in self.brokers.items()},
         }
 
     def _audit(self, process: PeerProcess) -> PeerAudit:
-        return PeerAudit(process, self.peers, self.record, self.replication.committed)
+        return PeerAudit(process, self._judges)
 
     # -- what there is -----------------------------------------------------------------------------------------------
 

@@ -29,6 +29,12 @@ class Checker(Protocol):
 
     name: str
 
+    @property
+    def judged(self) -> int | None:
+        """How often it had something to judge: entries of which it could have said that they break the invariant.
+        None for one that passes on what others say."""
+        ...
+
     def see(self, entry: Entry) -> Iterable[str]:
         """Take the next entry; give what is wrong."""
         ...
@@ -41,12 +47,14 @@ class OneLeaderPerEpoch:
     watches = (e.LeaderEstablished,)
 
     def __init__(self) -> None:
+        self.judged = 0
         self._leaders: dict[int, int] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
         """Compare with whoever led that epoch before."""
         event = entry.event
         if isinstance(event, e.LeaderEstablished):
+            self.judged += 1
             first = self._leaders.setdefault(event.epoch, event.leader_id)
             if first != event.leader_id:
                 yield f"epoch {event.epoch} was led by {first} and now by {event.leader_id}"
@@ -56,9 +64,10 @@ class CommittedPrefixesAgree:
     """Every peer that applies a zxid applies the same transaction onto the same tree, in zxid order."""
 
     name = "committed prefixes agree"
-    watches = (e.TxnCommitted, e.NodeStarted, e.LearnerSynced, e.ZxidCheckpoint)
+    watches = (e.TxnCommitted, e.NodeStarted, e.LearnerSynced)
 
     def __init__(self) -> None:
+        self.judged = 0
         self._committed: dict[int, tuple[int, int, str, str, int, int]] = {}
         self._last: dict[str, int] = {}
 
@@ -68,6 +77,7 @@ class CommittedPrefixesAgree:
         if isinstance(event, e.TxnCommitted):
             row = (event.session_id, event.cxid, event.operation, event.path, event.error, event.digest)
             first = self._committed.setdefault(event.zxid, row)
+            self.judged += first is not row
             if first != row:
                 yield f"zxid 0x{event.zxid:x} is {row} on {entry.node}, {first} elsewhere"
             last = self._last.get(entry.node, 0)
@@ -76,13 +86,42 @@ class CommittedPrefixesAgree:
             self._last[entry.node] = event.zxid
         elif isinstance(event, e.NodeStarted):
             self._last.pop(entry.node, None)
-        elif isinstance(event, e.LearnerSynced):
-            if event.mode != "DIFF":
-                self._last[entry.node] = event.to_zxid if event.mode == "SNAP" else 0
-        elif isinstance(event, e.ZxidCheckpoint):
-            row2 = self._committed.get(event.zxid)
-            if row2 is not None and row2[5] != event.digest:
-                yield f"{entry.node} stands at 0x{event.zxid:x} with digest {event.digest:x}, others {row2[5]:x}"
+        elif isinstance(event, e.LearnerSynced) and event.mode != "DIFF":
+            self._last[entry.node] = event.to_zxid if event.mode == "SNAP" else 0
+
+
+class DigestsAgree:
+    """Peers that stand at one zxid have one tree: whoever's digest differs from that of most is wrong.
+
+    The journal of the control level has checkpoints alone, the full one every transaction as well; either is enough.
+    """
+
+    name = "digests agree"
+    watches = (e.TxnCommitted, e.ZxidCheckpoint)
+
+    def __init__(self) -> None:
+        self.judged = 0
+        self._digests: dict[int, dict[str, int]] = {}
+
+    def see(self, entry: Entry) -> Iterator[str]:
+        """Compare with the others at that zxid."""
+        event = entry.event
+        assert isinstance(event, e.TxnCommitted | e.ZxidCheckpoint)
+        if isinstance(event, e.TxnCommitted) and not event.digest:
+            return
+        digests = self._digests.setdefault(event.zxid, {})
+        before = digests.get(entry.node)
+        digests[entry.node] = event.digest
+        if before is None:
+            self.judged += len(digests) > 1
+        elif before == event.digest:
+            return
+        else:
+            self.judged += 1
+            yield f"{entry.node} stood at 0x{event.zxid:x} with digest {before:x}, now with {event.digest:x}"
+        if any(digest != event.digest for digest in digests.values()):
+            said = ", ".join(f"{node} {digest:x}" for node, digest in sorted(digests.items()))
+            yield f"at 0x{event.zxid:x} the digests differ: {said}"
 
 
 class AcknowledgedWritesSurvive:
@@ -96,6 +135,7 @@ class AcknowledgedWritesSurvive:
     watches = (e.WriteAcknowledged, e.PeerStateChanged, e.LeaderEstablished, e.TxnLogTruncated)
 
     def __init__(self) -> None:
+        self.judged = 0
         self._acknowledged = 0
         self._last_zxid: dict[str, int] = {}
         self._accepted: dict[str, int] = {}
@@ -112,6 +152,7 @@ class AcknowledgedWritesSurvive:
         elif isinstance(event, e.LeaderEstablished):
             # What was acknowledged in an older epoch must be in the history that this leader imposes.
             had = self._last_zxid.get(entry.node, 0)
+            self.judged += 0 < self._acknowledged >> 32 < event.epoch
             if self._acknowledged >> 32 < event.epoch and had < self._acknowledged:
                 yield (
                     f"{entry.node} leads epoch {event.epoch} with a history up to 0x{had:x}, "
@@ -132,6 +173,7 @@ class EphemeralsEndWithSessions:
     watches = (e.NodeStarted, e.LearnerSynced, e.EphemeralCreated, e.EphemeralDeleted, e.SessionClosed)
 
     def __init__(self) -> None:
+        self.judged = 0
         self._closed: dict[int, int] = {}
         self._live: dict[str, dict[str, int]] = {}
 
@@ -152,6 +194,7 @@ class EphemeralsEndWithSessions:
             self._closed.setdefault(event.session_id, event.zxid)
             for path in event.ephemerals:
                 live.pop(path, None)
+            self.judged += bool(event.ephemerals)
             left = [path for path, owner in live.items() if owner == event.session_id]
             if left:
                 yield f"session 0x{event.session_id:x} ended on {entry.node}, but {left[0]} stays"
@@ -167,12 +210,14 @@ class ControllerEpochsRise:
     watches = (e.ControllerElected, e.LeaderElected, e.IsrChanged)
 
     def __init__(self) -> None:
+        self.judged = 0
         self._elections: list[tuple[int, int, int]] = []  # (zxid, epoch, broker), in the order seen
 
     def see(self, entry: Entry) -> Iterator[str]:
         """Compare elections with each other, and partition writes with the elections."""
         event = entry.event
         if isinstance(event, e.ControllerElected):
+            self.judged += bool(self._elections)
             for zxid, epoch, broker in self._elections:
                 if epoch == event.controller_epoch or (zxid < event.zxid) != (epoch < event.controller_epoch):
                     yield (
@@ -181,6 +226,7 @@ class ControllerEpochsRise:
                     )
             self._elections.append((event.zxid, event.controller_epoch, event.broker_id))
         elif isinstance(event, e.LeaderElected | e.IsrChanged) and event.zxid and event.controller_epoch:
+            self.judged += len(self._elections) > 1
             for zxid, epoch, broker in self._elections:
                 if epoch > event.controller_epoch and zxid < event.zxid:
                     yield (
@@ -196,6 +242,7 @@ class OneLeaderPerLeaderEpoch:
     watches = (e.NodeStarted, e.TopicDeleted, e.LeadershipTaken, e.LeaderElected)
 
     def __init__(self) -> None:
+        self.judged = 0
         self._leaders: dict[tuple[str, int, int], int] = {}
         self._lives: dict[str, int] = {}
         self._led_by: dict[tuple[str, int, int], tuple[str, int]] = {}
@@ -213,6 +260,7 @@ class OneLeaderPerLeaderEpoch:
             leader = event.broker_id if isinstance(event, e.LeadershipTaken) else event.leader
             if leader >= 0:
                 key = (event.topic, event.partition, event.leader_epoch)
+                self.judged += key in self._leaders
                 first = self._leaders.setdefault(key, leader)
                 if first != leader:
                     yield (
@@ -239,6 +287,7 @@ class IsrWithinAssignment:
     watches = (e.TopicDeleted, e.LeaderElected, e.IsrChanged, e.AssignmentChanged)
 
     def __init__(self) -> None:
+        self.judged = 0
         self._replicas: dict[TopicPartition, dict[int, None]] = {}
         self._assigned: dict[TopicPartition, int] = {}
         """The transaction that wrote the assignment."""
@@ -266,6 +315,7 @@ class IsrWithinAssignment:
             self._replicas.setdefault(name, {}).update(dict.fromkeys(event.replicas))
         replicas = self._replicas.get(name)
         if replicas is not None and not is_late:
+            self.judged += 1
             strangers = [broker for broker in event.isr if broker not in replicas]
             if strangers:
                 yield f"{name}: {strangers} in the ISR but not among the replicas {list(replicas)}"
@@ -282,6 +332,7 @@ class NothingSelfReported:
 
     name = "no node and no judge of the world reports a broken rule"
     watches = (e.InvariantViolated, e.ControllerEventFailed)
+    judged = None
 
     def see(self, entry: Entry) -> Iterator[str]:
         """Pass on what a node says of itself."""
@@ -300,6 +351,7 @@ def default_checkers() -> list[Checker]:
     return [
         OneLeaderPerEpoch(),
         CommittedPrefixesAgree(),
+        DigestsAgree(),
         AcknowledgedWritesSurvive(),
         EphemeralsEndWithSessions(),
         ControllerEpochsRise(),
@@ -320,6 +372,11 @@ class Watchdog:
         self._checkers = default_checkers() if checkers is None else checkers
         self._watching: dict[type[Event], list[tuple[str, Callable[[Entry], Iterable[str]]]]] = {}
         self.violations: list[Violation] = []
+
+    def judged(self) -> dict[str, int]:
+        """How often each invariant had something to judge."""
+        counts = [(checker.name, checker.judged) for checker in self._checkers]
+        return {name: judged for name, judged in counts if judged is not None}
 
     def see(self, entry: Entry) -> None:
         """Take the next entry; violations collect in `violations`."""

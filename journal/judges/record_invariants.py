@@ -132,6 +132,7 @@ class CommittedRecordsSurvive:
     )
 
     def __init__(self) -> None:
+        self.judged = 0
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._brokers: dict[str, int] = {}
         """Nodes that have led or followed, and so have something to lose."""
@@ -265,6 +266,7 @@ class CommittedRecordsSurvive:
     def _judge(self, event: e.LeadershipTaken) -> Iterator[str]:
         partition = self._of(event.topic, event.partition)
         held = {batch.first: batch for batch in partition.logs.get(event.broker_id, [])}
+        self.judged += bool(partition.promises)
         for first in sorted(partition.promises):
             batch, why, leader_epoch = partition.promises[first]
             if batch.last < event.log_start_offset:

@@ -27,6 +27,7 @@ class LogsMatch:
     watches = (e.RecordsAppended, e.RecordsReplicated, e.TopicDeleted)
 
     def __init__(self) -> None:
+        self.judged = 0
         self._batches: dict[TopicPartition, dict[tuple[int, int], tuple[int, int, int]]] = {}
 
     def see(self, entry: Entry) -> Iterable[str]:
@@ -38,6 +39,7 @@ class LogsMatch:
             first = self._batches.setdefault(name, {}).setdefault(
                 (event.leader_epoch, event.first_offset), (*batch, event.broker_id)
             )
+            self.judged += first[2] != event.broker_id
             if first[:2] != batch:
                 return (
                     f"{name}: offset {event.first_offset} of leader epoch {event.leader_epoch} is one batch on broker "
@@ -65,6 +67,7 @@ class HighWatermarkWithinLog:
     )
 
     def __init__(self) -> None:
+        self.judged = 0
         self._ends: dict[tuple[int, TopicPartition], int] = {}
         self._led: dict[tuple[int, TopicPartition], tuple[int, int]] = {}
 
@@ -89,6 +92,7 @@ class HighWatermarkWithinLog:
     def _judge(self, key: tuple[int, TopicPartition], event: e.HighWatermarkMoved) -> Iterator[str]:
         broker, name = key
         end = self._ends.get(key)
+        self.judged += end is not None
         if end is not None and not 0 <= event.high_watermark <= end:
             yield f"{name}: broker {broker} has {event.high_watermark} as its high watermark; its log ends at {end}"
         if event.is_leader:
@@ -113,6 +117,7 @@ class OnlyUncleanElectionsLeaveTheIsr:
     watches = (e.TopicDeleted, e.LeaderElected, e.IsrChanged)
 
     def __init__(self) -> None:
+        self.judged = 0
         self._isrs: dict[TopicPartition, dict[int, tuple[list[int], list[int]]]] = {}
         self._elections: dict[TopicPartition, dict[int, LeaderElected]] = {}
 
@@ -134,6 +139,7 @@ class OnlyUncleanElectionsLeaveTheIsr:
             before, election = isrs.get(partition_epoch - 1), elections.get(partition_epoch)
             if before is not None and election is not None:
                 del elections[partition_epoch]
+                self.judged += 1
                 isr, eligible = before
                 if election.unclean and election.leader in isr and not eligible:
                     yield f"{name}: the election of {election.leader} is called unclean; in sync were {isr}"

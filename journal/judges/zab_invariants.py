@@ -28,6 +28,7 @@ class Leadership:
     watches: tuple[type[Event], ...] = (e.PeerStateChanged,)
 
     def __init__(self) -> None:
+        self.judged = 0
         self._leaders: dict[int, str] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
@@ -35,6 +36,7 @@ class Leadership:
         event = entry.event
         assert isinstance(event, e.PeerStateChanged)
         if event.state == "LEADING" and event.phase in ("SYNCHRONIZATION", "BROADCAST"):
+            self.judged += 1
             first = self._leaders.setdefault(event.current_epoch, entry.node)
             if first != entry.node:
                 yield f"epoch {event.current_epoch} is led by {first} and by {entry.node}"
@@ -47,12 +49,14 @@ class Integrity:
     watches: tuple[type[Event], ...] = (e.TxnProposed, e.TxnCommitted)
 
     def __init__(self) -> None:
+        self.judged = 0
         self._proposed: dict[int, tuple[int, int]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
         """Remember proposals; look each commit up."""
         event = entry.event
         assert isinstance(event, _DELIVERIES)
+        self.judged += 1
         row = (event.session_id, event.cxid)
         known = self._proposed.get(event.zxid)
         if isinstance(event, e.TxnCommitted):
@@ -73,6 +77,7 @@ class DeliveryOrder:
     watches: tuple[type[Event], ...] = (e.TxnCommitted, e.NodeStarted, e.HistoryReplaced, e.ZxidCheckpoint)
 
     def __init__(self) -> None:
+        self.judged = 0
         self._order: list[int] = []
         self._place: dict[int, int] = {}
         self._at: dict[str, int] = {}
@@ -95,6 +100,7 @@ class DeliveryOrder:
             self._at[node] = place
 
     def _delivered(self, node: str, zxid: int) -> Iterator[str]:
+        self.judged += 1
         order = self._order
         place = self._place.get(zxid)
         if place is None:
@@ -116,6 +122,7 @@ class PrimaryIntegrity:
     watches: tuple[type[Event], ...] = (e.LeaderEstablished, e.TxnCommitted)
 
     def __init__(self) -> None:
+        self.judged = 0
         self._established: list[tuple[int, int]] = []
         self._highest = 0
 
@@ -129,6 +136,7 @@ class PrimaryIntegrity:
             for epoch, history_end in reversed(self._established):
                 if epoch <= event.zxid >> 32:
                     break
+                self.judged += 1
                 if history_end < event.zxid:
                     yield (
                         f"{entry.node} delivered 0x{event.zxid:x}, "
@@ -156,6 +164,7 @@ class CommittedLog:
     )
 
     def __init__(self) -> None:
+        self.judged = 0
         self._committed: list[int] = []
         self._seen: dict[str, int] = {}
         self._accepted: dict[str, int] = {}
@@ -177,6 +186,7 @@ class CommittedLog:
         elif isinstance(event, e.LeaderEstablished):
             # One that hears late that it is established may have been overtaken by a higher epoch.
             older = bisect_right(self._committed, (event.epoch << 32) - 1)
+            self.judged += older > 0
             if older and self._committed[older - 1] > event.zxid:
                 last = self._committed[older - 1]
                 yield f"the leader of epoch {event.epoch} ends at 0x{event.zxid:x}, 0x{last:x} is committed"
@@ -200,6 +210,7 @@ class MessagesLegal:
 
     name = "messageIllegal"
     watches: tuple[type[Event], ...] = (e.PeerProtocolBroken,)
+    judged = None
 
     def see(self, entry: Entry) -> Iterator[str]:
         """Pass on what a peer says of another."""

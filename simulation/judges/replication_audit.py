@@ -30,6 +30,7 @@ from broker_sim.replication.partition import Partition
 from ensemble.txn import Txn
 from journal import events as e
 from journal.events import Entry, InvariantViolated, TopicPartition, topic_partition
+from journal.judges.judged import Judged
 from kafka_protocol.zk.znodes import LeaderAndIsr
 from simulation.judges.kafka_znodes import KafkaZnodes, StateWritten, TopicGone
 from simulation.judges.replica_logs import ReplicaLog
@@ -72,11 +73,16 @@ class ReplicationAudit:
     """Watches all partitions of one world."""
 
     def __init__(
-        self, scheduler: Scheduler, nodes: dict[int, BrokerNode], emit: Callable[[InvariantViolated], object]
+        self,
+        scheduler: Scheduler,
+        nodes: dict[int, BrokerNode],
+        judged: Judged,
+        emit: Callable[[InvariantViolated], object],
     ) -> None:
         self.znodes = KafkaZnodes()
         self._scheduler = scheduler
         self._nodes = nodes
+        self._judged = judged
         self._emit = emit
         self._partitions: dict[TopicPartition, _Audited] = {}
         self._changed: dict[TopicPartition, dict[int, None] | None] = {}
@@ -113,6 +119,7 @@ class ReplicationAudit:
                 continue
             name = change.partition
             self._note(name, None)
+            self._judged.note("LeaderInIsr")
             for invariant, detail in judge_write(change, self._replicas(name)):
                 self._violated(invariant, name, detail)
             self._judge_joining(change)
@@ -190,6 +197,9 @@ class ReplicationAudit:
             if self._powerless.get(broker) == self.znodes.brokers.get(broker, -1):
                 # The word that it is in sync was under way when its power went; to the ensemble it is still that life.
                 self._of(write.partition).lost_power[broker] = None
+            self._judged.note("LeavingBrokersStayOut")
+            if live is not None:
+                self._judged.note("OnlyTheLivingJoin")
             if live is not None and broker not in live:
                 self._violated("OnlyTheLivingJoin", write.partition, f"broker {broker} is gone, and joins the ISR")
             if self._was_heard_leaving(broker, after.controller_epoch):
@@ -222,6 +232,7 @@ class ReplicationAudit:
         for broker, replica in self._hosted(name, brokers):
             log = self._log(audited, name, broker)
             log.read()
+            self._judged.note("TypeOk")
             yield from _judge_replica(broker, replica, log)
             if not replica.is_leader or replica.topic_id not in (None, topic_id):
                 continue
@@ -254,7 +265,10 @@ class ReplicationAudit:
                     or self._has_moved_away(name, member, state)
                 ):
                     continue
+                self._judged.note(invariant)
                 at = self._parts(name, audited, leader, member, mark)
+                if leader == state.leader:
+                    self._judged.note("ValidHighWatermark")
                 if at is not None:
                     audited.held = ()
                     yield (
@@ -293,6 +307,7 @@ class ReplicationAudit:
         running = self._nodes[event.broker_id].broker
         replica = None if running is None else running.replicas.partitions.get(name)
         if replica is not None and replica.is_leader:
+            self._judged.note("NothingCommittedUnderMinIsr")
             wanted = min(replica.settings.min_insync_replicas, max(1, len(replica.replicas)))
             if len(replica.isr_state.isr) < wanted:
                 self._violated(

@@ -10,7 +10,7 @@ import msgspec
 
 from ensemble.ids import ConnectionId, LinkId, PeerId
 from ensemble.ports import Instant
-from ensemble.records import ClientMessage
+from ensemble.records import ClientMessage, ServerMessage
 from ensemble.tree.service import Service
 from ensemble.txn import Txn
 from ensemble.txnlog.losses import DAMAGE_FOUND
@@ -51,6 +51,22 @@ class Witness(Protocol):
 
     def sends(self, packets: Sequence[Packet]) -> None:
         """Packets leave for another peer."""
+        ...
+
+    def tells_leader(self, ours: Endpoint, packets: Sequence[Packet]) -> None:
+        """Packets leave for the leader, on the link that ends here at `ours`."""
+        ...
+
+    def hears_learner(self, theirs: Endpoint, packets: Sequence[Packet]) -> None:
+        """Packets of a learner have arrived, on the link that ends there at `theirs`."""
+        ...
+
+    def hears_client(self, connection: ConnectionId) -> None:
+        """A client's word has arrived."""
+        ...
+
+    def answers(self, connection: ConnectionId, message: ServerMessage) -> None:
+        """A client is answered."""
         ...
 
     def applies(self, txn: Txn) -> None:
@@ -133,7 +149,8 @@ class PeerProcess(Process):
     def __init__(self, node: PeerNode, incarnation: int) -> None:
         super().__init__(node.site, node.name, incarnation)
         self.node = node
-        self._links: dict[LinkId, tuple[Endpoint, LinkWire]] = {}
+        self._links: dict[LinkId, tuple[Endpoint, LinkWire, bool]] = {}
+        """Each link's end, what travels on it, and whether this peer is the learner on it."""
         self._connections: dict[ConnectionId, tuple[Endpoint, ClientWire]] = {}
         self._timers: dict[str, Call] = {}
         self._next_id = 0
@@ -165,11 +182,13 @@ class PeerProcess(Process):
 
     def _adopt_link(self, link: LinkId, endpoint: Endpoint, *, learner: bool) -> None:
         wire = self.site.wire.link(learner=learner)
-        self._links[link] = (endpoint, wire)
+        self._links[link] = (endpoint, wire, learner)
 
         def arrived(item: Any) -> None:
             packets = wire.receive(item)
             if packets and link in self._links:
+                if not learner:
+                    self._witness.hears_learner(endpoint.peer, packets)
                 self.do(self.peer.on_packets(self.runtime.now(), link, packets))
 
         endpoint.on_item = arrived
@@ -185,6 +204,7 @@ class PeerProcess(Process):
         self._connections[connection] = (endpoint, wire)
 
         def arrived(message: ClientMessage) -> None:
+            self._witness.hears_client(connection)
             self.do(self.peer.on_clients(self.runtime.now(), [(connection, wire.request(message))]))
 
         endpoint.on_item = arrived
@@ -255,8 +275,10 @@ class PeerProcess(Process):
     def _send_packets(self, effect: SendPackets) -> None:
         found = self._links.get(effect.link)
         if found is not None:
-            endpoint, wire = found
+            endpoint, wire, learner = found
             self._witness.sends(effect.packets)
+            if learner:
+                self._witness.tells_leader(endpoint, effect.packets)
             wire.send(effect.packets, endpoint.send)
 
     def _close_link(self, effect: CloseLink) -> None:
@@ -292,6 +314,7 @@ class PeerProcess(Process):
         found = self._connections.get(effect.connection)
         if found is not None:
             endpoint, wire = found
+            self._witness.answers(effect.connection, effect.message)
             for message in wire.replies(effect.message):
                 endpoint.send(message)
 

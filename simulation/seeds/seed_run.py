@@ -11,7 +11,10 @@ from typing import NamedTuple
 import msgspec
 
 from broker_sim.groups.config import CONSUMER_OFFSETS
+from journal.judges.cause_chains import JUDGED as DECISIONS
+from journal.judges.cause_chains import NAME as CAUSE_CHAINS
 from journal.judges.cause_chains import broken_chains
+from journal.judges.judged import Judged
 from kafka_protocol.client.history_clients import TopicPlan
 from simulation.faults.chaos import chaos
 from simulation.faults.nemesis import Nemesis
@@ -52,6 +55,8 @@ class Outcome(msgspec.Struct):
     faults: int
     wall_s: float
     cpu_s: float
+    judged: dict[str, int] = {}
+    """How often each invariant had something to judge."""
 
     @property
     def held(self) -> bool:
@@ -115,7 +120,20 @@ class SeedRun:
             faults=world.faults,
             wall_s=time.perf_counter() - begin,
             cpu_s=time.process_time() - cpu_begin,
+            judged=self._had_to_judge(),
         )
+
+    def _had_to_judge(self) -> dict[str, int]:
+        """How often each invariant had something to judge; what clients saw counts by what was compared."""
+        every = Judged()
+        every.add(self.world.record.had_to_judge())
+        every.note(CAUSE_CHAINS, sum(isinstance(entry.event, DECISIONS) for entry in self.world.record.entries))
+        every.note("linearizable writes", self.writer.acknowledged if self.writer else 0)
+        every.note("reads and watches", self.watching.watches_fired if self.watching else 0)
+        every.note("read-only service", self.reading.reads if self.reading else 0)
+        every.note("records", self.producing.acknowledged if self.producing else 0)
+        every.note("groups", self.consuming.consumed if self.consuming else 0)
+        return every.counts
 
     def problems(self) -> list[str]:
         """Every violation so far, one line each."""

@@ -47,6 +47,7 @@ class Reading:
         self.refusals = 0
         self.writes = 0
         self.watches_fired = 0
+        self.reads = 0
         self.violations: list[str] = []
         runtime.spawn(self._run(), MACHINE)
 
@@ -169,6 +170,7 @@ class Reading:
             self.violations.append(f"a read showed 0x{stat.mzxid:x} of {PATH} before the watch told of it")
             self._fired = True
         self.read_only_answers += self._client.state is READ_ONLY
+        self.reads += 1
         number = int(data)
         if stat.mzxid < self._seen_zxid or number < self._seen_number:
             self.violations.append(f"{PATH} went back from {self._seen_number} to {number} (0x{stat.mzxid:x})")

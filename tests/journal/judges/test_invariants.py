@@ -138,9 +138,21 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
             ("broker-1", leads(1, 1, 0)),
         ],
     ),
-    "another tree under a zxid": (
-        "committed prefixes agree",
-        [("peer-1", committed(5, digest=1)), ("peer-2", committed(5, digest=2))],
+    "a checkpoint with another digest than the others' at that zxid": (
+        "digests agree",
+        [
+            ("peer-1", e.ZxidCheckpoint(5, 0xA, 7, 1)),
+            ("peer-2", e.ZxidCheckpoint(6, 0xB, 7, 1)),
+            ("peer-3", e.ZxidCheckpoint(5, 0xB, 7, 1)),
+        ],
+    ),
+    "a peer whose tree is another after a restart": (
+        "digests agree",
+        [("peer-1", e.ZxidCheckpoint(5, 0xA, 7, 1)), ("peer-1", e.ZxidCheckpoint(5, 0xB, 7, 1))],
+    ),
+    "a checkpoint that is not what was committed": (
+        "digests agree",
+        [("peer-1", committed(5, digest=1)), ("peer-2", e.ZxidCheckpoint(5, 2, 7, 1))],
     ),
     "applied backwards": ("committed prefixes agree", [("peer-1", committed(6)), ("peer-1", committed(5))]),
     "a leader without an acknowledged write": (
@@ -344,6 +356,12 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
         ],
     ),
 }
+
+
+def test_another_tree_under_a_zxid_breaks_the_rule_of_transactions_and_that_of_digests() -> None:
+    rows = [("peer-1", committed(5, digest=1)), ("peer-2", committed(5, digest=2))]
+
+    assert violated(rows) == ["committed prefixes agree", "digests agree"]
 
 
 @pytest.mark.parametrize("case", CAUGHT)

@@ -12,6 +12,7 @@ from ensemble.ids import SessionId, Zxid
 from ensemble.records import OPEN_ACL, OpCode
 from ensemble.txn import CloseSessionTxn, CreateTxn, DeleteTxn, MultiTxn, SetDataTxn, SubTxn, Txn
 from journal.events import InvariantViolated, TopicPartition
+from journal.judges.judged import Judged
 from kafka_protocol.record_batch import Record, build_batch
 from kafka_protocol.zk.znodes import (
     LeaderAndIsr,
@@ -96,7 +97,7 @@ def test_a_controller_that_knows_of_a_shutdown_may_not_add_that_broker_to_an_isr
     broker = SimpleNamespace(controller=controller, replicas=SimpleNamespace(partitions={}))
     found: list[InvariantViolated] = []
     nodes: Any = {1: SimpleNamespace(broker=broker)}
-    audit = ReplicationAudit(Scheduler(), nodes, found.append)
+    audit = ReplicationAudit(Scheduler(), nodes, Judged(), found.append)
     before, after = state(2, 0, (2, 3)), state(2, 0, (2, 3, 1))._replace(controller_epoch=writer)
     audit.committed(txn(5, created(STATE, encode_partition_state(before))))
     audit.committed(txn(6, SetDataTxn(STATE, encode_partition_state(after), 1)))
