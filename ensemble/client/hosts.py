@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ensemble.znode_paths import ROOT, is_valid_path
+
 DEFAULT_PORT = 2181
 
 
@@ -15,15 +17,19 @@ class Hosts(NamedTuple):
 
 
 def parse_hosts(text: str) -> Hosts:
-    """Parse a connection string.  Raises ValueError saying what is wrong."""
+    """Parse a connection string.  Raises ValueError saying what is wrong.
+
+    A chroot is a valid path, which does not end with a slash; a slash alone is none, as there.
+    """
     servers_text, slash, chroot = text.partition("/")
     names = [part.strip() for part in servers_text.split(",") if part.strip()]
     if not names:
         raise ValueError(f"no server in connection string {text!r}")
-    chroot = chroot.strip("/")
-    if slash and ("//" in chroot or any(part in (".", "..") for part in chroot.split("/"))):
+    if chroot.endswith("/"):
+        raise ValueError(f"bad chroot in connection string {text!r}: it must not end with a slash")
+    if not is_valid_path(slash + chroot or ROOT):
         raise ValueError(f"bad chroot in connection string {text!r}")
-    return Hosts(tuple(_checked(name) for name in names), f"/{chroot}" if chroot else "")
+    return Hosts(tuple(_checked(name) for name in names), slash + chroot if chroot else "")
 
 
 def _checked(server: str) -> str:

@@ -35,7 +35,7 @@ from ensemble.tree.create_modes import as_in_a_multi, create_mode, is_ephemeral
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.local_sessions import LocalSessions
 from ensemble.tree.outstanding import Outstanding, child_count_of
-from ensemble.tree.paths import CONFIG, ROOT, SYSTEM_PATHS, is_valid_path
+from ensemble.tree.paths import CONFIG, ROOT, SYSTEM_PATHS
 from ensemble.tree.plain_proposals import PlainProposals
 from ensemble.tree.quota_guard import QuotaGuard
 from ensemble.tree.reconfig import new_membership
@@ -56,6 +56,7 @@ from ensemble.txn import (
 )
 from ensemble.zab.application import EnsembleView
 from ensemble.zab.messages import ForwardedRequest
+from ensemble.znode_paths import is_valid_path
 
 _DIGEST_MASK = 0xFFFFFFFFFFFFFFFF
 _CREATE, _WRITE, _READ = int(Permission.CREATE), int(Permission.WRITE), int(Permission.READ)

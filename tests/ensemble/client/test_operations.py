@@ -35,7 +35,7 @@ from tests.ensemble.client.client_fakes import STAT, FakeConnection, FakeEnsembl
     ("text", "hosts"),
     [
         ("h1:2181,h2:2182", Hosts(("h1:2181", "h2:2182"), "")),
-        (" h1 , h2:1/kafka/", Hosts(("h1:2181", "h2:1"), "/kafka")),
+        (" h1 , h2:1/kafka", Hosts(("h1:2181", "h2:1"), "/kafka")),
         ("[::1]:7,::1/a/b", Hosts(("[::1]:7", "[::1]:2181"), "/a/b")),
         ("peer-1:client,peer-2:client/", Hosts(("peer-1:client", "peer-2:client"), "")),
     ],
@@ -45,10 +45,17 @@ def test_connection_strings_are_read_as_zookeeper_reads_them(text: str, hosts: H
 
 
 @pytest.mark.parametrize(
-    "text", ["", ",", "/kafka", "h:0", "h:65536", "h:1x", "[::1:1", ":2181", "h:1/a//b", "h:1/../b"]
+    "text",
+    ["", ",", "/kafka", "h:0", "h:65536", "h:1x", "[::1:1", ":2181", "h:1/a//b", "h:1/../b", "h:1//a", "h:1/a\x01"],
 )
 def test_a_bad_connection_string_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"bad|no "):
+        parse_hosts(text)
+
+
+@pytest.mark.parametrize("text", ["h:1/kafka/", "h:1//", "h:1/a/b/"])
+def test_a_chroot_that_ends_with_a_slash_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must not end with a slash"):
         parse_hosts(text)
 
 

@@ -6,7 +6,6 @@ from ensemble.errors import ErrorCode
 from ensemble.records import ACL, OPEN_ACL, EventType, OpCode
 from ensemble.tree.create_modes import CONTAINER_OWNER, is_ephemeral, ttl_owner
 from ensemble.tree.datatree import DataTree
-from ensemble.tree.paths import is_valid_path
 from ensemble.tree.znode import next_version
 from ensemble.tree_snapshot import NodeImage, TreeSnapshot
 from ensemble.txn import (
@@ -23,6 +22,7 @@ from ensemble.txn import (
     SubTxn,
     Txn,
 )
+from ensemble.znode_paths import is_valid_path
 
 
 class Writer:
