@@ -40,8 +40,8 @@ from ensemble.tree.statistics import ServiceViews
 from ensemble.tree.watches import Watches
 from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
-from ensemble.zab.application import EnsembleConfig, EnsembleView, Submit
-from ensemble.zab.effects import Effect, Emit
+from ensemble.zab.application import LAPSING_TIMER, EnsembleConfig, EnsembleView, Submit
+from ensemble.zab.effects import Effect, Emit, SetTimer
 from ensemble.zab.messages import ForwardedRequest, SyncRequest
 from journal.events import SessionExpired, ZxidCheckpoint
 
@@ -172,11 +172,19 @@ class Service:
         for overdue in self._state.proposer.tracker.expire(now):
             effects.append(Emit(SessionExpired(*overdue)))
             effects.append(Submit(ForwardedRequest(overdue.session_id, 0, OpCode.CLOSE_SESSION, b"")))
-        if self._containers is not None:
-            for path in self._containers.lapsed(now, self._state.tree):
-                body = PathRequest(path).encode()
-                effects.append(Submit(ForwardedRequest(NO_SESSION, 0, OpCode.DELETE_CONTAINER, body)))
+        if self._containers is not None and self._containers.period_ms == self._config.tick_time_ms:
+            effects += self._deletions(now, self._containers)
         return effects
+
+    def delete_lapsed(self, now: Instant) -> list[Effect]:
+        """Leader, every `znode.container.checkIntervalMs` where a tick is longer: delete what had its time."""
+        if self._containers is None:
+            return []
+        return [*self._deletions(now, self._containers), SetTimer(LAPSING_TIMER, self._containers.period_ms)]
+
+    def _deletions(self, now: Instant, containers: ContainerCheck) -> list[Effect]:
+        bodies = [PathRequest(path).encode() for path in containers.lapsed(now, self._state.tree)]
+        return [Submit(ForwardedRequest(NO_SESSION, 0, OpCode.DELETE_CONTAINER, body)) for body in bodies]
 
     # -- serving clients -----------------------------------------------------------------------------------------
 
@@ -184,7 +192,9 @@ class Service:
         """Accept clients from now on."""
         assert not leading or self._state.proposer is not None, "serving as leader without start_leading"
         self._serve(now)
-        return []
+        if self._containers is None or self._containers.period_ms == self._config.tick_time_ms:
+            return []
+        return [SetTimer(LAPSING_TIMER, self._containers.period_ms)]
 
     def start_read_only(self, now: Instant) -> list[Effect]:
         """Answer reads, with no leader (ReadOnlyZooKeeperServer)."""

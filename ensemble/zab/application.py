@@ -28,6 +28,8 @@ from journal.events import ZxidCheckpoint
 
 LOCAL_SESSIONS_TIMER: Final = "local-sessions.expiry"
 """The application's timer: it runs at the end of each tick while there are sessions that only this server knows."""
+LAPSING_TIMER: Final = "lapsing-nodes.check"
+"""Another one: a leader's, where it looks at containers and times to live more often than every tick."""
 
 
 class Submit(Effect):
@@ -144,6 +146,10 @@ class Application(Protocol):
 
     def expire_local_sessions(self, now: Instant) -> list[Effect]:
         """The timer LOCAL_SESSIONS_TIMER, which the application has set, ran out."""
+        ...
+
+    def delete_lapsed(self, now: Instant) -> list[Effect]:
+        """The timer LAPSING_TIMER, which the application of a leader has set, ran out."""
         ...
 
     def stop_serving(self, now: Instant) -> list[Effect]:

@@ -14,7 +14,7 @@ from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, Zxid, epoch_of
 from ensemble.ports import Instant, Random
 from ensemble.records import ClientMessage
 from ensemble.txn import Txn
-from ensemble.zab.application import LOCAL_SESSIONS_TIMER, Application, EnsembleConfig
+from ensemble.zab.application import LAPSING_TIMER, LOCAL_SESSIONS_TIMER, Application, EnsembleConfig
 from ensemble.zab.core import Core
 from ensemble.zab.effects import Effect, Halt, Recovered, SendNotification
 from ensemble.zab.election import Election
@@ -304,6 +304,8 @@ class Peer:
         self._core.now = now
         if name == LOCAL_SESSIONS_TIMER:
             self._core.perform(self._application.expire_local_sessions(now))
+        elif name == LAPSING_TIMER:
+            self._core.perform(self._application.delete_lapsed(now))
         elif name == READ_ONLY_TIMER:
             self._serve_read_only()
         elif self._core.role is None:

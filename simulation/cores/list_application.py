@@ -155,6 +155,10 @@ class ListApplication:
         """Nothing to do: the list has no sessions."""
         return []
 
+    def delete_lapsed(self, now: Instant) -> list[Effect]:
+        """Nothing to do: nothing in the list has a time to live."""
+        return []
+
     def stop_serving(self, now: Instant) -> list[Effect]:
         """Let every client go; nobody knows what became of what it asked."""
         self.serving = False

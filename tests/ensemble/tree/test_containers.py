@@ -248,6 +248,40 @@ def test_no_more_znodes_lapse_in_a_minute_than_allowed():
         assert len(ensemble.services[0].tree.lapsing) == left
 
 
+def test_times_to_live_are_looked_at_more_often_than_every_tick_where_that_is_configured():
+    """ContainerManager has a timer of its own, at checkIntervalMs, whatever a tick is."""
+    rules = TreeRules(extended_types=True, container_check_interval_ms=50)
+    ensemble = Ensemble(tree=rules, tick_ms=2_000)
+    client = ensemble.connect()
+    ensemble.ask(client, with_ttl("/t", 120))
+    ensemble.ask(client, multi(container("/c"), create("/c/x"), delete("/c/x")))
+    ensemble.advance(50)
+    assert exist(ensemble, "/t", "/c") == ["/t"]
+    ensemble.advance(50)
+    assert exist(ensemble, "/t") == ["/t"]
+    ensemble.advance(50)
+    assert exist(ensemble, "/t") == []
+
+
+def test_looking_more_often_than_every_tick_ends_with_the_reign():
+    ensemble = Ensemble(tree=TreeRules(container_check_interval_ms=50), tick_ms=2_000)
+    ensemble.run(0, ensemble.services[0].stop_serving(ensemble.now))
+    ensemble.advance(50)
+    assert ensemble.lapsing_check_ms is None
+
+
+def test_where_few_may_lapse_in_a_minute_one_goes_at_once_and_the_others_wait():
+    """Java sleeps for 60,000 / maxPerMinute milliseconds behind each: here 10 seconds, which are many looks."""
+    rules = TreeRules(container_check_interval_ms=500, container_deletes_per_minute=6)
+    ensemble = Ensemble(tree=rules, tick_ms=2_000)
+    client = ensemble.connect(timeout_ms=60_000)
+    for i in range(3):
+        ensemble.ask(client, multi(container(f"/c{i}"), create(f"/c{i}/x"), delete(f"/c{i}/x")))
+    for passed_ms, left in ((500, 2), (9_000, 2), (1_500, 1), (9_000, 1), (1_500, 0)):
+        ensemble.advance(passed_ms)
+        assert len(ensemble.services[0].tree.lapsing) == left
+
+
 def test_a_container_that_is_used_again_before_its_turn_stays():
     rules = TreeRules(container_check_interval_ms=2_000, container_deletes_per_minute=60)
     ensemble = Ensemble(tree=rules)

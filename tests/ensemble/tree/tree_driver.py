@@ -92,6 +92,7 @@ class Ensemble:
         self.closed: set[int] = set()
         self.events: list = []
         self.timers: dict[int, int] = {}
+        self.lapsing_check_ms: int | None = None
         self._connections = 0
         self._at: dict[int, int] = {}
         self._xids: dict[int, int] = defaultdict(int)
@@ -114,6 +115,9 @@ class Ensemble:
                     self.closed.add(connection)
                 case SetTimer(name="local-sessions.expiry", delay_ms=delay_ms):
                     self.timers[server] = self.now_ms + delay_ms
+                case SetTimer(name="lapsing-nodes.check", delay_ms=delay_ms):
+                    assert server == 0, "only the leader deletes"
+                    self.lapsing_check_ms = self.now_ms + delay_ms
                 case Emit(event=event):
                     self.events.append((server, event))
                 case Submit(request=request):
@@ -167,7 +171,11 @@ class Ensemble:
         """Let time pass, tick by tick, as the leader's ticks and pings do it."""
         end = self.now_ms + ms
         while self.now_ms < end:
-            self.now_ms = min(self.now_ms + self.tick_ms, end)
+            tick_ms = min(self.now_ms + self.tick_ms, end)
+            while self.lapsing_check_ms is not None and self.lapsing_check_ms <= tick_ms:
+                self.now_ms, self.lapsing_check_ms = self.lapsing_check_ms, None
+                self.run(0, self.services[0].delete_lapsed(self.now))
+            self.now_ms = tick_ms
             for server, service in enumerate(self.services[1:], 1):
                 for session_id, timeout_ms in service.drain_touched():
                     self.services[0].touch(self.now, session_id, timeout_ms, PeerId(server + 1))
