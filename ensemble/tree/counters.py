@@ -29,7 +29,8 @@ DIGESTS_KEPT = 1024
 class Counters:
     """The counts since the server began, and those since the last `reset`; latencies are in milliseconds.
 
-    `digests` are the tree's digests after every 128th transaction, by zxid.
+    `digests` are the tree's digests after every 128th transaction, by zxid.  `quota_refusals` are writes that a hard
+    quota refused, by the first part of the path; a leader counts them.
     """
 
     def __init__(self) -> None:
@@ -44,6 +45,7 @@ class Counters:
         self.stale_requests = self.stale_replies = self.closed_without_service = 0
         self.revalidations = self.watch_bytes = 0
         self.watches_fired = {event: Summary() for event in FIRED_AS}
+        self.quota_refusals: dict[str, int] = {}
         self.reset()
 
     def reset(self) -> None:
@@ -54,6 +56,7 @@ class Counters:
         self.latency_min_ms = -1
         self.latency_max_ms = 0
         self.latency_total_ms = 0
+        self.quota_refusals.update(dict.fromkeys(self.quota_refusals, 0))
         latencies = (
             self.read_latency_ms, self.update_latency_ms, self.propagation_latency_ms,
             self.commit_propagation_latency_ms, self.quorum_ack_latency_ms,

@@ -81,16 +81,17 @@ class Proposer:
 
     def __init__(
         self, tree: DataTree, tracker: SessionTracker, policy: AuthPolicy = OPEN_POLICY,
-        rules: TreeRules = DEFAULT_RULES,
+        rules: TreeRules = DEFAULT_RULES, quotas: QuotaGuard | None = None,
     ) -> None:  # fmt: skip
+        """`quotas`: where hard limits are enforced."""
         self.outstanding = Outstanding(tree)
         self.tracker = tracker
         self.local: LocalSessions | None = None
         """Set where local sessions are enabled."""
         self._policy = policy
         self._rules = rules
-        self._quotas = QuotaGuard(tree) if rules.enforce_quota else None
-        special = policy.skip_acl or rules.enforce_quota
+        self._quotas = quotas
+        special = policy.skip_acl or quotas is not None
         self._plain = None if special else PlainProposals(self.outstanding, tracker).prepare
         self._ensemble: EnsembleView | None = None
         # The request that is being prepared.

@@ -28,12 +28,17 @@ class _Change:
 
 
 class QuotaGuard:
-    """What is proposed and not applied yet, as far as it falls under quotas."""
+    """What is proposed and not applied yet, as far as it falls under quotas.
 
-    __slots__ = ("_log", "_pending", "_sizes", "_tree")
+    `refusals` counts what was not admitted, by the first part of the path (updateQuotaExceededMetrics); it outlasts
+    this reign.
+    """
 
-    def __init__(self, tree: DataTree) -> None:
+    __slots__ = ("_log", "_pending", "_refusals", "_sizes", "_tree")
+
+    def __init__(self, tree: DataTree, refusals: dict[str, int]) -> None:
         self._tree = tree
+        self._refusals = refusals
         self._log: deque[_Change] = deque()
         # By quota: znodes and bytes to come.
         self._pending: dict[str, list[int]] = {}
@@ -91,10 +96,12 @@ class QuotaGuard:
         if quota.stats_path in self._tree.nodes:
             pending_count, pending_bytes = self._pending.get(quota.path, (0, 0))
             limits = quota.limits
-            if count and limits.count_hard != NO_LIMIT and quota.count + pending_count + count > limits.count_hard:
-                return False
+            nodes = quota.count + pending_count + count
             used = quota.bytes + pending_bytes + size - size_before
-            if size != size_before and limits.bytes_hard != NO_LIMIT and used > limits.bytes_hard:
+            too_many = count and limits.count_hard != NO_LIMIT and nodes > limits.count_hard
+            if too_many or (size != size_before and limits.bytes_hard != NO_LIMIT and used > limits.bytes_hard):
+                namespace = path.split("/", 2)[1]
+                self._refusals[namespace] = self._refusals.get(namespace, 0) + 1
                 return False
         self._propose(zxid, path, count, size - size_before, size)
         return True

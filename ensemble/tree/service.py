@@ -33,6 +33,7 @@ from ensemble.tree.counters import Counters
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.local_requests import LocalRequests
 from ensemble.tree.proposer import Proposer
+from ensemble.tree.quota_guard import QuotaGuard
 from ensemble.tree.requests import OUTSTANDING_MAX, RequestIntake
 from ensemble.tree.server_state import ServerState
 from ensemble.tree.sessions import NO_SESSION, SessionTracker, owner_of
@@ -129,7 +130,9 @@ class Service:
         tracker = SessionTracker(self._config.tick_time_ms, now)
         for session_id, timeout_ms in self._state.tree.sessions.items():
             tracker.track(now, session_id, timeout_ms)
-        self._state.proposer = Proposer(self._state.tree, tracker, self._config.auth, self._config.tree)
+        rules, tree = self._config.tree, self._state.tree
+        quotas = QuotaGuard(tree, self.counters.quota_refusals) if rules.enforce_quota else None
+        self._state.proposer = Proposer(tree, tracker, self._config.auth, rules, quotas)
         self._state.proposer.local = self._local.sessions
         self._containers = ContainerCheck(now, self._config.tree, self._config.tick_time_ms)
 

@@ -39,6 +39,7 @@ _KINDS = {
     "_gauges_of_leader": "gauge of a leader",
     "_by_namespace": "gauge by namespace",
     "_counters": "counter",
+    "_counted_by_namespace": "counter by namespace",
     "_summaries": "summary",
     "_detailed": "detailed summary",
 }

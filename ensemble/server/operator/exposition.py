@@ -29,6 +29,9 @@ def monitor_rows(readings: Readings) -> Iterator[tuple[str, float | str]]:
         for label, value in by_label.items():
             yield f"{label}_{name}", value
     yield from readings.counters.items()
+    for name, counts in readings.counted_by_namespace.items():
+        for label, count in counts.items():
+            yield f"{label}_{name}", count
     for name, summary in readings.summaries.items():
         yield from _summary_rows(name, summary)
     for name, summary in readings.detailed.items():
@@ -57,6 +60,9 @@ def prometheus_text(readings: Readings, *, process: bool) -> str:
     for name, count in readings.counters.items():
         lines += _header(name, "counter")
         lines.append(f"{name} {float(count)}")
+    for name, counts in readings.counted_by_namespace.items():
+        lines += _header(name, "counter")
+        lines += [f'{name}{{key="{_escaped(label)}"}} {float(count)}' for label, count in counts.items()]
     for name, summary in readings.summaries.items():
         lines += _summary_lines(name, summary, _BASIC)
     for name, summary in readings.detailed.items():

@@ -119,13 +119,14 @@ class OnDemandCounts(msgspec.Struct):
 
 
 class Readings(NamedTuple):
-    """Everything at one moment.  `texts` are no numbers; `by_namespace` are gauges with a label; of `detailed`
-    summaries quantiles are told."""
+    """Everything at one moment.  `texts` are no numbers; `by_namespace` and `counted_by_namespace` are gauges and
+    counters with a label; of `detailed` summaries quantiles are told."""
 
     texts: dict[str, str]
     gauges: dict[str, float]
     by_namespace: dict[str, dict[str, float]]
     counters: dict[str, int]
+    counted_by_namespace: dict[str, dict[str, int]]
     summaries: dict[str, Summary]
     detailed: dict[str, Summary]
 
@@ -169,8 +170,9 @@ class Metrics:
             texts["peer_state"] = f"{status.state.name.lower()} - {status.phase.value.lower()}"
         gauges = self._gauges(status)
         return Readings(
-            texts, gauges, self._by_namespace(), self._counters(status), self._summaries(), self._detailed()
-        )
+            texts, gauges, self._by_namespace(), self._counters(status), self._counted_by_namespace(),
+            self._summaries(), self._detailed(),
+        )  # fmt: skip
 
     def _gauges(self, status: PeerStatus) -> dict[str, float]:
         stats, admission = self._service.views.statistics(), self._clients.admission
@@ -240,6 +242,9 @@ class Metrics:
                 of_name = found.setdefault(name, {})
                 of_name[namespace] = of_name.get(namespace, 0) + value
         return found
+
+    def _counted_by_namespace(self) -> dict[str, dict[str, int]]:
+        return {"quota_exceeded_error_per_namespace": self._service.counters.quota_refusals}
 
     def _counters(self, status: PeerStatus) -> dict[str, int]:
         limits: dict[str, int] = msgspec.structs.asdict(self._clients.admission.counts)

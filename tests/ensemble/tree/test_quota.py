@@ -211,6 +211,22 @@ def test_a_hard_limit_refuses_what_would_go_beyond_it():
     assert stats(ensemble) == "count=3,bytes=8"
 
 
+def test_what_a_hard_limit_refuses_is_counted_by_the_first_part_of_the_path():
+    """As ZooKeeper 3.9.5 counts for these: each request once, a multi too, a soft limit never, and srst is 0 again."""
+    ensemble, client = limited("/q/a", "count=-1,bytes=-1=;byteHardLimit=5;countHardLimit=2")
+    for request in quota("/soft", "count=1,bytes=-1"):
+        ensemble.ask(client, request)
+    refused = create("/q/a/1"), create("/q/a/2"), set_data("/q/a", bytes(6)), multi(create("/q/a/3"), create("/z"))
+    for request in (*refused, create("/soft"), create("/soft/1"), create("/soft/2"), create("/q/b", bytes(99))):
+        ensemble.ask(client, request)
+    counters = ensemble.services[0].counters
+    assert counters.quota_refusals == {"q": 3}
+    counters.reset()
+    assert counters.quota_refusals == {"q": 0}
+    ensemble.ask(client, create("/q/a/2"))
+    assert counters.quota_refusals == {"q": 1}
+
+
 def test_a_quota_is_enforced_only_where_that_is_configured():
     ensemble, client = limited(limits=HARD, rules=TreeRules())
     assert ensemble.ask(client, create("/q/b", bytes(99))).err == 0

@@ -76,14 +76,15 @@ def readings() -> Readings:
     latency = Summary()
     latency.add(2, times=3)
     return Readings(
-        {"version": "v"}, {"znode_count": 5}, {"quota": {'a"b': 1}}, {"throttled_ops": 4}, {"fsynctime": Summary()},
-        {"readlatency": latency},
+        {"version": "v"}, {"znode_count": 5}, {"quota": {'a"b': 1}}, {"throttled_ops": 4},
+        {"refused": {"ns": 3}}, {"fsynctime": Summary()}, {"readlatency": latency},
     )  # fmt: skip
 
 
 def test_mntr_has_one_row_for_each_number() -> None:
     rows = dict(monitor_rows(readings()))
     assert (rows["version"], rows["znode_count"], rows["throttled_ops"], rows['a"b_quota']) == ("v", 5, 4, 1)
+    assert rows["ns_refused"] == 3
     assert (rows["avg_readlatency"], rows["cnt_readlatency"], rows["p999_readlatency"]) == (2.0, 3, 2)
     assert rows["avg_fsynctime"] == 0.0 and "p50_fsynctime" not in rows
 
@@ -92,6 +93,7 @@ def test_prometheus_text_escapes_labels_and_has_no_texts() -> None:
     lines = prometheus_text(readings(), process=False).splitlines()
     assert "znode_count 5.0" in lines and "# TYPE throttled_ops counter" in lines
     assert 'quota{key="a\\"b"} 1.0' in lines
+    assert lines[lines.index("# TYPE refused counter") + 1] == 'refused{key="ns"} 3.0'
     assert 'readlatency{quantile="0.99"} 2.0' in lines and "readlatency_sum 6.0" in lines
     assert 'fsynctime{quantile="0.5"} NaN' in lines
     assert not any("version" in line for line in lines)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import QuotaExceededError
 from kazoo.security import make_acl
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -258,3 +259,27 @@ def test_quotas_are_told_by_namespace(peer: Watched, client: KazooClient) -> Non
     assert '\nquota_count_limit_per_namespace{key="watched"} 9.0\n' in text
     assert '\nquota_count_usage_per_namespace{key="watched"} 2.0\n' in text
     assert "zk_watched_quota_count_limit_per_namespace\t9\n" in peer.word(1, "mntr")
+
+
+def test_what_a_hard_quota_refuses_is_counted_by_namespace(tmp_path: Path) -> None:
+    peer = Watched(tmp_path)
+    with peer.config(1).open("a") as config:
+        config.write("enforceQuota=true\n")
+    peer.start()
+    try:
+        peer.wait_for_quorum()
+        with peer.client() as client:
+            client.create("/full")
+            client.ensure_path("/zookeeper/quota/full")
+            client.create("/zookeeper/quota/full/zookeeper_limits", b"count=-1,bytes=-1=;countHardLimit=1")
+            client.create("/zookeeper/quota/full/zookeeper_stats", b"count=0,bytes=0")
+            for _ in range(2):
+                with pytest.raises(QuotaExceededError):
+                    client.create("/full/more")
+        assert "zk_full_quota_exceeded_error_per_namespace\t2\n" in peer.word(1, "mntr")
+        families = peer.get("/metrics", peer.metrics_port)[2].decode()
+        assert "# TYPE quota_exceeded_error_per_namespace counter\n" in families
+        assert '\nquota_exceeded_error_per_namespace{key="full"} 2.0\n' in families
+        assert peer.command("monitor")["full_quota_exceeded_error_per_namespace"] == 2
+    finally:
+        peer.close()
