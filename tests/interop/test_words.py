@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import socket
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import QuotaExceededError
 
+from tests.ensemble.server.peer_processes import exchange, wait_until
 from tests.interop.metric_names import ABSENT, metrics_of
 from tests.interop.real_zookeeper import MixedEnsemble, needs_java
 
@@ -26,6 +31,8 @@ class Pair:
         for name in ("java", "ours"):
             (directory / name).mkdir()
             self.servers.append(MixedEnsemble(directory / name, 1))
+            with self.servers[-1].config(1).open("a") as config:
+                config.write("enforceQuota=true\nnio.sessionlessCnxnTimeout=2000\n")
         self.servers[0].start_java(1)
         self.servers[1].start(1)
 
@@ -59,16 +66,82 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 def shape(answer: str) -> list[str]:
-    """An answer without what differs from run to run: numbers, paths, versions, and ZooKeeper's own connection."""
-    lines = [line for line in answer.split("\n") if "[0](queued=0,recved=1,sent=0)" not in line]
-    lines = [re.sub(r"(?<=[Dd]ir=).*|(?<=version: ).*", "…", line) for line in lines]
+    """An answer without what differs from run to run: numbers, paths and versions."""
+    lines = [re.sub(r"(?<=[Dd]ir=).*|(?<=version: ).*", "…", line) for line in answer.split("\n")]
     return [re.sub(r"0x[0-9a-f]+|\b[0-9a-f]{9}\b|-?\d+(\.\d+)?", "N", line) for line in lines]
+
+
+def connections_apart(lines: list[str]) -> tuple[list[str], list[str]]:
+    """Java lists connections in the order of a hash table."""
+    return [line for line in lines if line[:2] != " /"], sorted(line for line in lines if line[:2] == " /")
 
 
 @pytest.mark.parametrize("word", ALIKE)
 def test_an_answer_has_the_same_lines(pair: Pair, word: str) -> None:
     java, ours = pair.words(word)
-    assert shape(ours) == shape(java)
+    assert connections_apart(shape(ours)) == connections_apart(shape(java))
+
+
+@pytest.mark.parametrize("word", ["cons", "stat"])
+def test_the_connection_that_asks_is_listed_as_zookeeper_lists_it(pair: Pair, word: str) -> None:
+    for answer in pair.words(word):
+        assert [line.split("[")[1] for line in answer.splitlines() if "[0]" in line] == ["0](queued=0,recved=1,sent=0)"]
+
+
+def test_connections_without_a_session_are_listed_and_counted_alike(pair: Pair) -> None:
+    idle = [socket.create_connection(("127.0.0.1", server.client_ports[1]), 5) for server in pair.servers]
+    try:
+        for server, connection in zip(pair.servers, idle, strict=True):
+            line = f" /127.0.0.1:{connection.getsockname()[1]}[1](queued=0,recved=0,sent=0)\n"
+            wait_until(lambda server=server, line=line: line in server.word(1, "cons"))
+            assert "zk_num_alive_connections\t3\n" in server.word(1, "mntr")
+            assert "Connections: 3\n" in server.word(1, "srvr")
+    finally:
+        for connection in idle:
+            connection.close()
+
+
+def test_a_connection_without_a_session_is_closed_after_as_long_as_configured(pair: Pair) -> None:
+    """Java closes it at the first multiple of the time that is later than that."""
+    for server in pair.servers:
+        began_s = time.monotonic()
+        assert exchange(server.client_ports[1], b"") == b""
+        assert 2 <= time.monotonic() - began_s < 4.5
+        assert "zk_sessionless_connections_expired\t1\n" in server.word(1, "mntr")
+
+
+def test_envi_has_every_key_of_zookeeper_in_its_order(pair: Pair) -> None:
+    java, ours = ([line.split("=")[0] for line in answer.splitlines()] for answer in pair.words("envi"))
+    assert ours[: len(java)] == java and "java.version" in java
+    assert all(key.startswith("python.") for key in ours[len(java) :])
+
+
+def test_what_a_hard_quota_refuses_has_the_same_counts(pair: Pair) -> None:
+    """Limits on /quota/a of two znodes and five bytes, and a soft one on /soft; then every kind of refusal."""
+
+    def scene(server: MixedEnsemble) -> set[str]:
+        with server.client() as client:
+            for path, limits in (("/quota/a", b"count=-1,bytes=-1=;byteHardLimit=5;countHardLimit=2"),
+                                 ("/soft", b"count=1,bytes=-1")):  # fmt: skip
+                client.ensure_path(path)
+                client.ensure_path(f"/zookeeper/quota{path}")
+                client.create(f"/zookeeper/quota{path}/zookeeper_limits", limits)
+                client.create(f"/zookeeper/quota{path}/zookeeper_stats", b"count=0,bytes=0")
+            for path in ("/quota/a/1", "/quota/a/2", "/soft/1", "/soft/2", "/quota/b"):
+                with suppress(QuotaExceededError):
+                    client.create(path)
+            with pytest.raises(QuotaExceededError):
+                client.set("/quota/a", bytes(6))
+            both = client.transaction()
+            both.create("/quota/a/3")
+            both.create("/elsewhere")
+            both.commit()
+            answers = [server.word(1, "mntr"), server.word(1, "srst"), server.word(1, "mntr")]
+        return {line for line in "".join(answers).splitlines() if "quota_exceeded" in line}
+
+    name = "zk_quota_quota_exceeded_error_per_namespace"
+    found = [scene(server) for server in pair.servers]
+    assert found == [{f"{name}\t3", f"{name}\t0"}] * 2
 
 
 def test_the_tree_digests_of_both_servers_agree(pair: Pair) -> None:

@@ -81,6 +81,7 @@ multiAddress.enabled A server's line may name several addresses.
 multiAddress.reachabilityCheckEnabled Looks which of them answers before it connects.
 multiAddress.reachabilityCheckTimeoutMs How long that look may take.
 netty.server.outstandingHandshake.limit How many TLS handshakes may be under way.
+nio.sessionlessCnxnTimeout How long a connection may take to ask for a session, in milliseconds.
 observerMasterPort Followers listen there for observers that learn from them.
 oraclePath A file that lets one of two servers go on without the other while its first character is 1.
 portUnification The servers' ports speak TLS and plain text, for a rolling change to TLS.

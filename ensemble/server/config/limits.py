@@ -26,7 +26,8 @@ class ThrottleSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Keys of zoo.cfg: maxClientCnxns, maxCnxns, jute.maxbuffer, globalOutstandingLimit, largeRequest…,
-    request_throttle_…, connection_throttle_…; 0 (large_request_threshold: -1) turns one off."""
+    request_throttle_…, connection_throttle_…; 0 (large_request_threshold: -1) turns one off.  `sessionless_timeout_ms`
+    (nio.sessionlessCnxnTimeout) is how long a connection may take to ask for a session."""
 
     per_host: int = 60
     connections: int = 0
@@ -37,6 +38,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     in_process: int = 0
     throttled_op_wait_ms: int = 0
     handshakes: int = HANDSHAKES_MAX
+    sessionless_timeout_ms: int = 10_000
     throttle: ThrottleSettings = ThrottleSettings()
 
 

@@ -265,6 +265,7 @@ def read_limits(values: Values) -> Limits:
         large_request_threshold=number("largeRequestThreshold", -1, -1),
         in_process=number("request_throttle_max_requests", 0, guide="requestThrottleLimit"),
         throttled_op_wait_ms=number("throttled_op_wait_time", 0, guide="throttledOpWaitTime"),
+        sessionless_timeout_ms=number("nio.sessionlessCnxnTimeout", 10_000, 1),
         handshakes=_handshakes(number("netty.server.outstandingHandshake.limit", HANDSHAKES_MAX, -1)),
         throttle=_throttle(values),
     )
@@ -304,6 +305,6 @@ def _throttle(values: Values) -> ThrottleSettings:
 
 def _bytes(text: str) -> int:
     value = int(text, 0)
-    if not 1024 <= value < 2**31:
+    if not 0 < value < 2**31:
         raise ValueError(text)
     return value

@@ -10,7 +10,7 @@ import asyncio
 import struct
 import time
 from itertools import islice
-from typing import Protocol, cast
+from typing import NamedTuple, cast
 
 from ensemble.auth.addresses import canonical_address
 from ensemble.auth.names import subject_of
@@ -28,13 +28,12 @@ from ensemble.records import (
     ReplyFrames,
     ServerMessage,
 )
-from ensemble.server.config.tls import TlsStore, certificate_of, refusal
+from ensemble.server.config.tls import TlsStore, certificate_of
 from ensemble.server.net.admission import Admission, RequestGate
+from ensemble.server.net.client_listener import ClientListener
+from ensemble.server.net.secure_entrance import SecureEntrance
 from ensemble.server.net.sockets import keep_alive, listen, remote_name
-from ensemble.server.net.tls_listener import TlsListener
 
-SESSIONLESS_TIMEOUT_S = 10.0
-"""zookeeper.nio.sessionlessCnxnTimeout: how long a connection may take to say who it is."""
 OUTSTANDING_HIGH = 4000
 OUTSTANDING_LOW = 1000
 """Above the one a connection is not read from until it has fallen below the other."""
@@ -45,23 +44,11 @@ WRITES_AT_ONCE = 200
 _SIZE = struct.Struct(">I")
 
 
-class ClientListener(Protocol):
-    """Who serves clients."""
+class Newcomer(NamedTuple):
+    """A connection on which no session has been asked for; on one that `asks` a four-letter word is being answered."""
 
-    def on_client_connected(self, connection: ConnectionId, identities: tuple[AuthId, ...]) -> None: ...
-    def on_client_refused(self, remote: str, reason: str) -> None:
-        """A TLS connection did not come about, or what came on a connection cannot be taken."""
-        ...
-
-    def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None: ...
-    def on_client_closed(self, connection: ConnectionId) -> None: ...
-    def answer_word(self, word: str, argument: bytes) -> str | None:
-        """The answer to a four-letter word, None where it is none; `argument` is what came behind it."""
-        ...
-
-    def outstanding(self, connection: ConnectionId) -> int:
-        """How many requests of a connection wait for an answer."""
-        ...
+    remote: str
+    asks: bool
 
 
 class ClientPort:
@@ -75,6 +62,7 @@ class ClientPort:
         self._server: asyncio.AbstractServer | None = None
         self._secure: list[SecureEntrance] = []
         self._connections: dict[ConnectionId, ClientConnection] = {}
+        self._newcomers: dict[ClientConnection, None] = {}
         self._unflushed: dict[ConnectionId, ClientConnection] = {}
         # Left over by a turn that had something for very many.
         self._late: dict[ConnectionId, ClientConnection] = {}
@@ -92,11 +80,20 @@ class ClientPort:
 
     async def listen_secure(self, host: str, port: int, store: TlsStore) -> None:
         """Open the TLS port.  Raises PortError."""
-        await self._listen_tls(SecureEntrance(self, store, accepts_plain=False), host, port, "the secure client port")
+        await self._listen_tls(self._entrance(store, accepts_plain=False), host, port, "the secure client port")
 
     async def listen_unified(self, host: str, port: int, store: TlsStore) -> None:
         """Open the client port for clients with TLS and without.  Raises PortError."""
-        await self._listen_tls(SecureEntrance(self, store, accepts_plain=True), host, port, "the client port")
+        await self._listen_tls(self._entrance(store, accepts_plain=True), host, port, "the client port")
+
+    def _entrance(self, store: TlsStore, *, accepts_plain: bool) -> SecureEntrance:
+        return SecureEntrance(
+            self.admission,
+            store,
+            connection=lambda entrance: ClientConnection(self, entrance),
+            on_refused=self.listener.on_client_refused,
+            accepts_plain=accepts_plain,
+        )
 
     async def _listen_tls(self, entrance: SecureEntrance, host: str, port: int, purpose: str) -> None:
         self._secure.append(entrance)
@@ -130,8 +127,21 @@ class ClientPort:
             canonical_address(host), subject_of(certificate) if certificate is not None else None
         )
 
+    def welcome(self, connection: ClientConnection) -> None:
+        """A connection was admitted; it has not said anything yet."""
+        self._newcomers[connection] = None
+
+    def leave(self, connection: ClientConnection) -> None:
+        """A newcomer is gone."""
+        self._newcomers.pop(connection, None)
+
+    def newcomers(self) -> list[Newcomer]:
+        """The connections that have not asked for a session, oldest first."""
+        return [Newcomer(connection.remote, connection.asks) for connection in self._newcomers]
+
     def register(self, connection: ClientConnection) -> ConnectionId:
-        """A number for a new connection, never used before."""
+        """A number for a connection that asks for a session, never used before."""
+        self.leave(connection)
         self._next += 1
         connection_id = ConnectionId(self._next)
         self._connections[connection_id] = connection
@@ -215,6 +225,7 @@ class ClientConnection(asyncio.Protocol):
     def __init__(self, port: ClientPort, secure: SecureEntrance | None) -> None:
         self.out: list[bytes] = []
         self.remote = "unknown"
+        self.asks = False
         self.identities: tuple[AuthId, ...] = ()
         self._port = port
         self._secure = secure
@@ -255,7 +266,9 @@ class ClientConnection(asyncio.Protocol):
             self._port.listener.on_client_refused(self.remote, reason)
             transport.abort()
             return
-        self._deadline = asyncio.get_running_loop().call_later(SESSIONLESS_TIMEOUT_S, self._expire)
+        self._port.welcome(self)
+        timeout_s = self._port.admission.limits.sessionless_timeout_ms / 1000
+        self._deadline = asyncio.get_running_loop().call_later(timeout_s, self._expire)
 
     def _expire(self) -> None:
         self._port.admission.counts.sessionless_connections_expired += 1
@@ -283,7 +296,9 @@ class ClientConnection(asyncio.Protocol):
         head = buffer[:4]
         if not head.isalpha() or not head.islower():
             return False
+        self.asks = True
         answer = self._port.listener.answer_word(head.decode(), buffer[4:12])
+        self.asks = False
         if answer is None or self._transport is None:
             return False
         self._transport.write(answer.encode())
@@ -432,6 +447,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._transport = None
+        self._port.leave(self)
         if self._deadline is not None:
             self._deadline.cancel()
         if self._host is not None:
@@ -442,48 +458,6 @@ class ClientConnection(asyncio.Protocol):
             self._port.forget(self._id)
             self._id = None
             self.note()
-
-
-class SecureEntrance:
-    """The TLS port's doorkeeper."""
-
-    def __init__(self, port: ClientPort, store: TlsStore, *, accepts_plain: bool) -> None:
-        self._port = port
-        self._store = store
-        self._accepts_plain = accepts_plain
-        limits = port.admission.limits
-        self.listener = TlsListener(store, self, handshakes_max=limits.handshakes, detects_plain=accepts_plain)
-
-    def admit(self, host: str) -> bool:
-        """Within the limits on connections?"""
-        return self._port.admission.admit(host)
-
-    def leave(self, host: str) -> None:
-        """The TLS handshake has failed."""
-        self._port.admission.leave(host)
-
-    def made(self, host: str) -> ClientConnection:
-        """A client with a handshake behind it."""
-        return ClientConnection(self._port, self)
-
-    def made_plain(self, host: str) -> ClientConnection | None:
-        """A client without, where both come by one port."""
-        return ClientConnection(self._port, self) if self._accepts_plain else None
-
-    def refusal(self, transport: asyncio.BaseTransport, host: str) -> str | None:
-        """Why a client's certificate does not fit where it comes from, if anybody asks for that."""
-        verifies = self._store.settings.verify_client_name and certificate_of(transport) is not None
-        return refusal(transport, [host]) if verifies else None
-
-    def on_too_many_handshakes(self) -> None:
-        """Count it."""
-        self._port.admission.counts.tls_handshake_exceeded += 1
-
-    def on_handshake_failed(self, remote: str, reason: str) -> None:
-        """Count it, and say so."""
-        self._port.admission.counts.unsuccessful_handshake += 1
-        self._port.admission.counts.auth_failed_count += 1
-        self._port.listener.on_client_refused(remote, reason)
 
 
 def now_ms() -> int:

@@ -173,7 +173,7 @@ class AdminCommands:
                 "avg_latency": round(stats.latency_avg_ms, 4),
                 "max_latency": stats.latency_max_ms,
                 "last_processed_zxid": stats.last_zxid,
-                "num_alive_client_connections": stats.connections,
+                "num_alive_client_connections": readings.gauges["num_alive_connections"],
                 "provider_null": False,
                 "auth_failed_count": counts.auth_failed_count,
                 "non_mtlsremote_conn_count": counts.non_mtls_remote_conn_count,

@@ -5,13 +5,12 @@ Counters have their plain names, without `_total`, as ZooKeeper's exporter write
 
 from __future__ import annotations
 
-import os
 import resource
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from ensemble.server.operator.metrics import Readings
+from ensemble.server.operator.server_facts import resident_bytes
 from ensemble.summary import Summary
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -94,8 +93,5 @@ def _process_metrics() -> Iterator[tuple[str, str, float]]:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     yield "process_cpu_seconds_total", "counter", usage.ru_utime + usage.ru_stime
     yield "process_start_time_seconds", "gauge", _STARTED_S
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return
-    yield "process_resident_memory_bytes", "gauge", float(pages * os.sysconf("SC_PAGE_SIZE"))
+    if (held := resident_bytes()) is not None:
+        yield "process_resident_memory_bytes", "gauge", float(held)

@@ -183,7 +183,7 @@ class Metrics:
             "min_latency": stats.latency_min_ms,
             "packets_received": stats.packets_received,
             "packets_sent": stats.packets_sent,
-            "num_alive_connections": stats.connections,
+            "num_alive_connections": stats.connections + len(self._clients.newcomers()),
             "outstanding_requests": stats.outstanding,
             "znode_count": stats.znodes,
             "watch_count": stats.watches,

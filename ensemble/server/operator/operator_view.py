@@ -57,7 +57,7 @@ class OperatorView:
         trace_mask = TraceMask()
         config, peer = running.config, running.peer
         self.metrics = Metrics(running, lambda: server_facts.mode_of(config, peer), server_facts.version_text())
-        self.words = Words(config, peer, running.service, running.clients.address, self.metrics, trace_mask)
+        self.words = Words(config, peer, running.service, running.clients, self.metrics, trace_mask)
         self._running = running
         self._trace_mask = trace_mask
         self._log = log

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import getpass
+import os
 import platform
 import socket
 import sys
+import tempfile
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,6 +20,8 @@ from ensemble.zab.messages import PeerState
 from ensemble.zab.peer import Peer
 
 COMPATIBLE_WITH = "3.9.5"
+_NOT_AVAILABLE = "<NA>"
+"""What Java's Environment says of a property that is not set."""
 _MODES = {
     PeerState.LEADING: "leader",
     PeerState.FOLLOWING: "follower",
@@ -118,24 +122,52 @@ def _size(directory: Path) -> int:
 
 
 def environment() -> dict[str, str]:
-    """The process's surroundings (Environment)."""
+    """The process's surroundings, with Java's keys in Java's order (Environment), and Python's own behind them.
+
+    There is no JVM: `java.version` and `java.vendor` name the interpreter, `java.home` is where it is installed,
+    `java.class.path` where modules are looked for, and `os.memory.…`, a JVM's heap there, is memory: of the machine
+    what is left (`free`) and what there is (`max`), and what this process holds (`total`).
+    """
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
         user = "unknown"
+    python, implementation = platform.python_version(), platform.python_implementation()
     return {
         "zookeeper.version": version_text(),
         "host.name": socket.gethostname(),
-        "python.version": platform.python_version(),
-        "python.implementation": platform.python_implementation(),
-        "python.home": sys.prefix,
+        "java.version": f"none: Python {python}",
+        "java.vendor": f"none: {implementation}",
+        "java.home": sys.prefix,
+        "java.class.path": os.pathsep.join(sys.path),
+        "java.library.path": os.environ.get("LD_LIBRARY_PATH") or _NOT_AVAILABLE,
+        "java.io.tmpdir": tempfile.gettempdir(),
+        "java.compiler": _NOT_AVAILABLE,
         "os.name": platform.system(),
         "os.arch": platform.machine(),
         "os.version": platform.release(),
         "user.name": user,
         "user.home": str(Path("~").expanduser()),
         "user.dir": str(Path.cwd()),
+        "os.memory.free": _megabytes("SC_AVPHYS_PAGES"),
+        "os.memory.max": _megabytes("SC_PHYS_PAGES"),
+        "os.memory.total": f"{(resident_bytes() or 0) >> 20}MB",
+        "python.version": python,
+        "python.implementation": implementation,
+        "python.home": sys.prefix,
     }
+
+
+def _megabytes(pages: str) -> str:
+    return f"{os.sysconf(pages) * os.sysconf('SC_PAGE_SIZE') >> 20}MB"
+
+
+def resident_bytes() -> int | None:
+    """The memory that this process holds; None where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return None
 
 
 def wall_ms(mono_ms: int) -> int:

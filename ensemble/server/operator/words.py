@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Protocol
 
 from ensemble.ids import ConnectionId
 from ensemble.server.config.zoo_cfg import ZooConfig
+from ensemble.server.net.client_port import Newcomer
 from ensemble.server.operator import server_facts
 from ensemble.server.operator.exposition import monitor_rows
 from ensemble.server.operator.metrics import Metrics
@@ -17,6 +19,18 @@ from ensemble.zab.peer import Peer
 
 NOT_SERVING = "This ZooKeeper instance is not currently serving requests\n"
 _SESSION = (1 << 64) - 1
+
+
+class OpenConnections(Protocol):
+    """What words tell of a server's connections."""
+
+    def address(self, connection_id: ConnectionId) -> str:
+        """Where a client with a session comes from."""
+        ...
+
+    def newcomers(self) -> Sequence[Newcomer]:
+        """The connections without one."""
+        ...
 
 
 class TraceMask:
@@ -34,14 +48,14 @@ class Words:
         config: ZooConfig,
         peer: Peer,
         service: Service,
-        address: Callable[[ConnectionId], str],
+        connections: OpenConnections,
         metrics: Metrics,
         trace_mask: TraceMask,
     ) -> None:
         self._config = config
         self._peer = peer
         self._service = service
-        self._address = address
+        self._connections = connections
         self._metrics = metrics
         self._trace_mask = trace_mask
         self._always: dict[str, Callable[[], str]] = {
@@ -88,7 +102,7 @@ class Words:
             f"Latency min/avg/max: {stats.latency_min_ms}/{round(stats.latency_avg_ms, 4)}/{stats.latency_max_ms}",
             f"Received: {stats.packets_received}",
             f"Sent: {stats.packets_sent}",
-            f"Connections: {stats.connections}",
+            f"Connections: {stats.connections + len(self._connections.newcomers())}",
             f"Outstanding: {stats.outstanding}",
             f"Zxid: 0x{stats.last_zxid:x}",
             f"Mode: {server_facts.mode_of(self._config, self._peer)}",
@@ -101,11 +115,11 @@ class Words:
 
     def _stat(self) -> str:
         clients = "".join(
-            f" /{self._address(info.connection)}[1]"
+            f" /{self._connections.address(info.connection)}[1]"
             f"(queued={info.outstanding},recved={info.received},sent={info.sent})\n"
             for info in self._service.views.connections()
         )
-        return f"Zookeeper version: {version_text()}\nClients:\n{clients}\n{self._numbers()}"
+        return f"Zookeeper version: {version_text()}\nClients:\n{clients}{self._newcomers()}\n{self._numbers()}"
 
     def _mntr(self) -> str:
         return "".join(f"zk_{name}\t{value}\n" for name, value in monitor_rows(self._metrics.read()))
@@ -146,11 +160,21 @@ class Words:
     # -- connections and sessions --------------------------------------------------------------------------------------
 
     def _cons(self) -> str:
-        return "".join(self._cons_line(info) for info in self._service.views.connections()) + "\n"
+        lines = "".join(self._cons_line(info) for info in self._service.views.connections())
+        return f"{lines}{self._newcomers()}\n"
+
+    def _newcomers(self) -> str:
+        """The connections without a session: among them the one that asks this, whose word counts as a packet, and
+        which nothing more is read from (its interest is 0)."""
+        return "".join(
+            f" /{newcomer.remote}[{int(not newcomer.asks)}](queued=0,recved={int(newcomer.asks)},sent=0)\n"
+            for newcomer in self._connections.newcomers()
+        )
 
     def _cons_line(self, info: ConnectionInfo) -> str:
         return (
-            f" /{self._address(info.connection)}[1](queued={info.outstanding},recved={info.received},sent={info.sent},"
+            f" /{self._connections.address(info.connection)}[1]"
+            f"(queued={info.outstanding},recved={info.received},sent={info.sent},"
             f"sid={_hex(info.session_id)},lop={server_facts.short_op(info.last_op)},"
             f"est={server_facts.wall_ms(info.opened_mono_ms)},to={info.timeout_ms},"
             f"lcxid=0x{info.last_cxid & 0xFFFFFFFF:x},lzxid={_hex(info.last_zxid)},"
@@ -176,9 +200,10 @@ class Words:
             lines += [f"\t{path}" for path in info.ephemerals]
         lines.append("Connections dump:")
         lines += [
-            f"\tip: /{self._address(info.connection)} sessionId: {_hex(info.session_id)}"
+            f"\tip: /{self._connections.address(info.connection)} sessionId: {_hex(info.session_id)}"
             for info in self._service.views.connections()
         ]
+        lines += [f"\tip: /{newcomer.remote} sessionId: 0x0" for newcomer in self._connections.newcomers()]
         return "\n".join(lines) + "\n"
 
     def _session_lines(self) -> list[str]:

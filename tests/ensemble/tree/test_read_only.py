@@ -269,6 +269,16 @@ def test_a_read_only_server_touches_neither_log_nor_snapshots():
     ]  # fmt: skip
 
 
+class NobodyConnected:
+    """The connections of a server that has no port."""
+
+    def address(self, connection_id):
+        return "somewhere"
+
+    def newcomers(self):
+        return []
+
+
 def test_the_admin_words_say_that_a_server_is_read_only(tmp_path):
     (tmp_path / "myid").write_text("1")
     servers = "\n".join(f"server.{i}=127.0.0.1:{2000 + i}:{3000 + i}" for i in (1, 2, 3))
@@ -276,7 +286,7 @@ def test_the_admin_words_say_that_a_server_is_read_only(tmp_path):
     alone = Alone()
     config = parse(f"dataDir={tmp_path}\n{keys}\n{servers}")
     no_metrics = None  # none of these words asks for them
-    words = Words(config, alone.peer, alone.service, lambda connection: "somewhere", no_metrics, TraceMask())
+    words = Words(config, alone.peer, alone.service, NobodyConnected(), no_metrics, TraceMask())
     assert words.answer("isro") == "null"
     assert words.answer("srvr") == NOT_SERVING
     alone.wait()

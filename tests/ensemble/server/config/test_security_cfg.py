@@ -110,15 +110,21 @@ def test_limits_have_the_guides_names_and_the_properties(tmp_path: Path) -> None
         tmp_path, "maxClientCnxns=0", "maxCnxns=5", "jute.maxbuffer=0x200000", "globalOutstandingLimit=7",
         "largeRequestMaxBytes=9", "largeRequestThreshold=8", "requestThrottleLimit=6", "throttled_op_wait_time=4",
         "connectionMaxTokens=10", "connection_throttle_fill_time=100", "connection_throttle_weight_enabled=true",
+        "nio.sessionlessCnxnTimeout=1500",
     )  # fmt: skip
     assert config.limits == Limits(
         per_host=0, connections=5, frame_bytes=0x200000, outstanding=7, large_request_bytes=9,
-        large_request_threshold=8, in_process=6, throttled_op_wait_ms=4,
+        large_request_threshold=8, in_process=6, throttled_op_wait_ms=4, sessionless_timeout_ms=1500,
         throttle=ThrottleSettings(
             tokens=30, fill_time_ms=100, fill_count=3, new_session_weight=3, renewed_session_weight=2
         ),
     )  # fmt: skip
     assert config.warnings == ()
+
+
+def test_a_small_jute_maxbuffer_is_taken_as_it_is(tmp_path: Path) -> None:
+    """Java takes any number (Integer.getInteger)."""
+    assert read(tmp_path, "jute.maxbuffer=400").limits.frame_bytes == 400
 
 
 def test_a_configuration_that_is_shown_hides_its_secrets(tmp_path: Path) -> None:
@@ -163,7 +169,8 @@ SECURE = "secureClientPort=1"
         (["java.security.auth.login.config=/no/such"], "cannot be read: No such file"),
         (["java.security.auth.login.config=TMP/pw"], "{ is missing"),
         (["globalOutstandingLimit=0"], "is not a number from 1"),
-        (["jute.maxbuffer=12"], "jute.maxbuffer=12 is not a number of bytes"),
+        (["jute.maxbuffer=0"], "jute.maxbuffer=0 is not a number of bytes"),
+        (["nio.sessionlessCnxnTimeout=0"], "is not a number from 1"),
         (["connectionDropIncrease=x"], "connectionDropIncrease=x is not a number"),
     ],
 )  # fmt: skip

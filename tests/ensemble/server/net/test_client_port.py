@@ -135,6 +135,21 @@ def test_a_connection_proves_its_address() -> None:
     assert run(test).listener.identities == {1: (("ip", "127.0.0.1"),)}
 
 
+def test_a_connection_without_a_session_is_closed_in_time() -> None:
+    async def test(port: Port) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port.port.port)
+        await until(lambda: len(port.port.newcomers()) == 1)
+        assert [newcomer.asks for newcomer in port.port.newcomers()] == [False]
+        [client] = await port.clients(1)
+        assert await reader.read() == b"" and port.port.newcomers() == []
+        writer.close()
+        client.send(b"x")
+        await until(lambda: not port.listener.refused)
+        assert port.admission.counts.sessionless_connections_expired == 1
+
+    run(test, sessionless_timeout_ms=100)
+
+
 def test_whoever_has_something_under_way_is_not_read_from_while_there_is_too_much_in_all() -> None:
     async def test(port: Port) -> None:
         one, two = await port.clients(2)

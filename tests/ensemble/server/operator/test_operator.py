@@ -78,22 +78,25 @@ FORMATS = {
     r"dataLogSize=\d+\ntickTime=500\nmaxClientCnxns=0\nminSessionTimeout=1000\nmaxSessionTimeout=10000\n"
     r"clientPortListenBacklog=-1\nserverId=0\n",
     "cons": r" /127.0.0.1:\d+\[1\]\(queued=0,recved=\d+,sent=\d+,sid=0x[0-9a-f]+,lop=\w+,est=\d{13},to=10000,"
-    r"lcxid=0x[0-9a-f]+,lzxid=0x[0-9a-f]+,lresp=\d+,llat=\d+,minlat=\d+,avglat=\d+,maxlat=\d+\)\n\n",
+    r"lcxid=0x[0-9a-f]+,lzxid=0x[0-9a-f]+,lresp=\d+,llat=\d+,minlat=\d+,avglat=\d+,maxlat=\d+\)\n"
+    r" /127.0.0.1:\d+\[0\]\(queued=0,recved=1,sent=0\)\n\n",
     "dirs": r"datadir_size: \d+\nlogdir_size: \d+\n",
-    "envi": r"Environment:\nzookeeper\.version=3\.9\.5-zabka-[^\n]*\nhost\.name=(.*\n)*user\.dir=.*\n",
+    "envi": r"Environment:\nzookeeper\.version=3\.9\.5-zabka-[^\n]*\nhost\.name=.*\njava\.version=none: Python 3\..*\n"
+    r"(.*\n)*user\.dir=.*\nos\.memory\.free=\d+MB\nos\.memory\.max=\d+MB\nos\.memory\.total=\d+MB\n(python\..*\n)+",
     "gtmk": r"306",
     "hash": r"100000080: -?\d+\n",
     "isro": r"rw",
     "ruok": r"imok",
     "srvr": r"Zookeeper version: 3\.9\.5-.*\nLatency min/avg/max: \d+/\d+\.\d+/\d+\nReceived: \d+\nSent: \d+\n"
-    r"Connections: 1\nOutstanding: 0\nZxid: 0x1[0-9a-f]+\nMode: standalone\nNode count: \d+\n",
-    "stat": r"Zookeeper version: .*\nClients:\n /127.0.0.1:\d+\[1\]\(queued=0,recved=\d+,sent=\d+\)\n\nLatency (.*\n)+",
+    r"Connections: 2\nOutstanding: 0\nZxid: 0x1[0-9a-f]+\nMode: standalone\nNode count: \d+\n",
+    "stat": r"Zookeeper version: .*\nClients:\n /127.0.0.1:\d+\[1\]\(queued=0,recved=\d+,sent=\d+\)\n"
+    r" /127.0.0.1:\d+\[0\]\(queued=0,recved=1,sent=0\)\n\nLatency (.*\n)+",
     "wchs": r"1 connections watching 1 paths\nTotal watches:1\n",
     "wchc": r"0x[0-9a-f]+\n\t/watched/none\n\n",
     "wchp": r"/watched/none\n\t0x[0-9a-f]+\n\n",
     "dump": r"SessionTracker dump:\nSession Sets \(1\)/\(1\):\n1 expire at \w{3} \w{3} \d\d [\d:]{8} UTC \d{4}:\n"
     r"\t0x[0-9a-f]+\nephemeral nodes dump:\nSessions with Ephemerals \(1\):\n0x[0-9a-f]+:\n\t/watched/mine\n"
-    r"Connections dump:\n\tip: /127.0.0.1:\d+ sessionId: 0x[0-9a-f]+\n",
+    r"Connections dump:\n\tip: /127.0.0.1:\d+ sessionId: 0x[0-9a-f]{8,}\n\tip: /127.0.0.1:\d+ sessionId: 0x0\n",
     "mntr": r"zk_version\t3\.9\.5-.*\nzk_server_state\tstandalone\n(zk_\w+\t-?[\d.]+\n)+",
 }
 
@@ -101,6 +104,17 @@ FORMATS = {
 @pytest.mark.parametrize("word", FORMATS)
 def test_a_word_is_answered_in_zookeepers_format(peer: Watched, client: KazooClient, word: str) -> None:
     assert re.fullmatch(FORMATS[word], peer.word(1, word)), peer.word(1, word)
+
+
+def test_a_connection_that_asked_for_nothing_yet_is_listed_without_a_session(peer: Watched) -> None:
+    before = dict(line.split("\t") for line in peer.word(1, "mntr").splitlines())
+    with socket.create_connection(("127.0.0.1", peer.client_ports[1]), 5) as idle:
+        line = f" /127.0.0.1:{idle.getsockname()[1]}[1](queued=0,recved=0,sent=0)\n"
+        wait_until(lambda: line in peer.word(1, "cons"))
+        assert line in peer.word(1, "stat")
+        rows = dict(line.split("\t") for line in peer.word(1, "mntr").splitlines())
+        assert int(rows["zk_num_alive_connections"]) == int(before["zk_num_alive_connections"]) + 1
+    wait_until(lambda: line not in peer.word(1, "cons"))
 
 
 def test_an_operation_has_its_short_name_and_crst_forgets_it(peer: Watched, client: KazooClient) -> None:

@@ -1,0 +1,63 @@
+"""Who comes in by a TLS client port: limits before the handshake, names in certificates behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ensemble.server.config.tls import TlsStore, certificate_of, refusal
+from ensemble.server.net.admission import Admission
+from ensemble.server.net.tls_listener import TlsListener
+
+
+class SecureEntrance:
+    """The TLS port's doorkeeper.  `connection` makes the protocol of a client that comes in by it, and `on_refused`
+    hears of one that does not, and why."""
+
+    def __init__(
+        self,
+        admission: Admission,
+        store: TlsStore,
+        *,
+        connection: Callable[[SecureEntrance], asyncio.Protocol],
+        on_refused: Callable[[str, str], None],
+        accepts_plain: bool,
+    ) -> None:
+        self._admission = admission
+        self._store = store
+        self._connection = connection
+        self._on_refused = on_refused
+        self._accepts_plain = accepts_plain
+        limits = admission.limits
+        self.listener = TlsListener(store, self, handshakes_max=limits.handshakes, detects_plain=accepts_plain)
+
+    def admit(self, host: str) -> bool:
+        """Within the limits on connections?"""
+        return self._admission.admit(host)
+
+    def leave(self, host: str) -> None:
+        """The TLS handshake has failed."""
+        self._admission.leave(host)
+
+    def made(self, host: str) -> asyncio.Protocol:
+        """A client with a handshake behind it."""
+        return self._connection(self)
+
+    def made_plain(self, host: str) -> asyncio.Protocol | None:
+        """A client without, where both come by one port."""
+        return self._connection(self) if self._accepts_plain else None
+
+    def refusal(self, transport: asyncio.BaseTransport, host: str) -> str | None:
+        """Why a client's certificate does not fit where it comes from, if anybody asks for that."""
+        verifies = self._store.settings.verify_client_name and certificate_of(transport) is not None
+        return refusal(transport, [host]) if verifies else None
+
+    def on_too_many_handshakes(self) -> None:
+        """Count it."""
+        self._admission.counts.tls_handshake_exceeded += 1
+
+    def on_handshake_failed(self, remote: str, reason: str) -> None:
+        """Count it, and say so."""
+        self._admission.counts.unsuccessful_handshake += 1
+        self._admission.counts.auth_failed_count += 1
+        self._on_refused(remote, reason)
