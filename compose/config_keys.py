@@ -48,7 +48,7 @@ portUnification tcpKeepAlive snapshot.trust.empty snapshot.compression.enabled f
 enableEagerACLCheck allowSaslFailedClients sessionRequireClientSASLAuth enforce.auth.enabled ssl.hostnameVerification
 ssl.quorum.hostnameVerification ssl.clientHostnameVerification ssl.quorum.clientHostnameVerification client.certReload
 DigestAuthenticationProvider.enabled connection_throttle_weight_enabled ssl.crl
-ssl.ocsp serializeLastProcessedZxid.enabled
+ssl.ocsp zabka.ssl.trustExpired zabka.ssl.quorum.trustExpired serializeLastProcessedZxid.enabled
 advancedFlowControlEnabled quorum.auth.enableSasl quorum.auth.learnerRequireSasl quorum.auth.serverRequireSasl
 """)
 _ZOOKEEPER_TEXT = _words("""

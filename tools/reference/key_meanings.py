@@ -155,6 +155,9 @@ zabka.journal.dir Where the journal is written.
 zabka.journal.level `full` writes every commit and acknowledgement too.
 zabka.ssl.crl.location A PEM file with each authority's list of revoked certificates, for `ssl.crl`.
 zabka.ssl.quorum.crl.location The same for `ssl.quorum.crl`.
+zabka.ssl.quorum.trustExpired The same between servers.
+zabka.ssl.trustExpired Trusts what is in the trust store, and what it signed, also when it has itself expired, as Java
+  does.
 znode.container.checkIntervalMs How often the leader looks for containers and times to live that have lapsed.
 znode.container.maxNeverUsedIntervalMs After how long a container that never had a child goes; 0 for never.
 znode.container.maxPerMinute How many such znodes are deleted a minute.

@@ -148,9 +148,10 @@ def read_quorum_tls(values: Values) -> TlsSettings | None:
 
 
 def read_admin_tls(values: Values, *, wanted: bool, client_auth: ClientAuth) -> TlsSettings | None:
-    """TLS of the admin server, with the stores that servers talk with (JettyAdminServer).  Raises ConfigError."""
+    """TLS of the admin server, with the stores that servers talk with (JettyAdminServer); what has expired is never
+    trusted there.  Raises ConfigError."""
     settings = _tls(values, "ssl.quorum.", "sslQuorumReloadCertFiles", wanted, verify_client_name=True)
-    return settings and msgspec.structs.replace(settings, client_auth=client_auth)
+    return settings and msgspec.structs.replace(settings, client_auth=client_auth, trusts_expired=False)
 
 
 def _tls(values: Values, prefix: str, reload: str, wanted: bool, *, verify_client_name: bool) -> TlsSettings | None:
@@ -167,6 +168,10 @@ def _tls(values: Values, prefix: str, reload: str, wanted: bool, *, verify_clien
     handshake_ms = values.number(f"{prefix}handshakeDetectionTimeoutMillis", 5000, 1)
     reloads = values.flag(reload, False)
     revoked = _revoked(values, prefix)
+    trusts_expired = values.flag(f"zabka.{prefix}trustExpired", False)
+    if trusts_expired and revoked is not None:
+        # OpenSSL then looks at the dates of neither.
+        raise ConfigError(f"zabka.{prefix}trustExpired=true and {prefix}crl=true: an outdated list would be believed")
     if not wanted:
         return None
     if key_store is None:
@@ -189,6 +194,7 @@ def _tls(values: Values, prefix: str, reload: str, wanted: bool, *, verify_clien
         ciphers=tuple(name.strip() for name in ciphers.split(",") if name.strip()),
         handshake_timeout_ms=handshake_ms,
         reloads=reloads,
+        trusts_expired=trusts_expired,
     )
 
 

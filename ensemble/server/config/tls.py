@@ -6,6 +6,7 @@ Sources: org.apache.zookeeper.common.X509Util, ClientX509Util, QuorumX509Util, Z
 from __future__ import annotations
 
 import asyncio
+import datetime
 import ssl
 from collections.abc import Callable, Iterable, Sequence
 from ipaddress import ip_address
@@ -15,7 +16,16 @@ from typing import Any, Literal
 import msgspec
 
 from ensemble.server.config.config_values import ConfigError
-from ensemble.server.config.tls_stores import BadStore, Store, StoreType, load_key, load_revoked, load_trust
+from ensemble.server.config.tls_stores import (
+    BadStore,
+    Store,
+    StoreType,
+    certificates_in,
+    load_key,
+    load_revoked,
+    load_trust,
+)
+from ensemble.server.config.trust_anchors import NO_CHECK_TIME, chain_of, encoded, expired, outdated
 
 ClientAuth = Literal["need", "want", "none"]
 _VERIFY = {"need": ssl.CERT_REQUIRED, "want": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
@@ -45,6 +55,8 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     trust_type: StoreType = "PEM"
     trust_password: str = ""
     revoked: Path | None = None
+    trusts_expired: bool = False
+    """Whether what is in the trust store is trusted also when it has expired."""
 
     def __repr__(self) -> str:
         """Without the password."""
@@ -63,6 +75,7 @@ class TlsStore:
         self.settings = settings
         self._report = report
         self._stamp = self._files()
+        self._anchors: frozenset[bytes] = frozenset()
         self._server, self._client = self._made()
         if (unchosen := unchosen_suites(settings.ciphers)) is not None:
             report(f"{settings.prefix}ciphersuites: {unchosen}")
@@ -83,7 +96,30 @@ class TlsStore:
         client = self._context(ssl.PROTOCOL_TLS_CLIENT)
         client.check_hostname = False
         client.verify_mode = ssl.CERT_REQUIRED
+        self._look_at_anchors()
         return server, client
+
+    def _look_at_anchors(self) -> None:
+        """Say which of the trusted certificates have expired, and remember them all."""
+        settings = self.settings
+        if settings.trust_store is None:
+            return
+        try:
+            anchors = certificates_in(Store(settings.trust_store, settings.trust_type, settings.trust_password))
+            dates = [*expired(anchors, _now())]
+        except (OSError, ValueError):
+            return  # OpenSSL takes what is not readable here, and judges it
+        self._anchors = frozenset(encoded(anchor) for anchor in anchors)
+        trusted = (
+            f"it is trusted all the same (zabka.{settings.prefix}trustExpired)" if settings.trusts_expired
+            else f"who shows it or one that it signed is refused, unless zabka.{settings.prefix}trustExpired=true"
+        )  # fmt: skip
+        for each in dates:
+            self._report(f"{settings.prefix}trustStore.location={settings.trust_store}: {each}; {trusted}")
+
+    def outdated(self, transport: asyncio.BaseTransport) -> str | None:
+        """Why the other side's chain does not hold today, where OpenSSL was told not to look at dates."""
+        return outdated(chain_of(transport), self._anchors, _now()) if self.settings.trusts_expired else None
 
     def _refresh(self) -> None:
         """A store that is just being replaced may be half there."""
@@ -123,6 +159,9 @@ class TlsStore:
         self._load(context)
         # As in Java, whatever is in the trust store is trusted, be it a root or not.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        if settings.trusts_expired:
+            # `outdated` looks at the dates of all that is not trusted by itself.
+            context.verify_flags |= NO_CHECK_TIME
         return context
 
     def _load(self, context: ssl.SSLContext) -> None:
@@ -138,6 +177,10 @@ class TlsStore:
                 load_revoked(context, settings.revoked)
         except BadStore as bad:
             raise ConfigError(f"{key} cannot be used: {bad}") from None
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
 
 
 def offered_versions(versions: Sequence[str], ciphers: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 if TYPE_CHECKING:
+    from cryptography import x509
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
 
 StoreType = Literal["PEM", "PKCS12"]
@@ -24,6 +25,7 @@ _CONVERTIBLE = ("JKS", "BCFKS")
 _BY_SUFFIX = {".pem": "PEM", ".p12": "PKCS12", ".jks": "JKS", ".bcfks": "BCFKS"}
 _CRL = re.compile(rb"-----BEGIN X509 CRL-----")
 _CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
+_PEM_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
 class BadStore(Exception):
@@ -87,6 +89,16 @@ def load_trust(context: ssl.SSLContext, store: Store) -> None:
         context.load_verify_locations(cadata=pem.decode("ascii"))
     except (OSError, ValueError) as bad:
         raise BadStore(_why(bad, store.kind)) from None
+
+
+def certificates_in(store: Store) -> list[x509.Certificate]:
+    """The certificates that a trust store, which was loaded, makes trusted."""
+    from cryptography.x509 import load_pem_x509_certificates
+
+    if store.kind == "PKCS12":
+        return [entry.certificate for entry in _pkcs12(store).additional_certs]
+    blocks = _PEM_CERTIFICATE.findall(store.path.read_bytes())
+    return load_pem_x509_certificates(b"\n".join(blocks))
 
 
 def load_revoked(context: ssl.SSLContext, path: Path) -> None:

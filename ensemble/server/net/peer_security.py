@@ -44,8 +44,10 @@ class PeerSecurity:
     def refusal_of_called(self, transport: asyncio.BaseTransport, hosts: Iterable[str]) -> str | None:
         """Why the server that was called, which is reached at these hosts, may not be who it should be; None where it
         may."""
-        if not self._dials or not self.store.settings.verify_server_name:
+        if not self._dials:
             return None
+        if (reason := self.store.outdated(transport)) is not None or not self.store.settings.verify_server_name:
+            return reason
         return refusal(transport, (*hosts, _address(transport)))
 
     def refusal_of_caller(self, transport: asyncio.BaseTransport, members: Iterable[str]) -> str | None:
@@ -54,8 +56,10 @@ class PeerSecurity:
         plain = transport.get_extra_info("ssl_object") is None
         # Where certificates are not demanded, somebody may come without one.
         anonymous = settings.client_auth != "need" and certificate_of(transport) is None
-        if plain or anonymous or not settings.verify_client_name:
+        if plain or anonymous:
             return None
+        if (reason := self.store.outdated(transport)) is not None or not settings.verify_client_name:
+            return reason
         return refusal(transport, (_address(transport), *dict.fromkeys(members)))
 
 

@@ -48,7 +48,9 @@ class SecureEntrance:
         return self._connection(self) if self._accepts_plain else None
 
     def refusal(self, transport: asyncio.BaseTransport, host: str) -> str | None:
-        """Why a client's certificate does not fit where it comes from, if anybody asks for that."""
+        """Why a client's certificate does not hold today, or fit where it comes from if anybody asks for that."""
+        if (reason := self._store.outdated(transport)) is not None:
+            return reason
         verifies = self._store.settings.verify_client_name and certificate_of(transport) is not None
         return refusal(transport, [host]) if verifies else None
 

@@ -1,0 +1,73 @@
+"""Trusted certificates that have expired: which those are, and what they may vouch for.
+
+Java does not look at the dates of what is in a trust store: an anchor is a name and a key (RFC 5280, section 6.1.1;
+sun.security.validator.PKIXValidator takes a certificate that is itself trusted as it is).  OpenSSL looks at those of
+the whole chain, the anchor's too.  Where Java's answer is asked for, OpenSSL is told to look at no dates, and those of
+every certificate that is not an anchor are looked at here, behind the handshake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ssl
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+NO_CHECK_TIME = 0x200000
+"""X509_V_FLAG_NO_CHECK_TIME of OpenSSL, for which the ssl module has no name."""
+
+
+def expired(anchors: Iterable[x509.Certificate], now: datetime.datetime) -> Iterator[str]:
+    """Each anchor that has expired, and when."""
+    for anchor in anchors:
+        if anchor.not_valid_after_utc < now:
+            yield f"{anchor.subject.rfc4514_string()} expired on {anchor.not_valid_after_utc:%Y-%m-%d}"
+
+
+def encoded(certificate: x509.Certificate) -> bytes:
+    """A certificate as it travels (DER)."""
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return certificate.public_bytes(Encoding.DER)
+
+
+def outdated(chain: Sequence[bytes], anchors: frozenset[bytes], now: datetime.datetime) -> str | None:
+    """Why a chain (DER) does not hold at that moment: a certificate in it that is no anchor is not valid then."""
+    from cryptography.x509 import load_der_x509_certificate
+
+    for each in chain:
+        if each in anchors:
+            continue
+        try:
+            certificate = load_der_x509_certificate(each)
+        except ValueError as bad:
+            return f"its certificate cannot be read: {bad}"
+        subject = certificate.subject.rfc4514_string()
+        if certificate.not_valid_after_utc < now:
+            return f"its certificate {subject} expired on {certificate.not_valid_after_utc:%Y-%m-%d}"
+        if certificate.not_valid_before_utc > now:
+            return f"its certificate {subject} is not valid before {certificate.not_valid_before_utc:%Y-%m-%d}"
+    return None
+
+
+def chain_of(transport: asyncio.BaseTransport) -> list[bytes]:
+    """The chain (DER) by which OpenSSL found the other side's certificate trusted; of a resumed session the certificate
+    alone.  Nothing where it showed none."""
+    secured = transport.get_extra_info("ssl_object")
+    if secured is None:
+        return []
+    own = secured.getpeercert(binary_form=True)
+    return verified_chain(secured) or ([own] if own is not None else [])
+
+
+def verified_chain(secured: Any) -> list[bytes]:
+    """`SSLObject.get_verified_chain`, which is public from Python 3.13 on."""
+    if hasattr(secured, "get_verified_chain"):
+        public: list[bytes] = secured.get_verified_chain()
+        return public
+    found = secured._sslobj.get_verified_chain() or []
+    return [ssl.PEM_cert_to_DER_cert(certificate.public_bytes()) for certificate in found]

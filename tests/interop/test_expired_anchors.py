@@ -1,0 +1,51 @@
+"""Expired certificates in a trust store, shown to Apache ZooKeeper 3.9.5 and to ours with `zabka.ssl.trustExpired`."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+
+from tests.ensemble.server.dated_certificates import Chains, client_with
+from tests.ensemble.server.peer_processes import free_ports
+from tests.interop.real_zookeeper import MixedEnsemble, needs_java
+
+pytestmark = [pytest.mark.long, needs_java]
+
+
+def answers(port: int, shown: Path) -> bool:
+    """Whether whoever shows this certificate is served."""
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", port), 10) as plain,
+            client_with(shown).wrap_socket(plain) as secure,
+        ):
+            secure.sendall(b"ruok")
+            return secure.recv(4) == b"imok"
+    except (ssl.SSLError, ConnectionError):
+        return False
+
+
+def test_who_is_vouched_for_by_an_expired_anchor_is_taken_as_java_takes_it(tmp_path: Path) -> None:
+    chains = Chains(tmp_path)
+    taken: list[list[str]] = []
+    for name in ("java", "ours"):
+        (tmp_path / name).mkdir()
+        server, [port] = MixedEnsemble(tmp_path / name, 1), free_ports(1)
+        with server.config(1).open("a") as config:
+            config.write(
+                f"secureClientPort={port}\nssl.keyStore.location={chains.key_store}\nssl.keyStore.type=PEM\n"
+                f"ssl.trustStore.location={chains.trust_store}\nssl.trustStore.type=PEM\n"
+                "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\nzabka.ssl.trustExpired=true\n"
+                "ssl.clientHostnameVerification=false\n"
+            )
+        try:
+            (server.start_java if name == "java" else server.start)(1)
+            server.wait_for_quorum()
+            everybody = (*chains.in_time, *chains.by_expired_anchor, *chains.refused)
+            taken.append([shown.stem for shown in everybody if answers(port, shown)])
+        finally:
+            server.close()
+    assert taken[0] == taken[1] == [shown.stem for shown in (*chains.in_time, *chains.by_expired_anchor)]
