@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NewType
 
 PeerId = NewType("PeerId", int)
-"""A server's `myid`, 1-255."""
+"""A server's `myid`, 0-255."""
 Epoch = NewType("Epoch", int)
 """A leader's reign; the upper 32 bits of a zxid."""
 Zxid = NewType("Zxid", int)

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -88,12 +89,16 @@ def test_the_connection_that_asks_is_listed_as_zookeeper_lists_it(pair: Pair, wo
         assert [line.split("[")[1] for line in answer.splitlines() if "[0]" in line] == ["0](queued=0,recved=1,sent=0)"]
 
 
+def is_listed(server: MixedEnsemble, line: str) -> bool:
+    return line in server.word(1, "cons")
+
+
 def test_connections_without_a_session_are_listed_and_counted_alike(pair: Pair) -> None:
     idle = [socket.create_connection(("127.0.0.1", server.client_ports[1]), 5) for server in pair.servers]
     try:
         for server, connection in zip(pair.servers, idle, strict=True):
             line = f" /127.0.0.1:{connection.getsockname()[1]}[1](queued=0,recved=0,sent=0)\n"
-            wait_until(lambda server=server, line=line: line in server.word(1, "cons"))
+            wait_until(partial(is_listed, server, line))
             assert "zk_num_alive_connections\t3\n" in server.word(1, "mntr")
             assert "Connections: 3\n" in server.word(1, "srvr")
     finally:

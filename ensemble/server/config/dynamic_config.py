@@ -18,6 +18,8 @@ from ensemble.txnlog.files import remove_all, replace_file
 from ensemble.zab.membership import BadMembership, Membership, membership_from
 
 PEER_ID_MAX = 255
+"""Java takes any number, but a session's id begins with the lowest eight bits of its server's: those of 256 are
+those of 0, and both could give one id to two sessions."""
 _POINTER = "dynamicConfigFile"
 
 
@@ -78,14 +80,14 @@ def _next_of(config: Path) -> Path:
 
 
 def _is_peer_id(text: str) -> bool:
-    return text.isdecimal() and len(text) < 9 and 1 <= int(text) <= PEER_ID_MAX
+    return text.isdecimal() and len(text) < 9 and int(text) <= PEER_ID_MAX
 
 
 def _checked(members: Mapping[str, str], version: int) -> Membership:
     for key in members:
         _, _, number = key.partition(".")
         if key.startswith("server.") and not _is_peer_id(number):
-            raise ConfigError(f"{key}: a server's id is a number from 1 to {PEER_ID_MAX}")
+            raise ConfigError(f"{key}: a server's id is a number from 0 to {PEER_ID_MAX}")
     try:
         membership = membership_from(members)
     except BadMembership as bad:

@@ -275,8 +275,8 @@ def _my_id(data_dir: Path, servers: dict[int, ServerLine]) -> int:
         raise ConfigError(f"{path} is missing; it must hold this server's id") from None
     except (OSError, ValueError) as bad:
         raise ConfigError(f"{path} cannot be read: {bad}") from None
-    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= PEER_ID_MAX:
-        raise ConfigError(f"{path} holds {text[:40]!r} instead of a number from 1 to {PEER_ID_MAX}")
+    if not text.isdecimal() or len(text) > 9 or int(text) > PEER_ID_MAX:
+        raise ConfigError(f"{path} holds {text[:40]!r} instead of a number from 0 to {PEER_ID_MAX}")
     if servers and int(text) not in servers:
         raise ConfigError(f"{path} says {int(text)}, but there is no server.{int(text)}")
     return int(text)

@@ -54,12 +54,12 @@ def exchange(port: int, data: bytes, timeout_s: float = 5.0) -> bytes:
 
 
 class Ensemble:
-    """Peers 1 to n below `directory`; each is a process of its own."""
+    """Peers 1 to n below `directory`, or from another number on; each is a process of its own."""
 
-    def __init__(self, directory: Path, peers: int, tick_time: int = 500) -> None:
+    def __init__(self, directory: Path, peers: int, tick_time: int = 500, first: int = 1) -> None:
         self.directory = directory
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
-        self.client_ports = dict(zip(range(1, peers + 1), free_ports(peers), strict=True))
+        self.client_ports = dict(zip(range(first, first + peers), free_ports(peers), strict=True))
         ports = iter(free_ports(2 * peers))
         lines = [f"server.{i}=127.0.0.1:{next(ports)}:{next(ports)}" for i in self.client_ports]
         self.server_lines = lines if peers > 1 else []

@@ -25,7 +25,7 @@ def store(chains: Chains, *, trusts_expired: bool, said: list[str] | None = None
         prefix="ssl.", key_store=chains.key_store, key_password="", trust_store=chains.trust_store,
         trusts_expired=trusts_expired,
     )  # fmt: skip
-    return TlsStore(settings, [].append if said is None else said.append)
+    return TlsStore(settings, (said if said is not None else []).append)
 
 
 class Secured(asyncio.Transport):

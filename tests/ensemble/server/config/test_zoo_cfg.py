@@ -107,7 +107,7 @@ def test_properties_are_read_as_java_does() -> None:
         ("clientPort=1\nminSessionTimeout=9\nmaxSessionTimeout=5", None, "is above maxSessionTimeout"),
         ("clientPort=1\nzabka.journal.level=loud", None, "loud is not normal or full"),
         ("clientPort=1\nserver.1=a:1:2", None, "myid is missing"),
-        ("clientPort=1\nserver.1=a:1:2", "one", "'one' instead of a number from 1 to 255"),
+        ("clientPort=1\nserver.1=a:1:2", "one", "'one' instead of a number from 0 to 255"),
         ("clientPort=1\nserver.1=a:1:2", "2", "says 2, but there is no server.2"),
         ("clientPort=1\nserver.1=a:1:2\nserver.01=b:1:2", "1", "two servers have the id 1"),
         ("clientPort=1\nserver.1=a:1:2\nserver.2=a:1:3", "1", "shares it with server.1"),
@@ -115,7 +115,7 @@ def test_properties_are_read_as_java_does() -> None:
         ("clientPort=1\nserver.1=a:1", "1", "expected host:quorumPort:electionPort"),
         ("clientPort=1\nserver.1=a:1:2:king", "1", "neither participant nor observer"),
         ("clientPort=1\nserver.1=a:1:99999", "1", "is no port"),
-        ("clientPort=1\nserver.0=a:1:2", "1", "a server's id is a number from 1 to 255"),
+        ("clientPort=1\nserver.256=a:1:2", "1", "a server's id is a number from 0 to 255"),
         ("clientPort=1\nserver.1=a:1:2:observer", "1", "at least one participant"),
         ("clientPort=1\nserver.1=a:1:2;5", "1", "differs from the 5"),
         ("clientPort=1\nsyncLimit=5\nserver.1=a:1:2\nserver.2=b:1:2", "1", "initLimit is not set"),
@@ -126,6 +126,12 @@ def test_a_bad_value_is_one_clear_line(tmp_path: Path, rest: str, my_id: str | N
         parse(config_text(tmp_path, rest, my_id))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("my_id", ["0", "255"])
+def test_a_servers_id_is_a_byte(tmp_path: Path, my_id: str) -> None:
+    config = parse(config_text(tmp_path, f"clientPort=1\nserver.{my_id}=a:1:2", my_id))
+    assert (config.my_id, list(config.servers)) == (int(my_id), [int(my_id)])
 
 
 def test_a_missing_data_directory_or_file_is_one_clear_line(tmp_path: Path) -> None:
