@@ -22,7 +22,8 @@ _ZOOKEEPER_INT = _words("""
 tickTime initLimit syncLimit maxClientCnxns minSessionTimeout maxSessionTimeout globalOutstandingLimit
 snapCount snapSizeLimitInKb commitLogCount preAllocSize maxCnxns electionPortBindRetry observerMasterPort
 autopurge.snapRetainCount autopurge.purgeInterval clientPortListenBacklog connectToLearnerMasterLimit
-secureClientPort admin.serverPort jute.maxbuffer fsync.warningthresholdms flushDelay maxWriteQueuePollTime maxBatchSize
+secureClientPort admin.serverPort jute.maxbuffer jute.maxbuffer.extrasize fsync.warningthresholdms flushDelay
+maxWriteQueuePollTime maxBatchSize
 zabka.fsync.inlinethresholdus
 requestThrottleLimit requestThrottleStallTime cnxTimeout leader.maxConcurrentSnapSyncs leader.maxConcurrentDiffSyncs
 leader.maxConcurrentSnapshots leader.maxConcurrentDiffs

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
+
+import pytest
 
 from ensemble.client import connect
 from ensemble.client.client import Client
@@ -15,8 +18,8 @@ KEYS = "extendedTypesEnabled=true\nenforceQuota=true\nznode.container.checkInter
 STATS = "/zookeeper/quota/q/zookeeper_stats"
 
 
-def mixed(directory: Path, peers: int) -> MixedEnsemble:
-    ensemble = MixedEnsemble(directory, peers, tick_time=300)
+def mixed(directory: Path, peers: int, tick_time: int = 300) -> MixedEnsemble:
+    ensemble = MixedEnsemble(directory, peers, tick_time)
     for i in ensemble.client_ports:
         with ensemble.config(i).open("a") as config:
             config.write(KEYS)
@@ -122,5 +125,33 @@ def test_our_leader_deletes_containers_and_ttl_nodes_at_a_zookeeper_follower(tmp
         ensemble.wait_for_quorum()
         asyncio.run(scene())
         assert "digest" not in ensemble.java_log(1).lower(), ensemble.java_log(1)
+    finally:
+        ensemble.close()
+
+
+@needs_java
+@pytest.mark.parametrize("java", [False, True])
+def test_a_time_to_live_is_looked_at_more_often_than_every_tick(tmp_path: Path, java: bool) -> None:
+    ensemble = mixed(tmp_path, 1, tick_time=20_000)
+    # Java reads this one without `zookeeper.` before it, so that a line of zoo.cfg does not set it.
+    ensemble.java_options = ("-Dznode.container.checkIntervalMs=300",)
+
+    async def scene() -> float:
+        async with asyncio.timeout(30), connect(ensemble.hosts) as client:
+            gone = asyncio.Event()
+            await client.create("/short-lived")
+            path, _ = await client.create_with_ttl("/short-lived/node", ttl_ms=400)
+            await client.add_watch(path, lambda event: gone.set() if event.type is EventType.DELETED else None)
+            began_s = time.monotonic()
+            await gone.wait()
+            return time.monotonic() - began_s
+
+    try:
+        if java:
+            ensemble.start_java(1)
+        else:
+            ensemble.start(1)
+        ensemble.wait_for_quorum()
+        assert asyncio.run(scene()) < 5, "a tick is four times as long"
     finally:
         ensemble.close()

@@ -63,6 +63,8 @@ globalOutstandingLimit How many requests may be under way before clients are rea
 initLimit Ticks that a follower may take to connect to a leader and to be synchronised.
 java.security.auth.login.config The JAAS file with the users of SASL DIGEST-MD5.
 jute.maxbuffer The largest request and the largest znode, in bytes.
+jute.maxbuffer.extrasize By how many bytes what is stored may exceed `jute.maxbuffer` before a warning at start; as many
+  again unless set.
 largeRequestMaxBytes How many bytes all large requests together may take.
 largeRequestThreshold From how many bytes on a request counts as large; -1 for never.
 letAnySaslUserDoX A node's ACL `sasl:` entries with this name hold for every SASL user.

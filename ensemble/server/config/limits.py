@@ -27,11 +27,13 @@ class ThrottleSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Keys of zoo.cfg: maxClientCnxns, maxCnxns, jute.maxbuffer, globalOutstandingLimit, largeRequest…,
     request_throttle_…, connection_throttle_…; 0 (large_request_threshold: -1) turns one off.  `sessionless_timeout_ms`
-    (nio.sessionlessCnxnTimeout) is how long a connection may take to ask for a session."""
+    (nio.sessionlessCnxnTimeout) is how long a connection may take to ask for a session; `extra_bytes`
+    (jute.maxbuffer.extrasize) by how much what is stored may be longer than `frame_bytes`, None for as much again."""
 
     per_host: int = 60
     connections: int = 0
     frame_bytes: int = 0xFFFFF
+    extra_bytes: int | None = None
     outstanding: int = 1000
     large_request_bytes: int = 100 * 1024 * 1024
     large_request_threshold: int = -1

@@ -266,6 +266,7 @@ def read_limits(values: Values) -> Limits:
         per_host=number("maxClientCnxns", 60),
         connections=number("maxCnxns", 0),
         frame_bytes=values.get("jute.maxbuffer", JUTE_MAXBUFFER, _bytes, "a number of bytes"),
+        extra_bytes=values.get("jute.maxbuffer.extrasize", None, _bytes, "a number of bytes"),
         outstanding=number("globalOutstandingLimit", 1000, 1),
         large_request_bytes=number("largeRequestMaxBytes", 100 * 1024 * 1024, 1),
         large_request_threshold=number("largeRequestThreshold", -1, -1),

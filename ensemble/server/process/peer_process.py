@@ -21,6 +21,7 @@ from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from ensemble.runtime.links import ControlSocket, LinkFaults
 from ensemble.runtime.node_process import new_event_loop, node_logger
 from ensemble.server.config.dynamic_config import DynamicConfigFiles
+from ensemble.server.config.stored_sizes import oversized_warning
 from ensemble.server.config.tls import TlsStore
 from ensemble.server.config.zoo_cfg import ConfigError, ZooConfig, load
 from ensemble.server.net.admission import Admission
@@ -93,6 +94,8 @@ def run_peer(config_path: Path) -> bool:
         loaded = _Loaded(recovery, restored, now_ms() - began_ms)
         for damage in recovery.damages:
             log.warning("found damage on the disk", file=damage.file, reason=damage.reason, action=damage.action)
+        if (oversized := oversized_warning(recovery.recovered, config.limits)) is not None:
+            log.warning(oversized)
         if not recovery.recovered.complete:
             log.warning("transactions may be missing here: the vote of this server counts when a leader has sent them")
         journal = JournalWriter(config.journal_dir, config.node, full=config.journal_full)

@@ -1,0 +1,35 @@
+"""Stored data beyond jute.maxbuffer: Apache ZooKeeper 3.9.5 does not start on what it has written itself; ours does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.interop.real_zookeeper import MixedEnsemble, needs_java
+
+
+@needs_java
+def test_the_end_of_a_session_keeps_zookeeper_from_starting_and_ours_says_so_and_starts(tmp_path: Path) -> None:
+    """No request and no znode is beyond the limit of 4,096 bytes: the list of ephemerals in a closeSession is."""
+    ensemble = MixedEnsemble(tmp_path, 1)
+    ensemble.java_options = ("-Djute.maxbuffer=4096",)
+    with ensemble.config(1).open("a") as config:
+        config.write("jute.maxbuffer=4096\n")
+    try:
+        ensemble.start_java(1)
+        ensemble.wait_for_quorum()
+        with ensemble.client(1) as client:
+            client.create("/kept", b"x" * 3000)
+            for number in range(100):
+                client.create(f"/{number:0100d}", ephemeral=True)
+        ensemble.kill(1)
+        ensemble.start_java(1)
+        assert ensemble.processes[1].wait(30) == 1
+        [length] = set(re.findall(r"Unreasonable length = (\d+)", ensemble.java_log(1)))
+        ensemble.start(1)
+        ensemble.wait_for_quorum()
+        with ensemble.client(1) as client:
+            assert sorted(client.get_children("/")) == ["kept", "zookeeper"]
+        assert f"in the log has {length} bytes, which is more than jute.maxbuffer=4096 allows" in ensemble.log(1)
+    finally:
+        ensemble.close()
