@@ -171,7 +171,7 @@ class Metrics:
         gauges = self._gauges(status)
         return Readings(
             texts, gauges, self._by_namespace(), self._counters(status), self._counted_by_namespace(),
-            self._summaries(), self._detailed(),
+            summaries=self._summaries(), detailed=self._detailed(),
         )  # fmt: skip
 
     def _gauges(self, status: PeerStatus) -> dict[str, float]:
