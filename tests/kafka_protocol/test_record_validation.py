@@ -105,6 +105,23 @@ def test_ordinary_batches_take_the_short_way() -> None:
         assert plain_batch(batch, 1 << 20) == read_header(batch)
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.one_of(st.none(), st.sampled_from((0, 1, 63, 64, 3_000)).map(bytes)),
+            st.one_of(st.none(), st.sampled_from((0, 1, 62, 63, 64, 65, 100, 5_000)).map(bytes)),
+            st.sampled_from((0, 1, 63, 64, 8_191)),
+        ),
+        min_size=1,
+        max_size=100,
+    )
+)
+def test_records_of_every_common_shape_take_the_short_way(shapes: list[tuple[bytes | None, bytes | None, int]]) -> None:
+    first = 1_700_000_000_000
+    batch = build_batch([Record(None, None, first), *(Record(key, value, first + ms) for key, value, ms in shapes)])
+    assert plain_batch(batch, 1 << 20) == read_header(batch)
+
+
 @given(st.sampled_from(Codec), st.binary(max_size=200), st.integers(1, 5))
 def test_records_of_garbage_are_refused_and_nothing_raises(codec: Codec, garbage: bytes, count: int) -> None:
     for body in (garbage, pack(codec, garbage)):
