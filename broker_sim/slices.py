@@ -11,6 +11,8 @@ T = TypeVar("T")
 
 SLICE_RECORDS = 100
 """So many records made objects of: a quarter of a millisecond or so."""
+PAUSE_MS = 1
+"""Between two slices: several times what a request takes, so that it waits for one slice at most."""
 
 
 async def in_slices(work: Generator[None, None, T], runtime: Runtime) -> T:
@@ -21,4 +23,4 @@ async def in_slices(work: Generator[None, None, T], runtime: Runtime) -> T:
         except StopIteration as ended:
             result: T = ended.value
             return result
-        await runtime.sleep(0)
+        await runtime.sleep(PAUSE_MS)

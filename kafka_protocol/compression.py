@@ -1,12 +1,12 @@
 """The codecs of record batches and message sets: gzip, snappy, lz4 and zstd, as Kafka's `compress` package has them.
 
 Whatever a stranger sends is unpacked piece by piece and up to a bound: a batch says nothing about how much is in it.
-gzip, lz4 and snappy unpack a block at a time.  zstd does it in one call into a buffer of a fixed size, which is tried
-small first.
+gzip and zstd give as much at a time as one asks for, lz4 and snappy a block.
 """
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from enum import IntEnum
@@ -14,22 +14,23 @@ from enum import IntEnum
 import cramjam
 
 from kafka_protocol.lz4_frame import Lz4FrameWriter, lz4_blocks
-from kafka_protocol.snappy_chunks import SnappyWriter, snappy_chunks
+from kafka_protocol.snappy_chunks import ChunkTooLarge, SnappyWriter, snappy_chunks
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import ZstdDecompressor, ZstdError
+else:
+    from backports.zstd import ZstdDecompressor, ZstdError
 
 EXPANDED_BYTES_MAX = 64 << 20
 """A batch that unpacks to more is refused.  Kafka has no such bound; 5,000,000 of the smallest records fit into it."""
 ZSTD_BYTES_MAX = 16 << 20
-"""What a producer's batch of zstd may unpack to: that happens in one call, during which nobody else is served."""
+"""What a producer's batch of zstd may unpack to: who unpacks it may have to remember all of that until the end."""
 PIECE_BYTES = 16 << 10
 """gzip, zstd and what is not compressed come in pieces of this size at most; a block of lz4 may have 4 MiB."""
 
 _GZIP_WINDOW = 31
 _GZIP_START = b"\x1f\x8b\x08"
 _INPUT_BYTES = 8 << 10
-_ZSTD_FIRST_TRY = 64 << 10
-_ZSTD_TRY_GROWS = 8
-_BUFFER_FULL = "whole buffer"
-
 Data = bytes | bytearray | memoryview
 
 
@@ -73,7 +74,9 @@ def unpacked(codec: Codec, data: Data, bytes_max: int = EXPANDED_BYTES_MAX, magi
             if left < 0:
                 raise ExpandsTooFar(f"more than {bytes_max} bytes are in a batch of {len(data)}")
             yield piece
-    except (cramjam.DecompressionError, zlib.error, ValueError) as wrong:
+    except ChunkTooLarge as wrong:
+        raise ExpandsTooFar(f"snappy: {wrong}") from None
+    except (cramjam.DecompressionError, zlib.error, ZstdError, ValueError) as wrong:
         raise CompressionError(f"{codec.name.lower()}: {wrong}") from None
 
 
@@ -90,7 +93,7 @@ def _pieces(codec: Codec, data: Data, bytes_max: int, magic: int) -> Iterator[Da
     if codec is Codec.LZ4:
         return lz4_blocks(data, header_is_checked=magic > 0)
     if codec is Codec.ZSTD:
-        return _zstd_pieces(data, bytes_max)
+        return _zstd_pieces(data)
     return _plain_pieces(data)
 
 
@@ -123,23 +126,23 @@ def _gzip_pieces(data: Data) -> Iterator[Data]:
         yield piece
 
 
-def _zstd_pieces(data: Data, bytes_max: int) -> Iterator[Data]:
-    size = min(_ZSTD_FIRST_TRY, bytes_max)
-    while True:
-        buffer = bytearray(size)
-        try:
-            written = cramjam.zstd.decompress_into(data, buffer)
-        except cramjam.DecompressionError as wrong:
-            if _BUFFER_FULL not in str(wrong):
-                raise
-        else:
-            yield b""
-            yield from _plain_pieces(memoryview(buffer)[:written])
-            return
-        if size == bytes_max:
-            raise ExpandsTooFar(f"more than {bytes_max} bytes are in a batch of {len(data)}")
-        size = min(size * _ZSTD_TRY_GROWS, bytes_max)
-        yield b""
+def _zstd_pieces(data: Data) -> Iterator[Data]:
+    """Every frame, one after the other, as zstd-jni's stream does."""
+    view = memoryview(data)
+    unpacker, is_whole = ZstdDecompressor(), False
+    for at in range(0, len(view), _INPUT_BYTES):
+        rest: Data = view[at : at + _INPUT_BYTES]
+        while rest or not unpacker.needs_input:
+            piece = unpacker.decompress(rest, PIECE_BYTES)
+            is_whole = unpacker.eof
+            rest = b""
+            if is_whole:
+                rest = unpacker.unused_data
+                unpacker = ZstdDecompressor()
+            yield piece
+            is_whole = is_whole and not rest
+    if not is_whole:
+        raise ValueError("it ends early")
 
 
 # ---- packing --------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from kafka_protocol.compression import EXPANDED_BYTES_MAX, ZSTD_BYTES_MAX, Codec, Data, unpacked
+from kafka_protocol.compression import EXPANDED_BYTES_MAX, PIECE_BYTES, ZSTD_BYTES_MAX, Codec, Data, unpacked
 from kafka_protocol.message_set import MESSAGE_SIZE_MIN, convert_up, message_checksum_holds
 from kafka_protocol.record_batch import (
     CODEC_MASK,
@@ -41,7 +41,7 @@ from kafka_protocol.record_rules import Append, as_long
 from kafka_protocol.record_walk import RecordWalk, read_varint, read_varlong
 
 SLICE_RECORDS = 250
-"""A slice of validation: a quarter of a millisecond or so, since a bystander's request waits for several."""
+"""A slice of validation: a quarter of a millisecond or so, for which a bystander may have to wait."""
 SLICE_CONVERTED = 60
 """The same where records are made anew."""
 
@@ -288,8 +288,10 @@ def _recompress(
         body = memoryview(data)[batch.start + HEADER_SIZE : batch.end]
         codec = _codec(header.attributes)
         for piece in unpacked(codec, body, _expands_to(codec)):
-            builder.take_over(piece)
             yield
+            for at in range(0, len(piece), PIECE_BYTES):
+                builder.take_over(piece[at : at + PIECE_BYTES])
+                yield
         return builder.done_unchanged(header.base_timestamp, walk.max_timestamp, header.record_count)
     is_stamped = bool(header.attributes & LOG_APPEND_TIME)
     for number, (records, _, at, end) in enumerate(cut_records(memoryview(data), batch.start, header), 1):

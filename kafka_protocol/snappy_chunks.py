@@ -14,13 +14,20 @@ _VERSION = _COMPATIBLE_VERSION = 1
 _LENGTH = Struct(">i")
 _CHUNK_BYTES = 32 << 10
 """SnappyOutputStream's block size."""
+CHUNK_BYTES_MAX = 8 << 20
+"""A chunk is unpacked in one call, during which nobody else is served.  Clients that write all of a batch as one chunk
+hold it below max.message.bytes before they pack it."""
+
+
+class ChunkTooLarge(Exception):
+    """More is in a chunk than is allowed."""
 
 
 def snappy_chunks(data: bytes | bytearray | memoryview, bytes_max: int) -> Iterator[bytes]:
     """What is in the chunks; data without the header is one chunk, as other languages' clients write it.
 
-    A chunk says in front how much is in it, so none above `bytes_max` is unpacked.  Raises ValueError, and
-    cramjam.DecompressionError.
+    A chunk says in front how much is in it, so none above `bytes_max` or CHUNK_BYTES_MAX is unpacked.  Raises
+    ChunkTooLarge, ValueError, and cramjam.DecompressionError.
     """
     view = memoryview(data)
     if view[: len(_MAGIC)] != _MAGIC or len(view) < _HEADER_SIZE:
@@ -44,8 +51,8 @@ def snappy_chunks(data: bytes | bytearray | memoryview, bytes_max: int) -> Itera
 
 def _unpacked(chunk: memoryview, bytes_max: int) -> bytes:
     size = cramjam.snappy.decompress_raw_len(chunk)
-    if size > bytes_max:
-        raise ValueError(f"a chunk of {size} bytes")
+    if size > min(bytes_max, CHUNK_BYTES_MAX):
+        raise ChunkTooLarge(f"a chunk of {size} bytes")
     return bytes(cramjam.snappy.decompress_raw(chunk))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kio.schema.errors import ErrorCode
 
 from broker_sim.configs.replica_config import PartitionConfig, lists
@@ -38,8 +40,6 @@ from kafka_protocol.record_validation import Validated, Validation, validate
 
 ALL = -1
 """acks=all."""
-SLICES_AT_ONCE = 4
-"""A validation of no more than these, a millisecond or so, is done where it begins."""
 
 _REVERT = (ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica)
 _WAIT = (
@@ -216,8 +216,8 @@ class Partition:
 
     # ---- leader: records ---------------------------------------------------------------------------------------
 
-    def append(self, data: bytes, acks: int) -> Appended | Validation:
-        """Append what a producer sent, as leader; what takes long to look over is given back begun, for
+    def append(self, data: bytes, acks: int, slices_at_once: Iterator[object]) -> Appended | Validation:
+        """Append what a producer sent, as leader; what takes more than those slices to look over is given back, for
         `append_validated` once it is done.
 
         Errors: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all under min.insync.replicas), those of `validate`,
@@ -233,7 +233,7 @@ class Partition:
                 return self._append(data, [header], -1)
         work = validate(data, Append(settings.records, self.topic_partition, self.host.runtime.now().wall_ms))
         try:
-            for _ in range(SLICES_AT_ONCE):
+            for _ in slices_at_once:
                 next(work)
         except StopIteration as done:
             return self._append(*done.value)

@@ -1,7 +1,8 @@
 """Validations that take long, done a slice at a time while the broker goes on with everything else.
 
-One slice is done in a turn of the event loop, whoever's turn it is; so a bystander waits for one slice, be there one
-long validation or many.  Few are begun at a time, since each may hold an unpacked batch.
+One slice is done at a time, whoever's turn it is, and then nothing for a while, so that requests which came meanwhile
+are carried out whole: a request takes several turns of the event loop, and would else wait for a slice in each.  Few
+are begun at a time, since each may hold an unpacked batch.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from broker_sim.slices import PAUSE_MS
 from ensemble.ports import Runtime
 from kafka_protocol.record_refusals import RecordsRefused, unexpected
 from kafka_protocol.record_validation import Validated, Validation
@@ -39,7 +41,7 @@ class ValidationTurns:
     def add(self, work: Validation, done: Done) -> None:
         """Carry it out, and then tell what came of it."""
         if not self._begun:
-            self._runtime.call_later(0, self._turn)
+            self._runtime.call_later(PAUSE_MS, self._turn)
         (self._begun if len(self._begun) < BEGUN_MAX else self._waiting).append(_Job(work, done))
 
     def close(self) -> None:
@@ -64,11 +66,11 @@ class ValidationTurns:
             outcome = refused
         else:
             self._begun.rotate(-1)
-            self._runtime.call_later(0, self._turn)
+            self._runtime.call_later(PAUSE_MS, self._turn)
             return
         self._begun.popleft()
         if self._waiting:
             self._begun.append(self._waiting.popleft())
         if self._begun:
-            self._runtime.call_later(0, self._turn)
+            self._runtime.call_later(PAUSE_MS, self._turn)
         job.done(outcome)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kafka_protocol.compression import (
     DEFAULT_LEVELS,
     EXPANDED_BYTES_MAX,
+    PIECE_BYTES,
     Codec,
     CompressionError,
     ExpandsTooFar,
@@ -21,6 +22,7 @@ from kafka_protocol.compression import (
     unpacked,
 )
 from kafka_protocol.lz4_frame import short_xxh32
+from kafka_protocol.snappy_chunks import CHUNK_BYTES_MAX
 
 PACKED = [codec for codec in Codec if codec is not Codec.NONE]
 LEVELS = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-5, 22)}
@@ -93,6 +95,28 @@ def test_the_bound_is_that_of_the_module_where_nobody_says_otherwise(codec: Code
     with pytest.raises(ExpandsTooFar):
         for _ in unpacked(codec, too_large):
             pass
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
+def test_all_comes_in_small_pieces_however_well_it_is_packed(codec: Codec) -> None:
+    pieces = list(unpacked(codec, zeros_packed_by_others(codec, 8 << 20)))
+    assert max(map(len, pieces)) == PIECE_BYTES and sum(map(len, pieces)) == 8 << 20
+
+
+def test_frames_of_zstd_follow_one_another() -> None:
+    skippable = b"\x50\x2a\x4d\x18\2\0\0\0ab"
+    one, other = pack(Codec.ZSTD, b"one" * 9_000), pack(Codec.ZSTD, b"other")
+    assert unpack(Codec.ZSTD, one + skippable + other) == b"one" * 9_000 + b"other"
+    for wrong in (b"", one[:-1], one + b"g", one + other[:7], skippable + b"behind"):
+        with pytest.raises(CompressionError):
+            unpack(Codec.ZSTD, wrong)
+
+
+def test_a_chunk_of_snappy_that_takes_long_in_one_call_is_refused() -> None:
+    fits, too_large = (cramjam.snappy.compress_raw(bytes(CHUNK_BYTES_MAX + more)) for more in (0, 1))
+    assert len(unpack(Codec.SNAPPY, bytes(fits))) == CHUNK_BYTES_MAX
+    with pytest.raises(ExpandsTooFar):
+        unpack(Codec.SNAPPY, bytes(too_large))
 
 
 @given(st.sampled_from(PACKED), st.binary(max_size=300))

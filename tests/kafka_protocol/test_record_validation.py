@@ -3,11 +3,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
+import cramjam
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_protocol.compression import CODECS, Codec, pack
+from kafka_protocol.compression import CODECS, PIECE_BYTES, Codec, pack
 from kafka_protocol.plain_batch import plain_batch
 from kafka_protocol.record_batch import HEADER_SIZE, Record, build_batch, decode_batch, read_header, with_checksum
 from kafka_protocol.record_refusals import (
@@ -138,6 +139,14 @@ def test_it_pauses_after_every_slice(codec: Codec) -> None:
     data = batch_of(pack(codec, tiny_records(count)), codec, count)
     work = validate(data, Append(TopicRules(), "orders-0", 0))
     assert sum(1 for _ in work) >= 9
+
+
+def test_packing_anew_pauses_within_a_large_block() -> None:
+    value = bytes(4 << 20)
+    body = build_batch([Record(b"k", value)])[HEADER_SIZE:]
+    one_chunk = batch_of(bytes(cramjam.snappy.compress_raw(body)), Codec.SNAPPY, 1)
+    work = validate(one_chunk, Append(TopicRules(codec=Codec.GZIP), "orders-0", 0))
+    assert sum(1 for _ in work) >= len(value) // PIECE_BYTES
 
 
 def test_headers_by_the_thousand_pause_too() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker_sim.replication.producing import SLICES_AT_ONCE
 from broker_sim.replication.validation_turns import BEGUN_MAX, ValidationTurns
 from journal.events import TopicPartition
 from kafka_protocol.compression import Codec
@@ -43,6 +44,17 @@ def test_others_are_served_while_one_batch_is_looked_over(cluster: Cluster) -> N
     assert other.done() and not long.done()  # type: ignore[attr-defined]
     cluster.until(long.done)
     assert (long.result()[0].error, cluster[1].partition.log.end_offset) == (0, MANY)
+
+
+def test_what_is_done_at_once_is_the_same_for_one_partition_and_for_many(cluster: Cluster) -> None:
+    partitions = [TopicPartition("wide", number) for number in range(3 * SLICES_AT_ONCE)]
+    for partition in partitions:
+        cluster.create([1], partition)
+    answer: Any = cluster[1].manager.produce([(partition, many(10)) for partition in partitions], 1, 1_000)
+    ends = [cluster[1].manager.partitions[partition].log.end_offset for partition in partitions]
+    assert ends == [10] * SLICES_AT_ONCE + [0] * 2 * SLICES_AT_ONCE and not answer.done()
+    cluster.until(answer.done)
+    assert [row.base_offset for row in answer.result()] == [0] * len(partitions)
 
 
 def test_who_lost_the_leadership_meanwhile_appends_nothing(cluster: Cluster) -> None:
@@ -107,7 +119,7 @@ def test_validations_take_turns_a_slice_at_a_time_and_few_are_begun() -> None:
     done: list[str] = []
     for number in range(BEGUN_MAX + 2):
         turns.add(Counted(log, number, 3).work(), lambda outcome: done.append(str(outcome)))
-    scheduler.run_until(1_000)
+    scheduler.run_until(1_000_000)
     assert log[: 2 * BEGUN_MAX] == [*range(BEGUN_MAX)] * 2
     assert done == [str(number) for number in range(BEGUN_MAX + 2)] and len(turns) == 0
 
@@ -125,11 +137,30 @@ def test_a_slice_is_all_that_is_done_in_a_turn() -> None:
     assert seen == [1, 2, 3, 4, 5]
 
 
+def test_a_request_of_many_turns_waits_for_one_slice_at_most() -> None:
+    runtime = SimRuntime(scheduler := Scheduler(), Random(1))
+    turns = ValidationTurns(runtime)
+    log: list[int] = []
+    turns.add(Counted(log, 1, 5).work(), lambda outcome: None)
+    while not log:
+        scheduler.step()
+
+    def take_turns(left: int) -> None:
+        if left:
+            runtime.call_later(0, lambda: take_turns(left - 1))
+        else:
+            log.append(-1)
+
+    take_turns(10)
+    scheduler.run_until(1_000_000)
+    assert log == [1, -1, 1, 1, 1, 1]
+
+
 def test_a_real_validation_ends_as_it_would_at_once() -> None:
     scheduler = Scheduler()
     turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
     done: list[Any] = []
     data = many()
     turns.add(validate(data, Append(TopicRules(), TP, 0)), done.append)
-    scheduler.run_until(1_000)
+    scheduler.run_until(1_000_000)
     assert done[0].data is data
