@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 
 from broker_sim.groups.metadata import Group, group_from_stored
 from broker_sim.groups.offsets import GroupOffsets, StoredOffset
@@ -16,9 +16,18 @@ from broker_sim.groups.records import (
     read_offset,
 )
 from broker_sim.logs.partition_log import PartitionLog
+from broker_sim.slices import SLICE_RECORDS, in_slices
 from ensemble.ports import Runtime
 from journal.events import TopicPartition
-from kafka_protocol.record_batch import BatchUnreadable, Record, decode_batch, split_batches
+from kafka_protocol.record_batch import (
+    MAGIC,
+    BatchHeader,
+    BatchUnreadable,
+    Record,
+    header_is_sane,
+    iter_batch,
+    read_header,
+)
 
 _CONTROL_BIT = 0x20
 
@@ -32,20 +41,29 @@ class GroupLog:
         self._groups: dict[str, StoredGroup] = {}
         self._offsets: dict[str, dict[TopicPartition, StoredOffset]] = {}
 
-    def take(self, data: bytes) -> int | None:
-        """Take in whole batches as they stand in the log; the offset after them, None where there are none."""
+    def take(self, data: bytes) -> Generator[None, None, int | None]:
+        """Take in whole batches as they stand in the log, with a pause after every so many records; gives back the
+        offset after them, None where there are none."""
         next_offset = None
-        position = 0
-        for header in split_batches(data, checked=False) or ():
+        seen = 0
+        for position, header in _batches(data):
+            records: list[Record] = []
             if not header.attributes & _CONTROL_BIT:
                 try:
-                    records = decode_batch(data, position, header)
+                    for record in iter_batch(data, position, header):
+                        records.append(record)
+                        seen += 1
+                        if not seen % SLICE_RECORDS:
+                            yield
                 except BatchUnreadable:
+                    # None of it counts: one cannot know which of them are whole.
                     self.unreadable += 1
-                else:
-                    for record in records:
-                        self._take_record(record, records[0].offset)
-            position += header.size
+                    records.clear()
+            for record in records:
+                self._take_record(record, records[0].offset)
+                seen += 1
+                if not seen % SLICE_RECORDS:
+                    yield
             next_offset = header.next_offset
         return next_offset
 
@@ -71,17 +89,27 @@ class GroupLog:
         else:
             of_group[key.topic_partition] = StoredOffset(batch_offset, read_offset(value))
 
-    def groups(self, now_ms: int) -> list[Group]:
+    def groups(self, now_ms: int) -> Iterator[Group]:
         """Every group that is left, with its offsets; one that only stores offsets has no record of its own."""
-        found = [group_from_stored(group_id, stored, now_ms) for group_id, stored in self._groups.items()]
-        found += [
-            Group(group_id, now_ms)
-            for group_id, offsets in self._offsets.items()
-            if offsets and group_id not in self._groups
-        ]
-        for group in found:
-            group.offsets = GroupOffsets(self._offsets.get(group.group_id))
-        return found
+        for group_id, stored in self._groups.items():
+            group = group_from_stored(group_id, stored, now_ms)
+            group.offsets = GroupOffsets(self._offsets.get(group_id))
+            yield group
+        for group_id, offsets in self._offsets.items():
+            if offsets and group_id not in self._groups:
+                group = Group(group_id, now_ms)
+                group.offsets = GroupOffsets(offsets)
+                yield group
+
+
+def _batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """The whole batches at the beginning of `data`, and where they are; what comes after damage is left out."""
+    position = 0
+    while (header := read_header(data, position)) is not None:
+        if header.magic != MAGIC or not header_is_sane(header) or position + header.size > len(data):
+            return
+        yield position, header
+        position += header.size
 
 
 async def read_group_log(
@@ -91,7 +119,8 @@ async def read_group_log(
     read = GroupLog()
     offset = log.start_offset
     while offset < log.end_offset:
-        next_offset = read.take(log.read(offset, buffer_bytes, log.end_offset, True))
+        data = log.read(offset, buffer_bytes, log.end_offset, True)
+        next_offset = await in_slices(read.take(data), runtime, pause_ms=0)
         if next_offset is None:
             break
         offset = next_offset

@@ -24,6 +24,8 @@ from journal.events import LogDamageFound, TopicPartition
 from kafka_protocol.ports import Emit
 from kafka_protocol.record_batch import Record, build_batch
 
+SLICE_GROUPS = 50
+"""So many groups of a log are taken over in one go: a millisecond or so."""
 _NOT_AVAILABLE = (
     ErrorCode.unknown_topic_or_partition,
     ErrorCode.not_enough_replicas,
@@ -158,18 +160,21 @@ class GroupStore:
             self._emit(
                 LogDamageFound(name, 0, f"{read.unreadable} records are neither groups nor offsets", "passed over")
             )
-        for group in read.groups(self._runtime.now().wall_ms):
+        for taken, group in enumerate(read.groups(self._runtime.now().wall_ms), 1):
             if group.group_id not in self.groups:
                 self.groups[group.group_id] = group
                 self._loaded(group)
+            if not taken % SLICE_GROUPS:
+                await self._runtime.sleep(0)
         self._owned[number] = None
         del self._loading[number]
 
     def _give_up(self, number: int) -> None:
         task = self._loading.pop(number, None)
         if task is not None:
+            # Some of its groups may be here already.
             task.cancel()
-        if self._owned.pop(number, self) is self:
+        if self._owned.pop(number, self) is self and task is None:
             return
         for group in [group for group in self.groups.values() if self.partition_for(group.group_id) == number]:
             del self.groups[group.group_id]

@@ -7,10 +7,14 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.groups.records import group_key
+from broker_sim.groups.log import GroupLog
+from broker_sim.groups.records import OffsetAndMetadata, group_key, offset_key, offset_value
 from broker_sim.groups.store import java_hash
+from broker_sim.slices import SLICE_RECORDS
+from ensemble.ports import Future
 from journal.events import LogDamageFound, TopicPartition
 from kafka_protocol.client.consumer_protocol import decode_assignment
+from kafka_protocol.compression import Codec
 from kafka_protocol.record_batch import Record, build_batch
 from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.broker_world import Cluster, Node
@@ -30,6 +34,10 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture
 def members(cluster: Cluster) -> Members:
     return Members(cluster)
+
+
+async def _never(future: Future[None]) -> None:
+    await future
 
 
 def fail_over(members: Members) -> Node:
@@ -144,6 +152,40 @@ def test_while_a_group_is_loaded_from_the_log_requests_are_told_to_wait(members:
     # These two are answered so that clients older than that error do the right thing.
     assert members.heartbeat(leader, generation) is NONE
     assert members.sync(leader, generation).error is ErrorCode.rebalance_in_progress
+
+
+def test_a_large_batch_of_offsets_is_read_with_pauses() -> None:
+    rows = [Record(offset_key(f"group-{n}", P0), offset_value(OffsetAndMetadata(n, -1, "", 1))) for n in range(1_000)]
+    for codec in (Codec.NONE, Codec.GZIP):
+        log = GroupLog()
+        assert sum(1 for _ in log.take(build_batch(rows, codec=codec))) >= len(rows) // SLICE_RECORDS
+        assert [group.offsets.get(P0).offset for group in log.groups(1)] == list(range(1_000))
+
+
+def test_of_a_damaged_batch_of_offsets_nothing_counts_and_what_is_around_it_does() -> None:
+    def batch(offset: int, codec: Codec = Codec.NONE) -> bytes:
+        key = offset_key(f"group-{offset}", P0)
+        return build_batch(
+            [Record(key, offset_value(OffsetAndMetadata(1, -1, "", 1)))], base_offset=offset, codec=codec
+        )
+
+    damaged = bytearray(batch(1, Codec.GZIP))
+    damaged[-12] ^= 0xFF
+    log = GroupLog()
+    for _ in log.take(batch(0) + damaged + batch(2) + batch(3)[:-1]):
+        pass
+    assert (log.unreadable, [group.group_id for group in log.groups(1)]) == (1, ["group-0", "group-2"])
+
+
+def test_a_partition_that_is_given_up_while_it_is_loaded_leaves_no_group_behind(members: Members) -> None:
+    members.stable()
+    node = members.coordinator
+    store = node.broker.groups.store
+    number = store.partition_for(members.group_id)
+    del store._owned[number]
+    store._loading[number] = node.runtime.spawn(_never(node.runtime.future()), "load")
+    store._give_up(number)
+    assert members.group_id not in store.groups and not store.is_loading_any
 
 
 def test_an_assignment_that_cannot_be_stored_is_given_to_nobody() -> None:
