@@ -6,7 +6,6 @@ gzip and zstd give as much at a time as one asks for, lz4 and snappy a block.
 
 from __future__ import annotations
 
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from enum import IntEnum
@@ -16,9 +15,10 @@ import cramjam
 from kafka_protocol.lz4_frame import Lz4FrameWriter, lz4_blocks
 from kafka_protocol.snappy_chunks import ChunkTooLarge, SnappyWriter, snappy_chunks
 
-if sys.version_info >= (3, 14):
-    from compression.zstd import ZstdDecompressor, ZstdError
-else:
+try:
+    # Python's own, from 3.14 on.
+    from compression.zstd import ZstdDecompressor, ZstdError  # type: ignore[import-not-found,unused-ignore]
+except ImportError:
     from backports.zstd import ZstdDecompressor, ZstdError
 
 EXPANDED_BYTES_MAX = 64 << 20

@@ -55,6 +55,7 @@ class Listener(NamedTuple):
         return f"{self.name}://{host}:{self.port}"
 
 
+_CLEANER_BYTES_MIN = 1 << 20
 _SELECTORS = tuple(f"org.apache.kafka.common.replica.{name}Selector" for name in ("Leader", "RackAwareReplica"))
 _OWN_KEYS = (
     ConfigKey("advertised.listeners", _S, ""),
@@ -88,7 +89,10 @@ _OWN_KEYS = (
     ConfigKey("log.dir", _S, "/tmp/kafka-logs"),
     ConfigKey("log.dirs", _S, ""),
     ConfigKey("log.cleaner.backoff.ms", _L, 15_000, at_least(0)),
+    ConfigKey("log.cleaner.dedupe.buffer.size", _L, 134_217_728),
     ConfigKey("log.cleaner.enable", _B, True),
+    ConfigKey("log.cleaner.io.buffer.load.factor", _D, 0.9),
+    ConfigKey("log.cleaner.threads", _I, 1, at_least(1)),
     ConfigKey("log.flush.start.offset.checkpoint.interval.ms", _I, 60_000, at_least(0)),
     ConfigKey("log.retention.check.interval.ms", _L, 300_000, at_least(1)),
     ConfigKey("log.retention.hours", _I, 168),
@@ -386,6 +390,10 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
         raise ConfigError(
             "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
         )
+    buffer_bytes, threads = values["log.cleaner.dedupe.buffer.size"], values["log.cleaner.threads"]
+    assert isinstance(buffer_bytes, int) and isinstance(threads, int)
+    if buffer_bytes // threads <= _CLEANER_BYTES_MIN:
+        raise ConfigError("log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.")
     log_dirs = split_list(str(values["log.dirs"]) or str(values["log.dir"]))
     if not log_dirs:
         raise ConfigError("Invalid value for configuration log.dirs: at least one directory is needed")

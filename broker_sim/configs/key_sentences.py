@@ -82,11 +82,14 @@ leader.replication.throttled.rate Bytes a second that leaders send to throttled 
 listener.security.protocol.map The protocol of each listener; PLAINTEXT is the one there is.
 listeners Where the broker listens.
 log.cleaner.backoff.ms How often compaction looks for work.
+log.cleaner.dedupe.buffer.size How much memory compaction may use for the keys it has seen: 24 bytes for each.
 log.cleaner.delete.retention.ms Default of a topic's `delete.retention.ms`.
 log.cleaner.enable Whether anything is compacted.
+log.cleaner.io.buffer.load.factor How full that memory may become before compaction stops, to go on the next time.
 log.cleaner.max.compaction.lag.ms Default of a topic's `max.compaction.lag.ms`.
 log.cleaner.min.cleanable.ratio Default of a topic's `min.cleanable.dirty.ratio`.
 log.cleaner.min.compaction.lag.ms Default of a topic's `min.compaction.lag.ms`.
+log.cleaner.threads By how many that memory is divided; one thread compacts, with its share.
 log.cleanup.policy Default of a topic's `cleanup.policy`.
 log.dir The log directory, where `log.dirs` names none.
 log.dirs The log directories.

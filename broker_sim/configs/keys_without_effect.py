@@ -223,11 +223,8 @@ telemetry.max.bytes How much a client may push of its own metrics at a time.
     "logs and their indexes are kept in another way": """
 delete.records.purgatory.purge.interval.requests How often DeleteRecords that are over are swept out of memory.
 fetch.purgatory.purge.interval.requests How often fetches that are over are swept out of memory.
-log.cleaner.dedupe.buffer.size How much memory compaction may use for the keys it has seen.
-log.cleaner.io.buffer.load.factor How full that memory may become.
 log.cleaner.io.buffer.size How much memory compaction reads and writes with.
 log.cleaner.io.max.bytes.per.second How fast compaction may read and write.
-log.cleaner.threads How many threads compact.
 log.flush.interval.messages Default of a topic's `flush.messages`.
 log.flush.interval.ms Default of a topic's `flush.ms`.
 log.flush.offset.checkpoint.interval.ms How often the point up to which logs need no recovery is written down.

@@ -11,6 +11,8 @@ from controller.historical import NO_HISTORY, Historical
 from kafka_protocol.compression import CODECS, Codec
 from kafka_protocol.record_rules import FOREVER_MS, TopicRules
 
+DEDUPE_BUFFER_BYTES = 128 << 20
+DEDUPE_LOAD = 0.9
 TopicConfigs = Callable[[str], Mapping[str, str]]
 """A topic's overrides as they stand in /config/topics/T: key to text.  Asked again after `topic_config_changed`."""
 
@@ -54,6 +56,9 @@ class ReplicaConfig:
     compression_zstd_level: int = 3
     log_cleaner_enable: bool = True
     log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_dedupe_buffer_size: int = DEDUPE_BUFFER_BYTES
+    log_cleaner_io_buffer_load_factor: float = DEDUPE_LOAD
+    log_cleaner_threads: int = 1
     log_cleaner_min_cleanable_ratio: float = 0.5
     log_cleaner_min_compaction_lag_ms: int = 0
     log_cleaner_max_compaction_lag_ms: int = 2**63 - 1
@@ -101,6 +106,9 @@ def replica_config(config: KafkaConfig) -> ReplicaConfig:
         log_cleanup_policy=config.text("log.cleanup.policy"),
         log_cleaner_enable=config.flag("log.cleaner.enable"),
         log_cleaner_backoff_ms=config.number("log.cleaner.backoff.ms"),
+        log_cleaner_dedupe_buffer_size=config.number("log.cleaner.dedupe.buffer.size"),
+        log_cleaner_io_buffer_load_factor=config.fraction("log.cleaner.io.buffer.load.factor"),
+        log_cleaner_threads=config.number("log.cleaner.threads"),
         log_cleaner_min_cleanable_ratio=config.fraction("log.cleaner.min.cleanable.ratio"),
         log_cleaner_min_compaction_lag_ms=config.number("log.cleaner.min.compaction.lag.ms"),
         log_cleaner_max_compaction_lag_ms=config.number("log.cleaner.max.compaction.lag.ms"),
@@ -148,6 +156,10 @@ class CompactionSettings(NamedTuple):
     """max.compaction.lag.ms: an older record is compacted whatever the ratio."""
     tombstone_ms: int
     """delete.retention.ms: how long a deleted key's last record stays to be seen."""
+    key_bytes: int = DEDUPE_BUFFER_BYTES
+    """A thread's share of log.cleaner.dedupe.buffer.size: how large the map of keys may become."""
+    key_load: float = DEDUPE_LOAD
+    """log.cleaner.io.buffer.load.factor: how full it becomes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +249,8 @@ def partition_config(config: ReplicaConfig, overrides: Mapping[str, str]) -> Par
             lag_min_ms=whole("min.compaction.lag.ms", config.log_cleaner_min_compaction_lag_ms),
             lag_max_ms=whole("max.compaction.lag.ms", config.log_cleaner_max_compaction_lag_ms),
             tombstone_ms=whole("delete.retention.ms", config.log_cleaner_delete_retention_ms),
+            key_bytes=config.log_cleaner_dedupe_buffer_size // config.log_cleaner_threads,
+            key_load=config.log_cleaner_io_buffer_load_factor,
         ),
         leader_throttled=listed(overrides.get("leader.replication.throttled.replicas", "")),
         follower_throttled=listed(overrides.get("follower.replication.throttled.replicas", "")),

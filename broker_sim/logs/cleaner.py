@@ -1,20 +1,26 @@
 """Compaction: of each key the latest record stays (Kafka's LogCleaner).
 
-Each segment is cleaned into a file of its own that then takes its place.  Batches keep their offsets, so that a
-compacted log has gaps; only whole committed segments that are no longer written to are touched.
+The keys of what is new are noted in a map of bounded size; what does not fit is for the next time.  Each segment is
+cleaned into a file of its own that then takes its place.  Batches keep their offsets, so that a compacted log has gaps;
+only whole committed segments that are no longer written to are touched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from broker_sim.configs.replica_config import CompactionSettings
+from broker_sim.logs.key_offsets import KeyOffsets
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.logs.segment import Segment
 from broker_sim.slices import SLICE_RECORDS, in_slices
 from ensemble.ports import Runtime
 from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, Record, filter_batch, is_control, iter_batch
+
+_SLICE_BATCHES = 1_000
+"""So many headers are read in a slice."""
 
 
 class _Section(NamedTuple):
@@ -58,27 +64,58 @@ def is_filthy(log: PartitionLog, settings: CompactionSettings, wall_ms: int) -> 
 
 
 async def compact(log: PartitionLog, settings: CompactionSettings, runtime: Runtime) -> None:
-    """Compact the log once, with a pause after each segment, so that requests are served meanwhile."""
+    """Compact the log once, as far as its keys fit into the map, with pauses, so that requests are served meanwhile."""
     wall_ms = runtime.now().wall_ms
     section = _section(log, settings, wall_ms)
-    latest: dict[bytes, int] = {}
+    dirty_from = log.first_dirty_offset
+    expected = await in_slices(_count_records(section.dirty), runtime)
+    keys = KeyOffsets(settings.key_bytes, settings.key_load, expected)
+    reached_end = True
     for segment in section.dirty:
         if log.is_closed:
             return
-        await in_slices(_note_keys(log, segment, latest), runtime)
+        reached_end = await in_slices(_note_keys(log, segment, keys, dirty_from), runtime)
+        if not reached_end:
+            break
         await runtime.sleep(0)
+    end = keys.latest_offset + 1
+    if reached_end and section.segments:
+        end = section.segments[-1].end_offset
     last_batches = log.producers.last_offsets()
-    dirty_from = log.first_dirty_offset
     for segment in section.segments:
+        if segment.base_offset >= end:
+            break
         if _is_gone(log, segment):
             return
         # A tombstone stays at least until its segment has been compacted once, and then for its time.
         tombstones_until_ms = -1 if segment.end_offset > dirty_from else wall_ms - settings.tombstone_ms
-        await in_slices(_clean(log, segment, latest, tombstones_until_ms, last_batches), runtime)
+        stays = partial(_stays, keys, end, tombstones_until_ms)
+        await in_slices(_clean(log, segment, stays, last_batches), runtime)
         await runtime.sleep(0)
     log.drop_empty_segments()
-    if section.segments and section.segments[-1].end_offset <= log.end_offset:
-        log.first_dirty_offset = section.segments[-1].end_offset
+    if section.segments and end <= log.end_offset:
+        log.first_dirty_offset = end
+
+
+def _stays(keys: KeyOffsets, end: int, tombstones_until_ms: int, record: Record) -> bool:
+    """Is a record kept?  From `end` on all are: their keys did not fit into the map (Cleaner.shouldRetainRecord)."""
+    if record.offset >= end:
+        return True
+    if record.key is None:
+        return False
+    if record.value is None and record.timestamp_ms < tombstones_until_ms:
+        return False
+    return record.offset >= keys.get(record.key)
+
+
+def _count_records(segments: Sequence[Segment]) -> Generator[None, None, int]:
+    count = 0
+    for segment in segments:
+        for number, (_, header) in enumerate(segment.headers(), 1):
+            count += header.record_count
+            if not number % _SLICE_BATCHES:
+                yield
+    return count
 
 
 def _is_gone(log: PartitionLog, segment: Segment) -> bool:
@@ -86,36 +123,27 @@ def _is_gone(log: PartitionLog, segment: Segment) -> bool:
     return log.is_closed or segment not in log.segments
 
 
-def _note_keys(log: PartitionLog, segment: Segment, latest: dict[bytes, int]) -> Generator[None, None, None]:
+def _note_keys(log: PartitionLog, segment: Segment, keys: KeyOffsets, dirty_from: int) -> Generator[None, None, bool]:
+    """Note the keys of a segment's records from `dirty_from` on; False where not all of them fit into the map."""
     for position, header in segment.headers():
-        if is_control(header):
+        if is_control(header) or header.last_offset < dirty_from:
             continue
         try:
             for number, record in enumerate(iter_batch(segment.file.read(position, header.size), 0, header), 1):
-                if record.key is not None:
-                    latest[record.key] = record.offset
+                if record.key is not None and record.offset >= dirty_from and not keys.put(record.key, record.offset):
+                    return False
                 if not number % SLICE_RECORDS:
                     yield
                     if _is_gone(log, segment):
-                        return
+                        return True
         except BatchUnreadable:
             continue
+    return True
 
 
 def _clean(
-    log: PartitionLog,
-    segment: Segment,
-    latest: dict[bytes, int],
-    tombstones_until_ms: int,
-    last_batches: frozenset[int],
+    log: PartitionLog, segment: Segment, stays: Callable[[Record], bool], last_batches: frozenset[int]
 ) -> Generator[None, None, None]:
-    def stays(record: Record) -> bool:
-        if record.key is None:
-            return False
-        if record.value is None and record.timestamp_ms < tombstones_until_ms:
-            return False
-        return record.offset >= latest.get(record.key, -1)
-
     cleaned = log.begin_cleaned(segment)
     changed = False
     for position, header in segment.headers():

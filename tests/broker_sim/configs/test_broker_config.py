@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from broker_sim.configs.broker_config import BROKER_KEYS, Listener, parse_config
 from broker_sim.configs.config_def import ConfigError, ConfigType, parse_properties, render
+from broker_sim.configs.replica_config import partition_config, replica_config
 from broker_sim.configs.topic_config import TOPIC_KEYS, effective_topic_config, validate_topic_config
 
 LEAST = "broker.id=1\nzookeeper.connect=127.0.0.1:2181\n"
@@ -119,6 +120,17 @@ def test_a_broker_without_an_id_is_to_be_given_one_which_may_be_above_the_reserv
     assert config.broker_id == -1
     given = config.identified(1001)
     assert (given.broker_id, given.node_name, given.number("broker.id")) == (1001, "broker-1001", 1001)
+
+
+def test_compaction_has_a_megabyte_a_thread_at_least_and_one_thread_s_share() -> None:
+    for line in ("log.cleaner.dedupe.buffer.size=1048576\n", "log.cleaner.threads=128\n"):
+        with pytest.raises(
+            ConfigError, match=r"^log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread"
+        ):
+            parse_config(LEAST + line)
+    config = replica_config(parse_config(LEAST + "log.cleaner.threads=4\nlog.cleaner.io.buffer.load.factor=0.5\n"))
+    settings = partition_config(config, {}).compaction
+    assert (settings.key_bytes, settings.key_load) == (32 << 20, 0.5)
 
 
 def test_node_id_is_the_other_name_of_broker_id() -> None:

@@ -13,6 +13,7 @@ from broker_sim.configs.replica_config import CompactionSettings
 from broker_sim.logs import producer_snapshots, retention
 from broker_sim.logs.cleaner import compact, is_filthy
 from broker_sim.logs.file_log_directory import FileLogDirectory
+from broker_sim.logs.key_offsets import ENTRY_BYTES
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.logs.producer_snapshots import ProducerEntry
@@ -253,6 +254,47 @@ def test_a_reader_in_a_gap_goes_on_behind_it() -> None:
     run_compaction(log)
     assert read_all(log) == [(3, "a", "4"), (4, "b", "1")]
     assert decode_records(log.read(1, 1 << 20, 5, True), 1)[0].offset == 3
+
+
+def test_compaction_goes_as_far_as_its_keys_fit_and_the_next_one_further() -> None:
+    log = a_log(170)
+    for number in range(12):
+        append(log, (f"k{number % 6}", str(number)), ("same", str(number)))
+    log.high_watermark = log.end_offset
+    last = log.segments[-1].base_offset
+    small = NO_LAG._replace(key_bytes=4 * ENTRY_BYTES, key_load=0.75)
+    reached = []
+    while is_filthy(log, small, 10):
+        run_compaction(log, small)
+        reached.append(log.first_dirty_offset)
+    # Three keys fit: k0, same and k1; then same, k2 and k3.  As in Kafka a full map takes no key that it has, either.
+    assert reached[:3] == [3, 7, 11] and reached[-1] == last
+    once = a_log(170)
+    for number in range(12):
+        append(once, (f"k{number % 6}", str(number)), ("same", str(number)))
+    once.high_watermark = once.end_offset
+    run_compaction(once)
+    assert latest(read_all(log)) == latest(read_all(once))
+    assert len(read_all(log)) < 24
+
+
+def latest(records: list[tuple[int, str | None, str | None]]) -> dict[str | None, tuple[int, str | None]]:
+    return {key: (offset, value) for offset, key, value in records}
+
+
+def test_a_full_map_of_keys_leaves_what_comes_after_it_as_it_is() -> None:
+    log = a_log(170)
+    append(log, ("a", "1"), ("b", "1"), ("c", "1"), ("a", "2"), ("b", "2"))
+    append(log, ("a", "3"), ("d", "1"))
+    append(log, ("e", "1"))
+    append(log, ("f", "1"))
+    log.high_watermark = log.end_offset
+    run_compaction(log, NO_LAG._replace(key_bytes=2 * ENTRY_BYTES, key_load=1.0))
+    assert log.first_dirty_offset == 2
+    assert [offset for offset, *_ in read_all(log)] == list(range(log.end_offset)), "offset 1 is the last it knows of"
+    run_compaction(log, NO_LAG._replace(key_bytes=3 * ENTRY_BYTES, key_load=1.0))
+    assert log.first_dirty_offset == 5
+    assert [offset for offset, *_ in read_all(log)][:4] == [2, 3, 4, 5], "what the first two records said is said again"
 
 
 def test_a_reader_goes_on_behind_a_batch_whose_end_was_compacted_away() -> None:
