@@ -1,12 +1,12 @@
 """Topics made, deleted and grown by writing ZooKeeper (kafka.server.ZkAdminManager); the controller sees and acts.
 
-Refusals are values: Kafka's error code with Kafka's text.
+Refusals are values: Kafka's error code with Kafka's text.  Unlike Kafka's, these writes are fenced by the controller's
+epoch: a request that a frozen controller carries out when it wakes may have been asked of the next one meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode as KafkaError
@@ -17,7 +17,8 @@ from broker_sim.configs.entity_znodes import ZNODE_BYTES_MAX
 from broker_sim.configs.topic_config import validate_topic_config
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.refusals import Refused
-from ensemble.errors import BadVersion, ErrorCode, NodeExists, NoNode, SessionExpired, ZooKeeperError, error_for
+from ensemble.client.service import Create, SetData
+from ensemble.errors import ErrorCode, NoNode, SessionExpired, ZooKeeperError, error_for
 from ensemble.ports import Runtime
 from journal.admin_requests import admin_requested
 from kafka_protocol.assignment import RacksIncomplete, assign_replicas
@@ -25,8 +26,7 @@ from kafka_protocol.ports import Emit
 from kafka_protocol.topic_ids import random_topic_id
 from kafka_protocol.topic_names import collide, invalid_name
 from kafka_protocol.zk import znodes
-from kafka_protocol.zk.coordination import Zk
-from kafka_protocol.zk.registration import create_recursive
+from kafka_protocol.zk.coordination import ControllerMoved, FencedWriter, Zk
 from kafka_protocol.zk.znodes import ReplicaAssignment, TopicAssignment
 
 PARTITIONS_MAX = 10_000
@@ -67,6 +67,10 @@ Count = Callable[[int], None]
 """Told how many partitions are about to be made or deleted.  Raises Refused where a quota does not let them."""
 
 
+Reigning = Callable[[], FencedWriter | None]
+"""What writes for the reign of this broker as controller; None where it does not reign."""
+
+
 def count_nothing(_: int) -> None:
     """Nobody asked for it who could have a quota."""
 
@@ -86,12 +90,28 @@ async def guarded(name: str, work: Awaitable[TopicResult]) -> TopicResult:
 class ZkAdminManager:
     """What CreateTopics, DeleteTopics and CreatePartitions do."""
 
-    def __init__(self, zk: Zk, runtime: Runtime, config: KafkaConfig, metadata: MetadataCache, emit: Emit) -> None:
+    def __init__(
+        self,
+        zk: Zk,
+        runtime: Runtime,
+        config: KafkaConfig,
+        metadata: MetadataCache,
+        emit: Emit,
+        reigning: Reigning,
+    ) -> None:
         self._zk = zk
+        self._reigning = reigning
         self._runtime = runtime
         self._config = config
         self._metadata = metadata
         self._emit = emit
+
+    def _writer(self) -> FencedWriter:
+        """That of the reign in which a request is begun.  Raises Refused."""
+        writer = self._reigning()
+        if writer is None:
+            raise Refused(KafkaError.not_controller, "This is not the correct controller for this cluster.")
+        return writer
 
     # ---- create -----------------------------------------------------------------------------------------------
 
@@ -124,6 +144,7 @@ class ZkAdminManager:
         return len(known) >= partitions and all(partition.leader >= 0 for partition in known)
 
     async def _create_topic(self, topic: NewTopic, validate_only: bool, count: Count, client: str) -> TopicResult:
+        writer = self._writer()
         await self._check_name(topic.name)
         configs = _checked_configs(topic.configs)
         assignment = self._assignment(topic)
@@ -131,7 +152,7 @@ class ZkAdminManager:
         if not validate_only:
             count(len(assignment))
             self._emit(admin_requested("CreateTopics", [topic.name, topic_id], client))
-            await self._write_topic(topic.name, configs, topic_id, assignment)
+            await self._write_topic(writer, topic.name, configs, topic_id, assignment)
         return TopicResult(
             topic.name,
             topic_id=None if validate_only else topic_id,
@@ -207,26 +228,27 @@ class ZkAdminManager:
         return brokers
 
     async def _write_topic(
-        self, name: str, configs: Mapping[str, str], topic_id: str, assignment: Mapping[int, tuple[int, ...]]
+        self,
+        writer: FencedWriter,
+        name: str,
+        configs: Mapping[str, str],
+        topic_id: str,
+        assignment: Mapping[int, tuple[int, ...]],
     ) -> None:
-        zk, service = self._zk, self._zk.service
         config_path, config_data = znodes.config_path("topics", name), znodes.encode_config(configs)
         partitions = {number: ReplicaAssignment(replicas) for number, replicas in assignment.items()}
         data = znodes.encode_topic(TopicAssignment(topic_id, partitions))
         if max(len(data), len(config_data)) > ZNODE_BYTES_MAX:
             raise Refused(KafkaError.invalid_request, f"The topic needs a znode of more than {ZNODE_BYTES_MAX} bytes.")
         # As Kafka: the overrides first, so that they stand when the controller sees the topic.
-        if not await create_recursive(zk, config_path, config_data):
-            await zk.call(lambda: service.set(config_path, config_data))
+        if await _write(writer, Create(config_path, config_data), ErrorCode.NODE_EXISTS) is not ErrorCode.OK:
+            await _write(writer, SetData(config_path, config_data))
         path = znodes.topic_path(name)
-        outcome = await zk.attempt(lambda: service.create(path, data))
-        if outcome.error is ErrorCode.NODE_EXISTS:
-            standing, _ = await zk.call(lambda: service.get(path))
+        if await _write(writer, Create(path, data), ErrorCode.NODE_EXISTS) is not ErrorCode.OK:
+            standing, _ = await self._zk.call(lambda: self._zk.service.get(path))
             # The topic id tells whether a first sending, whose answer was lost, made it.
             if standing != data:
                 raise Refused(KafkaError.topic_already_exists, f"Topic '{name}' already exists.")
-        elif outcome.error is not ErrorCode.OK:
-            raise error_for(outcome.error, path)
 
     # ---- delete -----------------------------------------------------------------------------------------------
 
@@ -245,15 +267,15 @@ class ZkAdminManager:
         ]
 
     async def _delete_topic(self, name: str, count: Count, client: str) -> TopicResult:
-        zk, service = self._zk, self._zk.service
+        zk, service, writer = self._zk, self._zk.service, self._writer()
         if not self._config.flag("delete.topic.enable"):
             raise Refused(KafkaError.topic_deletion_disabled, "Topic deletion is disabled.")
         if await zk.call(lambda: service.exists(znodes.topic_path(name))) is None:
             raise Refused(KafkaError.unknown_topic_or_partition, "This server does not host this topic-partition.")
         count(len(self._metadata.partitions(name)))
         self._emit(admin_requested("DeleteTopics", [name], client))
-        with suppress(NodeExists):  # marked already: there is nothing more to ask for
-            await zk.call(lambda: service.create(znodes.delete_topic_path(name), None))
+        # Where it is marked already there is nothing more to ask for.
+        await _write(writer, Create(znodes.delete_topic_path(name), None), ErrorCode.NODE_EXISTS)
         return TopicResult(name)
 
     # ---- grow -------------------------------------------------------------------------------------------------
@@ -281,7 +303,7 @@ class ZkAdminManager:
         ]
 
     async def _grow(self, topic: NewPartitions, validate_only: bool, count: Count, client: str) -> TopicResult:
-        zk, service = self._zk, self._zk.service
+        zk, service, writer = self._zk, self._zk.service, self._writer()
         path = znodes.topic_path(topic.name)
         counted = False
         while True:
@@ -302,10 +324,8 @@ class ZkAdminManager:
                     count(len(grown.partitions) - len(known.partitions))
                     counted = True
                     self._emit(admin_requested("CreatePartitions", [topic.name], client))
-                encoded, version = znodes.encode_topic(grown), stat.version
-                try:
-                    await zk.call(lambda: service.set(path, encoded, version))  # noqa: B023
-                except BadVersion:
+                op = SetData(path, znodes.encode_topic(grown), stat.version)
+                if await _write(writer, op, ErrorCode.BAD_VERSION) is not ErrorCode.OK:
                     continue
             return TopicResult(topic.name, num_partitions=len(grown.partitions))
 
@@ -357,6 +377,20 @@ class ZkAdminManager:
                     f"Inconsistent replication factor between partitions, partition 0 has {factor} replicas.",
                 )
         return {count + i: tuple(replicas) for i, replicas in enumerate(assignments)}
+
+
+async def _write(writer: FencedWriter, op: Create | SetData, expected: ErrorCode = ErrorCode.OK) -> ErrorCode:
+    """Carry out one write of a reign; OK, or the refusal that is expected.
+
+    Raises Refused where the reign is over, and ZooKeeperError.
+    """
+    try:
+        [written] = await writer.write([op])
+    except ControllerMoved:
+        raise Refused(KafkaError.not_controller, "Another broker has become controller.") from None
+    if written.error not in (ErrorCode.OK, expected):
+        raise error_for(written.error, op.path)
+    return written.error
 
 
 def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:

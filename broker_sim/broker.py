@@ -55,7 +55,7 @@ from journal.events import BrokerSessionChanged, NodeStarted, NodeStopped
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
 from kafka_protocol.zk import znodes
-from kafka_protocol.zk.coordination import Zk
+from kafka_protocol.zk.coordination import FencedWriter, Zk
 from kafka_protocol.zk.registration import BrokerIdInUse, cluster_id, create_persistent_paths
 from kafka_protocol.zk.znodes import BrokerEndpoint, BrokerInfo
 
@@ -127,7 +127,7 @@ class Broker:
             config, ports, self.coordination, self.metadata, lambda: self.controller.broker_epoch
         )
         self.groups = GroupCoordinator(group_config(config), self.replicas, runtime, emit)
-        self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit)
+        self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._reigning)
         self._topics_asked_for = AutoTopicCreation(
             config, self.groups.config, runtime, self.metadata, self._admin, self.quotas.mutations
         )
@@ -305,6 +305,10 @@ class Broker:
         That is this process's own once a controller has told it its part, for it has dealt with what came back.
         """
         return self.controller.broker_epoch if self.replicas.partitions else self.replicas.broker_epoch_left
+
+    def _reigning(self) -> FencedWriter | None:
+        reign = self.controller.reign
+        return None if reign is None else reign.writer
 
     # ---- the session ------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -9,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
+from ensemble.client.service import Op
+from journal.events import WriteFenced
 from kafka_protocol.assignment import RacksIncomplete, assign_replicas
+from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.topic_names import collide, invalid_name
 from kafka_protocol.wire.kafka_schema import ApiKey, request
 from kafka_protocol.zk import znodes
@@ -139,6 +142,30 @@ def test_only_the_controller_makes_topics(cluster: Cluster) -> None:
     assert "/brokers/topics/t" not in cluster.ensemble.nodes
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        request(ApiKey.CREATE_TOPICS, 7, topics=[{"name": "t", "num_partitions": 1, "replication_factor": 1}]),
+        request(ApiKey.CREATE_PARTITIONS, 3, topics=[{"name": "orders", "count": 5, "assignments": None}]),
+        request(ApiKey.DELETE_TOPICS, 5, topic_names=["orders"], timeout=5_000),
+    ],
+)
+def test_who_has_a_successor_without_knowing_it_makes_grows_and_deletes_no_topic(
+    cluster: Cluster, message: KafkaMessage
+) -> None:
+    # In Kafka it does: ZkAdminManager's writes are not fenced.
+    cluster.run(cluster.client.create_topic("orders", 1, 1))
+    zombie = cluster.controller
+    cluster.ensemble.put(znodes.CONTROLLER_EPOCH, b"9")
+    before = cluster.ensemble.data("/brokers/topics/orders")
+    answer = cluster.on(zombie, zombie.broker.handle(message))
+    rows = getattr(answer, "topics", None) or getattr(answer, "results", None) or answer.responses
+    assert [row.error_code for row in rows] == [ErrorCode.not_controller]
+    assert not {"/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/orders"} & set(cluster.ensemble.nodes)
+    assert cluster.ensemble.data("/brokers/topics/orders") == before
+    assert "controller_epoch" in {event.reason for event in zombie.of(WriteFenced)}
+
+
 def test_a_topic_without_leaders_in_time_is_request_timed_out_but_made(cluster: Cluster) -> None:
     refused = create(cluster, "orders", assignment={0: [9]}, timeout_ms=1_000)
     assert refused is not None and refused[0] is ErrorCode.request_timed_out
@@ -148,15 +175,15 @@ def test_a_topic_without_leaders_in_time_is_request_timed_out_but_made(cluster: 
 def test_a_creation_whose_answer_is_lost_is_a_success(cluster: Cluster) -> None:
     session = cluster.controller.session
     lost: list[str] = []
-    create_znode = session.create
+    multi = session.multi
 
-    def losing(path: str, data: bytes | None = b"", **how: Any) -> Any:
-        if path == "/brokers/topics/orders" and not lost:
-            lost.append(path)
+    def losing(ops: Sequence[Op]) -> Any:
+        if ops[-1].path == "/brokers/topics/orders" and not lost:
+            lost.append(ops[-1].path)
             session.lose_replies = 1
-        return create_znode(path, data, **how)
+        return multi(ops)
 
-    session.create = losing  # type: ignore[method-assign]
+    session.multi = losing  # type: ignore[method-assign]
     assert create(cluster, "orders", 1, 1) is None
     assert lost == ["/brokers/topics/orders"]
 
