@@ -167,8 +167,11 @@ class Agents:
         self._by_node = {node: agent for agent in agents for node in agent.nodes}
 
     async def run(self) -> None:
-        """Keep every agent's snapshot fresh, until cancelled."""
-        await asyncio.gather(*(self._keep_fresh(agent) for agent in self.all))
+        """Keep every agent's snapshot fresh, until cancelled.  Where one fails the others end with it, so that whoever
+        supervises sees it, and begins with all of them anew."""
+        async with asyncio.TaskGroup() as polls:
+            for agent in self.all:
+                polls.create_task(self._keep_fresh(agent), name=f"looking at {agent.name}")
 
     async def _keep_fresh(self, agent: Agent) -> None:
         while True:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from api.agent_protocol import ProcessInfo, Snapshot
-from api.agents import Agent
+from api.agents import Agent, Agents
 from api.problems import Problem
 from api.settings import AgentAddress
 from tests.api.api_server import NODES, Server
@@ -128,3 +128,28 @@ def test_an_agent_that_falls_silent_during_an_action_leaves_its_fate_open() -> N
         refusal = asyncio.run(_kill_of_an_agent_that_stalls(listener.getsockname()[1]))
     assert refusal.status == 503
     assert "kill broker-1 may have been carried out" in refusal.detail
+
+
+def test_a_poll_that_fails_ends_the_others_and_is_seen() -> None:
+    class Failing(Agent):
+        async def refresh(self, fresh_ms: int = 0) -> None:
+            raise ValueError("a fault of ours")
+
+    class Frozen(Agent):
+        ended = False
+
+        async def refresh(self, fresh_ms: int = 0) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.ended = True
+
+    async def run() -> bool:
+        address = AgentAddress(name="h", url="http://127.0.0.1:9", nodes=[])
+        frozen = Frozen(address, "token")
+        with pytest.raises(ExceptionGroup) as failed:
+            await Agents([frozen, Failing(address, "token")]).run()
+        assert failed.group_contains(ValueError, match="a fault of ours")
+        return frozen.ended
+
+    assert asyncio.run(run()), "who begins anew has not two polls of a host"
