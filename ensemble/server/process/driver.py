@@ -27,6 +27,7 @@ from ensemble.auth.schemes import AuthId
 from ensemble.ids import ConnectionId, LinkId, PeerId, Zxid
 from ensemble.records import ClientMessage
 from ensemble.runtime.asyncio_runtime import instant_now
+from ensemble.runtime.dropped_connections import DroppedConnections
 from ensemble.server.net.client_port import ClientPort
 from ensemble.server.net.election_port import ElectionPort
 from ensemble.server.net.quorum_port import QuorumPort
@@ -73,8 +74,6 @@ ROUND_PACKETS_MAX = 2
 once more would take as long as the turn does."""
 ONE_OTHER_IS_ENOUGH = 3
 """In an ensemble of so many voters this one and another are a quorum."""
-BROKEN_EVENTS_MAX = 20
-"""peer_protocol_broken events a minute; beyond that they are dropped (a port scanner must not fill the journal)."""
 _DISK_EFFECTS = (
     Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveDoubt, SaveMembership, SaveNextMembership, SaveSnapshot,
     TruncateLog,
@@ -113,7 +112,8 @@ class PeerDriver:
         self._client_waits = False
         """Was a client's request the last that came or went, and not an answer?"""
         self._holds_ack = False
-        self._broken_left = BROKEN_EVENTS_MAX
+        self._dropped = DroppedConnections(self._say_dropped, self._later)
+        self._refused = DroppedConnections(self._say_refused, self._later)
         self._journal_failed = False
         self._actions = self._build_actions()
         peer.hand_effects_to(self._carry_out_early)
@@ -122,7 +122,6 @@ class PeerDriver:
 
     def start(self) -> None:
         """Let the peer begin; its storage and ports have to be set by now."""
-        self._loop.call_later(60, self._refill)
         self._call(self._peer.on_start)
 
     def stop(self, reason: str = "shutdown") -> None:
@@ -156,9 +155,8 @@ class PeerDriver:
         reason = f"{name}: {type(failure).__name__}: {failure}"
         self._finish(Stopped(reason), reason)
 
-    def _refill(self) -> None:
-        self._broken_left = BROKEN_EVENTS_MAX
-        self._loop.call_later(60, self._refill)
+    def _later(self, delay_ms: int, callback: Callable[[], None]) -> object:
+        return self._loop.call_later(delay_ms / 1000, callback)
 
     # -- turns -------------------------------------------------------------------------------------------------------
 
@@ -370,10 +368,12 @@ class PeerDriver:
 
     def on_peer_broken(self, remote: str, reason: str) -> None:
         """Somebody broke the protocol on a port between peers, and was dropped."""
-        if self._broken_left > 0:
-            self._broken_left -= 1
-            self.emit(PeerProtocolBroken(remote, reason))
-            self._log.warning("dropped a connection", remote=remote, reason=reason)
+        self._dropped.drop(remote, reason)
+
+    def _say_dropped(self, remote: str, reason: str, count: int) -> None:
+        if not self._finished.done():
+            self.emit(PeerProtocolBroken(remote, reason, count))
+            self._log.warning("dropped a connection", remote=remote, reason=reason, count=count)
             self._call(lambda now: [])
 
     def takes_observers(self) -> bool:
@@ -462,9 +462,10 @@ class PeerDriver:
 
     def on_client_refused(self, remote: str, reason: str) -> None:
         """A client did not get through its TLS handshake, or sent what cannot be taken."""
-        if self._broken_left > 0:
-            self._broken_left -= 1
-            self._log.warning("refused a client", remote=remote, reason=reason)
+        self._refused.drop(remote, reason)
+
+    def _say_refused(self, remote: str, reason: str, count: int) -> None:
+        self._log.warning("refused a client", remote=remote, reason=reason, count=count)
 
     def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None:
         """Frames of a client; what all clients have sent by the end of the loop's round is one turn."""

@@ -16,7 +16,7 @@ from ensemble.txnlog.losses import DAMAGE_FOUND
 from ensemble.txnlog.recovery import Recovery
 from ensemble.zab.effects import Answer, Append, Barrier, Effect, Recovered, SendPackets
 from ensemble.zab.messages import Commit, PeerState
-from journal.events import LogDamageFound
+from journal.events import LogDamageFound, PeerProtocolBroken
 
 ONE, TWO = ConnectionId(1), ConnectionId(2)
 EARLY: list[Effect] = [SendPackets(LinkId(1), [Commit(Zxid(5))]), Append([]), Barrier(1)]
@@ -308,3 +308,23 @@ def test_whether_another_snapshot_may_be_taken_now_is_the_peers_decision() -> No
         return said
 
     assert asyncio.run(run()) == ["wants a snapshot"]
+
+
+def test_bad_frames_between_peers_are_counted_and_said_once_a_second() -> None:
+    async def run() -> list[Any]:
+        due: list[tuple[float, Callable[[], None]]] = []
+        loop = cast(Any, asyncio.get_running_loop())
+        loop.call_later = lambda delay_s, callback: due.append((delay_s, callback))
+        driver, _ = await driver_and_notes()
+        journal = cast(Any, driver)._journal
+        written: list[Any] = []
+        journal.write = written.append
+        for number in range(3_000):
+            driver.on_peer_broken("10.0.0.9:5", f"bad frame {number}")
+        assert [delay_s for delay_s, _ in due] == [1]
+        due[0][1]()
+        return written
+
+    first, rest = asyncio.run(run())
+    assert first == PeerProtocolBroken("10.0.0.9:5", "bad frame 0", 1)
+    assert rest == PeerProtocolBroken("10.0.0.9:5", "bad frame 2999", 2_999)
