@@ -192,8 +192,10 @@ class ConfigDescriber:
         return [each._replace(synonyms=each.synonyms[:1]) for each in described]
 
     def _places(self, found: _Found) -> _Places:
-        # Kafka takes broker.id for node.id as well.
-        file = {"node.id": str(self._config.broker_id), **self._config.originals}
+        file = dict(self._config.originals)
+        # Each stands for the other where that is not set (KafkaConfig.populateSynonyms).
+        for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+            file.setdefault(name, self._config.originals.get(other, str(self._config.broker_id)))
         return _Places(found[self._own], found[self._shared], file)
 
     # ---- reading ----------------------------------------------------------------------------------------------

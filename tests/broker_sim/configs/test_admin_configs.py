@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker_sim.configs.broker_config import config_from
 from broker_sim.configs.broker_keys import KAFKA_KEYS
 from broker_sim.configs.config_resources import Operation, Source
 from journal.events import ConfigChanged
@@ -84,6 +85,20 @@ def test_a_default_for_all_brokers_holds_for_topics_without_an_override(cluster:
     alter(cluster, {"min.insync.replicas": None})
     cluster.wait(100)
     assert all(p.min_isr == 1 for p in cluster.nodes[1].broker.replicas.partitions.values())
+
+
+@pytest.mark.parametrize("given", ["broker.id", "node.id"])
+def test_a_broker_with_one_of_its_two_numbers_describes_both(given: str) -> None:
+    # KafkaConfig.populateSynonyms.
+    cluster = Cluster(1)
+    node = cluster.nodes[1]
+    keys = {key: value for key, value in node.config().originals.items() if key not in ("broker.id", "node.id")}
+    node.config = lambda: config_from({**keys, given: "1"})  # type: ignore[method-assign]
+    cluster.start()
+    for name in ("broker.id", "node.id"):
+        described = entry(cluster, name, BROKER_RESOURCE, "1")
+        assert (described.value, described.source) == ("1", Source.STATIC_BROKER_CONFIG)
+    cluster.stop_all()
 
 
 def test_a_broker_describes_itself_and_no_other(cluster: Cluster) -> None:
