@@ -364,7 +364,7 @@ class Broker:
             self._runtime.spawn(self._tell_of_failed_log_dir(), f"log_dir_event of broker {self.config.broker_id}")
         else:
             self.state = "stopped"
-            reason = "every log directory has failed"
+            reason = self.replicas.storage_complaint
             self._emit(NodeStopped(reason))
             self._halt(reason)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import gc
 import os
@@ -68,14 +69,27 @@ def main(config_path: Path) -> int:
         InconsistentMetaProperties,
         ZooKeeperError,
         UnicodeDecodeError,
-        OSError,
     ) as trouble:
         sys.stderr.write(f"zabka broker: {trouble}\n")
+        return 1
+    except OSError as trouble:
+        sys.stderr.write(f"zabka broker: {_complaint(trouble)}\n")
         return 1
     except BrokerIdInUse as in_use:
         sys.stderr.write(f"zabka broker: {in_use}, most likely another broker uses the same id\n")
         return 1
     return 0
+
+
+def _complaint(failed: OSError) -> str:
+    """One line about what the machine does not let a broker do; where its disk is full, what to do about it."""
+    if failed.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return str(failed)
+    where = f" for {failed.filename}" if failed.filename else ""
+    return (
+        f"the disk is full{where}: this broker cannot keep records or even its own state, and stops; "
+        "make room and start it again"
+    )
 
 
 def run_broker(config_path: Path) -> None:

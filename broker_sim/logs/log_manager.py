@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -59,6 +60,9 @@ class _LogDir:
         return dict(self.checkpointed[file])
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
 class LogManager:
     """The logs by partition.  Raises LogDirFailed wherever the directory of a log has failed."""
 
@@ -86,6 +90,7 @@ class LogManager:
         """The broker epochs in the marks that log directories bore when they were opened."""
         self._alive_as: int = UNKNOWN_BROKER_EPOCH
         """What the marks say that this process has left on every disk."""
+        self._last_failure: OSError | None = None
         self._was_whole = True
         """Was every log that was opened as it had been left?"""
         self._unique = unique
@@ -118,8 +123,17 @@ class LogManager:
         """Have all?"""
         return not any(True for _ in self._online())
 
+    @property
+    def complaint(self) -> str:
+        """Why nothing can be kept any more, and what to do about it where that is plain."""
+        said = "every log directory has failed"
+        if self._last_failure is not None and self._last_failure.errno in _FULL:
+            said += ", the last one because its disk is full: make room and start this broker again"
+        return said
+
     def _dir_failed(self, directory: GuardedDirectory, failure: OSError) -> None:
         (log_dir,) = (each for each in self._dirs if each.directory is directory)
+        self._last_failure = failure
         lost, futures = sorted(log_dir.logs), sorted(log_dir.futures)
         for log in log_dir.all.values():
             with suppress(OSError):

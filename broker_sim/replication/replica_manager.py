@@ -182,6 +182,11 @@ class ReplicaManager:
         """Is any log directory online?"""
         return not self._logs.is_offline
 
+    @property
+    def storage_complaint(self) -> str:
+        """Why no log directory is online, in words for the operator."""
+        return self._logs.complaint
+
     def _shrink_isrs(self) -> None:
         for partition in list(self._control.partitions.values()):
             partition.maybe_shrink_isr()

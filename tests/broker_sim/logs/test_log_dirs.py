@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker_sim.broker_process import main
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
 from broker_sim.ports import FetchParams, FetchPartition
 from journal import events as e
@@ -36,10 +39,11 @@ class BrittleDirectory(MemoryLogDirectory):
     """A log directory on a disk that can break."""
 
     is_broken = False
+    error = errno.EIO
 
     def check(self) -> None:
         if self.is_broken:
-            raise OSError(errno.EIO, "Input/output error")
+            raise OSError(self.error, os.strerror(self.error))
 
     def open(self, name: str, file: str) -> MemoryLogFile:
         self.check()
@@ -153,6 +157,33 @@ def test_a_broker_whose_every_directory_failed_ends(cluster: TwoDisks) -> None:
     cluster.wait(1_000)
     assert cluster.halted == ["every log directory has failed"]
     assert cluster.nodes[2].of(e.NodeStopped)[-1].reason == "every log directory has failed"
+
+
+def test_a_broker_whose_disks_are_full_says_so_and_what_to_do(cluster: TwoDisks) -> None:
+    for disk in cluster.disks[2]:
+        disk.is_broken, disk.error = True, errno.ENOSPC
+    for partition in ORDERS:
+        cluster.produce(1, partition)
+    cluster.wait(1_000)
+    (said,) = cluster.halted
+    assert "its disk is full: make room and start this broker again" in said
+
+
+def test_a_disk_that_is_full_before_there_is_a_log_directory_is_said_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(self: Path, *_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(self))
+
+    config = tmp_path / "server.properties"
+    config.write_text(f"broker.id=1\nzookeeper.connect=127.0.0.1:1\nlog.dirs={tmp_path / 'logs'}\n")
+    monkeypatch.setattr(Path, "mkdir", full)
+    assert main(config) == 1
+    said = capsys.readouterr().err
+    assert said == (
+        f"zabka broker: the disk is full for {tmp_path / 'logs'}: this broker cannot keep records or even its own "
+        "state, and stops; make room and start it again\n"
+    )
 
 
 def test_a_broker_starts_without_a_directory_that_fails_already(cluster: TwoDisks) -> None:
