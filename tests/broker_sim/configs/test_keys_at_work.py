@@ -1,0 +1,187 @@
+"""Keys whose effect shows in time or in numbers, each through the broker that its file configures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import structlog
+
+from broker_sim.broker_process import BrokerProcess
+from broker_sim.configs.broker_config import KafkaConfig, config_from
+from broker_sim.configs.replica_config import replica_config
+from broker_sim.controlled_shutdown import ControlledShutdown
+from broker_sim.quotas.client_throttling import PRODUCER_RATE, client_throttles
+from broker_sim.quotas.connection_limits import connection_quotas
+from broker_sim.quotas.connection_quotas import ConnectionLimits
+from broker_sim.quotas.replication_throttles import ReplicationThrottles
+from kafka_protocol.wire.kafka_schema import ApiKey, request
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
+from tests.broker_sim import broker_world
+
+
+def configured(**keys: object) -> KafkaConfig:
+    given = {key.replace("_", "."): str(value) for key, value in keys.items()}
+    return config_from({"broker.id": "1", "zookeeper.connect": "fake:2181", **given})
+
+
+class Watch:
+    """Time that a test moves."""
+
+    def __init__(self) -> None:
+        self.scheduler = Scheduler()
+        self.runtime = SimRuntime(self.scheduler, Random(0))
+
+    def wait(self, ms: int) -> None:
+        self.scheduler.run_until(self.scheduler.now_us + ms * 1000)
+
+
+# ---- quotas' windows --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("windows", "seconds"), [(11, 1), (3, 1), (3, 4)])
+def test_a_client_may_send_at_once_what_all_windows_but_the_last_allow(windows: int, seconds: int) -> None:
+    # Rate.windowSize: as if all windows but the last had passed.
+    watch = Watch()
+    config = configured(quota_window_num=windows, quota_window_size_seconds=seconds)
+    throttles = client_throttles(config, watch.runtime)
+    throttles.take_over("clients/<default>", {PRODUCER_RATE: "1000"})
+    allowed = 1_000 * (windows - 1) * seconds
+    assert throttles.produce.note("app", allowed) == 0
+    # A second's worth more is over the quota by what one second brings back.
+    assert throttles.produce.note("app", 1_000) == 1_000
+
+
+@pytest.mark.parametrize(("windows", "seconds"), [(11, 1), (2, 1), (2, 5)])
+def test_connections_come_at_once_as_all_windows_but_the_last_allow(windows: int, seconds: int) -> None:
+    watch = Watch()
+    config = configured(quota_window_num=windows, quota_window_size_seconds=seconds)
+    quotas = connection_quotas(config, watch.runtime)
+    quotas.configure(ConnectionLimits(creations_per_second=2))
+    quotas.add_listener("PLAINTEXT", lambda: None)
+    admitted: list[int] = []
+
+    async def come() -> None:
+        for number in range(100):
+            await quotas.admit("PLAINTEXT", f"10.0.0.{number}")
+            admitted.append(watch.scheduler.now_us)
+
+    watch.runtime.spawn(come(), "come")
+    watch.wait(1)
+    # One more is let in: the rate is looked at before it is counted.
+    assert len(admitted) - 2 * (windows - 1) * seconds in (0, 1)
+    watch.runtime.stop()
+
+
+@pytest.mark.parametrize(("windows", "seconds"), [(11, 1), (5, 1), (5, 3)])
+def test_a_client_may_change_at_once_as_many_partitions_as_all_windows_allow(windows: int, seconds: int) -> None:
+    # TokenBucket: so many tokens at most.
+    watch = Watch()
+    config = configured(controller_quota_window_num=windows, controller_quota_window_size_seconds=seconds)
+    quota = client_throttles(config, watch.runtime).mutations
+    quota.limit("", "app", 2)
+    quota.take("app", 2 * windows * seconds)
+    assert quota.owed_ms("app") == 0
+    quota.take("app", 2)
+    assert quota.owed_ms("app") == 1_000
+
+
+@pytest.mark.parametrize("kind", ["leader", "moves"])
+def test_throttled_bytes_count_for_as_long_as_there_are_windows(kind: str) -> None:
+    prefix = "alter_log_dirs_" if kind == "moves" else ""
+    for windows, seconds in ((11, 1), (2, 1), (2, 7)):
+        watch = Watch()
+        keys = {
+            f"{prefix}replication_quota_window_num": windows,
+            f"{prefix}replication_quota_window_size_seconds": seconds,
+        }
+        throttles = ReplicationThrottles(replica_config(configured(**keys)), watch.runtime)
+        quota = getattr(throttles, kind)
+        quota.limit(1)
+        quota.note(1_000_000)
+        watch.wait(windows * seconds * 1_000 - 1)
+        assert quota.is_exceeded, "SampledStat.purgeObsoleteSamples: not yet"
+        watch.wait(1)
+        assert not quota.is_exceeded
+
+
+# ---- time-outs and slots ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backoff_ms", [0, 700, 20_000])
+def test_a_controlled_shutdown_waits_so_long_between_its_attempts(backoff_ms: int) -> None:
+    watch = Watch()
+    asked: list[int] = []
+
+    async def others(path: str) -> list[str]:
+        return ["1", "2"]
+
+    def nobody(controller_id: int) -> None:
+        asked.append(watch.scheduler.now_us // 1000)
+
+    leaving = ControlledShutdown(
+        configured(controlled_shutdown_retry_backoff_ms=backoff_ms),
+        cast(Any, SimpleNamespace(runtime=watch.runtime, channel=None, say=lambda text: None)),
+        cast(Any, SimpleNamespace(get_children=others)),
+        cast(Any, SimpleNamespace(endpoint=nobody, controller_id=-1)),
+        lambda: 1,
+    )
+    watch.runtime.spawn(leaving.leave(), "leave")
+    watch.wait(60_000)
+    assert asked == [0, backoff_ms, 2 * backoff_ms]
+
+
+@pytest.fixture
+def one_slot() -> Iterator[broker_world.Cluster]:
+    cluster = broker_world.Cluster(1, max_incremental_fetch_session_cache_slots="1").start()
+    cluster.run(cluster.client.create_topic("orders", 1, 1))
+    yield cluster
+    cluster.stop_all()
+
+
+def test_as_many_fetch_sessions_are_remembered_as_there_are_slots(one_slot: broker_world.Cluster) -> None:
+    node = one_slot.nodes[1]
+    topics = [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000}]}]
+
+    def begin() -> int:
+        asked = request(
+            ApiKey.FETCH, 12, replica_id=-1, max_wait=0, min_bytes=0, max_bytes=1_000, isolation_level=0,
+            session_id=0, session_epoch=0, topics=topics, forgotten_topics_data=[], rack_id="",
+        )  # fmt: skip
+        answer = one_slot.on(node, node.broker.handle(asked, "c", "PLAINTEXT"))
+        return int(answer.session_id)
+
+    assert begin() != 0 and begin() == 0
+    one_slot.wait(121_000)
+    assert begin() != 0, "who has not been heard for two minutes makes room (FetchSessionCache.tryEvict)"
+
+
+def test_a_brokers_connection_is_closed_once_it_was_silent_for_so_long(tmp_path: Path) -> None:
+    async def run() -> None:
+        loop = cast(Any, asyncio.get_running_loop())
+        config = configured(listeners="PLAINTEXT://127.0.0.1:0", log_dirs=tmp_path, connections_max_idle_ms=40_000)
+        process = BrokerProcess(config, cast(Any, SimpleNamespace(write=None)), structlog.get_logger())
+        await process._listen()
+        (port,) = process._ports
+        real_time, ahead_s = loop.time, 0.0
+        loop.time = lambda: real_time() + ahead_s
+        reader, writer = await asyncio.open_connection(*port._server.sockets[0].getsockname())  # type: ignore[union-attr]
+        while not port.connections:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        ahead_s = 39.0
+        port._close_idle()
+        await asyncio.sleep(0)
+        assert port.connections
+        ahead_s = 41.0
+        port._close_idle()
+        assert await reader.read() == b"" and not port.connections
+        writer.close()
+        await port.close()
+
+    asyncio.run(asyncio.wait_for(run(), 600))
