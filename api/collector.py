@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import httpx
 import msgspec
@@ -23,14 +22,16 @@ import structlog
 from api.agent_protocol import API_NODE, JournalChunk, Position
 from api.agents import Agent
 from api.event_counts import EventCounts
-from api.numbered import NumberedJournal
+from api.numbered import Numbered, NumberedJournal
 from api.problems import Problem
 from journal.cluster_state import ClusterState
 from journal.events import ControllerBelieved, Entry, NodeStarted, PeerStateChanged
 from journal.fold import apply
 from journal.reader import decode_line, merge, split_lines
 
-RING_EVENTS_MAX = 100_000
+SERVED_EVENTS_MAX = 100_000
+RECENT_EVENTS_MAX = 20_000
+"""So many are in memory; older ones are read from the files."""
 HOLD_BACK_US = 120_000
 # A node whose clock is ahead of ours must not hold its lines back for long.
 HOLD_BACK_MAX_S = 0.5
@@ -46,13 +47,6 @@ _STANDINGS = (PeerStateChanged, ControllerBelieved, NodeStarted)
 log = structlog.get_logger()
 
 
-class Numbered(NamedTuple):
-    """One event as it is served: its number and its JSON."""
-
-    seq: int
-    json: bytes
-
-
 class TooOld(Exception):
     """Events after this number are partly gone; `oldest` is the oldest number that is kept."""
 
@@ -62,13 +56,17 @@ class TooOld(Exception):
 
 
 class Collector:
-    """One history of all nodes, its recent part in memory, all of what is kept in files."""
+    """One history of all nodes, its recent part in memory, all of what is kept in files.
+
+    `served_max` is how many of the newest events are served at all, `recent_max` how many of them are in memory.
+    """
 
     def __init__(
         self,
         directory: Path,
         *,
-        ring_max: int = RING_EVENTS_MAX,
+        served_max: int = SERVED_EVENTS_MAX,
+        recent_max: int = RECENT_EVENTS_MAX,
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         mono_s: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -77,7 +75,8 @@ class Collector:
         self.told_us: dict[str, int] = {}
         self.bad_lines = 0
         self.trouble = ""
-        self._ring: deque[Numbered] = deque(maxlen=ring_max)
+        self._served_max = served_max
+        self._recent: deque[Numbered] = deque(maxlen=min(served_max, recent_max))
         self._wall_us = wall_us
         self._mono_s = mono_s
         self._pending: list[tuple[float, Entry]] = []
@@ -98,25 +97,41 @@ class Collector:
     @property
     def oldest_seq(self) -> int:
         """The lowest number that is still served; one above the last where nothing is kept."""
-        return self._ring[0].seq if self._ring else self.last_seq + 1
+        return max(self._files.oldest_seq, self.last_seq + 1 - self._served_max)
 
     def after(self, seq: int, limit: int) -> list[Numbered]:
         """Up to `limit` events with higher numbers, in order.
 
         0 means from the oldest kept.  Raises TooOld where events after `seq` are gone already.
         """
-        if not self._ring:
+        oldest = self.oldest_seq
+        if oldest > self.last_seq:
             return []
-        if seq and seq + 1 < self.oldest_seq:
-            raise TooOld(self.oldest_seq)
-        # Numbers have no gaps within the ring.
-        begin = max(0, seq + 1 - self.oldest_seq)
-        count = len(self._ring) - begin
+        if seq and seq + 1 < oldest:
+            raise TooOld(oldest)
+        begin = max(oldest, seq + 1)
+        first_recent = self._recent[0].seq if self._recent else self.last_seq + 1
+        older = self._files.read(begin, min(limit, first_recent - begin)) if begin < first_recent else []
+        found = [event for event in older if event.seq < first_recent]
+        if len(found) < limit:
+            found += self._recent_from(max(begin, first_recent), limit - len(found))
+        return found
+
+    def _recent_from(self, seq: int, limit: int) -> list[Numbered]:
+        """Events that are in memory, looked for from the nearer end."""
+        recent = self._recent
+        if not recent:
+            return []
+        # An older file's unreadable lines leave gaps in the numbers.
+        gaps = recent[-1].seq - recent[0].seq + 1 - len(recent)
+        begin = max(0, seq - recent[0].seq - gaps)
+        count = len(recent) - begin
         if count < begin:
-            newest = list(islice(reversed(self._ring), max(0, count)))
-            newest.reverse()
-            return newest[:limit]
-        return list(islice(self._ring, begin, begin + limit))
+            found = list(islice(reversed(recent), max(0, count)))
+            found.reverse()
+        else:
+            found = list(islice(recent, begin, begin + limit + gaps))
+        return [event for event in found if event.seq >= seq][:limit] if gaps else found[:limit]
 
     async def more(self, seq: int, timeout_s: float) -> bool:
         """Wait until there are events after `seq`; False after `timeout_s`."""
@@ -215,7 +230,7 @@ class Collector:
         return True
 
     def _keep(self, entry: Entry, line: bytes) -> None:
-        self._ring.append(Numbered(entry.seq, line))
+        self._recent.append(Numbered(entry.seq, line))
         apply(self.state, entry)
         self.counts.take(entry)
         if isinstance(entry.event, _STANDINGS):

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from api.collector import Collector, Numbered, TooOld
+from api.collector import Collector, TooOld
+from api.numbered import Numbered
 from api.problems import Problem
 
 BATCH_EVENTS_MAX = 2_000
@@ -25,6 +26,15 @@ def encode(events: list[Numbered]) -> bytes:
 def array(events: list[Numbered]) -> bytes:
     """The same events as one JSON array."""
     return b"[" + b",".join(event.json for event in events) + b"]"
+
+
+async def some(collector: Collector, after: int, limit: int) -> list[Numbered]:
+    """Up to `limit` events after a number, read in batches: between them others have their turn.  Raises TooOld."""
+    found = collector.after(after, min(limit, BATCH_EVENTS_MAX))
+    while len(found) < limit and found[-1:] and found[-1].seq < collector.last_seq:
+        await asyncio.sleep(0)
+        found += collector.after(found[-1].seq, min(limit - len(found), BATCH_EVENTS_MAX))
+    return found
 
 
 def snapshot(collector: Collector) -> bytes:

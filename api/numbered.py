@@ -7,10 +7,11 @@ collecting stood.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,8 +21,72 @@ from journal.reader import split_lines
 FILE_BYTES_MAX = 8 * 1024 * 1024
 FILES_MAX = 4
 
+MARK_EVERY = 256
+"""Of every so many events it is known where they begin in their file."""
+
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(dict[str, Any])
+
+
+class Numbered(NamedTuple):
+    """One event as it is served: its number and its JSON."""
+
+    seq: int
+    json: bytes
+
+
+class _Seq(msgspec.Struct):
+    seq: int
+
+
+_seq_of = msgspec.json.Decoder(_Seq).decode
+
+
+class _KeptFile:
+    """One file: where some of its events begin."""
+
+    __slots__ = ("_count", "_offsets", "_seqs", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seqs: list[int] = []
+        self._offsets: list[int] = []
+        self._count = 0
+
+    @property
+    def first_seq(self) -> int | None:
+        """The number of its first event; None while it has none."""
+        return self._seqs[0] if self._seqs else None
+
+    def note(self, seq: int, offset: int) -> None:
+        """An event of that number begins there; told in order, of every event."""
+        if self._count % MARK_EVERY == 0:
+            self._seqs.append(seq)
+            self._offsets.append(offset)
+        self._count += 1
+
+    def read(self, seq: int, limit: int) -> list[Numbered]:
+        """Up to `limit` events from `seq` on; none where the file is gone or cannot be read."""
+        mark = max(0, bisect_right(self._seqs, seq) - 1)
+        found: list[Numbered] = []
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offsets[mark])
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break
+                    line = line[:-1]
+                    try:
+                        number = _seq_of(line).seq
+                    except msgspec.MsgspecError:
+                        continue
+                    if number >= seq:
+                        found.append(Numbered(number, line))
+                        if len(found) == limit:
+                            break
+        except OSError:
+            return []
+        return found
 
 
 class NumberedJournal:
@@ -36,6 +101,23 @@ class NumberedJournal:
         self._files_max = files_max
         self._file: FileIO | None = None
         self._size = 0
+        self._kept: list[_KeptFile] = []
+
+    @property
+    def oldest_seq(self) -> int:
+        """The lowest number that is kept; one above the last where nothing is."""
+        return next((first for each in self._kept if (first := each.first_seq) is not None), self.last_seq + 1)
+
+    def read(self, seq: int, limit: int) -> list[Numbered]:
+        """Up to `limit` events from `seq` on, in order."""
+        begun = [each for each in self._kept if each.first_seq is not None]
+        place = max(0, bisect_right(begun, seq, key=lambda each: each.first_seq or 0) - 1)
+        found: list[Numbered] = []
+        for each in begun[place:]:
+            if len(found) >= limit:
+                break
+            found += each.read(seq, limit - len(found))
+        return found
 
     def _paths(self) -> list[Path]:
         return sorted(self._directory.glob("????????????.collected"))
@@ -43,10 +125,14 @@ class NumberedJournal:
     def recover(self) -> Iterator[tuple[Entry, bytes]]:
         """Everything kept, oldest first; afterwards numbering goes on where it stood."""
         for path in self._paths():
+            kept, offset = _KeptFile(path), 0
+            self._kept.append(kept)
             # An unfinished last line was never served: its number is free.
             for line in split_lines(path.read_bytes()):
                 if (found := self._recovered(line)) is not None:
+                    kept.note(found[0].seq, offset)
                     yield found
+                offset += len(line) + 1
 
     def _recovered(self, line: bytes) -> tuple[Entry, bytes] | None:
         try:
@@ -74,7 +160,11 @@ class NumberedJournal:
         for seq, entry in enumerate(entries, self.last_seq + 1):
             entry = msgspec.structs.replace(entry, seq=seq)
             numbered.append((entry, _encode(entry.to_dict())))
+        offset, kept = self._size, self._kept[-1]
         self._write(b"".join(line + b"\n" for _, line in numbered))
+        for entry, line in numbered:
+            kept.note(entry.seq, offset)
+            offset += len(line) + 1
         self.last_seq += len(entries)
         for entry in entries:
             self.node_seqs[entry.node] = max(self.node_seqs.get(entry.node, 0), entry.node_seq)
@@ -92,6 +182,7 @@ class NumberedJournal:
             except OSError:
                 self.close()
                 raise
+            self._kept.append(_KeptFile(path))
             self._thin_out()
 
     def _write(self, data: bytes) -> None:
@@ -115,6 +206,7 @@ class NumberedJournal:
             total += path.stat().st_size
             if total > self._file_bytes_max * self._files_max:
                 path.unlink(missing_ok=True)
+                self._kept = [each for each in self._kept if each.path != path]
 
     def close(self) -> None:
         """Close the file; the next entries begin a new one."""

@@ -91,7 +91,7 @@ async def get_journal(
 ) -> Response:
     """Up to `limit` events after a number."""
     try:
-        found = service.collector.after(after or 0, limit)
+        found = await events.some(service.collector, after or 0, limit)
     except TooOld as reason:
         raise events.too_old(reason) from None
     return Response(events.array(found), media_type="application/json")

@@ -234,7 +234,7 @@ class Server:
         chosen = settings(directory, **changes)
         self.agent = FakeAgent(chosen.agents[0])
         self.ensemble = FakeEnsemble()
-        self.collector = Collector(directory / "collected", ring_max=100)
+        self.collector = Collector(directory / "collected", served_max=100)
         agents = Agents([self.agent])
         views = Views(chosen, agents, self.ensemble, self.collector)
         admin = FakeAdmin(self.ensemble)

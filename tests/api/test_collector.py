@@ -16,9 +16,10 @@ from api import events
 from api.agent_protocol import JournalAnswer, JournalChunk, Position
 from api.agents import Agent
 from api.collector import Collector, TooOld
+from api.numbered import NumberedJournal
 from api.settings import AgentAddress
 from compose.journal_files import read_on
-from journal.events import ControllerElected, EpochAccepted, Event, SessionClosed, SessionExpired
+from journal.events import ControllerElected, Entry, EpochAccepted, Event, SessionClosed, SessionExpired
 from journal.reader import split_lines
 from journal.writer import JournalWriter, encode_line
 from tests.journal.full_disk import no_file_grows_beyond
@@ -51,8 +52,8 @@ def collector(tmp_path: Path) -> Iterator[MakeCollector]:
     """Makes collectors over one directory, and closes them."""
     made: list[Collector] = []
 
-    def make(clock: Clock, ring_max: int = 1000) -> Collector:
-        made.append(Collector(tmp_path, ring_max=ring_max, wall_us=lambda: clock.wall_us, mono_s=lambda: clock.mono_s))
+    def make(clock: Clock, **bounds: int) -> Collector:
+        made.append(Collector(tmp_path, **bounds, wall_us=lambda: clock.wall_us, mono_s=lambda: clock.mono_s))
         return made[-1]
 
     yield make
@@ -298,7 +299,7 @@ def test_no_more_is_fetched_than_may_wait(collector: MakeCollector, monkeypatch:
 
 def test_events_that_are_too_old_are_refused_with_the_oldest_number_kept(collector: MakeCollector) -> None:
     clock = Clock()
-    found = collector(clock, ring_max=10)
+    found = collector(clock, served_max=10)
     found.take(chunk("peer-1", *[(i, i, A) for i in range(1, 31)]))
     found.number_due()
 
@@ -309,6 +310,75 @@ def test_events_that_are_too_old_are_refused_with_the_oldest_number_kept(collect
     with pytest.raises(TooOld) as reason:
         found.after(19, 1)
     assert events.too_old(reason.value).extra == {"oldest": 21}
+
+
+def test_events_that_are_not_in_memory_any_more_are_served_from_the_files(collector: MakeCollector) -> None:
+    clock = Clock()
+    found = collector(clock, recent_max=10)
+    for begin in range(1, 1201, 100):
+        found.take(chunk("peer-1", *[(i, i, A) for i in range(begin, begin + 100)]))
+        found.number_due()
+
+    numbers = list(range(1, 1201))
+    assert [n.seq for n in found.after(0, 2000)] == numbers
+    for after in (1, 254, 255, 256, 257, 511, 512, 1100, 1189, 1190, 1191, 1199):
+        assert [n.seq for n in found.after(after, 50)] == numbers[after : after + 50]
+    assert [msgspec.json.decode(n.json)["node_seq"] for n in found.after(700, 3)] == [701, 702, 703]
+
+
+def test_events_of_earlier_runs_are_served_from_their_files(collector: MakeCollector) -> None:
+    clock = Clock()
+    for run in range(3):
+        found = collector(clock, recent_max=5)
+        found.take(chunk("peer-1", *[(i, i, A) for i in range(run * 300 + 1, run * 300 + 301)]))
+        found.number_due()
+        found.close()
+
+    again = collector(clock, recent_max=5)
+    assert [n.seq for n in again.after(0, 2000)] == list(range(1, 901))
+    assert [n.seq for n in again.after(298, 4)] == [299, 300, 301, 302]
+
+
+def test_an_unreadable_line_of_an_older_file_is_left_out_and_nothing_else(
+    collector: MakeCollector, tmp_path: Path
+) -> None:
+    clock = Clock()
+    before = collector(clock)
+    before.take(chunk("peer-1", *[(i, i, A) for i in range(1, 21)]))
+    before.number_due()
+    before.close()
+    path = next(tmp_path.glob("*.collected"))
+    lines = path.read_bytes().split(b"\n")
+    lines[12] = b"x" * len(lines[12])
+    path.write_bytes(b"\n".join(lines))
+
+    kept = [n for n in range(1, 21) if n != 12]
+    for recent_max in (3, 10, 100):
+        again = collector(clock, recent_max=recent_max)
+        for after in range(21):
+            assert [n.seq for n in again.after(after, 99)] == [n for n in kept if n > after], (recent_max, after)
+
+
+def test_what_is_too_old_for_the_files_is_refused(collector: MakeCollector, tmp_path: Path) -> None:
+    files = NumberedJournal(tmp_path / "small", file_bytes_max=2000, files_max=2)
+    for number in range(1, 101):
+        files.append([Entry("peer-1", number, number, 0, A)])
+
+    oldest = files.oldest_seq
+    assert 1 < oldest < 100
+    assert [n.seq for n in files.read(1, 1000)] == list(range(oldest, 101))
+    files.close()
+
+
+def test_a_long_answer_is_read_in_batches_and_is_whole(collector: MakeCollector) -> None:
+    clock = Clock()
+    found = collector(clock, recent_max=100)
+    found.take(chunk("peer-1", *[(i, i, A) for i in range(1, 5001)]))
+    found.number_due()
+
+    answer = asyncio.run(events.some(found, 10, 4500))
+    assert [n.seq for n in answer] == list(range(11, 4511))
+    assert asyncio.run(events.some(found, 5000, 10)) == []
 
 
 def test_an_event_is_sent_with_its_number_as_the_id(collector: MakeCollector) -> None:

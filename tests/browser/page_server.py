@@ -68,10 +68,10 @@ class TellingAgent(FakeAgent):
 class PageServer:
     """The API on a port that stays the same over `stop` and `start`."""
 
-    def __init__(self, directory: Path, token: str | None = None, ring_max: int = 5_000) -> None:
+    def __init__(self, directory: Path, token: str | None = None, served_max: int = 5_000) -> None:
         self._settings = settings(directory)
         self._token = token
-        self._ring_max = ring_max
+        self._served_max = served_max
         self._port = 0
         self.agent = TellingAgent(self._settings.agents[0])
         self.ensemble = FakeEnsemble()
@@ -79,7 +79,7 @@ class PageServer:
 
     def start(self) -> PageServer:
         """Begin to serve."""
-        self._collector = Collector(self._settings.data / "collected", ring_max=self._ring_max)
+        self._collector = Collector(self._settings.data / "collected", served_max=self._served_max)
         agents = Agents([self.agent])
         views = Views(self._settings, agents, self.ensemble, self._collector)
         admin = FakeAdmin(self.ensemble)

@@ -166,7 +166,7 @@ def test_the_page_goes_on_where_it_stood_when_the_api_comes_back(watched: Watche
 
 
 def test_a_page_that_fell_behind_begins_anew_with_a_snapshot(watched: Watched, tmp_path: Path) -> None:
-    server = PageServer(tmp_path, ring_max=60).start()
+    server = PageServer(tmp_path, served_max=60).start()
     try:
         tell_a_healthy_cluster(server)
         page = watched.page
