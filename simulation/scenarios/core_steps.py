@@ -192,7 +192,7 @@ class GiveUp(CoreStep, frozen=True):
 
 class Expect(CoreStep, frozen=True):
     """The script is where its author thinks it is: what is `log` (that disk's history, as `1.1 1.2`), `tree` (the same
-    of what it serves), `leads`, `serves`, `looks`, `epochs` (accepted and current on disk), `synced` (its
+    of what it serves), `leads`, `serves`, `looks`, `phase` (of its role), `epochs` (accepted and current on disk), `synced` (its
     synchronisations so far, as `DIFF SNAP`) or `answered` (how many requests, whoever's)."""
 
     what: str
@@ -229,6 +229,8 @@ def observed(cores: Cores, what: str, peer: int) -> str:
     if what == "epochs":
         return f"{node.disk.accepted} {node.disk.current}"
     status = node.status
+    if what == "phase":
+        return "" if status is None else status.phase.value
     facts = {
         "up": status is not None,
         "leads": status is not None and status.state is PeerState.LEADING and status.serving,

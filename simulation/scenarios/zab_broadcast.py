@@ -260,7 +260,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
             Break(1, 3),
             Elect(ALL),
             Run(hold=("disk 1",)),
-            Expect("serves", 1, "False"),
+            Expect("phase", 1, "DISCOVERY"),
             Crash((1,)),
             Run(),
             Start((1,)),
@@ -349,6 +349,14 @@ BROADCAST: tuple[CoreScenario, ...] = (
             Elect(ALL),
             Run(),
             Expect("serves", 3),
+            Crash(ALL),
+            Start((2, 3)),
+            Elect((2, 3)),
+            Crash((2,)),
+            Start((2,)),
+            Elect((2, 3)),  # 3 leads, with nobody to follow it
+            Run(),
+            Expect("leads", 3),
         ),
     ),
 )

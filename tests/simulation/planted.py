@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 from broker_sim.replication import fetch_answers
 from broker_sim.replication.partition import Partition
@@ -14,10 +13,10 @@ from ensemble.errors import ErrorCode
 from ensemble.ids import Zxid
 from ensemble.tree.datatree import Applied, DataTree
 from ensemble.zab import learner_sync, sync
-from ensemble.zab.effects import Barrier
+from ensemble.zab.core import Core
 from ensemble.zab.quorum import Quorum
 from kafka_protocol.zk import coordination
-from simulation.disks.disk import SimDisk
+from tests.simulation.planting import broken
 
 Planted = Callable[[], Any]
 
@@ -29,19 +28,21 @@ def commit_on_a_minority() -> Iterator[None]:
     def reached(self: Quorum, marks: dict[Any, int]) -> int:
         return max(marks.get(voter, -1) for voter in self.voters)
 
-    with patch.object(Quorum, "reached", reached):
+    with broken(Quorum, reached=reached):
         yield
 
 
 @contextmanager
 def ack_before_fsync() -> Iterator[None]:
-    """A peer takes its log for durable as soon as it is written."""
-    do = SimDisk._do
+    """A peer takes its log for durable as soon as it is on its way to the disk."""
+    close_batches = Core._close_batches
 
-    def hasty(self: SimDisk, effect: Any) -> bool:
-        return False if isinstance(effect, Barrier) else do(self, effect)
+    def hasty(self: Core) -> None:
+        if self._barrier_due:
+            self._note_logged(self.last_logged)
+        close_batches(self)
 
-    with patch.object(SimDisk, "_do", hasty):
+    with broken(Core, _close_batches=hasty):
         yield
 
 
@@ -56,7 +57,7 @@ def no_truncation_on_sync() -> Iterator[None]:
             return sync.SyncPlan(sync.SyncMode.DIFF, planned.zxid, planned.txns)
         return planned
 
-    with patch.object(learner_sync, "plan_sync", lenient):
+    with broken(learner_sync, plan_sync=lenient):
         yield
 
 
@@ -71,7 +72,7 @@ def unfenced_controller_writes() -> Iterator[None]:
 
         return unchecked
 
-    with patch.object(coordination.FencedWriter, "_request", request):
+    with broken(coordination.FencedWriter, _request=request):
         yield
 
 
@@ -91,7 +92,7 @@ def isr_change_without_version_check() -> Iterator[None]:
     def any_version(path: str, data: bytes, version: int) -> Any:
         return set_data(path, data, -1)
 
-    with patch.object(alter_partition, "_judge", trusting), patch.object(partition_store, "SetData", any_version):
+    with broken(alter_partition, _judge=trusting), broken(partition_store, SetData=any_version):
         yield
 
 
@@ -117,14 +118,14 @@ def high_watermark_is_the_leaders_log_end() -> Iterator[None]:
         self.host.wake(self.topic_partition)
         return True
 
-    with patch.object(Partition, "maybe_advance_high_watermark", advance):
+    with broken(Partition, maybe_advance_high_watermark=advance):
         yield
 
 
 @contextmanager
 def no_truncation_on_fetch() -> Iterator[None]:
     """A leader never tells a follower that their logs part."""
-    with patch.object(fetch_answers, "_diverging", lambda partition, wanted: (0, None)):
+    with broken(fetch_answers, _diverging=lambda partition, wanted: (0, None)):
         yield
 
 
@@ -144,8 +145,8 @@ def unclean_elections_called_clean() -> Iterator[None]:
         announce(*told, unclean=False)
 
     with (
-        patch.object(partition_state_machine, "leader_for_offline", any_live),
-        patch.object(partition_store.PartitionStore, "announce_leader", called_clean),
+        broken(partition_state_machine, leader_for_offline=any_live),
+        broken(partition_store.PartitionStore, announce_leader=called_clean),
     ):
         yield
 
@@ -158,7 +159,7 @@ def closed_sessions_keep_their_ephemerals() -> Iterator[None]:
         self.sessions.pop(txn.session_id, None)
         return Applied(kind, ErrorCode.OK, "")
 
-    with patch.object(DataTree, "_close_session", close):
+    with broken(DataTree, _close_session=close):
         yield
 
 
@@ -169,7 +170,7 @@ def unseen_bounces_are_not_fenced() -> Iterator[None]:
     async def nothing(reign: Any, states: Any) -> Any:
         return None
 
-    with patch.object(failover, "fence_bounced", nothing):
+    with broken(failover, fence_bounced=nothing):
         yield
 
 
