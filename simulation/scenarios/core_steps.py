@@ -192,8 +192,8 @@ class GiveUp(CoreStep, frozen=True):
 
 class Expect(CoreStep, frozen=True):
     """The script is where its author thinks it is: what is `log` (that disk's history, as `1.1 1.2`), `tree` (the same
-    of what it serves), `leads`, `serves`, `looks`, `phase` (of its role), `epochs` (accepted and current on disk), `synced` (its
-    synchronisations so far, as `DIFF SNAP`) or `answered` (how many requests, whoever's)."""
+    of what it serves), `leads`, `serves`, `looks`, `phase` (of its role), `epochs` (accepted and current on disk),
+    `synced` (its synchronisations so far, as `DIFF SNAP`) or `answered` (how many requests, whoever's)."""
 
     what: str
     peer: int = 0
@@ -212,6 +212,12 @@ CoreSteps = Start | Elect | Run | Deliver | Lose | SyncDisk | Write | Sync | Cra
 def zxid_list(zxids: list[int]) -> str:
     """A history as `1.1 1.2 2.1`: epoch and counter."""
     return " ".join(f"{zxid >> 32}.{zxid & 0xFFFFFFFF}" for zxid in zxids)
+
+
+def parsed_zxid(text: str) -> int:
+    """The zxid of `2.1`."""
+    epoch, counter = text.split(".")
+    return int(epoch) << 32 | int(counter)
 
 
 def observed(cores: Cores, what: str, peer: int) -> str:
@@ -279,6 +285,11 @@ def looking(cores: Cores, peers: tuple[int, ...]) -> list[int]:
 
 def elect(cores: Cores, peers: tuple[int, ...]) -> bool:
     """Let these peers, and only these, exchange election messages until none of them looks any more."""
+    return not confer(cores, peers)
+
+
+def confer(cores: Cores, peers: tuple[int, ...]) -> list[int]:
+    """Let these peers, and only these, exchange election messages until nobody looks, or for long; who still looks."""
     cores.notifications = ()
     for _ in range(ROUNDS_MAX):
         while cores.notifications:
@@ -289,13 +300,13 @@ def elect(cores: Cores, peers: tuple[int, ...]) -> bool:
                 cores.notifications = cores.notifications[1:]
         still = looking(cores, peers)
         if not still:
-            return True
+            return []
         timers = [(peer, name) for name in (FINALIZE, RESEND) for peer in still if name in cores.nodes[peer].timers]
         finalizing = [timer for timer in timers if timer[1] == FINALIZE]
         for peer, name in finalizing or timers:
             if name in cores.nodes[peer].timers and cores.is_up(peer):
                 cores.fire(peer, name)
-    return False
+    return looking(cores, peers)
 
 
 def give_up(cores: Cores, peer: int) -> None:

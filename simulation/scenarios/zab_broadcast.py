@@ -33,35 +33,6 @@ def rejoined(peer: int) -> tuple[CoreSteps, ...]:
 
 BROADCAST: tuple[CoreScenario, ...] = (
     CoreScenario(
-        "zookeeper-1549",
-        "A truncated transaction comes back out of a snapshot",
-        "No snapshot ever holds a transaction that is not committed, so nothing that was truncated can come back.",
-        "ZOOKEEPER-1549, 1558, 4837",
-        "open",
-        snap_count=2,
-        steps=(
-            *LED_BY_3,
-            *X_ON_3_ALONE,
-            Crash(ALL),
-            Expect("log", 3, "1.1"),
-            Start((1, 3)),
-            Elect((1, 3)),
-            Run(hold=("disk 1",)),  # 3 is elected again, and never gets its quorum
-            Expect("leads", 3, "False"),
-            Crash((1, 3)),
-            Start((1, 2)),
-            Elect((1, 2)),
-            Run(),
-            Write(2),
-            Run(),
-            Start((3,)),
-            Elect(ALL),
-            Run(),
-            *rejoined(3),
-            Expect("serves", 3),
-        ),
-    ),
-    CoreScenario(
         "zookeeper-1675",
         "A leader that was frozen answers sync with the past",
         "A sync is answered only after a quorum has answered the leader anew, so a replaced leader never answers one.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,9 +16,7 @@ from ensemble.zab import learner_sync, sync
 from ensemble.zab.core import Core
 from ensemble.zab.quorum import Quorum
 from kafka_protocol.zk import coordination
-from tests.simulation.planting import broken
-
-Planted = Callable[[], Any]
+from tests.simulation.planting import Plant, broken
 
 
 @contextmanager
@@ -174,15 +172,17 @@ def unseen_bounces_are_not_fenced() -> Iterator[None]:
         yield
 
 
-PLANTED: dict[str, Planted] = {
-    "no epoch check on controller writes": unfenced_controller_writes,
-    "commit on a minority": commit_on_a_minority,
-    "ack before fsync": ack_before_fsync,
-    "no truncation on sync": no_truncation_on_sync,
-    "ISR change without the version check": isr_change_without_version_check,
-    "high watermark is the leader's log end": high_watermark_is_the_leaders_log_end,
-    "no truncation on fetch": no_truncation_on_fetch,
-    "unclean elections called clean": unclean_elections_called_clean,
-    "unseen bounces are not fenced": unseen_bounces_are_not_fenced,
-    "closed sessions keep their ephemerals": closed_sessions_keep_their_ephemerals,
+PLANTED: dict[str, Plant] = {
+    "no epoch check on controller writes": Plant(unfenced_controller_writes, ("controller epochs rise and fence",)),
+    "commit on a minority": Plant(commit_on_a_minority, ("committed and durable only on",)),
+    "ack before fsync": Plant(ack_before_fsync, ("acknowledged and not durable",)),
+    "no truncation on sync": Plant(no_truncation_on_sync, ("processConsistency",)),
+    "ISR change without the version check": Plant(isr_change_without_version_check, ("StrongIsr",)),
+    "high watermark is the leader's log end": Plant(high_watermark_is_the_leaders_log_end, ("ValidHighWatermark",)),
+    "no truncation on fetch": Plant(no_truncation_on_fetch, ("XXX",)),
+    "unclean elections called clean": Plant(unclean_elections_called_clean, ("XXX",)),
+    "unseen bounces are not fenced": Plant(unseen_bounces_are_not_fenced, ("XXX",)),
+    "closed sessions keep their ephemerals": Plant(
+        closed_sessions_keep_their_ephemerals, ("tree digest agrees with the leader's",)
+    ),
 }

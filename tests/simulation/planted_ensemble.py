@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from ensemble.zab.learner_link import LearnerLink
 from ensemble.zab.messages import NewLeader
 from ensemble.zab.quorum import Quorum
 from journal.events import EpochAccepted
-from tests.simulation.planting import broken
+from tests.simulation.planting import Plant, broken
 
 
 @contextmanager
@@ -88,8 +88,8 @@ def snapshots_of_what_is_not_committed() -> Iterator[None]:
         self._core.out.append(SaveSnapshot(self._core.application.snapshot(), replaces_history=False))
         start(self)
 
-    def keep_snapshots(paths: list[Path]) -> None:
-        remove_all([path for path in paths if not path.name.startswith(SNAPSHOT_PREFIX)])
+    def keep_snapshots(paths: list[Path], *more: Any) -> None:
+        remove_all([path for path in paths if not path.name.startswith(SNAPSHOT_PREFIX)], *more)
 
     with broken(Leader, start=snapshot_first), broken(recovery, remove_all=keep_snapshots):
         yield
@@ -332,28 +332,46 @@ def answers_overtake_the_commits_they_rely_on() -> Iterator[None]:
         yield
 
 
-PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
-    "a promise before it is durable": promise_before_it_is_durable,
-    "NEWLEADER acknowledged before the epoch": newleader_acknowledged_before_the_epoch,
-    "NEWLEADER acknowledged before the history": newleader_acknowledged_before_the_history,
-    "snapshots of what is not committed": snapshots_of_what_is_not_committed,
-    "votes with what memory knows": votes_with_what_memory_knows,
-    "leader counts itself before its fsync": leader_counts_itself_before_its_fsync,
-    "leader acknowledges before its fsync": leader_acknowledges_before_its_fsync,
-    "committed by the leader's log alone": committed_by_the_leaders_log_alone,
-    "who comes back ahead is cut back": who_comes_back_ahead_is_cut_back,
-    "answers overtake the commits they rely on": answers_overtake_the_commits_they_rely_on,
-    "established without a quorum": established_without_a_quorum,
-    "sync answered by the leader alone": sync_answered_by_the_leader_alone,
-    "session owner not checked": session_owner_not_checked,
-    "watches fire late": watches_fire_late,
-    "watches lost on reconnection": watches_lost_on_reconnection,
-    "applied before it is committed": served_before_uptodate,
-    "pending proposals not given to a newcomer": pending_proposals_not_given_to_a_newcomer,
-    "zxids go on across epochs": zxids_go_on_across_epochs,
-    "replay of what the snapshot holds": replay_of_what_the_snapshot_holds,
-    "a leader never steps down": a_leader_never_steps_down,
-    "votes are sent once": votes_are_sent_once,
-    "ephemerals forgotten in snapshots": ephemerals_forgotten_in_snapshots,
-    "epochs do not rise": epochs_do_not_rise,
+PLANTED: dict[str, Plant] = {
+    "a promise before it is durable": Plant(promise_before_it_is_durable, ("acceptedEpoch on disk is",)),
+    "NEWLEADER acknowledged before the epoch": Plant(
+        newleader_acknowledged_before_the_epoch, ("NEWLEADER acknowledged in epoch",)
+    ),
+    "NEWLEADER acknowledged before the history": Plant(
+        newleader_acknowledged_before_the_history, ("committed and durable only on",)
+    ),
+    "snapshots of what is not committed": Plant(
+        snapshots_of_what_is_not_committed, ("snapshots hold committed transactions",)
+    ),
+    "votes with what memory knows": Plant(
+        votes_with_what_memory_knows, ("reports acknowledgement rules: ACKEPOCH names", "TotalOrder")
+    ),
+    "leader counts itself before its fsync": Plant(
+        leader_counts_itself_before_its_fsync, ("committed and durable only on",)
+    ),
+    "leader acknowledges before its fsync": Plant(
+        leader_acknowledges_before_its_fsync, ("acknowledged and not durable",)
+    ),
+    "committed by the leader's log alone": Plant(
+        committed_by_the_leaders_log_alone, ("committed and durable only on",)
+    ),
+    "who comes back ahead is cut back": Plant(who_comes_back_ahead_is_cut_back, ("committedLogDurability",)),
+    "answers overtake the commits they rely on": Plant(answers_overtake_the_commits_they_rely_on, ("tree of 2 is ''",)),
+    "established without a quorum": Plant(
+        established_without_a_quorum, ("one ZAB leader per epoch", "Leadership: epoch")
+    ),
+    "sync answered by the leader alone": Plant(sync_answered_by_the_leader_alone, ("answered of 0 is '3'",)),
+    "session owner not checked": Plant(session_owner_not_checked, ("get /x answered 'late'",)),
+    "watches fire late": Plant(watches_fire_late, ("before the watch told of it",)),
+    "watches lost on reconnection": Plant(watches_lost_on_reconnection, ("before the watch told of it",)),
+    "applied before it is committed": Plant(served_before_uptodate, ("committed and durable only on",)),
+    "pending proposals not given to a newcomer": Plant(pending_proposals_not_given_to_a_newcomer, ("messageIllegal",)),
+    "zxids go on across epochs": Plant(
+        zxids_go_on_across_epochs, ("Integrity", "commits are in zxid order, without gaps")
+    ),
+    "replay of what the snapshot holds": Plant(replay_of_what_the_snapshot_holds, ("committed prefixes agree",)),
+    "a leader never steps down": Plant(a_leader_never_steps_down, ("liveness: a watch that fires",)),
+    "votes are sent once": Plant(votes_are_sent_once, ("liveness: a serving ensemble",)),
+    "ephemerals forgotten in snapshots": Plant(ephemerals_forgotten_in_snapshots, ("outlives its session",)),
+    "epochs do not rise": Plant(epochs_do_not_rise, ("gap in history",)),
 }

@@ -72,7 +72,7 @@ def promised_on_its_way_to_the_disk() -> Iterator[None]:
 
 @contextmanager
 def the_disks_queue_is_forgotten_with_the_role() -> Iterator[None]:
-    """A follower that gives up takes for its history what its disk has got to, and the disk goes on (ZOOKEEPER-4712)."""
+    """A follower that gives up takes for its history what its disk has got to; the disk goes on (ZOOKEEPER-4712)."""
     stop = Learner.stop
 
     def forgetful(self: Learner, reason: str) -> None:
