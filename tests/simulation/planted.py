@@ -181,7 +181,9 @@ PLANTED: dict[str, Plant] = {
     "high watermark is the leader's log end": Plant(high_watermark_is_the_leaders_log_end, ("ValidHighWatermark",)),
     "no truncation on fetch": Plant(no_truncation_on_fetch, ("StrongIsr",)),
     "unclean elections called clean": Plant(unclean_elections_called_clean, ("only unclean elections leave the ISR",)),
-    "unseen bounces are not fenced": Plant(unseen_bounces_are_not_fenced, ("one leader per partition and leader epoch",)),
+    "unseen bounces are not fenced": Plant(
+        unseen_bounces_are_not_fenced, ("one leader per partition and leader epoch",)
+    ),
     "closed sessions keep their ephemerals": Plant(
         closed_sessions_keep_their_ephemerals, ("tree digest agrees with the leader's",)
     ),

@@ -27,6 +27,7 @@ RARE = {
     "sync answered by the leader alone": "zookeeper-1675",
     "session owner not checked": "zookeeper-710",
     "ISR change without the version check": "late-isr-change",
+    "damage is taken for a torn tail": "damaged-leader-elected",
     "who comes back ahead is cut back": "ahead-of-its-leader",
     "answers overtake the commits they rely on": "sync-behind-a-slow-disk",
     "no truncation on sync": "zookeeper-trunc-fsync",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 from zlib import adler32
 
 from broker_sim.logs import guarded_directory
@@ -89,8 +89,8 @@ class _AnyNumber:
 def damage_is_a_torn_tail() -> Iterator[None]:
     """A log is cut where a record cannot be read, and what follows is forgotten without a word."""
 
-    def lenient(data: bytes) -> tuple[bytes, ScannedLog]:
-        used, scanned = log.read_log(data)  # type: ignore[arg-type]
+    def lenient(*where: Any) -> tuple[bytes, ScannedLog]:
+        used, scanned = log.read_log(*where)
         return used, scanned._replace(damage=Damage.NONE)
 
     with broken(recovery, read_log=lenient):

@@ -124,6 +124,11 @@ PAIRS = (
         "no acknowledged write lost: peer-3 leads epoch 2 with a history up to 0x100000001, but 0x100000002",
     ),
     Pair(
+        "damaged-leader-elected",
+        "damage is taken for a torn tail",
+        "no acknowledged write lost: peer-3 leads epoch 2 with a history up to 0x100000001, but 0x100000002",
+    ),
+    Pair(
         "snapshot-of-what-was-cut",
         "a spoiled snapshot is made good at once",
         f"3 acknowledged 2's {ANOTHER_HISTORY}",
