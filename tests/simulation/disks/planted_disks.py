@@ -120,11 +120,21 @@ def replicas_in_failed_directories_stay_in_sync() -> Iterator[None]:
 
 
 PLANTED: dict[str, Plant] = {
-    "failed syncs are acknowledged": Plant(failed_syncs_are_acknowledged, ("XXX",)),
-    "recovery trusts the kernel after a failed sync": Plant(recovery_trusts_the_kernel, ("XXX",)),
-    "full disks cut the log": Plant(full_disks_cut_the_log, ("XXX",)),
-    "damaged records are served": Plant(damaged_records_are_served, ("XXX",)),
-    "damage is taken for a torn tail": Plant(damage_is_a_torn_tail, ("XXX",)),
-    "log directories are used on after an error": Plant(log_directories_are_used_on_after_an_error, ("XXX",)),
-    "replicas in failed directories stay in sync": Plant(replicas_in_failed_directories_stay_in_sync, ("XXX",)),
+    "failed syncs are acknowledged": Plant(failed_syncs_are_acknowledged, ("acknowledged and not durable",)),
+    "recovery trusts the kernel after a failed sync": Plant(
+        recovery_trusts_the_kernel, ("committed and durable only on",)
+    ),
+    "full disks cut the log": Plant(
+        full_disks_cut_the_log, ("committed and acks=all records survive", "inconsistent offset")
+    ),
+    "damaged records are served": Plant(damaged_records_are_served, ("committed prefixes agree",)),
+    "damage is taken for a torn tail": Plant(
+        damage_is_a_torn_tail, ("committedLogDurability", "no acknowledged write lost")
+    ),
+    "log directories are used on after an error": Plant(
+        log_directories_are_used_on_after_an_error, ("do not count on what lies in a failed directory",)
+    ),
+    "replicas in failed directories stay in sync": Plant(
+        replicas_in_failed_directories_stay_in_sync, ("do not count on what lies in a failed directory",)
+    ),
 }
