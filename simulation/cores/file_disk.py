@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -49,7 +50,8 @@ class FileDisk:
         self._storage: Storage | None = None
         self._truncated: Recovery | None = None
         self._read: list[Txn] | None = None
-        self._done = 0
+        self._heard = {"durable": 0, "snapshot": 0, "read": 0}
+        """How often the storage has said each."""
         self._seen: tuple[list[int], list[Txn]] | None = None
         directory.mkdir(parents=True, exist_ok=True)
 
@@ -78,30 +80,24 @@ class FileDisk:
             return self
         if isinstance(effect, SaveSnapshot):
             whole = msgspec.structs.replace(effect, snapshot=_with_root(effect.snapshot))
-            if effect.replaces_history:
-                storage.submit([whole])
-            else:
-                storage.take_snapshot(whole.snapshot)
-            self._wait_for_one()
+            replaced, taken = partial(storage.submit, [whole]), partial(storage.take_snapshot, whole.snapshot)
+            self._wait_for("snapshot", replaced if effect.replaces_history else taken)
         else:
             storage.submit([effect])
-        storage.submit([Barrier(0)])
-        durable = self._done
-        while self._done == durable:
-            self._wait_for_one()
+        self._wait_for("durable", partial(storage.submit, [Barrier(0)]))
         self._seen = None
         return self
 
     def read_log(self, wanted: ReadLog) -> list[Txn] | None:
         """What the log's reader answers to a leader."""
-        self._running.read_log(wanted)
-        self._wait_for_one()
+        self._wait_for("read", partial(self._running.read_log, wanted))
         return self._read
 
     def close(self) -> None:
         """The process is gone."""
         if self._storage is not None:
             self._storage.close()
+            self._posted = queue.Queue()
             self._storage = self._truncated = self._seen = None
 
     @property
@@ -112,22 +108,26 @@ class FileDisk:
     def _post(self, callback: Callable[..., None], *args: object) -> None:
         self._posted.put((callback, args))
 
-    def _wait_for_one(self) -> None:
-        callback, args = self._posted.get(timeout=PATIENCE_S)
-        callback(*args)
+    def _wait_for(self, what: str, ask: Callable[[], object]) -> None:
+        before = self._heard[what]
+        ask()
+        while self._heard[what] == before:
+            callback, args = self._posted.get(timeout=PATIENCE_S)
+            callback(*args)
 
     # -- what the storage says ---------------------------------------------------------------------------------------
 
     def on_durable(self, tokens: list[int]) -> None:
         """All that was submitted is done."""
-        self._done += 1
+        self._heard["durable"] += 1
 
     def on_truncated(self, recovery: Recovery) -> None:
         """The log is cut back, and what is left was loaded."""
         self._truncated = recovery
 
     def on_snapshot(self, written: WrittenSnapshot) -> None:
-        """It was waited for."""
+        """It lies there under its name."""
+        self._heard["snapshot"] += 1
 
     def on_snapshot_spoiled(self) -> None:
         """A list's snapshots take nothing over from the ones before."""
@@ -136,6 +136,7 @@ class FileDisk:
     def on_log_read(self, link: LinkId, after: Zxid, txns: list[Txn] | None) -> None:
         """The answer to a ReadLog."""
         self._read = txns
+        self._heard["read"] += 1
 
     def on_storage_warning(self, line: str) -> None:
         """How long a sync took is nothing to a script."""
