@@ -94,6 +94,8 @@ class Core:
         self.base = Zxid(0)
         self.borders: dict[Zxid, Zxid] = {}
         """Behind `base`: the last transaction of each epoch, and the one that came next."""
+        self.unreadable_behind = Zxid(-1)
+        """Where reading the log for a learner came to an end too early: nobody further back is served from there."""
         self.pending: deque[Txn] = deque()
         self.committed_log: deque[Txn] = deque(maxlen=config.committed_log_length)
         self.snaps_sent = self.diffs_sent = 0

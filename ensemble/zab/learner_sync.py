@@ -49,6 +49,7 @@ def send_from_log(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> 
     committed = [txn for txn in txns or () if txn.zxid <= core.last_committed]
     if not committed or committed[0].zxid != core.borders.get(peer.last_zxid, peer.last_zxid + 1):
         if peer.reads_on:
+            core.unreadable_behind = max(core.unreadable_behind, peer.last_zxid)
             return Progress.BROKEN
         _send_plan(core, peer, SyncPlan(SyncMode.SNAP, core.last_committed, []))
         return Progress.DONE
@@ -75,7 +76,8 @@ def begin_forwarding(core: Core, peer: LearnerLink, newleader_zxid: Zxid) -> Non
 
 
 def _log_may_hold(core: Core, zxid: Zxid) -> bool:
-    return core.config.snapshot_size_factor > 0 and core.base <= zxid < core.last_committed and bool(core.committed_log)
+    known = max(core.base, core.unreadable_behind + 1) <= zxid < core.last_committed
+    return core.config.snapshot_size_factor > 0 and known and bool(core.committed_log)
 
 
 def _read_on(core: Core, peer: LearnerLink, size_factor: float) -> None:

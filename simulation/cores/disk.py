@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import msgspec
 
 from ensemble.ids import Epoch, Zxid
@@ -11,6 +13,7 @@ from ensemble.zab.effects import (
     Append,
     Barrier,
     Effect,
+    ReadLog,
     Recovered,
     SaveAcceptedEpoch,
     SaveCurrentEpoch,
@@ -19,6 +22,21 @@ from ensemble.zab.effects import (
     SaveSnapshot,
     TruncateLog,
 )
+
+
+class NodeDisk(Protocol):
+    """What a node of the bare protocol asks of its disk, and what the judges do."""
+
+    @property
+    def accepted(self) -> Epoch: ...
+    @property
+    def current(self) -> Epoch: ...
+    def after(self, effect: Effect) -> NodeDisk: ...
+    def recovered(self) -> Recovered: ...
+    def read_log(self, wanted: ReadLog) -> list[Txn] | None: ...
+    def last_durable(self) -> Zxid: ...
+    def holds(self, zxid: Zxid) -> bool: ...
+    def history(self) -> list[int]: ...
 
 
 class CoreDisk(msgspec.Struct, frozen=True):
@@ -57,9 +75,10 @@ class CoreDisk(msgspec.Struct, frozen=True):
         base = snapshot.zxid if snapshot else 0
         return Recovered(self.accepted, self.current, snapshot, [t for t in self.log if t.zxid > base])
 
-    def read_log(self, after: Zxid, base: Zxid) -> list[Txn] | None:
-        """Some of the transactions behind `after`; None where the log does not hold them without a gap."""
-        if after != base and all(txn.zxid != after for txn in self.log):
+    def read_log(self, wanted: ReadLog) -> list[Txn] | None:
+        """Some of the transactions that are wanted; None where the log does not hold them without a gap."""
+        after = wanted.after
+        if after != wanted.base and all(txn.zxid != after for txn in self.log):
             return None
         return [txn for txn in self.log if txn.zxid > after] or None
 

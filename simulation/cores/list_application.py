@@ -73,7 +73,12 @@ class ListApplication:
             self._digest(zxid, data)
 
     def _digest(self, zxid: int, data: bytes) -> None:
-        self.digest = crc32(b"%x %s" % (zxid, data), self.digest)
+        self.digest = self.digest_after(self.digest, zxid, data)
+
+    @staticmethod
+    def digest_after(digest: int, zxid: int, data: bytes) -> int:
+        """Of a list of that digest with one more entry."""
+        return crc32(b"%x %s" % (zxid, data), digest)
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
         """Append the entries; answer the clients that wait for them here."""

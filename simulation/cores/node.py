@@ -41,7 +41,7 @@ from ensemble.zab.peer import Peer, PeerStatus
 from ensemble.zab.role import Phase
 from journal.events import Event, NodeStarted
 from simulation.cores.cloning import clone
-from simulation.cores.disk import CoreDisk
+from simulation.cores.disk import CoreDisk, NodeDisk
 from simulation.cores.list_application import ListApplication
 from simulation.disks.disk import DISK_EFFECTS
 from simulation.judges.rules import broken_rule
@@ -121,7 +121,7 @@ class CoreNode:
     def __init__(self, config: EnsembleConfig, cumulative: bool) -> None:
         self.config = config
         self.cumulative = cumulative
-        self.disk = CoreDisk()
+        self.disk: NodeDisk = CoreDisk()
         self.queue: tuple[Effect, ...] = ()
         self.peer: Peer | None = None
         self.application: ListApplication | None = None
@@ -171,11 +171,15 @@ class CoreNode:
             self._read_log(collected.reads.pop(0))
         return collected.outcome(self.now_ms - before_ms)
 
+    def make_application(self) -> ListApplication:
+        """What a process replicates."""
+        return ListApplication()
+
     def start(self) -> None:
         """Start the process on what the disk holds."""
         assert self.peer is None, f"{self.id} runs already"
         self.halted = None
-        self.application = ListApplication()
+        self.application = self.make_application()
         self.peer = Peer(self.config, self.application, self.disk.recovered(), Steady(), cumulative=self.cumulative)
         self._collected.events.append(NodeStarted("peer", self.id, {}))
         self._turn(self.peer.on_start)
@@ -252,7 +256,7 @@ class CoreNode:
             lower_rounds(self.peer, by)
 
     def _read_log(self, wanted: ReadLog) -> None:
-        txns = self.disk.read_log(wanted.after, wanted.base)
+        txns = self.disk.read_log(wanted)
         self._turn(lambda now: self._running.on_log_read(now, wanted.link, wanted.after, txns))
 
     # -- what the process asks for -----------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ from ensemble.tree.service import Service
 from ensemble.txn import Txn
 from ensemble.txnlog import recovery as txnlog
 from ensemble.txnlog.errors import DataDirectoryError
+from ensemble.txnlog.log import LogWriter, list_logs
 from ensemble.txnlog.log_reading import LogReader
 from ensemble.txnlog.records import HEADER, frame_record
 from ensemble.txnlog.recovery import Directories, Recovery, RecoveryPolicy
@@ -212,7 +214,7 @@ class FaultyDisk(SimDisk):
         if self._sync_fails:
             self._sync_fails = False
             self._clean.update(dict.fromkeys(txn.zxid for txn in self._log[self._durable :]))
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+            _sync_what_cannot_be_synced()
         self._durable = len(self._log)
 
     def holds(self, zxid: Zxid) -> bool:
@@ -253,8 +255,13 @@ class FaultyDisk(SimDisk):
 
     def _load(self, read: Callable[[Directories], Recovery]) -> None:
         with on_real_files(self._image()) as directories:
+            newest = next((path for _, path in reversed(list_logs(directories.log))), None)
+            if newest is not None:
+                os.utime(newest, (0, 0))
             recovery = read(directories)
             self._take(recovery, snapshots_on(directories), logs_on(directories))
+            if newest is None or not newest.exists() or newest.stat().st_mtime:
+                self._write_again()
         self.found = recovery.damages
 
     def _take(self, recovery: Recovery, snapshots: list[Zxid], logs: list[tuple[int, list[Txn]]]) -> None:
@@ -273,7 +280,6 @@ class FaultyDisk(SimDisk):
         self._tail, self._tail_file = b"", None
         self._rolls = True
         self._durable = len(self._log)
-        self._write_again()
         assert [txn.zxid for txn in self.recover().txns] == [txn.zxid for txn in found.txns], "the disk misread"
 
     def _remember_what_was_durable(self) -> None:
@@ -300,7 +306,7 @@ class FaultyDisk(SimDisk):
             self._gap_ends = floor
 
     def _write_again(self) -> None:
-        """Recovery writes the last file once more (`ensemble.txnlog.files.write_again`), so the disk has it all."""
+        """Recovery has written the last file once more (`ensemble.txnlog.files.write_again`): the disk has it all."""
         self._clean.clear()
 
     def _by_file(self) -> dict[Zxid, list[Txn]]:
@@ -388,6 +394,19 @@ class FaultyDisk(SimDisk):
         self._flips.clear()
         self._clean.clear()
         self._tail, self._tail_file = b"", None
+
+
+def _sync_what_cannot_be_synced() -> None:
+    """What comes of an error from fdatasync is the real writer's decision.  Raises OSError, where that does."""
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    writer = LogWriter(Path(os.devnull))
+    writer._descriptor = descriptor
+    try:
+        writer.sync()
+    except OSError:
+        raise OSError(errno.EIO, os.strerror(errno.EIO)) from None
+    finally:
+        os.close(descriptor)
 
 
 def _full() -> OSError:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ensemble.zab import broadcast
 from ensemble.zab.messages import PeerState
 from simulation.cores.cores import Cores
+from simulation.cores.file_cores import FileCores
 from simulation.scenarios.core_steps import (
     Break,
-    CoreSteps,
     Crash,
     Isolate,
     Run,
@@ -24,16 +26,35 @@ from simulation.scenarios.core_steps import (
     looking,
     zxid_list,
 )
-from simulation.scenarios.scenario import CoreScenario, StepTaken, Verdict
+from simulation.scenarios.file_steps import CutOut, FileSteps, LoseNewestLog, Replace, Rot, SpoilSnapshot, Vanish
+from simulation.scenarios.scenario import CoreScenario, FileScenario, StepTaken, Verdict
 from simulation.scenarios.step import StepFailed
 from simulation.scenarios.story import HEALING, step_text
 
 HEALING_ROUNDS_MAX = 12
+_FAULTS = (Crash, Break, Isolate, Vanish, Rot, CutOut, LoseNewestLog, Replace, SpoilSnapshot)
 
 
 def play(scenario: CoreScenario) -> Verdict:
     """Play it to its verdict."""
-    cores = Cores(scenario.peers, scenario.snap_count, scenario.cumulative, keeps_journal=True)
+    if not isinstance(scenario, FileScenario):
+        return _play(scenario, Cores(scenario.peers, scenario.snap_count, scenario.cumulative, keeps_journal=True))
+    with TemporaryDirectory(prefix="zabka-scenario-") as place:
+        cores = FileCores(
+            Path(place),
+            scenario.peers,
+            scenario.snap_count,
+            scenario.cumulative,
+            commit_log_count=scenario.commit_log_count,
+            keeps_journal=True,
+        )
+        try:
+            return _play(scenario, cores)
+        finally:
+            cores.close()
+
+
+def _play(scenario: CoreScenario, cores: Cores) -> Verdict:
     taken: list[StepTaken] = []
 
     def take(text: str) -> None:
@@ -44,7 +65,7 @@ def play(scenario: CoreScenario) -> Verdict:
         if not problems:
             take(HEALING)
             problems = recover(cores)
-    faults = sum(isinstance(step, Crash | Break | Isolate) for step in scenario.steps)
+    faults = sum(isinstance(step, _FAULTS) for step in scenario.steps)
     return Verdict(
         name=scenario.name,
         problems=problems,
@@ -67,7 +88,7 @@ def _counter_ends_at(counter_max: int) -> Iterator[None]:
 
 
 def play_steps(
-    cores: Cores, steps: Sequence[CoreSteps], before: Callable[[CoreSteps], None] = lambda _: None
+    cores: Cores, steps: Sequence[FileSteps], before: Callable[[FileSteps], None] = lambda _: None
 ) -> list[str]:
     """Take the steps, each announced to `before`, until something does not hold; what that was."""
     for number, step in enumerate(steps, 1):

@@ -192,8 +192,8 @@ class GiveUp(CoreStep, frozen=True):
 
 class Expect(CoreStep, frozen=True):
     """The script is where its author thinks it is: what is `log` (that disk's history, as `1.1 1.2`), `tree` (the same
-    of what it serves), `leads`, `serves`, `looks`, `epochs` (accepted and current on disk), `synced` (its
-    synchronisations so far, as `DIFF SNAP`) or `answered` (how many requests, whoever's)."""
+    of what it serves), `leads`, `serves`, `looks`, `phase` (of its role), `epochs` (accepted and current on disk),
+    `synced` (its synchronisations so far, as `DIFF SNAP`) or `answered` (how many requests, whoever's)."""
 
     what: str
     peer: int = 0
@@ -214,6 +214,12 @@ def zxid_list(zxids: list[int]) -> str:
     return " ".join(f"{zxid >> 32}.{zxid & 0xFFFFFFFF}" for zxid in zxids)
 
 
+def parsed_zxid(text: str) -> int:
+    """The zxid of `2.1`."""
+    epoch, counter = text.split(".")
+    return int(epoch) << 32 | int(counter)
+
+
 def observed(cores: Cores, what: str, peer: int) -> str:
     """What `Expect` compares."""
     if what == "answered":
@@ -229,6 +235,8 @@ def observed(cores: Cores, what: str, peer: int) -> str:
     if what == "epochs":
         return f"{node.disk.accepted} {node.disk.current}"
     status = node.status
+    if what == "phase":
+        return "" if status is None else status.phase.value
     facts = {
         "up": status is not None,
         "leads": status is not None and status.state is PeerState.LEADING and status.serving,
@@ -277,6 +285,11 @@ def looking(cores: Cores, peers: tuple[int, ...]) -> list[int]:
 
 def elect(cores: Cores, peers: tuple[int, ...]) -> bool:
     """Let these peers, and only these, exchange election messages until none of them looks any more."""
+    return not confer(cores, peers)
+
+
+def confer(cores: Cores, peers: tuple[int, ...]) -> list[int]:
+    """Let these peers, and only these, exchange election messages until nobody looks, or for long; who still looks."""
     cores.notifications = ()
     for _ in range(ROUNDS_MAX):
         while cores.notifications:
@@ -287,13 +300,13 @@ def elect(cores: Cores, peers: tuple[int, ...]) -> bool:
                 cores.notifications = cores.notifications[1:]
         still = looking(cores, peers)
         if not still:
-            return True
+            return []
         timers = [(peer, name) for name in (FINALIZE, RESEND) for peer in still if name in cores.nodes[peer].timers]
         finalizing = [timer for timer in timers if timer[1] == FINALIZE]
         for peer, name in finalizing or timers:
             if name in cores.nodes[peer].timers and cores.is_up(peer):
                 cores.fire(peer, name)
-    return False
+    return looking(cores, peers)
 
 
 def give_up(cores: Cores, peer: int) -> None:

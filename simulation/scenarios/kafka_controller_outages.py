@@ -89,7 +89,7 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
         "open",
         brokers=3,
         bug=historical("ghost-controller"),
-        shows="liveness",
+        shows="there is no controller",
         steps=(
             *OPENED,
             Join("operator", (1, 2, 3), 30_000),
@@ -107,7 +107,7 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
         "open",
         brokers=3,
         bug=historical("poisoned-batch"),
-        shows="liveness",
+        shows="are in sync",
         steps=(
             *OPENED,
             Join("operator", (1, 2, 3), 30_000),
@@ -129,7 +129,7 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
         "0.11.0.0",
         brokers=4,
         bug=historical("context-kept"),
-        shows="liveness",
+        shows="has no replica",
         steps=(
             Cast(others=("second", "third", "fourth")),
             Topic("orders", (("second",),)),
@@ -165,7 +165,7 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
         "0.10.2.0",
         brokers=3,
         bug=historical("leader-and-isr-first"),
-        shows="liveness",
+        shows="are in sync",
         steps=(
             *OPENED,
             Kill(("first", "second", "third")),
@@ -206,7 +206,7 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
         brokers=3,
         keys={"controlled.shutdown.enable": "false"},
         bug=historical("no-broker-epoch"),
-        shows="liveness",
+        shows="has no replica",
         steps=(
             *OPENED,
             *late_watches(2_000, "first"),
@@ -243,7 +243,7 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
         "KAFKA-14190",
         "open",
         brokers=3,
-        shows="liveness",
+        shows="are in sync",
         steps=(
             *OPENED,
             WithBug((Edit(ORDERS, "topic_id"),)),

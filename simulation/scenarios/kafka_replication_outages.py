@@ -59,7 +59,7 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
         brokers=3,
         keys={UNCLEAN: "true", "acks": "1"},
         bug=historical("truncate-kip-101"),
-        shows="Isr",
+        shows="StrongIsr",
         provokes=("lost write", "inconsistent offset", "nonmonotonic"),
         steps=(
             *OPENED,

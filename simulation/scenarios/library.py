@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from simulation.scenarios import core_player, world_player
+from simulation.scenarios.histories import HISTORIES
 from simulation.scenarios.kafka_controller_outages import CONTROLLER_OUTAGES
 from simulation.scenarios.kafka_replication_outages import REPLICATION_OUTAGES
 from simulation.scenarios.read_only import READ_ONLY_SERVICE
@@ -19,6 +20,7 @@ from simulation.settings import BadSetting, split_settings
 _ALL: tuple[AnyScenario, ...] = (
     *BROADCAST,
     *SYNCHRONISATION,
+    *HISTORIES,
     *SESSIONS,
     *READ_ONLY_SERVICE,
     *CONTROLLER_OUTAGES,

@@ -11,7 +11,7 @@ from ensemble.ids import COUNTER_MAX
 from journal.events import Entry
 from journal.writer import encode_line
 from simulation.cores.cores import SNAP_COUNT
-from simulation.scenarios.core_steps import CoreSteps
+from simulation.scenarios.file_steps import FileSteps
 from simulation.scenarios.kafka_steps import KafkaSteps
 from simulation.scenarios.stage import Stage
 from simulation.scenarios.world_steps import WorldStep, WorldSteps
@@ -35,7 +35,15 @@ class CoreScenario(Scenario, frozen=True, tag="cores"):
     cumulative: bool = True
     counter_max: int = COUNTER_MAX
     """Where the zxid's counter ends; ZooKeeper's own needs four thousand million writes to get there."""
-    steps: tuple[CoreSteps, ...] = ()
+    steps: tuple[FileSteps, ...] = ()
+    """Those of `file_steps` are for a `FileScenario`."""
+
+
+class FileScenario(CoreScenario, frozen=True, tag="files"):
+    """A script over the bare protocol in which each peer's disk is a directory, under the storage that serves."""
+
+    commit_log_count: int = 500
+    """How many transactions a peer keeps in memory for its learners (zookeeper.commitLogCount)."""
 
 
 class WithBug(WorldStep, frozen=True):
@@ -109,7 +117,7 @@ class Verdict(msgspec.Struct):
         return not self.problems
 
 
-AnyScenario = CoreScenario | WorldScenario
+AnyScenario = CoreScenario | FileScenario | WorldScenario
 
 
 def write_scenario(scenario: AnyScenario, path: Path) -> None:

@@ -145,7 +145,7 @@ SESSIONS: tuple[WorldScenario, ...] = (
         steps=(
             *OPENED,
             *(Begin("a", "create_both", f"/m{number}") for number in range(8)),
-            Wait(3),
+            Wait(8),
             Kill(PEERS, power_loss=True),
             Restart(),
             Serving(),

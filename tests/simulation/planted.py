@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 from broker_sim.replication import fetch_answers
 from broker_sim.replication.partition import Partition
@@ -14,12 +13,10 @@ from ensemble.errors import ErrorCode
 from ensemble.ids import Zxid
 from ensemble.tree.datatree import Applied, DataTree
 from ensemble.zab import learner_sync, sync
-from ensemble.zab.effects import Barrier
+from ensemble.zab.core import Core
 from ensemble.zab.quorum import Quorum
 from kafka_protocol.zk import coordination
-from simulation.disks.disk import SimDisk
-
-Planted = Callable[[], Any]
+from tests.simulation.planting import Plant, broken
 
 
 @contextmanager
@@ -29,19 +26,21 @@ def commit_on_a_minority() -> Iterator[None]:
     def reached(self: Quorum, marks: dict[Any, int]) -> int:
         return max(marks.get(voter, -1) for voter in self.voters)
 
-    with patch.object(Quorum, "reached", reached):
+    with broken(Quorum, reached=reached):
         yield
 
 
 @contextmanager
 def ack_before_fsync() -> Iterator[None]:
-    """A peer takes its log for durable as soon as it is written."""
-    do = SimDisk._do
+    """A peer takes its log for durable as soon as it is on its way to the disk."""
+    close_batches = Core._close_batches
 
-    def hasty(self: SimDisk, effect: Any) -> bool:
-        return False if isinstance(effect, Barrier) else do(self, effect)
+    def hasty(self: Core) -> None:
+        if self._barrier_due:
+            self._note_logged(self.last_logged)
+        close_batches(self)
 
-    with patch.object(SimDisk, "_do", hasty):
+    with broken(Core, _close_batches=hasty):
         yield
 
 
@@ -56,7 +55,7 @@ def no_truncation_on_sync() -> Iterator[None]:
             return sync.SyncPlan(sync.SyncMode.DIFF, planned.zxid, planned.txns)
         return planned
 
-    with patch.object(learner_sync, "plan_sync", lenient):
+    with broken(learner_sync, plan_sync=lenient):
         yield
 
 
@@ -71,7 +70,7 @@ def unfenced_controller_writes() -> Iterator[None]:
 
         return unchecked
 
-    with patch.object(coordination.FencedWriter, "_request", request):
+    with broken(coordination.FencedWriter, _request=request):
         yield
 
 
@@ -91,7 +90,7 @@ def isr_change_without_version_check() -> Iterator[None]:
     def any_version(path: str, data: bytes, version: int) -> Any:
         return set_data(path, data, -1)
 
-    with patch.object(alter_partition, "_judge", trusting), patch.object(partition_store, "SetData", any_version):
+    with broken(alter_partition, _judge=trusting), broken(partition_store, SetData=any_version):
         yield
 
 
@@ -117,14 +116,14 @@ def high_watermark_is_the_leaders_log_end() -> Iterator[None]:
         self.host.wake(self.topic_partition)
         return True
 
-    with patch.object(Partition, "maybe_advance_high_watermark", advance):
+    with broken(Partition, maybe_advance_high_watermark=advance):
         yield
 
 
 @contextmanager
 def no_truncation_on_fetch() -> Iterator[None]:
     """A leader never tells a follower that their logs part."""
-    with patch.object(fetch_answers, "_diverging", lambda partition, wanted: (0, None)):
+    with broken(fetch_answers, _diverging=lambda partition, wanted: (0, None)):
         yield
 
 
@@ -144,8 +143,8 @@ def unclean_elections_called_clean() -> Iterator[None]:
         announce(*told, unclean=False)
 
     with (
-        patch.object(partition_state_machine, "leader_for_offline", any_live),
-        patch.object(partition_store.PartitionStore, "announce_leader", called_clean),
+        broken(partition_state_machine, leader_for_offline=any_live),
+        broken(partition_store.PartitionStore, announce_leader=called_clean),
     ):
         yield
 
@@ -158,7 +157,7 @@ def closed_sessions_keep_their_ephemerals() -> Iterator[None]:
         self.sessions.pop(txn.session_id, None)
         return Applied(kind, ErrorCode.OK, "")
 
-    with patch.object(DataTree, "_close_session", close):
+    with broken(DataTree, _close_session=close):
         yield
 
 
@@ -169,19 +168,23 @@ def unseen_bounces_are_not_fenced() -> Iterator[None]:
     async def nothing(reign: Any, states: Any) -> Any:
         return None
 
-    with patch.object(failover, "fence_bounced", nothing):
+    with broken(failover, fence_bounced=nothing):
         yield
 
 
-PLANTED: dict[str, Planted] = {
-    "no epoch check on controller writes": unfenced_controller_writes,
-    "commit on a minority": commit_on_a_minority,
-    "ack before fsync": ack_before_fsync,
-    "no truncation on sync": no_truncation_on_sync,
-    "ISR change without the version check": isr_change_without_version_check,
-    "high watermark is the leader's log end": high_watermark_is_the_leaders_log_end,
-    "no truncation on fetch": no_truncation_on_fetch,
-    "unclean elections called clean": unclean_elections_called_clean,
-    "unseen bounces are not fenced": unseen_bounces_are_not_fenced,
-    "closed sessions keep their ephemerals": closed_sessions_keep_their_ephemerals,
+PLANTED: dict[str, Plant] = {
+    "no epoch check on controller writes": Plant(unfenced_controller_writes, ("controller epochs rise and fence",)),
+    "commit on a minority": Plant(commit_on_a_minority, ("committed and durable only on",)),
+    "ack before fsync": Plant(ack_before_fsync, ("acknowledged and not durable",)),
+    "no truncation on sync": Plant(no_truncation_on_sync, ("processConsistency",)),
+    "ISR change without the version check": Plant(isr_change_without_version_check, ("StrongIsr",)),
+    "high watermark is the leader's log end": Plant(high_watermark_is_the_leaders_log_end, ("ValidHighWatermark",)),
+    "no truncation on fetch": Plant(no_truncation_on_fetch, ("StrongIsr",)),
+    "unclean elections called clean": Plant(unclean_elections_called_clean, ("only unclean elections leave the ISR",)),
+    "unseen bounces are not fenced": Plant(
+        unseen_bounces_are_not_fenced, ("one leader per partition and leader epoch",)
+    ),
+    "closed sessions keep their ephemerals": Plant(
+        closed_sessions_keep_their_ephemerals, ("tree digest agrees with the leader's",)
+    ),
 }

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import msgspec
 
+from ensemble.ids import Zxid
 from ensemble.tree import answer_queues
 from ensemble.tree.commits import Commits
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.sessions import SessionTracker
+from ensemble.txnlog import recovery
+from ensemble.txnlog.files import SNAPSHOT_PREFIX
+from ensemble.zab import leader
 from ensemble.zab.broadcast import Broadcast
 from ensemble.zab.core import Core
-from ensemble.zab.effects import Effect, Emit, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog
+from ensemble.zab.effects import Effect, Emit, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot
 from ensemble.zab.election import RESEND_MIN_MS, Election
 from ensemble.zab.following import Following
 from ensemble.zab.leader import Leader
 from ensemble.zab.leader_acks import CommonLog, LeaderAcks
-from ensemble.zab.learner import Learner
+from ensemble.zab.learner import Learner, LearnerStep
+from ensemble.zab.learner_link import LearnerLink
+from ensemble.zab.messages import NewLeader
 from ensemble.zab.quorum import Quorum
 from journal.events import EpochAccepted
-from simulation.disks.disk import SimDisk
+from tests.simulation.planting import Plant, broken
 
 
 @contextmanager
@@ -36,7 +42,7 @@ def promise_before_it_is_durable() -> Iterator[None]:
         self.out.append(Emit(EpochAccepted(epoch)))
         then()
 
-    with patch.object(Core, "save_accepted_epoch", save):
+    with broken(Core, save_accepted_epoch=save):
         yield
 
 
@@ -50,51 +56,42 @@ def newleader_acknowledged_before_the_epoch() -> Iterator[None]:
         self._core.out.append(SaveCurrentEpoch(self._epoch))
         self._epoch_durable()
 
-    with patch.object(Learner, "_history_durable", hasty):
+    with broken(Learner, _history_durable=hasty):
         yield
 
 
 @contextmanager
 def newleader_acknowledged_before_the_history() -> Iterator[None]:
-    """The epoch is written first, what it stands for behind it (ZOOKEEPER-4643)."""
-    do = SimDisk._do
+    """The epoch is written first and acknowledged, what it stands for comes behind it (ZOOKEEPER-4643, 4785)."""
+    on_newleader = Learner._on_newleader
 
-    def epochs_at_once(self: SimDisk, effect: Effect) -> None:
-        if isinstance(effect, SaveCurrentEpoch):
-            do(self, effect)
-        else:
-            submit(self, effect)
+    def epoch_first(self: Learner, packet: NewLeader) -> None:
+        out = self._core.out
+        before = len(out)
+        on_newleader(self, packet)
+        if self._step is LearnerStep.ADOPTING and self._epoch is not None:
+            history = out[before:]
+            del out[before:]
+            self._core.save_current_epoch(self._epoch, self._epoch_durable)
+            out += history
 
-    submit = SimDisk.submit
-
-    def hasty(self: Core, then: Any = None) -> None:
-        if then is not None and getattr(then, "__name__", "") == "_history_durable":
-            then()
-        else:
-            barrier(self, then)
-
-    barrier = Core.barrier
-    with patch.object(SimDisk, "submit", epochs_at_once), patch.object(Core, "barrier", hasty):
+    with broken(Learner, _on_newleader=epoch_first, _history_durable=lambda self: None):
         yield
 
 
 @contextmanager
 def snapshots_of_what_is_not_committed() -> Iterator[None]:
     """A peer writes a snapshot as it begins to lead, and a truncation leaves snapshots alone (ZOOKEEPER-1549)."""
-    start, do = Leader.start, SimDisk._do
+    start, remove_all = Leader.start, recovery.remove_all
 
     def snapshot_first(self: Leader) -> None:
         self._core.out.append(SaveSnapshot(self._core.application.snapshot(), replaces_history=False))
         start(self)
 
-    def keep_snapshots(self: SimDisk, effect: Effect) -> Any:
-        kept = list(self._snapshots)
-        done = do(self, effect)
-        if isinstance(effect, TruncateLog):
-            self._snapshots = kept
-        return done
+    def keep_snapshots(paths: list[Path], *more: Any) -> None:
+        remove_all([path for path in paths if not path.name.startswith(SNAPSHOT_PREFIX)], *more)
 
-    with patch.object(Leader, "start", snapshot_first), patch.object(SimDisk, "_do", keep_snapshots):
+    with broken(Leader, start=snapshot_first), broken(recovery, remove_all=keep_snapshots):
         yield
 
 
@@ -107,7 +104,7 @@ def votes_with_what_memory_knows() -> Iterator[None]:
         self._unlogged.clear()
         self.last_logged = self.application.last_applied
 
-    with patch.object(Core, "apply_pending", forget):
+    with broken(Core, apply_pending=forget):
         yield
 
 
@@ -120,14 +117,14 @@ def leader_counts_itself_before_its_fsync() -> Iterator[None]:
         propose(self, request, origin)
         self._logged[self._core.my_id] = self._last_proposed
 
-    with patch.object(Broadcast, "propose", hasty):
+    with broken(Broadcast, propose=hasty):
         yield
 
 
 @contextmanager
 def established_without_a_quorum() -> Iterator[None]:
     """Any one voter besides the leader itself is a quorum, and the leader alone too."""
-    with patch.object(Quorum, "contains", lambda self, peers: any(voter in peers for voter in self.voters)):
+    with broken(Quorum, contains=lambda self, peers: any(voter in peers for voter in self.voters)):
         yield
 
 
@@ -138,7 +135,7 @@ def sync_answered_by_the_leader_alone() -> Iterator[None]:
     def at_once(self: Broadcast) -> int:
         return self._syncs.round + 1
 
-    with patch.object(Broadcast, "_answered_round", at_once):
+    with broken(Broadcast, _answered_round=at_once):
         yield
 
 
@@ -153,7 +150,7 @@ def session_owner_not_checked() -> Iterator[None]:
         session = self._sessions.get(session_id)
         return None if session is None or session.closing else True
 
-    with patch.object(SessionTracker, "owned_by", anyone), patch.object(SessionTracker, "standing", anyone_alive):
+    with broken(SessionTracker, owned_by=anyone), broken(SessionTracker, standing=anyone_alive):
         yield
 
 
@@ -169,14 +166,14 @@ def watches_fire_late() -> Iterator[None]:
         LATE[id(self)] = due
 
     LATE: dict[int, list[Effect]] = {}
-    with patch.object(Commits, "_fire_watches", late):
+    with broken(Commits, _fire_watches=late):
         yield
 
 
 @contextmanager
 def watches_lost_on_reconnection() -> Iterator[None]:
     """setWatches is answered, and nothing is watched."""
-    with patch.object(answer_queues, "rearm", lambda tree, watches, connection, request: []):
+    with broken(answer_queues, rearm=lambda tree, watches, connection, request: []):
         yield
 
 
@@ -189,22 +186,21 @@ def served_before_uptodate() -> Iterator[None]:
         log(self, txns)
         apply_up_to(self._core, txns[-1].zxid)
 
-    with patch.object(Following, "log", eager), patch.object(Following, "_on_commit", lambda self, commit: None):
+    with broken(Following, log=eager), broken(Following, _on_commit=lambda self, commit: None):
         yield
 
 
 @contextmanager
 def pending_proposals_not_given_to_a_newcomer() -> Iterator[None]:
     """A learner gets what is committed and what comes, not what is between (ZOOKEEPER-3104)."""
-    synchronise = Leader._synchronise
+    begin_forwarding = leader.begin_forwarding
 
-    def forgetful(self: Leader, peer: Any) -> None:
-        core = self._core
+    def forgetful(core: Core, peer: LearnerLink, newleader_zxid: Zxid) -> None:
         pending, core.pending = core.pending, type(core.pending)()
-        synchronise(self, peer)
+        begin_forwarding(core, peer, newleader_zxid)
         core.pending = pending
 
-    with patch.object(Leader, "_synchronise", forgetful):
+    with broken(leader, begin_forwarding=forgetful):
         yield
 
 
@@ -219,19 +215,25 @@ def zxids_go_on_across_epochs() -> Iterator[None]:
         if self.phase is not before and self._core.last_logged:
             self._broadcast._last_proposed = self._core.last_logged
 
-    with patch.object(Leader, "_adopt_with_quorum", continuing):
+    with broken(Leader, _adopt_with_quorum=continuing):
         yield
 
 
 @contextmanager
 def replay_of_what_the_snapshot_holds() -> Iterator[None]:
-    """A peer that starts applies its whole log on top of its snapshot (ZOOKEEPER-3145)."""
-    recover = SimDisk.recover
+    """A snapshot bears the number of a transaction before its last, which a start applies again (ZOOKEEPER-3145)."""
+    take_snapshot = Core._take_snapshot
 
-    def whole_log(self: SimDisk) -> Any:
-        return msgspec.structs.replace(recover(self), txns=list(self._log))
+    def fuzzy(self: Core) -> None:
+        before = len(self.out)
+        take_snapshot(self)
+        older = next((txn.zxid for txn in list(self.committed_log)[-2:-1]), None)
+        for index, effect in enumerate(self.out[before:], before):
+            if isinstance(effect, SaveSnapshot) and older is not None:
+                relabelled = msgspec.structs.replace(effect.snapshot, zxid=older)
+                self.out[index] = SaveSnapshot(relabelled, replaces_history=False)
 
-    with patch.object(SimDisk, "recover", whole_log):
+    with broken(Core, _take_snapshot=fuzzy):
         yield
 
 
@@ -244,14 +246,14 @@ def a_leader_never_steps_down() -> Iterator[None]:
         if "quorum of" not in reason:
             leave(self, reason, successor)
 
-    with patch.object(Core, "leave", stay):
+    with broken(Core, leave=stay):
         yield
 
 
 @contextmanager
 def votes_are_sent_once() -> Iterator[None]:
     """A vote that was lost is not sent again."""
-    with patch.object(Election, "_broadcast", _only_at_first(Election._broadcast)):
+    with broken(Election, _broadcast=_only_at_first(Election._broadcast)):
         yield
 
 
@@ -273,7 +275,7 @@ def ephemerals_forgotten_in_snapshots() -> Iterator[None]:
         tree.ephemerals.clear()
         return tree
 
-    with patch.object(DataTree, "from_snapshot", classmethod(ownerless)):
+    with broken(DataTree, from_snapshot=classmethod(ownerless)):
         yield
 
 
@@ -291,7 +293,7 @@ def epochs_do_not_rise() -> Iterator[None]:
         else:
             open_epoch(self)
 
-    with patch.object(Leader, "_open_epoch_with_quorum", same):
+    with broken(Leader, _open_epoch_with_quorum=same):
         yield
 
 
@@ -305,53 +307,71 @@ def leader_acknowledges_before_its_fsync() -> Iterator[None]:
         if self._core.pending:
             self.acks.tell(self._last_proposed, self._links.values())
 
-    with patch.object(Broadcast, "propose", hasty):
+    with broken(Broadcast, propose=hasty):
         yield
 
 
 @contextmanager
 def committed_by_the_leaders_log_alone() -> Iterator[None]:
     """A follower that hears that its leader's log is durable does not look at its own."""
-    with patch.object(CommonLog, "end", property(lambda self: self.leaders)):
+    with broken(CommonLog, end=property(lambda self: self.leaders)):
         yield
 
 
 @contextmanager
 def who_comes_back_ahead_is_cut_back() -> Iterator[None]:
     """A leader cuts a follower back to what it has committed itself, where the follower may have committed more."""
-    with patch.object(LeaderAcks, "is_ahead", lambda self, peer, last_committed: False):
+    with broken(LeaderAcks, is_ahead=lambda self, peer, last_committed: False):
         yield
 
 
 @contextmanager
 def answers_overtake_the_commits_they_rely_on() -> Iterator[None]:
     """A follower whose own log is late hears that its sync is done, and not yet what is committed."""
-    with patch.object(Broadcast, "_answer", lambda self, origin, answer: self._core.send(origin, answer)):
+    with broken(Broadcast, _answer=lambda self, origin, answer: self._core.send(origin, answer)):
         yield
 
 
-PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
-    "a promise before it is durable": promise_before_it_is_durable,
-    "NEWLEADER acknowledged before the epoch": newleader_acknowledged_before_the_epoch,
-    "NEWLEADER acknowledged before the history": newleader_acknowledged_before_the_history,
-    "snapshots of what is not committed": snapshots_of_what_is_not_committed,
-    "votes with what memory knows": votes_with_what_memory_knows,
-    "leader counts itself before its fsync": leader_counts_itself_before_its_fsync,
-    "leader acknowledges before its fsync": leader_acknowledges_before_its_fsync,
-    "committed by the leader's log alone": committed_by_the_leaders_log_alone,
-    "who comes back ahead is cut back": who_comes_back_ahead_is_cut_back,
-    "answers overtake the commits they rely on": answers_overtake_the_commits_they_rely_on,
-    "established without a quorum": established_without_a_quorum,
-    "sync answered by the leader alone": sync_answered_by_the_leader_alone,
-    "session owner not checked": session_owner_not_checked,
-    "watches fire late": watches_fire_late,
-    "watches lost on reconnection": watches_lost_on_reconnection,
-    "applied before it is committed": served_before_uptodate,
-    "pending proposals not given to a newcomer": pending_proposals_not_given_to_a_newcomer,
-    "zxids go on across epochs": zxids_go_on_across_epochs,
-    "replay of what the snapshot holds": replay_of_what_the_snapshot_holds,
-    "a leader never steps down": a_leader_never_steps_down,
-    "votes are sent once": votes_are_sent_once,
-    "ephemerals forgotten in snapshots": ephemerals_forgotten_in_snapshots,
-    "epochs do not rise": epochs_do_not_rise,
+PLANTED: dict[str, Plant] = {
+    "a promise before it is durable": Plant(promise_before_it_is_durable, ("acceptedEpoch on disk is",)),
+    "NEWLEADER acknowledged before the epoch": Plant(
+        newleader_acknowledged_before_the_epoch, ("NEWLEADER acknowledged in epoch",)
+    ),
+    "NEWLEADER acknowledged before the history": Plant(
+        newleader_acknowledged_before_the_history, ("committed and durable only on",)
+    ),
+    "snapshots of what is not committed": Plant(
+        snapshots_of_what_is_not_committed, ("snapshots hold committed transactions",)
+    ),
+    "votes with what memory knows": Plant(
+        votes_with_what_memory_knows, ("reports acknowledgement rules: ACKEPOCH names", "TotalOrder")
+    ),
+    "leader counts itself before its fsync": Plant(
+        leader_counts_itself_before_its_fsync, ("committed and durable only on",)
+    ),
+    "leader acknowledges before its fsync": Plant(
+        leader_acknowledges_before_its_fsync, ("acknowledged and not durable",)
+    ),
+    "committed by the leader's log alone": Plant(
+        committed_by_the_leaders_log_alone, ("committed and durable only on",)
+    ),
+    "who comes back ahead is cut back": Plant(who_comes_back_ahead_is_cut_back, ("committedLogDurability",)),
+    "answers overtake the commits they rely on": Plant(answers_overtake_the_commits_they_rely_on, ("tree of 2 is ''",)),
+    "established without a quorum": Plant(
+        established_without_a_quorum, ("one ZAB leader per epoch", "Leadership: epoch")
+    ),
+    "sync answered by the leader alone": Plant(sync_answered_by_the_leader_alone, ("answered of 0 is '3'",)),
+    "session owner not checked": Plant(session_owner_not_checked, ("get /x answered 'late'",)),
+    "watches fire late": Plant(watches_fire_late, ("before the watch told of it",)),
+    "watches lost on reconnection": Plant(watches_lost_on_reconnection, ("before the watch told of it",)),
+    "applied before it is committed": Plant(served_before_uptodate, ("committed and durable only on",)),
+    "pending proposals not given to a newcomer": Plant(pending_proposals_not_given_to_a_newcomer, ("messageIllegal",)),
+    "zxids go on across epochs": Plant(
+        zxids_go_on_across_epochs, ("Integrity", "commits are in zxid order, without gaps")
+    ),
+    "replay of what the snapshot holds": Plant(replay_of_what_the_snapshot_holds, ("committed prefixes agree",)),
+    "a leader never steps down": Plant(a_leader_never_steps_down, ("liveness: a watch that fires",)),
+    "votes are sent once": Plant(votes_are_sent_once, ("liveness: a serving ensemble",)),
+    "ephemerals forgotten in snapshots": Plant(ephemerals_forgotten_in_snapshots, ("outlives its session",)),
+    "epochs do not rise": Plant(epochs_do_not_rise, ("gap in history",)),
 }

@@ -6,16 +6,22 @@ from collections.abc import Iterator
 
 from controller.historical import HISTORICAL_KEY
 from simulation.scenarios.library import LIBRARY
-from simulation.scenarios.scenario import AnyScenario, CoreScenario, WorldScenario
+from simulation.scenarios.scenario import AnyScenario, CoreScenario, FileScenario, WorldScenario
 from testing.live.scenarios import LivePlayer
 from tools.reference.markdown import code, document, sentence, table
 
 _INTRODUCTION = (
     "Outages of ZooKeeper and Kafka as scripts. `zabka scenarios run NAME` plays one and says whether its rule "
     "held; `--story` tells each step. A script over the **bare protocol** makes every packet and every fsync a "
-    "step; one over a **whole cluster** has clients too. Where a bug is named, the script is played twice: "
-    "without it, when the rule must hold, and with it, when the outage must show."
+    "step; with **real files** each peer's disk is a directory under the storage that serves; a script over a **whole "
+    "cluster** has clients too. Where a bug is named, the script is played twice: without it, when the rule must "
+    "hold, and with it, when the outage must show."
 )
+_DRIVERS: dict[type[AnyScenario], str] = {
+    CoreScenario: "the bare protocol",
+    FileScenario: "the bare protocol with real files",
+    WorldScenario: "a whole cluster",
+}
 
 
 def page() -> str:
@@ -34,7 +40,7 @@ def page() -> str:
 def _section(scenario: AnyScenario, player: LivePlayer) -> Iterator[str]:
     yield f"## {scenario.name}\n\n{scenario.title}.\n"
     yield f"- The rule: {sentence(scenario.hypothesis)}"
-    driver = "the bare protocol" if isinstance(scenario, CoreScenario) else "a whole cluster"
+    driver = _DRIVERS[type(scenario)]
     sizes = f"{scenario.peers} peers"
     if isinstance(scenario, WorldScenario) and scenario.brokers:
         sizes += f", {scenario.brokers} brokers"

@@ -3,59 +3,55 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import NoReturn
-from unittest.mock import patch
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn
 from zlib import adler32
 
+from broker_sim.logs import guarded_directory
 from broker_sim.logs.guarded_directory import GuardedDirectory, LogDirFailed
-from broker_sim.logs.memory_log_directory import MemoryLogFile
 from controller import log_dir_failures
 from controller.context import Replica
 from controller.reign import Reign
-from ensemble.txnlog import log, log_reading
+from ensemble.txnlog import log, log_reading, recovery
 from ensemble.txnlog.records import RECORD_HEAD, Damage, ScannedLog, scan
-from simulation.disks.faulty_disk import FaultyDisk
-from simulation.disks.faulty_log_directory import FaultyLogDirectory
+from tests.simulation.planting import Plant, broken
 
 
 @contextmanager
 def failed_syncs_are_acknowledged() -> Iterator[None]:
     """An error from fdatasync is not looked at."""
-    sync = FaultyDisk._sync
+    sync = log.LogWriter.sync
 
-    def lax(self: FaultyDisk) -> None:
-        try:
+    def lax(self: log.LogWriter) -> None:
+        with suppress(OSError):
             sync(self)
-        except OSError:
-            self._durable = len(self._log)
 
-    with patch.object(FaultyDisk, "_sync", lax):
+    with broken(log.LogWriter, sync=lax):
         yield
 
 
 @contextmanager
 def recovery_trusts_the_kernel() -> Iterator[None]:
     """After a failed sync the next process syncs what it reads, and does not write it again."""
-    with patch.object(FaultyDisk, "_write_again", lambda self: None):
+    with broken(recovery, write_again=lambda *where: None):
         yield
 
 
 @contextmanager
 def full_disks_cut_the_log() -> Iterator[None]:
     """Where a batch has no room in a broker's log, the one before it is cut, too."""
-    append = FaultyLogDirectory.append
+    append = guarded_directory._GuardedFile.append
 
-    def rash(self: FaultyLogDirectory, file: MemoryLogFile, data: bytes) -> int:
+    def rash(self: guarded_directory._GuardedFile, data: bytes) -> int:
         try:
-            return append(self, file, data)
-        except OSError as failure:
-            if failure.errno == errno.ENOSPC:
-                file.truncate(max(0, file.size() - 1))
+            return append(self, data)
+        except LogDirFailed as failed:
+            if isinstance(failed.__cause__, OSError) and failed.__cause__.errno == errno.ENOSPC:
+                self._file.truncate(max(0, self._file.size() - 1))
             raise
 
-    with patch.object(FaultyLogDirectory, "append", rash):
+    with broken(guarded_directory._GuardedFile, append=rash):
         yield
 
 
@@ -73,7 +69,7 @@ def damaged_records_are_served() -> Iterator[None]:
             scanned = scan(data)
         return scanned
 
-    with patch.object(log, "scan", trusting), patch.object(log_reading, "adler32", lambda body: _AnyNumber()):
+    with broken(log, scan=trusting), broken(log_reading, adler32=lambda body: _AnyNumber()):
         yield
 
 
@@ -92,13 +88,12 @@ class _AnyNumber:
 @contextmanager
 def damage_is_a_torn_tail() -> Iterator[None]:
     """A log is cut where a record cannot be read, and what follows is forgotten without a word."""
-    from ensemble.txnlog import recovery
 
-    def lenient(data: bytes) -> tuple[bytes, ScannedLog]:
-        used, scanned = log.read_log(data)  # type: ignore[arg-type]
+    def lenient(*where: Any) -> tuple[bytes, ScannedLog]:
+        used, scanned = log.read_log(*where)
         return used, scanned._replace(damage=Damage.NONE)
 
-    with patch.object(recovery, "read_log", lenient):
+    with broken(recovery, read_log=lenient):
         yield
 
 
@@ -109,7 +104,7 @@ def log_directories_are_used_on_after_an_error() -> Iterator[None]:
     def shrug(self: GuardedDirectory, failure: OSError) -> NoReturn:
         raise LogDirFailed from failure
 
-    with patch.object(GuardedDirectory, "give_up", shrug):
+    with broken(GuardedDirectory, give_up=shrug):
         yield
 
 
@@ -120,16 +115,26 @@ def replicas_in_failed_directories_stay_in_sync() -> Iterator[None]:
     async def leave(reign: Reign, replicas: Sequence[Replica]) -> None:
         return
 
-    with patch.object(log_dir_failures, "on_replicas_offline", leave):
+    with broken(log_dir_failures, on_replicas_offline=leave):
         yield
 
 
-PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
-    "failed syncs are acknowledged": failed_syncs_are_acknowledged,
-    "recovery trusts the kernel after a failed sync": recovery_trusts_the_kernel,
-    "full disks cut the log": full_disks_cut_the_log,
-    "damaged records are served": damaged_records_are_served,
-    "damage is taken for a torn tail": damage_is_a_torn_tail,
-    "log directories are used on after an error": log_directories_are_used_on_after_an_error,
-    "replicas in failed directories stay in sync": replicas_in_failed_directories_stay_in_sync,
+PLANTED: dict[str, Plant] = {
+    "failed syncs are acknowledged": Plant(failed_syncs_are_acknowledged, ("acknowledged and not durable",)),
+    "recovery trusts the kernel after a failed sync": Plant(
+        recovery_trusts_the_kernel, ("committed and durable only on",)
+    ),
+    "full disks cut the log": Plant(
+        full_disks_cut_the_log, ("committed and acks=all records survive", "inconsistent offset")
+    ),
+    "damaged records are served": Plant(damaged_records_are_served, ("committed prefixes agree",)),
+    "damage is taken for a torn tail": Plant(
+        damage_is_a_torn_tail, ("committedLogDurability", "no acknowledged write lost")
+    ),
+    "log directories are used on after an error": Plant(
+        log_directories_are_used_on_after_an_error, ("do not count on what lies in a failed directory",)
+    ),
+    "replicas in failed directories stay in sync": Plant(
+        replicas_in_failed_directories_stay_in_sync, ("do not count on what lies in a failed directory",)
+    ),
 }

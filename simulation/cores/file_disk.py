@@ -1,0 +1,250 @@
+"""The disk of a node of the bare protocol in real files, under the `Storage` of the code that serves.
+
+An operation is handed to the storage's own thread and waited for, so each is a step, and what follows from it is the
+same at every run.  What the judges hear of this disk is read anew from the files' bytes.
+"""
+
+from __future__ import annotations
+
+import queue
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from ensemble.ids import Epoch, LinkId, Zxid
+from ensemble.records import OPEN_ACL
+from ensemble.tree_snapshot import NodeImage, TreeSnapshot
+from ensemble.txn import Txn
+from ensemble.txnlog.epochs import ACCEPTED, CURRENT, read_epoch
+from ensemble.txnlog.log import list_logs, read_log
+from ensemble.txnlog.records import Damage
+from ensemble.txnlog.recovery import Directories, Recovery, RecoveryPolicy, purge, recover
+from ensemble.txnlog.snapshots import SnapshotDamaged, WrittenSnapshot, list_snapshots, read_snapshot, write_snapshot
+from ensemble.txnlog.storage import Storage
+from ensemble.zab.effects import Barrier, Effect, ReadLog, Recovered, SaveSnapshot
+
+PREALLOCATE_BYTES = 4096
+PATIENCE_S = 60
+_ROOT = NodeImage(
+    path="", data=None, acl=OPEN_ACL, czxid=0, mzxid=0, ctime=0, mtime=0, version=0, cversion=0, aversion=0,
+    ephemeral_owner=0, pzxid=0,
+)  # fmt: skip
+"""A list has none, and a snapshot's file begins with it."""
+
+
+class DiskFailed(Exception):
+    """The storage has given up: what it said."""
+
+
+class FileDisk:
+    """One peer's dataDir.  While a process is there, `Storage` is; what the process remembers of its files goes with
+    it."""
+
+    def __init__(self, directory: Path, other_voters: int) -> None:
+        self.directories = Directories(directory, directory)
+        self._policy = RecoveryPolicy(other_voters)
+        self._posted: queue.Queue[tuple[Callable[..., None], tuple[object, ...]]] = queue.Queue()
+        self._storage: Storage | None = None
+        self._truncated: Recovery | None = None
+        self._read: list[Txn] | None = None
+        self._heard = {"durable": 0, "snapshot": 0, "read": 0}
+        """How often the storage has said each."""
+        self._seen: tuple[list[int], list[Txn]] | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+
+    # -- what a node of the bare protocol asks of its disk -----------------------------------------------------------
+
+    def recovered(self) -> Recovered:
+        """What a process finds that opens the disk; while one runs, what the last truncation has left.  Raises
+        DataDirectoryError, OSError."""
+        if self._storage is not None:
+            assert self._truncated is not None, "nothing was loaded again"
+            return _without_root(self._truncated.recovered)
+        found = recover(self.directories, self._policy).recovered
+        if found.snapshot is None:
+            # As `peer_process` does: later starts can tell an empty tree from a lost one.
+            write_snapshot(self.directories.data, _with_root(TreeSnapshot(Zxid(0), {}, [], 0)))
+        self._storage = Storage(
+            self.directories, self, self._post, preallocate_bytes=PREALLOCATE_BYTES, policy=self._policy
+        )
+        self._seen = None
+        return _without_root(found)
+
+    def after(self, effect: Effect) -> FileDisk:
+        """This disk with one more operation done, durably."""
+        storage = self._running
+        if isinstance(effect, Barrier):
+            return self
+        if isinstance(effect, SaveSnapshot):
+            whole = msgspec.structs.replace(effect, snapshot=_with_root(effect.snapshot))
+            replaced, taken = partial(storage.submit, [whole]), partial(storage.take_snapshot, whole.snapshot)
+            self._wait_for("snapshot", replaced if effect.replaces_history else taken)
+        else:
+            storage.submit([effect])
+        self._wait_for("durable", partial(storage.submit, [Barrier(0)]))
+        self._seen = None
+        return self
+
+    def read_log(self, wanted: ReadLog) -> list[Txn] | None:
+        """What the log's reader answers to a leader."""
+        self._wait_for("read", partial(self._running.read_log, wanted))
+        return self._read
+
+    def close(self) -> None:
+        """The process is gone."""
+        if self._storage is not None:
+            self._storage.close()
+            self._posted = queue.Queue()
+            self._storage = self._truncated = self._seen = None
+
+    @property
+    def _running(self) -> Storage:
+        assert self._storage is not None, "no process has opened this disk"
+        return self._storage
+
+    def _post(self, callback: Callable[..., None], *args: object) -> None:
+        self._posted.put((callback, args))
+
+    def _wait_for(self, what: str, ask: Callable[[], object]) -> None:
+        before = self._heard[what]
+        ask()
+        while self._heard[what] == before:
+            callback, args = self._posted.get(timeout=PATIENCE_S)
+            callback(*args)
+
+    # -- what the storage says ---------------------------------------------------------------------------------------
+
+    def on_durable(self, tokens: list[int]) -> None:
+        """All that was submitted is done."""
+        self._heard["durable"] += 1
+
+    def on_truncated(self, recovery: Recovery) -> None:
+        """The log is cut back, and what is left was loaded."""
+        self._truncated = recovery
+
+    def on_snapshot(self, written: WrittenSnapshot) -> None:
+        """It lies there under its name."""
+        self._heard["snapshot"] += 1
+
+    def on_snapshot_spoiled(self) -> None:
+        """A list's snapshots take nothing over from the ones before."""
+        raise AssertionError("nothing was taken over")
+
+    def on_log_read(self, link: LinkId, after: Zxid, txns: list[Txn] | None) -> None:
+        """The answer to a ReadLog."""
+        self._read = txns
+        self._heard["read"] += 1
+
+    def on_storage_warning(self, line: str) -> None:
+        """How long a sync took is nothing to a script."""
+
+    def on_storage_failed(self, reason: str) -> None:
+        """This disk takes nothing any more."""
+        raise DiskFailed(reason)
+
+    # -- what its bytes say ------------------------------------------------------------------------------------------
+
+    @property
+    def accepted(self) -> Epoch:
+        """acceptedEpoch."""
+        return read_epoch(self.directories.data, ACCEPTED) or Epoch(0)
+
+    @property
+    def current(self) -> Epoch:
+        """currentEpoch."""
+        return read_epoch(self.directories.data, CURRENT) or Epoch(0)
+
+    def last_durable(self) -> Zxid:
+        """The history's end."""
+        return Zxid(max(self.history(), default=0))
+
+    def holds(self, zxid: Zxid) -> bool:
+        """Is that transaction in the log, or in the newest snapshot's list?"""
+        snapshot, log = self._contents()
+        return zxid in snapshot or any(txn.zxid == zxid for txn in log)
+
+    def history(self) -> list[int]:
+        """Every zxid that the newest whole snapshot and the log behind it hold, in order, up to the first damage."""
+        snapshot, log = self._contents()
+        last = snapshot[-1] if snapshot else 0
+        return snapshot + [txn.zxid for txn in log if txn.zxid > last]
+
+    def _contents(self) -> tuple[list[int], list[Txn]]:
+        if self._seen is None:
+            self._seen = self._newest_list(), self._whole_log()
+        return self._seen
+
+    def _newest_list(self) -> list[int]:
+        for _, path in reversed(list_snapshots(self.directories.data)):
+            try:
+                return [image.czxid for image in read_snapshot(path).nodes if image.path]
+            except SnapshotDamaged:
+                continue
+        return []
+
+    def _whole_log(self) -> list[Txn]:
+        txns: list[Txn] = []
+        for _, path in list_logs(self.directories.log):
+            scanned = read_log(path)[1]
+            txns += scanned.txns
+            if scanned.damage is not Damage.NONE:
+                break
+        return txns
+
+    # -- what happens to it ------------------------------------------------------------------------------------------
+
+    def purge(self, retain: int) -> None:
+        """Autopurge: keep the newest snapshots and the logs that they need."""
+        purge(self.directories, retain)
+        self._seen = None
+
+    def flip_bit(self, zxid: int) -> None:
+        """One bit of that transaction's record is another one from now on.  Raises LookupError where it is not."""
+        for _, path in list_logs(self.directories.log):
+            scanned = read_log(path)[1]
+            for txn, end in zip(scanned.txns, scanned.ends, strict=True):
+                if txn.zxid == zxid:
+                    with path.open("r+b") as file:
+                        file.seek(end - 2)
+                        byte = file.read(1)[0]
+                        file.seek(end - 2)
+                        file.write(bytes([byte ^ 1]))
+                    self._seen = None
+                    return
+        raise LookupError(f"no log holds 0x{zxid:x}")
+
+    def cut_out(self, zxid: int) -> None:
+        """That transaction's record, the last one of its file, is gone as if it had never been."""
+        for _, path in list_logs(self.directories.log):
+            scanned = read_log(path)[1]
+            if scanned.txns and scanned.txns[-1].zxid == zxid:
+                with path.open("r+b") as file:
+                    file.truncate(scanned.ends[-2] if len(scanned.ends) > 1 else 0)
+                self._seen = None
+                return
+        raise LookupError(f"no log ends with 0x{zxid:x}")
+
+    def lose_newest_log(self) -> None:
+        """The newest log's file is gone."""
+        list_logs(self.directories.log)[-1][1].unlink()
+        self._seen = None
+
+    def erase(self) -> None:
+        """An empty machine takes this one's place."""
+        shutil.rmtree(self.directories.data)
+        self.directories.data.mkdir()
+        self._seen = None
+
+
+def _with_root(snapshot: TreeSnapshot) -> TreeSnapshot:
+    return msgspec.structs.replace(snapshot, nodes=[_ROOT, *snapshot.nodes])
+
+
+def _without_root(found: Recovered) -> Recovered:
+    if found.snapshot is None:
+        return found
+    nodes = [image for image in found.snapshot.nodes if image.path]
+    return msgspec.structs.replace(found, snapshot=msgspec.structs.replace(found.snapshot, nodes=nodes))

@@ -1,0 +1,171 @@
+"""Planted bugs of histories on disk: each takes back what mends a fault that lost or split committed history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any
+
+import msgspec
+
+from ensemble.ids import PeerId, Zxid
+from ensemble.ports import Instant
+from ensemble.txn import Txn
+from ensemble.txnlog import log_reading, newest_log
+from ensemble.txnlog.log_reading import LogReader
+from ensemble.zab import leader as leader_rules
+from ensemble.zab import learner_sync
+from ensemble.zab.core import Core
+from ensemble.zab.effects import Effect, ReadLog, SaveSnapshot
+from ensemble.zab.election import Election
+from ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER, Leader
+from ensemble.zab.learner import Learner
+from ensemble.zab.learner_link import LearnerLink
+from ensemble.zab.messages import Notification, PeerState
+from ensemble.zab.peer import Peer
+from ensemble.zab.sync import follows
+from tests.simulation.planting import broken
+
+
+@contextmanager
+def digests_that_differ_are_counted() -> Iterator[None]:
+    """A learner whose tree is not its leader's goes on with it."""
+    with broken(Learner, on_tree_differs=lambda self: None):
+        yield
+
+
+class _WhateverMayFollow(dict[Zxid, Any]):
+    """The ends of epochs, where nobody knows them: the first of any later epoch will do."""
+
+    def get(self, last: Any, default: Any = None) -> Any:
+        return _After(last)
+
+
+class _After:
+    """Equal to every number that may follow one."""
+
+    def __init__(self, last: int) -> None:
+        self._last = last
+
+    def __eq__(self, zxid: object) -> bool:
+        return isinstance(zxid, int) and follows(self._last, zxid)
+
+    def __ne__(self, zxid: object) -> bool:
+        return not self == zxid
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@contextmanager
+def the_log_is_read_by_its_numbers() -> Iterator[None]:
+    """What is read for a learner has to look like a history, and need not be the leader's; where its digests say so,
+    they are counted."""
+    read, send = LogReader.read, learner_sync.send_from_log
+
+    def by_numbers(self: LogReader, wanted: ReadLog) -> list[Txn] | None:
+        return read(self, msgspec.structs.replace(wanted, borders=_WhateverMayFollow()))
+
+    def send_by_numbers(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> Any:
+        borders, core.borders = core.borders, _WhateverMayFollow()
+        progress = send(core, peer, txns)
+        core.borders = borders
+        return progress
+
+    with (
+        digests_that_differ_are_counted(),
+        broken(LogReader, read=by_numbers),
+        broken(leader_rules, send_from_log=send_by_numbers),
+    ):
+        yield
+
+
+@contextmanager
+def reading_goes_on_behind_damage() -> Iterator[None]:
+    """A record that is not whole ends its file, and the next file is read, whatever was lost with the rest."""
+
+    records_in = log_reading._records_in
+
+    def lenient(*where: Any) -> Iterator[tuple[int, bytes]]:
+        with suppress(log_reading._NotWhole):
+            yield from records_in(*where)
+
+    with the_log_is_read_by_its_numbers(), broken(log_reading, _records_in=lenient):
+        yield
+
+
+@contextmanager
+def a_log_that_breaks_off_is_tried_again() -> Iterator[None]:
+    """A leader forgets that its log broke off in the midst of a synchronisation, and begins from there again."""
+    send = learner_sync.send_from_log
+
+    def forgetful(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> Any:
+        progress = send(core, peer, txns)
+        core.unreadable_behind = Zxid(-1)
+        return progress
+
+    with broken(leader_rules, send_from_log=forgetful):
+        yield
+
+
+@contextmanager
+def places_in_the_log_outlive_what_was_there() -> Iterator[None]:
+    """Where a piece of the log ended is remembered when the log is cut back."""
+    with the_log_is_read_by_its_numbers(), broken(LogReader, forget_positions=lambda self: None):
+        yield
+
+
+@contextmanager
+def who_has_lost_history_is_elected_for_its_past() -> Iterator[None]:
+    """A peer that has lost transactions leads where others name it, as its earlier process was named."""
+    on_notification = Election.on_notification
+
+    def believing(self: Election, src: PeerId, notification: Notification) -> None:
+        core = self._core
+        incomplete = core.incomplete
+        if notification.state is not PeerState.LOOKING:
+            core.incomplete = False
+        on_notification(self, src, notification)
+        core.incomplete = incomplete
+
+    def start(self: Leader) -> None:
+        core = self._core
+        core.set_timer(INIT_TIMER, core.ticks_ms(core.config.init_limit))
+        core.set_timer(HALF_TICK_TIMER, core.config.tick_time_ms // 2)
+        self._open_epoch_with_quorum()
+
+    with broken(Election, on_notification=believing), broken(Leader, start=start):
+        yield
+
+
+@contextmanager
+def a_spoiled_snapshot_is_made_good_at_once() -> Iterator[None]:
+    """Another snapshot is taken whenever one is wanted, of whatever the tree holds then."""
+
+    def at_once(self: Peer, now: Instant) -> list[Effect]:
+        core = self._core
+        core.now = now
+        core.to_disk(SaveSnapshot(core.application.snapshot(), replaces_history=False))
+        return self._finish()
+
+    with broken(Peer, on_snapshot_spoiled=at_once):
+        yield
+
+
+@contextmanager
+def a_log_that_is_gone_is_not_missed() -> Iterator[None]:
+    """A start takes what it finds for all there was."""
+    with broken(newest_log, noted=lambda *where: None):
+        yield
+
+
+PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "the log is read by its numbers": the_log_is_read_by_its_numbers,
+    "reading goes on behind damage": reading_goes_on_behind_damage,
+    "a log that breaks off is tried again": a_log_that_breaks_off_is_tried_again,
+    "places in the log outlive what was there": places_in_the_log_outlive_what_was_there,
+    "who has lost history is elected for its past": who_has_lost_history_is_elected_for_its_past,
+    "a spoiled snapshot is made good at once": a_spoiled_snapshot_is_made_good_at_once,
+    "a log that is gone is not missed": a_log_that_is_gone_is_not_missed,
+    "digests that differ are counted": digests_that_differ_are_counted,
+}
+"""Each is shown by its script (`tests.simulation.scenarios.pairs`)."""

@@ -1,0 +1,31 @@
+"""Every planted bug there is, by name, with what a run has to show of it."""
+
+from __future__ import annotations
+
+from tests.simulation import (
+    planted,
+    planted_ensemble,
+    planted_histories,
+    planted_learning,
+    planted_outages,
+    planted_service,
+)
+from tests.simulation.disks import planted_disks
+from tests.simulation.planting import Plant
+from tests.simulation.scenarios.pairs import PAIRS
+
+_BY_SEEDS: dict[str, Plant] = {**planted.PLANTED, **planted_ensemble.PLANTED, **planted_disks.PLANTED}
+_BY_SCRIPTS = {
+    **planted_learning.PLANTED,
+    **planted_service.PLANTED,
+    **planted_outages.PLANTED,
+    **planted_histories.PLANTED,
+}
+
+PLANTS: dict[str, Plant] = {
+    **_BY_SEEDS,
+    **{
+        name: Plant(plant, tuple(pair.shows for pair in PAIRS if pair.plant == name))
+        for name, plant in _BY_SCRIPTS.items()
+    },
+}

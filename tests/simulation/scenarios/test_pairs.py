@@ -1,0 +1,116 @@
+"""Each script of the outage library shows the bug that it is about, by the text that says so; without it, nothing."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from ensemble.zab.quorum import Quorum
+from simulation.disks import disk
+from simulation.scenarios.core_steps import Elect, Expect, Run, Start, Write
+from simulation.scenarios.kafka_steps import Cast, Produce, Settled, Topic
+from simulation.scenarios.library import LIBRARY, play
+from simulation.scenarios.scenario import AnyScenario, CoreScenario, FileScenario, WorldScenario
+from simulation.scenarios.world_steps import Agree, Ask, Join
+from tests.simulation import planted, planted_table
+from tests.simulation.planting import NotServingCode, Plant, broken
+from tests.simulation.plants import PLANTS
+from tests.simulation.scenarios.pairs import PAIRS, Pair
+
+ALL = (1, 2, 3)
+AN_ORDINARY_START = (Start(), Elect(ALL), Run(), Write(3), Run(), Expect("log", 1, "1.1"))
+CONTROLS: dict[type[AnyScenario], AnyScenario] = {
+    CoreScenario: CoreScenario("control", "", "An ordinary start and a write.", steps=AN_ORDINARY_START),
+    FileScenario: FileScenario("control", "", "An ordinary start and a write.", steps=AN_ORDINARY_START),
+    WorldScenario: WorldScenario(
+        "control",
+        "",
+        "An ordinary day.",
+        steps=(Join("a"), Ask("a", "create", "/a", "1", ("/a",)), Agree("get", "/a", "1")),
+    ),
+}
+WITH_BROKERS = WorldScenario(
+    "control",
+    "",
+    "An ordinary day.",
+    brokers=3,
+    steps=(Cast(), Topic("orders", (("second", "third"),)), Produce("orders-0", 3, expect=("ok",)), Settled()),
+)
+PLANTS_FILES = sorted(Path(planted.__file__).parent.rglob("planted*.py"))
+
+
+def control_of(scenario: AnyScenario) -> AnyScenario:
+    if isinstance(scenario, WorldScenario) and scenario.brokers:
+        return WITH_BROKERS
+    return CONTROLS[type(scenario)]
+
+
+def names(pair: Pair) -> str:
+    return f"{pair.script}-{pair.plant.replace(' ', '_')}"
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=names)
+def test_a_script_shows_its_bug_by_the_text_that_says_so(pair: Pair) -> None:
+    """Without the bug the script holds; with it an ordinary start does, so that it is the script which shows it."""
+    script = LIBRARY[pair.script]
+    assert play(script).problems == []
+    with PLANTS[pair.plant]():
+        assert play(control_of(script)).problems == []
+        problems = play(script).problems
+    assert any(pair.shows in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_every_script_has_a_bug_that_it_shows(name: str) -> None:
+    script = LIBRARY[name]
+    by_itself = isinstance(script, WorldScenario) and script.shows
+    assert by_itself or any(pair.script == name for pair in PAIRS)
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_every_plant_says_what_it_shows_and_breaks_serving_code_that_is_there(name: str) -> None:
+    assert PLANTS[name].shows and all(PLANTS[name].shows)
+    with PLANTS[name]():
+        pass
+
+
+@pytest.mark.parametrize("path", PLANTS_FILES, ids=lambda path: path.stem)
+def test_plants_replace_nothing_but_by_the_function_that_looks_what_it_is(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    imported += [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
+    if path.stem != "planted_table":
+        assert [name for name in imported if name.split(".")[0] in ("simulation", "unittest")] == []
+    assert "setattr(" not in path.read_text()
+
+
+def test_a_plant_in_the_simulated_world_is_refused() -> None:
+    with pytest.raises(NotServingCode), broken(disk.SimDisk, recover=lambda self: None):
+        pass
+    with pytest.raises(NotServingCode), broken(disk, FSYNC_US_MAX=1):
+        pass
+
+
+def test_a_plant_of_a_rule_that_is_gone_is_refused() -> None:
+    with pytest.raises(AttributeError), broken(Quorum, no_such_rule=lambda self: None):
+        pass
+
+
+def test_a_text_that_nothing_says_is_not_shown() -> None:
+    plant = Plant(planted.commit_on_a_minority, ("durable only on",))
+    assert plant.shown(["liveness: nobody leads"]) is None
+    assert plant.shown(["liveness: nobody leads", "committed and durable only on [3]"]) is not None
+
+
+@pytest.mark.parametrize("bug", planted_table.RARE)
+def test_a_bug_that_seeds_take_long_to_meet_has_a_script(bug: str) -> None:
+    assert Pair(planted_table.RARE[bug], bug, planted_table.text_in_script(bug)) in PAIRS
+
+
+def test_each_of_three_faults_of_reading_the_log_needs_its_own_mending() -> None:
+    """With the first one alone taken back, what the other two are about holds."""
+    with PLANTS["the log is read by its numbers"]():
+        for script in ("diff-over-bit-rot", "position-behind-a-truncation"):
+            assert play(LIBRARY[script]).problems == []
