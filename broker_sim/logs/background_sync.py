@@ -1,35 +1,38 @@
-"""Small files are brought to the disk by a thread, so that nobody waits for it (shell)."""
+"""Small files are brought to the disk beside everything else, so that nobody waits for it (shell)."""
 
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 
+from ensemble.runtime.files import HOST, Files
+from ensemble.runtime.workers import GO_ON, THREADS, Job, Pause, Work, Workers
 from ensemble.txnlog.files import sync_directory, sync_file
 
 LATE_S = 1.0
 """How long the first of some files waits."""
 RESTS = 19
-"""After a file the thread rests so many times as long as the file took: five per cent of the disk's time are its own.
+"""After a file the job rests so many times as long as the file took: five per cent of the disk's time are its own.
 The ensemble's logs may lie on the same disk, and a slow one must not get slower by what is not urgent."""
 
 
 class BackgroundSync:
     """Syncs the files of one log directory, each with the directory that it lies in.
 
-    A file that is replaced again before its turn is synced once.  The thread lives while there is work, and begins a
+    A file that is replaced again before its turn is synced once.  The job lives while there is work, and begins a
     little late: a new leader of a thousand partitions has its files replaced before the disk is kept busy with them.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, files: Files = HOST, workers: Workers = THREADS) -> None:
         self._root = root
+        self._files = files
+        self._workers = workers
         self._lock = threading.Lock()
         self._waiting: dict[tuple[str, str], None] = {}
-        self._thread: threading.Thread | None = None
+        self._work: Work | None = None
         self._failure: OSError | None = None
         self._busy: tuple[str, str] | None = None
-        self._hurry = threading.Event()
+        self._hurries = False
 
     def add(self, name: str, file: str) -> None:
         """That file was replaced.  Raises OSError where one before could not be synced: the disk has failed."""
@@ -40,9 +43,8 @@ class BackgroundSync:
             self._start()
 
     def _start(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="log directory sync", daemon=True)
-            self._thread.start()
+        if self._work is None:
+            self._work = self._workers.start(self._sync_all(), "log directory sync")
 
     def renamed(self, name: str, to: str) -> None:
         """The directory that files lie in has another name."""
@@ -56,31 +58,35 @@ class BackgroundSync:
 
     def finish(self, within_s: float) -> None:
         """Wait until everything is on the disk, for so long at most."""
-        self._hurry.set()
-        thread = self._thread
-        if thread is not None:
-            thread.join(within_s)
-        self._hurry.clear()
+        self._hurries = True
+        work = self._work
+        if work is not None:
+            work.wake()
+            work.join(within_s)
+        self._hurries = False
 
-    def _work(self) -> None:
-        self._hurry.wait(LATE_S)
+    def _sync_all(self) -> Job:
+        yield self._rest(LATE_S)
         while True:
             with self._lock:
                 self._busy = None
                 if not self._waiting or self._failure is not None:
-                    self._thread = None
+                    self._work = None
                     return
                 self._busy = name, file = next(iter(self._waiting))
                 del self._waiting[name, file]
             directory = self._root / name
-            began_s = time.monotonic()
+            began_s = self._workers.now_s()
             try:
-                sync_file(directory / file)
-                sync_directory(directory)
+                sync_file(directory / file, self._files)
+                sync_directory(directory, self._files)
             except FileNotFoundError:
                 # The replica was deleted meanwhile, or has another name, under which it waits again.
                 continue
             except OSError as failure:
                 with self._lock:
                     self._failure = failure
-            self._hurry.wait(RESTS * (time.monotonic() - began_s))
+            yield self._rest(RESTS * (self._workers.now_s() - began_s))
+
+    def _rest(self, seconds: float) -> Pause:
+        return GO_ON if self._hurries else Pause(seconds, heeds=True)

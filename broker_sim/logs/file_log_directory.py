@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import os
-import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from broker_sim.logs.background_sync import BackgroundSync
-from ensemble.txnlog.files import sync_directory
+from ensemble.runtime.files import HOST, Files
+from ensemble.runtime.workers import THREADS, Workers
+from ensemble.txnlog.files import (
+    exists,
+    is_directory,
+    make_directories,
+    read_bytes,
+    read_text,
+    remove_tree,
+    replace_file,
+    sync_directory,
+    unlink,
+    write_bytes,
+)
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -15,14 +28,18 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class DiskLogFile:
     """One append-only file, written through to the operating system with every append."""
 
-    __slots__ = ("_descriptor", "_path", "_size", "_unnamed")
+    __slots__ = ("_descriptor", "_files", "_path", "_pread", "_pwrite", "_size", "_unnamed")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, files: Files = HOST) -> None:
         self._path = path
-        self._unnamed = not path.exists()
+        self._files = files
+        # Every record passes through these two.
+        self._pwrite = files.pwrite
+        self._pread = files.pread
+        self._unnamed = not exists(path, files)
         """New, and its directory entry does not survive a power loss yet."""
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self._size = os.fstat(self._descriptor).st_size
+        self._descriptor = files.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._size = files.fstat(self._descriptor).st_size
 
     def append(self, data: bytes) -> int:
         """Append; returns the position the data starts at.
@@ -35,24 +52,24 @@ class DiskLogFile:
         position = start
         try:
             while rest:
-                written = os.pwrite(self._descriptor, rest, position)
+                written = self._pwrite(self._descriptor, rest, position)
                 position += written
                 rest = rest[written:]
         except OSError:
-            os.ftruncate(self._descriptor, start)
+            self._files.ftruncate(self._descriptor, start)
             raise
         self._size = position
         return start
 
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end."""
-        data = os.pread(self._descriptor, size, position)
+        data = self._pread(self._descriptor, size, position)
         if len(data) == size or position + len(data) >= self._size:
             return data
         parts = [data]
         got = len(data)
         while got < size and position + got < self._size:
-            more = os.pread(self._descriptor, size - got, position + got)
+            more = self._pread(self._descriptor, size - got, position + got)
             if not more:
                 break
             parts.append(more)
@@ -65,28 +82,28 @@ class DiskLogFile:
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
-        os.ftruncate(self._descriptor, size)
+        self._files.ftruncate(self._descriptor, size)
         self._size = size
 
     def flush(self) -> None:
         """What was written so far survives a power loss."""
-        os.fdatasync(self._descriptor)
+        self._files.fdatasync(self._descriptor)
         if self._unnamed:
-            sync_directory(self._path.parent)
-            sync_directory(self._path.parent.parent)
+            sync_directory(self._path.parent, self._files)
+            sync_directory(self._path.parent.parent, self._files)
             self._unnamed = False
 
     def close(self) -> None:
         """Give the descriptor back; a second call does nothing."""
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            self._files.close(self._descriptor)
             self._descriptor = -1
 
 
-def _boot_id() -> str:
+def _boot_id(files: Files) -> str:
     """Linux's (random(4)); other systems have none that a process could trust."""
     try:
-        return BOOT_ID.read_text(encoding="ascii").strip()
+        return read_bytes(BOOT_ID, files).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return ""
 
@@ -94,11 +111,12 @@ def _boot_id() -> str:
 class FileLogDirectory:
     """`broker_sim.ports.LogDirectory` under a directory, which is created where it is missing."""
 
-    def __init__(self, root: Path) -> None:
-        root.mkdir(parents=True, exist_ok=True)
+    def __init__(self, root: Path, files: Files = HOST, workers: Workers = THREADS) -> None:
+        make_directories(root, files)
         self._root = root
-        self._sync = BackgroundSync(root)
-        self.boot_id = _boot_id()
+        self._files = files
+        self._sync = BackgroundSync(root, files, workers)
+        self.boot_id = _boot_id(files)
 
     def _path(self, name: str, file: str = "") -> Path:
         if "/" in name or "/" in file or name in (".", "..") or file in (".", ".."):
@@ -111,66 +129,62 @@ class FileLogDirectory:
 
     def partitions(self) -> list[str]:
         """Names of the replica directories, sorted."""
-        return sorted(entry.name for entry in self._root.iterdir() if entry.is_dir())
+        return sorted(name for name in self._files.listdir(self._root) if is_directory(self._root / name, self._files))
 
     def create_partition(self, name: str) -> None:
         """Make a replica directory, if it is not there."""
-        self._path(name).mkdir(exist_ok=True)
+        with suppress(FileExistsError):
+            self._files.mkdir(self._path(name))
 
     def delete_partition(self, name: str) -> None:
         """Remove a replica directory and all in it, if it is there."""
         if name:
-            shutil.rmtree(self._path(name), ignore_errors=True)
+            remove_tree(self._path(name), self._files)
 
     def rename_partition(self, name: str, to: str) -> None:
         """Give a replica directory another name, durably."""
-        self._path(name).rename(self._path(to))
+        self._files.rename(self._path(name), self._path(to))
         self._sync.renamed(name, to)
-        sync_directory(self._root)
+        sync_directory(self._root, self._files)
 
     def list_files(self, name: str) -> list[str]:
         """File names in a replica directory, sorted."""
-        return sorted(entry.name for entry in self._path(name).iterdir() if entry.is_file())
+        path = self._path(name)
+        return sorted(file for file in self._files.listdir(path) if not is_directory(path / file, self._files))
 
     def open(self, name: str, file: str) -> DiskLogFile:
         """Open or create a file in a replica directory."""
-        return DiskLogFile(self._path(name, file))
+        return DiskLogFile(self._path(name, file), self._files)
 
     def remove(self, name: str, file: str) -> None:
         """Remove a file, if it is there."""
-        self._path(name, file).unlink(missing_ok=True)
+        unlink(self._path(name, file), self._files)
 
     def replace(self, name: str, file: str, by: str) -> None:
         """Put the file `by` in the place of `file`, atomically and durably."""
         path = self._path(name, file)
-        self._path(name, by).replace(path)
-        sync_directory(path.parent)
+        self._files.rename(self._path(name, by), path)
+        sync_directory(path.parent, self._files)
 
     def read_text(self, name: str, file: str) -> str | None:
         """A small file's content; None where it does not exist or is not text."""
         try:
-            return self._path(name, file).read_text(encoding="utf-8")
+            return read_text(self._path(name, file), self._files)
         except (FileNotFoundError, UnicodeDecodeError):
             return None
 
     def exchange_text(self, name: str, file: str, text: str) -> None:
-        """Replace a small file atomically; a thread brings it to the disk.
+        """Replace a small file atomically; it is brought to the disk later.
 
-        Raises OSError, also where that thread could not sync one before.
+        Raises OSError, also where one before could not be synced.
         """
         path = self._path(name, file)
         aside = path.with_name(path.name + ".tmp")
-        aside.write_text(text, encoding="utf-8", newline="\n")
-        aside.replace(path)
+        write_bytes(aside, text.encode(), self._files)
+        self._files.rename(aside, path)
         self._sync.add(name, file)
 
     def write_text(self, name: str, file: str, text: str) -> None:
         """Replace a small file atomically: written aside, fsynced, renamed."""
         path = self._path(name, file)
-        aside = path.with_name(path.name + ".tmp")
-        with aside.open("w", encoding="utf-8", newline="\n") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        aside.replace(path)
-        sync_directory(path.parent)
+        replace_file(path, text.encode(), path.name + ".tmp", self._files)

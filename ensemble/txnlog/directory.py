@@ -6,9 +6,11 @@ import fcntl
 import os
 from pathlib import Path
 
+from ensemble.runtime.files import HOST, Files
+from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.errors import DataDirectoryError
+from ensemble.txnlog.files import exists, make_directories
 from ensemble.txnlog.log import list_logs
-from ensemble.txnlog.recovery import Directories
 from ensemble.txnlog.snapshots import list_snapshots
 
 VERSION_DIRECTORY = "version-2"
@@ -18,38 +20,40 @@ LOCK_NAME = ".lock"
 class DirectoryLock:
     """Holds a data directory for this process; the kernel lets go of it when the process ends, however it ends."""
 
-    def __init__(self, directory: Path) -> None:
-        self._descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+    def __init__(self, directory: Path, files: Files = HOST) -> None:
+        self._files = files
+        self._descriptor = files.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            files.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = os.read(self._descriptor, 20).decode("ascii", "replace").strip()
-            os.close(self._descriptor)
+            holder = files.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip()
+            files.close(self._descriptor)
             raise DataDirectoryError(f"{directory} is in use by process {holder}: stop that, or use another") from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        files.ftruncate(self._descriptor, 0)
+        files.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Let go."""
-        os.close(self._descriptor)
+        self._files.close(self._descriptor)
 
 
-def open_directories(data_dir: Path, log_dir: Path) -> tuple[Directories, list[DirectoryLock]]:
+def open_directories(data_dir: Path, log_dir: Path, files: Files = HOST) -> tuple[Directories, list[DirectoryLock]]:
     """dataDir and dataLogDir, ready for use and locked.  Raises DataDirectoryError with one clear line."""
-    directories = Directories(data_dir / VERSION_DIRECTORY, log_dir / VERSION_DIRECTORY)
+    directories = Directories(data_dir / VERSION_DIRECTORY, log_dir / VERSION_DIRECTORY, files)
     for base in (data_dir, log_dir):
-        if (base / "meta.properties").exists():
+        if exists(base / "meta.properties", files):
             raise DataDirectoryError(f"{base} belongs to a Kafka broker (it holds meta.properties)")
     try:
-        for path in directories:
-            path.mkdir(parents=True, exist_ok=True)
-        locks = [DirectoryLock(path) for path in dict.fromkeys(path.resolve() for path in directories)]
+        for path in (directories.data, directories.log):
+            make_directories(path, files)
+        paths = dict.fromkeys(files.resolve(path) for path in (directories.data, directories.log))
+        locks = [DirectoryLock(path, files) for path in paths]
     except OSError as bad:
         raise DataDirectoryError(f"{bad.filename or data_dir} cannot be used: {bad.strerror}") from None
     if len(locks) == 2:
         # FileTxnSnapLog's check: a dataLogDir that was added later would hide the logs written before.
-        if strays := list_logs(directories.data):
+        if strays := list_logs(directories.data, files):
             raise DataDirectoryError(f"{strays[0][1]} is a transaction log, but dataLogDir is {log_dir}")
-        if strays := list_snapshots(directories.log):
+        if strays := list_snapshots(directories.log, files):
             raise DataDirectoryError(f"{strays[0][1]} is a snapshot in dataLogDir; snapshots belong into {data_dir}")
     return directories, locks

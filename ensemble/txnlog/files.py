@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import stat
 from contextlib import suppress
 from pathlib import Path
+
+from ensemble.runtime.files import HOST, Files
 
 LOG_PREFIX = "log"
 SNAPSHOT_PREFIX = "snapshot"
@@ -14,60 +16,103 @@ COMPRESSED_SUFFIXES = (GZIP_SUFFIX, SNAPPY_SUFFIX)
 WRITE_BYTES_MAX = 1 << 24
 
 
-def sync_directory(directory: Path) -> None:
+def exists(path: Path, files: Files = HOST) -> bool:
+    """Whether anything has that name.  Raises OSError where that cannot be found out."""
+    try:
+        files.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def is_directory(path: Path, files: Files = HOST) -> bool:
+    """Whether a directory has that name.  Raises OSError."""
+    try:
+        return stat.S_ISDIR(files.stat(path).st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def make_directories(path: Path, files: Files = HOST) -> None:
+    """Make a directory, with those above it, where it is missing.  Raises OSError."""
+    if not is_directory(path, files):
+        if path.parent != path:
+            make_directories(path.parent, files)
+        with suppress(FileExistsError):
+            files.mkdir(path)
+
+
+def read_bytes(path: Path, files: Files = HOST) -> bytes:
+    """A file's content.  Raises OSError."""
+    with files.stream(path, "rb") as file:
+        return file.read()
+
+
+def read_text(path: Path, files: Files = HOST) -> str:
+    """A text file's content, with line ends as Python has them.  Raises OSError, UnicodeDecodeError."""
+    return read_bytes(path, files).decode().replace("\r\n", "\n").replace("\r", "\n")
+
+
+def write_bytes(path: Path, data: bytes, files: Files = HOST) -> None:
+    """Write a file anew; nothing is synced.  Raises OSError."""
+    with files.stream(path, "wb") as file:
+        file.write(data)
+
+
+def sync_directory(directory: Path, files: Files = HOST) -> None:
     """Make file creations, renames and removals in `directory` durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = files.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        files.fsync(descriptor)
     finally:
-        os.close(descriptor)
+        files.close(descriptor)
 
 
-def sync_file(path: Path) -> None:
+def sync_file(path: Path, files: Files = HOST) -> None:
     """Make a file's bytes durable, whoever wrote them."""
-    descriptor = os.open(path, os.O_RDWR)
+    descriptor = files.open(path, os.O_RDWR)
     try:
-        os.fsync(descriptor)
+        files.fsync(descriptor)
     finally:
-        os.close(descriptor)
+        files.close(descriptor)
 
 
-def forget_pages(descriptor: int, start: int, end: int) -> None:
+def forget_pages(descriptor: int, start: int, end: int, files: Files = HOST) -> None:
     """Have the kernel drop what it keeps in memory of a part of a file that is on the disk, and will hardly be read.
 
     A file that is only ever written takes new pages without end, and pages that were never used cost the most: in a
     virtual machine the host has to find them.  These are used again for what is written next.
     """
     with suppress(OSError):  # It is advice, which a file system need not take.
-        os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
+        files.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
 
 
-def write_again(path: Path) -> None:
+def write_again(path: Path, files: Files = HOST) -> None:
     """Write a file's bytes over themselves, and make them durable.
 
     A sync that fails leaves its pages in the kernel, marked clean: a process that begins after it reads them, and its
     own sync has nothing to write.  What it then promises, a power loss takes.
     """
-    data = memoryview(read_used(path))
-    descriptor = os.open(path, os.O_RDWR)
+    data = memoryview(read_used(path, files))
+    descriptor = files.open(path, os.O_RDWR)
     try:
         position = 0
         while position < len(data):
-            position += os.pwrite(descriptor, data[position : position + WRITE_BYTES_MAX], position)
-        os.fsync(descriptor)
+            position += files.pwrite(descriptor, data[position : position + WRITE_BYTES_MAX], position)
+        files.fsync(descriptor)
     finally:
-        os.close(descriptor)
+        files.close(descriptor)
 
 
-def replace_file(path: Path, data: bytes, temporary: str) -> None:
+def replace_file(path: Path, data: bytes, temporary: str, files: Files = HOST) -> None:
     """Put `data` at `path` atomically and durably: written as `temporary` beside it, synced, renamed."""
     staging = path.with_name(temporary)
-    with staging.open("wb") as file:
+    with files.stream(staging, "wb") as file:
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
-    staging.rename(path)
-    sync_directory(path.parent)
+        files.fsync(file.fileno())
+    files.rename(staging, path)
+    sync_directory(path.parent, files)
 
 
 def zxid_of(path: Path, prefix: str) -> int | None:
@@ -81,33 +126,34 @@ def zxid_of(path: Path, prefix: str) -> int | None:
         return None
 
 
-def by_zxid(directory: Path, prefix: str) -> list[tuple[int, Path]]:
+def by_zxid(directory: Path, prefix: str, files: Files = HOST) -> list[tuple[int, Path]]:
     """Files of that prefix, lowest zxid first."""
-    found = [(zxid, path) for path in directory.iterdir() if (zxid := zxid_of(path, prefix)) is not None]
+    paths = [directory / name for name in files.listdir(directory) if name.startswith(prefix)]
+    found = [(zxid, path) for path in paths if (zxid := zxid_of(path, prefix)) is not None]
     found.sort()
     return found
 
 
-def read_used(path: Path) -> bytes:
+def read_used(path: Path, files: Files = HOST) -> bytes:
     """A file's bytes without the hole that preallocation leaves at its end (where the file system can tell)."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = files.open(path, os.O_RDONLY)
     try:
-        size = os.fstat(descriptor).st_size
-        end = _data_end(descriptor, size)
+        size = files.fstat(descriptor).st_size
+        end = _data_end(descriptor, size, files)
         out = bytearray()
-        while len(out) < end and (part := os.pread(descriptor, min(end - len(out), 1 << 24), len(out))):
+        while len(out) < end and (part := files.pread(descriptor, min(end - len(out), 1 << 24), len(out))):
             out += part
         return bytes(out)
     finally:
-        os.close(descriptor)
+        files.close(descriptor)
 
 
-def _data_end(descriptor: int, size: int) -> int:
+def _data_end(descriptor: int, size: int, files: Files) -> int:
     end = 0
     try:
         while end < size:
-            begin = os.lseek(descriptor, end, os.SEEK_DATA)
-            end = os.lseek(descriptor, begin, os.SEEK_HOLE)
+            begin = files.lseek(descriptor, end, os.SEEK_DATA)
+            end = files.lseek(descriptor, begin, os.SEEK_HOLE)
     except OSError:
         # ENXIO: only a hole is left.  EINVAL: the file system keeps no such map, so everything counts as data.
         if end == 0:
@@ -115,11 +161,26 @@ def _data_end(descriptor: int, size: int) -> int:
     return min(end, size)
 
 
-def remove_all(paths: list[Path], before_each: Callable[[Path], None] | None = None) -> None:
+def unlink(path: Path, files: Files = HOST) -> None:
+    """Remove a file, if it is there; a power loss may bring it back.  Raises OSError."""
+    with suppress(FileNotFoundError):
+        files.unlink(path)
+
+
+def remove_all(paths: list[Path], files: Files = HOST) -> None:
     """Remove files, and make that durable."""
     for path in paths:
-        if before_each is not None:
-            before_each(path)
-        path.unlink(missing_ok=True)
+        unlink(path, files)
     for directory in sorted({path.parent for path in paths}):
-        sync_directory(directory)
+        sync_directory(directory, files)
+
+
+def remove_tree(path: Path, files: Files = HOST) -> None:
+    """Remove a directory and all in it, as far as that can be done."""
+    with suppress(OSError):
+        for name in files.listdir(path):
+            if is_directory(path / name, files):
+                remove_tree(path / name, files)
+            else:
+                files.unlink(path / name)
+        files.rmdir(path)

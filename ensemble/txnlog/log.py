@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ensemble.ids import zxid_text
+from ensemble.runtime.files import HOST, Files
 from ensemble.txn import Txn
 from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import LOG_PREFIX, by_zxid, forget_pages, read_used, remove_all, sync_directory
+from ensemble.txnlog.files import LOG_PREFIX, by_zxid, exists, forget_pages, read_used, remove_all, sync_directory
 from ensemble.txnlog.records import END_OF_RECORD, HEADER, LOG_HEADER, LOG_MAGIC, Damage, ScannedLog, frame_record, scan
 
 PREALLOCATE_BYTES = 64 * 1024 * 1024
@@ -26,14 +27,14 @@ FORGET_BYTES = 1 << 20
 _ZEROS = bytes(ZEROS_AT_ONCE_BYTES)
 
 
-def list_logs(directory: Path) -> list[tuple[int, Path]]:
+def list_logs(directory: Path, files: Files = HOST) -> list[tuple[int, Path]]:
     """Log files, oldest first, with the zxid in their names (that of their first transaction)."""
-    return by_zxid(directory, LOG_PREFIX)
+    return by_zxid(directory, LOG_PREFIX, files)
 
 
-def read_log(path: Path) -> tuple[bytes, ScannedLog]:
+def read_log(path: Path, files: Files = HOST) -> tuple[bytes, ScannedLog]:
     """A log file's bytes and what they hold.  Raises OSError."""
-    data = read_used(path)
+    data = read_used(path, files)
     if not data.strip(b"\0"):
         # Created, but the header never reached the disk.
         return b"", ScannedLog([], [], 0, scan(b"").damage)
@@ -52,10 +53,12 @@ class LogWriter:
         directory: Path,
         preallocate_bytes: int = PREALLOCATE_BYTES,
         begun: Callable[[int], None] = lambda first: None,
+        files: Files = HOST,
     ) -> None:
         """`begun` hears of each file that is durable in its directory, before anything is synced in it: the zxid in its
         name."""
         self._directory = directory
+        self._files = files
         self._begun = begun
         self._preallocate_bytes = preallocate_bytes
         self._descriptor = -1
@@ -75,7 +78,7 @@ class LogWriter:
         if end > self._zeroed:
             self._make_room(end)
         while data:
-            written = os.pwrite(self._descriptor, data, self._pos)
+            written = self._files.pwrite(self._descriptor, data, self._pos)
             self._pos += written
             data = data[written:]
 
@@ -83,72 +86,72 @@ class LogWriter:
         """Write zeros behind `end`: appending then rarely changes the file's size, or where on the disk it is."""
         if end > self._allocated:
             self._allocated = end + self._preallocate_bytes
-            os.ftruncate(self._descriptor, self._allocated)
+            self._files.ftruncate(self._descriptor, self._allocated)
         self._zeroed = min(end + ZEROS_AHEAD_BYTES, self._allocated)
         pos = end
         while pos < self._zeroed:
             room = min(ZEROS_AT_ONCE_BYTES - pos % ZEROS_AT_ONCE_BYTES, self._zeroed - pos)
-            pos += os.pwrite(self._descriptor, _ZEROS[:room], pos)
+            pos += self._files.pwrite(self._descriptor, _ZEROS[:room], pos)
 
     def sync(self) -> None:
         """Make everything appended durable (one fdatasync)."""
         if self._descriptor >= 0:
-            os.fdatasync(self._descriptor)
+            self._files.fdatasync(self._descriptor)
             if self._pos - self._forgotten >= FORGET_BYTES:
-                forget_pages(self._descriptor, self._forgotten, self._pos)
+                forget_pages(self._descriptor, self._forgotten, self._pos, self._files)
                 self._forgotten = self._pos
 
     def roll(self) -> None:
         """Close this file; the next append begins another."""
         if self._descriptor >= 0:
-            os.fdatasync(self._descriptor)
-            os.close(self._descriptor)
+            self._files.fdatasync(self._descriptor)
+            self._files.close(self._descriptor)
             self._descriptor = -1
 
     def _open(self, first_zxid: int) -> None:
         path = self._directory / f"{LOG_PREFIX}.{first_zxid:x}"
-        if path.exists() and read_log(path)[1].txns:
+        if exists(path, self._files) and read_log(path, self._files)[1].txns:
             raise DataDirectoryError(f"{path} exists already, and transaction {zxid_text(first_zxid)} comes again")
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-        os.pwrite(self._descriptor, LOG_HEADER, 0)
+        self._descriptor = self._files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        self._files.pwrite(self._descriptor, LOG_HEADER, 0)
         self._pos = self._zeroed = len(LOG_HEADER)
         self._forgotten = 0
         self._allocated = self._pos + self._preallocate_bytes
-        os.ftruncate(self._descriptor, self._allocated)
-        sync_directory(self._directory)
+        self._files.ftruncate(self._descriptor, self._allocated)
+        sync_directory(self._directory, self._files)
         self._begun(first_zxid)
 
 
-def cut_file(path: Path, end: int) -> None:
+def cut_file(path: Path, end: int, files: Files = HOST) -> None:
     """Drop a file's bytes from `end` on, durably."""
-    descriptor = os.open(path, os.O_RDWR)
+    descriptor = files.open(path, os.O_RDWR)
     try:
-        os.ftruncate(descriptor, end)
-        os.fsync(descriptor)
+        files.ftruncate(descriptor, end)
+        files.fsync(descriptor)
     finally:
-        os.close(descriptor)
+        files.close(descriptor)
 
 
-def close_record(path: Path, offset: int) -> None:
+def close_record(path: Path, offset: int, files: Files = HOST) -> None:
     """Put a record's closing byte back, durably."""
-    descriptor = os.open(path, os.O_RDWR)
+    descriptor = files.open(path, os.O_RDWR)
     try:
-        os.pwrite(descriptor, END_OF_RECORD, offset)
-        os.fsync(descriptor)
+        files.pwrite(descriptor, END_OF_RECORD, offset)
+        files.fsync(descriptor)
     finally:
-        os.close(descriptor)
+        files.close(descriptor)
 
 
-def truncate_logs(directory: Path, zxid: int) -> None:
+def truncate_logs(directory: Path, zxid: int, files: Files = HOST) -> None:
     """Remove every logged transaction above `zxid`, durably; newest first, so that a crash leaves a prefix."""
-    for first, path in reversed(list_logs(directory)):
+    for first, path in reversed(list_logs(directory, files)):
         if first > zxid:
-            remove_all([path])
+            remove_all([path], files)
             continue
-        scanned = read_log(path)[1]
+        scanned = read_log(path, files)[1]
         kept = [end for txn, end in zip(scanned.txns, scanned.ends, strict=True) if txn.zxid <= zxid]
         if kept:
-            cut_file(path, kept[-1])
+            cut_file(path, kept[-1], files)
         else:
-            remove_all([path])
+            remove_all([path], files)
         return

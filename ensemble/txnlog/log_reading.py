@@ -11,11 +11,10 @@ from pathlib import Path
 from zlib import adler32
 
 from ensemble.jute import MalformedRecord
+from ensemble.runtime.files import Files
 from ensemble.txn import Txn
-from ensemble.txnlog.log import list_logs
+from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.records import END_OF_RECORD, HEADER, RECORD_HEAD, TXN_BYTES_MAX
-from ensemble.txnlog.recovery import Directories
-from ensemble.txnlog.snapshots import list_snapshots
 from ensemble.zab.effects import ReadLog
 
 PIECE_TXNS = 500
@@ -45,7 +44,7 @@ class LogReader:
         txns: list[Txn] = []
         size, last = 0, after
         position = found
-        for path, end, body in _records_from(self._files_from(found[0]), found[1]):
+        for path, end, body in _records_from(self._files_from(found[0]), found[1], self._directories.files):
             try:
                 txn = Txn.decode(body)
             except MalformedRecord:
@@ -72,11 +71,11 @@ class LogReader:
 
     def _find(self, after: int, base: int) -> tuple[Path, int] | None:
         """Where the record behind `after` begins."""
-        files = list_logs(self._directories.log)
+        files = self._directories.logs()
         if not files:
             return None
         first = max((i for i, (zxid, _) in enumerate(files) if zxid <= after), default=0)
-        for path, end, body in _records_from([files[first][1]], HEADER.size):
+        for path, end, body in _records_from([files[first][1]], HEADER.size, self._directories.files):
             zxid = int.from_bytes(body[_ZXID_AT], "big")
             if zxid == after:
                 return path, end
@@ -85,30 +84,31 @@ class LogReader:
         return (files[first][1], HEADER.size) if after == base else None
 
     def _files_from(self, path: Path) -> list[Path]:
-        files = [file for _, file in list_logs(self._directories.log)]
+        files = [file for _, file in self._directories.logs()]
         return files[files.index(path) :] if path in files else []
 
     def _size_behind(self, path: Path, offset: int) -> int:
         """About how many bytes of log follow; the room allocated ahead is a hole, and does not count."""
-        return sum(file.stat().st_blocks * _BLOCK_BYTES for file in self._files_from(path)) - offset
+        stat = self._directories.files.stat
+        return sum(stat(file).st_blocks * _BLOCK_BYTES for file in self._files_from(path)) - offset
 
     def _snapshot_bytes(self) -> int:
-        snapshots = list_snapshots(self._directories.data)
-        return snapshots[-1][1].stat().st_size if snapshots else 0
+        snapshots = self._directories.snapshots()
+        return self._directories.files.stat(snapshots[-1][1]).st_size if snapshots else 0
 
 
-def _records_from(paths: list[Path], offset: int) -> Iterator[tuple[Path, int, bytes]]:
+def _records_from(paths: list[Path], offset: int, files: Files) -> Iterator[tuple[Path, int, bytes]]:
     """Each whole record behind `offset` in the first file, and in the others, up to the first that is not whole: file,
     end, bytes of the transaction."""
     for path in paths:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = files.open(path, os.O_RDONLY)
         try:
-            for end, body in _records_in(descriptor, offset):
+            for end, body in _records_in(descriptor, offset, files):
                 yield path, end, body
         except _NotWhole:
             return
         finally:
-            os.close(descriptor)
+            files.close(descriptor)
         offset = HEADER.size
 
 
@@ -117,7 +117,7 @@ class _NotWhole(Exception):
     it."""
 
 
-def _records_in(descriptor: int, offset: int) -> Iterator[tuple[int, bytes]]:
+def _records_in(descriptor: int, offset: int, files: Files) -> Iterator[tuple[int, bytes]]:
     """The records up to the file's end, or the zeros before that.  Raises _NotWhole."""
     buffer, start, pos = b"", offset, 0
     while True:
@@ -129,7 +129,7 @@ def _records_in(descriptor: int, offset: int) -> Iterator[tuple[int, bytes]]:
             raise _NotWhole
         end = pos + RECORD_HEAD.size + length
         if len(head) < RECORD_HEAD.size or end >= len(buffer):
-            more = os.pread(descriptor, max(_READ_BYTES, length), start + len(buffer))
+            more = files.pread(descriptor, max(_READ_BYTES, length), start + len(buffer))
             if not more and buffer[pos:].strip(b"\0"):
                 raise _NotWhole
             if not more:

@@ -8,17 +8,25 @@ goes when that is durable.  What is damaged is kept beside the log for whoever w
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import NamedTuple
 
 from ensemble.ids import zxid_text
+from ensemble.runtime.files import HOST, Files
 from ensemble.txnlog import newest_log
+from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import LOG_PREFIX, remove_all, replace_file, sync_directory
-from ensemble.txnlog.log import cut_file, list_logs
+from ensemble.txnlog.files import (
+    LOG_PREFIX,
+    exists,
+    read_bytes,
+    remove_all,
+    replace_file,
+    sync_directory,
+    write_bytes,
+)
+from ensemble.txnlog.log import cut_file
 from ensemble.txnlog.records import HEADER, Damage
-from ensemble.txnlog.snapshots import list_snapshots
 from journal.events import LogDamageFound
 
 MARKER_NAME = ".incomplete"
@@ -45,10 +53,10 @@ class Loss(NamedTuple):
 class Losses:
     """Deals with damage that may have cost transactions; without other peers to ask it raises DataDirectoryError."""
 
-    def __init__(self, data: Path, log: Path, damages: list[LogDamageFound], may_ask_others: bool) -> None:
-        self.marker = data / MARKER_NAME
-        self._data = data
-        self._log = log
+    def __init__(self, directories: Directories, damages: list[LogDamageFound], may_ask_others: bool) -> None:
+        self.marker = directories.data / MARKER_NAME
+        self._directories = directories
+        self._files = directories.files
         self._damages = damages
         self._may_ask_others = may_ask_others
 
@@ -58,65 +66,69 @@ class Losses:
         if loss.behind < loss.floor:
             self._give_up_snapshots_before(loss.floor)
         for path in reversed(later):
-            set_aside(path)
+            set_aside(path, self._files)
         kept_bytes = loss.offset if loss.offset > HEADER.size else 0
         if kept_bytes:
-            shutil.copyfile(loss.path, loss.path.with_name(ASIDE_PREFIX + loss.path.name))
-            cut_file(loss.path, kept_bytes)
+            aside = loss.path.with_name(ASIDE_PREFIX + loss.path.name)
+            write_bytes(aside, read_bytes(loss.path, self._files), self._files)
+            cut_file(loss.path, kept_bytes, self._files)
         else:
-            set_aside(loss.path)
+            set_aside(loss.path, self._files)
         reason = f"{loss.damage.value} behind {zxid_text(loss.behind)}"
         self._damages.append(LogDamageFound(loss.path.name, loss.offset, reason, _ACTION))
 
     def _give_up_snapshots_before(self, floor: int) -> None:
         """Behind them the log has a gap from now on, where only the newest snapshot covers for it.  Should that become
         unreadable, they must not take its place: a gap that ends with an epoch does not show in the numbers."""
-        for zxid, path in list_snapshots(self._data):
+        for zxid, path in self._directories.snapshots():
             if zxid < floor:
-                set_aside(path)
+                set_aside(path, self._files)
                 reason = f"the log between it and the snapshot of {zxid_text(floor)} is damaged"
                 self._damages.append(LogDamageFound(path.name, 0, reason, "set aside"))
 
     def lose_all_logs(self, complaint: str) -> None:
         """No snapshot is left that the logs could follow."""
         self._mark(complaint, Damage.GAP)
-        for _, path in reversed(list_logs(self._log)):
-            set_aside(path)
+        for _, path in reversed(self._directories.logs()):
+            set_aside(path, self._files)
             self._damages.append(LogDamageFound(path.name, 0, "no usable snapshot before it", _ACTION))
 
     def lose_newest_log(self, first: int, last_zxid: int) -> None:
         """The log file that was begun last is not there, and nothing else covers for it."""
-        name = f"{LOG_PREFIX}.{first:x}"
+        path, note = self._directories.log / f"{LOG_PREFIX}.{first:x}", self._directories.data / newest_log.NOTE_NAME
         self._mark(
-            f"{self._log / name}, which was begun behind {zxid_text(last_zxid)}, is gone; if that is meant, remove "
-            f"{self._data / newest_log.NOTE_NAME}", Damage.GAP,
-        )  # fmt: skip
-        self._damages.append(LogDamageFound(name, 0, "the newest log is gone", "what is missing comes from the leader"))
+            f"{path}, which was begun behind {zxid_text(last_zxid)}, is gone; if that is meant, remove {note}",
+            Damage.GAP,
+        )
+        self._damages.append(
+            LogDamageFound(path.name, 0, "the newest log is gone", "what is missing comes from the leader")
+        )
 
     def lose_snapshot(self, path: Path, last_zxid: int) -> None:
         """A snapshot that cannot be read is newer than everything that can."""
-        if not self.marker.exists():
+        if not exists(self.marker, self._files):
             self._mark(f"{path} is damaged, and without it the history ends at {zxid_text(last_zxid)}", Damage.GAP)
 
     def _mark(self, complaint: str, damage: Damage) -> None:
         if not self._may_ask_others or damage is Damage.CONTENT:
             raise DataDirectoryError(complaint)
-        replace_file(self.marker, complaint.encode(), MARKER_NAME + ".tmp")
-        newest_log.forget(self._data)
+        replace_file(self.marker, complaint.encode(), MARKER_NAME + ".tmp", self._files)
+        newest_log.forget(self._directories.data, self._files)
 
 
-def set_aside(path: Path) -> None:
+def set_aside(path: Path, files: Files = HOST) -> None:
     """Keep a damaged file, under a name that nothing reads."""
-    path.rename(path.with_name(ASIDE_PREFIX + path.name))
-    sync_directory(path.parent)
+    files.rename(path, path.with_name(ASIDE_PREFIX + path.name))
+    sync_directory(path.parent, files)
 
 
-def note_doubt(data: Path) -> None:
+def note_doubt(data: Path, files: Files = HOST) -> None:
     """The history here led to another tree than the leader's; durable when this returns.  Raises OSError."""
-    replace_file(data / DOUBT_NAME, b"a transaction's digest was not that of the tree here", DOUBT_NAME + ".tmp")
+    said = b"a transaction's digest was not that of the tree here"
+    replace_file(data / DOUBT_NAME, said, DOUBT_NAME + ".tmp", files)
 
 
-def clear(data: Path) -> None:
+def clear(data: Path, files: Files = HOST) -> None:
     """The history is complete again, durably."""
-    if (data / MARKER_NAME).exists():
-        remove_all([data / MARKER_NAME])
+    if exists(data / MARKER_NAME, files):
+        remove_all([data / MARKER_NAME], files)

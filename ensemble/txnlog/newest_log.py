@@ -10,24 +10,25 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from ensemble.txnlog.files import remove_all, replace_file
+from ensemble.runtime.files import HOST, Files
+from ensemble.txnlog.files import exists, read_bytes, remove_all, replace_file
 
 NOTE_NAME = ".newest-log"
 
 
-def note_begun(data: Path, first: int) -> None:
+def note_begun(data: Path, first: int, files: Files = HOST) -> None:
     """A log file whose first transaction is `first` was begun, and is durable.  Raises OSError."""
-    replace_file(data / NOTE_NAME, f"{first:x}".encode(), NOTE_NAME + ".tmp")
+    replace_file(data / NOTE_NAME, f"{first:x}".encode(), NOTE_NAME + ".tmp", files)
 
 
-def noted(data: Path) -> int | None:
+def noted(data: Path, files: Files = HOST) -> int | None:
     """The first transaction of the log file that was begun last, as far as anybody noted.  Raises OSError."""
     with suppress(FileNotFoundError, ValueError):
-        return int((data / NOTE_NAME).read_text(), 16)
+        return int(read_bytes(data / NOTE_NAME, files), 16)
     return None
 
 
-def forget(data: Path) -> None:
+def forget(data: Path, files: Files = HOST) -> None:
     """That file is about to go, and is not to be missed.  Raises OSError."""
-    if (data / NOTE_NAME).exists():
-        remove_all([data / NOTE_NAME])
+    if exists(data / NOTE_NAME, files):
+        remove_all([data / NOTE_NAME], files)

@@ -8,23 +8,25 @@ makes any other one take them from a leader again before its vote counts.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from ensemble.ids import counter_of, epoch_of, zxid_text
+from ensemble.runtime.workers import THREADS
 from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.txnlog import newest_log
+from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.epochs import load_epochs
 from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import remove_all, replace_file, sync_directory, write_again
-from ensemble.txnlog.log import close_record, cut_file, list_logs, read_log, truncate_logs
+from ensemble.txnlog.files import exists, read_bytes, remove_all, replace_file, sync_directory, unlink, write_again
+from ensemble.txnlog.log import close_record, cut_file, read_log, truncate_logs
 from ensemble.txnlog.losses import DOUBT_NAME, Loss, Losses, set_aside
 from ensemble.txnlog.records import HEADER, Damage, ScannedLog, is_torn_tail, whole_record_after
 from ensemble.txnlog.snapshots import (
     STAGING_NAME,
     SnapshotDamaged,
-    list_snapshots,
     read_snapshot,
     snapshot_path,
     stage_snapshot,
@@ -36,13 +38,6 @@ from journal.events import LogDamageFound
 REPLACING_NAME = ".replacing"
 """Present while a SNAP sync's snapshot takes the place of all earlier history; holds its zxid."""
 REPLACEMENT_NAME = ".snapshot.replacement"
-
-
-class Directories(NamedTuple):
-    """dataDir/version-2 (snapshots and epochs) and dataLogDir/version-2 (logs); often the same."""
-
-    data: Path
-    log: Path
 
 
 class Recovery(NamedTuple):
@@ -73,12 +68,12 @@ def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery
     """
     finish_replacement(directories)
     damages: list[LogDamageFound] = []
-    losses = Losses(directories.data, directories.log, damages, policy.other_voters > 0)
+    losses = Losses(directories, damages, policy.other_voters > 0)
     began_ns = time.monotonic_ns()
-    snapshot, damaged = _newest_snapshot(directories.data, damages)
+    snapshot, damaged = _newest_snapshot(directories, damages)
     floor = snapshot.zxid if snapshot is not None else 0
     loaded_ns = time.monotonic_ns()
-    txns = _read_logs(directories.log, floor, damages, losses)
+    txns = _read_logs(directories, floor, damages, losses)
     took_ms = (loaded_ns - began_ns) // NANOS_PER_MS, (time.monotonic_ns() - loaded_ns) // NANOS_PER_MS
     if snapshot is None and txns and not policy.trusts_empty:
         losses.lose_all_logs(
@@ -86,37 +81,38 @@ def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery
         )
         txns = []
     last_zxid = txns[-1].zxid if txns else floor
-    begun = newest_log.noted(directories.data)
-    if begun is not None and begun > last_zxid and all(first != begun for first, _ in list_logs(directories.log)):
+    begun = newest_log.noted(directories.data, directories.files)
+    if begun is not None and begun > last_zxid and all(first != begun for first, _ in directories.logs()):
         losses.lose_newest_log(begun, last_zxid)
     for at, path in damaged:
         if at > last_zxid:
             losses.lose_snapshot(path, last_zxid)
-        set_aside(path)
-    accepted, current = load_epochs(directories.data, last_zxid)
-    complete, doubt = not losses.marker.exists(), directories.data / DOUBT_NAME
+        set_aside(path, directories.files)
+    accepted, current = load_epochs(directories.data, last_zxid, directories.files)
+    complete, doubt = not exists(losses.marker, directories.files), directories.data / DOUBT_NAME
+    in_doubt = exists(doubt, directories.files)
     if not complete and not policy.other_voters:
         raise DataDirectoryError(
             f"{losses.marker} says that transactions are missing here, and there is no other voter to take them from; "
             "remove it to go on without them"
         )
-    if doubt.exists() and not policy.other_voters:
+    if in_doubt and not policy.other_voters:
         raise DataDirectoryError(
             f"{doubt} says that the tree here was not its leader's, and there is no other voter to take it from; "
             "remove it to go on with this one"
         )
-    recovered = Recovered(accepted, current, snapshot, txns, complete, doubt.exists())
+    recovered = Recovered(accepted, current, snapshot, txns, complete, in_doubt)
     return Recovery(recovered, damages, *took_ms)
 
 
 def _newest_snapshot(
-    directory: Path, damages: list[LogDamageFound]
+    directories: Directories, damages: list[LogDamageFound]
 ) -> tuple[TreeSnapshot | None, list[tuple[int, Path]]]:
     """The newest snapshot that is whole, and those that are not, with the zxids in their names."""
     damaged: list[tuple[int, Path]] = []
-    for zxid, path in reversed(list_snapshots(directory)):
+    for zxid, path in reversed(directories.snapshots()):
         try:
-            return read_snapshot(path), damaged
+            return read_snapshot(path, directories.files), damaged
         except SnapshotDamaged as bad:
             reason = f"{bad.reason}, in the snapshot of {zxid_text(zxid)}"
             damages.append(LogDamageFound(path.name, bad.offset, reason, "passed over for an older snapshot"))
@@ -124,18 +120,18 @@ def _newest_snapshot(
     return None, damaged
 
 
-def _read_logs(directory: Path, floor: int, damages: list[LogDamageFound], losses: Losses) -> list[Txn]:
+def _read_logs(directories: Directories, floor: int, damages: list[LogDamageFound], losses: Losses) -> list[Txn]:
     """Transactions above `floor`, in order and without a gap, as far as they are whole."""
-    files = list_logs(directory)
-    first = max((i for i, (zxid, _) in enumerate(files) if zxid <= floor), default=0)
+    files, logs = directories.files, directories.logs()
+    first = max((i for i, (zxid, _) in enumerate(logs) if zxid <= floor), default=0)
     txns: list[Txn] = []
     last = floor
-    for index in range(first, len(files)):
-        path = files[index][1]
-        later = [path for _, path in files[index + 1 :]]
-        data, scanned = read_log(path)
+    for index in range(first, len(logs)):
+        path = logs[index][1]
+        later = [path for _, path in logs[index + 1 :]]
+        data, scanned = read_log(path, files)
         for offset in scanned.unclosed:
-            close_record(path, offset)
+            close_record(path, offset, files)
             damages.append(LogDamageFound(path.name, offset, "a record without its closing byte", "closed again"))
         begin = HEADER.size
         for txn, end in zip(scanned.txns, scanned.ends, strict=True):
@@ -150,14 +146,14 @@ def _read_logs(directory: Path, floor: int, damages: list[LogDamageFound], losse
                 last = txn.zxid
                 txns.append(txn)
             begin = end
-        if index == len(files) - 1 and scanned.txns:
+        if index == len(logs) - 1 and scanned.txns:
             # A killed process leaves what the kernel has, and one whose sync failed what the kernel takes to be on the
             # disk; from here on it counts as durable.
-            write_again(path)
+            write_again(path, files)
         if scanned.damage is Damage.NONE:
             continue
         if scanned.damage in (Damage.TORN, Damage.LOST) and is_torn_tail(data, scanned.end):
-            cut_file(path, scanned.end)
+            cut_file(path, scanned.end, files)
             damages.append(LogDamageFound(path.name, scanned.end, scanned.damage.value, "cut off"))
             continue
         behind = scanned.txns[-1].zxid if scanned.txns else last
@@ -186,55 +182,61 @@ def truncate(directories: Directories, zxid: int, policy: RecoveryPolicy = LONE)
 
     Snapshots that are newer go first: until the log is cut, an older snapshot and the log still give the old state.
     """
-    snapshots = list_snapshots(directories.data)
+    snapshots = directories.snapshots()
     if not any(at <= zxid for at, _ in snapshots):
         raise DataDirectoryError(f"{directories.data} has no snapshot at or before {zxid_text(zxid)} to go back to")
-    remove_all([path for at, path in snapshots if at > zxid])
-    newest_log.forget(directories.data)
-    truncate_logs(directories.log, zxid)
+    remove_all([path for at, path in snapshots if at > zxid], directories.files)
+    newest_log.forget(directories.data, directories.files)
+    truncate_logs(directories.log, zxid, directories.files)
     return recover(directories, policy)
 
 
-def replace_history(directories: Directories, snapshot: TreeSnapshot) -> int:
+def replace_history(
+    directories: Directories, snapshot: TreeSnapshot, pace: Callable[[], None] = THREADS.breathe
+) -> int:
     """Make `snapshot` all there is: earlier logs and snapshots go.  All or nothing, also over a crash.
 
+    `pace` is called now and then while it is written.
     Returns the snapshot's size in bytes.  Raises OSError.
     """
     staged = directories.data / REPLACEMENT_NAME
-    stage_snapshot(staged, snapshot)
-    size = staged.stat().st_size
-    sync_directory(directories.data)
-    replace_file(directories.data / REPLACING_NAME, f"{snapshot.zxid:x}".encode(), REPLACING_NAME + ".tmp")
+    files = directories.files
+    stage_snapshot(staged, snapshot, pace=pace, files=files)
+    size = files.stat(staged).st_size
+    sync_directory(directories.data, files)
+    replace_file(directories.data / REPLACING_NAME, f"{snapshot.zxid:x}".encode(), REPLACING_NAME + ".tmp", files)
     finish_replacement(directories)
-    if (directories.data / DOUBT_NAME).exists():
-        remove_all([directories.data / DOUBT_NAME])
+    if exists(directories.data / DOUBT_NAME, files):
+        remove_all([directories.data / DOUBT_NAME], files)
     return size
 
 
 def finish_replacement(directories: Directories) -> None:
     """Complete a replacement that a crash interrupted, and remove half-written files."""
+    files = directories.files
     marker = directories.data / REPLACING_NAME
     staged = directories.data / REPLACEMENT_NAME
-    if marker.exists():
-        final = snapshot_path(directories.data, int(marker.read_text(), 16))
-        if staged.exists():
-            staged.rename(final)
-            sync_directory(directories.data)
-        newest_log.forget(directories.data)
-        remove_all([path for _, path in reversed(list_logs(directories.log))])
-        remove_all([path for _, path in list_snapshots(directories.data) if path != final])
-        remove_all([marker])
-    for leftover in (staged, *directories.data.glob(f"{STAGING_NAME}*")):
-        leftover.unlink(missing_ok=True)
+    if exists(marker, files):
+        final = snapshot_path(directories.data, int(read_bytes(marker, files), 16))
+        if exists(staged, files):
+            files.rename(staged, final)
+            sync_directory(directories.data, files)
+        newest_log.forget(directories.data, directories.files)
+        remove_all([path for _, path in reversed(directories.logs())], files)
+        remove_all([path for _, path in directories.snapshots() if path != final], files)
+        remove_all([marker], files)
+    leftovers = [name for name in files.listdir(directories.data) if name.startswith(STAGING_NAME)]
+    for leftover in (REPLACEMENT_NAME, *sorted(leftovers)):
+        unlink(directories.data / leftover, files)
 
 
 def purge(directories: Directories, retain: int) -> None:
     """Keep the newest `retain` snapshots and the logs they need (PurgeTxnLog)."""
-    snapshots = list_snapshots(directories.data)
+    snapshots = directories.snapshots()
     kept = snapshots[-retain:]
     if len(kept) == len(snapshots):
         return
-    logs = list_logs(directories.log)
+    logs = directories.logs()
     needed = max((i for i, (zxid, _) in enumerate(logs) if zxid <= kept[0][0]), default=0)
-    remove_all([path for _, path in logs[:needed]])
-    remove_all([path for _, path in snapshots[: -len(kept)]])
+    remove_all([path for _, path in logs[:needed]], directories.files)
+    remove_all([path for _, path in snapshots[: -len(kept)]], directories.files)

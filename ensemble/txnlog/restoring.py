@@ -7,17 +7,18 @@ at the next start.
 from __future__ import annotations
 
 import gzip
-import os
 from pathlib import Path
 from typing import IO, cast
 
 from ensemble.ids import Epoch, Zxid, epoch_of
+from ensemble.runtime.files import HOST, Files
 from ensemble.tree_snapshot import TreeSnapshot
+from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.epochs import ACCEPTED, CURRENT, read_epoch, write_epoch
 from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import remove_all, sync_directory
+from ensemble.txnlog.files import exists, remove_all, sync_directory, sync_file, unlink
 from ensemble.txnlog.losses import MARKER_NAME
-from ensemble.txnlog.recovery import Directories, replace_history
+from ensemble.txnlog.recovery import replace_history
 from ensemble.txnlog.snappy_stream import MAGIC, SnappyReader
 from ensemble.txnlog.snapshots import SnapshotDamaged, read_stream
 
@@ -26,9 +27,9 @@ ARRIVING_NAME = ".restore.tmp"
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-def read_received(path: Path) -> TreeSnapshot:
+def read_received(path: Path, files: Files = HOST) -> TreeSnapshot:
     """Read and check a snapshot whose name does not say its zxid.  Raises SnapshotDamaged, OSError."""
-    with path.open("rb") as raw:
+    with files.stream(path, "rb") as raw:
         file: IO[bytes] = raw
         head = raw.read(len(MAGIC))
         raw.seek(0)
@@ -39,13 +40,12 @@ def read_received(path: Path) -> TreeSnapshot:
         return read_stream(file)
 
 
-def keep_received(directory: Path) -> None:
+def keep_received(directory: Path, files: Files = HOST) -> None:
     """What arrived is checked and is to be taken over: from now on that survives a crash.  Raises OSError."""
     arrived = directory / ARRIVING_NAME
-    with arrived.open("rb") as file:
-        os.fsync(file.fileno())
-    arrived.rename(directory / RECEIVED_NAME)
-    sync_directory(directory)
+    sync_file(arrived, files)
+    files.rename(arrived, directory / RECEIVED_NAME)
+    sync_directory(directory, files)
 
 
 def take_received(directories: Directories) -> Zxid | None:
@@ -54,21 +54,22 @@ def take_received(directories: Directories) -> Zxid | None:
     Epochs never go back.  The accepted one is raised first, so that the history is never ahead of it.
     """
     received = directories.data / RECEIVED_NAME
-    (directories.data / ARRIVING_NAME).unlink(missing_ok=True)
-    if not received.exists():
+    files = directories.files
+    unlink(directories.data / ARRIVING_NAME, files)
+    if not exists(received, files):
         return None
     try:
-        snapshot = read_received(received)
+        snapshot = read_received(received, files)
     except SnapshotDamaged as damaged:
         reason = f"{received}, which was to be restored: {damaged}; remove it to go on without"
         raise DataDirectoryError(reason) from None
-    _raise_epoch(directories.data, ACCEPTED, epoch_of(snapshot.zxid))
+    _raise_epoch(directories.data, ACCEPTED, epoch_of(snapshot.zxid), files)
     replace_history(directories, snapshot)
-    _raise_epoch(directories.data, CURRENT, epoch_of(snapshot.zxid))
-    remove_all([directories.data / MARKER_NAME, received])
+    _raise_epoch(directories.data, CURRENT, epoch_of(snapshot.zxid), files)
+    remove_all([directories.data / MARKER_NAME, received], files)
     return snapshot.zxid
 
 
-def _raise_epoch(directory: Path, name: str, epoch: Epoch) -> None:
-    if (read_epoch(directory, name) or 0) < epoch:
-        write_epoch(directory, name, epoch)
+def _raise_epoch(directory: Path, name: str, epoch: Epoch, files: Files) -> None:
+    if (read_epoch(directory, name, files) or 0) < epoch:
+        write_epoch(directory, name, epoch, files)

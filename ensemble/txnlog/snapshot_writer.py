@@ -13,27 +13,27 @@ from __future__ import annotations
 
 import errno
 import gc
-import os
-import queue
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import IO, NamedTuple
 from weakref import ref
 from zlib import adler32
 
 from ensemble.records import ACL
+from ensemble.runtime.files import Files
+from ensemble.runtime.workers import GO_ON, THREADS, WAIT, Job, Work, Workers
 from ensemble.tree.blocks import Blocks
 from ensemble.tree.capture import Capture, Piece
 from ensemble.tree.shared_nodes import SharedNodes
 from ensemble.tree.stored import AclTable
 from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txnlog.files import SNAPPY_SUFFIX, forget_pages, sync_directory
+from ensemble.txnlog.directories import Directories
+from ensemble.txnlog.files import SNAPPY_SUFFIX, forget_pages, sync_directory, unlink
 from ensemble.txnlog.snappy_stream import codec
-from ensemble.txnlog.snapshot_format import ROOT_END, encode_head, encode_tree, in_chunks
-from ensemble.txnlog.snapshots import SNAPSHOT_HEADER, STAGING_NAME, WrittenSnapshot, snapshot_path, stage_snapshot
+from ensemble.txnlog.snapshot_format import ROOT_END, encode_head, encode_tree
+from ensemble.txnlog.snapshots import SNAPSHOT_HEADER, STAGING_NAME, WrittenSnapshot, snapshot_path, staging
 
 STEP_BLOCKS = 2
 """How many blocks the event loop makes at a time, before it turns to its clients again: half a millisecond."""
@@ -87,8 +87,9 @@ class _Spoiled(Exception):
 class _Run:
     """Blocks that lie side by side in the file of the snapshot before."""
 
-    def __init__(self, file: BinaryIO | None) -> None:
+    def __init__(self, file: IO[bytes] | None, files: Files) -> None:
         self._file = file
+        self._files = files
         self._offset = self._size = 0
         self._checksum = adler32(b"")
 
@@ -109,12 +110,12 @@ class _Run:
             return b""
         assert self._file is not None, "nothing is taken over where there is no file"
         try:
-            data = os.pread(self._file.fileno(), self._size, self._offset)
+            data = self._files.pread(self._file.fileno(), self._size, self._offset)
         except OSError:
             raise _Spoiled from None
         if len(data) != self._size or adler32(data) != self._checksum:
             raise _Spoiled
-        forget_pages(self._file.fileno(), self._offset, self._offset + self._size)
+        forget_pages(self._file.fileno(), self._offset, self._offset + self._size, self._files)
         self._size = 0
         self._checksum = adler32(b"")
         return data
@@ -123,32 +124,47 @@ class _Run:
 class _Writing:
     """One snapshot on its way to the disk."""
 
-    def __init__(self, number: int, post: Callable[..., object]) -> None:
+    def __init__(self, number: int, post: Callable[..., object], files: Files) -> None:
         self.number = number
-        self.gate = threading.Event()
-        self.pieces: queue.SimpleQueue[Piece | None] = queue.SimpleQueue()
-        self.thread: threading.Thread | None = None
+        self.may_count = False
+        """Is the log durable as far as it goes?"""
+        self.work: Work | None = None
         self.ended = False
-        """The thread has nothing left to do but to say so."""
+        """The job has nothing left to do but to say so."""
+        self._came: deque[Piece] = deque()
         self._post = post
+        self._files = files
         self._cancelled = False
 
     @property
     def goes_on(self) -> bool:
         """Whether it still needs the staging file."""
-        return not self.ended and self.thread is not None and self.thread.is_alive()
+        return not self.ended and self.work is not None and self.work.is_under_way()
+
+    def put(self, piece: Piece) -> None:
+        """The event loop has made a block's records."""
+        self._came.append(piece)
+        self._wake()
+
+    def publish(self) -> None:
+        """It may have its name."""
+        self.may_count = True
+        self._wake()
 
     def cancel(self) -> None:
         """Give it up, and wait for its end."""
         self._cancelled = True
-        self.pieces.put(None)
-        self.gate.set()
+        self._wake()
         self.wait()
 
     def wait(self) -> None:
         """Block until it is written, or given up."""
-        if self.thread is not None:
-            self.thread.join()
+        if self.work is not None:
+            self.work.join()
+
+    def _wake(self) -> None:
+        if self.work is not None:
+            self.work.wake()
 
     def check(self) -> None:
         """Raise _Cancelled where it was given up."""
@@ -156,10 +172,10 @@ class _Writing:
             raise _Cancelled
 
     def tree(self, head: bytes, capture: Capture, before: _TakeOver | None, now: _TakeOver) -> Iterator[bytes]:
-        """The serialised sessions and tree; `now` is filled."""
+        """The serialised sessions and tree, and an empty chunk where it has to wait to be woken; `now` is filled."""
         yield head
         try:
-            yield from in_chunks(self._blocks(len(SNAPSHOT_HEADER) + len(head), capture, before, now), WRITE_BYTES)
+            yield from _in_chunks(self._blocks(len(SNAPSHOT_HEADER) + len(head), capture, before, now))
         finally:
             with suppress(RuntimeError):
                 self._post(capture.end)
@@ -167,14 +183,14 @@ class _Writing:
 
     def _blocks(
         self, offset: int, capture: Capture, before: _TakeOver | None, now: _TakeOver
-    ) -> Iterator[bytes | memoryview]:
+    ) -> Iterator[bytes | memoryview | None]:
         came: dict[int, Piece] = {}
-        with _open(before) as file:
-            run = _Run(file)
+        with _open(before, self._files) as file:
+            run = _Run(file, self._files)
             for number in capture.order:
                 if before is None or number in capture.pieces:
                     yield run.read()
-                    piece = self._piece(capture, number, came)
+                    piece = yield from self._piece(capture, number, came)
                     yield from piece.parts
                     place = Place(offset, piece.size, piece.checksum)
                 else:
@@ -188,42 +204,63 @@ class _Writing:
                     now.places[number] = place
             yield run.read()
 
-    def _piece(self, capture: Capture, number: int, came: dict[int, Piece]) -> Piece:
-        """A block's records, once the event loop has made them."""
+    def _piece(self, capture: Capture, number: int, came: dict[int, Piece]) -> Generator[None, None, Piece]:
+        """A block's records, once the event loop has made them; None where they have to be waited for."""
         while number not in came:
-            try:
-                piece = self.pieces.get_nowait()
-            except queue.Empty:
+            if not self._came:
                 try:
                     self._post(capture.step, STEP_BLOCKS)
                 except RuntimeError:
                     # The event loop is closed.
                     raise _Cancelled from None
-                piece = self.pieces.get()
-            if piece is None:
-                raise _Cancelled
+            while not self._came:
+                yield None
+                self.check()
+            piece = self._came.popleft()
             came[piece.number] = piece
         return came.pop(number)
+
+
+def _in_chunks(records: Iterator[bytes | memoryview | None]) -> Iterator[bytes]:
+    """Records put together until they are about a megabyte; an empty chunk for each None among them."""
+    out = bytearray()
+    for record in records:
+        if record is None:
+            yield b""
+            continue
+        if not out and len(record) >= WRITE_BYTES:
+            yield bytes(record)
+            continue
+        out += record
+        if len(out) >= WRITE_BYTES:
+            yield bytes(out)
+            out.clear()
+    if out:
+        yield bytes(out)
 
 
 class SnapshotWriter:
     """Writes one snapshot at a time.
 
-    `post` hands a callback to the event loop whose tree it is.  In the thread, `done` gets what was written, `failed`
+    `post` hands a callback to the event loop whose tree it is.  In the job, `done` gets what was written, `failed`
     the error number of a disk that did not take it; `spoiled` hears where another snapshot has to be taken, because
     the file of the one before cannot be read as it was written.
     """
 
     def __init__(
         self,
-        directory: Path,
+        directories: Directories,
         suffix: str,
         post: Callable[..., object],
         done: Callable[[WrittenSnapshot], None],
         failed: Callable[[int], None],
         spoiled: Callable[[], None],
+        *,
+        workers: Workers = THREADS,
     ) -> None:
-        self._directory = directory
+        self._directory = directories.data
+        self._files = directories.files
+        self._workers = workers
         self._suffix = suffix
         if suffix == SNAPPY_SUFFIX:
             # The import takes seconds, for which the first snapshot would hold up the event loop.
@@ -239,18 +276,18 @@ class SnapshotWriter:
 
     def take(self, snapshot: TreeSnapshot) -> bool:
         """Begin to write this one, of a tree that has not changed since; False where the one before is still being
-        written, or no thread can be had.  It is published once `publish` is called too, which may be before it is
-        written.
+        written, or nobody can be had to write it.  It is published once `publish` is called too, which may be before
+        it is written.
 
         The caller drops `snapshot` before its tree changes, so that nothing need be copied for it.
         """
         if self._writing is not None and self._writing.goes_on:
             return False
-        began = time.monotonic()
+        began_s = self._workers.now_s()
         # What is there now stays: collecting over a growing million objects would find nothing.
         gc.freeze()
         self.taken += 1
-        writing = _Writing(self.taken, self._post)
+        writing = _Writing(self.taken, self._post, self._files)
         path = snapshot_path(self._directory, snapshot.zxid, self._suffix)
         nodes, now = snapshot.nodes, None
         if isinstance(nodes, SharedNodes):
@@ -258,11 +295,8 @@ class SnapshotWriter:
             snapshot = TreeSnapshot(snapshot.zxid, snapshot.sessions, (), snapshot.digest)
         else:
             encoded = encode_tree(snapshot)
-        writing.thread = threading.Thread(
-            target=self._run, args=(writing, path, snapshot, encoded, now, began), name="snapshot", daemon=True
-        )
         try:
-            writing.thread.start()
+            writing.work = self._workers.start(self._run(writing, path, snapshot, encoded, now, began_s), "snapshot")
         except RuntimeError:
             # No thread can be had.
             if isinstance(nodes, SharedNodes):
@@ -274,7 +308,7 @@ class SnapshotWriter:
     def publish(self, number: int) -> None:
         """The log is durable as far as that snapshot goes; one that was begun later has to wait for its own turn."""
         if self._writing is not None and number == self._writing.number:
-            self._writing.gate.set()
+            self._writing.publish()
 
     def wait(self) -> None:
         """Block until nothing is being written."""
@@ -292,7 +326,7 @@ class SnapshotWriter:
         before = self._before if self._before is not None and self._before.is_of(nodes.tree) else None
         known, since, acls = ({}, 0, None) if before is None else (before.places, before.turn, before.acls.copy())
         table = AclTable(acls)
-        capture = nodes.capture(known, since, table, writing.pieces.put)
+        capture = nodes.capture(known, since, table, writing.put)
         now = _TakeOver(path, ref(nodes.tree), nodes.turn, table.rows, {})
         return writing.tree(bytes(encode_head(snapshot.sessions, table)), capture, before, now), now
 
@@ -303,47 +337,55 @@ class SnapshotWriter:
         snapshot: TreeSnapshot,
         encoded: Iterator[bytes],
         now: _TakeOver | None,
-        began: float,
-    ) -> None:
+        began_s: float,
+    ) -> Job:
         """The thread's whole life."""
-        staged = path.with_name(STAGING_NAME)
+        staged, files = path.with_name(STAGING_NAME), self._files
         try:
-            stage_snapshot(staged, snapshot, self._suffix, writing.check, encoded)
-            writing.gate.wait()
+            yield from self._stage(writing, staging(staged, snapshot, encoded, self._suffix, files))
+            while not writing.may_count:
+                yield WAIT
+                writing.check()
             writing.check()
-            staged.rename(path)
-            sync_directory(path.parent)
-            size = path.stat().st_size
+            files.rename(staged, path)
+            sync_directory(path.parent, files)
+            size = files.stat(path).st_size
         except _Cancelled:
-            _end(writing, staged)
+            self._end(writing, staged)
         except _Spoiled:
             self._before = None
-            _end(writing, staged)
+            self._end(writing, staged)
             self._spoiled()
         except OSError as failed:
-            _end(writing, staged)
+            self._end(writing, staged)
             self._failed(failed.errno or errno.EIO)
         else:
             self._before = None if self._suffix else now
-            _end(writing, staged)
-            self._done(WrittenSnapshot(snapshot.zxid, size, int((time.monotonic() - began) * 1000)))
+            self._end(writing, staged)
+            self._done(WrittenSnapshot(snapshot.zxid, size, int((self._workers.now_s() - began_s) * 1000)))
 
+    def _stage(self, writing: _Writing, steps: Generator[int, None, None]) -> Job:
+        """Write it under a name that does not count."""
+        with closing(steps):
+            for size in steps:
+                writing.check()
+                yield GO_ON if size else WAIT
 
-def _end(writing: _Writing, staged: Path) -> None:
-    """Leave nothing behind; another one may begin."""
-    with suppress(OSError):
-        staged.unlink(missing_ok=True)
-    writing.ended = True
+    def _end(self, writing: _Writing, staged: Path) -> None:
+        """Leave nothing behind; another one may begin."""
+        with suppress(OSError):
+            unlink(staged, self._files)
+        writing.ended = True
 
 
 @contextmanager
-def _open(before: _TakeOver | None) -> Iterator[BinaryIO | None]:
+def _open(before: _TakeOver | None, files: Files) -> Iterator[IO[bytes] | None]:
     """The file of the snapshot before, where anything is taken over.  Raises _Spoiled."""
     if before is None:
         yield None
         return
     try:
-        file = before.path.open("rb")
+        file = files.stream(before.path, "rb")
     except OSError:
         raise _Spoiled from None
     with file:

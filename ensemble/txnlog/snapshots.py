@@ -8,16 +8,17 @@ first seal; older ones have no zxid part.
 from __future__ import annotations
 
 import gzip
-import os
 import struct
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 from zlib import adler32
 
 from ensemble.jute import MalformedRecord
+from ensemble.runtime.files import HOST, Files
+from ensemble.runtime.workers import THREADS
 from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txnlog.files import (
     GZIP_SUFFIX,
@@ -42,13 +43,7 @@ SEAL_BYTES = _LONG.size + len(ROOT_END)
 PIECE_BYTES = 1 << 20
 GZIP_LEVEL = 1
 SYNC_BYTES = 2 << 20
-_BREATHE_S = 0.0005
 _DIGEST_MASK = (1 << 64) - 1
-
-
-def breathe() -> None:
-    """Let the event loop's thread run."""
-    time.sleep(_BREATHE_S)
 
 
 class WrittenSnapshot(NamedTuple):
@@ -77,16 +72,25 @@ def stage_snapshot(
     staged: Path,
     snapshot: TreeSnapshot,
     suffix: str = "",
-    pace: Callable[[], None] = breathe,
-    encoded: Iterable[bytes] | None = None,
+    pace: Callable[[], None] = THREADS.breathe,
+    files: Files = HOST,
 ) -> None:
     """Write a snapshot under a name that no server reads, and sync it.  `pace` is called after every chunk.
-    `encoded` is its serialised tree, where that is not simply to be made by `encode_tree`.
+    Raises OSError."""
+    for _ in staging(staged, snapshot, encode_tree(snapshot), suffix, files):
+        pace()
 
-    Synced every few megabytes: one large sync at the end would hold up those of the log on the same disk.
-    Raises OSError, and whatever `pace` raises.
+
+def staging(
+    staged: Path, snapshot: TreeSnapshot, encoded: Iterable[bytes], suffix: str, files: Files
+) -> Generator[int, None, None]:
+    """Write a snapshot under a name that no server reads, a chunk of its serialised tree at a time, and sync it; yields
+    the size of each chunk.  An empty one says that what comes next is not there yet.
+
+    Synced every few megabytes: one large sync at the
+    end would hold up those of the log on the same disk.  Raises OSError, and whatever comes out of `encoded`.
     """
-    with staged.open("wb") as raw:
+    with files.stream(staged, "wb") as raw:
         file: IO[bytes] = raw
         if suffix == GZIP_SUFFIX:
             file = cast(IO[bytes], gzip.GzipFile("", "wb", GZIP_LEVEL, raw))
@@ -95,16 +99,16 @@ def stage_snapshot(
         file.write(SNAPSHOT_HEADER)
         checksum = adler32(SNAPSHOT_HEADER)
         unsynced = 0
-        for chunk in encode_tree(snapshot) if encoded is None else encoded:
+        for chunk in encoded:
             checksum = adler32(chunk, checksum)
             file.write(chunk)
             unsynced += len(chunk)
             if unsynced >= SYNC_BYTES:
                 unsynced = 0
                 raw.flush()
-                os.fdatasync(raw.fileno())
-                forget_pages(raw.fileno(), 0, raw.tell())
-            pace()
+                files.fdatasync(raw.fileno())
+                forget_pages(raw.fileno(), 0, raw.tell(), files)
+            yield len(chunk)
         for part in (b"", encode_digest(snapshot), _LONG.pack(snapshot.zxid)):
             checksum = adler32(part, checksum)
             mark = seal(checksum)
@@ -113,24 +117,24 @@ def stage_snapshot(
         if file is not raw:
             file.close()
         raw.flush()
-        os.fsync(raw.fileno())
-        forget_pages(raw.fileno(), 0, raw.tell())
+        files.fsync(raw.fileno())
+        forget_pages(raw.fileno(), 0, raw.tell(), files)
 
 
-def write_snapshot(directory: Path, snapshot: TreeSnapshot, staging_name: str = STAGING_NAME) -> WrittenSnapshot:
+def write_snapshot(directory: Path, snapshot: TreeSnapshot, files: Files = HOST) -> WrittenSnapshot:
     """Write a snapshot durably.  Raises OSError."""
     began = time.monotonic()
-    staged = directory / staging_name
-    stage_snapshot(staged, snapshot)
-    size = staged.stat().st_size
-    staged.rename(snapshot_path(directory, snapshot.zxid))
-    sync_directory(directory)
+    staged = directory / STAGING_NAME
+    stage_snapshot(staged, snapshot, files=files)
+    size = files.stat(staged).st_size
+    files.rename(staged, snapshot_path(directory, snapshot.zxid))
+    sync_directory(directory, files)
     return WrittenSnapshot(snapshot.zxid, size, int((time.monotonic() - began) * 1000))
 
 
-def list_snapshots(directory: Path) -> list[tuple[int, Path]]:
+def list_snapshots(directory: Path, files: Files = HOST) -> list[tuple[int, Path]]:
     """Snapshot files, oldest first."""
-    return by_zxid(directory, SNAPSHOT_PREFIX)
+    return by_zxid(directory, SNAPSHOT_PREFIX, files)
 
 
 class _Parts:
@@ -169,14 +173,14 @@ class _Parts:
         return self._pos < len(self._data)
 
 
-def read_snapshot(path: Path) -> TreeSnapshot:
+def read_snapshot(path: Path, files: Files = HOST) -> TreeSnapshot:
     """Read and check a snapshot file.  Raises SnapshotDamaged, OSError.
 
     The zxid is that of the file's name: ZooKeeper's snapshots are fuzzy and may hold parts of later transactions, so
     the log is replayed from there (FileSnap.deserialize).  The digest is 0 where the file carries none for that zxid.
     """
     try:
-        file = open_snapshot(path)
+        file = open_snapshot(path, files)
     except SnappyDamaged as bad:
         raise SnapshotDamaged(0, f"damaged compression ({bad})") from None
     with file:
@@ -230,8 +234,21 @@ def _read_tree(file: IO[bytes], checksum: int) -> tuple[TreeDecoder, int, int]:
     return decoder, checksum, offset
 
 
-def open_snapshot(path: Path) -> IO[bytes]:
+def open_snapshot(path: Path, files: Files = HOST) -> IO[bytes]:
     """A snapshot file, decompressed where its name says so (SnapStream).  Raises OSError, SnappyDamaged."""
+    raw = files.stream(path, "rb")
     if path.suffix == SNAPPY_SUFFIX:
-        return cast(IO[bytes], SnappyReader(path.open("rb")))
-    return cast(IO[bytes], gzip.open(path)) if path.suffix == GZIP_SUFFIX else path.open("rb")
+        return cast(IO[bytes], SnappyReader(raw))
+    return cast(IO[bytes], _GzipReader(raw)) if path.suffix == GZIP_SUFFIX else raw
+
+
+class _GzipReader(gzip.GzipFile):
+    """What was compressed into `raw`, which is closed with it."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        super().__init__(fileobj=raw)
+        self._raw_file = raw
+
+    def close(self) -> None:
+        super().close()
+        self._raw_file.close()

@@ -1,6 +1,7 @@
 """The disk of a running peer: disk effects are carried out in order, in groups, by one thread or by the event loop.
 
-Whatever was submitted while the thread was busy is one group: neighbouring appends become one write, and every
+The thread is a job of `ensemble.runtime.workers`: a group is a step.  Whatever was submitted while it was busy is one
+group: neighbouring appends become one write, and every
 barrier of the group shares one fdatasync.  While the disk is quick (`sync_pace`) and the thread has nothing to do, the
 loop carries out a few appends and barriers itself, a round's as one group; all else is the thread's.  Log and pace have
 no lock: they are the thread's from `submit` until it has finished, and the loop's otherwise.
@@ -13,24 +14,24 @@ from __future__ import annotations
 
 import errno
 import os
-import queue
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple, Protocol
 
 from ensemble.ids import LinkId, Zxid
+from ensemble.runtime.workers import THREADS, WAIT, Job, Work, Workers
 from ensemble.summary import Summary
 from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.txnlog import losses, newest_log
+from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.epochs import ACCEPTED, CURRENT, write_epoch
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.log import PREALLOCATE_BYTES, LogWriter
 from ensemble.txnlog.log_reading import LogReader
-from ensemble.txnlog.recovery import LONE, Directories, Recovery, RecoveryPolicy, purge, replace_history, truncate
+from ensemble.txnlog.recovery import LONE, Recovery, RecoveryPolicy, purge, replace_history, truncate
 from ensemble.txnlog.snapshot_writer import SnapshotWriter
 from ensemble.txnlog.snapshots import WrittenSnapshot
 from ensemble.txnlog.stage_times import NANOS_PER_MS, StageTimes
@@ -87,6 +88,10 @@ class _RollLog(Effect):
     """The next append begins a new log file; what went before is durable, so the snapshot of that number may count."""
 
     snapshot: int
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // NANOS_PER_MS
 
 
 class _Submission(NamedTuple):
@@ -158,13 +163,15 @@ class Storage:
         fsync_warning_ms: int = FSYNC_WARNING_MS,
         quick_sync_us: int = QUICK_SYNC_US,
         clock_ns: Callable[[], int] = time.monotonic_ns,
+        wall_ms: Callable[[], int] = _wall_ms,
         memberships: MembershipFiles | None = None,
+        workers: Workers = THREADS,
     ) -> None:
         self.txns_logged = 0
         self.batch_sizes = Summary()
         self.fsync_time_ms = Summary()
         self.stages = StageTimes()
-        self._directories = directories
+        self.directories = directories
         self._memberships = memberships
         self._listener = listener
         self._post = post
@@ -172,11 +179,16 @@ class Storage:
         self._policy = policy
         self._fsync_warning_ms = fsync_warning_ms
         self._clock_ns = clock_ns
+        self._wall_ms = wall_ms
+        self.workers = workers
         self._pace = SyncPace(quick_sync_us)
-        self._log = LogWriter(directories.log, preallocate_bytes, partial(newest_log.note_begun, directories.data))
+        begun = partial(newest_log.note_begun, directories.data, files=directories.files)
+        self._log = LogWriter(directories.log, preallocate_bytes, begun, directories.files)
         self._reader = LogReader(directories)
-        self._readers = ThreadPoolExecutor(1, "log-reader")
-        self._queue: queue.SimpleQueue[_Submission | None] = queue.SimpleQueue()
+        self._to_read: deque[ReadLog] = deque()
+        self._reading: Work | None = None
+        self._queue: deque[_Submission] = deque()
+        self._closing = False
         self._submitted = 0
         self._finished = 0
         """How much of what was submitted the thread is done with; it stays behind for good where the disk failed."""
@@ -184,10 +196,10 @@ class Storage:
         """Barriers among what was submitted that the owner has not been told of."""
         self._failed = False
         self._snapshots = SnapshotWriter(
-            directories.data, snapshot_suffix, post, self._snapshot_done, self._snapshot_failed, self._snapshot_spoiled
-        )
-        self._thread = threading.Thread(target=self._run, name="txnlog", daemon=True)
-        self._thread.start()
+            directories, snapshot_suffix, post, self._snapshot_done, self._snapshot_failed, self._snapshot_spoiled,
+            workers=workers,
+        )  # fmt: skip
+        self._work = workers.start(self._run(), "txnlog")
 
     def submit(self, effects: Sequence[Effect]) -> None:
         """Queue disk effects, to be done in order after everything queued before."""
@@ -197,7 +209,8 @@ class Storage:
 
     def _put(self, effects: list[Effect]) -> None:
         self._submitted += 1
-        self._queue.put(_Submission(effects, self._clock_ns()))
+        self._queue.append(_Submission(effects, self._clock_ns()))
+        self._work.wake()
 
     def is_quick(self, effects: Sequence[Effect]) -> bool:
         """Whether these should be carried out in the event loop: nothing is before them, and they are quickly done."""
@@ -223,14 +236,21 @@ class Storage:
 
     def close(self) -> None:
         """Finish what is queued and stop the threads; blocks until then."""
-        self._queue.put(None)
-        self._thread.join()
+        self._closing = True
+        self._work.wake()
+        self._work.join()
         self._snapshots.cancel()
-        self._readers.shutdown(cancel_futures=True)
+        self._to_read.clear()
+        if self._reading is not None:
+            self._reading.wake()
+            self._reading.join()
 
     def read_log(self, effect: ReadLog) -> None:
         """Read part of the log, beside what is queued."""
-        self._readers.submit(self._read_log, effect)
+        self._to_read.append(effect)
+        if self._reading is None:
+            self._reading = self.workers.start(self._read_logs(), "log-reader")
+        self._reading.wake()
 
     def take_snapshot(self, snapshot: TreeSnapshot) -> None:
         """Write an ordinary snapshot, of a tree that has not changed since, while it goes on changing; unless the one
@@ -238,6 +258,13 @@ class Storage:
         """
         self._snapshots.take(snapshot)
         self._put([_RollLog(self._snapshots.taken)])
+
+    def _read_logs(self) -> Job:
+        """The reading thread's whole life."""
+        while not self._closing:
+            while self._to_read:
+                self._read_log(self._to_read.popleft())
+            yield WAIT
 
     def _read_log(self, effect: ReadLog) -> None:
         try:
@@ -249,31 +276,31 @@ class Storage:
 
     # -- the storage thread ----------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _run(self) -> Job:
+        """The thread's whole life: all that has come by then is done in groups, before it waits for more."""
         try:
-            closing = False
-            while not closing:
-                group, since_ns, closing = self._next_group()
-                taken_ns = self._clock_ns()
-                self._carry_out(group, self._tell_later, [taken_ns - each for each in since_ns])
-                self._finished += len(since_ns)
+            while self._queue or not self._closing:
+                while self._queue:
+                    group, since_ns = self._next_group()
+                    taken_ns = self._clock_ns()
+                    self._carry_out(group, self._tell_later, [taken_ns - each for each in since_ns])
+                    self._finished += len(since_ns)
+                if not self._closing:
+                    yield WAIT
             if not self._failed:
                 self._log.roll()
         except (OSError, DataDirectoryError) as failed:
             self._post_back(self._listener.on_storage_failed, complaint(failed))
 
-    def _next_group(self) -> tuple[list[Effect], list[int], bool]:
-        """Wait for work; all that has come by then, when each part of it was submitted, and whether it is the last."""
+    def _next_group(self) -> tuple[list[Effect], list[int]]:
+        """All that has come, and when each part of it was submitted."""
         group: list[Effect] = []
         since_ns: list[int] = []
-        submitted = self._queue.get()
-        while submitted is not None:
+        while self._queue and len(group) < GROUP_MAX:
+            submitted = self._queue.popleft()
             group += submitted.effects
             since_ns.append(submitted.since_ns)
-            if len(group) >= GROUP_MAX or self._queue.empty():
-                return group, since_ns, False
-            submitted = self._queue.get()
-        return group, since_ns, True
+        return group, since_ns
 
     def _tell_later(self, tokens: list[int]) -> None:
         self._post_back(self._told, tokens)
@@ -315,7 +342,7 @@ class Storage:
             if txns:
                 self.stages.note(
                     len(txns), waits_ns, process_ns=began_ns - taken_ns, sync_ns=ended_ns - began_ns,
-                    behind=self._queue.qsize(), made_ms=txns[-1].time_ms, wall_ms=time.time_ns() // NANOS_PER_MS,
+                    behind=len(self._queue), made_ms=txns[-1].time_ms, wall_ms=self._wall_ms(),
                 )  # fmt: skip
         if txns:
             self.txns_logged += len(txns)
@@ -331,16 +358,16 @@ class Storage:
             self._post_back(self._listener.on_storage_warning, line)
 
     def _carry_out_other(self, effect: Effect) -> None:
-        directories = self._directories
+        directories, data, files = self.directories, self.directories.data, self.directories.files
         if isinstance(effect, SaveAcceptedEpoch):
-            write_epoch(directories.data, ACCEPTED, effect.epoch)
+            write_epoch(data, ACCEPTED, effect.epoch, files)
         elif isinstance(effect, SaveCurrentEpoch):
             # The history of an epoch is durable before the epoch is.
             self._log.sync()
-            write_epoch(directories.data, CURRENT, effect.epoch)
-            losses.clear(directories.data)
+            write_epoch(data, CURRENT, effect.epoch, files)
+            losses.clear(data, files)
         elif isinstance(effect, SaveDoubt):
-            losses.note_doubt(directories.data)
+            losses.note_doubt(data, files)
         elif isinstance(effect, SaveMembership):
             if self._memberships is not None:
                 self._memberships.save(effect.membership)
@@ -365,16 +392,16 @@ class Storage:
             raise AssertionError(f"{effect!r} is no disk effect")
 
     def _replace_history(self, snapshot: TreeSnapshot) -> None:
-        began = time.monotonic()
-        size = replace_history(self._directories, snapshot)
+        began = self.workers.now_s()
+        size = replace_history(self.directories, snapshot, self.workers.breathe)
         self._reader.forget_positions()
-        written = WrittenSnapshot(snapshot.zxid, size, int((time.monotonic() - began) * 1000))
+        written = WrittenSnapshot(snapshot.zxid, size, int((self.workers.now_s() - began) * 1000))
         self._post_back(self._listener.on_snapshot, written)
 
     def _snapshot_done(self, written: WrittenSnapshot) -> None:
         try:
             if self._retain_snapshots:
-                purge(self._directories, self._retain_snapshots)
+                purge(self.directories, self._retain_snapshots)
         except OSError as failed:
             self._post_back(self._listener.on_storage_failed, complaint(failed))
         else:

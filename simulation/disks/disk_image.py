@@ -15,12 +15,12 @@ from typing import NamedTuple
 from ensemble.ids import Epoch, Zxid
 from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
+from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.epochs import ACCEPTED, CURRENT
 from ensemble.txnlog.files import LOG_PREFIX
 from ensemble.txnlog.log import list_logs, read_log
 from ensemble.txnlog.losses import MARKER_NAME
 from ensemble.txnlog.records import LOG_HEADER, frame_record
-from ensemble.txnlog.recovery import Directories
 from ensemble.txnlog.snapshots import list_snapshots, snapshot_path, stage_snapshot
 
 _MEMORY = Path("/dev/shm")

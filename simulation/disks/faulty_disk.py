@@ -28,11 +28,12 @@ from ensemble.ids import Zxid
 from ensemble.tree.service import Service
 from ensemble.txn import Txn
 from ensemble.txnlog import recovery as txnlog
+from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.log import LogWriter, list_logs
 from ensemble.txnlog.log_reading import LogReader
 from ensemble.txnlog.records import HEADER, frame_record
-from ensemble.txnlog.recovery import Directories, Recovery, RecoveryPolicy
+from ensemble.txnlog.recovery import Recovery, RecoveryPolicy
 from ensemble.txnlog.storage import QUICK_SYNC_US, WAIT_TXNS_MAX, complaint
 from ensemble.txnlog.sync_pace import SyncPace
 from ensemble.zab.application import EnsembleConfig

@@ -32,7 +32,7 @@ ENSEMBLE_LAYERS: dict[str, set[str]] = {
     "auth": {"base", "records"},
     "zab": {"auth", "base", "records"},
     "tree": {"zab", "auth", "base", "records"},
-    "txnlog": {"tree", "zab", "auth", "base", "records"},
+    "txnlog": {"runtime", "tree", "zab", "auth", "base", "records"},
     "client": {"runtime", "auth", "base", "records"},
     "server": {"runtime", "txnlog", "tree", "zab", "auth", "base", "records"},
 }

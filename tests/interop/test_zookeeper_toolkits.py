@@ -30,6 +30,7 @@ from ensemble.txn import (
     SubTxn,
     Txn,
 )
+from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.log import LogWriter
 from ensemble.txnlog.snapshot_writer import SnapshotWriter
 from ensemble.txnlog.snapshots import write_snapshot
@@ -111,7 +112,9 @@ def take_over(directory: Path, tree: DataTree) -> None:
     def end(*outcome: object) -> None:
         posted.put(None)
 
-    writer = SnapshotWriter(directory, "", lambda call, *args: posted.put(partial(call, *args)), end, end, end)
+    writer = SnapshotWriter(
+        Directories(directory, directory), "", lambda call, *args: posted.put(partial(call, *args)), end, end, end
+    )
     for number in (1, 2):
         assert writer.take(tree.to_snapshot())
         writer.publish(number)

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from ensemble.ids import PeerId
 from ensemble.properties import read_properties
+from ensemble.runtime.files import HOST, Files
 from ensemble.server.config.config_values import ConfigError
 from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import remove_all, replace_file
+from ensemble.txnlog.files import exists, read_text, remove_all, replace_file
 from ensemble.zab.membership import BadMembership, Membership, membership_from
 
 PEER_ID_MAX = 255
@@ -28,7 +29,7 @@ def is_membership_key(key: str) -> bool:
     return key.startswith(("server.", "group.", "weight."))
 
 
-def read_membership(raw: Mapping[str, str]) -> Membership | None:
+def read_membership(raw: Mapping[str, str], files: Files = HOST) -> Membership | None:
     """The membership that a zoo.cfg holds or names; None where it is for one server alone.  Raises ConfigError."""
     members = {key: value for key, value in raw.items() if is_membership_key(key)}
     if _POINTER not in raw:
@@ -36,7 +37,7 @@ def read_membership(raw: Mapping[str, str]) -> Membership | None:
     if members:
         raise ConfigError(f"{next(iter(members))} must be in the dynamic file that {_POINTER} names")
     path = Path(raw[_POINTER])
-    members = read_properties(_text_of(path))
+    members = read_properties(_text_of(path, files))
     if "version" in members:
         raise ConfigError(f"{path}: a dynamic file's version is in its name, not inside")
     return _checked(members, _version_of(path))
@@ -49,20 +50,20 @@ def peer_type_warnings(raw: Mapping[str, str], membership: Membership | None, my
     return () if said == role else (f"peerType={said} is ignored: this server's own line says {role}",)
 
 
-def read_next_membership(config: Path) -> Membership | None:
+def read_next_membership(config: Path, files: Files = HOST) -> Membership | None:
     """The membership that was proposed last, if it is not in force.  Raises ConfigError."""
     path = _next_of(config)
-    if not path.exists():
+    if not exists(path, files):
         return None
     try:
-        return membership_from(read_properties(_text_of(path)))
+        return membership_from(read_properties(_text_of(path, files)))
     except BadMembership as bad:
         raise ConfigError(f"{path}: {bad}") from None
 
 
-def _text_of(path: Path) -> str:
+def _text_of(path: Path, files: Files) -> str:
     try:
-        return path.read_text()
+        return read_text(path, files)
     except (OSError, ValueError) as bad:  # No such file, no text, or no file name
         raise ConfigError(f"{path} cannot be read: {getattr(bad, 'strerror', None) or bad}") from None
 
@@ -111,32 +112,33 @@ class DynamicConfigFiles:
     """The files beside one zoo.cfg; every call returns when its effect is durable.  Raises DataDirectoryError where
     they cannot be written."""
 
-    def __init__(self, config: Path, my_id: int) -> None:
-        self._config = config.resolve()
+    def __init__(self, config: Path, my_id: int, files: Files = HOST) -> None:
+        self._files = files
+        self._config = files.resolve(config)
         self._my_id = PeerId(my_id)
 
     def save_next(self, membership: Membership) -> None:
         """A membership was proposed: keep it beside the one in force."""
-        _write(_next_of(self._config), membership.text)
+        _write(_next_of(self._config), membership.text, self._files)
 
     def save(self, membership: Membership) -> None:
         """A membership is in force: its own file first, then zoo.cfg names it, then what was proposed is forgotten."""
         if membership.version:
             path = self._config.with_name(f"{self._config.name}.dynamic.{membership.version:x}")
-            _write(path, "\n".join(membership.text.split("\n")[:-1]))
-            static = self._config.read_text()
+            _write(path, "\n".join(membership.text.split("\n")[:-1]), self._files)
+            static = read_text(self._config, self._files)
             if _POINTER not in read_properties(static):
-                _write(self._config.with_name(self._config.name + ".bak"), static)
+                _write(self._config.with_name(self._config.name + ".bak"), static, self._files)
             mine = membership.lines.get(self._my_id)
             named = mine is not None and mine.client_port is not None
-            _write(self._config, _pointing_at(path, static, drops_client_port=named))
-        if _next_of(self._config).exists():
-            remove_all([_next_of(self._config)])
+            _write(self._config, _pointing_at(path, static, drops_client_port=named), self._files)
+        if exists(_next_of(self._config), self._files):
+            remove_all([_next_of(self._config)], self._files)
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, files: Files) -> None:
     try:
-        replace_file(path, text.rstrip("\n").encode() + b"\n", path.name + ".tmp")
+        replace_file(path, text.rstrip("\n").encode() + b"\n", path.name + ".tmp", files)
     except OSError as failed:
         # ZooKeeper goes on, and forgets the membership when it restarts.
         reason = f"{path} cannot be written: {failed.strerror or failed}"

@@ -6,7 +6,7 @@ prefix; `zabka.` keys are ours.  An unknown key is a warning, a bad value a Conf
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from ensemble.auth.policy import AuthPolicy
 from ensemble.auth.quorum_sasl import QuorumSasl
 from ensemble.properties import read_properties as read_properties
+from ensemble.runtime.files import HOST, Files
 from ensemble.server.config.config_values import ConfigError as ConfigError
 from ensemble.server.config.config_values import Values
 from ensemble.server.config.dynamic_config import (
@@ -39,6 +40,7 @@ from ensemble.server.config.storage_settings import StorageSettings, read_storag
 from ensemble.server.config.tls import TlsSettings
 from ensemble.server.config.tree_keys import read_tree_rules
 from ensemble.tree_rules import TreeRules
+from ensemble.txnlog.files import read_text
 from ensemble.zab.membership import Membership
 from ensemble.zab.server_line import ServerLine
 
@@ -131,30 +133,30 @@ ACCEPTED = frozenset(
 )  # fmt: skip
 
 
-def load(path: Path) -> ZooConfig:
+def load(path: Path, files: Files = HOST) -> ZooConfig:
     """Read a zoo.cfg and the myid beside its data.  Raises ConfigError."""
     try:
-        text = path.read_text()
+        text = read_text(path, files)
     except (OSError, UnicodeDecodeError) as bad:
         raise ConfigError(f"{path} cannot be read: {getattr(bad, 'strerror', None) or bad}") from None
     try:
-        return parse(text, path)
+        return parse(text, path, files)
     except ConfigError as bad:
         raise ConfigError(f"{bad} (in {path})") from None
 
 
-def parse(text: str, path: Path | None = None) -> ZooConfig:
+def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig:
     """A configuration from a zoo.cfg's text; `myid` is read from its dataDir.  Raises ConfigError."""
     raw = read_properties(text)
     values = Values(raw)
     values.used |= ACCEPTED
     data_dir = _data_dir(values)
-    membership = read_membership(raw)
+    membership = read_membership(raw, files)
     values.used |= {key for key in raw if is_membership_key(key)} | {"dynamicConfigFile"}
     servers = _lines(membership)
     if not values.flag("multiAddress.enabled", False) and any(line.others for line in servers.values()):
         raise ConfigError("a server has several addresses, but multiAddress.enabled is not true")
-    my_id = _my_id(data_dir, servers)
+    my_id = _my_id(data_dir, servers, files)
     mine = servers.get(my_id)
     secure_address, secure_port = read_secure_address(values)
     unifies = values.flag("client.portUnification", False)
@@ -169,7 +171,7 @@ def parse(text: str, path: Path | None = None) -> ZooConfig:
         client_port=client_port,
         client_address=client_address,
         membership=membership,
-        next_membership=read_next_membership(path) if path is not None and "dynamicConfigFile" in raw else None,
+        next_membership=_next_membership(path, raw, files),
         reconfig_enabled=values.flag("reconfigEnabled", False),
         standalone_enabled=values.flag("standaloneEnabled", True),
         path=path,
@@ -265,10 +267,14 @@ def _lines(membership: Membership | None) -> dict[int, ServerLine]:
     return {} if membership is None else {int(peer): line for peer, line in membership.lines.items()}
 
 
-def _my_id(data_dir: Path, servers: dict[int, ServerLine]) -> int:
+def _next_membership(path: Path | None, raw: Mapping[str, str], files: Files) -> Membership | None:
+    return read_next_membership(path, files) if path is not None and "dynamicConfigFile" in raw else None
+
+
+def _my_id(data_dir: Path, servers: dict[int, ServerLine], files: Files) -> int:
     path = data_dir / "myid"
     try:
-        text = path.read_text().strip()
+        text = read_text(path, files).strip()
     except FileNotFoundError:
         if not servers:
             return 1

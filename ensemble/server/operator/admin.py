@@ -15,10 +15,11 @@ from ensemble.server.operator.exposition import CONTENT_TYPE, prometheus_text
 from ensemble.server.operator.http_port import Failure, HttpPort, HttpRequest, HttpResponse
 from ensemble.server.operator.https import Https
 from ensemble.server.operator.metrics import Metrics
+from ensemble.txnlog.storage import Storage
 
 
 async def open_admin_port(
-    settings: AdminSettings, commands: AdminCommands, log: structlog.BoundLogger, on_failure: Failure
+    settings: AdminSettings, commands: AdminCommands, log: structlog.BoundLogger, on_failure: Failure, storage: Storage
 ) -> HttpPort | None:
     """Open the admin server's port; as in ZooKeeper a peer whose port is taken goes on without, and says so.
 
@@ -28,7 +29,10 @@ async def open_admin_port(
     if settings.tls is not None:
         store = TlsStore(settings.tls, log.warning)
         https = Https(store, forced=settings.https_only, on_plain=commands.count_plain)
-    port = HttpPort(_Pages(settings.command_url, commands).answer, on_failure, https)
+    port = HttpPort(
+        _Pages(settings.command_url, commands).answer, on_failure, https, files=storage.directories.files,
+        workers=storage.workers,
+    )  # fmt: skip
     try:
         number = await port.listen(settings.address, settings.port, "the admin server")
     except PortError as taken:

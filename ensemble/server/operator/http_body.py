@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from pathlib import Path
+
+from ensemble.runtime.files import HOST, Files
+from ensemble.runtime.workers import THREADS, Workers
 
 PART_BYTES = 256 * 1024
 PART_TIMEOUT_S = 10.0
@@ -29,17 +31,17 @@ class Body:
         self._waits = waits
         self._left = length
 
-    async def save(self, path: Path) -> None:
+    async def save(self, path: Path, files: Files = HOST, workers: Workers = THREADS) -> None:
         """Write it to a file.  Raises BodyRefused, OSError."""
-        free = shutil.disk_usage(path.parent).free
+        free = files.room(path.parent)
         if self.length > free - ROOM_BYTES:
             raise BodyRefused(f"{self.length} bytes are too many for the {free} that are free on the disk")
         if self._waits:
             self._writer.write(_CONTINUE)
-        with await asyncio.to_thread(path.open, "wb") as file:
+        with await workers.call(files.stream, path, "wb") as file:
             while self._left:
                 part = await self._part()
-                await asyncio.to_thread(file.write, part)
+                await workers.call(file.write, part)
 
     async def _part(self) -> bytes:
         try:

@@ -7,7 +7,6 @@ another site's page, are refused.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -17,6 +16,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
+from ensemble.runtime.files import HOST, Files
+from ensemble.runtime.workers import THREADS, Workers
 from ensemble.server.config.tls import certificate_of
 from ensemble.server.net.port_owner import port_trouble
 from ensemble.server.net.sockets import PortError, remote_name
@@ -71,10 +72,20 @@ Failure = Callable[[str, BaseException], None]
 class HttpPort:
     """One listening port.  `handler` answers what is not refused before it."""
 
-    def __init__(self, handler: Handler, on_failure: Failure, https: Https | None = None) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        on_failure: Failure,
+        https: Https | None = None,
+        *,
+        files: Files = HOST,
+        workers: Workers = THREADS,
+    ) -> None:
         self._handler = handler
         self._on_failure = on_failure
         self._https = https
+        self._files = files
+        self._workers = workers
         self._server: asyncio.AbstractServer | TlsListener | None = None
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._names: frozenset[str] = frozenset()
@@ -109,7 +120,7 @@ class HttpPort:
         try:
             response, request = await self._answer(reader, writer)
             try:
-                await _write(writer, response, request is not None and request.method == "HEAD")
+                await self._write(writer, response, request is not None and request.method == "HEAD")
                 if request is not None and request.body is not None:
                     await request.body.discard()
             finally:
@@ -123,6 +134,16 @@ class HttpPort:
         finally:
             del self._writers[id(writer)]
             writer.close()
+
+    async def _write(self, writer: asyncio.StreamWriter, response: HttpResponse, head_only: bool) -> None:
+        if response.file is None:
+            await _send(writer, _head(response, len(response.body)) + (b"" if head_only else response.body))
+            return
+        files, workers = self._files, self._workers
+        with await workers.call(files.stream, response.file, "rb") as file:
+            await _send(writer, _head(response, files.fstat(file.fileno()).st_size))
+            while not head_only and (part := await workers.call(file.read, PART_BYTES)):
+                await _send(writer, part)
 
     async def _answer(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -209,16 +230,6 @@ def _name_of(url: str) -> str:
 
 def _refusal(status: int, reason: str) -> HttpResponse:
     return HttpResponse(msgspec.json.encode({"error": reason}) + b"\n", status)
-
-
-async def _write(writer: asyncio.StreamWriter, response: HttpResponse, head_only: bool) -> None:
-    if response.file is None:
-        await _send(writer, _head(response, len(response.body)) + (b"" if head_only else response.body))
-        return
-    with await asyncio.to_thread(response.file.open, "rb") as file:
-        await _send(writer, _head(response, os.fstat(file.fileno()).st_size))
-        while not head_only and (part := await asyncio.to_thread(file.read, PART_BYTES)):
-            await _send(writer, part)
 
 
 async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:

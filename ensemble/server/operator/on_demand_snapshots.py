@@ -16,8 +16,6 @@ from ensemble.server.operator.http_port import HttpRequest
 from ensemble.server.operator.metrics import OnDemandCounts
 from ensemble.tree.acl import allows
 from ensemble.tree.service import Service
-from ensemble.txnlog.directory import VERSION_DIRECTORY
-from ensemble.txnlog.snapshots import list_snapshots
 from ensemble.txnlog.storage import Storage
 from journal.events import SnapshotTaken
 
@@ -50,14 +48,14 @@ class OnDemandSnapshots:
         self._wanted = wanted
         self._interval_ms = interval_ms
         self._counts = counts
-        self._directory = config.data_dir / VERSION_DIRECTORY
         self._last_ms: int | None = None
 
     def newest(self) -> tuple[int, int]:
         """The newest snapshot's zxid and when it was written, in seconds; -1 and -1 where there is none."""
         try:
-            zxid, path = list_snapshots(self._directory)[-1]
-            return zxid, int(path.stat().st_mtime)
+            directories = self._storage.directories
+            zxid, path = directories.snapshots()[-1]
+            return zxid, int(directories.files.stat(path).st_mtime)
         except (IndexError, OSError):
             return -1, -1
 
@@ -102,7 +100,7 @@ class OnDemandSnapshots:
 
     def file_of(self, taken: SnapshotTaken) -> Path:
         """The file of a snapshot that was just taken."""
-        return next(path for zxid, path in reversed(list_snapshots(self._directory)) if zxid == taken.zxid)
+        return next(path for zxid, path in reversed(self._storage.directories.snapshots()) if zxid == taken.zxid)
 
 
 def _now_ms() -> int:

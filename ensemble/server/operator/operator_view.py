@@ -15,7 +15,6 @@ from ensemble.server.operator.http_port import Failure, HttpPort
 from ensemble.server.operator.metrics import Metrics
 from ensemble.server.operator.running_peer import RunningPeer
 from ensemble.server.operator.words import TraceMask, Words
-from ensemble.txnlog.directory import VERSION_DIRECTORY
 from ensemble.txnlog.recovery import Recovery
 from journal.events import Event, SnapshotTaken
 
@@ -85,23 +84,26 @@ class OperatorView:
             from ensemble.server.operator.on_demand_snapshots import OnDemandSnapshots
             from ensemble.server.operator.restores import Restores
 
+            storage = self._running.storage
             snapshots = OnDemandSnapshots(
                 config,
                 self._running.service,
-                self._running.storage,
+                storage,
                 self._snapshots_wanted,
                 config.admin.snapshots_interval_ms,
                 self.metrics.on_demand,
             )
-            directory = config.data_dir / VERSION_DIRECTORY
             restores = Restores(
-                directory, self._accepted_epoch, config.admin.restores_interval_ms, self.metrics.on_demand
-            )
+                storage.directories.data, self._accepted_epoch, config.admin.restores_interval_ms,
+                self.metrics.on_demand, files=storage.directories.files, workers=storage.workers,
+            )  # fmt: skip
             commands = AdminCommands(
                 self._running, self.metrics, self._trace_mask, snapshots=snapshots, restores=restores,
                 begin_anew=self._begin_anew,
             )  # fmt: skip
-            if (port := await open_admin_port(config.admin, commands, self._log, self._on_failure)) is not None:
+            if (
+                port := await open_admin_port(config.admin, commands, self._log, self._on_failure, storage)
+            ) is not None:
                 self._ports.append(port)
         if config.metrics is not None:
             from ensemble.server.operator.admin import open_metrics_port

@@ -8,15 +8,17 @@ not make way: beside such ones, restore at a quorum.)  One of an earlier epoch w
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from ensemble.ids import Epoch, Zxid, epoch_of
+from ensemble.runtime.files import HOST, Files
+from ensemble.runtime.workers import THREADS, Workers
 from ensemble.server.operator.http_body import Body, BodyRefused
 from ensemble.server.operator.metrics import OnDemandCounts
 from ensemble.server.operator.on_demand_snapshots import Refusal
+from ensemble.txnlog.files import unlink
 from ensemble.txnlog.restoring import ARRIVING_NAME, keep_received, read_received
 from ensemble.txnlog.snapshots import SnapshotDamaged
 
@@ -31,8 +33,13 @@ class Restores:
         accepted_epoch: Callable[[], Epoch | None],
         interval_ms: int | None,
         counts: OnDemandCounts,
+        *,
+        files: Files = HOST,
+        workers: Workers = THREADS,
     ) -> None:
         self._counts = counts
+        self._files = files
+        self._workers = workers
         self._directory = directory
         self._accepted_epoch = accepted_epoch
         self._interval_ms = interval_ms
@@ -64,8 +71,8 @@ class Restores:
     async def _receive(self, body: Body) -> Zxid | Refusal:
         arriving = self._directory / ARRIVING_NAME
         try:
-            await body.save(arriving)
-            snapshot = await asyncio.to_thread(read_received, arriving)
+            await body.save(arriving, self._files, self._workers)
+            snapshot = await self._workers.call(read_received, arriving, self._files)
             epoch, accepted = epoch_of(snapshot.zxid), self._accepted_epoch()
             if accepted is not None and epoch <= accepted:
                 return Refusal(
@@ -73,10 +80,10 @@ class Restores:
                     f"the snapshot's epoch {epoch} is not later than this ensemble's, {accepted}: the leader would "
                     "overwrite it.  Stop every server, move its data away, start it, and restore the snapshot then",
                 )
-            await asyncio.to_thread(keep_received, self._directory)
+            await self._workers.call(keep_received, self._directory, self._files)
             return snapshot.zxid
         finally:
-            arriving.unlink(missing_ok=True)
+            unlink(arriving, self._files)
 
 
 def _now_ms() -> int:

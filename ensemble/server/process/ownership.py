@@ -10,9 +10,11 @@ from pathlib import Path
 
 import msgspec
 
+from ensemble.runtime.files import HOST, Files
 from ensemble.server.config.zoo_cfg import ZooConfig
 from ensemble.txnlog.directory import VERSION_DIRECTORY
 from ensemble.txnlog.errors import DataDirectoryError
+from ensemble.txnlog.files import read_bytes, write_bytes
 
 OWNER_NAME = ".owner"
 
@@ -24,7 +26,7 @@ class Owner(msgspec.Struct, frozen=True):
     ensemble: dict[str, str]
 
 
-def claim(config: ZooConfig) -> None:
+def claim(config: ZooConfig, files: Files = HOST) -> None:
     """Take a data directory, which exists and is locked, for this server.  One that is alone has no claim to make.
 
     Raises DataDirectoryError with one clear line where it is another server's or another ensemble's; OSError.
@@ -35,7 +37,7 @@ def claim(config: ZooConfig) -> None:
     present = Owner(
         config.my_id, {str(number): f"{line.host}:{line.quorum_port}" for number, line in config.servers.items()}
     )
-    before = _read(path)
+    before = _read(path, files)
     if before is not None and before.server != present.server:
         raise DataDirectoryError(
             f"{path.parent} is the data of server {before.server}, but myid says {present.server}: put that right, or "
@@ -48,8 +50,8 @@ def claim(config: ZooConfig) -> None:
         )
     if before != present:
         staged = path.with_suffix(".tmp")
-        staged.write_bytes(msgspec.json.encode(present))
-        staged.replace(path)
+        write_bytes(staged, msgspec.json.encode(present), files)
+        files.rename(staged, path)
 
 
 def _strange(config: ZooConfig, before: Owner, present: Owner) -> bool:
@@ -61,9 +63,9 @@ def _named(owner: Owner) -> str:
     return ", ".join(f"server.{number}={address}" for number, address in sorted(owner.ensemble.items())[:3])
 
 
-def _read(path: Path) -> Owner | None:
+def _read(path: Path, files: Files) -> Owner | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Owner)
+        return msgspec.json.decode(read_bytes(path, files), type=Owner)
     except FileNotFoundError:
         return None
     except msgspec.DecodeError:

@@ -38,9 +38,10 @@ from ensemble.server.process.membership_ports import MembershipPorts
 from ensemble.server.process.oracle import OracleWatch
 from ensemble.server.process.ownership import claim
 from ensemble.tree.service import Service
+from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.directory import open_directories
 from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.recovery import Directories, Recovery, RecoveryPolicy, purge, recover
+from ensemble.txnlog.recovery import Recovery, RecoveryPolicy, purge, recover
 from ensemble.txnlog.restoring import take_received
 from ensemble.txnlog.snapshots import write_snapshot
 from ensemble.txnlog.storage import Storage, complaint, is_full

@@ -14,6 +14,7 @@ from broker_sim.logs.epoch_cache import EpochCache
 from broker_sim.logs.file_log_directory import FileLogDirectory
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from broker_sim.logs.partition_log import PartitionLog
+from ensemble.runtime.files import HOST
 from kafka_protocol.record_batch import split_batches
 from tests.broker_sim.replication.replication_cluster import TP, batch
 
@@ -29,7 +30,7 @@ class Syncs:
         self.failure: OSError | None = None
         self.gate = threading.Event()
         self.gate.set()
-        monkeypatch.setattr(os, "fsync", self._fsync)
+        monkeypatch.setattr(HOST, "fsync", self._fsync)
 
     def _fsync(self, descriptor: int) -> None:
         assert self.gate.wait(10)

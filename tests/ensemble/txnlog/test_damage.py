@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from ensemble.ids import LinkId, Zxid
 from ensemble.txnlog import losses
+from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.log import LogWriter, read_log
 from ensemble.txnlog.log_reading import LogReader
 from ensemble.txnlog.losses import ASIDE_PREFIX, MARKER_NAME
 from ensemble.txnlog.records import HEADER, frame_record
-from ensemble.txnlog.recovery import Directories, RecoveryPolicy, recover, replace_history
+from ensemble.txnlog.recovery import RecoveryPolicy, recover, replace_history
 from ensemble.txnlog.snapshots import SnapshotDamaged, read_snapshot, write_snapshot
 from ensemble.zab.effects import ReadLog
 from tests.ensemble.txnlog.test_formats import REAL, a_txn, some_snapshot

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from ensemble.ids import zxid_text
+from ensemble.runtime.files import HOST
+from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.directory import open_directories
 from ensemble.txnlog.epochs import ACCEPTED, CURRENT, write_epoch
 from ensemble.txnlog.errors import DataDirectoryError
@@ -17,7 +19,6 @@ from ensemble.txnlog.records import LOG_HEADER, frame_record
 from ensemble.txnlog.recovery import (
     REPLACEMENT_NAME,
     REPLACING_NAME,
-    Directories,
     RecoveryPolicy,
     purge,
     recover,
@@ -315,8 +316,8 @@ def test_the_last_log_is_written_again_before_it_counts_as_durable(
         written.append((name_of(descriptor), b"synced"))
         fsync(descriptor)
 
-    monkeypatch.setattr(os, "pwrite", note_write)
-    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(HOST, "pwrite", note_write)
+    monkeypatch.setattr(HOST, "fsync", note_sync)
     assert counters(directories) == [1, 2, 3, 4, 5]
     (name, data), synced = written
     assert (name, synced) == (last.name, (last.name, b"synced"))

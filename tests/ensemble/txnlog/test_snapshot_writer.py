@@ -14,11 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensemble.records import OPEN_ACL, OpCode
+from ensemble.runtime.files import HOST
 from ensemble.tree.blocks import BLOCK_ZNODES
 from ensemble.tree.datatree import DataTree
 from ensemble.tree_snapshot import NodeImage
 from ensemble.txn import SetACLTxn
 from ensemble.txnlog import snapshot_writer
+from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.snapshot_writer import SnapshotWriter, adler32_of_both
 from ensemble.txnlog.snapshots import WrittenSnapshot, list_snapshots, read_snapshot
 from tests.ensemble.tree.test_capture import SECRETS, World
@@ -37,7 +39,12 @@ class Owner(World):
         self.outcomes: queue.Queue[WrittenSnapshot | int | str] = queue.Queue()
         self.closed = False
         self.writer = SnapshotWriter(
-            directory, suffix, self._post, self.outcomes.put, self.outcomes.put, lambda: self.outcomes.put(SPOILED)
+            Directories(directory, directory),
+            suffix,
+            self._post,
+            self.outcomes.put,
+            self.outcomes.put,
+            lambda: self.outcomes.put(SPOILED),
         )
 
     def _post(self, callback: Callable[..., object], *args: object) -> None:
@@ -264,7 +271,7 @@ def test_a_full_disk_is_told_by_its_number(owner: Owner, monkeypatch: pytest.Mon
         raise OSError(28, "No space left on device")
 
     owner.fill(1)
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(HOST, "fsync", full)
     assert owner.take()
     assert owner.outcome() == 28
     assert list(owner.directory.iterdir()) == []

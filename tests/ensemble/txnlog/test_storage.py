@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from ensemble.ids import Epoch, LinkId, Zxid
+from ensemble.runtime.files import HOST
 from ensemble.tree.datatree import DataTree
 from ensemble.txn import Txn
+from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.log import LogWriter, cut_file, list_logs, read_log
 from ensemble.txnlog.log_reading import PIECE_TXNS
-from ensemble.txnlog.recovery import Directories, Recovery, RecoveryPolicy, recover, truncate
+from ensemble.txnlog.recovery import Recovery, RecoveryPolicy, recover, truncate
 from ensemble.txnlog.snapshots import WrittenSnapshot, list_snapshots, write_snapshot
 from ensemble.txnlog.storage import Storage
 from ensemble.zab.effects import (
@@ -114,7 +116,7 @@ def test_everything_before_a_barrier_can_be_recovered_when_it_is_answered(owner:
 def test_many_appends_and_barriers_of_a_group_share_one_sync(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     syncs: list[int] = []
     real = os.fdatasync
-    monkeypatch.setattr(os, "fdatasync", lambda fd: (syncs.append(fd), real(fd))[1])
+    monkeypatch.setattr(HOST, "fdatasync", lambda fd: (syncs.append(fd), real(fd))[1])
     group: list[Effect] = []
     for n in range(3, 53):
         group += [*appends(n), Barrier(n)]
@@ -190,7 +192,7 @@ def test_a_failing_disk_is_said_once_and_nothing_is_answered_after_it(
     def fail(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(os, "fdatasync", fail)
+    monkeypatch.setattr(HOST, "fdatasync", fail)
     owner.storage.submit([*appends(3), Barrier(1)])
     owner.run_one()
     owner.storage.submit([*appends(4), Barrier(2)])
@@ -213,7 +215,7 @@ def test_a_full_disk_is_one_clear_line_and_what_was_acknowledged_is_found_again(
     owner.storage.submit([*appends(3), Barrier(1)])
     owner.run_one()
     real = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: full() if len(data) < 60 else real(fd, data[:20], at))
+    monkeypatch.setattr(HOST, "pwrite", lambda fd, data, at: full() if len(data) < 60 else real(fd, data[:20], at))
     owner.storage.submit([*appends(4), Barrier(2)])
     owner.run_one()
     assert owner.tokens == [[1]]
@@ -236,7 +238,7 @@ def test_no_barrier_is_answered_after_a_write_that_failed(
 ) -> None:
     """A truncation that fails is no truncation (ZOOKEEPER-3701)."""
     for name in ("fsync", "ftruncate"):
-        monkeypatch.setattr(os, name, lambda *args: full())
+        monkeypatch.setattr(HOST, name, lambda *args: full())
     owner.storage.submit([effect, Barrier(1)])
     owner.run_one()
     assert (owner.tokens, owner.truncated) == ([], []) and len(owner.failures) == 1

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ensemble.ids import Epoch
+from ensemble.runtime.files import HOST
 from ensemble.txnlog.log import list_logs
 from ensemble.txnlog.storage import WAIT_TXNS_MAX, Storage
 from ensemble.txnlog.sync_pace import BAR_NS_MAX, BAR_NS_MIN, STALL_NS, WINDOW, SyncPace
@@ -92,7 +93,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
         real(descriptor)
         clock.now_ns += clock.sync_ns
 
-    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    monkeypatch.setattr(HOST, "fdatasync", fdatasync)
     return clock
 
 
@@ -181,7 +182,7 @@ def test_a_failure_in_the_loop_is_said_once_and_nothing_is_carried_out_after_it(
     def fail(descriptor: int) -> None:
         raise OSError(number, "trouble")
 
-    monkeypatch.setattr(os, "fdatasync", fail)
+    monkeypatch.setattr(HOST, "fdatasync", fail)
     owner.storage.carry_out([*appends(3), Barrier(100)])
     more: list[Effect] = [*appends(4), Barrier(101)]
     assert not owner.storage.is_quick(more)

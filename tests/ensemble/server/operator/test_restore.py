@@ -22,9 +22,10 @@ from ensemble.server.operator.on_demand_snapshots import Refusal
 from ensemble.server.operator.restores import Restores
 from ensemble.tree.datatree import DataTree
 from ensemble.tree_snapshot import TreeSnapshot
+from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.epochs import ACCEPTED, CURRENT, read_epoch, write_epoch
 from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.recovery import Directories, recover
+from ensemble.txnlog.recovery import recover
 from ensemble.txnlog.restoring import RECEIVED_NAME, read_received, take_received
 from ensemble.txnlog.snapshots import list_snapshots, stage_snapshot, write_snapshot
 from tests.ensemble.server.peer_processes import Ensemble, free_ports, wait_until

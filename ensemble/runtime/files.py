@@ -1,0 +1,110 @@
+"""The file system that shells stand on: a port, and the host's own as what stands behind it where nothing is simulated.
+
+Its calls are those of POSIX, under the names that `os` gives them, and raise OSError as those do.  What is built of
+them (replacing a small file so that it survives a power loss, say) is in `ensemble.txnlog.files`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from typing import IO, Protocol
+
+
+class FileStat(Protocol):
+    """Of what `stat` tells, what is asked for."""
+
+    @property
+    def st_mode(self) -> int: ...
+    @property
+    def st_size(self) -> int: ...
+    @property
+    def st_blocks(self) -> int:
+        """Blocks of 512 bytes that the file has; a hole has none."""
+        ...
+
+    @property
+    def st_mtime(self) -> float: ...
+
+
+class Files(Protocol):
+    """One file system, as one process sees it."""
+
+    def open(self, path: Path, flags: int, mode: int = 0o777, /) -> int:
+        """A descriptor."""
+        ...
+
+    def close(self, descriptor: int, /) -> None: ...
+    def pread(self, descriptor: int, size: int, position: int, /) -> bytes: ...
+    def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int, /) -> int: ...
+    def ftruncate(self, descriptor: int, size: int, /) -> None: ...
+    def fsync(self, descriptor: int, /) -> None: ...
+    def fdatasync(self, descriptor: int, /) -> None: ...
+    def fstat(self, descriptor: int, /) -> FileStat: ...
+    def lseek(self, descriptor: int, position: int, whence: int, /) -> int: ...
+    def posix_fadvise(self, descriptor: int, start: int, length: int, advice: int, /) -> None: ...
+    def flock(self, descriptor: int, operation: int, /) -> None: ...
+    def stream(self, path: Path, mode: str, /) -> IO[bytes]:
+        """A file to read ("rb") or to write anew ("wb") from its beginning on, buffered; it has a descriptor."""
+        ...
+
+    def stat(self, path: Path, /) -> FileStat: ...
+    def listdir(self, path: Path, /) -> list[str]:
+        """Names, in no order."""
+        ...
+
+    def rename(self, path: Path, to: Path, /) -> None:
+        """Another name, in place of whatever file had that."""
+        ...
+
+    def unlink(self, path: Path, /) -> None: ...
+    def mkdir(self, path: Path, /) -> None: ...
+    def rmdir(self, path: Path, /) -> None: ...
+    def resolve(self, path: Path, /) -> Path:
+        """The path without symbolic links."""
+        ...
+
+    def room(self, path: Path, /) -> int:
+        """Bytes that are free on the file system in which the path lies."""
+        ...
+
+
+class HostFiles:
+    """The host's.  The calls are `os`'s functions themselves: a write costs no call more than without the port."""
+
+    def __init__(self) -> None:
+        self.open = os.open
+        self.close = os.close
+        self.pread = os.pread
+        self.pwrite = os.pwrite
+        self.ftruncate = os.ftruncate
+        self.fsync = os.fsync
+        self.fdatasync = os.fdatasync
+        self.fstat = os.fstat
+        self.lseek = os.lseek
+        self.posix_fadvise = os.posix_fadvise
+        self.flock = fcntl.flock
+        self.stat = os.stat
+        self.listdir = os.listdir
+        self.rename = os.rename
+        self.unlink = os.unlink
+        self.mkdir = os.mkdir
+        self.rmdir = os.rmdir
+
+    def stream(self, path: Path, mode: str, /) -> IO[bytes]:
+        """A file to read ("rb") or to write anew ("wb")."""
+        opened: IO[bytes] = path.open(mode)
+        return opened
+
+    def resolve(self, path: Path, /) -> Path:
+        """The path without symbolic links."""
+        return path.resolve()
+
+    def room(self, path: Path, /) -> int:
+        """Bytes that are free."""
+        return shutil.disk_usage(path).free
+
+
+HOST = HostFiles()
