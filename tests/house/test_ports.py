@@ -1,4 +1,4 @@
-"""What keeps histories reaches files and threads through ports alone, so that the simulated world can run it as it is."""
+"""What keeps histories reaches files and threads through ports alone, so that the simulated world can run it."""
 
 from __future__ import annotations
 

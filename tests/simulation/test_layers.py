@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LAYERS = (
     ("kernel",),
-    ("network", "disks"),
+    ("network", "disks", "filesystem"),
     ("settings", "record"),
     ("nodes",),
     ("judges",),
