@@ -143,12 +143,18 @@ def close_record(path: Path, offset: int, files: Files = HOST) -> None:
 
 
 def truncate_logs(directory: Path, zxid: int, files: Files = HOST) -> None:
-    """Remove every logged transaction above `zxid`, durably; newest first, so that a crash leaves a prefix."""
+    """Remove every logged transaction above `zxid`, durably; newest first, so that a crash leaves a prefix.
+
+    Where damage lies before `zxid` it is left for recovery: to cut there would pass for the truncation, and nobody would
+    miss what was behind.
+    """
     for first, path in reversed(list_logs(directory, files)):
         if first > zxid:
             remove_all([path], files)
             continue
         scanned = read_log(path, files)[1]
+        if scanned.damage is not Damage.NONE and (not scanned.txns or scanned.txns[-1].zxid < zxid):
+            return
         kept = [end for txn, end in zip(scanned.txns, scanned.ends, strict=True) if txn.zxid <= zxid]
         if kept:
             cut_file(path, kept[-1], files)

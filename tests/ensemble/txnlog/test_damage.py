@@ -17,7 +17,7 @@ from ensemble.txnlog.log import LogWriter, read_log
 from ensemble.txnlog.log_reading import LogReader
 from ensemble.txnlog.losses import ASIDE_PREFIX, MARKER_NAME
 from ensemble.txnlog.records import HEADER, frame_record
-from ensemble.txnlog.recovery import RecoveryPolicy, recover, replace_history
+from ensemble.txnlog.recovery import RecoveryPolicy, recover, replace_history, truncate
 from ensemble.txnlog.snapshots import SnapshotDamaged, read_snapshot, write_snapshot
 from ensemble.zab.effects import ReadLog
 from tests.ensemble.txnlog.test_formats import REAL, a_txn, some_snapshot
@@ -195,3 +195,27 @@ def test_a_history_in_doubt_is_so_until_another_takes_its_place(tmp_path: Path) 
         recover(directories)
     replace_history(directories, some_snapshot(EPOCH_1 + 9))
     assert not recover(directories).recovered.in_doubt
+
+
+@pytest.mark.parametrize("flipped", [1, 2, 3])
+def test_damage_before_where_the_log_is_to_be_cut_is_found_and_not_cut_away(tmp_path: Path, flipped: int) -> None:
+    """A TRUNC to 4: what is behind the damage was acknowledged, and must not be passed over as if it were cut."""
+    directories = directories_with(tmp_path, range(1, 7))
+    path = tmp_path / f"log.{EPOCH_1 + 1:x}"
+    raw = bytearray(path.read_bytes())
+    raw[read_log(path)[1].ends[flipped - 1] - 3] ^= 1
+    path.write_bytes(raw)
+    recovery = truncate(directories, EPOCH_1 + 4, RecoveryPolicy(other_voters=2))
+    assert [txn.zxid - EPOCH_1 for txn in recovery.recovered.txns] == list(range(1, flipped))
+    assert not recovery.recovered.complete
+    assert [damage.file for damage in recovery.damages] == [path.name]
+
+
+def test_damage_behind_where_the_log_is_cut_goes_with_the_rest(tmp_path: Path) -> None:
+    directories = directories_with(tmp_path, range(1, 7))
+    path = tmp_path / f"log.{EPOCH_1 + 1:x}"
+    raw = bytearray(path.read_bytes())
+    raw[read_log(path)[1].ends[4] - 3] ^= 1
+    path.write_bytes(raw)
+    recovered = truncate(directories, EPOCH_1 + 4, RecoveryPolicy(other_voters=2)).recovered
+    assert [txn.zxid - EPOCH_1 for txn in recovered.txns] == [1, 2, 3, 4] and recovered.complete
