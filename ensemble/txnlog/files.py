@@ -34,12 +34,12 @@ def is_directory(path: Path, files: Files = HOST) -> bool:
 
 
 def make_directories(path: Path, files: Files = HOST) -> None:
-    """Make a directory, with those above it, where it is missing.  Raises OSError."""
+    """Make a directory, with those above it, where it is missing; its name survives a power loss.  Raises OSError."""
     if not is_directory(path, files):
-        if path.parent != path:
-            make_directories(path.parent, files)
+        make_directories(path.parent, files)
         with suppress(FileExistsError):
             files.mkdir(path)
+        sync_directory(path.parent, files)
 
 
 def read_bytes(path: Path, files: Files = HOST) -> bytes:
