@@ -145,7 +145,7 @@ def close_record(path: Path, offset: int, files: Files = HOST) -> None:
 def truncate_logs(directory: Path, zxid: int, files: Files = HOST) -> None:
     """Remove every logged transaction above `zxid`, durably; newest first, so that a crash leaves a prefix.
 
-    Where damage lies before `zxid` it is left for recovery: to cut there would pass for the truncation, and nobody would
+    Damage that lies before `zxid` is left for recovery: to cut there would pass for the truncation, and nobody would
     miss what was behind.
     """
     for first, path in reversed(list_logs(directory, files)):

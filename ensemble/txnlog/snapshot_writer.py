@@ -344,8 +344,8 @@ class SnapshotWriter:
         try:
             yield from self._stage(writing, staging(staged, snapshot, encoded, self._suffix, files))
             while not writing.may_count:
-                yield WAIT
                 writing.check()
+                yield WAIT
             writing.check()
             files.rename(staged, path)
             sync_directory(path.parent, files)

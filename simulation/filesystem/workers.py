@@ -137,6 +137,8 @@ class _SimWork:
         self._pause: Pause = GO_ON
         self._woken = False
         self._next: Call | None = None
+        self._busy_until_us = 0
+        """Until then the last step takes, whose effects were all there when it began."""
 
     def wake(self) -> None:
         self._woken = True
@@ -172,7 +174,7 @@ class _SimWork:
         """The next step is due."""
         if self._next is not None:
             self._next.cancel()
-        self._next = self._workers.at(self._workers.now_us + delay_us, self._step)
+        self._next = self._workers.at(max(self._workers.now_us, self._busy_until_us) + delay_us, self._step)
 
     def _step(self) -> None:
         if self._job is None:
@@ -185,9 +187,10 @@ class _SimWork:
         if pause is None:
             self._job = None
             return
+        self._busy_until_us = self._workers.now_us + took_us
         self._pause = GO_ON if pause.heeds and self._woken else pause
         if self._pause is not WAIT:
-            self.go_on_after(took_us + round(self._pause.seconds * 1e6) + self._workers.delay_us())
+            self.go_on_after(round(self._pause.seconds * 1e6) + self._workers.delay_us())
 
 
 def _succeed(future: Future[object], result: object) -> None:

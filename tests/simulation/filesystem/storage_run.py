@@ -1,0 +1,440 @@
+"""The real storage on a simulated file system, driven by a seed; what befalls it, and a judge of what is left.
+
+The judge knows what was submitted and what was answered.  A history is named by its last transaction, for after each
+truncation a new epoch begins, as in ZAB.  Whatever a start finds must be one of the histories since the last one that
+was acknowledged, to the byte.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+from ensemble.ids import Epoch, LinkId, SessionId, Zxid, epoch_of, zxid_text
+from ensemble.ports import Future
+from ensemble.records import OPEN_ACL, OpCode
+from ensemble.tree.datatree import DataTree
+from ensemble.tree_snapshot import NodeImage, TreeSnapshot
+from ensemble.txn import CreateTxn, SetDataTxn, Txn
+from ensemble.txnlog.directories import Directories
+from ensemble.txnlog.directory import open_directories
+from ensemble.txnlog.errors import DataDirectoryError
+from ensemble.txnlog.files import LOG_PREFIX, SNAPSHOT_PREFIX
+from ensemble.txnlog.recovery import Recovery, RecoveryPolicy, recover
+from ensemble.txnlog.snapshots import WrittenSnapshot, write_snapshot
+from ensemble.txnlog.storage import Storage
+from ensemble.zab.effects import (
+    Append,
+    Barrier,
+    Effect,
+    ReadLog,
+    SaveAcceptedEpoch,
+    SaveCurrentEpoch,
+    SaveSnapshot,
+    TruncateLog,
+)
+from simulation.filesystem.process_files import ProcessFiles
+from simulation.filesystem.volume import PowerLost, Volume
+from simulation.filesystem.workers import SimWorkers
+from simulation.kernel.draws import derive_random
+from simulation.kernel.scheduler import Scheduler
+
+DATA = Path("/data")
+POLICY = RecoveryPolicy(other_voters=2)
+NO_SNAPSHOT = "has no snapshot at or before"
+"""A TRUNC beyond the oldest snapshot: the peer stops, and says so."""
+KINDS = ("power", "kill", "full", "sync fails", "write fails", "read fails", "stall", "rot")
+"""What may befall a disk; each run leaves some of them out."""
+
+
+class Violation(AssertionError):
+    """The storage broke a promise."""
+
+
+class StorageRun:
+    """One seed."""
+
+    def __init__(self, seed: int, actions: int = 120, kinds: tuple[str, ...] | None = None) -> None:
+        self.random = derive_random(seed, "storage run")
+        self.reached: Counter[str] = Counter()
+        self._scheduler = Scheduler()
+        self._volume = Volume(derive_random(seed, "volume"), lambda: self._scheduler.now_us)
+        chosen = tuple(kind for kind in KINDS if self.random.random() < 0.5)
+        self._kinds = chosen if kinds is None else kinds
+        self._actions = actions
+        self._log_dir = self.random.choice([DATA, Path("/log")])
+        self._retain = self.random.choice([1, 2, 3])
+        self._suffix = self.random.choice(["", "", ".gz"])
+        self._quick_us = self.random.choice([0, 5000])
+        self._parents: dict[int, int] = {}
+        self._digests: dict[int, int] = {0: DataTree().digest}
+        self._trees: dict[int, TreeSnapshot] = {}
+        """Of histories that came whole from a leader."""
+        self._ends = [0]
+        """Which history the disk holds behind each of the operations submitted."""
+        self._acknowledged = 0
+        """From there on in `_ends` nothing may be missing."""
+        self._base = 0
+        """The snapshot with which the process began, or which has replaced its history since."""
+        self._cut: list[int] = []
+        """What truncations have removed; a learner may hold it still."""
+        self._begun: dict[int, int] = {}
+        """Which histories may be there where an epoch has been begun."""
+        self._barriers: dict[int, int] = {}
+        self._tokens = 0
+        self._epoch = 1
+        self._accepted_for_certain = 0
+        self._tree = DataTree()
+        self._waits = False
+        self._running: _Process | None = None
+
+    def run(self) -> Counter[str]:
+        """Carry it out; what was reached, and how often.  Raises Violation."""
+        for _ in range(self._actions):
+            if self._running is None:
+                self._start()
+            else:
+                self._guarded(self._act)
+            self._guarded(lambda: self._scheduler.run_until(self._scheduler.now_us + self.random.randrange(0, 3000)))
+        while self._running is None:
+            self._start()
+        self._guarded(self._running.storage.close)
+        return self.reached
+
+    def _guarded(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except PowerLost:
+            self.lose_power()
+
+    # -- what the peer does ------------------------------------------------------------------------------------------
+
+    def _act(self) -> None:
+        assert self._running is not None
+        draw = self.random.random()
+        if draw < 0.25:
+            self._befall()
+        elif self._waits:
+            return
+        elif draw < 0.75:
+            self._append()
+        elif draw < 0.83:
+            self.reached["snapshot"] += 1
+            self._running.storage.take_snapshot(self._tree.to_snapshot())
+        elif draw < 0.88:
+            self._truncate()
+        elif draw < 0.91:
+            self._replace()
+        elif draw < 0.95:
+            self._read_log()
+        else:
+            self._begin_epoch()
+
+    def _append(self) -> None:
+        assert self._running is not None
+        effects: list[Effect] = []
+        for _ in range(self.random.choice([1, 1, 1, 2, 3])):
+            effects.append(Append([self._txn() for _ in range(self.random.choice([1, 1, 2, 5]))]))
+            if self.random.random() < 0.7:
+                effects.append(self._barrier())
+        storage = self._running.storage
+        if storage.is_quick(effects) and self.random.random() < 0.7:
+            self.reached["waited in the loop"] += 1
+            storage.carry_out(effects)
+        else:
+            storage.submit(effects)
+
+    def _txn(self) -> Txn:
+        end = self._ends[-1]
+        zxid = Zxid(end + 1 if epoch_of(end) == self._epoch else (self._epoch << 32) + 1)
+        data = self.random.randbytes(self.random.choice([1, 20, 300, 3000]))
+        if self._tree.nodes.keys() - {"/"} and self.random.random() < 0.5 and "/n0" in self._tree.nodes:
+            body: CreateTxn | SetDataTxn = SetDataTxn("/n0", data, 1)
+        else:
+            free = next(n for n in range(10_000) if f"/n{n}" not in self._tree.nodes)
+            body = CreateTxn(f"/n{free}", data, OPEN_ACL, False, -1)
+        kind = OpCode.CREATE if isinstance(body, CreateTxn) else OpCode.SET_DATA
+        txn = Txn(SessionId(1), 1, zxid, 1000, kind, body)
+        self._tree.apply(txn)
+        self._parents[zxid] = end
+        self._digests[zxid] = self._tree.digest
+        self._ends.append(zxid)
+        return txn
+
+    def _barrier(self) -> Barrier:
+        self._tokens += 1
+        self._barriers[self._tokens] = len(self._ends) - 1
+        return Barrier(self._tokens)
+
+    def _begin_epoch(self) -> None:
+        """Promised, and then begun: nothing of an epoch is written before."""
+        assert self._running is not None
+        self._power_may_go()
+        self._epoch += 1
+        self._begun[self._epoch] = len(self._ends) - 1
+        self._running.storage.submit(
+            [SaveAcceptedEpoch(Epoch(self._epoch)), SaveCurrentEpoch(Epoch(self._epoch)), self._barrier()]
+        )
+        self.reached["epoch"] += 1
+
+    def _truncate(self) -> None:
+        assert self._running is not None
+        path = self.path_of(self._ends[-1])
+        if len(path) < 3:
+            return
+        target = self.random.choice(path[-12:-1])
+        # A crash in the midst leaves a part of what is to be cut.
+        self._ends += [zxid for zxid in reversed(path) if zxid >= target]
+        self._cut += path[path.index(target) + 1 :]
+        self._running.cutting = len(self._ends) - 1
+        self._power_may_go()
+        self._waits = True
+        self._epoch += 1
+        self._running.storage.submit([SaveAcceptedEpoch(Epoch(self._epoch)), TruncateLog(Zxid(target))])
+        self.reached["truncation"] += 1
+
+    def _replace(self) -> None:
+        """A leader sends its tree, which has gone on."""
+        assert self._running is not None
+        self._power_may_go()
+        self._epoch += 1
+        self._txn()
+        self._ends.pop()
+        zxid = Zxid((self._epoch << 32) + 1)
+        snapshot = self._tree.to_snapshot()
+        self._tree = DataTree.from_snapshot(TreeSnapshot(zxid, {}, self._images(), snapshot.digest))
+        self._parents[zxid] = -1
+        self._digests[zxid] = self._tree.digest
+        self._ends.append(zxid)
+        self._begun[self._epoch] = len(self._ends) - 1
+        self._base = zxid
+        self._running.storage.submit(
+            [
+                SaveAcceptedEpoch(Epoch(self._epoch)),
+                SaveSnapshot(TreeSnapshot(zxid, {}, self._images(), self._tree.digest), True),
+                SaveCurrentEpoch(Epoch(self._epoch)),
+                self._barrier(),
+            ]
+        )
+        self.reached["replacement"] += 1
+
+    def _images(self) -> list[NodeImage]:
+        return [node.image("" if path == "/" else path) for path, node in self._tree.nodes.items()]
+
+    def _read_log(self) -> None:
+        assert self._running is not None
+        path = self.path_of(self._ends[-1])
+        path = path[path.index(self._base) if self._base in path else 0 :]
+        after = self.random.choice([self.random.choice(path[-20:]), path[0], *self._cut[-3:]])
+        borders = {one: other for one, other in pairwise(path) if epoch_of(one) != epoch_of(other)}
+        self._running.storage.read_log(
+            ReadLog(LinkId(len(self._ends)), Zxid(after), Zxid(path[0]), 0.0, borders)  # type: ignore[arg-type]
+        )
+
+    def path_of(self, end: int) -> list[int]:
+        """The history that ends there, oldest first, as far as it is known as transactions."""
+        path = [end]
+        while self._parents.get(path[-1], -1) >= 0:
+            path.append(self._parents[path[-1]])
+        return path[::-1]
+
+    def _power_may_go(self) -> None:
+        """What is submitted next takes several operations."""
+        if "power" in self._kinds and self.random.random() < 0.3:
+            self._volume.lose_power_after(self.random.randrange(0, 40))
+
+    # -- what befalls it ---------------------------------------------------------------------------------------------
+
+    def _befall(self) -> None:
+        if not self._kinds:
+            return
+        kind, volume = self.random.choice(self._kinds), self._volume
+        self.reached[kind] += 1
+        if kind == "power":
+            if self.random.random() < 0.7:
+                volume.lose_power_after(self.random.randrange(0, 80))
+            else:
+                self.lose_power()
+        elif kind == "kill":
+            self._end()
+        elif kind == "full":
+            volume.room_bytes = self.random.randrange(0, 60_000)
+        elif kind == "stall":
+            volume.stall_next_sync(200_000)
+        elif kind == "rot":
+            self._rot()
+        else:
+            volume.fail_next(kind.removesuffix(" fails"), within=self.random.choice([LOG_PREFIX, "version-2"]))
+
+    def _rot(self) -> None:
+        """Damage comes to light at the next start."""
+        prefixes = (f"{self._log_dir}/version-2/{LOG_PREFIX}.", f"{DATA}/version-2/{SNAPSHOT_PREFIX}.")
+        paths = [path for path, node in self._volume.files() if path.startswith(prefixes) and node.blocks]
+        if paths:
+            path = self.random.choice(paths)
+            node = self._volume.find(Path(path))
+            number = self.random.choice(list(node.blocks))  # type: ignore[union-attr]
+            self._volume.rot(Path(path), number * 8 * 4096 + self.random.randrange(0, 8 * 4096))
+
+    def lose_power(self) -> None:
+        """The host goes off and on."""
+        self.reached["power lost"] += 1
+        self._volume.lose_power()
+        self._end()
+
+    def _end(self) -> None:
+        if self._running is not None:
+            self._running.workers.kill()
+        self._running = None
+        self._waits = False
+        self._volume.mend()
+
+    # -- a start, and its judge --------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        files = ProcessFiles(self._volume)
+        if "power" in self._kinds and self.random.random() < 0.2:
+            self._volume.lose_power_after(self.random.randrange(0, 60))
+        try:
+            directories, _ = open_directories(DATA, self._log_dir, files)
+            recovery = recover(directories, POLICY)
+            self._judge(recovery)
+            self._base = recovery.recovered.snapshot.zxid if recovery.recovered.snapshot is not None else 0
+            if recovery.recovered.snapshot is None:
+                write_snapshot(directories.data, self._tree.to_snapshot(), files)
+            self._running = _Process(self, directories, files)
+            if recovery.recovered.complete:
+                self._begin_epoch()
+            else:
+                self.reached["incomplete"] += 1
+                self._replace()
+        except PowerLost:
+            self.reached["power lost at a start"] += 1
+            self.lose_power()
+        except DataDirectoryError as refused:
+            raise Violation(f"a start is refused: {refused}") from None
+
+    def _judge(self, recovery: Recovery) -> None:
+        found = recovery.recovered
+        base = found.snapshot.zxid if found.snapshot is not None else 0
+        end = found.txns[-1].zxid if found.txns else base
+        allowed = self._ends[self._acknowledged :]
+        if found.complete and end not in allowed:
+            what = zxid_text(allowed[0])
+            raise Violation(f"a start says that it is complete with {zxid_text(end)}, but {what} was acknowledged")
+        if end not in self._digests:
+            raise Violation(f"a start finds {zxid_text(end)}, which nobody wrote")
+        if found.complete and end not in self._ends[self._begun.get(found.current_epoch, 0) :]:
+            raise Violation(f"epoch {found.current_epoch} was begun behind more than {zxid_text(end)}")
+        if not found.complete and "rot" not in self._kinds:
+            raise Violation("a history is not complete although nothing on the disk has rotted")
+        self._check_txns(base, [txn.zxid for txn in found.txns])
+        if found.accepted_epoch < self._accepted_for_certain:
+            raise Violation(f"acceptedEpoch went back from {self._accepted_for_certain} to {found.accepted_epoch}")
+        tree = DataTree.from_snapshot(found.snapshot) if found.snapshot is not None else DataTree()
+        for txn in found.txns:
+            tree.apply(txn)
+        if tree.digest != self._digests[end]:
+            raise Violation(f"the tree of {zxid_text(end)} is not what it was")
+        self.reached["start"] += 1
+        for damage in recovery.damages:
+            self.reached[f"found: {damage.reason.split(' behind ')[0].split(', in')[0]}"] += 1
+        self._tree = tree
+        self._epoch = max(self._epoch, found.accepted_epoch, epoch_of(end)) + 1
+        self._ends, self._acknowledged = [end], 0
+        self._barriers.clear()
+        self._begun.clear()
+        self._accepted_for_certain = found.accepted_epoch
+
+    def _check_txns(self, base: int, zxids: list[Zxid]) -> None:
+        before = base
+        for zxid in zxids:
+            if self._parents.get(zxid) != before:
+                raise Violation(f"{zxid_text(zxid)} comes behind {zxid_text(before)}")
+            before = zxid
+
+    # -- what the storage says -----------------------------------------------------------------------------------------
+
+    def acknowledged(self, tokens: list[int]) -> None:
+        """The peer tells others that it holds these."""
+        self._acknowledged = max(self._acknowledged, *(self._barriers[token] for token in tokens))
+        self._accepted_for_certain = max(self._accepted_for_certain, epoch_of(self._ends[self._acknowledged]))
+        self.reached["acknowledged"] += len(tokens)
+
+    def truncated(self, recovery: Recovery, at: int) -> None:
+        """The history is cut, for certain."""
+        self._acknowledged = max(self._acknowledged, at)
+        epoch = self._epoch
+        self._judge(recovery)
+        self._epoch = epoch
+        self._waits = False
+        assert self._running is not None
+        self._running.storage.submit([SaveCurrentEpoch(Epoch(epoch)), self._barrier()])
+
+    def read(self, after: Zxid, txns: list[Txn] | None) -> None:
+        """A learner that holds `after` is told what comes behind it."""
+        self.reached["log read"] += txns is not None
+        path = self.path_of(self._ends[-1])
+        if after in path:
+            self._check_txns(after, [txn.zxid for txn in txns or []])
+        elif after in self._cut and txns:
+            raise Violation(f"{zxid_text(txns[0].zxid)} comes behind {zxid_text(after)}, which was cut")
+
+    def failed(self, reason: str) -> None:
+        """The peer stops, and its host starts it again, perhaps after a power loss."""
+        self.reached["stopped"] += 1
+        if not self._kinds and NO_SNAPSHOT not in reason:
+            raise Violation(f"the storage stopped although nothing befell it: {reason}")
+        if self.random.random() < 0.5 and "power" in self._kinds:
+            self.lose_power()
+        else:
+            self._end()
+
+
+class _Process:
+    """One life of the peer's process."""
+
+    def __init__(self, run: StorageRun, directories: Directories, files: ProcessFiles) -> None:
+        self._run = run
+        self.cutting = 0
+        self.workers = SimWorkers(run._scheduler, run.random, files, future=_nobody_waits, power_lost=run.lose_power)
+        self.storage = Storage(
+            directories,
+            self,
+            self.workers.post,
+            preallocate_bytes=16_384,
+            retain_snapshots=run._retain,
+            snapshot_suffix=run._suffix,
+            policy=POLICY,
+            quick_sync_us=run._quick_us,
+            clock_ns=self.workers.clock_ns,
+            wall_ms=lambda: run._scheduler.now_us // 1000,
+            workers=self.workers,
+        )
+
+    def on_durable(self, tokens: list[int]) -> None:
+        self._run.acknowledged(tokens)
+
+    def on_truncated(self, recovery: Recovery) -> None:
+        self._run.truncated(recovery, self.cutting)
+
+    def on_snapshot(self, written: WrittenSnapshot) -> None:
+        self._run.reached["snapshot written"] += 1
+
+    def on_snapshot_spoiled(self) -> None:
+        self._run.reached["snapshot spoiled"] += 1
+
+    def on_log_read(self, link: LinkId, after: Zxid, txns: list[Txn] | None) -> None:
+        self._run.read(after, txns)
+
+    def on_storage_warning(self, line: str) -> None:
+        self._run.reached["warning"] += 1
+
+    def on_storage_failed(self, reason: str) -> None:
+        self._run.failed(reason)
+
+
+def _nobody_waits() -> Future[object]:
+    raise AssertionError("the storage calls nothing of its own")

@@ -1,0 +1,268 @@
+"""The real storage over a simulated file system keeps its promises, and planted mistakes show."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from ensemble.runtime.files import Files
+from ensemble.txnlog import files as small_files
+from ensemble.txnlog import log, log_reading, recovery, snapshot_writer, snapshots, storage
+from ensemble.txnlog.directories import Directories
+from ensemble.txnlog.directory import open_directories
+from ensemble.txnlog.log import LogWriter
+from ensemble.txnlog.log_reading import LogReader
+from ensemble.txnlog.records import HEADER
+from ensemble.zab.effects import SaveCurrentEpoch
+from simulation.filesystem.process_files import ProcessFiles
+from simulation.filesystem.volume import Volume
+from tests.simulation.filesystem.storage_run import KINDS, StorageRun, Violation
+
+SEEDS = range(60)
+SEEDS_FOR_A_PLANT = range(400)
+
+
+def test_nothing_acknowledged_is_lost_and_nothing_comes_that_nobody_wrote() -> None:
+    reached: Counter[str] = Counter()
+    for seed in SEEDS:
+        reached += StorageRun(seed).run()
+    wanted = (
+        *KINDS, "start", "acknowledged", "snapshot written", "truncation", "replacement", "epoch", "log read",
+        "waited in the loop", "power lost at a start", "incomplete", "stopped", "found: bad checksum",
+    )  # fmt: skip
+    assert [what for what in wanted if not reached[what]] == []
+
+
+@pytest.mark.long
+def test_nothing_acknowledged_is_lost_in_many_more_runs() -> None:
+    for seed in range(1000, 4000):
+        StorageRun(seed).run()
+
+
+def test_a_storage_that_nothing_befalls_never_stops() -> None:
+    for seed in range(10):
+        StorageRun(seed, kinds=()).run()
+
+
+def test_a_run_can_be_repeated() -> None:
+    assert [StorageRun(seed).run() for seed in range(5)] == [StorageRun(seed).run() for seed in range(5)]
+
+
+def test_a_new_data_directory_survives_a_power_loss() -> None:
+    for seed in range(20):
+        volume = Volume(Random(seed))
+        open_directories(Path("/new/data"), Path("/new/log"), ProcessFiles(volume))
+        volume.lose_power()
+        files = ProcessFiles(volume)
+        assert files.listdir(Path("/new/data")) == files.listdir(Path("/new/log")) == ["version-2"]
+
+
+# ---- planted mistakes ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def durable_is_said_before_the_sync() -> Iterator[None]:
+    with patch.object(LogWriter, "sync", lambda self: None):
+        yield
+
+
+@contextmanager
+def names_are_not_synced() -> Iterator[None]:
+    """Small files, epochs among them, are renamed, and their directory is not synced."""
+    with patch.object(small_files, "sync_directory", lambda directory, files: None):
+        yield
+
+
+@contextmanager
+def a_new_logs_name_is_not_synced() -> Iterator[None]:
+    with patch.object(log, "sync_directory", lambda directory, files: None):
+        yield
+
+
+@contextmanager
+def snapshots_are_named_before_they_are_synced() -> Iterator[None]:
+    take = snapshots.staging
+
+    def staging(staged: Path, snapshot: Any, encoded: Any, suffix: str, files: Files) -> Iterator[int]:
+        return take(staged, snapshot, encoded, suffix, _WithoutSync(files))
+
+    with patch.object(snapshot_writer, "staging", staging):
+        yield
+
+
+class _WithoutSync:
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def __getattr__(self, name: str) -> Any:
+        return (lambda descriptor: None) if name in ("fsync", "fdatasync") else getattr(self._files, name)
+
+
+@contextmanager
+def the_log_right_behind_the_snapshot_is_purged() -> Iterator[None]:
+    def purge(directories: Directories, retain: int) -> None:
+        logs, kept = directories.logs(), directories.snapshots()[-retain:]
+        needed = max((i for i, (zxid, _) in enumerate(logs) if zxid <= kept[0][0]), default=-1) + 1
+        small_files.remove_all([path for _, path in logs[:needed]], directories.files)
+
+    with patch.object(storage, "purge", purge):
+        yield
+
+
+@contextmanager
+def recovery_trusts_the_kernel() -> Iterator[None]:
+    """After a failed sync the next process syncs what it reads, and does not write it again."""
+    with patch.object(recovery, "write_again", small_files.sync_file):
+        yield
+
+
+@contextmanager
+def failed_syncs_are_tried_again() -> Iterator[None]:
+    sync = LogWriter.sync
+
+    def stubborn(self: LogWriter) -> None:
+        try:
+            sync(self)
+        except OSError:
+            sync(self)
+
+    with patch.object(LogWriter, "sync", stubborn):
+        yield
+
+
+@contextmanager
+def an_epoch_begins_before_its_history_is_durable() -> Iterator[None]:
+    carry_out = storage.Storage._carry_out_other
+
+    def hasty(self: storage.Storage, effect: Any) -> None:
+        if isinstance(effect, SaveCurrentEpoch):
+            with patch.object(LogWriter, "sync", lambda log: None):
+                carry_out(self, effect)
+        else:
+            carry_out(self, effect)
+
+    with patch.object(storage.Storage, "_carry_out_other", hasty):
+        yield
+
+
+@contextmanager
+def a_damaged_log_is_cut_by_a_truncation() -> Iterator[None]:
+    """As it was: where damage lies before the end of the truncation, the log ends at the damage."""
+
+    def truncate_logs(directory: Path, zxid: int, files: Files) -> None:
+        for first, path in reversed(log.list_logs(directory, files)):
+            scanned = log.read_log(path, files)[1]
+            kept = [end for txn, end in zip(scanned.txns, scanned.ends, strict=True) if txn.zxid <= zxid]
+            if first > zxid or not kept:
+                small_files.remove_all([path], files)
+            else:
+                log.cut_file(path, kept[-1], files)
+            if first <= zxid:
+                return
+
+    with patch.object(recovery, "truncate_logs", truncate_logs):
+        yield
+
+
+@contextmanager
+def a_read_position_survives_a_truncation() -> Iterator[None]:
+    with patch.object(LogReader, "forget_positions", lambda self: None):
+        yield
+
+
+@contextmanager
+def reading_goes_on_behind_a_bad_record() -> Iterator[None]:
+    """As it was: the next file follows, and the first transaction of a later epoch may come after anything."""
+
+    def records_from(paths: Sequence[Path], offset: int, files: Files) -> Iterator[tuple[Path, int, bytes]]:
+        for path in paths:
+            yield from whole([path], offset, files)
+            offset = HEADER.size
+
+    whole = log_reading._records_from
+    with patch.object(log_reading, "_records_from", records_from), _any_epoch_follows():
+        yield
+
+
+@contextmanager
+def a_diff_may_have_a_hole() -> Iterator[None]:
+    with _any_epoch_follows():
+        yield
+
+
+@contextmanager
+def _any_epoch_follows() -> Iterator[None]:
+    read = LogReader.read
+
+    def lax(self: LogReader, wanted: Any) -> Any:
+        return read(self, _Lax(wanted))  # type: ignore[arg-type]
+
+    with patch.object(LogReader, "read", lax):
+        yield
+
+
+class _Lax:
+    """A ReadLog whose borders let the first transaction of any later epoch follow."""
+
+    def __init__(self, wanted: Any) -> None:
+        self._wanted = wanted
+        self.borders = self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wanted, name)
+
+    def get(self, last: int, default: int) -> _Follows:
+        return _Follows(last, default)
+
+
+class _Follows:
+    def __init__(self, last: int, following: int) -> None:
+        self._last = last
+        self._following = following
+
+    def __eq__(self, zxid: object) -> bool:
+        return isinstance(zxid, int) and (zxid == self._following or recovery.follows(self._last, zxid))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+PLANTED: dict[Callable[[], AbstractContextManager[None]], str] = {
+    durable_is_said_before_the_sync: "was acknowledged|begun behind",
+    names_are_not_synced: "went back|was acknowledged|begun behind|is refused",
+    a_new_logs_name_is_not_synced: "was acknowledged|begun behind|not complete",
+    snapshots_are_named_before_they_are_synced: "was acknowledged|not complete",
+    the_log_right_behind_the_snapshot_is_purged: "was acknowledged|begun behind",
+    recovery_trusts_the_kernel: "was acknowledged|begun behind|comes behind|not complete",
+    failed_syncs_are_tried_again: "was acknowledged|begun behind|not complete",
+    an_epoch_begins_before_its_history_is_durable: "begun behind",
+    a_damaged_log_is_cut_by_a_truncation: "was acknowledged|begun behind",
+    a_read_position_survives_a_truncation: "comes behind",
+    reading_goes_on_behind_a_bad_record: "comes behind",
+    a_diff_may_have_a_hole: "comes behind",
+}
+"""What is planted, and the words of the promise that it breaks."""
+
+
+def first_violation(seeds: range) -> tuple[int, str]:
+    for seed in seeds:
+        try:
+            StorageRun(seed).run()
+        except Violation as shown:
+            return seed, str(shown)
+    return -1, "nothing was found"
+
+
+@pytest.mark.parametrize("mistake", PLANTED, ids=lambda mistake: mistake.__name__)
+def test_a_planted_mistake_is_found(mistake: Callable[[], AbstractContextManager[None]]) -> None:
+    import re
+
+    with mistake():
+        _, shown = first_violation(SEEDS_FOR_A_PLANT)
+    assert re.search(PLANTED[mistake], shown), shown
