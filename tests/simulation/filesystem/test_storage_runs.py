@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -173,7 +174,8 @@ def a_damaged_log_is_cut_by_a_truncation() -> Iterator[None]:
 
 @contextmanager
 def a_read_position_survives_a_truncation() -> Iterator[None]:
-    with patch.object(LogReader, "forget_positions", lambda self: None):
+    """As it was, when the first transaction of a later epoch could come after anything as well."""
+    with patch.object(LogReader, "forget_positions", lambda self: None), _any_epoch_follows():
         yield
 
 
@@ -243,26 +245,28 @@ PLANTED: dict[Callable[[], AbstractContextManager[None]], str] = {
     failed_syncs_are_tried_again: "was acknowledged|begun behind|not complete",
     an_epoch_begins_before_its_history_is_durable: "begun behind",
     a_damaged_log_is_cut_by_a_truncation: "was acknowledged|begun behind",
-    a_read_position_survives_a_truncation: "comes behind",
+    a_read_position_survives_a_truncation: "which was cut",
     reading_goes_on_behind_a_bad_record: "comes behind",
     a_diff_may_have_a_hole: "comes behind",
 }
 """What is planted, and the words of the promise that it breaks."""
 
 
-def first_violation(seeds: range) -> tuple[int, str]:
+def first_violation(seeds: range, wanted: str = "") -> tuple[int, str]:
+    """The first run that breaks that promise; others are passed over."""
+    found = "nothing was found"
     for seed in seeds:
         try:
             StorageRun(seed).run()
         except Violation as shown:
-            return seed, str(shown)
-    return -1, "nothing was found"
+            found = str(shown)
+            if re.search(wanted, found):
+                return seed, found
+    return -1, found
 
 
 @pytest.mark.parametrize("mistake", PLANTED, ids=lambda mistake: mistake.__name__)
 def test_a_planted_mistake_is_found(mistake: Callable[[], AbstractContextManager[None]]) -> None:
-    import re
-
     with mistake():
-        _, shown = first_violation(SEEDS_FOR_A_PLANT)
-    assert re.search(PLANTED[mistake], shown), shown
+        seed, shown = first_violation(SEEDS_FOR_A_PLANT, PLANTED[mistake])
+    assert seed >= 0, shown

@@ -1,0 +1,241 @@
+"""A broker's real partition log in its real log directory, on a simulated file system, driven by a seed; and a judge.
+
+The judge knows which batches were appended where, up to where they were flushed, and what the small files were told to
+hold.  A process that was killed finds what there was.  After a power loss what was flushed is there to the byte, and
+whatever else is there was appended at that place at some time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from broker_sim.logs.checkpoints import PARTITION_METADATA, read_offsets, read_topic_id, write_offsets, write_topic_id
+from broker_sim.logs.file_log_directory import FileLogDirectory
+from broker_sim.logs.meta_properties import InconsistentMetaProperties, claim_log_directory, stored_broker_id
+from broker_sim.logs.partition_log import PartitionLog
+from ensemble.ports import Future
+from journal.events import TopicPartition
+from kafka_protocol.record_batch import Record, build_batch, patch_batches, split_batches
+from simulation.filesystem.process_files import ProcessFiles
+from simulation.filesystem.volume import PowerLost, Volume
+from simulation.filesystem.workers import SimWorkers
+from simulation.kernel.draws import derive_random
+from simulation.kernel.scheduler import Scheduler
+
+ROOT = Path("/var/kafka")
+TP = TopicPartition("orders", 0)
+CHECKPOINT = "replication-offset-checkpoint"
+KINDS = ("power", "kill", "full", "sync fails", "write fails", "read fails")
+NO_LIMIT = 1 << 62
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+class Violation(AssertionError):
+    """The log broke a promise."""
+
+
+class LogRun:
+    """One seed."""
+
+    def __init__(self, seed: int, actions: int = 150) -> None:
+        self.random = derive_random(seed, "log run")
+        self.reached: Counter[str] = Counter()
+        self._scheduler = Scheduler()
+        self._volume = Volume(derive_random(seed, "volume"), lambda: self._scheduler.now_us)
+        self._kinds = tuple(kind for kind in KINDS if self.random.random() < 0.5)
+        self._actions = actions
+        self._log: PartitionLog | None = None
+        self._directory: FileLogDirectory | None = None
+        self._workers: SimWorkers | None = None
+        self._batches: dict[int, bytes] = {}
+        """What the log holds, by base offset."""
+        self._ghosts: dict[int, set[bytes]] = {}
+        """What was ever written there."""
+        self._flushed = 0
+        """What lies before is on the platter."""
+        self._start = 0
+        self._epoch = 1
+        self._failed_syncs = 0
+        self._sure = NO_LIMIT
+        """Behind it a flush promises nothing: one has failed, and left blocks that the next one takes for clean."""
+        self._lost_power = False
+        self._checkpoint: list[int | None] = [None]
+        """What the file may hold: the last one that was written for certain, and behind it what was begun."""
+        self._is_claimed = self._has_topic_id = False
+        self._is_named = False
+        """Was anything flushed?  Before that the replica's directory is not there for certain."""
+
+    def run(self) -> Counter[str]:
+        """Carry it out; what was reached, and how often.  Raises Violation."""
+        for _ in range(self._actions):
+            try:
+                if self._log is None:
+                    self._open()
+                else:
+                    self._act(self._log)
+                self._scheduler.run_until(self._scheduler.now_us + self.random.randrange(0, 300_000))
+            except PowerLost:
+                self._lose_power()
+            except OSError:
+                self.reached["failed"] += 1
+                if self._volume.failed_syncs > self._failed_syncs:
+                    self._failed_syncs = self._volume.failed_syncs
+                    self._sure = min(self._sure, self._flushed)
+                self._end()
+        return self.reached
+
+    # -- what the broker does ----------------------------------------------------------------------------------------
+
+    def _act(self, log: PartitionLog) -> None:
+        draw = self.random.random()
+        if draw < 0.15:
+            self._befall()
+        elif draw < 0.65:
+            self._append(log)
+        elif draw < 0.78:
+            log.flush()
+            self._flushed, self._is_named = log.end_offset, True
+            self.reached["flush"] += 1
+        elif draw < 0.86:
+            self._truncate(log)
+        elif draw < 0.90 and len(log.segments) > 1:
+            self._start = log.segments[1].base_offset
+            log.drop_first_segments(1)
+            self.reached["segment dropped"] += 1
+        else:
+            self._write_checkpoint()
+
+    def _append(self, log: PartitionLog) -> None:
+        size = self.random.choice([1, 10, 300, 6000])
+        data = build_batch([Record(None, self.random.randbytes(size), 1000)])
+        offset, segments = log.end_offset, len(log.segments)
+        headers = split_batches(data) or []
+        stored, _ = patch_batches(data, headers, offset, self._epoch)
+        # Whether it was written or not is not known where it fails.
+        self._ghosts.setdefault(offset, set()).add(bytes(stored))
+        log.append_as_leader(data, headers, self._epoch)
+        self._batches[offset] = bytes(stored)
+        if len(log.segments) > segments:
+            # A segment that is full is flushed before the next one begins.
+            self._flushed, self._is_named = max(self._flushed, offset), True
+            self.reached["segment full"] += 1
+        self.reached["append"] += 1
+
+    def _truncate(self, log: PartitionLog) -> None:
+        offsets = [offset for offset in self._batches if offset >= self._start]
+        if not offsets:
+            return
+        offset = self.random.choice(offsets[-6:])
+        self._flushed, self._sure = (
+            min(self._flushed, offset),
+            self._sure if self._sure == NO_LIMIT else min(self._sure, offset),
+        )
+        self._batches = {at: data for at, data in self._batches.items() if at < offset}
+        self._flushed = min(self._flushed, log.truncate_to(offset))
+        self._epoch += 1
+        self.reached["truncate"] += 1
+
+    def _write_checkpoint(self) -> None:
+        assert self._directory is not None
+        self._checkpoint.append(self.random.randrange(0, 1 << 30))
+        write_offsets(self._directory, CHECKPOINT, {TP: self._checkpoint[-1]})
+        del self._checkpoint[:-1]
+        self.reached["checkpoint"] += 1
+
+    # -- what befalls it ---------------------------------------------------------------------------------------------
+
+    def _befall(self) -> None:
+        if not self._kinds:
+            return
+        kind, volume = self.random.choice(self._kinds), self._volume
+        self.reached[kind] += 1
+        if kind == "power":
+            if self.random.random() < 0.7:
+                volume.lose_power_after(self.random.randrange(0, 30))
+            else:
+                self._lose_power()
+        elif kind == "kill":
+            self._end()
+        elif kind == "full":
+            volume.room_bytes = self.random.randrange(0, 30_000)
+        else:
+            volume.fail_next(kind.removesuffix(" fails"), within=str(ROOT))
+
+    def _lose_power(self) -> None:
+        self.reached["power lost"] += 1
+        self._volume.lose_power()
+        self._lost_power = True
+        self._end()
+
+    def _end(self) -> None:
+        if self._workers is not None:
+            self._workers.kill()
+        self._log = self._directory = self._workers = None
+        self._volume.mend()
+
+    # -- a start, and its judge --------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        files = ProcessFiles(self._volume)
+        self._workers = SimWorkers(self._scheduler, self.random, files, _nobody_waits, self._lose_power)
+        if "power" in self._kinds and self.random.random() < 0.2:
+            self._volume.lose_power_after(self.random.randrange(0, 30))
+        directory = FileLogDirectory(ROOT, files, self._workers)
+        if self._is_claimed and stored_broker_id(directory) != 7:
+            raise Violation("meta.properties is gone")
+        try:
+            claim_log_directory(directory, "cluster", 7)
+        except InconsistentMetaProperties as strange:
+            raise Violation(f"meta.properties says something else: {strange}") from None
+        self._is_claimed = True
+        log = PartitionLog(directory, TP, segment_bytes=8_000)
+        self._has_topic_id &= self._is_named or not self._lost_power
+        if self._has_topic_id and read_topic_id(directory, str(TP)) != TOPIC_ID:
+            raise Violation(f"{PARTITION_METADATA} is gone")
+        self._judge(log, directory)
+        write_topic_id(directory, str(TP), TOPIC_ID)
+        self._has_topic_id = True
+        self._directory, self._log = directory, log
+        self._lost_power = False
+        self.reached["start"] += 1
+
+    def _judge(self, log: PartitionLog, directory: FileLogDirectory) -> None:
+        found = _batches_of(log)
+        sure = min(self._flushed, self._sure)
+        if self._lost_power:
+            missing = [at for at in self._batches if self._start <= at < sure and at not in found]
+            if missing:
+                raise Violation(f"offset {missing[0]} was flushed, and is gone")
+            for offset, data in found.items():
+                kept = self._batches.get(offset)
+                if offset < sure and kept is not None and data != kept:
+                    raise Violation(f"offset {offset} was flushed, and is another now")
+        else:
+            wrong = [at for at, data in self._batches.items() if at >= self._start and found.get(at) != data]
+            if wrong:
+                raise Violation(f"offset {wrong[0]} was written, and is not there after a kill")
+        for offset, data in found.items():
+            if not self._failed_syncs and data not in self._ghosts.get(offset, set()):
+                raise Violation(f"offset {offset} holds what nobody wrote there")
+        checkpoint = read_offsets(directory, CHECKPOINT).get(TP)
+        if checkpoint not in self._checkpoint:
+            raise Violation(f"{CHECKPOINT} holds {checkpoint}, not {self._checkpoint[0]}")
+        self._checkpoint = [checkpoint]
+        if self._lost_power:
+            self._sure = NO_LIMIT
+        self._batches = found
+        self._start = log.segments[0].base_offset
+        self._flushed = min(self._flushed, log.end_offset)
+
+
+def _batches_of(log: PartitionLog) -> dict[int, bytes]:
+    return {
+        header.base_offset: segment.file.read(position, header.size)
+        for segment in log.segments
+        for position, header in segment.headers()
+    }
+
+
+def _nobody_waits() -> Future[object]:
+    raise AssertionError("a log directory calls nothing of its own")

@@ -1,0 +1,92 @@
+"""A broker's real log directory over a simulated file system keeps its promises, and planted mistakes show."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from unittest.mock import patch
+
+import pytest
+
+from broker_sim.logs.file_log_directory import DiskLogFile, FileLogDirectory
+from ensemble.txnlog.files import write_bytes
+from tests.simulation.filesystem.log_run import KINDS, LogRun, Violation
+
+SEEDS = range(80)
+SEEDS_FOR_A_PLANT = range(300)
+
+
+def test_what_was_flushed_is_there_and_nothing_is_that_was_not_written() -> None:
+    reached: Counter[str] = Counter()
+    for seed in SEEDS:
+        reached += LogRun(seed).run()
+    wanted = (*KINDS, "start", "power lost", "failed", "flush", "segment full", "segment dropped", "truncate")
+    assert [what for what in wanted if not reached[what]] == []
+
+
+@pytest.mark.long
+def test_what_was_flushed_is_there_in_many_more_runs() -> None:
+    for seed in range(1000, 5000):
+        LogRun(seed).run()
+
+
+@contextmanager
+def a_flush_syncs_nothing() -> Iterator[None]:
+    with patch.object(DiskLogFile, "flush", lambda self: None):
+        yield
+
+
+@contextmanager
+def a_flush_leaves_a_new_files_name_to_chance() -> Iterator[None]:
+    def flush(self: DiskLogFile) -> None:
+        self._files.fdatasync(self._descriptor)
+
+    with patch.object(DiskLogFile, "flush", flush):
+        yield
+
+
+@contextmanager
+def small_files_are_not_synced() -> Iterator[None]:
+    def write_text(self: FileLogDirectory, name: str, file: str, text: str) -> None:
+        path = self._path(name, file)
+        write_bytes(path.with_name(path.name + ".tmp"), text.encode(), self._files)
+        self._files.rename(path.with_name(path.name + ".tmp"), path)
+
+    with patch.object(FileLogDirectory, "write_text", write_text):
+        yield
+
+
+@contextmanager
+def a_write_that_failed_is_not_taken_back() -> Iterator[None]:
+    def append(self: DiskLogFile, data: bytes) -> int:
+        start = self._size
+        self._size += self._files.pwrite(self._descriptor, data, start)
+        return start
+
+    with patch.object(DiskLogFile, "append", append):
+        yield
+
+
+PLANTED: dict[Callable[[], AbstractContextManager[None]], str] = {
+    a_flush_syncs_nothing: "was flushed, and is gone",
+    a_flush_leaves_a_new_files_name_to_chance: "was flushed, and is gone",
+    small_files_are_not_synced: "meta.properties|holds|partition.metadata is gone",
+    a_write_that_failed_is_not_taken_back: "was written, and is not there|holds what nobody wrote|flushed, and is gone",
+}
+"""What is planted, and the words of the promise that it breaks."""
+
+
+@pytest.mark.parametrize("mistake", PLANTED, ids=lambda mistake: mistake.__name__)
+def test_a_planted_mistake_is_found(mistake: Callable[[], AbstractContextManager[None]]) -> None:
+    found = "nothing was found"
+    with mistake():
+        for seed in SEEDS_FOR_A_PLANT:
+            try:
+                LogRun(seed).run()
+            except Violation as shown:
+                found = str(shown)
+                if re.search(PLANTED[mistake], found):
+                    return
+    pytest.fail(found)
