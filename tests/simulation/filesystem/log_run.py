@@ -138,8 +138,9 @@ class LogRun:
 
     def _write_checkpoint(self) -> None:
         assert self._directory is not None
-        self._checkpoint.append(self.random.randrange(0, 1 << 30))
-        write_offsets(self._directory, CHECKPOINT, {TP: self._checkpoint[-1]})
+        offset = self.random.randrange(0, 1 << 30)
+        self._checkpoint.append(offset)
+        write_offsets(self._directory, CHECKPOINT, {TP: offset})
         del self._checkpoint[:-1]
         self.reached["checkpoint"] += 1
 
@@ -190,7 +191,8 @@ class LogRun:
             raise Violation(f"meta.properties says something else: {strange}") from None
         self._is_claimed = True
         log = PartitionLog(directory, TP, segment_bytes=8_000)
-        self._has_topic_id &= self._is_named or not self._lost_power
+        # A file that is found is taken to have its name for certain, also where the directory's sync had failed.
+        self._has_topic_id &= not self._lost_power or (self._is_named and not self._failed_syncs)
         if self._has_topic_id and read_topic_id(directory, str(TP)) != TOPIC_ID:
             raise Violation(f"{PARTITION_METADATA} is gone")
         self._judge(log, directory)

@@ -187,6 +187,9 @@ class StorageRun:
         if len(path) < 3:
             return
         target = self.random.choice(path[-12:-1])
+        if self.random.random() < 0.5:
+            # A learner is sent what is about to be cut.
+            self._ask(self.random.choice(path[-6:-1]), path)
         # A crash in the midst leaves a part of what is to be cut.
         self._ends += [zxid for zxid in reversed(path) if zxid >= target]
         self._running.cutting = len(self._ends) - 1
@@ -229,7 +232,10 @@ class StorageRun:
         assert self._running is not None
         path = self.path_of(self._ends[-1])
         path = path[path.index(self._base) if self._base in path else 0 :]
-        after = self.random.choice([self.random.choice(path[-20:]), path[0], *self._cut[-3:]])
+        self._ask(self.random.choice([self.random.choice(path[-20:]), path[0], *self._cut[-1:] * 3]), path)
+
+    def _ask(self, after: int, path: list[int]) -> None:
+        assert self._running is not None
         borders = {one: other for one, other in pairwise(path) if epoch_of(one) != epoch_of(other)}
         self._running.storage.read_log(
             ReadLog(LinkId(len(self._ends)), Zxid(after), Zxid(path[0]), 0.0, borders)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ import pytest
 
 from ensemble.runtime.files import Files
 from ensemble.txnlog import files as small_files
-from ensemble.txnlog import log, log_reading, recovery, snapshot_writer, snapshots, storage
+from ensemble.txnlog import log, log_reading, recovery, snapshot_writer, snapshots, storage, sync_pace
 from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.directory import open_directories
 from ensemble.txnlog.log import LogWriter
@@ -28,6 +28,12 @@ from tests.simulation.filesystem.storage_run import KINDS, StorageRun, Violation
 
 SEEDS = range(60)
 SEEDS_FOR_A_PLANT = range(400)
+
+
+@pytest.fixture(autouse=True)
+def disks_are_soon_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process of a run lives long enough for the 64 syncs by which a quick disk is known."""
+    monkeypatch.setattr(sync_pace, "WINDOW", 4)
 
 
 def test_nothing_acknowledged_is_lost_and_nothing_comes_that_nobody_wrote() -> None:
