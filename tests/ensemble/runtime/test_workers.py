@@ -1,0 +1,96 @@
+"""Jobs beside the event loop, in threads: what wakes them, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from ensemble.runtime.workers import GO_ON, THREADS, WAIT, Job, Pause
+
+
+def test_a_job_waits_until_it_is_woken_and_sees_what_changed_before() -> None:
+    todo: list[int] = []
+    done: list[int] = []
+    all_done = threading.Event()
+
+    def job() -> Job:
+        while len(done) < 5:
+            while todo:
+                done.append(todo.pop(0))
+            if len(done) < 5:
+                yield WAIT
+        all_done.set()
+
+    work = THREADS.start(job(), "a job")
+    for number in range(5):
+        todo.append(number)
+        work.wake()
+    assert all_done.wait(10)
+    work.join()
+    assert done == [0, 1, 2, 3, 4] and not work.is_under_way()
+
+
+def test_a_job_that_is_woken_while_a_step_runs_does_not_wait_behind_it() -> None:
+    began, goes_on = threading.Event(), threading.Event()
+
+    def job() -> Job:
+        began.set()
+        assert goes_on.wait(10)
+        yield WAIT
+
+    work = THREADS.start(job(), "a job")
+    assert began.wait(10)
+    work.wake()
+    goes_on.set()
+    work.join(10)
+    assert not work.is_under_way()
+
+
+def test_a_rest_that_heeds_being_woken_ends_with_it() -> None:
+    def job() -> Job:
+        yield Pause(3600, heeds=True)
+
+    work = THREADS.start(job(), "a job")
+    work.wake()
+    work.join(10)
+    assert not work.is_under_way()
+
+
+def test_a_rest_ends_by_itself() -> None:
+    def job() -> Job:
+        yield Pause(0.001)
+        yield Pause(0.001, heeds=True)
+        yield GO_ON
+
+    work = THREADS.start(job(), "a job")
+    work.join(10)
+    assert not work.is_under_way()
+
+
+def test_a_job_runs_in_a_thread_of_its_name() -> None:
+    names: list[str] = []
+
+    def job() -> Job:
+        names.append(threading.current_thread().name)
+        return
+        yield GO_ON
+
+    THREADS.start(job(), "txnlog").join()
+    assert names == ["txnlog"]
+
+
+async def _called() -> tuple[int, bool]:
+    loop_thread = threading.get_ident()
+    return await THREADS.call(max, 1, 2), await THREADS.call(lambda: threading.get_ident() != loop_thread)
+
+
+def test_a_call_is_done_beside_the_loop_and_raises_what_it_raises() -> None:
+    assert asyncio.run(_called()) == (2, True)
+
+    async def failing() -> None:
+        await THREADS.call(int, "x")
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        asyncio.run(failing())

@@ -1,0 +1,194 @@
+"""Jobs of a simulated process: their steps are events, and end with the process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ensemble.runtime.workers import GO_ON, WAIT, Job, Pause
+from ensemble.txnlog.files import exists, read_bytes, sync_file, write_bytes
+from simulation.filesystem.process_files import ProcessFiles
+from simulation.filesystem.volume import Volume
+from simulation.filesystem.workers import STARTS_US_MAX, SimWorkers
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
+
+FILE = Path("/file")
+
+
+class Host:
+    """One host with one process."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.scheduler = Scheduler()
+        self.volume = Volume(Random(seed), lambda: self.scheduler.now_us)
+        self.files = ProcessFiles(self.volume)
+        self.lost_power = 0
+        self.told: list[tuple[int, str]] = []
+        runtime = SimRuntime(self.scheduler, Random(seed))
+        self.workers = SimWorkers(self.scheduler, Random(seed), self.files, runtime.future, self._lose)
+
+    def _lose(self) -> None:
+        self.lost_power += 1
+        self.volume.lose_power()
+
+    def tell(self, what: str) -> None:
+        self.told.append((self.scheduler.now_us, what))
+
+    def run(self, until_us: int = 10_000_000) -> None:
+        self.scheduler.run_until(until_us)
+
+
+def test_a_step_is_carried_out_as_one_event_a_little_later() -> None:
+    host = Host()
+
+    def job() -> Job:
+        host.tell("one")
+        yield GO_ON
+        host.tell("two")
+
+    work = host.workers.start(job(), "a job")
+    assert host.told == []
+    host.run()
+    assert [what for _, what in host.told] == ["one", "two"] and not work.is_under_way()
+    assert all(at <= 2 * STARTS_US_MAX for at, _ in host.told)
+
+
+def test_what_a_step_reports_is_heard_when_its_operations_are_done() -> None:
+    host = Host()
+    host.volume.stall_next_sync(1_000_000)
+
+    def job() -> Job:
+        write_bytes(FILE, b"x", host.files)
+        host.workers.post(host.tell, "written")
+        sync_file(FILE, host.files)
+        host.workers.post(host.tell, "synced")
+        return
+        yield GO_ON
+
+    host.workers.start(job(), "a job")
+    host.run()
+    (written_us, _), (synced_us, _) = host.told
+    assert written_us < 1000 and synced_us > 1_000_000
+
+
+def test_a_job_that_is_woken_while_its_step_takes_time_goes_on_behind_it() -> None:
+    host = Host()
+    host.volume.stall_next_sync(1_000_000)
+
+    def job() -> Job:
+        write_bytes(FILE, b"x", host.files)
+        sync_file(FILE, host.files)
+        yield WAIT
+        host.tell("woken")
+
+    work = host.workers.start(job(), "a job")
+    host.run(500_000)
+    work.wake()
+    host.run()
+    assert host.told[0][0] > 1_000_000
+
+
+def test_a_job_waits_until_it_is_woken() -> None:
+    host = Host()
+
+    def job() -> Job:
+        yield WAIT
+        host.tell("woken")
+
+    work = host.workers.start(job(), "a job")
+    host.run(5_000_000)
+    assert host.told == []
+    work.wake()
+    host.run()
+    assert [what for _, what in host.told] == ["woken"]
+
+
+def test_a_rest_lasts_as_long_as_it_says_unless_it_heeds_being_woken() -> None:
+    host = Host()
+
+    def job(what: str, pause: Pause) -> Job:
+        yield pause
+        host.tell(what)
+
+    works = [
+        host.workers.start(job("deaf", Pause(2.0)), "a job"),
+        host.workers.start(job("heeds", Pause(2.0, heeds=True)), "a job"),
+    ]
+    host.run(1_000_000)
+    for work in works:
+        work.wake()
+    host.run()
+    assert [what for _, what in host.told] == ["heeds", "deaf"]
+    assert host.told[0][0] < 1_100_000 and host.told[1][0] >= 2_000_000
+
+
+def test_whoever_waits_for_a_job_has_its_steps_done_at_once() -> None:
+    host = Host()
+
+    def job() -> Job:
+        for _ in range(3):
+            yield Pause(100)
+        host.tell("done")
+
+    host.workers.start(job(), "a job").join()
+    assert host.told == [(0, "done")]
+
+
+def test_to_wait_for_a_job_that_nobody_will_wake_is_a_mistake_that_shows() -> None:
+    host = Host()
+
+    def job() -> Job:
+        yield WAIT
+
+    with pytest.raises(AssertionError, match="waits itself"):
+        host.workers.start(job(), "a job").join()
+
+
+def test_a_killed_process_takes_no_further_step_and_hears_nothing() -> None:
+    host = Host()
+
+    def job() -> Job:
+        write_bytes(FILE, b"x", host.files)
+        host.workers.post(host.tell, "written")
+        yield GO_ON
+        host.tell("went on")
+
+    host.workers.start(job(), "a job")
+    host.scheduler.step()
+    host.workers.kill()
+    host.run()
+    assert host.told == []
+    assert read_bytes(FILE, ProcessFiles(host.volume)) == b"x"
+
+
+def test_power_that_goes_in_the_midst_of_a_step_ends_the_process_there() -> None:
+    host = Host()
+
+    def job() -> Job:
+        descriptor = host.files.open(FILE, os.O_RDWR | os.O_CREAT)
+        host.files.fsync(descriptor)
+        host.tell("went on")
+        yield GO_ON
+
+    host.volume.lose_power_after(1)
+    host.workers.start(job(), "a job")
+    host.run()
+    assert host.lost_power == 1 and host.told == []
+    exists(FILE, ProcessFiles(host.volume))
+
+
+def test_a_call_beside_the_loop_answers_when_its_operations_are_done() -> None:
+    host = Host()
+    runtime = SimRuntime(host.scheduler, Random(1))
+
+    async def ask() -> None:
+        await host.workers.call(write_bytes, FILE, b"x", host.files)
+        host.tell((await host.workers.call(read_bytes, FILE, host.files)).decode())
+
+    runtime.spawn(ask(), "ask")
+    host.run()
+    assert [what for _, what in host.told] == ["x"]
