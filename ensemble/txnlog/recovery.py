@@ -231,12 +231,16 @@ def finish_replacement(directories: Directories) -> None:
 
 
 def purge(directories: Directories, retain: int) -> None:
-    """Keep the newest `retain` snapshots and the logs they need (PurgeTxnLog)."""
+    """Keep the newest `retain` snapshots and the logs they need (PurgeTxnLog).
+
+    Snapshots go first.  One that a crash left behind without the log that follows it would be taken for the begin of a
+    history that is not there: by a TRUNC to behind it, and at a start that finds the newer ones damaged.
+    """
     snapshots = directories.snapshots()
     kept = snapshots[-retain:]
     if len(kept) == len(snapshots):
         return
     logs = directories.logs()
     needed = max((i for i, (zxid, _) in enumerate(logs) if zxid <= kept[0][0]), default=0)
-    remove_all([path for _, path in logs[:needed]], directories.files)
     remove_all([path for _, path in snapshots[: -len(kept)]], directories.files)
+    remove_all([path for _, path in logs[:needed]], directories.files)

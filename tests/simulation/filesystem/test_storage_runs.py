@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,9 +22,11 @@ from ensemble.txnlog.directory import open_directories
 from ensemble.txnlog.log import LogWriter
 from ensemble.txnlog.log_reading import LogReader
 from ensemble.txnlog.records import HEADER
+from ensemble.txnlog.snapshots import write_snapshot
 from ensemble.zab.effects import SaveCurrentEpoch
 from simulation.filesystem.process_files import ProcessFiles
-from simulation.filesystem.volume import Volume
+from simulation.filesystem.volume import PowerLost, Volume
+from tests.ensemble.txnlog.test_formats import a_txn, some_snapshot
 from tests.simulation.filesystem.storage_run import KINDS, StorageRun, Violation
 
 SEEDS = range(60)
@@ -69,6 +72,26 @@ def test_a_new_data_directory_survives_a_power_loss() -> None:
         volume.lose_power()
         files = ProcessFiles(volume)
         assert files.listdir(Path("/new/data")) == files.listdir(Path("/new/log")) == ["version-2"]
+
+
+def test_a_purge_that_ends_half_way_leaves_no_snapshot_without_the_log_behind_it() -> None:
+    for seed, stop in itertools.product(range(15), range(25)):
+        volume = Volume(Random(seed))
+        files = ProcessFiles(volume)
+        directories, _ = open_directories(Path("/data"), Path("/log"), files)
+        for first in (1, 4, 7):
+            write_snapshot(directories.data, some_snapshot(first - 1), files)
+            writer = LogWriter(directories.log, preallocate_bytes=8192, files=files)
+            writer.append([a_txn(first + n) for n in range(3)])
+            writer.roll()
+        volume.lose_power_after(stop)
+        with suppress(PowerLost):
+            recovery.purge(directories, 1)
+        volume.lose_power()
+        left = directories._replace(files=ProcessFiles(volume))
+        logs = {first for first, _ in left.logs()}
+        assert {zxid for zxid, _ in left.snapshots()} >= {6}
+        assert logs >= {first for zxid, _ in left.snapshots() for first in (1, 4, 7) if first > zxid}
 
 
 # ---- planted mistakes ------------------------------------------------------------------------------------------------
