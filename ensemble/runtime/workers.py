@@ -80,11 +80,15 @@ class _Thread:
     def __init__(self, job: Job, name: str) -> None:
         self._job = job
         self._woken: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._is_woken = False
+        """Is there word of it in the queue?  Whatever else wakes the job until it is read, the same step sees."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
-        self._woken.put(None)
+        if not self._is_woken:
+            self._is_woken = True
+            self._woken.put(None)
 
     def is_under_way(self) -> bool:
         return self._thread.is_alive()
@@ -107,9 +111,7 @@ class _Thread:
             else:
                 time.sleep(pause.seconds)
                 continue
-            # Whatever woke it until here, the next step sees.
-            while not woken.empty():
-                woken.get_nowait()
+            self._is_woken = False
 
 
 class Threads:
