@@ -18,10 +18,11 @@ from ensemble.ids import Epoch, LinkId, Zxid
 from ensemble.records import OPEN_ACL
 from ensemble.tree_snapshot import NodeImage, TreeSnapshot
 from ensemble.txn import Txn
+from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.epochs import ACCEPTED, CURRENT, read_epoch
 from ensemble.txnlog.log import list_logs, read_log
 from ensemble.txnlog.records import Damage
-from ensemble.txnlog.recovery import Directories, Recovery, RecoveryPolicy, purge, recover
+from ensemble.txnlog.recovery import Recovery, RecoveryPolicy, purge, recover
 from ensemble.txnlog.snapshots import SnapshotDamaged, WrittenSnapshot, list_snapshots, read_snapshot, write_snapshot
 from ensemble.txnlog.storage import Storage
 from ensemble.zab.effects import Barrier, Effect, ReadLog, Recovered, SaveSnapshot
