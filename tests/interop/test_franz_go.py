@@ -22,6 +22,7 @@ LEFT_OUT = {"TestTxnEtl": "there are no transactions"}
 PASSED_OVER = {
     "Test848RegexBrokerResolves": "the newer protocol of groups, which Kafka 3.9 has not in ZooKeeper mode",
     "TestConsumeRegexShareSkipsInternal": "share groups, of Kafka 4.2",
+    "TestIssueProduceBrokerTooOldFailsRecords": "for brokers that take no Produce 2; Kafka 3.9 does",
     "TestSCRAMAuth": "connections are not authenticated",
     "TestSCRAMAuthBadCredentials": "connections are not authenticated",
     "TestShareGroup": "share groups, of Kafka 4.2",
