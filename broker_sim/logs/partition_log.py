@@ -238,6 +238,10 @@ class PartitionLog:
                 end = start + header.size
         return segment.file.read(start, end - start) if end > start else b""
 
+    def lies_in_older_segment(self, offset: int, than: int) -> bool:
+        """Does `offset` lie in an older segment than the offset `than` (LogOffsetMetadata.onOlderSegment)?"""
+        return self._segment_of(offset).base_offset < self._segment_of(than).base_offset
+
     def bytes_between(self, offset: int, up_to: int) -> int:
         """How many bytes a read from `offset` up to `up_to` has at most."""
         if offset >= up_to:

@@ -163,6 +163,16 @@ class DelayedProduce:
         self._answer(self.rows)
 
 
+def reads_older_segment(partition: Partition, wanted: FetchPartition, params: FetchParams) -> bool:
+    """Does that fetch read an older segment than the one in which what it may read ends?
+
+    A read gives bytes of one segment only, and no waiting adds to those of an older one: the fetch is answered at once
+    with what there is (DelayedFetch, case F).
+    """
+    end = partition.readable_end(params.replica_id >= 0)
+    return end > wanted.fetch_offset and partition.log.lies_in_older_segment(wanted.fetch_offset, end)
+
+
 class DelayedFetch:
     """A fetch that found less than it wants, and nothing that the fetcher must hear at once."""
 
@@ -195,7 +205,9 @@ class DelayedFetch:
         if partition.readable_end(self._params.replica_id >= 0) <= wanted.fetch_offset or self._is_held_back(partition):
             return False
         min_bytes = self._params.min_bytes
-        return min_bytes <= 1 or sum(self._available(row) for row in self._wanted.values()) >= min_bytes
+        if min_bytes <= 1 or reads_older_segment(partition, wanted, self._params):
+            return True
+        return sum(self._available(row) for row in self._wanted.values()) >= min_bytes
 
     def _available(self, wanted: FetchPartition) -> int:
         partition = self._find(wanted.topic_partition)

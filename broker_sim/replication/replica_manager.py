@@ -35,7 +35,7 @@ from broker_sim.replication.partition import Partition
 from broker_sim.replication.partition_host import IsrCounters, IsrWriter, PartitionHost
 from broker_sim.replication.producing import Producing
 from broker_sim.replication.progress import HostedLog, ProgressReports
-from broker_sim.replication.purgatory import DelayedFetch, Purgatory
+from broker_sim.replication.purgatory import DelayedFetch, Purgatory, reads_older_segment
 from broker_sim.replication.replica_control import ReplicaControl
 from broker_sim.replication.replica_selector import replica_selector
 from broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
@@ -279,7 +279,8 @@ class ReplicaManager:
             total += len(row.records)
             if row.error or row.diverging or row.preferred_read_replica >= 0:
                 at_once = True
-        if params.max_wait_ms <= 0 or not partitions or total >= params.min_bytes or at_once:
+        at_once = at_once or params.max_wait_ms <= 0 or not partitions or total >= params.min_bytes
+        if at_once or (total and self._reads_older_segment(params, partitions)):
             self._note_sent(params, fetched)
             answer.set_result(fetched)
             return answer
@@ -298,6 +299,13 @@ class ReplicaManager:
         operation = DelayedFetch(params, partitions, self._control.partitions.get, finish)
         self._purgatory.park(operation, operation.waits_for(), params.max_wait_ms)
         return answer
+
+    def _reads_older_segment(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> bool:
+        for wanted in partitions:
+            partition = self._control.partitions.get(wanted.topic_partition)
+            if partition is not None and reads_older_segment(partition, wanted, params):
+                return True
+        return False
 
     def _note_sent(self, params: FetchParams, fetched: Sequence[FetchedPartition]) -> None:
         """What goes to followers of throttled replicas counts, also where they are in sync."""

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,9 @@ class BrokerServer:
             "num.partitions": 2,
             "zabka.control.socket": self.control,
             "zabka.journal.dir": self.journal,
-            **{name.replace("_", "."): value for name, value in others.items()},
+            **{
+                name.replace("_", "."): value(broker_id) if callable(value) else value for name, value in others.items()
+            },
         }
         lines = "".join(f"{key}={value}\n" for key, value in settings.items())
         self._config.write_text(lines.replace("{home}", str(home)))
@@ -152,9 +154,13 @@ class BrokerCluster:
 
 
 @contextmanager
-def broker_cluster(directory: Path, **others: object) -> Iterator[BrokerCluster]:
-    """An ensemble of one peer and three brokers, with other settings of theirs (`log_dirs` for log.dirs)."""
-    ports = free_ports(BROKERS)
+def broker_cluster(directory: Path, ports: Sequence[int] = (), **others: object) -> Iterator[BrokerCluster]:
+    """An ensemble of one peer and three brokers, with other settings of theirs (`log_dirs` for log.dirs).
+
+    `ports` are those of the brokers, and say how many there are.  In a setting `{home}` is a broker's own folder, and a
+    function of the broker's number gives each its own.
+    """
+    ports = ports or free_ports(BROKERS)
     (directory / "peers").mkdir()
     with running("ours", 1, directory / "peers") as ensemble:
         brokers = [

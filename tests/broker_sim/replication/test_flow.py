@@ -140,6 +140,25 @@ def test_a_fetch_waits_for_min_bytes(cluster: Cluster) -> None:
     assert waiting.done() and len(waiting.result()[0].records) == 2 * size
 
 
+def test_a_fetch_of_an_older_segment_does_not_wait_for_min_bytes(cluster: Cluster) -> None:
+    """DelayedFetch, case F: no record that comes will ever be in that segment."""
+    cluster[1].partition.log.segment_bytes = 1
+    cluster.produce(1, "x")
+    cluster.produce(1, "y")
+    answer = cluster.fetch_later(1, 0, max_wait_ms=60_000, min_bytes=1 << 20)
+    assert answer.done() and decode_records(answer.result()[0].records)[0].value == b"x"
+    assert not cluster.fetch_later(1, 1, max_wait_ms=60_000, min_bytes=1 << 20).done()
+
+
+def test_a_waiting_fetch_is_answered_once_its_segment_is_not_the_newest(cluster: Cluster) -> None:
+    cluster.produce(1, "x")
+    waiting = cluster.fetch_later(1, 0, max_wait_ms=60_000, min_bytes=1 << 20)
+    cluster[1].partition.log.segment_bytes = 1
+    assert not waiting.done()
+    cluster.produce(1, "y")
+    assert waiting.done()
+
+
 def test_a_fetch_is_cut_at_whole_batches_and_gives_one_at_least(cluster: Cluster) -> None:
     size = len(batch("a"))
     for value in "abc":

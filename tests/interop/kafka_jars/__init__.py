@@ -1,5 +1,5 @@
 """Apache Kafka, and Spark, from Maven's repository."""
 
-from tests.interop.kafka_jars.kafka_jars import classpath, spark_classpath
+from tests.interop.kafka_jars.kafka_jars import classpath, jars, spark_classpath
 
-__all__ = ["classpath", "spark_classpath"]
+__all__ = ["classpath", "jars", "spark_classpath"]

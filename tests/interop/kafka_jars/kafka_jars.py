@@ -1,4 +1,4 @@
-"""Apache Kafka's jars out of Maven's repository, by the coordinates in pom.xml, kept inside the virtual environment."""
+"""Jars out of Maven's repository, by the coordinates in a pom.xml, kept inside the virtual environment."""
 
 from __future__ import annotations
 
@@ -28,27 +28,28 @@ def classpath() -> str:
 
     Fetches the jars the first time.  Skips the test, saying why, where java, mvn or the network is missing.
     """
-    if shutil.which("java") is None:
-        pytest.skip("java is not installed: Apache Kafka cannot be run")
-    if not (KEPT / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
-        _fetch(POM, KEPT)
-    return f"{KEPT}{os.sep}*"
+    return jars(POM, KEPT, f"kafka_2.13-{KAFKA_VERSION}.jar", "Apache Kafka")
 
 
 @functools.cache
 def spark_classpath() -> str:
     """The class path of Spark with its Kafka source, fetched the first time; skips as `classpath` does."""
+    return jars(SPARK_POM, SPARK_KEPT, f"spark-sql_2.13-{SPARK_VERSION}.jar", "Spark")
+
+
+def jars(pom: Path, kept: Path, one_of_them: str, whose: str) -> str:
+    """The class path of what a pom.xml names, fetched into `kept` the first time; skips as `classpath` does."""
     if shutil.which("java") is None:
-        pytest.skip("java is not installed: Spark cannot be run")
-    if not (SPARK_KEPT / f"spark-sql_2.13-{SPARK_VERSION}.jar").exists():
-        _fetch(SPARK_POM, SPARK_KEPT)
-    return f"{SPARK_KEPT}{os.sep}*"
+        pytest.skip(f"java is not installed: {whose} cannot be run")
+    if not (kept / one_of_them).exists():
+        _fetch(pom, kept, whose)
+    return f"{kept}{os.sep}*"
 
 
-def _fetch(pom: Path, kept: Path) -> None:
+def _fetch(pom: Path, kept: Path, whose: str) -> None:
     maven = shutil.which("mvn")
     if maven is None:
-        pytest.skip("mvn is not installed: Apache Kafka's jars cannot be fetched")
+        pytest.skip(f"mvn is not installed: the jars of {whose} cannot be fetched")
     kept.parent.mkdir(parents=True, exist_ok=True)
     # A directory of its own, renamed when whole: a fetch that was cut short must not pass for a class path.
     with tempfile.TemporaryDirectory(dir=kept.parent) as directory:
@@ -67,9 +68,9 @@ def _fetch(pom: Path, kept: Path) -> None:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S, check=False)
         except subprocess.TimeoutExpired:
-            pytest.skip(f"Apache Kafka's jars were not there after {FETCH_S} s")
+            pytest.skip(f"the jars of {whose} were not there after {FETCH_S} s")
         if done.returncode:
             said = (done.stdout + done.stderr).strip().splitlines()
-            pytest.skip(f"Apache Kafka's jars cannot be fetched: {said[0] if said else done.returncode}")
+            pytest.skip(f"the jars of {whose} cannot be fetched: {said[0] if said else done.returncode}")
         if not kept.exists():
             whole.rename(kept)

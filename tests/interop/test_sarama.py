@@ -1,0 +1,187 @@
+"""Sarama's functional tests, out of the Go module, against five brokers of ours behind toxiproxy.
+
+The suite cuts its connections by toxiproxy, which is a Go module too, and stops and starts brokers by `docker compose`;
+a script of that name does so here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.interop.go_suites import GoSuite, Module, built, program_of, source
+from tests.interop.interop_brokers import READY_S, BrokerCluster, BrokerServer, broker_cluster
+from tests.interop.interop_servers import free_ports
+
+SARAMA = Module("github.com/IBM/sarama", "v1.61.1")
+TOXIPROXY = Module("github.com/Shopify/toxiproxy/v2", "v2.5.0")
+BROKERS = 5
+KAFKA_VERSION = "3.9.1"
+SUITE_S = 900.0
+PORTS_OF_THE_SUITE = "29090+i"
+"""How the suite computes a proxy's port from a broker's number, in three places."""
+DOCKER = """#!/bin/sh
+# docker compose stop|start|logs … kafka-N
+for last; do :; done
+if [ "$2" = logs ]; then exec cat "{brokers}/broker-${{last#kafka-}}/out.log"; fi
+touch "{asked}/$2-${{last#kafka-}}"
+while [ -e "{asked}/$2-${{last#kafka-}}" ]; do sleep 0.1; done
+"""
+PASSED_MIN = 65
+LEFT_OUT = {
+    "TestFuncDescribeTransactions": "there are no transactions",
+    "TestFuncInitProducerId3": "there are no transactions",
+    "TestFuncListTransactions": "there are no transactions",
+    "TestFuncTxnAbortedProduce": "there are no transactions",
+    "TestFuncTxnCommitNoMessages": "there are no transactions",
+    "TestFuncTxnProduce": "there are no transactions",
+    "TestFuncTxnProduceAndCommitOffset": "there are no transactions",
+    "TestFuncTxnProduceEpochBump": "there are no transactions",
+    "TestFuncTxnProduceMultiTxn": "there are no transactions",
+    "TestFuncTxnProduceNoBegin": "there are no transactions",
+    "TestFuncTxnProduceWithBrokerFailure": "there are no transactions",
+}
+"""Not run, each for its reason."""
+PASSED_OVER = {
+    "TestFuncAdminUpdateFeatures": "for Kafka 4.0, of which ZooKeeper mode is no part",
+    "TestFuncJavaInteropCooperativeRebalance": "runs Java's clients inside the containers of the suite's own cluster",
+    "TestJavaConsumerCompressionRoundTrip": "runs Java's clients inside the containers of the suite's own cluster",
+    "TestJavaMurmur2PartitionerInterop": "runs Java's clients inside the containers of the suite's own cluster",
+    "TestJavaProducerCompressionRoundTrip": "runs Java's clients inside the containers of the suite's own cluster",
+    "TestReadOnlyAndAllCommittedMessages": "skipped everywhere: the suite calls it unreliable",
+}
+"""What the suite itself skips."""
+REACH_BROKERS = {
+    "TestConsumerFetchFollowerFailover",
+    "TestFuncAdminAlterPartitionReassignments",
+    "TestFuncConsumerGroupFuzzy",
+    "TestFuncIdempotentBufferedSequence",
+    "TestFuncProducingIdempotentWithBrokerFailure",
+}
+"""Some that cannot pass without brokers, which they stop or cut off."""
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+
+@contextmanager
+def proxies(program: Path, ports: dict[int, int], upstream: dict[int, int]) -> Iterator[str]:
+    """Toxiproxy with a proxy for each broker: its port, the broker's port.  Where it listens for commands."""
+    (port,) = free_ports(1)
+    address = f"http://127.0.0.1:{port}"
+    with (program.parent / "toxiproxy.log").open("wb") as log:
+        running = subprocess.Popen(
+            [program, "-host", "127.0.0.1", "-port", str(port)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+        )
+    try:
+        deadline = time.monotonic() + READY_S
+        while True:
+            try:
+                urllib.request.urlopen(f"{address}/version", timeout=2).close()
+                break
+            except OSError:
+                assert time.monotonic() < deadline, "toxiproxy does not answer"
+                time.sleep(0.1)
+        for broker_id, listens in ports.items():
+            wanted = {
+                "name": f"kafka{broker_id}",
+                "listen": f"127.0.0.1:{listens}",
+                "upstream": f"127.0.0.1:{upstream[broker_id]}",
+                "enabled": True,
+            }
+            urllib.request.urlopen(f"{address}/proxies", json.dumps(wanted).encode(), timeout=5).close()
+        yield address
+    finally:
+        running.kill()
+        running.wait()
+
+
+class Docker:
+    """What stands in for `docker`: brokers are stopped and started when asked."""
+
+    def __init__(self, home: Path, brokers: Path, cluster: BrokerCluster) -> None:
+        self._cluster = cluster
+        self._asked = home / "asked"
+        self.path = home / "bin"
+        self._asked.mkdir()
+        self.path.mkdir()
+        (self.path / "docker").write_text(DOCKER.format(brokers=brokers, asked=self._asked))
+        (self.path / "docker").chmod(0o755)
+
+    def serve(self) -> None:
+        """Do what has been asked since."""
+        for asked in self._asked.iterdir():
+            verb, _, number = asked.name.partition("-")
+            self._do(verb, self._cluster.brokers[int(number)])
+            asked.unlink()
+
+    def _do(self, verb: str, broker: BrokerServer) -> None:
+        if verb == "stop":
+            broker.stop()
+        elif not broker.is_running:
+            broker.start()
+            self._cluster.until(lambda: broker.status().get("state") == "running")
+
+
+@pytest.fixture(scope="module")
+def listening() -> dict[int, int]:
+    """Each broker's port for clients, which is its proxy's."""
+    return dict(enumerate(free_ports(BROKERS), 1))
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory, listening: dict[int, int]) -> GoSuite:
+    """The functional tests, built with the proxies' ports."""
+    copy = source(SARAMA, tmp_path_factory.mktemp("sarama"))
+    ports = ", ".join(str(port) for port in listening.values())
+    text = (copy / "functional_test.go").read_text()
+    assert text.count(PORTS_OF_THE_SUITE) == 3
+    (copy / "functional_test.go").write_text(text.replace(PORTS_OF_THE_SUITE, f"[]int{{0, {ports}}}[i]"))
+    return built(copy, "functional")
+
+
+def test_what_is_left_out_of_sarama_is_there(suite: GoSuite) -> None:
+    assert not suite.missing(LEFT_OUT.keys() | PASSED_OVER.keys())
+
+
+def test_saramas_functional_tests_pass(
+    suite: GoSuite, listening: dict[int, int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    toxiproxy = program_of(TOXIPROXY, "cmd/server", tmp_path_factory.mktemp("toxiproxy"))
+    home = tmp_path_factory.mktemp("sarama-brokers")
+    among_themselves = dict(zip(listening, free_ports(BROKERS), strict=True))
+    for_clients = dict(zip(listening, free_ports(BROKERS), strict=True))
+    cluster = broker_cluster(
+        home,
+        ports=list(for_clients.values()),
+        listeners=lambda i: f"INTERNAL://127.0.0.1:{among_themselves[i]},LOCAL://127.0.0.1:{for_clients[i]}",
+        advertised_listeners=lambda i: f"INTERNAL://127.0.0.1:{among_themselves[i]},LOCAL://localhost:{listening[i]}",
+        listener_security_protocol_map="INTERNAL:PLAINTEXT,LOCAL:PLAINTEXT",
+        inter_broker_listener_name="INTERNAL",
+        broker_rack=lambda i: i,
+        # As in the suite's own compose file.
+        default_replication_factor=2,
+        offsets_topic_replication_factor=2,
+        replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        auto_create_topics_enable="false",
+        group_initial_rebalance_delay_ms=0,
+        num_partitions=1,
+    )
+    with cluster as running, proxies(toxiproxy, listening, for_clients) as address:
+        docker = Docker(tmp_path_factory.mktemp("docker"), home, running)
+        settings = {
+            "TOXIPROXY_ADDR": address,
+            "KAFKA_VERSION": KAFKA_VERSION,
+            "PATH": f"{docker.path}{os.pathsep}{os.environ['PATH']}",
+        }
+        ended = suite.run(LEFT_OUT, settings, SUITE_S, docker.serve)
+    assert ended.code == 0, ended.complaint()
+    assert ended.outcomes("SKIP") == PASSED_OVER.keys()
+    passed = ended.outcomes("PASS")
+    assert passed >= REACH_BROKERS and len(passed) >= PASSED_MIN
