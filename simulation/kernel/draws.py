@@ -5,10 +5,19 @@ from __future__ import annotations
 from hashlib import sha256
 from random import Random
 
+from simulation.kernel.tape import TapedSeed
+
 
 def derive_random(seed: int, purpose: str) -> Random:
-    """A stream of its own for each purpose, so that one more draw here shifts nothing there."""
-    return Random(int.from_bytes(sha256(f"{seed}/{purpose}".encode()).digest()[:16], "big"))
+    """A stream of its own for each purpose, so that one more draw here shifts nothing there.
+
+    Where the seed is that of a run that plays a tape, it is the stream that the tape has.
+    """
+
+    def seeded(number: int) -> Random:
+        return Random(int.from_bytes(sha256(f"{number}/{purpose}".encode()).digest()[:16], "big"))
+
+    return seed.stream(purpose, seeded) if isinstance(seed, TapedSeed) else seeded(seed)
 
 
 def draw_below(random: Random, stop: int) -> int:
