@@ -11,9 +11,13 @@ from simulation.seeds.disks import DISKS
 from simulation.seeds.read_only import READ_ONLY
 from simulation.seeds.reconfiguring import RECONFIGURING
 from simulation.seeds.seed_run import Outcome, SeedRun
+from simulation.seeds.swarm import SWARM, SWARM_DISKS, SWARM_ENSEMBLE
 from simulation.settings import WorldSettings
 
-SCENARIOS = {each.name: each for each in (CHAOS, CALM, ENSEMBLE, RECONFIGURING, READ_ONLY, DISKS)}
+SCENARIOS = {
+    each.name: each
+    for each in (CHAOS, CALM, ENSEMBLE, RECONFIGURING, READ_ONLY, DISKS, SWARM, SWARM_ENSEMBLE, SWARM_DISKS)
+}
 """Those that draw their faults from the seed."""
 
 

@@ -16,6 +16,7 @@ from journal.judges.cause_chains import NAME as CAUSE_CHAINS
 from journal.judges.cause_chains import broken_chains
 from journal.judges.judged import Judged
 from kafka_protocol.client.history_clients import TopicPlan
+from simulation.faults.acts import Stage
 from simulation.faults.chaos import chaos
 from simulation.faults.nemesis import Nemesis
 from simulation.kernel.draws import derive_random
@@ -26,6 +27,7 @@ from simulation.settings import WorldSettings
 from simulation.workloads.consuming import Consuming
 from simulation.workloads.producing import Producing
 from simulation.workloads.reading import Reading
+from simulation.workloads.visiting import Visiting
 from simulation.workloads.watching import Watching
 from simulation.workloads.writer import Writer
 from simulation.world import World
@@ -90,8 +92,11 @@ class SeedRun:
         self.producing: Producing | None = None
         self.consuming: Consuming | None = None
         self.reading: Reading | None = None
+        self.visiting: Visiting | None = None
+        self.stage: Stage | None = None
         self.recovery_ms = 0
-        self._failures: list[str] = []
+        self.failures: list[str] = []
+        """What did not hold and no judge keeps."""
 
     def execute(self) -> Outcome:
         """Play the scenario."""
@@ -99,16 +104,16 @@ class SeedRun:
         try:
             self.scenario.play(self)
         except Deadlock as stuck:
-            self._failures.append(f"liveness: {stuck}")
+            self.failures.append(f"liveness: {stuck}")
         except AssertionError as broken:
-            self._failures.append(f"assertion: {broken}")
+            self.failures.append(f"assertion: {broken}")
         except Exception as crash:  # Whatever it is, this seed has found it; others may still run.
-            self._failures.append(f"crash: {crash!r}")
+            self.failures.append(f"crash: {crash!r}")
         world = self.world
         world.scheduler.end()
-        self._failures += [f"{v.invariant}: {v.detail}" for v in broken_chains(world.record.entries)]
+        self.failures += [f"{v.invariant}: {v.detail}" for v in broken_chains(world.record.entries)]
         return Outcome(
-            seed=self.seed,
+            seed=int(self.seed),
             scenario=self.scenario.name,
             problems=self.problems(),
             virtual_ms=world.now_ms,
@@ -140,10 +145,11 @@ class SeedRun:
         found = [f"{v.invariant}: {v.detail} (at {v.mono_us / 1e6:.3f} s)" for v in self.world.record.violations]
         found += [f"linearizable writes: {line}" for line in (self.writer.violations if self.writer else [])]
         found += [f"reads and watches: {line}" for line in (self.watching.violations if self.watching else [])]
+        found += [f"reads and watches: {line}" for line in (self.visiting.violations if self.visiting else [])]
         found += [f"read-only service: {line}" for line in (self.reading.violations if self.reading else [])]
         found += [f"records: {line}" for line in (self.producing.violations if self.producing else [])]
         found += [f"groups: {line}" for line in self._group_violations()]
-        return found + self._failures
+        return found + self.failures
 
     def _group_violations(self) -> list[str]:
         """Where the log that groups are kept in was lost, as Kafka allows, their generations begin anew."""
