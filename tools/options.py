@@ -18,6 +18,7 @@ Scenario = Annotated[
     typer.Option(
         envvar="ZABKA_SCENARIO",
         help="What happens to the simulated cluster: chaos, calm, ensemble (peers alone), reconfiguring, read-only, "
-        "disks (that fail, fill up, stall and forget), or a scenario that `zabka scenarios list` names",
+        "disks (that fail, fill up, stall and forget), swarm, swarm-ensemble, swarm-disks (a few acts among roles, as "
+        "`zabka search` draws them), or a scenario that `zabka scenarios list` names",
     ),
 ]

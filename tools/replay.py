@@ -1,15 +1,16 @@
-"""`zabka replay`: one seed again, with its journal."""
+"""`zabka replay`: one seed, or one tape, again, with its journal."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from simulation.settings import BadSetting
+from simulation.settings import BadSetting, world_settings
 from tools.options import Scenario, Settings
 from tools.simulate import USAGE, configured, say, seldom_collected
 
@@ -25,34 +26,77 @@ def replay(seed: int, scenario: str, settings: list[str], out: Path | None) -> i
 
     with seldom_collected():
         outcome, lines = run_with_journal(seed, scenario, world)
+    digest = _write(lines, out)
+    for problem in outcome.problems:
+        say(f"seed {seed}: {problem}", error=True)
+    where = f" in {out}" if out else ""
+    say(
+        f"seed {seed}: {outcome.events} events{where}, {outcome.virtual_ms / 1000:.1f} simulated seconds in "
+        f"{outcome.wall_s:.2f} s, sha256 {digest}",
+        error=True,
+    )
+    return 0 if outcome.held else 1
+
+
+def replay_tape(path: Path, out: Path | None, *, as_story: bool) -> int:
+    """Play a tape's file: its journal, or its story.  0 when every invariant held, 1 otherwise, 2 where it is none."""
+    from simulation.scenarios.story import story
+    from simulation.search.runs import tell
+    from simulation.search.tape_file import read_tape
+    from simulation.search.tape_search import planted
+
+    try:
+        file = read_tape(path)
+        with planted(file.plant), seldom_collected():
+            verdict = tell(file.tape, file.scenario, world_settings(file.settings))
+    except (OSError, ValueError, BadSetting) as reason:
+        say(f"{path}: {reason}", error=True)
+        return USAGE
+    if as_story:
+        for line in story(verdict):
+            say(str(line))
+    digest = _write(verdict.lines(), out) if out is not None or not as_story else ""
+    for problem in verdict.problems:
+        say(f"violated: {problem}", error=True)
+    named = f", sha256 {digest}" if digest else ""
+    say(f"{path}: {len(verdict.journal)} events, {verdict.virtual_ms / 1000:.1f} simulated seconds{named}", error=True)
+    return 0 if verdict.held else 1
+
+
+def _write(lines: Iterable[bytes], out: Path | None) -> str:
+    """Write the journal to that file, or to standard output; its hash."""
     digest = sha256()
     if out is None:
         for line in lines:
             digest.update(line)
             sys.stdout.buffer.write(line)
         sys.stdout.flush()
-    else:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with out.open("wb") as file:
-            for line in lines:
-                digest.update(line)
-                file.write(line)
-    for problem in outcome.problems:
-        say(f"seed {seed}: {problem}", error=True)
-    where = f" in {out}" if out else ""
-    say(
-        f"seed {seed}: {outcome.events} events{where}, {outcome.virtual_ms / 1000:.1f} simulated seconds in "
-        f"{outcome.wall_s:.2f} s, sha256 {digest.hexdigest()}",
-        error=True,
-    )
-    return 0 if outcome.held else 1
+        return digest.hexdigest()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with out.open("wb") as file:
+        for line in lines:
+            digest.update(line)
+            file.write(line)
+    return digest.hexdigest()
 
 
 def command(
-    seed: Annotated[int, typer.Option(min=0, envvar="ZABKA_SEED", help="The seed to play again")],
+    tape: Annotated[
+        Path | None, typer.Argument(help="A tape that `zabka search` has found, in place of a seed")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, envvar="ZABKA_SEED", help="The seed to play again")] = None,
     scenario: Scenario = "chaos",
     set_: Settings = None,
     out: Annotated[Path | None, typer.Option(envvar="ZABKA_OUT", help="The journal goes there, not to stdout")] = None,
+    story: Annotated[
+        bool, typer.Option("--story", envvar="ZABKA_STORY", help="Of a tape: tell its acts, and what came of them")
+    ] = False,
 ) -> None:
-    """Run one seed again, byte-identical every time, and write its journal."""
+    """Run one seed, or one tape, again, byte-identical every time, and write its journal."""
+    if (tape is None) == (seed is None):
+        say("zabka replay takes --seed, or the file of a tape", error=True)
+        raise typer.Exit(USAGE)
+    if tape is not None:
+        raise typer.Exit(replay_tape(tape, out, as_story=story))
+    assert seed is not None
     raise typer.Exit(replay(seed, scenario, set_ or [], out))

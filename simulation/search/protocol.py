@@ -1,0 +1,210 @@
+"""A run of the bare protocol in which every step is drawn: the scenario `swarm-protocol`.
+
+Nothing happens by itself among `simulation.cores`, so that a tape chooses each delivery, each fsync and each crash; a
+run of fifty steps takes hundredths of a second.  A step is STEP_WORDS words of the stream `steps`: what kind, and which
+of those that are possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+from simulation.cores.cores import Cores
+from simulation.kernel.draws import derive_random
+from simulation.kernel.tape import WORD_BITS
+from simulation.scenarios.core_player import recover
+from simulation.scenarios.core_steps import Break, CoreSteps, Deliver, Elect, GiveUp, Run, Start, Sync, SyncDisk, Write
+from simulation.scenarios.scenario import StepTaken
+from simulation.scenarios.step import StepFailed
+from simulation.scenarios.story import step_text
+from simulation.search.explore_steps import (
+    breaks,
+    crashes,
+    elections,
+    losses,
+    ordinary_steps,
+    patient,
+    restarts,
+    serving,
+    timeouts,
+)
+
+STEPS = "steps"
+STEP_WORDS = 2
+LENGTH_MIN, LENGTH_MAX = 10, 120
+SNAP_COUNTS = (3, 1_000, 1_000)
+FAULT_STAYS = 0.7
+
+
+class _Quiet:
+    """What is held back until it is let go: disks, and directions of links, as `Run` names them."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, None] = {}
+
+    def allows(self, step: CoreSteps) -> bool:
+        """May that happen?"""
+        if isinstance(step, Deliver):
+            return f"{step.source} > {step.target}" not in self.held
+        if isinstance(step, SyncDisk):
+            return f"disk {step.peer}" not in self.held
+        if isinstance(step, Elect):
+            return not any(_way(one, other) in self.held for one in step.peers for other in step.peers)
+        return True
+
+    def follow(self, step: CoreSteps) -> None:
+        """A link that is broken holds nothing back any more."""
+        if isinstance(step, Break):
+            self.held.pop(_way(step.one, step.other), None)
+            self.held.pop(_way(step.other, step.one), None)
+
+    def turn(self, cores: Cores, which: int) -> str:
+        """Hold one of them back, or let it go; what that is in words."""
+        choices = _choices(cores)
+        choice = choices[which * len(choices) >> WORD_BITS]
+        if all(each in self.held for each in choice):
+            self.held = {each: None for each in self.held if each not in choice}
+            return f"let go {', '.join(choice)}"
+        self.held |= dict.fromkeys(choice)
+        return f"hold {', '.join(choice)}"
+
+
+def _way(one: int, other: int) -> str:
+    return f"{one} > {other}"
+
+
+def _choices(cores: Cores) -> list[tuple[str, ...]]:
+    """What may be held back together: a disk, all links of a peer, one direction."""
+    found: list[tuple[str, ...]] = []
+    for peer in cores.voters:
+        others = [other for other in cores.voters if other != peer]
+        around = tuple(way for other in others for way in (_way(peer, other), _way(other, peer)))
+        found += [(f"disk {peer}",), around, around, *((_way(peer, other),) for other in others)]
+    return found
+
+
+def _writes(cores: Cores) -> Iterator[CoreSteps]:
+    for peer in serving(cores):
+        yield Write(peer)
+
+
+def _syncs(cores: Cores) -> Iterator[CoreSteps]:
+    for peer in serving(cores):
+        yield Sync(peer)
+
+
+def _run(cores: Cores) -> Iterator[CoreSteps]:
+    yield Run()
+
+
+def _hold(cores: Cores) -> Iterator[CoreSteps]:
+    """Stands for what `_Quiet.turn` does."""
+    yield from ()
+
+
+def _patience_ends(cores: Cores) -> Iterator[CoreSteps]:
+    for peer in patient(cores):
+        yield GiveUp(peer)
+
+
+Possible = Callable[[Cores], Iterator[CoreSteps]]
+_ALWAYS: tuple[Possible, ...] = (
+    _run, ordinary_steps, ordinary_steps, ordinary_steps, _writes, _run, _hold, elections, elections, restarts,
+)  # fmt: skip
+_SOMETIMES: tuple[Possible, ...] = (
+    _syncs, crashes, crashes, losses, breaks, _patience_ends, timeouts, timeouts, _hold, ordinary_steps, _writes,
+)  # fmt: skip
+
+
+class Played(NamedTuple):
+    """What came of a run; `reached` are the kinds of states, each with how often."""
+
+    problems: list[str]
+    taken: list[StepTaken]
+    states: dict[int, int]
+    cores: Cores
+
+
+class _Syncs:
+    """A sync that is answered shows whatever anybody had been told when it was asked."""
+
+    def __init__(self, cores: Cores) -> None:
+        self._cores = cores
+        self._told: dict[int, int] = {}
+        self._seen = 0
+        self._highest = 0
+
+    def asked(self) -> None:
+        """A sync was just asked for."""
+        self._told[self._cores.asked] = self._highest
+
+    def look(self) -> Iterator[str]:
+        """At what was answered since the last time."""
+        for number, zxid in self._cores.answered[self._seen :]:
+            promised = self._told.get(number, 0)
+            if zxid < promised:
+                yield f"behind a sync: it shows 0x{zxid:x}, and 0x{promised:x} had been answered before it was asked"
+            self._highest = max(self._highest, zxid)
+        self._seen = len(self._cores.answered)
+
+
+def play_protocol(seed: int) -> Played:
+    """Draw the steps of a seed, or of a tape, and take them."""
+    shape = derive_random(seed, "shape")
+    peers, snap_count = (3, 3, 5)[shape.randrange(0, 3)], SNAP_COUNTS[shape.randrange(0, 3)]
+    cores = Cores(peers, snap_count, cumulative=shape.random() < 0.9, keeps_journal=True)
+    kinds = derive_random(seed, "kinds")
+    possible = [*_ALWAYS, *(each for each in _SOMETIMES if kinds.random() < FAULT_STAYS)]
+    length, tape = derive_random(seed, "length").randrange(LENGTH_MIN, LENGTH_MAX), derive_random(seed, STEPS)
+    taken: list[StepTaken] = []
+    states: dict[int, int] = {}
+    syncs = _Syncs(cores)
+    quiet = _Quiet()
+    first: tuple[CoreSteps, ...] = (Start(), Elect(cores.voters), Run())
+    for number in range(-len(first), length):
+        kind, which = (tape.getrandbits(WORD_BITS), tape.getrandbits(WORD_BITS)) if number >= 0 else (0, 0)
+        chosen = possible[kind * len(possible) >> WORD_BITS]
+        if chosen is _hold:
+            taken.append(StepTaken(cores.now_ms, quiet.turn(cores, which), len(cores.journal)))
+            continue
+        step = first[number] if number < 0 else _step(cores, quiet, chosen, which)
+        if step is None:
+            continue
+        taken.append(StepTaken(cores.now_ms, step_text(step), len(cores.journal)))
+        try:
+            step.play(cores)
+        except StepFailed:
+            continue
+        quiet.follow(step)
+        if isinstance(step, Sync):
+            syncs.asked()
+        cores.problems += syncs.look()
+        _note(states, cores, step)
+        if cores.problems:
+            return Played(cores.problems, taken, states, cores)
+    problems = recover(cores)
+    return Played([*problems, *syncs.look()], taken, states, cores)
+
+
+def _step(cores: Cores, quiet: _Quiet, possible: Possible, which: int) -> CoreSteps | None:
+    if possible is _run:
+        return Run(hold=tuple(quiet.held))
+    found = [step for step in possible(cores) if quiet.allows(step)]
+    return found[which * len(found) >> WORD_BITS] if found else None
+
+
+def _note(states: dict[int, int], cores: Cores, step: CoreSteps) -> None:
+    """The state that the step led to: who is what, whose log is how far, whose disk has something to do."""
+    nodes = []
+    ends = [node.disk.history()[-1:] for node in cores.nodes.values()]
+    highest = max(ends)
+    for node, end in zip(cores.nodes.values(), ends, strict=True):
+        status = node.status
+        role = (status.state.value, status.serving) if status is not None and node.is_up else ()
+        epochs = node.disk.accepted - node.disk.current
+        nodes.append((role, end == highest, epochs > 0, bool(node.queue), node.application is None))
+    state = (type(step).__name__, sorted(map(repr, nodes)), min(2, len(cores.links)))
+    code = crc32(repr(state).encode()) | 5 << 40
+    states[code] = 1

@@ -1,0 +1,79 @@
+"""One run of a tape: what it came to, what it reached, and the tape with all that was drawn written into it."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from journal.events import Entry
+from simulation.kernel.tape import Stream, Tape, TapedSeed
+from simulation.run import SCENARIOS
+from simulation.scenarios.scenario import StepTaken, Verdict
+from simulation.search.protocol import play_protocol
+from simulation.search.reached import reached
+from simulation.seeds.seed_run import SeedRun
+from simulation.settings import WorldSettings
+
+PROTOCOL = "swarm-protocol"
+SEARCHED = (*SCENARIOS, PROTOCOL)
+"""What a search can be made in."""
+
+
+class Ran(NamedTuple):
+    """What came of a tape; `written` is the same run with every choice in it, as far as there were not too many."""
+
+    problems: list[str]
+    reached: dict[int, int]
+    written: Tape
+    cpu_s: float
+
+
+def run_tape(tape: Tape, scenario: str, settings: WorldSettings) -> Ran:
+    """Play it."""
+    begin = time.process_time()
+    seed = TapedSeed(tape)
+    if scenario == PROTOCOL:
+        played = play_protocol(seed)
+        found = {**reached(played.cores.journal), **played.states}
+        return Ran(played.problems, found, _written(seed), time.process_time() - begin)
+    run = SeedRun(seed, SCENARIOS[scenario], settings)
+    outcome = run.execute()
+    return Ran(outcome.problems, reached(run.world.record.entries), _written(seed), time.process_time() - begin)
+
+
+def tell(tape: Tape, scenario: str, settings: WorldSettings) -> Verdict:
+    """Play it, for its journal and its story."""
+    seed = TapedSeed(tape)
+    if scenario == PROTOCOL:
+        played = play_protocol(seed)
+        cores = played.cores
+        return _verdict(scenario, played.problems, cores.journal, played.taken, (cores.steps, cores.now_ms, 0))
+    run = SeedRun(seed, SCENARIOS[scenario], settings)
+    problems, world = run.execute().problems, run.world
+    told = run.stage.told if run.stage is not None else []
+    taken = [StepTaken(each.at_ms, each.text, each.entries) for each in told]
+    return _verdict(
+        scenario, problems, world.record.entries, taken, (world.scheduler.steps, world.now_ms, world.faults)
+    )
+
+
+def _verdict(
+    name: str, problems: list[str], journal: list[Entry], taken: list[StepTaken], counts: tuple[int, int, int]
+) -> Verdict:
+    steps, virtual_ms, faults = counts
+    return Verdict(
+        name=name, problems=problems, steps=steps, virtual_ms=virtual_ms, faults=faults, journal=journal, taken=taken
+    )
+
+
+def _written(seed: TapedSeed) -> Tape:
+    """Its tape with all that was drawn from streams that do not give too much."""
+    streams = {purpose: Stream(words=words) for purpose, words in seed.recorded().items() if words}
+    busy = seed.busy()
+    streams |= {purpose: stream for purpose, stream in seed.tape.streams.items() if purpose in busy}
+    return Tape(seed.tape.seed, streams)
+
+
+def invariant_of(problem: str) -> str:
+    """What was violated, without where and when."""
+    return problem.partition(":")[0].strip()

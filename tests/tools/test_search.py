@@ -1,0 +1,91 @@
+"""`zabka search`, and `zabka replay` of what it finds, as a user runs them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+from typer.testing import CliRunner
+
+from simulation.search.tape_file import read_tape
+from tools import replay as replay_verb
+from tools import search as search_verb
+
+PLANT = "tests.simulation.planted_ensemble:leader_counts_itself_before_its_fsync"
+PROTOCOL = ["--scenario", "swarm-protocol"]
+SEARCH, REPLAY = typer.Typer(), typer.Typer()
+SEARCH.command()(search_verb.command)
+REPLAY.command()(replay_verb.command)
+
+
+def search(*options: str) -> tuple[int, str]:
+    found = CliRunner().invoke(SEARCH, [*PROTOCOL, *options])
+    return found.exit_code, found.output
+
+
+def replay(*options: str) -> tuple[int, str]:
+    found = CliRunner().invoke(REPLAY, list(options))
+    return found.exit_code, found.output
+
+
+def test_a_search_that_finds_nothing_exits_with_zero_and_goes_on_the_next_time(tmp_path: Path) -> None:
+    assert search("--runs", "20", "--out", str(tmp_path))[0] == 0
+    code, said = search("--runs", "30", "--out", str(tmp_path))
+    assert code == 0
+    assert "30 runs" in said
+    assert list((tmp_path / "kept").glob("*.json"))
+
+
+def test_a_finding_exits_with_one_and_its_file_plays_again(tmp_path: Path) -> None:
+    code, said = search("--plant", PLANT, "--out", str(tmp_path))
+    assert code == 1
+    (path,) = (tmp_path / "found").glob("*.json")
+    assert f"zabka replay {path} --story" in said
+    file = read_tape(path)
+    assert "committed and durable only on" in file.violated[0]
+    assert file.plant == PLANT
+    code, said = replay(str(path), "--story")
+    assert code == 1
+    assert all(act in said for act in file.acts)
+    assert f"violated: {file.violated[0]}" in said
+
+
+def test_a_tapes_journal_is_the_same_every_time(tmp_path: Path) -> None:
+    search("--plant", PLANT, "--out", str(tmp_path))
+    (path,) = (tmp_path / "found").glob("*.json")
+    journals = [tmp_path / "first.jsonl", tmp_path / "second.jsonl"]
+    for journal in journals:
+        assert replay(str(path), "--out", str(journal))[0] == 1
+    assert journals[0].read_bytes() == journals[1].read_bytes() != b""
+
+
+def test_two_processes_find_it_too(tmp_path: Path) -> None:
+    assert search("--plant", PLANT, "--jobs", "2", "--out", str(tmp_path))[0] == 1
+
+
+def test_what_makes_no_sense_gets_one_clear_line(tmp_path: Path) -> None:
+    out = ("--out", str(tmp_path))
+    for options, said in (
+        (("--scenario", "nonsense"), "no scenario 'nonsense' to search"),
+        (("--plant", "nonsense"), "MODULE:NAME"),
+        (("--set", "no.such.key=1"), "no.such.key"),
+    ):
+        code, told = search(*options, *out)
+        assert code == 2
+        assert said in told
+        assert len(told.splitlines()) == 1
+
+
+def test_a_directory_is_of_one_search(tmp_path: Path) -> None:
+    search("--runs", "2", "--out", str(tmp_path))
+    code, said = search("--runs", "2", "--seed", "7", "--out", str(tmp_path))
+    assert code == 2
+    assert "another --out" in said
+
+
+def test_replay_takes_a_seed_or_a_tape(tmp_path: Path) -> None:
+    assert replay()[0] == 2
+    (tmp_path / "tape.json").write_text("{}")
+    code, said = replay(str(tmp_path / "tape.json"))
+    assert code == 2
+    assert "tape.json" in said

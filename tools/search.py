@@ -1,0 +1,193 @@
+"""`zabka search`: runs that are changed by what they reached, until something does not hold."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from simulation.settings import BadSetting
+from tools.options import Settings
+from tools.simulate import GC_THRESHOLDS, USAGE, say, seldom_collected
+
+if TYPE_CHECKING:
+    from simulation.search.runs import Ran
+    from simulation.search.tape_folder import TapeFolder
+    from simulation.search.tape_search import Found, TapeSearch, Wanted
+
+RUNS_MAX = 5_000
+LINE_EVERY_S = 10.0
+SAVE_EVERY = 50
+_FOR_LIFE = ExitStack()
+"""What a worker's process enters and never leaves."""
+
+
+def _begin_worker(plant: str) -> None:
+    from simulation.search.tape_search import planted
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.set_threshold(*GC_THRESHOLDS)
+    _FOR_LIFE.enter_context(planted(plant))
+
+
+def _results(search: TapeSearch, jobs: int) -> Iterator[Ran]:
+    """Runs in the order in which they were asked for, so that it does not matter which process is the faster."""
+    from simulation.search.runs import run_tape
+    from simulation.search.tape_search import planted
+
+    wanted, settings = search.wanted, search.wanted.world()
+    if jobs == 1:
+        with planted(wanted.plant):
+            while True:
+                yield run_tape(search.next_tape(), wanted.scenario, settings)
+    with ProcessPoolExecutor(jobs, initializer=_begin_worker, initargs=(wanted.plant,)) as pool:
+        waiting: deque[Future[Ran]] = deque()
+        try:
+            while True:
+                while len(waiting) < 2 * jobs:
+                    waiting.append(pool.submit(run_tape, search.next_tape(), wanted.scenario, settings))
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Shown:
+    """Progress: one line that changes on a terminal, one now and then elsewhere."""
+
+    def __init__(self, search: TapeSearch) -> None:
+        self._search = search
+        self._terminal = sys.stderr.isatty()
+        self._begin_s = self._said_s = time.monotonic()
+        self._before = search.runs
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        self.progress = Progress(*columns, transient=True, disable=not self._terminal)
+        self._task = self.progress.add_task("")
+
+    def line(self) -> str:
+        search = self._search
+        speed = (search.runs - self._before) / max(time.monotonic() - self._begin_s, 0.001)
+        return (
+            f"{search.runs:,} runs, {len(search.corpus.kept):,} tapes kept, {len(search.corpus.reached):,} things "
+            f"reached, {len(search.found)} found, {speed:,.1f} runs a second"
+        )
+
+    def update(self) -> None:
+        now_s = time.monotonic()
+        if self._terminal:
+            self.progress.update(self._task, description=self.line())
+        elif now_s - self._said_s >= LINE_EVERY_S:
+            self._said_s = now_s
+            say(self.line(), error=True)
+
+
+def _report(found: Found, search: TapeSearch, folder: TapeFolder) -> None:
+    """Make it short, write it down, and say how it is played again."""
+    from simulation.search.runs import tell
+    from simulation.search.tape_search import planted, shrunk
+
+    wanted = search.wanted
+    say(f"run {found.run}: {found.problems[0]}")
+    # As it is, for whoever does not wait until it is short.
+    folder.found(found, found.tape, found.problems, [])
+    with planted(wanted.plant):
+        tape, problems, runs = shrunk(found, wanted)
+        verdict = tell(tape, wanted.scenario, wanted.world())
+    acts = [step.text for step in verdict.taken]
+    path = folder.found(found, tape, problems, acts)
+    say(f"  made short in {runs} runs: {len(acts)} acts, {verdict.virtual_ms / 1000:.1f} simulated seconds")
+    for act in acts:
+        say(f"    {act}")
+    say(f"  replay: zabka replay {path} --story")
+
+
+def search_for(wanted: Wanted, folder: TapeFolder, jobs: int, ended: Callable[[TapeSearch], bool]) -> TapeSearch:
+    """Search until that has ended, or Ctrl-C; what is kept and found is in the folder."""
+    from simulation.search.tape_search import TapeSearch
+
+    search = TapeSearch(wanted)
+    if folder.state.runs:
+        search.resume(folder.kept(), folder.state.runs)
+        search.cpu_s = folder.state.cpu_s
+    shown = _Shown(search)
+    results = _results(search, jobs)
+    with shown.progress, seldom_collected(), suppress(KeyboardInterrupt):
+        while not ended(search):
+            kept, found = search.take(next(results))
+            if kept is not None:
+                folder.keep(search.runs, kept)
+            if found is not None:
+                _report(found, search, folder)
+            if search.runs % SAVE_EVERY == 0:
+                folder.save(search.runs, search.cpu_s)
+            shown.update()
+    results.close()  # type: ignore[attr-defined]
+    folder.save(search.runs, search.cpu_s)
+    say(f"{shown.line()}; {search.cpu_s:,.0f} s of CPU; {folder.path}")
+    return search
+
+
+def _ended(runs: int, minutes: float | None, findings: int) -> Callable[[TapeSearch], bool]:
+    begin_s = time.monotonic()
+
+    def ended(search: TapeSearch) -> bool:
+        late = minutes is not None and time.monotonic() - begin_s > 60 * minutes
+        return late or len(search.found) >= findings or (minutes is None and search.runs >= runs)
+
+    return ended
+
+
+def command(
+    scenario: Annotated[
+        str,
+        typer.Option(
+            envvar="ZABKA_SCENARIO",
+            help="swarm (a whole cluster), swarm-ensemble (peers alone), swarm-disks, swarm-protocol (every packet and "
+            "every fsync is drawn), or a scenario of `zabka simulate`",
+        ),
+    ] = "swarm",
+    set_: Settings = None,
+    runs: Annotated[int, typer.Option(min=1, envvar="ZABKA_RUNS", help="Stop after that many runs")] = RUNS_MAX,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, envvar="ZABKA_MINUTES", help="Stop after that time, not after --runs")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, envvar="ZABKA_JOBS", help="Processes")] = 1,
+    findings: Annotated[
+        int, typer.Option(min=1, envvar="ZABKA_FINDINGS", help="Stop after that many violations that are not alike")
+    ] = 1,
+    plant: Annotated[
+        str, typer.Option(envvar="ZABKA_PLANT", help="MODULE:NAME, a context that plants a bug, to see it found")
+    ] = "",
+    seed: Annotated[int, typer.Option(min=0, envvar="ZABKA_SEED", help="Another search draws other tapes")] = 0,
+    out: Annotated[
+        Path, typer.Option(envvar="ZABKA_OUT", help="The search's directory; one that is there is gone on with")
+    ] = Path(".zabka-search"),
+) -> None:
+    """Look for a violation with tapes of choices that are changed by what they reached; exit code 1 where one is
+    found."""
+    from simulation.search.runs import SEARCHED
+    from simulation.search.tape_folder import OtherSearch, TapeFolder
+    from simulation.search.tape_search import Wanted, planted
+
+    wanted = Wanted(scenario, tuple(set_ or ()), plant, seed)
+    try:
+        if scenario not in SEARCHED:
+            raise ValueError(f"there is no scenario {scenario!r} to search; there are {', '.join(sorted(SEARCHED))}")
+        planted(plant)
+        wanted.world()
+        folder = TapeFolder(out, wanted)
+    except (ValueError, BadSetting, OtherSearch, OSError, msgspec.DecodeError) as reason:
+        say(str(reason), error=True)
+        raise typer.Exit(USAGE) from None
+    search = search_for(wanted, folder, jobs, _ended(runs, minutes, findings))
+    raise typer.Exit(1 if search.found else 0)
