@@ -7,7 +7,7 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up test lint sweep planted-bugs explore bench bench-kafka histories kafka-histories soak crowd failover test-long test-interop test-kazoo fuzz docs reference clean
+.PHONY: setup up test lint sweep planted-bugs search-table explore bench bench-kafka histories kafka-histories soak crowd failover test-long test-interop test-kazoo fuzz docs reference clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh tools/setup/setup.sh
@@ -50,6 +50,9 @@ explore: setup
 
 planted-bugs: setup
 	@$(BIN)/python -m tests.simulation.planted_table $(ARGS)
+
+search-table: setup
+	@$(BIN)/python -m tests.simulation.search_table $(ARGS)
 
 test-long: setup
 	@$(BIN)/python -m pytest -m long $(ARGS)

@@ -1,0 +1,215 @@
+"""The search with tapes: it plays seeds as they are, finds what is planted, makes it short, and can be gone on with."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+
+from simulation.faults.acts import ACT_WORDS, ACTS
+from simulation.kernel.tape import Stream, Tape, TapedSeed
+from simulation.run import SCENARIOS
+from simulation.search.corpus import Corpus
+from simulation.search.mutation import mutated
+from simulation.search.runs import SEARCHED, run_tape, tell
+from simulation.search.shrinking import Shrinking
+from simulation.search.tape_file import TapeFile, read_tape, write_tape
+from simulation.search.tape_folder import OtherSearch, TapeFolder
+from simulation.search.tape_search import Found, TapeSearch, Wanted, kind_of, planted, shrunk
+from simulation.seeds.seed_run import SeedRun
+from simulation.settings import WorldSettings
+from tests.simulation import planted_ensemble, search_table
+
+PROTOCOL = "swarm-protocol"
+SETTINGS = WorldSettings()
+PLANT = "tests.simulation.planted_ensemble:leader_counts_itself_before_its_fsync"
+
+
+def fingerprint(run: SeedRun) -> str:
+    digest = sha256()
+    for line in run.world.record.lines():
+        digest.update(line)
+    return digest.hexdigest()
+
+
+def found_in(search: TapeSearch, runs_max: int) -> Found:
+    with planted(search.wanted.plant):
+        for _, found in search.run_here(runs_max):
+            if found is not None:
+                return found
+    raise AssertionError(f"nothing in {runs_max} runs")
+
+
+# -- runs
+
+
+@pytest.mark.parametrize("scenario", ["ensemble", "disks", "swarm", "swarm-ensemble"])
+def test_a_tape_plays_its_seeds_history_and_so_does_what_was_written_of_it(scenario: str) -> None:
+    plain, seed = SeedRun(2, SCENARIOS[scenario]), TapedSeed(Tape(2))
+    taped = SeedRun(seed, SCENARIOS[scenario])
+    plain.execute()
+    taped.execute()
+    written = Tape(2, {purpose: Stream(words=words) for purpose, words in seed.recorded().items()})
+    again = SeedRun(TapedSeed(written), SCENARIOS[scenario])
+    again.execute()
+    assert fingerprint(plain) == fingerprint(taped) == fingerprint(again)
+
+
+@pytest.mark.parametrize("scenario", ["swarm", "swarm-ensemble", "swarm-disks", PROTOCOL])
+def test_seeds_of_the_swarms_hold(scenario: str) -> None:
+    for seed in range(3):
+        assert run_tape(Tape(seed), scenario, SETTINGS).problems == []
+
+
+def test_an_act_of_zeros_does_nothing() -> None:
+    verdict = tell(Tape(4, {ACTS: Stream(ends=True)}), "swarm", SETTINGS)
+    assert verdict.taken == []
+    assert verdict.held
+
+
+# -- other tapes
+
+
+def test_acts_are_changed_whole_or_within_themselves() -> None:
+    tape = Tape(1, {ACTS: Stream(words=tuple(range(1, 6 * ACT_WORDS + 1)))})
+    for seed in range(200):
+        words = mutated(tape, tape, Random(seed)).streams[ACTS].words
+        assert len(words) % ACT_WORDS == 0
+
+
+def test_a_tape_is_kept_for_what_it_reached_first_or_more_often() -> None:
+    corpus = Corpus()
+    assert corpus.take(Tape(1), {10: 1}) is not None
+    assert corpus.take(Tape(2), {10: 1}) is None
+    assert corpus.take(Tape(3), {10: 2}) is not None
+    assert corpus.take(Tape(4), {10: 1, 11: 1}) is not None
+    assert [kept.tape.seed for kept in corpus.kept] == [1, 3, 4]
+
+
+def test_what_few_runs_reached_is_chosen_more_often() -> None:
+    corpus, random = Corpus(), Random(1)
+    corpus.take(Tape(1), {10: 1})
+    corpus.take(Tape(2), {20: 1})
+    for _ in range(50):
+        corpus.take(Tape(3), {10: 1})
+    chosen = [corpus.choose(random).seed for _ in range(20)]
+    assert chosen.count(2) > chosen.count(1)
+
+
+# -- what is found
+
+
+def test_a_planted_bug_is_found_made_short_and_needs_the_bug_to_show() -> None:
+    wanted = Wanted(PROTOCOL, plant=PLANT)
+    found = found_in(TapeSearch(wanted), 2_000)
+    with planted(PLANT):
+        tape, problems, runs = shrunk(found, wanted)
+        assert run_tape(tape, PROTOCOL, SETTINGS).problems == problems
+        verdict = tell(tape, PROTOCOL, SETTINGS)
+    assert "committed and durable only on" in problems[0]
+    assert runs > 0
+    # Start, elect and let everything happen; then a write whose proposal no disk gets to.
+    assert len(verdict.taken) <= 8
+    assert run_tape(tape, PROTOCOL, SETTINGS).problems == []
+
+
+def test_the_same_search_is_the_same_every_time() -> None:
+    def tapes() -> list[Tape]:
+        search = TapeSearch(Wanted(PROTOCOL, seed=3))
+        list(search.run_here(40))
+        return [kept.tape for kept in search.corpus.kept]
+
+    assert tapes() == tapes()
+
+
+def test_a_search_that_is_to_be_plain_has_seeds_alone() -> None:
+    search = TapeSearch(Wanted(PROTOCOL), plain_share=1)
+    search.corpus.take(Tape(1, {"steps": Stream(words=(1, 2))}), {1: 1})
+    assert [search.next_tape().streams for _ in range(60)] == [{}] * 60
+
+
+def test_findings_are_alike_where_the_same_invariant_is_violated() -> None:
+    assert kind_of("WeakIsr: broker 1 leads") == kind_of("WeakIsr: broker 2 leads")
+    assert kind_of("liveness: a serving ensemble did not come true") != kind_of("liveness: reading every record back")
+
+
+def test_shrinking_leaves_out_all_acts_that_are_not_needed() -> None:
+    needed = tuple(range(1, ACT_WORDS + 1))
+    tape = Tape(1, {ACTS: Stream(words=(*range(100, 100 + 5 * ACT_WORDS), *needed, *range(200, 200 + ACT_WORDS)))})
+
+    def shows(asked: Tape) -> Tape | None:
+        words = asked.streams[ACTS].words
+        acts = [words[at : at + ACT_WORDS] for at in range(0, len(words), ACT_WORDS)]
+        return asked if any(act[2] == needed[2] for act in acts) else None
+
+    shrinking = Shrinking(tape, shows, 1_000)
+    assert shrinking.shrink().streams[ACTS] == Stream(words=(0, 0, 3, 0, 0, 0, 0, 0), ends=True)
+
+
+# -- files
+
+
+def test_a_tape_file_comes_back_as_it_was(tmp_path: Path) -> None:
+    file = TapeFile(PROTOCOL, Tape(3, {"steps": Stream(own=1, words=(1, 2), tail=4)}), ["tickTime=500"], PLANT, ["x"])
+    write_tape(file, tmp_path / "tape.json")
+    assert read_tape(tmp_path / "tape.json") == file
+
+
+def test_a_search_goes_on_where_it_ended(tmp_path: Path) -> None:
+    wanted = Wanted(PROTOCOL, seed=5)
+    search, folder = TapeSearch(wanted), TapeFolder(tmp_path, wanted)
+    for kept, _ in search.run_here(30):
+        if kept is not None:
+            folder.keep(search.runs, kept)
+    folder.save(search.runs, search.cpu_s)
+    again, reopened = TapeSearch(wanted), TapeFolder(tmp_path, wanted)
+    again.resume(reopened.kept(), reopened.state.runs)
+    assert again.runs == 30
+    assert [kept.tape for kept in again.corpus.kept] == [kept.tape for kept in search.corpus.kept]
+
+
+def test_a_directory_holds_one_search(tmp_path: Path) -> None:
+    folder = TapeFolder(tmp_path, Wanted(PROTOCOL))
+    folder.save(1, 0.1)
+    with pytest.raises(OtherSearch):
+        TapeFolder(tmp_path, Wanted(PROTOCOL, seed=1))
+
+
+def test_a_plant_that_is_not_there_is_refused() -> None:
+    for plant in ("no.such.module:name", "tests.simulation.planted_ensemble:no_such", "tests.simulation.planted"):
+        with pytest.raises(ValueError, match="MODULE:NAME"):
+            planted(plant)
+
+
+def test_every_scenario_of_seeds_can_be_searched() -> None:
+    assert set(SCENARIOS) < set(SEARCHED)
+
+
+def test_what_is_not_json_is_no_tape(tmp_path: Path) -> None:
+    (tmp_path / "tape.json").write_bytes(b"{")
+    with pytest.raises(msgspec.DecodeError):
+        read_tape(tmp_path / "tape.json")
+
+
+def test_every_planted_bug_of_the_ensemble_can_be_named() -> None:
+    for plant in planted_ensemble.PLANTED.values():
+        with planted(f"{planted_ensemble.__name__}:{plant.plant.__name__}"):
+            pass
+
+
+def test_the_table_has_every_bug_once_and_knows_those_that_it_names() -> None:
+    names = [bug.name for bug in search_table.bugs()]
+    assert len(names) == len(dict.fromkeys(names))
+    named = search_table.OF_CLIENTS + search_table.OF_THE_PROTOCOL
+    assert [name for name in named if name not in names] == []
+    assert [bug.scenario for bug in search_table.bugs() if bug.scenario not in SEARCHED] == []
+
+
+def test_a_finding_counts_where_the_bug_alone_is_to_blame() -> None:
+    bug = next(bug for bug in search_table.bugs() if bug.name == "pending proposals not given to a newcomer")
+    tried = search_table.search(bug, 1_000)
+    assert tried.runs is not None
+    assert "gap" in tried.problem
