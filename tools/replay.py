@@ -12,7 +12,7 @@ import typer
 
 from simulation.settings import BadSetting, world_settings
 from tools.options import Scenario, Settings
-from tools.simulate import USAGE, configured, say, seldom_collected
+from tools.simulate import USAGE, configured, import_from_here, say, seldom_collected
 
 
 def replay(seed: int, scenario: str, settings: list[str], out: Path | None) -> int:
@@ -47,6 +47,7 @@ def replay_tape(path: Path, out: Path | None, *, as_story: bool) -> int:
 
     try:
         file = read_tape(path)
+        import_from_here()
         with planted(file.plant), seldom_collected():
             verdict = tell(file.tape, file.scenario, world_settings(file.settings))
     except (OSError, ValueError, BadSetting) as reason:

@@ -19,7 +19,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from simulation.settings import BadSetting
 from tools.options import Settings
-from tools.simulate import GC_THRESHOLDS, USAGE, say, seldom_collected
+from tools.simulate import GC_THRESHOLDS, USAGE, import_from_here, say, seldom_collected
 
 if TYPE_CHECKING:
     from simulation.search.runs import Ran
@@ -183,6 +183,7 @@ def command(
     try:
         if scenario not in SEARCHED:
             raise ValueError(f"there is no scenario {scenario!r} to search; there are {', '.join(sorted(SEARCHED))}")
+        import_from_here()
         planted(plant)
         wanted.world()
         folder = TapeFolder(out, wanted)

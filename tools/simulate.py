@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -66,6 +67,13 @@ def replay_command(seed: int, scenario: str, settings: Iterable[str]) -> str:
     extra = "".join(f" --set {setting}" for setting in settings)
     named = "" if scenario == "chaos" else f" --scenario {scenario}"
     return f"zabka replay --seed {seed}{named}{extra}"
+
+
+def import_from_here() -> None:
+    """Modules of the present directory can be imported, as `python -m` has it: a plant is named by its module."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
 
 
 @contextmanager

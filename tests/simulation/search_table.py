@@ -45,9 +45,12 @@ OF_CLIENTS = (
     "sync answered by the leader alone",
     "answers overtake the commits they rely on",
     "snapshots of what is not committed",
+    "a leader never steps down",
+    "votes are sent once",
+    "epochs do not rise",
 )
-"""Bugs of trees, sessions, watches and syncs, which clients meet, and of snapshots, which the bare protocol seldom
-takes."""
+"""Bugs of trees, sessions, watches and syncs, which clients meet; of snapshots, which the bare protocol seldom takes;
+and those that have to show in the words of a world with clocks."""
 OF_THE_PROTOCOL = ("commit on a minority", "no truncation on sync", "ack before fsync")
 """Of the bugs that stand beside those of brokers."""
 _OLD_BEHAVIOUR = Plant(nullcontext, ("",))
