@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.context import PartitionState, Replica, ReplicaState
-from controller.partition_state_machine import VALID_PREVIOUS as PARTITION_PREVIOUS
 from controller.partition_state_machine import Refused
-from controller.replica_state_machine import VALID_PREVIOUS as REPLICA_PREVIOUS
 from journal.events import IsrChanged, LeaderElected, TopicPartition
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.znodes import LeaderAndIsr
@@ -301,6 +299,24 @@ def test_a_missing_state_znode_fails_that_partition_alone(world: World) -> None:
 
 # ---- the tables of valid transitions --------------------------------------------------------------------------
 
+PARTITION_PREVIOUS = {
+    "NewPartition": {"NonExistentPartition"},
+    "OnlinePartition": {"NewPartition", "OnlinePartition", "OfflinePartition"},
+    "OfflinePartition": {"NewPartition", "OnlinePartition", "OfflinePartition"},
+    "NonExistentPartition": {"OfflinePartition"},
+}
+"""validPreviousStates of Kafka 3.9's PartitionStateMachine.scala, state by state."""
+REPLICA_PREVIOUS = {
+    "NewReplica": {"NonExistentReplica"},
+    "OnlineReplica": {"NewReplica", "OnlineReplica", "OfflineReplica", "ReplicaDeletionIneligible"},
+    "OfflineReplica": {"NewReplica", "OnlineReplica", "OfflineReplica", "ReplicaDeletionIneligible"},
+    "ReplicaDeletionStarted": {"OfflineReplica"},
+    "ReplicaDeletionSuccessful": {"ReplicaDeletionStarted"},
+    "ReplicaDeletionIneligible": {"OfflineReplica", "ReplicaDeletionStarted"},
+    "NonExistentReplica": {"ReplicaDeletionSuccessful"},
+}
+"""validPreviousStates of Kafka 3.9's ReplicaStateMachine.scala."""
+
 
 @pytest.mark.parametrize("target", list(PartitionState))
 def test_partitions_change_state_only_along_the_table(world: World, target: PartitionState) -> None:
@@ -314,7 +330,7 @@ def test_partitions_change_state_only_along_the_table(world: World, target: Part
             world.ensemble.delete("/brokers/topics/t/partitions")
         results = world.call(reign.partitions.handle([T0], target))
         state = reign.context.partition_states.get(T0, PartitionState.NON_EXISTENT)
-        allowed = current in PARTITION_PREVIOUS[target]
+        allowed = current.value in PARTITION_PREVIOUS[target.value]
         assert isinstance(results.get(T0), Refused) is (not allowed)
         assert state is (target if allowed else current)
         world.ensemble.delete("/brokers/topics/t")
@@ -333,7 +349,7 @@ def test_replicas_change_state_only_along_the_table(world: World, target: Replic
             del reign.context.replica_states[replica]
         refused = world.call(reign.replicas.handle([replica], target))
         state = reign.context.replica_states.get(replica, ReplicaState.NON_EXISTENT)
-        allowed = current in REPLICA_PREVIOUS[target]
+        allowed = current.value in REPLICA_PREVIOUS[target.value]
         assert (refused == []) is allowed
         assert state is (target if allowed else current)
         world.ensemble.delete("/brokers/topics/t")

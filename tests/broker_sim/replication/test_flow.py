@@ -347,3 +347,25 @@ def test_a_compacted_topic_takes_no_record_without_a_key(cluster: Cluster) -> No
     answer = cluster.produce_later(1, build_batch([Record(b"k", b"v", 1_000)]))
     cluster.until(answer.done)
     assert answer.result()[0].error == 0
+
+
+@pytest.mark.parametrize(("room", "error"), [(0, ErrorCode.none), (-1, ErrorCode.record_list_too_large)])
+def test_records_that_no_segment_could_hold_are_refused(room: int, error: ErrorCode) -> None:
+    """UnifiedLog.append: RecordBatchTooLargeException where they are more bytes than segment.bytes."""
+    cluster = Cluster(1)
+    data = batch("x" * 100)
+    cluster.topic_configs["orders"] = {"segment.bytes": str(len(data) + room)}
+    cluster.create([1])
+    (row,) = cluster.produce_later(1, data, acks=1).result()
+    assert row.error == error
+    assert cluster[1].partition.log.end_offset == (0 if error else 1)
+
+
+def test_a_produce_of_no_records_appends_nothing_and_waits_for_nobody(cluster: Cluster) -> None:
+    """UnifiedLog.append returns before it gives an offset; the required offset of a delayed produce is then 0."""
+    cluster.cut_link(1, 2)
+    cluster.cut_link(1, 3)
+    answer = cluster.produce_later(1, b"", acks=-1)
+    assert answer.done()
+    (row,) = answer.result()
+    assert (row.error, row.base_offset, cluster[1].partition.log.end_offset) == (ErrorCode.none, -1, 0)
