@@ -299,6 +299,25 @@ def test_expiry_resigns_before_the_new_session_then_registers_and_elects(world: 
     assert epoch(world) == ("2", 2)
 
 
+def test_the_first_broker_makes_the_persistent_paths() -> None:
+    world = World()
+    for path in list(world.ensemble.nodes):
+        if path != "/" and path in world.ensemble.nodes:
+            world.ensemble.delete(path)
+    world.start(1)
+    assert [path for path in znodes.PERSISTENT_PATHS if path not in world.ensemble.nodes] == []
+    assert world.nodes[1].controller.is_active
+
+
+def test_a_reign_that_ended_alone_was_fenced_by_nobody(world: World) -> None:
+    """What it left at /controller went with its session; to withdraw nothing is no refused write."""
+    world.start(1)
+    world.ensemble.end_session(world.nodes[1].session.session_id)
+    world.settle()
+    assert epoch(world) == ("2", 2)
+    assert not world.events(WriteFenced)
+
+
 def test_expiry_in_the_middle_of_an_event_ends_that_event_and_the_reign(world: World) -> None:
     world.start(1)
     node = world.nodes[1]

@@ -356,6 +356,25 @@ def test_replicas_change_state_only_along_the_table(world: World, target: Replic
         world.settle()
 
 
+def test_a_replica_without_a_leader_goes_offline_and_everybody_is_told(world: World) -> None:
+    """ReplicaStateMachine.doHandleStateChanges: what has no leadership is moved, and UpdateMetadata says so."""
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    reign = world.active().controller.reign
+    reign.context.leadership.pop(T0)
+    assert world.call(reign.replicas.handle([Replica(T0, 3)], ReplicaState.OFFLINE)) == []
+    assert reign.context.replica_states[Replica(T0, 3)] is ReplicaState.OFFLINE
+
+
+def test_a_replica_whose_state_cannot_be_read_does_not_go_offline(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    reign = world.active().controller.reign
+    world.ensemble.delete("/brokers/topics/t/partitions")
+    assert world.call(reign.replicas.handle([Replica(T0, 3)], ReplicaState.OFFLINE)) == [Replica(T0, 3)]
+    assert reign.context.replica_states[Replica(T0, 3)] is ReplicaState.ONLINE
+
+
 def test_a_leader_cannot_become_a_new_replica(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()

@@ -192,9 +192,10 @@ def test_a_follower_that_is_no_replica_is_told_to_ask_again_later(cluster: Clust
     assert cluster.fetch(1, 0, replica_id=8).error == ErrorCode.not_leader_or_follower
 
 
-def test_a_resend_of_an_idempotent_producer_gets_the_offsets_it_had(cluster: Cluster) -> None:
+@pytest.mark.parametrize("producer_id", [0, 5])
+def test_a_resend_of_an_idempotent_producer_gets_the_offsets_it_had(cluster: Cluster, producer_id: int) -> None:
     def send(sequence: int, epoch: int = 0) -> tuple[int, int]:
-        data = batch("a", "b", producer_id=5, producer_epoch=epoch, base_sequence=sequence)
+        data = batch("a", "b", producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
         answer = cluster.produce_later(1, data)
         cluster.until(answer.done)
         return answer.result()[0].error, answer.result()[0].base_offset
@@ -369,3 +370,10 @@ def test_a_produce_of_no_records_appends_nothing_and_waits_for_nobody(cluster: C
     assert answer.done()
     (row,) = answer.result()
     assert (row.error, row.base_offset, cluster[1].partition.log.end_offset) == (ErrorCode.none, -1, 0)
+
+
+def test_a_fetch_that_waits_is_fenced_as_soon_as_its_leader_begins_another_epoch(cluster: Cluster) -> None:
+    waiting = cluster.fetch_later(1, 0, epoch=0, max_wait_ms=10_000)
+    assert not waiting.done()
+    cluster.elect(1, [1, 2, 3])
+    assert waiting.done() and waiting.result()[0].error == ErrorCode.fenced_leader_epoch

@@ -110,6 +110,12 @@ def test_a_word_for_a_number_and_observers_alone_are_a_marshalling_error(request
     assert ask(**request_) is ErrorCode.MARSHALLING_ERROR
 
 
+def test_two_voters_with_an_observer_are_enough_for_a_whole_membership() -> None:
+    two = "server.1=10.0.0.1:1:2:participant;3,server.2=10.0.0.2:1:2:participant;3," + FOUR
+    made = changed(ask(members=two))
+    assert (made.voters, made.observers) == ((1, 2), (4,))
+
+
 def test_servers_on_a_loopback_host_may_share_an_address() -> None:
     local = "server.4=127.0.0.1:1:2:observer;3,server.5=127.0.0.1:1:2:observer;3"
     assert changed(ask(joining=local)).observers == (4, 5)

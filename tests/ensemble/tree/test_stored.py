@@ -51,6 +51,14 @@ def test_a_loaded_tree_is_the_tree_that_was_saved() -> None:
         assert lazy.children(path) == eager.children(path)
 
 
+def test_the_nodes_of_a_snapshot_are_had_by_index_and_by_slice() -> None:
+    decoder = TreeDecoder()
+    decoder.feed(b"".join(encode_tree(TreeSnapshot(Zxid(9), {}, images(), 0))))
+    nodes, whole = decoder.snapshot(9, 0).nodes, images()
+    assert [nodes[n] for n in range(len(nodes))] == list(nodes) == whole
+    assert (nodes[-1], nodes[1:3], nodes == whole, nodes == whole[1:]) == (whole[-1], whole[1:3], True, False)
+
+
 def test_a_znode_is_decoded_when_it_is_first_touched_and_not_before() -> None:
     lazy, eager = loaded(digest=12345)
     assert type(lazy.nodes["/a/b"]) is type(lazy.nodes["/a/ü"]) is StoredZnode
