@@ -18,6 +18,7 @@ from journal.events import (
     ControllerBelieved,
     ControllerElected,
     ControllerEventFailed,
+    ControllerPropagated,
     ControllerReady,
     ControllerResigned,
     LeaderElected,
@@ -297,6 +298,22 @@ def test_expiry_resigns_before_the_new_session_then_registers_and_elects(world: 
     assert node.controller.broker_epoch > old_epoch
     assert node.controller.broker_epoch == world.ensemble.nodes["/brokers/ids/1"].czxid
     assert epoch(world) == ("2", 2)
+
+
+def test_a_reign_says_once_that_every_broker_has_answered_what_it_was_told_first(world: World) -> None:
+    world.start(1)
+    world.join(2, 3)
+    world.settle()
+    world.unreachable.add(3)
+    world.start(4)
+    world.kill(1)
+    world.settle()
+    assert [e.broker_id for e in world.events(ControllerPropagated)] == [1], "3 has not answered"
+    world.unreachable.discard(3)
+    world.run(2_000)
+    first, second = world.events(ControllerPropagated)
+    assert (first.broker_id, first.brokers, second.broker_id, second.brokers) == (1, 1, 4, 3)
+    assert second.propagate_ms >= 200
 
 
 def test_the_first_broker_makes_the_persistent_paths() -> None:

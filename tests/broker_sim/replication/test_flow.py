@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker_sim.ports import FetchParams, FetchPartition
 from journal import events as e
 from kafka_protocol.record_batch import Record, build_batch, decode_records
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once, batch
@@ -377,3 +378,17 @@ def test_a_fetch_that_waits_is_fenced_as_soon_as_its_leader_begins_another_epoch
     assert not waiting.done()
     cluster.elect(1, [1, 2, 3])
     assert waiting.done() and waiting.result()[0].error == ErrorCode.fenced_leader_epoch
+
+
+def test_a_batch_that_is_too_large_for_a_fetch_is_sent_of_the_first_partition_alone(cluster: Cluster) -> None:
+    """ReplicaManager.readFromLocalLog: minOneMessage, until something was read."""
+    names = [TP, TP._replace(partition=1)]
+    cluster.create([1, 2, 3], names[1])
+    for name in names:
+        cluster.produce_later(1, batch("x" * 100), acks=1, topic_partition=name)
+    cluster.run(2_000)
+    wanted = [FetchPartition(name, 0, -1, -1, 1 << 20) for name in names]
+    rows = cluster.wait_for(cluster[1].manager.fetch(FetchParams(-1, 0, 1, 10), wanted))
+    assert [bool(row.records) for row in rows] == [True, False]
+    rows = cluster.wait_for(cluster[1].manager.fetch(FetchParams(-1, 0, 1, 1 << 20), wanted))
+    assert [bool(row.records) for row in rows] == [True, True]
