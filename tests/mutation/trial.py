@@ -23,8 +23,9 @@ from tests.mutation.mutants import ROOT, Mutant
 from tests.mutation.patching import RunningFunctions
 
 MEMORY_MAX = 4 << 30
-CPU_SPARE_S = 10
-CPU_FACTOR = 6
+CPU_SPARE_S = 3.0
+CPU_FACTOR = 10
+"""A case that takes so much longer than without the mutant will never end."""
 WALL_FACTOR = 40
 WALL_SPARE_S = 60
 SURVIVED, RUNS_ON_IMPORT = "survived", "runs on import"
@@ -81,17 +82,25 @@ class Trials(Repeatable):
             tell(RUNS_ON_IMPORT)
         tests = [self._items[name] for name in covering if name in self._items]
         for item, following in zip(tests, [*tests[1:], None], strict=True):
+            _limit_cpu(covering[item.nodeid])
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failing:
                 tell(item.nodeid)
         _try_seeds(covering, tell)
 
 
-def _try_seeds(covering: Iterable[str], tell: Callable[[str], NoReturn]) -> NoReturn:
-    for name in covering:
-        if name.startswith(SEED) and run_seed_named(name):
-            tell(name)
+def _try_seeds(covering: dict[str, float], tell: Callable[[str], NoReturn]) -> NoReturn:
+    for name, seconds in covering.items():
+        if name.startswith(SEED):
+            _limit_cpu(seconds)
+            if run_seed_named(name):
+                tell(name)
     tell(SURVIVED)
+
+
+def _limit_cpu(seconds: float) -> None:
+    """Let this process be ended if it takes far longer than that from now on."""
+    signal.setitimer(signal.ITIMER_PROF, CPU_SPARE_S + CPU_FACTOR * seconds)
 
 
 def _in_child(covering: dict[str, float], run: Callable[[Callable[[str], NoReturn]], NoReturn]) -> str:
@@ -104,7 +113,7 @@ def _in_child(covering: dict[str, float], run: Callable[[Callable[[str], NoRetur
             os._exit(0)
 
         try:
-            _confine(sum(covering.values()))
+            _confine()
             run(tell)
         except BaseException as error:
             tell(repr(error))
@@ -115,12 +124,11 @@ def _in_child(covering: dict[str, float], run: Callable[[Callable[[str], NoRetur
     return by
 
 
-def _confine(seconds: float) -> None:
+def _confine() -> None:
     os.setsid()
     silent = os.open(os.devnull, os.O_RDWR)
     for each in (0, 1, 2):
         os.dup2(silent, each)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(CPU_SPARE_S + CPU_FACTOR * seconds), resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
 
 
