@@ -61,6 +61,14 @@ def test_acks_of_another_kind_are_refused(cluster: Cluster) -> None:
     assert cluster.produce(1, "x", acks=2).error == ErrorCode.invalid_required_acks
 
 
+def test_a_produce_that_is_refused_names_no_offset_and_no_time(cluster: Cluster) -> None:
+    """ProduceResponse.PartitionResponse: INVALID_OFFSET, NO_TIMESTAMP and INVALID_OFFSET beside the error."""
+    row = cluster.produce(2, "x")
+    assert (row.error, row.base_offset, row.log_append_time_ms, row.log_start_offset) == (
+        ErrorCode.not_leader_or_follower, -1, -1, -1
+    )  # fmt: skip
+
+
 def test_acks_all_is_refused_under_min_isr_and_acks_one_is_not() -> None:
     cluster = Cluster(2, min_insync_replicas=2)
     cluster.create([1, 2])

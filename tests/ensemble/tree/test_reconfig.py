@@ -95,6 +95,7 @@ def test_the_version_is_looked_at_before_the_request() -> None:
         {"members": "server.1=a:1:2;3"},
         {"members": "server.1=a:1:2;3\nclientPort=5"},
         {"members": ""},
+        {"members": "server.1=10.0.0.1:1:2;3,server.2=10.0.0.2:9:9;3"},
     ],
 )
 def test_a_membership_that_is_unreadable_or_too_small_is_a_bad_argument(request_: dict[str, str]) -> None:
