@@ -316,6 +316,14 @@ def test_a_reign_says_once_that_every_broker_has_answered_what_it_was_told_first
     assert second.propagate_ms >= 200
 
 
+def test_before_a_broker_has_heard_of_a_controller_it_believes_in_nobody(world: World) -> None:
+    node = Node(world, 1, ControllerConfig())
+    assert (node.controller.active_controller_id, node.controller.controller_epoch) == (-1, 0)
+    node.start()
+    world.settle()
+    assert (node.controller.active_controller_id, node.controller.controller_epoch) == (1, 1)
+
+
 def test_the_first_broker_makes_the_persistent_paths() -> None:
     world = World()
     for path in list(world.ensemble.nodes):

@@ -47,6 +47,19 @@ def test_the_last_voters_vote_decides_at_once() -> None:
     assert (solo.peer.state, solo.peer.leader_id) == (F, 3)
 
 
+def test_after_a_better_vote_the_wait_for_those_unheard_begins_anew() -> None:
+    solo = Solo(voters=range(1, 6))
+    solo.start()
+    for voter in (2, 3):
+        solo.hear(voter, L, (3, 0, 0))
+    assert [timer.name for timer in solo.of(SetTimer)].count(FINALIZE_TIMER) == 1
+    for voter in (2, 4):
+        solo.hear(voter, L, (4, 0, 0))
+    assert [timer.name for timer in solo.of(SetTimer)].count(FINALIZE_TIMER) == 2
+    solo.timer(FINALIZE_TIMER, FINALIZE_WAIT_MS)
+    assert (solo.peer.state, solo.peer.leader_id) == (F, 4)
+
+
 def test_with_a_voter_unheard_a_quorum_waits_for_a_better_vote() -> None:
     solo = Solo()
     solo.start()

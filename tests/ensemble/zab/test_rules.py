@@ -469,3 +469,10 @@ def test_the_application_hears_of_a_client_that_has_gone() -> None:
     solo = established_leader()
     solo.do(solo.peer.on_client_closed(solo.now, ConnectionId(5)))
     assert solo.app.closed == [5]
+
+
+def test_a_follower_that_serves_already_takes_no_second_uptodate() -> None:
+    solo = synced_follower()
+    effects = solo.packet(UpToDate())
+    assert solo.peer.state is PeerState.LOOKING
+    assert any(isinstance(getattr(e, "event", None), PeerProtocolBroken) for e in effects)
