@@ -67,6 +67,8 @@ def test_a_produce_that_is_refused_names_no_offset_and_no_time(cluster: Cluster)
     assert (row.error, row.base_offset, row.log_append_time_ms, row.log_start_offset) == (
         ErrorCode.not_leader_or_follower, -1, -1, -1
     )  # fmt: skip
+    (row,) = cluster.produce_later(1, bytes(40), acks=1).result()
+    assert (row.error, row.base_offset, row.log_append_time_ms) == (ErrorCode.corrupt_message, -1, -1)
 
 
 def test_acks_all_is_refused_under_min_isr_and_acks_one_is_not() -> None:
