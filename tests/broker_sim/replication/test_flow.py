@@ -223,6 +223,19 @@ def test_a_resend_of_an_idempotent_producer_gets_the_offsets_it_had(cluster: Clu
     assert cluster[1].partition.log.end_offset == 8
 
 
+def test_a_batch_sent_again_with_acks_all_waits_for_its_commit_as_the_first_did() -> None:
+    cluster = Cluster(2, replica_lag_time_max_ms=60_000)
+    cluster.create([1, 2])
+    cluster.cut_link(1, 2)
+    data = batch("a", producer_id=5, producer_epoch=0, base_sequence=0)
+    assert cluster.produce_later(1, data, acks=1).done()
+    again = cluster.produce_later(1, data, acks=-1)
+    assert not again.done()
+    cluster.heal()
+    cluster.until(again.done)
+    assert (again.result()[0].error, again.result()[0].base_offset) == (0, 0)
+
+
 def test_the_next_leader_knows_an_idempotent_producer_too(cluster: Cluster) -> None:
     data = batch("a", producer_id=5, producer_epoch=0, base_sequence=0)
     cluster.until(cluster.produce_later(1, data).done)
