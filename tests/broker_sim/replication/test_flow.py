@@ -396,6 +396,15 @@ def test_a_produce_of_no_records_appends_nothing_and_waits_for_nobody(cluster: C
     assert (row.error, row.base_offset, cluster[1].partition.log.end_offset) == (ErrorCode.none, -1, 0)
 
 
+def test_a_follower_whose_id_is_0_is_a_follower_and_hears_of_what_is_not_committed() -> None:
+    cluster = Cluster(1)
+    cluster.create([1, 0])
+    waiting = cluster.fetch_later(1, 0, replica_id=0, epoch=0, max_wait_ms=10_000)
+    cluster.produce_later(1, batch("a"), acks=1)
+    assert cluster[1].partition.log.high_watermark == 0
+    assert waiting.done() and waiting.result()[0].records
+
+
 def test_a_fetch_that_waits_is_fenced_as_soon_as_its_leader_begins_another_epoch(cluster: Cluster) -> None:
     waiting = cluster.fetch_later(1, 0, epoch=0, max_wait_ms=10_000)
     assert not waiting.done()
