@@ -7,11 +7,11 @@ import pytest
 from tests import long_run
 
 REPORTS = [
-    ("tests/a/test_x.py::one", "call", "passed", 30.0, ""),
-    ("tests/a/test_x.py::one", "teardown", "passed", 30.0, ""),
-    ("tests/a/test_x.py::two", "call", "failed", 60.0, ""),
-    ("tests/b/test_y.py::three", "setup", "skipped", 0.0, "Skipped: java is not installed"),
-    ("tests/b/test_y.py::four", "setup", "failed", 6.0, ""),
+    ("a/test_x.py::one", "call", "passed", 30.0, ""),
+    ("a/test_x.py::one", "teardown", "passed", 30.0, ""),
+    ("a/test_x.py::two", "call", "failed", 60.0, ""),
+    ("b/test_y.py::three", "setup", "skipped", 0.0, "Skipped: java is not installed"),
+    ("b/test_y.py::four", "setup", "failed", 6.0, ""),
 ]
 
 
@@ -27,8 +27,8 @@ def tally() -> long_run.Tally:
 
 def test_each_part_says_what_became_of_its_tests_and_how_long_they_took() -> None:
     assert tally().table().splitlines()[2:] == [
-        "| `tests/a/test_x.py` | 1 | 1 | 0 | 2.0 |",
-        "| `tests/b/test_y.py` | 0 | 1 | 1 | 0.1 |",
+        "| `a/test_x.py` | 1 | 1 | 0 | 2.0 |",
+        "| `b/test_y.py` | 0 | 1 | 1 | 0.1 |",
         "| all | 1 | 2 | 1 | 2.1 |",
         "",
         "Skipped: java is not installed (1).",
