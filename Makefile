@@ -7,7 +7,7 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up test lint sweep planted-bugs search-table explore bench bench-kafka histories kafka-histories soak crowd failover test-long test-interop test-kazoo fuzz docs reference clean
+.PHONY: setup up test lint sweep planted-bugs search-table explore bench bench-kafka histories kafka-histories soak crowd failover test-long test-interop test-kazoo mutants fuzz docs reference clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh tools/setup/setup.sh
@@ -55,13 +55,16 @@ search-table: setup
 	@$(BIN)/python -m tests.simulation.search_table $(ARGS)
 
 test-long: setup
-	@$(BIN)/python -m pytest -m long $(ARGS)
+	@$(BIN)/python -m tests.long_run $(ARGS)
 
 test-interop: setup
 	@$(BIN)/python -m pytest -m "long or not long" tests/interop $(ARGS)
 
 test-kazoo: setup
 	@$(BIN)/python tests/interop/kazoo_suite/run.py $(ARGS)
+
+mutants: setup
+	@$(BIN)/python -m tests.mutation.run $(if $(ARGS),$(ARGS),--sample 200 --seed 1)
 
 fuzz: setup
 	@$(BIN)/python -m tests.fuzz.run $(ARGS)
@@ -73,5 +76,5 @@ reference: setup
 	@$(BIN)/python -m tools.reference
 
 clean:
-	rm -rf $(VENV) node_modules docs/site/node_modules build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) node_modules docs/site/node_modules build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutants
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -70,6 +70,7 @@ TIMERS = frozenset({"session-expiry", "isr-expiration", "auto-leader-rebalance"}
 REQUESTS = frozenset(
     {
         "closeSession", "Fetch", "AlterConfigs", "AlterPartition", "AllocateProducerIds", "ListPartitionReassignments",
+        "ControlledShutdown", "ReplicaLeaderElection", "ApiPartitionReassignment",
         "LeaderAndIsr", "StopReplica", "of a later controller", "shutdown", "of whoever took the registration away",
     }
 )  # fmt: skip

@@ -18,6 +18,7 @@ from journal.events import (
     ControllerBelieved,
     ControllerElected,
     ControllerEventFailed,
+    ControllerPropagated,
     ControllerReady,
     ControllerResigned,
     LeaderElected,
@@ -297,6 +298,49 @@ def test_expiry_resigns_before_the_new_session_then_registers_and_elects(world: 
     assert node.controller.broker_epoch > old_epoch
     assert node.controller.broker_epoch == world.ensemble.nodes["/brokers/ids/1"].czxid
     assert epoch(world) == ("2", 2)
+
+
+def test_a_reign_says_once_that_every_broker_has_answered_what_it_was_told_first(world: World) -> None:
+    world.start(1)
+    world.join(2, 3)
+    world.settle()
+    world.unreachable.add(3)
+    world.start(4)
+    world.kill(1)
+    world.settle()
+    assert [e.broker_id for e in world.events(ControllerPropagated)] == [1], "3 has not answered"
+    world.unreachable.discard(3)
+    world.run(2_000)
+    first, second = world.events(ControllerPropagated)
+    assert (first.broker_id, first.brokers, second.broker_id, second.brokers) == (1, 1, 4, 3)
+    assert second.propagate_ms >= 200
+
+
+def test_before_a_broker_has_heard_of_a_controller_it_believes_in_nobody(world: World) -> None:
+    node = Node(world, 1, ControllerConfig())
+    assert (node.controller.active_controller_id, node.controller.controller_epoch) == (-1, 0)
+    node.start()
+    world.settle()
+    assert (node.controller.active_controller_id, node.controller.controller_epoch) == (1, 1)
+
+
+def test_the_first_broker_makes_the_persistent_paths() -> None:
+    world = World()
+    for path in list(world.ensemble.nodes):
+        if path != "/" and path in world.ensemble.nodes:
+            world.ensemble.delete(path)
+    world.start(1)
+    assert [path for path in znodes.PERSISTENT_PATHS if path not in world.ensemble.nodes] == []
+    assert world.nodes[1].controller.is_active
+
+
+def test_a_reign_that_ended_alone_was_fenced_by_nobody(world: World) -> None:
+    """What it left at /controller went with its session; to withdraw nothing is no refused write."""
+    world.start(1)
+    world.ensemble.end_session(world.nodes[1].session.session_id)
+    world.settle()
+    assert epoch(world) == ("2", 2)
+    assert not world.events(WriteFenced)
 
 
 def test_expiry_in_the_middle_of_an_event_ends_that_event_and_the_reign(world: World) -> None:

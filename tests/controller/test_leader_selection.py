@@ -40,6 +40,13 @@ def test_offline_without_a_live_isr_member_takes_an_eligible_one_and_that_is_cle
     assert leader_for_offline(before, [2, 5, 4], {2, 4, 5}, unclean=False).leader == 2  # type: ignore[union-attr]
 
 
+def test_an_unclean_election_takes_a_doubtful_member_rather_than_one_that_was_in_no_isr() -> None:
+    before = state(-1, 2)._replace(doubtful=(2,))
+    assert leader_for_offline(before, [4, 2], {2, 4}, unclean=False) is None
+    chosen = leader_for_offline(before, [4, 2], {2, 4}, unclean=True)
+    assert chosen == LeaderAndIsr(2, 8, (2,), 3, 11, recovering=True)
+
+
 def test_after_an_unclean_election_nobody_is_eligible() -> None:
     before = state(-1, 2)._replace(eligible=(4,), eligible_by_zxid=3)
     chosen = leader_for_offline(before, [2, 5, 4], {5}, unclean=True)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.context import PartitionState, Replica, ReplicaState
-from controller.partition_state_machine import VALID_PREVIOUS as PARTITION_PREVIOUS
 from controller.partition_state_machine import Refused
-from controller.replica_state_machine import VALID_PREVIOUS as REPLICA_PREVIOUS
 from journal.events import IsrChanged, LeaderElected, TopicPartition
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.znodes import LeaderAndIsr
@@ -301,6 +299,24 @@ def test_a_missing_state_znode_fails_that_partition_alone(world: World) -> None:
 
 # ---- the tables of valid transitions --------------------------------------------------------------------------
 
+PARTITION_PREVIOUS = {
+    "NewPartition": {"NonExistentPartition"},
+    "OnlinePartition": {"NewPartition", "OnlinePartition", "OfflinePartition"},
+    "OfflinePartition": {"NewPartition", "OnlinePartition", "OfflinePartition"},
+    "NonExistentPartition": {"OfflinePartition"},
+}
+"""validPreviousStates of Kafka 3.9's PartitionStateMachine.scala, state by state."""
+REPLICA_PREVIOUS = {
+    "NewReplica": {"NonExistentReplica"},
+    "OnlineReplica": {"NewReplica", "OnlineReplica", "OfflineReplica", "ReplicaDeletionIneligible"},
+    "OfflineReplica": {"NewReplica", "OnlineReplica", "OfflineReplica", "ReplicaDeletionIneligible"},
+    "ReplicaDeletionStarted": {"OfflineReplica"},
+    "ReplicaDeletionSuccessful": {"ReplicaDeletionStarted"},
+    "ReplicaDeletionIneligible": {"OfflineReplica", "ReplicaDeletionStarted"},
+    "NonExistentReplica": {"ReplicaDeletionSuccessful"},
+}
+"""validPreviousStates of Kafka 3.9's ReplicaStateMachine.scala."""
+
 
 @pytest.mark.parametrize("target", list(PartitionState))
 def test_partitions_change_state_only_along_the_table(world: World, target: PartitionState) -> None:
@@ -314,7 +330,7 @@ def test_partitions_change_state_only_along_the_table(world: World, target: Part
             world.ensemble.delete("/brokers/topics/t/partitions")
         results = world.call(reign.partitions.handle([T0], target))
         state = reign.context.partition_states.get(T0, PartitionState.NON_EXISTENT)
-        allowed = current in PARTITION_PREVIOUS[target]
+        allowed = current.value in PARTITION_PREVIOUS[target.value]
         assert isinstance(results.get(T0), Refused) is (not allowed)
         assert state is (target if allowed else current)
         world.ensemble.delete("/brokers/topics/t")
@@ -333,11 +349,30 @@ def test_replicas_change_state_only_along_the_table(world: World, target: Replic
             del reign.context.replica_states[replica]
         refused = world.call(reign.replicas.handle([replica], target))
         state = reign.context.replica_states.get(replica, ReplicaState.NON_EXISTENT)
-        allowed = current in REPLICA_PREVIOUS[target]
+        allowed = current.value in REPLICA_PREVIOUS[target.value]
         assert (refused == []) is allowed
         assert state is (target if allowed else current)
         world.ensemble.delete("/brokers/topics/t")
         world.settle()
+
+
+def test_a_replica_without_a_leader_goes_offline_and_everybody_is_told(world: World) -> None:
+    """ReplicaStateMachine.doHandleStateChanges: what has no leadership is moved, and UpdateMetadata says so."""
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    reign = world.active().controller.reign
+    reign.context.leadership.pop(T0)
+    assert world.call(reign.replicas.handle([Replica(T0, 3)], ReplicaState.OFFLINE)) == []
+    assert reign.context.replica_states[Replica(T0, 3)] is ReplicaState.OFFLINE
+
+
+def test_a_replica_whose_state_cannot_be_read_does_not_go_offline(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    reign = world.active().controller.reign
+    world.ensemble.delete("/brokers/topics/t/partitions")
+    assert world.call(reign.replicas.handle([Replica(T0, 3)], ReplicaState.OFFLINE)) == [Replica(T0, 3)]
+    assert reign.context.replica_states[Replica(T0, 3)] is ReplicaState.ONLINE
 
 
 def test_a_leader_cannot_become_a_new_replica(world: World) -> None:

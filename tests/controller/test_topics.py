@@ -232,6 +232,20 @@ def test_deletion_waits_for_an_offline_replica_and_resumes_when_it_is_back(world
     assert [e.topic for e in world.events(TopicDeleted)] == ["t"]
 
 
+def test_a_topic_whose_deletion_waits_has_no_partitions_any_more(world: World) -> None:
+    """TopicDeletionManager.onTopicDeletion moves them to Offline, then to NonExistent: they are not offline ones."""
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.leave(3)
+    world.settle()
+    world.ensemble.put("/admin/delete_topics/t")
+    world.settle()
+    context = world.active().controller.reign.context
+    assert context.is_being_deleted("t") and context.partitions_of("t")
+    assert list(context.partition_states) == []
+    assert context.offline_partition_count == 0
+
+
 def test_a_leader_that_restarts_is_not_told_to_lead_on_what_is_to_be_deleted(world: World) -> None:
     # Nobody is elected for a topic on its way out; Kafka's controller tells the old leader epoch again (seed 17).
     world.create_topic("t", {0: [3]})

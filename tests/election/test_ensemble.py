@@ -165,7 +165,7 @@ def test_without_a_quorum_records_flow_and_nothing_is_elected_until_one_peer_ret
 
     assert cluster.zab_leader is None
     assert cluster.produce("orders", ["served all the same"]) >= 0
-    assert cluster.consume("orders")[-1]
+    assert "served all the same" in cluster.consume("orders")
     nothing_was_elected(cluster, since_us)
 
     other.start()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from journal import events as e
 from journal.cause import (
+    REQUESTS,
     START,
     Cause,
     absence_cause,
@@ -26,6 +30,7 @@ from journal.events import Entry, Event, TopicPartition
 from journal.judges.cause_chains import broken_chains
 
 ORDERS = TopicPartition("orders", 0)
+ROOT = Path(__file__).parents[2]
 
 
 class History:
@@ -227,3 +232,13 @@ def test_the_judge_finds_candidates_that_are_not_the_replicas_or_another_than_wa
         history.tell("broker-3", msgspec.structs.replace(good, candidates=rows))
     history.tell("broker-3", msgspec.structs.replace(good, candidates=[(1, "x"), (2, "x"), (3, "elected")]))
     assert [violation.node_seq for violation in broken_chains(history.entries)] == [1, 2]
+
+
+def test_the_judge_knows_every_request_that_a_node_may_name() -> None:
+    given = set()
+    for room in ("controller", "broker_sim", "ensemble"):
+        for path in (ROOT / room).rglob("*.py"):
+            given |= set(re.findall(r'(?:request_cause|signals\.request)\(\s*"([^"]+)"', path.read_text()))
+
+    assert len(given) > 10
+    assert given - REQUESTS == set()

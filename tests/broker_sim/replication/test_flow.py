@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker_sim.ports import FetchParams, FetchPartition
 from journal import events as e
 from kafka_protocol.record_batch import Record, build_batch, decode_records
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once, batch
@@ -58,6 +59,16 @@ def test_acks_zero_is_answered_at_once_and_never_journalled_as_acknowledged(clus
 
 def test_acks_of_another_kind_are_refused(cluster: Cluster) -> None:
     assert cluster.produce(1, "x", acks=2).error == ErrorCode.invalid_required_acks
+
+
+def test_a_produce_that_is_refused_names_no_offset_and_no_time(cluster: Cluster) -> None:
+    """ProduceResponse.PartitionResponse: INVALID_OFFSET, NO_TIMESTAMP and INVALID_OFFSET beside the error."""
+    row = cluster.produce(2, "x")
+    assert (row.error, row.base_offset, row.log_append_time_ms, row.log_start_offset) == (
+        ErrorCode.not_leader_or_follower, -1, -1, -1
+    )  # fmt: skip
+    (row,) = cluster.produce_later(1, bytes(40), acks=1).result()
+    assert (row.error, row.base_offset, row.log_append_time_ms) == (ErrorCode.corrupt_message, -1, -1)
 
 
 def test_acks_all_is_refused_under_min_isr_and_acks_one_is_not() -> None:
@@ -192,9 +203,10 @@ def test_a_follower_that_is_no_replica_is_told_to_ask_again_later(cluster: Clust
     assert cluster.fetch(1, 0, replica_id=8).error == ErrorCode.not_leader_or_follower
 
 
-def test_a_resend_of_an_idempotent_producer_gets_the_offsets_it_had(cluster: Cluster) -> None:
+@pytest.mark.parametrize("producer_id", [0, 5])
+def test_a_resend_of_an_idempotent_producer_gets_the_offsets_it_had(cluster: Cluster, producer_id: int) -> None:
     def send(sequence: int, epoch: int = 0) -> tuple[int, int]:
-        data = batch("a", "b", producer_id=5, producer_epoch=epoch, base_sequence=sequence)
+        data = batch("a", "b", producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
         answer = cluster.produce_later(1, data)
         cluster.until(answer.done)
         return answer.result()[0].error, answer.result()[0].base_offset
@@ -209,6 +221,19 @@ def test_a_resend_of_an_idempotent_producer_gets_the_offsets_it_had(cluster: Clu
     assert send(8, epoch=0)[0] == ErrorCode.invalid_producer_epoch
     assert send(7, epoch=2)[0] == ErrorCode.out_of_order_sequence_number
     assert cluster[1].partition.log.end_offset == 8
+
+
+def test_a_batch_sent_again_with_acks_all_waits_for_its_commit_as_the_first_did() -> None:
+    cluster = Cluster(2, replica_lag_time_max_ms=60_000)
+    cluster.create([1, 2])
+    cluster.cut_link(1, 2)
+    data = batch("a", producer_id=5, producer_epoch=0, base_sequence=0)
+    assert cluster.produce_later(1, data, acks=1).done()
+    again = cluster.produce_later(1, data, acks=-1)
+    assert not again.done()
+    cluster.heal()
+    cluster.until(again.done)
+    assert (again.result()[0].error, again.result()[0].base_offset) == (0, 0)
 
 
 def test_the_next_leader_knows_an_idempotent_producer_too(cluster: Cluster) -> None:
@@ -347,3 +372,55 @@ def test_a_compacted_topic_takes_no_record_without_a_key(cluster: Cluster) -> No
     answer = cluster.produce_later(1, build_batch([Record(b"k", b"v", 1_000)]))
     cluster.until(answer.done)
     assert answer.result()[0].error == 0
+
+
+@pytest.mark.parametrize(("room", "error"), [(0, ErrorCode.none), (-1, ErrorCode.record_list_too_large)])
+def test_records_that_no_segment_could_hold_are_refused(room: int, error: ErrorCode) -> None:
+    """UnifiedLog.append: RecordBatchTooLargeException where they are more bytes than segment.bytes."""
+    cluster = Cluster(1)
+    data = batch("x" * 100)
+    cluster.topic_configs["orders"] = {"segment.bytes": str(len(data) + room)}
+    cluster.create([1])
+    (row,) = cluster.produce_later(1, data, acks=1).result()
+    assert row.error == error
+    assert cluster[1].partition.log.end_offset == (0 if error else 1)
+
+
+def test_a_produce_of_no_records_appends_nothing_and_waits_for_nobody(cluster: Cluster) -> None:
+    """UnifiedLog.append returns before it gives an offset; the required offset of a delayed produce is then 0."""
+    cluster.cut_link(1, 2)
+    cluster.cut_link(1, 3)
+    answer = cluster.produce_later(1, b"", acks=-1)
+    assert answer.done()
+    (row,) = answer.result()
+    assert (row.error, row.base_offset, cluster[1].partition.log.end_offset) == (ErrorCode.none, -1, 0)
+
+
+def test_a_follower_whose_id_is_0_is_a_follower_and_hears_of_what_is_not_committed() -> None:
+    cluster = Cluster(1)
+    cluster.create([1, 0])
+    waiting = cluster.fetch_later(1, 0, replica_id=0, epoch=0, max_wait_ms=10_000)
+    cluster.produce_later(1, batch("a"), acks=1)
+    assert cluster[1].partition.log.high_watermark == 0
+    assert waiting.done() and waiting.result()[0].records
+
+
+def test_a_fetch_that_waits_is_fenced_as_soon_as_its_leader_begins_another_epoch(cluster: Cluster) -> None:
+    waiting = cluster.fetch_later(1, 0, epoch=0, max_wait_ms=10_000)
+    assert not waiting.done()
+    cluster.elect(1, [1, 2, 3])
+    assert waiting.done() and waiting.result()[0].error == ErrorCode.fenced_leader_epoch
+
+
+def test_a_batch_that_is_too_large_for_a_fetch_is_sent_of_the_first_partition_alone(cluster: Cluster) -> None:
+    """ReplicaManager.readFromLocalLog: minOneMessage, until something was read."""
+    names = [TP, TP._replace(partition=1)]
+    cluster.create([1, 2, 3], names[1])
+    for name in names:
+        cluster.produce_later(1, batch("x" * 100), acks=1, topic_partition=name)
+    cluster.run(2_000)
+    wanted = [FetchPartition(name, 0, -1, -1, 1 << 20) for name in names]
+    rows = cluster.wait_for(cluster[1].manager.fetch(FetchParams(-1, 0, 1, 10), wanted))
+    assert [bool(row.records) for row in rows] == [True, False]
+    rows = cluster.wait_for(cluster[1].manager.fetch(FetchParams(-1, 0, 1, 1 << 20), wanted))
+    assert [bool(row.records) for row in rows] == [True, True]

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from broker_sim.replication.isr import Committed, PendingExpand, PendingShrink
 from journal.events import HighWatermarkMoved, IsrProposed, ReplicaStanding, TopicPartition
 from kafka_protocol.wire.kafka_schema import respond
-from tests.broker_sim.replication.replication_cluster import LAG_MS, TP, Cluster, batch
+from tests.broker_sim.replication.replication_cluster import LAG_MS, TOPIC_ID, TP, Cluster, batch
 
 # ---- PartitionTest ------------------------------------------------------------------------------------------------
 
@@ -109,10 +109,14 @@ def test_maybe_shrink_isr_moves_the_mark_only_once_the_controller_wrote_it() -> 
     cluster.until(lambda: bool(cluster.alterations))
     assert isinstance(partition.isr_state, PendingShrink)
     assert partition.isr_state.isr == partition.isr_state.maximal_isr == (1, 2)
+    # Whoever lags holds the mark back while it is in the ISR, though each append looks whether it may move.
     cluster.run(300)
+    cluster.produce_later(1, batch("b"), acks=1)
+    assert not partition.maybe_advance_high_watermark()
     assert partition.log.high_watermark == 0
+    assert isinstance(partition.isr_state, PendingShrink)
     cluster.until(lambda: partition.isr_state == Committed((1,)))
-    assert partition.log.high_watermark == 1
+    assert partition.log.high_watermark == 2
     assert partition.partition_epoch == 1
     assert cluster[1].manager.counters.shrinks == 1
 
@@ -124,6 +128,7 @@ def test_high_watermark_advance_should_not_advance_when_under_min_isr() -> None:
     cluster.produce_later(1, batch("a"), acks=1)
     cluster.until(lambda: cluster[1].partition.isr_state == Committed((1,)))
     cluster.run(5_000)
+    assert not cluster[1].partition.maybe_advance_high_watermark()
     assert cluster[1].partition.log.high_watermark == 0
     assert cluster[1].partition.is_under_min_isr
     catch_up(cluster, 2, 1)
@@ -292,6 +297,70 @@ def test_alter_isr_leader_and_isr_race() -> None:
     cluster.run(400)
     assert cluster[1].partition.isr_state == Committed((1, 3)), "the late answer is ignored"
     assert cluster[1].partition.partition_epoch == 3
+
+
+REFUSALS = [
+    ErrorCode.ineligible_replica,  # would take the proposal back
+    ErrorCode.operation_not_attempted,  # the same
+    ErrorCode.invalid_update_version,  # would wait for LeaderAndIsr
+    ErrorCode.unknown_server_error,  # would ask once more
+]
+
+
+@pytest.mark.parametrize("error", REFUSALS)
+def test_a_refusal_that_comes_after_a_newer_isr_changes_nothing(error: ErrorCode) -> None:
+    """Partition.handleAlterPartitionError acts only while the proposal that was refused is the partition's state."""
+    cluster = still(3)
+    cluster.alter_delay_ms = 300
+    cluster.create([1, 2, 3])
+    cluster.elect(1, [1])
+    cluster.script = [cluster.refuse(error)]
+    catch_up(cluster, 2, 0, epoch=1)
+    cluster.run(350)
+    assert isinstance(cluster[1].partition.isr_state, PendingExpand), "refused, and the answer is on its way"
+    cluster.elect(1, [1, 3])
+    cluster.run(400)
+    assert cluster[1].partition.isr_state == Committed((1, 3))
+    assert cluster[1].manager.counters.failed_updates == 0
+    assert cluster.proposals == [(1, 2)]
+
+
+@pytest.mark.parametrize("error", REFUSALS)
+def test_a_refusal_that_finds_a_follower_changes_nothing(error: ErrorCode) -> None:
+    cluster = still(2)
+    cluster.alter_delay_ms = 300
+    cluster.create([1, 2])
+    cluster.elect(1, [1])
+    cluster.script = [cluster.refuse(error)]
+    catch_up(cluster, 2, 0, epoch=1)
+    cluster.run(350)
+    cluster.elect(2, [2])
+    cluster.run(400)
+    assert not cluster[1].partition.is_leader and cluster[1].partition.isr_state == Committed(())
+    assert cluster[1].manager.counters.failed_updates == 0
+    assert cluster.proposals == [(1, 2)]
+
+
+@pytest.mark.parametrize(
+    "later", [{"leader_epoch": 2, "partition_epoch": 2}, {"leader_epoch": 1, "partition_epoch": 0}]
+)
+def test_an_isr_of_another_leader_epoch_or_an_older_version_is_not_taken(later: dict[str, int]) -> None:
+    """Partition.handleAlterPartitionUpdate: the leader goes on waiting, for a LeaderAndIsr that is on its way."""
+    cluster = still(2)
+    cluster.create([1, 2])
+    cluster.elect(1, [1])
+
+    def answer(message: Any) -> Any:
+        row = {"partition_index": TP.partition, "error_code": ErrorCode.none, "leader_id": 1, "isr": [1, 2], **later}
+        return respond(message, topics=[{"topic_id": TOPIC_ID, "partitions": [row]}])
+
+    cluster.script = [answer]
+    catch_up(cluster, 2, 0, epoch=1)
+    cluster.run(100)
+    assert isinstance(cluster[1].partition.isr_state, PendingExpand)
+    assert cluster[1].partition.partition_epoch == 1
+    counters = cluster[1].manager.counters
+    assert (counters.failed_updates, counters.expands) == (1, 0)
 
 
 def test_the_first_isr_change_of_an_unclean_leader_writes_recovered() -> None:

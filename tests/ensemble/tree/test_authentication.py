@@ -22,6 +22,7 @@ from ensemble.records import (
     SaslRequest,
     SaslResponse,
 )
+from ensemble.tree.acl import masked
 from tests.ensemble.tree.tree_driver import Ensemble, children, create, exists, get, set_acl, set_data
 
 HERE = (("ip", "127.0.0.1"),)
@@ -309,3 +310,10 @@ def test_lists_are_not_looked_at_where_that_is_configured() -> None:
     assert ensemble.ask(client, create("/a", acl=(ACL(1, "digest", "x:y"),))).err == 0
     assert ensemble.ask(client, set_data("/a", b"x")).err == 0
     assert ensemble.ask(client, get("/a")).err == 0
+
+
+def test_only_a_password_is_masked() -> None:
+    """ReferenceCountedACLCache and FinalRequestProcessor.getACL: of `digest` what follows the colon."""
+    shown = (ACL(31, "ip", "fe80::1"), ACL(31, "digest", "nobody"), ACL(1, "sasl", "a:b"))
+    assert masked(shown) == list(shown)
+    assert masked((ACL(31, "digest", "u:hash"),)) == [ACL(31, "digest", "u:x")]

@@ -264,3 +264,12 @@ def test_versions_wrap_around_and_skip_the_one_that_means_any():
 )  # fmt: skip
 def test_paths_are_judged_as_zookeeper_does(path, valid):
     assert is_valid_path(path) is valid
+
+
+def test_a_create_of_what_is_there_or_below_nothing_says_why_it_came_to_nothing():
+    writer = Writer()
+    writer.create("/a", b"first")
+    again, orphan = writer.create("/a", b"second"), writer.create("/b/c")
+    assert (again.error, again.path, again.node) == (ErrorCode.NODE_EXISTS, "/a", None)
+    assert (orphan.error, orphan.path, orphan.node) == (ErrorCode.NO_NODE, "/b/c", None)
+    assert writer.tree.nodes["/a"].data == b"first"

@@ -3,7 +3,9 @@
 import pytest
 
 from ensemble.errors import ErrorCode
+from ensemble.ids import PeerId, SessionId
 from ensemble.records import ConnectResponse, CreateFlag, Frames, OpCode, Request
+from ensemble.tree.local_sessions import LocalSessions
 from ensemble.txn import CreateSessionTxn
 from tests.ensemble.tree.tree_driver import CLOSE, PING, Ensemble, create, exists, multi, set_data, sync
 
@@ -176,3 +178,10 @@ def test_old_clients_get_an_answer_without_the_read_only_flag():
     old, new = e.connect(read_only=None), e.connect(read_only=True)
     assert (len(e.sent[old][0].encode()), len(e.sent[new][0].encode())) == (36, 37)
     assert e.sent[new][0].read_only is False
+
+
+def test_a_leader_lets_a_local_session_write_that_may_live_at_another_server_than_itself() -> None:
+    """LeaderSessionTracker.checkSession: the first byte of an id names the server."""
+    sessions = LocalSessions(PeerId(3), 100, upgrading=True)
+    assert sessions.admits(SessionId(2 << 56 | 5)) and sessions.admits(SessionId((200 << 56 | 5) - (1 << 64)))
+    assert not sessions.admits(SessionId(3 << 56 | 5))

@@ -180,3 +180,17 @@ def test_answers_to_writes_of_one_client_that_are_applied_together_leave_togethe
         (message,) = ensemble.take(client)
         assert len(message) == 3 * (len(pack_int(0)) + 16 + 68)
         assert ensemble.services[client == second].clients.outstanding(client) == 0
+
+
+def test_a_node_that_a_session_has_just_created_outlives_it_unless_it_is_ephemeral() -> None:
+    side = Side(plain=True)
+    side.propose(
+        [
+            request(create("/a", b"", 0, OPEN_ACL, OpCode.CREATE), 1, False, 1),
+            request(create("/e", b"", CreateFlag.EPHEMERAL, OPEN_ACL, OpCode.CREATE), 1, False, 2),
+            ForwardedRequest(SessionId(1), 3, OpCode.CLOSE_SESSION, b""),
+        ]
+    )
+    side.apply(3)
+    assert "/a" in side.leader.nodes and "/e" not in side.leader.nodes
+    assert side.leader.digest == side.learner.digest

@@ -95,6 +95,7 @@ def test_the_version_is_looked_at_before_the_request() -> None:
         {"members": "server.1=a:1:2;3"},
         {"members": "server.1=a:1:2;3\nclientPort=5"},
         {"members": ""},
+        {"members": "server.1=10.0.0.1:1:2;3,server.2=10.0.0.2:9:9;3"},
     ],
 )
 def test_a_membership_that_is_unreadable_or_too_small_is_a_bad_argument(request_: dict[str, str]) -> None:
@@ -108,6 +109,12 @@ def test_a_membership_that_is_unreadable_or_too_small_is_a_bad_argument(request_
 def test_a_word_for_a_number_and_observers_alone_are_a_marshalling_error(request_: dict[str, str]) -> None:
     """As ZooKeeper 3.9.5 answers them."""
     assert ask(**request_) is ErrorCode.MARSHALLING_ERROR
+
+
+def test_two_voters_with_an_observer_are_enough_for_a_whole_membership() -> None:
+    two = "server.1=10.0.0.1:1:2:participant;3,server.2=10.0.0.2:1:2:participant;3," + FOUR
+    made = changed(ask(members=two))
+    assert (made.voters, made.observers) == ((1, 2), (4,))
 
 
 def test_servers_on_a_loopback_host_may_share_an_address() -> None:

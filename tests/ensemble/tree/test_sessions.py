@@ -75,3 +75,11 @@ def test_a_removed_session_leaves_nothing_behind():
     tracker.remove(1)
     tracker.remove(1)
     assert len(tracker) == 0 and tracker.expire(at(5000)) == [] and 1 not in tracker
+
+
+def test_sessions_are_listed_by_the_tick_at_which_they_expire():
+    tracker = SessionTracker(TICK_MS, at(0))
+    for session_id, timeout_ms in ((5, 900), (3, 200), (9, 210), (4, 250)):
+        tracker.track(at(0), session_id, timeout_ms)
+    # SessionTrackerImpl.roundToNextInterval: the next tick after the time-out.
+    assert tracker.by_due_time() == [(300, [3, 9, 4]), (1000, [5])]

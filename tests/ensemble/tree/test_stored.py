@@ -12,7 +12,7 @@ from ensemble.jute import MalformedRecord
 from ensemble.records import ACL, OPEN_ACL, OpCode
 from ensemble.tree.create_modes import CONTAINER_OWNER, ttl_owner
 from ensemble.tree.datatree import DataTree
-from ensemble.tree.stored import StoredZnode
+from ensemble.tree.stored import AclTable, StoredZnode, records_of
 from ensemble.tree.znode import Znode
 from ensemble.tree_snapshot import NodeImage, TreeSnapshot
 from ensemble.txn import CreateTxn, DeleteTxn, SetDataTxn, Txn
@@ -51,6 +51,24 @@ def test_a_loaded_tree_is_the_tree_that_was_saved() -> None:
         assert lazy.children(path) == eager.children(path)
 
 
+def test_the_nodes_of_a_snapshot_are_had_by_index_and_by_slice() -> None:
+    decoder = TreeDecoder()
+    decoder.feed(b"".join(encode_tree(TreeSnapshot(Zxid(9), {}, images(), 0))))
+    nodes, whole = decoder.snapshot(9, 0).nodes, images()
+    assert [nodes[n] for n in range(len(nodes))] == list(nodes) == whole
+    assert (nodes[-1], nodes[1:3], nodes == whole, nodes == whole[1:]) == (whole[-1], whole[1:3], True, False)
+
+
+def test_znodes_that_nobody_touched_are_written_as_decoded_ones_are() -> None:
+    written = []
+    for tree in loaded(digest=12345):
+        table = AclTable()
+        written.append(b"".join(records_of(tree.nodes, tree.nodes.values(), table)))
+    lazy, _ = loaded(digest=12345)
+    assert type(lazy.nodes["/a/b"]) is StoredZnode
+    assert written[0] == written[1]
+
+
 def test_a_znode_is_decoded_when_it_is_first_touched_and_not_before() -> None:
     lazy, eager = loaded(digest=12345)
     assert type(lazy.nodes["/a/b"]) is type(lazy.nodes["/a/ü"]) is StoredZnode
@@ -74,7 +92,7 @@ def test_a_znode_is_decoded_when_it_is_first_touched_and_not_before() -> None:
 
 
 def test_a_znode_that_nobody_touched_is_written_again_as_it_was_read() -> None:
-    lazy, _ = loaded()
+    lazy, _ = loaded(digest=12345)
     raw = b"".join(encode_tree(lazy.to_snapshot()))
     decoder = TreeDecoder()
     decoder.feed(raw)

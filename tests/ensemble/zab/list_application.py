@@ -36,6 +36,7 @@ class ListApplication:
         self.refusals: list[ErrorCode] = []
         self.waiting: dict[tuple[int, int], tuple[ConnectionId, int]] = {}
         self.touched: list[tuple[SessionId, int]] = []
+        self.closed: list[ConnectionId] = []
         self.touches: list[tuple[SessionId, int]] = []
         self.revalidations: list[tuple[SessionId, bool]] = []
         self.due: list[Effect] = []
@@ -142,6 +143,7 @@ class ListApplication:
         return [Submit(ForwardedRequest(session, message.xid, message.op, body))]
 
     def on_client_closed(self, now: Instant, connection: ConnectionId) -> list[Effect]:
+        self.closed.append(connection)
         return []
 
     def drain_touched(self) -> list[tuple[SessionId, int]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
+
 from ensemble.ids import Epoch, PeerId, Zxid, make_zxid
 from ensemble.zab.effects import SendNotification, SetTimer
 from ensemble.zab.election import FINALIZE_TIMER, FINALIZE_WAIT_MS, better
@@ -45,6 +47,33 @@ def test_the_last_voters_vote_decides_at_once() -> None:
     assert solo.peer.state is L
     solo.hear(3, L, (3, 0, 0))
     assert (solo.peer.state, solo.peer.leader_id) == (F, 3)
+
+
+@pytest.mark.parametrize(
+    ("state", "of"),
+    [(LEAD, {}), (L, {"incomplete": True}), (L, {"in_doubt": True})],
+    ids=["sound", "damaged", "in doubt"],
+)
+def test_where_one_alone_is_a_quorum_it_elects_itself_unless_its_history_may_lack_something(
+    state: PeerState, of: dict[str, bool]
+) -> None:
+    solo = Solo(voters=(1,), log=[txn(1, 1)], epochs=(1, 1), **of)  # type: ignore[arg-type]
+    solo.start()
+    solo.timer(FINALIZE_TIMER, FINALIZE_WAIT_MS)
+    assert solo.peer.state is state
+
+
+def test_after_a_better_vote_the_wait_for_those_unheard_begins_anew() -> None:
+    solo = Solo(voters=range(1, 6))
+    solo.start()
+    for voter in (2, 3):
+        solo.hear(voter, L, (3, 0, 0))
+    assert [timer.name for timer in solo.of(SetTimer)].count(FINALIZE_TIMER) == 1
+    for voter in (2, 4):
+        solo.hear(voter, L, (4, 0, 0))
+    assert [timer.name for timer in solo.of(SetTimer)].count(FINALIZE_TIMER) == 2
+    solo.timer(FINALIZE_TIMER, FINALIZE_WAIT_MS)
+    assert (solo.peer.state, solo.peer.leader_id) == (F, 4)
 
 
 def test_with_a_voter_unheard_a_quorum_waits_for_a_better_vote() -> None:

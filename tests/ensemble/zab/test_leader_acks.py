@@ -89,6 +89,24 @@ def follower(cumulative: bool = True) -> Solo:
 # -- the leader
 
 
+def test_an_ack_of_what_nobody_proposed_ends_that_link_alone() -> None:
+    solo = leader()
+    solo.together(requests(1))
+    effects = solo.packet(Ack(make_zxid(1, 2)), OTHER)
+    assert any(isinstance(getattr(e, "event", None), PeerProtocolBroken) for e in effects)
+    assert solo.peer.state is PeerState.LEADING
+
+
+def test_an_ack_of_a_proposal_before_that_of_newleader_ends_that_link_alone() -> None:
+    solo = leader()
+    solo.together(requests(1), OTHER)
+    late = LinkId(11)
+    join(solo, 1, late)
+    effects = solo.packet(Ack(FIRST), late)
+    assert any(isinstance(getattr(e, "event", None), PeerProtocolBroken) for e in effects)
+    assert solo.peer.state is PeerState.LEADING
+
+
 def test_a_leader_tells_its_followers_that_its_own_log_is_durable_and_not_before_it_is() -> None:
     solo = leader()
     asked = solo.together(requests(1))

@@ -83,6 +83,15 @@ def test_a_first_membership_gets_the_version_of_the_first_epoch() -> None:
     assert everybody_knows(world, leader.peer.membership), "later leaders keep it"
 
 
+def test_a_membership_that_is_in_force_is_not_put_in_force_again() -> None:
+    world = ensemble(1)
+    leader = leader_of(world)
+    known = len(leader.disk.log), leader.peer.membership
+    assert not leader.peer._core.reconfiguration.activate(leader.peer.membership, None)
+    assert leader.peer._finish() == []
+    assert (len(leader.disk.log), leader.peer.membership) == known
+
+
 def test_without_reconfig_enabled_no_membership_changes() -> None:
     world = World(1, voters=3, membership=text(line(1), line(2), line(3)))
     world.start()

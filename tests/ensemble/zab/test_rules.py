@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ensemble.ids import COUNTER_MAX, Epoch, LinkId, PeerId, Zxid, make_zxid
+from ensemble.ids import COUNTER_MAX, ConnectionId, Epoch, LinkId, PeerId, Zxid, make_zxid
 from ensemble.zab.effects import (
     Append,
     Barrier,
@@ -463,3 +463,16 @@ def test_the_counter_never_runs_into_the_epoch() -> None:
     role._broadcast._last_proposed = make_zxid(1, COUNTER_MAX - 1)
     solo.packet(request())
     assert solo.peer.state is PeerState.LOOKING and not solo.of(Append)
+
+
+def test_the_application_hears_of_a_client_that_has_gone() -> None:
+    solo = established_leader()
+    solo.do(solo.peer.on_client_closed(solo.now, ConnectionId(5)))
+    assert solo.app.closed == [5]
+
+
+def test_a_follower_that_serves_already_takes_no_second_uptodate() -> None:
+    solo = synced_follower()
+    effects = solo.packet(UpToDate())
+    assert solo.peer.state is PeerState.LOOKING
+    assert any(isinstance(getattr(e, "event", None), PeerProtocolBroken) for e in effects)

@@ -74,11 +74,12 @@ class Solo:
         snap_count: int = 1000,
         full_journal: bool = False,
         in_doubt: bool = False,
+        incomplete: bool = False,
         app: ListApplication | None = None,
     ) -> None:
         self.app = app or ListApplication()
         self.disk = Disk()
-        self.disk.in_doubt = in_doubt
+        self.disk.in_doubt, self.disk.incomplete = in_doubt, incomplete
         self.disk.accepted, self.disk.current = Epoch(epochs[0]), Epoch(epochs[1])
         self.disk.log, self.disk.synced = list(log), len(log)
         self.disk.snapshots = [snapshot] if snapshot else []

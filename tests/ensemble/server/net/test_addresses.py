@@ -88,3 +88,9 @@ def test_an_own_address_that_is_not_there_costs_a_line_and_none_at_all_the_start
             await listen_each([("198.51.100.7", 0)], opened, told.append)
 
     asyncio.run(scenario())
+
+
+def test_the_addresses_of_a_server_have_one_role() -> None:
+    assert parse_server_line("a:1:2:observer|b:1:2;3").observer
+    with pytest.raises(ValueError, match="different roles"):
+        parse_server_line("a:1:2:participant|b:1:2:observer;3")

@@ -1,0 +1,78 @@
+"""ISR changes that leaders write themselves, and the notes of them (kafka.server.ZkIsrManager, before Kafka 2.7)."""
+
+from __future__ import annotations
+
+from random import Random
+
+from broker_sim.replication.partition_host import IsrAnswer, IsrProposal
+from broker_sim.replication.zookeeper_isr import ZooKeeperIsrWriter
+from journal.events import TopicPartition
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.coordination import Zk
+from kafka_protocol.zk.znodes import LeaderAndIsr
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
+from tests.controller.fake_ensemble import FakeEnsemble, FakeSession
+
+TP = TopicPartition("orders", 0)
+STATE = znodes.partition_state_path(TP)
+
+
+class Leader:
+    """A leader whose ISR changes whenever the test says so."""
+
+    def __init__(self) -> None:
+        self.scheduler = Scheduler()
+        self.ensemble = FakeEnsemble()
+        for path in (*znodes.PERSISTENT_PATHS, "/brokers/topics/orders/partitions/0"):
+            self.ensemble.put(path)
+        self.ensemble.put(STATE, znodes.encode_partition_state(LeaderAndIsr(1, 0, (1, 2), 1)))
+        runtime = SimRuntime(self.scheduler, Random(1))
+        session = FakeSession(self.ensemble, runtime)
+        session.open()
+        self.writer = ZooKeeperIsrWriter(1, Zk(session, runtime), runtime, lambda event: "")
+        self.answers: list[IsrAnswer] = []
+        self.version = 0
+
+    def change(self) -> None:
+        isr = (1,) if self.version % 2 == 0 else (1, 2)
+        proposal = IsrProposal(
+            topic_partition=TP, topic_id=None, leader_epoch=0, partition_epoch=self.version, isr=isr,
+            member_epochs=(-1,) * len(isr), recovery_state=0, is_shrink=len(isr) == 1, moved=(), controller_epoch=1,
+            answered=self.answers.append,
+        )  # fmt: skip
+        assert self.writer.submit(proposal)
+        self.run(10)
+        self.version = self.answers[-1].partition_epoch
+
+    def run(self, ms: int) -> None:
+        self.scheduler.run_until(self.scheduler.now_us + ms * 1000)
+
+    @property
+    def notes(self) -> int:
+        return sum(path.startswith(f"{znodes.ISR_CHANGE_NOTIFICATION}/") for path in self.ensemble.nodes)
+
+
+def test_a_note_is_left_once_nothing_has_changed_for_five_seconds() -> None:
+    leader = Leader()
+    leader.change()
+    assert (leader.answers[-1].error, leader.answers[-1].isr, leader.version) == (0, (1,), 1)
+    leader.run(4_900)
+    assert leader.notes == 0
+    leader.run(2_700)
+    assert leader.notes == 1
+    leader.run(60_000)
+    assert leader.notes == 1
+
+
+def test_while_changes_go_on_a_note_is_left_once_a_minute() -> None:
+    leader = Leader()
+    noted_s = []
+    for second in range(0, 130, 2):
+        leader.change()
+        leader.run(1_990)
+        if leader.notes > len(noted_s):
+            noted_s.append(second)
+    # MaxDelay is a minute, looked at every two and a half seconds.
+    assert len(noted_s) == 2
+    assert 58 <= noted_s[0] <= 64 and 60 <= noted_s[1] - noted_s[0] <= 66

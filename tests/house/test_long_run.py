@@ -1,0 +1,45 @@
+"""The table of the long run: what it says of each part, and where it stands."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import long_run
+
+REPORTS = [
+    ("a/test_x.py::one", "call", "passed", 30.0, ""),
+    ("a/test_x.py::one", "teardown", "passed", 30.0, ""),
+    ("a/test_x.py::two", "call", "failed", 60.0, ""),
+    ("b/test_y.py::three", "setup", "skipped", 0.0, "Skipped: java is not installed"),
+    ("b/test_y.py::four", "setup", "failed", 6.0, ""),
+]
+
+
+def tally() -> long_run.Tally:
+    made = long_run.Tally()
+    for nodeid, when, outcome, duration, reason in REPORTS:
+        longrepr = ("file", 1, reason) if reason else None
+        made.pytest_runtest_logreport(
+            pytest.TestReport(nodeid, ("file", 1, ""), {}, outcome, longrepr, when, duration=duration)  # type: ignore[arg-type]
+        )
+    return made
+
+
+def test_each_part_says_what_became_of_its_tests_and_how_long_they_took() -> None:
+    assert tally().table().splitlines()[2:] == [
+        "| `a/test_x.py` | 1 | 1 | 0 | 2.0 |",
+        "| `b/test_y.py` | 0 | 1 | 1 | 0.1 |",
+        "| all | 1 | 2 | 1 | 2.1 |",
+        "",
+        "Skipped: java is not installed (1).",
+    ]
+
+
+def test_a_result_takes_the_place_of_the_one_before_and_of_nothing_else() -> None:
+    page = f"# A\n\nbefore\n\n{long_run.BEGIN}\n\nold\n\n{long_run.END}\n\nafter\n"
+    assert long_run.placed(page, "new") == page.replace("old", "new")
+
+
+def test_architecture_keeps_a_place_for_the_result() -> None:
+    page = long_run.PAGE.read_text()
+    assert page.index("## The long run") < page.index(long_run.BEGIN) < page.index(long_run.END)

@@ -1,0 +1,90 @@
+"""The tool itself: what it changes, that a planted change is in force, and what it takes for executed."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from ensemble.ids import Epoch, PeerId, Zxid
+from ensemble.zab.election import better
+from ensemble.zab.messages import Vote
+from tests.mutation import coverage, mutants
+from tests.mutation.patching import RunningFunctions
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("a < b", ["a <= b", "a >= b"]),
+        ("a is None", ["a is not None"]),
+        ("a > 1", ["a >= 1", "a <= 1", "a > 0", "a > 2"]),
+        ("a and not b", ["a or not b", "a and b"]),
+        ("a + 1", ["a - 1", "a + 0", "a + 2"]),
+        ("[a for a in b if a]", ["[a for a in b if not a]"]),
+        ("f(1600)", ["pass", "f(3200)"]),
+        ("return a", ["return None"]),
+        ("if a: pass", ["if not a: pass"]),
+        ("a.b = c", ["pass"]),
+        ("a += b", ["a -= b", "pass"]),
+        ("raise E(f'{a + 1}')", ["pass"]),
+        ("assert a is not None", []),
+    ],
+)
+def test_what_is_changed(text: str, changed: list[str]) -> None:
+    source = f"def f():\n    {text}\n"
+    found = mutants.mutants_in(source, "f.py")
+    made = [ast.unparse(mutants.changed(source, each.number)) for each in found]
+    assert made == [ast.unparse(ast.parse(f"def f():\n    {each}\n")) for each in changed]
+    assert all((each.function, each.line, each.statement) == ("f", 2, 2) for each in found)
+
+
+def test_what_runs_on_import_has_no_function_and_a_name_for_types_is_no_code() -> None:
+    source = "Result = A | B\nLIMIT = 5\ndef f(a: int = 3, *, b: bool = False) -> None: ...\n"
+    assert [(each.function, each.change) for each in mutants.mutants_in(source, "f.py")] == [
+        ("", "5 -> 6"),
+        ("", "3 -> 4"),
+        ("", "False -> True"),
+    ]
+
+
+def test_a_planted_change_is_in_force_where_the_function_was_imported_before() -> None:
+    code = better.__code__
+    change = next(each for each in mutants.mutants_of("ensemble/zab/election.py") if each.function == "better")
+    vote = Vote(PeerId(1), Zxid(1), Epoch(1))
+    try:
+        assert better(vote, vote) is False
+        assert RunningFunctions().plant(change)
+        assert better(vote, vote) is None, "its first change is to return nothing"
+    finally:
+        better.__code__ = code
+
+
+def test_a_change_of_what_ran_on_import_cannot_be_planted() -> None:
+    change = next(each for each in mutants.mutants_of("ensemble/zab/election.py") if not each.function)
+    assert not RunningFunctions().plant(change)
+
+
+MARKED = """
+def f(a):
+    'What it does.'
+    if a:
+        return 1
+    return 2
+"""
+
+
+def test_marks_tell_which_lines_of_functions_were_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "marked_module.py").write_text(MARKED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(coverage, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    marks = coverage.Marks(["marked_module.py"])
+    module = importlib.import_module("marked_module")
+    assert marks.take() == []
+    assert module.f(False) == 2
+    assert {marks.places[place][1] for place in marks.take()} == {3, 4, 6}
+    assert marks.take() == []

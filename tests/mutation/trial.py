@@ -1,0 +1,183 @@
+"""Tries mutants: a pytest session that has collected every test forks one child for each."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import pytest
+
+from tests.mutation.cases import PYTEST, SEED, TESTS, Cases, Repeatable, run_seed_named
+from tests.mutation.mutants import ROOT, Mutant
+from tests.mutation.patching import RunningFunctions
+
+MEMORY_MAX = 4 << 30
+CPU_SPARE_S = 3.0
+CPU_FACTOR = 10
+"""A case that takes so much longer than without the mutant will never end."""
+WALL_FACTOR = 40
+WALL_SPARE_S = 60
+SURVIVED, RUNS_ON_IMPORT = "survived", "runs on import"
+
+
+class Verdict(NamedTuple):
+    """What became of a mutant: who noticed it (or SURVIVED), and after how many seconds."""
+
+    by: str
+    wall_s: float
+
+
+class Trials(Repeatable):
+    """The pytest plugin in whose place of the tests the mutants are tried, one after the other."""
+
+    def __init__(
+        self, mutants: Iterable[Mutant], cases: Cases, seeds: int, say: Callable[[Mutant, Verdict], None]
+    ) -> None:
+        self._mutants = mutants
+        self._cases = cases
+        self._seeds = seeds
+        self._say = say
+        self._failing = False
+        self._items: dict[str, pytest.Item] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        import_module("simulation.run")  # So that no child has to.
+        self._items = {item.nodeid: item for item in session.items}
+        self._functions = RunningFunctions()
+        gc.freeze()  # A collection in a child would copy every page.
+        for mutant in self._mutants:
+            begin = time.perf_counter()
+            by = self._noticed_by(mutant)
+            self._say(mutant, Verdict(by, round(time.perf_counter() - begin, 2)))
+        return True
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._failing = self._failing or report.failed
+
+    def _noticed_by(self, mutant: Mutant) -> str:
+        by = RUNS_ON_IMPORT
+        if mutant.function:
+            covering = self._cases.covering(mutant, self._seeds)
+            if not covering:
+                return f"{SURVIVED}: nothing executes it"
+            by = _in_child(covering, lambda tell: self._try(mutant, covering, tell))
+        if by == RUNS_ON_IMPORT or (by == SURVIVED and self._cases.runs_on_import(mutant)):
+            return _in_new_process(mutant, self._cases.using(mutant))
+        return by
+
+    def _try(self, mutant: Mutant, covering: dict[str, float], tell: Callable[[str], NoReturn]) -> NoReturn:
+        if not self._functions.plant(mutant):
+            tell(RUNS_ON_IMPORT)
+        tests = [self._items[name] for name in covering if name in self._items]
+        for item, following in zip(tests, [*tests[1:], None], strict=True):
+            _limit_cpu(covering[item.nodeid])
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self._failing:
+                tell(item.nodeid)
+        _try_seeds(covering, tell)
+
+
+def _try_seeds(covering: dict[str, float], tell: Callable[[str], NoReturn]) -> NoReturn:
+    for name, seconds in covering.items():
+        if name.startswith(SEED):
+            _limit_cpu(seconds)
+            if run_seed_named(name):
+                tell(name)
+    tell(SURVIVED)
+
+
+def _limit_cpu(seconds: float) -> None:
+    """Let this process be ended if it takes far longer than that from now on."""
+    signal.setitimer(signal.ITIMER_PROF, CPU_SPARE_S + CPU_FACTOR * seconds)
+
+
+def _in_child(covering: dict[str, float], run: Callable[[Callable[[str], NoReturn]], NoReturn]) -> str:
+    """What a forked child tells.  It may use some times what its cases cost without the mutant."""
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+
+        def tell(by: str) -> NoReturn:
+            os.write(writing, by.encode())
+            os._exit(0)
+
+        try:
+            _confine()
+            run(tell)
+        except BaseException as error:
+            tell(repr(error))
+        os._exit(1)
+    os.close(writing)
+    by = _heard(reading, child, WALL_SPARE_S + WALL_FACTOR * sum(covering.values()))
+    os.close(reading)
+    return by
+
+
+def _confine() -> None:
+    os.setsid()
+    silent = os.open(os.devnull, os.O_RDWR)
+    for each in (0, 1, 2):
+        os.dup2(silent, each)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
+
+
+def _heard(reading: int, child: int, wall_s: float) -> str:
+    os.set_blocking(reading, False)
+    deadline = time.monotonic() + wall_s
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > deadline:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            break
+        time.sleep(0.01)
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    try:
+        return os.read(reading, 1 << 16).decode() or "time"
+    except BlockingIOError:
+        return "time"
+
+
+def _in_new_process(mutant: Mutant, covering: dict[str, float]) -> str:
+    """The same for what runs on import: a process of its own imports the changed module."""
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "told"
+        wanted = Path(folder) / "wanted"
+        wanted.write_text("\n".join(covering))
+        arguments = [mutant.path, str(mutant.number), str(wanted), str(told)]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.mutation.fresh", *arguments],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            process.wait(timeout=WALL_SPARE_S + WALL_FACTOR * sum(covering.values()))
+        except subprocess.TimeoutExpired:
+            return "time"
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        return told.read_text() if told.exists() else "import"
+
+
+def try_all(mutants: Iterable[Mutant], cases: Cases, seeds: int, say: Callable[[Mutant, Verdict], None]) -> None:
+    """Try every mutant by the tests and so many seeds, and say each verdict as it is known."""
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = [*PYTEST, f"--basetemp={folder}/tests", *TESTS]
+        if (status := pytest.main(arguments, plugins=[Trials(mutants, cases, seeds, say)])) not in (0, 5):
+            raise SystemExit(f"the tests were not collected: {status}")
