@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -45,6 +46,18 @@ def encode_line(node: str, node_seq: int, wall_us: int, mono_us: int, event: Eve
 def clocks_us() -> tuple[int, int]:
     """The wall clock and the monotonic clock, in microseconds."""
     return time.time_ns() // 1000, time.monotonic_ns() // 1000
+
+
+class Journal(Protocol):
+    """What a node says its events to."""
+
+    def write(self, event: Event) -> Cause:
+        """Add an event; what names it as the cause of another one."""
+        ...
+
+    def flush(self) -> None:
+        """The turn is over: others may see what was written."""
+        ...
 
 
 class JournalWriter:

@@ -12,13 +12,16 @@ from simulation.seeds.read_only import READ_ONLY
 from simulation.seeds.reconfiguring import RECONFIGURING
 from simulation.seeds.seed_run import Outcome, SeedRun
 from simulation.seeds.swarm import SWARM, SWARM_DISKS, SWARM_ENSEMBLE
+from simulation.serving.serving_seed import WHOLE, ServingRun
 from simulation.settings import WorldSettings
 
 SCENARIOS = {
     each.name: each
     for each in (CHAOS, CALM, ENSEMBLE, RECONFIGURING, READ_ONLY, DISKS, SWARM, SWARM_ENSEMBLE, SWARM_DISKS)
 }
-"""Those that draw their faults from the seed."""
+"""Those that draw their faults from the seed, of nodes in a simulated surrounding."""
+SEARCHED = (*SCENARIOS, WHOLE)
+"""Every scenario that draws its faults; that of whole processes has a world of its own."""
 
 
 def run_seed(seed: int, scenario: str = "chaos", settings: WorldSettings | None = None) -> Outcome:
@@ -31,6 +34,9 @@ def run_with_journal(
 ) -> tuple[Outcome, Iterator[bytes]]:
     """Run one seed to its verdict, and the lines of its journal.  `scenario` may be one of the library's; the seed then
     draws its delays."""
+    if scenario == WHOLE:
+        served = ServingRun(seed)
+        return served.execute(), served.world.record.lines()
     if scenario in SCENARIOS:
         run = SeedRun(seed, SCENARIOS[scenario], settings)
         return run.execute(), run.world.record.lines()

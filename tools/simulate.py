@@ -49,16 +49,19 @@ def parse_seeds(text: str) -> range:
 
 def configured(scenario: str, settings: list[str]) -> WorldSettings:
     """The settings of a scenario.  Raises ValueError and BadSetting with the reason."""
-    from simulation.run import SCENARIOS
+    from simulation.run import SEARCHED
     from simulation.scenarios.library import LIBRARY
+    from simulation.serving.serving_seed import WHOLE
 
-    if scenario not in SCENARIOS and scenario not in LIBRARY:
-        searches = ", ".join(sorted(SCENARIOS))
+    if scenario not in SEARCHED and scenario not in LIBRARY:
+        searches = ", ".join(sorted(SEARCHED))
         raise ValueError(
             f"there is no scenario {scenario!r}; there are {searches}, and what `zabka scenarios list` names"
         )
     if settings and scenario in LIBRARY:
         raise ValueError(f"{scenario} is a script: `zabka scenarios run {scenario} --set …` takes settings for it")
+    if settings and scenario == WHOLE:
+        raise ValueError(f"{WHOLE} draws the keys of every server's zoo.cfg from its seed: it takes no settings")
     return world_settings(settings)
 
 
@@ -137,7 +140,15 @@ def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json:
         speed = f"{virtual_s:,.0f} simulated seconds in {wall_s:.1f} s ({virtual_s / wall_s:,.0f} x real time)"
         say(f"{len(outcomes)} seeds, {len(broken)} with violations; {speed}")
         say(f"{virtual_s / 3600:,.2f} simulated hours, {cpu_s / 3600:,.3f} core-hours, {faults:,} faults injected")
+        say_reached(outcomes)
     return 1 if broken else 0
+
+
+def say_reached(outcomes: list[Outcome]) -> None:
+    """Where runs came that count it: how often, and in how many seeds."""
+    for place in dict.fromkeys(place for outcome in outcomes for place in outcome.reached):
+        counts = [outcome.reached.get(place, 0) for outcome in outcomes]
+        say(f"{place}: {sum(counts):,} times, in {sum(map(bool, counts)):,} seeds")
 
 
 def command(

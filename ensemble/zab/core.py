@@ -98,8 +98,8 @@ class Core:
         """Where reading the log for a learner came to an end too early: nobody further back is served from there."""
         self.pending: deque[Txn] = deque()
         self.committed_log: deque[Txn] = deque(maxlen=config.committed_log_length)
-        self.snaps_sent = self.diffs_sent = 0
-        """Learners that were given a snapshot, and those that were given transactions."""
+        self.snaps_sent = self.diffs_sent = self.log_diffs_sent = self.syncs_put_off = 0
+        """Learners that got a snapshot, transactions, these from the log; and how often one had to wait."""
         self.quits_over_voters = 0
         """How often this peer gave up a reign that had not begun, since a voter it needed looked elsewhere."""
         self.awaiting_recovery = False

@@ -118,6 +118,7 @@ class LeaderAcks:
         if min(peer.last_zxid, self._up_to) <= last_committed:
             return False
         self._held_back.append(peer)
+        self._core.syncs_put_off += 1
         return True
 
     def take_held_back(self, links: Mapping[LinkId, LearnerLink]) -> list[LearnerLink]:

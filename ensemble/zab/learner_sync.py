@@ -55,6 +55,7 @@ def send_from_log(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> 
         return Progress.DONE
     if not peer.reads_on:
         peer.reads_on = True
+        core.log_diffs_sent += 1
         core.send(peer.link, Diff(core.last_committed))
     _send_txns(core, peer, committed)
     peer.last_zxid = committed[-1].zxid

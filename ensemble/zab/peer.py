@@ -190,6 +190,11 @@ class Peer:
         return self._core.snaps_sent, self._core.diffs_sent
 
     @property
+    def rare_syncs(self) -> tuple[int, int]:
+        """How many learners got a DIFF out of the log on disk, and how often one had to wait: it may be ahead."""
+        return self._core.log_diffs_sent, self._core.syncs_put_off
+
+    @property
     def quits_over_voters(self) -> int:
         """How often it gave up leading before it had a quorum, for a voter that looked elsewhere."""
         return self._core.quits_over_voters

@@ -54,6 +54,8 @@ _CORE = frozenset(
         "snaps_sent",
         "quits_over_voters",
         "diffs_sent",
+        "log_diffs_sent",
+        "syncs_put_off",
     }
 )
 HEARD = frozenset({"_heard_ms", "heard_ms", "unacked_since_ms"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ensemble.client.client import Client
 from ensemble.client.service import Receiver, WatchEvent
 from ensemble.records import (
     NOTIFICATION_XID,
@@ -18,6 +19,7 @@ from simulation.network.addresses import WORD_SERVICE
 from simulation.network.network import Endpoint, Host, Network
 
 WORD_TIMEOUT_MS = 1_000
+SESSION_TIMEOUT_MS = 6_000
 
 
 class SimConnector:
@@ -83,6 +85,12 @@ class SimConnection:
         self._closed = True
         if self._endpoint is not None:
             self._endpoint.close()
+
+
+def client_on(network: Network, runtime: SimRuntime, hosts: str, machine: str) -> Client:
+    """A client of the ensemble on a machine of its own, which has its name."""
+    host = network.boot(machine, runtime)
+    return Client(hosts, SimConnector(network, host), runtime, session_timeout_ms=SESSION_TIMEOUT_MS, name=machine)
 
 
 class SimWords:

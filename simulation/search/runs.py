@@ -12,10 +12,11 @@ from simulation.scenarios.scenario import StepTaken, Verdict
 from simulation.search.protocol import play_protocol
 from simulation.search.reached import reached
 from simulation.seeds.seed_run import SeedRun
+from simulation.serving.serving_seed import WHOLE, ServingRun
 from simulation.settings import WorldSettings
 
 PROTOCOL = "swarm-protocol"
-SEARCHED = (*SCENARIOS, PROTOCOL)
+SEARCHED = (*SCENARIOS, PROTOCOL, WHOLE)
 """What a search can be made in."""
 
 
@@ -36,7 +37,7 @@ def run_tape(tape: Tape, scenario: str, settings: WorldSettings) -> Ran:
         played = play_protocol(seed)
         found = {**reached(played.cores.journal), **played.states}
         return Ran(played.problems, found, _written(seed), time.process_time() - begin)
-    run = SeedRun(seed, SCENARIOS[scenario], settings)
+    run = ServingRun(seed) if scenario == WHOLE else SeedRun(seed, SCENARIOS[scenario], settings)
     outcome = run.execute()
     return Ran(outcome.problems, reached(run.world.record.entries), _written(seed), time.process_time() - begin)
 
@@ -48,6 +49,11 @@ def tell(tape: Tape, scenario: str, settings: WorldSettings) -> Verdict:
         played = play_protocol(seed)
         cores = played.cores
         return _verdict(scenario, played.problems, cores.journal, played.taken, (cores.steps, cores.now_ms, 0))
+    if scenario == WHOLE:
+        served = ServingRun(seed)
+        problems, over = served.execute().problems, served.world
+        counts = (over.scheduler.steps, over.now_ms, over.faults)
+        return _verdict(scenario, problems, over.record.entries, [], counts)
     run = SeedRun(seed, SCENARIOS[scenario], settings)
     problems, world = run.execute().problems, run.world
     told = run.stage.told if run.stage is not None else []

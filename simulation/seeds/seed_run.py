@@ -22,13 +22,16 @@ from simulation.faults.nemesis import Nemesis
 from simulation.kernel.draws import derive_random
 from simulation.kernel.runtime import SimRuntime
 from simulation.kernel.scheduler import Deadlock
+from simulation.network.connector import client_on
 from simulation.network.wire import EncodedWire, TypedWire, Wire
 from simulation.settings import WorldSettings
 from simulation.workloads.consuming import Consuming
 from simulation.workloads.producing import Producing
 from simulation.workloads.reading import Reading
 from simulation.workloads.visiting import Visiting
+from simulation.workloads.watching import MACHINE as WATCHER
 from simulation.workloads.watching import Watching
+from simulation.workloads.writer import MACHINE as WRITER
 from simulation.workloads.writer import Writer
 from simulation.world import World
 
@@ -57,6 +60,8 @@ class Outcome(msgspec.Struct):
     faults: int
     wall_s: float
     cpu_s: float
+    reached: dict[str, int] = {}
+    """How often it came to certain places, where such are counted."""
     judged: dict[str, int] = {}
     """How often each invariant had something to judge."""
 
@@ -164,9 +169,8 @@ class SeedRun:
         """Start every node and both workloads; wait until both make progress."""
         world, writer = self.world, self.boot_writer()
         runtime = SimRuntime(world.scheduler, derive_random(self.seed, "watcher"))
-        self.watching = watching = Watching(
-            world.network, runtime, world.zookeeper_connect, lambda: writer.acknowledged
-        )
+        client = client_on(world.network, runtime, world.zookeeper_connect, WATCHER)
+        self.watching = watching = Watching(client, runtime, lambda: writer.acknowledged)
         world.until(lambda: watching.watches_fired > 0, BOOT_MS_MAX, "the first watch")
         if world.brokers:
             self.producing = producing = Producing(world, self._topics())
@@ -180,7 +184,8 @@ class SeedRun:
         world = self.world
         world.start()
         runtime = SimRuntime(world.scheduler, derive_random(self.seed, "writer"))
-        self.writer = writer = Writer(world.network, runtime, world.zookeeper_connect)
+        client = client_on(world.network, runtime, world.zookeeper_connect, WRITER)
+        self.writer = writer = Writer(client, runtime)
         world.until(lambda: writer.acknowledged > 0, BOOT_MS_MAX, "the first write to the ensemble")
         return writer
 

@@ -20,11 +20,14 @@ from simulation.faults.deeds import EVERYWHERE, MENDING, cut_client, rest
 from simulation.faults.disk_deeds import DISKS_OF_BROKERS, DISKS_OF_PEERS, choose_fragile
 from simulation.kernel.draws import derive_random
 from simulation.kernel.runtime import SimRuntime
+from simulation.network.connector import client_on
 from simulation.seeds.seed_run import BOOT_MS_MAX, SeedRun, SeedScenario
 from simulation.settings import WorldSettings
 from simulation.workloads.producing import Producing
 from simulation.workloads.visiting import Visiting
+from simulation.workloads.watching import MACHINE as WATCHER
 from simulation.workloads.watching import Watching
+from simulation.workloads.writer import MACHINE as WRITER
 from simulation.workloads.writer import Writer
 
 FOCUS = TopicPartition("orders", 0)
@@ -74,7 +77,7 @@ def _boot(run: SeedRun) -> None:
     world.start()
     runtime = SimRuntime(world.scheduler, derive_random(run.seed, "writer"))
     pause_ms = WRITER_PAUSE_MS if world.brokers else WRITER_PAUSE_MS // 4
-    run.writer = writer = Writer(world.network, runtime, world.zookeeper_connect, pause_ms)
+    run.writer = writer = Writer(client_on(world.network, runtime, world.zookeeper_connect, WRITER), runtime, pause_ms)
     world.until(lambda: writer.acknowledged > 0, BOOT_MS_MAX, "the first write to the ensemble")
     if world.brokers:
         run.producing = producing = Producing(world, [_topic(run)])
@@ -82,7 +85,9 @@ def _boot(run: SeedRun) -> None:
         world.until(lambda: world.unsettled() is None, BOOT_MS_MAX, "a settled cluster")
         return
     runtime = SimRuntime(world.scheduler, derive_random(run.seed, "watcher"))
-    run.watching = watching = Watching(world.network, runtime, world.zookeeper_connect, lambda: writer.acknowledged)
+    run.watching = watching = Watching(
+        client_on(world.network, runtime, world.zookeeper_connect, WATCHER), runtime, lambda: writer.acknowledged
+    )
     run.visiting = Visiting(world, lambda: writer.acknowledged)
     world.until(lambda: watching.watches_fired > 0, BOOT_MS_MAX, "the first watch")
 

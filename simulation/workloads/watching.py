@@ -11,10 +11,8 @@ from collections.abc import Callable
 from ensemble.client.client import Client
 from ensemble.client.service import WatchEvent
 from ensemble.errors import NodeExists, NoNode, SessionExpired, ZooKeeperError
+from ensemble.ports import Runtime
 from ensemble.records import EventType
-from simulation.kernel.runtime import SimRuntime
-from simulation.network.connector import SimConnector
-from simulation.network.network import Network
 from simulation.workloads.writer import PATH
 
 MACHINE = "watcher"
@@ -23,12 +21,11 @@ PAUSE_MS = 150
 
 
 class Watching:
-    """Reads PATH over and over, with a watch on it, on a machine of its own."""
+    """Reads PATH over and over, with a watch on it."""
 
-    def __init__(self, network: Network, runtime: SimRuntime, hosts: str, acknowledged: Callable[[], int]) -> None:
-        host = network.boot(MACHINE, runtime)
+    def __init__(self, client: Client, runtime: Runtime, acknowledged: Callable[[], int]) -> None:
         self._runtime = runtime
-        self._client = Client(hosts, SimConnector(network, host), runtime, session_timeout_ms=6_000, name=MACHINE)
+        self._client = client
         self._fired = False
         self._acknowledged = acknowledged
         self._seen_zxid = 0

@@ -6,28 +6,24 @@ from contextlib import suppress
 
 from ensemble.client.client import Client
 from ensemble.errors import NodeExists, NoNode, SessionExpired, ZooKeeperError
-from simulation.kernel.runtime import SimRuntime
-from simulation.network.connector import SimConnector
-from simulation.network.network import Network
+from ensemble.ports import Runtime
 
+MACHINE = "writer"
 PATH = "/zabka-writer"
-
-
 KEPT = 20
 """How many of its children the writer keeps."""
 
 
 class Writer:
-    """Sets PATH to 1, 2, 3, … and creates a child for each number, on a host of its own that no fault touches.
+    """Sets PATH to 1, 2, 3, … and creates a child for each number.
 
     The set overwrites, the child stays: a peer that took on a transaction nobody else has keeps another tree for good.
     """
 
-    def __init__(self, network: Network, runtime: SimRuntime, hosts: str, pause_ms: int = 100) -> None:
-        host = network.boot("writer", runtime)
+    def __init__(self, client: Client, runtime: Runtime, pause_ms: int = 100) -> None:
         self._runtime = runtime
         self._pause_ms = pause_ms
-        self._client = Client(hosts, SimConnector(network, host), runtime, session_timeout_ms=6_000, name="writer")
+        self._client = client
         self.active = True
         self.tried = 0
         self.acknowledged = 0

@@ -12,6 +12,7 @@ from kazoo.exceptions import KazooException
 from ensemble.client.kazoo import KazooClient
 from simulation.kernel.draws import derive_random
 from simulation.kernel.runtime import SimRuntime
+from simulation.network.connector import client_on
 from simulation.workloads.writer import Writer
 from testing.cluster import Cluster, Peer, only
 from testing.live.cluster import LiveCluster
@@ -134,7 +135,8 @@ def test_leaders_killed_in_a_row_cost_no_acknowledged_write(zabka_cluster: LiveC
 
 def test_ten_leaders_killed_cost_no_acknowledged_write_in_the_world(zabka_world: SimulatedCluster) -> None:
     world = zabka_world.world
-    writer = Writer(world.network, SimRuntime(world.scheduler, derive_random(0, "writer")), world.zookeeper_connect, 20)
+    runtime = SimRuntime(world.scheduler, derive_random(0, "writer"))
+    writer = Writer(client_on(world.network, runtime, world.zookeeper_connect, "writer"), runtime, 20)
     zabka_world.until(lambda: writer.acknowledged > 10)
 
     kill_leaders(zabka_world, LEADERS_KILLED)

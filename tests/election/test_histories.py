@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bench.histories import History, judge, record
+from bench.histories import record
+from ensemble.client.history_clients import History, judge
 from journal.judges.linearizability import Operation
 from journal.judges.session_order import Seen
 from journal.judges.znode_register import Answered, Asked

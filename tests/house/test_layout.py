@@ -44,6 +44,7 @@ SHELLS = {
     "ensemble/client/__init__.py",  # re-exports the next one, on demand
     "ensemble/client/aio.py",
     "ensemble/client/asyncio_connector.py",
+    "ensemble/client/history_clients.py",
     "ensemble/client/kazoo.py",
     "broker_sim/logs/background_sync.py",
     "broker_sim/logs/file_log_directory.py",

@@ -12,16 +12,17 @@ ROOT = Path(__file__).parents[2]
 LAYERS = (
     ("kernel",),
     ("network", "disks", "filesystem"),
-    ("settings", "record"),
+    ("settings", "record", "processes"),
     ("nodes",),
     ("judges",),
     ("world",),
     ("faults", "workloads"),
     ("seeds",),
+    ("serving",),
     ("cores",),
     ("scenarios",),
-    ("search",),
     ("run",),
+    ("search",),
 )
 """Lowest first.  A room imports from itself and from those below it; rooms of one layer do not know each other."""
 HEIGHT = {room: height for height, layer in enumerate(LAYERS) for room in layer}

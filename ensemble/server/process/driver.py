@@ -67,7 +67,7 @@ from ensemble.zab.effects import (
 from ensemble.zab.messages import Notification, Packet, PeerState
 from ensemble.zab.peer import Peer
 from journal.events import Event, NodeStopped, PeerProtocolBroken, PeerStateChanged, SnapshotTaken
-from journal.writer import JournalWriter
+from journal.writer import Journal
 
 ROUND_PACKETS_MAX = 2
 """So few packets of another server are a round by themselves, where nothing else has come: to go round the event loop
@@ -88,7 +88,7 @@ class PeerDriver:
     """One running peer.  Set `storage`, `clients`, and where there are other peers `elections` and `quorum`."""
 
     def __init__(
-        self, peer: Peer, service: Service, journal: JournalWriter, voters: tuple[int, ...], log: structlog.BoundLogger
+        self, peer: Peer, service: Service, journal: Journal, voters: tuple[int, ...], log: structlog.BoundLogger
     ) -> None:
         self.storage: Storage | None = None
         self.clients: ClientPort | None = None

@@ -8,6 +8,7 @@ import random
 import secrets
 import signal
 import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,8 +19,10 @@ import structlog
 
 from ensemble.ids import PeerId, Zxid, zxid_text
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from ensemble.runtime.files import HOST, Files
 from ensemble.runtime.links import ControlSocket, LinkFaults
 from ensemble.runtime.node_process import new_event_loop, node_logger
+from ensemble.runtime.workers import THREADS
 from ensemble.server.config.dynamic_config import DynamicConfigFiles
 from ensemble.server.config.stored_sizes import oversized_warning
 from ensemble.server.config.tls import TlsStore
@@ -37,6 +40,7 @@ from ensemble.server.process.driver import PeerDriver, Stopped
 from ensemble.server.process.membership_ports import MembershipPorts
 from ensemble.server.process.oracle import OracleWatch
 from ensemble.server.process.ownership import claim
+from ensemble.server.process.surroundings import Surroundings
 from ensemble.tree.service import Service
 from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.directory import open_directories
@@ -81,30 +85,53 @@ def run_peer(config_path: Path) -> bool:
     for warning in config.warnings:
         log.warning(warning)
     with ExitStack() as held:
-        directories, locks = open_directories(config.data_dir, config.data_log_dir)
-        for lock in locks:
-            held.callback(lock.release)
-        claim(config)
         # What is loaded now stays: collecting over a growing million objects would find nothing.
         gc.disable()
-        began_ms = now_ms()
-        restored = take_received(directories)
-        if restored is not None:
-            log.warning("the history is that of a restored snapshot", zxid=zxid_text(restored))
-        recovery = recover(directories, recovery_policy(config))
-        loaded = _Loaded(recovery, restored, now_ms() - began_ms)
-        for damage in recovery.damages:
-            log.warning("found damage on the disk", file=damage.file, reason=damage.reason, action=damage.action)
-        if (oversized := oversized_warning(recovery.recovered, config.limits)) is not None:
-            log.warning(oversized)
-        if not recovery.recovered.complete:
-            log.warning("transactions may be missing here: the vote of this server counts when a leader has sent them")
+        loaded = load_history(config, held, log)
         journal = JournalWriter(config.journal_dir, config.node, full=config.journal_full)
         held.callback(journal.close)
         gc.set_threshold(*GC_THRESHOLDS)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
+        surroundings = Surroundings(
+            log=log,
+            journal=journal,
+            random=random.Random(),
+            nonce=lambda: secrets.token_urlsafe(NONCE_BYTES),
+            files=HOST,
+            workers=THREADS,
+            clock_ns=time.monotonic_ns,
+            started=_collect_what_changes,
+        )
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            return runner.run(_serve(config, directories, loaded, journal, log))
+            return runner.run(serve(config, loaded, surroundings))
+
+
+def _collect_what_changes(running: RunningPeer) -> None:
+    # What was loaded stays.
+    gc.freeze()
+    gc.enable()
+
+
+def load_history(config: ZooConfig, held: ExitStack, log: structlog.BoundLogger, files: Files = HOST) -> Loaded:
+    """Take the data directories, until `held` is closed, and read what they hold.
+
+    Raises DataDirectoryError, OSError."""
+    directories, locks = open_directories(config.data_dir, config.data_log_dir, files)
+    for lock in locks:
+        held.callback(lock.release)
+    claim(config, files)
+    began_ms = now_ms()
+    restored = take_received(directories)
+    if restored is not None:
+        log.warning("the history is that of a restored snapshot", zxid=zxid_text(restored))
+    recovery = recover(directories, recovery_policy(config))
+    for damage in recovery.damages:
+        log.warning("found damage on the disk", file=damage.file, reason=damage.reason, action=damage.action)
+    if (oversized := oversized_warning(recovery.recovered, config.limits)) is not None:
+        log.warning(oversized)
+    if not recovery.recovered.complete:
+        log.warning("transactions may be missing here: the vote of this server counts when a leader has sent them")
+    return Loaded(directories, recovery, restored, now_ms() - began_ms)
 
 
 def ensemble_config(config: ZooConfig) -> EnsembleConfig:
@@ -155,31 +182,27 @@ def peer_names(config: ZooConfig) -> dict[str, str]:
     return names
 
 
-class _Loaded(NamedTuple):
-    """What was on the disk, the zxid of a snapshot that was restored before, and how long it took."""
+class Loaded(NamedTuple):
+    """A peer's directories, what was on the disk, the zxid of a snapshot that was restored before, and how long it
+    took."""
 
+    directories: Directories
     recovery: Recovery
     restored: Zxid | None
     took_ms: int
 
 
-async def _serve(
-    config: ZooConfig,
-    directories: Directories,
-    loaded: _Loaded,
-    journal: JournalWriter,
-    log: structlog.BoundLogger,
-) -> bool:
-    """Whether the peer ended to begin anew."""
-    recovery, restored = loaded.recovery, loaded.restored
+async def serve(config: ZooConfig, loaded: Loaded, surroundings: Surroundings) -> bool:
+    """Be a peer until told to stop; whether it ended to begin anew.  Raises PortError, Stopped, OSError."""
+    directories, recovery, restored, _ = loaded
     loop = asyncio.get_running_loop()
     settings = ensemble_config(config)
-    service = Service(settings, lambda: secrets.token_urlsafe(NONCE_BYTES))
+    service = Service(settings, surroundings.nonce)
     if recovery.recovered.snapshot is None:
         # As ZooKeeper does on an empty directory: later starts can tell an empty tree from a lost one.
-        write_snapshot(directories.data, service.snapshot())
-    peer = Peer(settings, service, recovery.recovered, random.Random())
-    driver = PeerDriver(peer, service, journal, config.voters, log)
+        write_snapshot(directories.data, service.snapshot(), directories.files)
+    peer = Peer(settings, service, recovery.recovered, surroundings.random)
+    driver = PeerDriver(peer, service, surroundings.journal, config.voters, surroundings.log)
     AsyncioRuntime(loop, on_failure=driver.fail)
     if config.storage.retain_snapshots:
         purge(directories, config.storage.retain_snapshots)
@@ -187,23 +210,31 @@ async def _serve(
         directories,
         driver,
         loop.call_soon_threadsafe,
+        workers=surroundings.workers,
+        clock_ns=surroundings.clock_ns,
         policy=recovery_policy(config),
         preallocate_bytes=config.storage.preallocate_bytes,
         retain_snapshots=config.storage.retain_snapshots,
         snapshot_suffix=config.storage.snapshot_suffix,
         fsync_warning_ms=config.storage.fsync_warning_ms,
         quick_sync_us=config.storage.quick_sync_us,
-        memberships=DynamicConfigFiles(config.path, config.my_id) if config.path is not None else None,
+        memberships=DynamicConfigFiles(config.path, config.my_id, directories.files)
+        if config.path is not None
+        else None,
     )
     for event in (NodeStarted("peer", config.my_id, config.values), *recovery.damages):
         driver.emit(event)
     if restored is not None and config.journal_full:
         driver.emit(HistoryReplaced(restored))
+    driver.clients = clients = ClientPort(
+        driver, Admission(config.limits, surroundings.random.random, now_ms()), config.auth
+    )
+    running = RunningPeer(config, peer, service, clients, storage)
     control: ControlSocket | None = None
     ending = _Ending(driver)
     driver.begin_anew = ending.begin_anew
     try:
-        control = await _open_ports(config, driver, peer, service, ending.begin_anew)
+        control = await _open_ports(driver, running, surroundings, ending.begin_anew)
         if driver.operator is not None:
             driver.operator.on_loaded(loaded.took_ms, recovery)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -211,8 +242,7 @@ async def _serve(
         driver.start()
         if config.oracle_path is not None:
             OracleWatch(config.oracle_path, config.tick_time, driver.on_oracle).start()
-        gc.freeze()
-        gc.enable()
+        surroundings.started(running)
         await driver.finished()
     finally:
         await _close(driver, control)
@@ -239,22 +269,16 @@ class _Ending:
 
 
 async def _open_ports(
-    config: ZooConfig, driver: PeerDriver, peer: Peer, service: Service, begin_anew: Callable[[], None]
+    driver: PeerDriver, running: RunningPeer, surroundings: Surroundings, begin_anew: Callable[[], None]
 ) -> ControlSocket | None:
+    config, clients, log = running.config, running.clients, surroundings.log
     faults = LinkFaults(peer_names(config))
-    clients = ClientPort(driver, Admission(config.limits, random.random, now_ms()), config.auth)
-    driver.clients = clients
-    assert driver.storage is not None
-    driver.operator = OperatorView(
-        RunningPeer(config, peer, service, clients, driver.storage), node_logger(config.node), on_failure=driver.fail,
-        begin_anew=begin_anew,
-    )  # fmt: skip
-    security, auth = peer_security(config), quorum_auth(config)
+    driver.operator = OperatorView(running, log, on_failure=driver.fail, begin_anew=begin_anew)
+    security, auth = peer_security(config, log.warning), quorum_auth(config, surroundings.nonce)
     my_id = PeerId(config.my_id)
     mine = config.servers.get(config.my_id)
     if mine is not None and config.distributed:
         addresses = mine.listens_at(on_all=config.listen_on_all)
-        warn = node_logger(config.node).warning
         servers = {PeerId(i): line for i, line in config.servers.items()}
         init_limit_s = config.init_limit * config.tick_time / 1000
         driver.elections = elections = ElectionPort(
@@ -267,22 +291,19 @@ async def _open_ports(
         )  # fmt: skip
         quorum.observer_master_port = config.observer_master_port
         ports = (elections, quorum, clients)
-        driver.membership = MembershipPorts(
-            my_id, mine, ports, node_logger(config.node), listens_on_all=config.listen_on_all
-        )
-        await driver.quorum.listen(addresses, warn)
-        await driver.elections.listen(addresses, warn)
-    await _listen_for_clients(config, clients)
+        driver.membership = MembershipPorts(my_id, mine, ports, log, listens_on_all=config.listen_on_all)
+        await driver.quorum.listen(addresses, log.warning)
+        await driver.elections.listen(addresses, log.warning)
+    await _listen_for_clients(config, clients, log.warning)
     await driver.operator.open()
     if config.control_socket is None:
         return None
-    control = ControlSocket(config.control_socket, faults, lambda: report(peer))
+    control = ControlSocket(config.control_socket, faults, lambda: report(running.peer))
     await control.start()
     return control
 
 
-async def _listen_for_clients(config: ZooConfig, clients: ClientPort) -> None:
-    report = node_logger(config.node).warning
+async def _listen_for_clients(config: ZooConfig, clients: ClientPort, report: Callable[[str], None]) -> None:
     store = TlsStore(config.client_tls, report) if config.client_tls is not None else None
     if store is not None and config.client_port_unification:
         await clients.listen_unified(config.client_address, config.client_port, store)
@@ -292,18 +313,18 @@ async def _listen_for_clients(config: ZooConfig, clients: ClientPort) -> None:
         await clients.listen_secure(config.secure_client_address, config.secure_client_port, store)
 
 
-def peer_security(config: ZooConfig) -> PeerSecurity | None:
+def peer_security(config: ZooConfig, report: Callable[[str], None]) -> PeerSecurity | None:
     """How this peer talks to others; None for plain TCP.  Raises ConfigError."""
     if config.quorum_tls is None:
         return None
-    store = TlsStore(config.quorum_tls, node_logger(config.node).warning)
+    store = TlsStore(config.quorum_tls, report)
     return PeerSecurity(store, dials=config.ssl_quorum, accepts_plain=config.port_unification)
 
 
-def quorum_auth(config: ZooConfig) -> QuorumAuth | None:
+def quorum_auth(config: ZooConfig, nonce: Callable[[], str]) -> QuorumAuth | None:
     """How this peer and others prove to each other that they belong together; None where they need not."""
     sasl = config.quorum_sasl
-    return QuorumAuth(sasl, lambda: secrets.token_urlsafe(NONCE_BYTES)) if sasl is not None else None
+    return QuorumAuth(sasl, nonce) if sasl is not None else None
 
 
 def report(peer: Peer) -> dict[str, Any]:

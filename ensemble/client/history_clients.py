@@ -1,0 +1,222 @@
+"""Clients of the ensemble whose history can be judged: each writes, reads and watches, and notes what it was told.
+
+Judged are linearizability of writes and quorum reads (sync, then getData) of every znode, FIFO order per session
+(`journal.judges.session_order`), and ephemerals, which live as long as their session and no longer.  The clients do not
+know whether their processes are real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ensemble.client.client import Client
+from ensemble.client.service import WatchEvent
+from ensemble.errors import BadVersion, ConnectionLoss, NodeExists, NoNode, SessionExpired, ZooKeeperError
+from ensemble.records import EventType
+from journal.judges.linearizability import Operation, Verdict, check
+from journal.judges.session_order import Seen, violations
+from journal.judges.znode_register import ANY_VERSION, UNKNOWN, Answered, Asked, step
+
+HISTORIES, ALIVE = "/histories", "/alive"
+"""The znodes under which clients work; they have to be there."""
+KEYS_AT_A_TIME = 3
+KEYS_LAST_S = 4.0
+"""A key's history is as long as it is used: short ones are quick to judge."""
+PAUSE_S = 0.004
+SESSION_TIMEOUT_MS = 6000
+_OUTCOMES: dict[type[ZooKeeperError], Answered] = {
+    NoNode: Answered("no_node"),
+    NodeExists: Answered("node_exists"),
+    BadVersion: Answered("bad_version"),
+}
+
+
+class History:
+    """What all clients asked and saw."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.seen: list[Seen] = []
+        self.ephemerals: dict[str, str] = {}
+        """The ephemeral of every session that is alive, by client."""
+        self.sessions_expired = 0
+
+
+def now_us() -> int:
+    """The one clock of a history."""
+    return time.monotonic_ns() // 1000
+
+
+class Player:
+    """One client: sessions one after the other, requests one or two at a time."""
+
+    def __init__(self, name: str, client: Client, history: History, seed: int, pause_s: float = PAUSE_S) -> None:
+        self._name = name
+        self._history = history
+        self._pause_s = pause_s
+        self._random = random.Random(f"{seed}/{name}")
+        self._client = client
+        self._sessions = 1
+        self._versions: dict[str, int] = {}
+
+    @property
+    def _session(self) -> str:
+        return f"{self._name}.{self._sessions}"
+
+    async def play(self, is_done: Callable[[], bool]) -> None:
+        """Until that is so; the session stays open."""
+        await self._client.start()
+        began_s = time.monotonic()
+        while not is_done():
+            try:
+                await self._live()
+                epoch = int((time.monotonic() - began_s) / KEYS_LAST_S)
+                await self._turn(f"{HISTORIES}/{epoch}-{self._random.randrange(KEYS_AT_A_TIME)}")
+                await asyncio.sleep(self._pause_s)
+            except ConnectionLoss:
+                await asyncio.sleep(0.05)
+            except SessionExpired:
+                self._history.sessions_expired += 1
+                self._history.ephemerals.pop(self._name, None)
+                self._sessions += 1
+                await self._client.renew()
+
+    async def end(self) -> None:
+        """Close the session."""
+        await self._client.close()
+
+    async def check_alive(self) -> str | None:
+        """What is wrong with this session's ephemeral while the session lives, or None."""
+        path = self._history.ephemerals.get(self._name)
+        if path is None:
+            return None
+        try:
+            await self._client.sync("/")
+            stat = await self._client.exists(path)
+        except SessionExpired:
+            return None
+        return f"{path} is gone, and its session lives" if stat is None else None
+
+    async def _live(self) -> None:
+        """Leave an ephemeral once a session.  One whose create was lost on the way may be there already."""
+        if self._name in self._history.ephemerals:
+            return
+        path = f"{ALIVE}/{self._session}"
+        with contextlib.suppress(NodeExists):
+            await self._client.create(path, b"", ephemeral=True)
+        self._history.ephemerals[self._name] = path
+
+    async def _turn(self, path: str) -> None:
+        choice = self._random.random()
+        data = b"%s %d" % (self._name.encode(), len(self._history.operations))
+        if choice < 0.10:
+            await self._ask(path, Asked("create", data))
+        elif choice < 0.13:
+            await self._ask(path, Asked("delete", b"", ANY_VERSION))
+        elif choice < 0.30:
+            await self._ask(path, Asked("set", data, self._versions.get(path, ANY_VERSION)))
+        elif choice < 0.45:
+            await self._ask(path, Asked("set", data))
+        elif choice < 0.55:
+            # A write and a read behind it, neither awaited before both are on their way.
+            written = asyncio.ensure_future(self._ask(path, Asked("set", data)))
+            await asyncio.sleep(0)
+            for ended in await asyncio.gather(written, self._look(path, watch=False), return_exceptions=True):
+                if ended is not None:
+                    raise ended
+        elif choice < 0.80:
+            await self._ask(path, Asked("read"))
+        else:
+            await self._look(path, watch=choice < 0.90)
+
+    async def _ask(self, path: str, asked: Asked) -> None:
+        """One operation of the linearizable history."""
+        called_us = now_us()
+        try:
+            answered = await self._answer(path, asked)
+        except (ConnectionLoss, SessionExpired):
+            if asked.verb != "read":
+                self._note(path, called_us, None, asked, UNKNOWN)
+            raise
+        self._note(path, called_us, now_us(), asked, answered)
+
+    def _note(
+        self, path: str, called_us: int, returned_us: int | None, asked: Asked, answered: Answered | None
+    ) -> None:
+        operation = Operation(self._session, path, called_us, returned_us, asked, answered)
+        self._history.operations.append(operation)
+
+    async def _answer(self, path: str, asked: Asked) -> Answered:
+        client = self._client
+        try:
+            if asked.verb == "create":
+                await client.create(path, asked.data)
+                return Answered("ok")
+            if asked.verb == "delete":
+                await client.delete(path, asked.version)
+                return Answered("ok")
+            if asked.verb == "set":
+                written: Any = client.set(path, asked.data, asked.version)
+                written.add_done_callback(self._saw("wrote", path, lambda stat: stat.mzxid))
+                return Answered("ok", b"", (await written).version)
+            synced = client.sync(path)
+            read: Any = client.get(path)
+            read.add_done_callback(self._saw("read", path, lambda answer: answer[1].mzxid))
+            await synced
+            data, stat = await read
+        except (NoNode, NodeExists, BadVersion) as refused:
+            return _OUTCOMES[type(refused)]
+        self._versions[path] = stat.version
+        return Answered("ok", data, stat.version)
+
+    async def _look(self, path: str, watch: bool) -> None:
+        """A plain read: whatever this session's server has, but in order."""
+        session = self._session
+
+        def fired(event: WatchEvent) -> None:
+            if event.type is not EventType.NONE:
+                # One turn of the loop later, as a future's callback: so both are noted in the order of their frames.
+                asyncio.get_running_loop().call_soon(self._history.seen.append, Seen(session, "event", path))
+
+        read: Any = self._client.get(path, fired) if watch else self._client.get(path)
+        read.add_done_callback(self._saw("watched" if watch else "read", path, lambda answer: answer[1].mzxid))
+        with contextlib.suppress(NoNode):
+            await read
+
+    def _saw(self, kind: Any, path: str, zxid_of: Callable[[Any], int]) -> Callable[[Any], None]:
+        session = self._session
+
+        def note(future: asyncio.Future[Any]) -> None:
+            if not future.cancelled() and future.exception() is None:
+                self._history.seen.append(Seen(session, kind, path, zxid_of(future.result())))
+
+        return note
+
+
+class Judgement(NamedTuple):
+    """What was judged, and what was found wrong."""
+
+    operations: int
+    keys: int
+    seen: int
+    sessions_expired: int
+    wrong: list[str]
+
+
+def judge(history: History, wrong: list[str]) -> Judgement:
+    """All checks over a recorded history."""
+    verdicts = check(history.operations, step, None)
+    found = wrong + [_said(verdict) for verdict in verdicts if not verdict.linearizable] + violations(history.seen)
+    return Judgement(len(history.operations), len(verdicts), len(history.seen), history.sessions_expired, found)
+
+
+def _said(verdict: Verdict) -> str:
+    if verdict.linearizable is None:
+        return f"{verdict.key}: not decided after {verdict.steps} steps"
+    stuck = "; ".join(f"{o.client} {o.asked} -> {o.answered}" for o in verdict.stuck)
+    return f"{verdict.key} is not linearizable: after {len(verdict.placed)} operations none of these fits: {stuck}"

@@ -1,0 +1,30 @@
+"""What a peer's process takes from where it runs, beside its event loop: what differs between a host and a world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+import structlog
+
+from ensemble.runtime.files import Files
+from ensemble.runtime.workers import Workers
+from ensemble.server.operator.running_peer import RunningPeer
+from journal.writer import Journal
+
+
+class Surroundings(NamedTuple):
+    """Log, journal, randomness, disk, helping hands and the monotonic clock of one process.
+
+    `started` is called once the peer runs and its ports are open.
+    """
+
+    log: structlog.BoundLogger
+    journal: Journal
+    random: Random
+    nonce: Callable[[], str]
+    files: Files
+    workers: Workers
+    clock_ns: Callable[[], int]
+    started: Callable[[RunningPeer], None]

@@ -1,0 +1,71 @@
+"""What a simulated process is told by Python's `time`: the world's clock, with its machine's own skew.
+
+The shells ask `time` for both clocks directly, since in a real process nothing may stand between.  While a run lasts,
+those functions answer for whichever process has its turn; outside of turns they are the host's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+
+class Clocked(Protocol):
+    """Whoever has the turn."""
+
+    def mono_ns(self) -> int:
+        """Its monotonic clock."""
+        ...
+
+    def wall_ns(self) -> int:
+        """Its wall clock."""
+        ...
+
+    def spend(self, duration_us: int) -> None:
+        """Be busy for so long, in the midst of its turn."""
+        ...
+
+
+class Turn:
+    """Whose turn it is, of all the processes of a world; None between turns."""
+
+    def __init__(self) -> None:
+        self.taker: Clocked | None = None
+
+
+@contextmanager
+def virtual_time(turn: Turn) -> Iterator[None]:
+    """Within it, who has the turn lives in virtual time."""
+    host = time.monotonic, time.monotonic_ns, time.time, time.time_ns, time.sleep
+    monotonic, monotonic_ns, wall, wall_ns, sleep = host
+
+    def now() -> float:
+        taker = turn.taker
+        return monotonic() if taker is None else taker.mono_ns() / 1e9
+
+    def now_ns() -> int:
+        taker = turn.taker
+        return monotonic_ns() if taker is None else taker.mono_ns()
+
+    def now_wall() -> float:
+        taker = turn.taker
+        return wall() if taker is None else taker.wall_ns() / 1e9
+
+    def now_wall_ns() -> int:
+        taker = turn.taker
+        return wall_ns() if taker is None else taker.wall_ns()
+
+    def rest(seconds: float, /) -> None:
+        if turn.taker is None:
+            sleep(seconds)
+        else:
+            turn.taker.spend(round(seconds * 1e6))
+
+    time.monotonic, time.monotonic_ns, time.time, time.time_ns = now, now_ns, now_wall, now_wall_ns
+    time.sleep = rest  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        time.monotonic, time.monotonic_ns, time.time, time.time_ns, time.sleep = host

@@ -1,0 +1,215 @@
+"""One seed's run of an ensemble of whole processes: boot, do harm, heal, recover; then the verdict."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, ExitStack
+
+from ensemble.client.client import Client
+from ensemble.client.history_clients import judge
+from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from journal.judges.cause_chains import JUDGED as DECISIONS
+from journal.judges.cause_chains import NAME as CAUSE_CHAINS
+from journal.judges.cause_chains import broken_chains
+from journal.judges.judged import Judged
+from simulation.kernel.draws import derive_random
+from simulation.kernel.scheduler import Deadlock
+from simulation.processes.virtual_time import virtual_time
+from simulation.seeds.seed_run import Outcome
+from simulation.serving.changing import Changing
+from simulation.serving.client_machine import Playing, forever, make_ground
+from simulation.serving.episodes import draw_episode
+from simulation.serving.faults import draw_nemesis
+from simulation.serving.serving_world import ServingWorld
+from simulation.serving.shape import Shape, draw_shape
+from simulation.workloads.watching import Watching
+from simulation.workloads.writer import Writer
+
+WHOLE = "whole"
+"""The scenario's name."""
+BOOT_MS_MAX = 60_000
+HARM_MS = 20_000
+RECOVERY_MS_MAX = 120_000
+POWERLESS_MS = 300
+PLAYERS = 2
+PLAYER = "player-"
+WRITER_PAUSE_MS = 60
+
+Plant = AbstractContextManager[object]
+"""Within it something is wrong with the code that serves."""
+
+
+class ServingRun:
+    """A seed's world with its clients; `execute` plays it to the end.  `shape` and `episode` are drawn unless they are
+    given."""
+
+    def __init__(self, seed: int, shape: Shape | None = None, episode: str | None = None) -> None:
+        self.seed = seed
+        self.episode = episode
+        self.shape = shape or draw_shape(derive_random(seed, "serving shape"))
+        self.world = ServingWorld(seed, self.shape)
+        self.playing = Playing(seed)
+        self.changing: Changing | None = None
+        self.writer: Writer | None = None
+        self.watching: Watching | None = None
+        self.recovery_ms = 0
+        self.outcome: Outcome | None = None
+        self._failures: list[str] = []
+
+    def execute(self) -> Outcome:
+        """Play it."""
+        begin, cpu_begin = time.perf_counter(), time.process_time()
+        world = self.world
+        try:
+            with self.in_virtual_time():
+                self._play()
+        except Deadlock as stuck:
+            self._failures.append(f"liveness: {stuck}")
+        except Exception as crash:  # Whatever it is, this seed has found it; others may still run.
+            self._failures.append(f"crash: {crash!r}")
+        world.end()
+        # Snapshots freeze what there is; of a world that is over nothing is to stay.
+        gc.unfreeze()
+        return Outcome(
+            seed=self.seed,
+            scenario=WHOLE,
+            problems=self.problems(),
+            virtual_ms=world.now_ms,
+            recovery_ms=self.recovery_ms,
+            steps=world.scheduler.steps,
+            events=len(world.record.entries),
+            acknowledged_writes=self.writer.acknowledged if self.writer else 0,
+            acknowledged_records=0,
+            faults=world.faults,
+            wall_s=time.perf_counter() - begin,
+            cpu_s=time.process_time() - cpu_begin,
+            judged=self._had_to_judge(),
+            reached=dict(world.reached.counts),
+        )
+
+    def _had_to_judge(self) -> dict[str, int]:
+        """How often each invariant had something to judge; what clients saw counts by what was compared."""
+        every = Judged()
+        every.add(self.world.record.had_to_judge())
+        every.note(CAUSE_CHAINS, sum(isinstance(entry.event, DECISIONS) for entry in self.world.record.entries))
+        every.note("linearizable writes", self._acknowledged())
+        every.note("reads and watches", self.watching.watches_fired if self.watching else 0)
+        every.note("clients' histories", len(self.playing.history.operations) + len(self.playing.history.seen))
+        return every.counts
+
+    def in_virtual_time(self) -> AbstractContextManager[None]:
+        """Within it the world may go on."""
+        return virtual_time(self.world.ground.turn)
+
+    def problems(self) -> list[str]:
+        """Every violation so far, one line each."""
+        record = self.world.record
+        found = [f"{v.invariant}: {v.detail} (at {v.mono_us / 1e6:.3f} s)" for v in record.violations]
+        found += [f"linearizable writes: {line}" for line in (self.writer.violations if self.writer else [])]
+        found += [f"reads and watches: {line}" for line in (self.watching.violations if self.watching else [])]
+        found += [f"clients' histories: {line}" for line in judge(self.playing.history, []).wrong]
+        found += [f"{v.invariant}: {v.detail}" for v in broken_chains(record.entries)]
+        found += [f"process: {line}" for line in self.world.ground.failures]
+        return found + self._failures
+
+    # -- the play ----------------------------------------------------------------------------------------------------
+
+    def _play(self) -> None:
+        self.boot()
+        world = self.world
+        nemesis = draw_nemesis(world, derive_random(self.seed, "serving nemesis"))
+        nemesis.hush = self._hush
+        nemesis.start()
+        draw_episode(nemesis, self.episode)
+        world.run(HARM_MS)
+        nemesis.heal_all()
+        world.start()
+        self._recover()
+
+    def boot(self) -> None:
+        """Start every peer and every client; wait until they make progress."""
+        world = self.world
+        world.start()
+        world.add_client("writer", self._write)
+        world.until(lambda: self._acknowledged() > 0, BOOT_MS_MAX, "the first write to the ensemble")
+        world.add_client("watcher", self._watch)
+        world.add_client("setup", make_ground)
+        setup = world.clients["setup"]
+        world.until(lambda: setup.process is None, BOOT_MS_MAX, "the players' ground")
+        for number in range(1, PLAYERS + 1):
+            name = f"{PLAYER}{number}"
+            world.add_client(name, self.playing.player(name))
+        if self.shape.changes_members:
+            self.changing = Changing(derive_random(self.seed, "changes"), self.shape.peers)
+            world.add_client("operator", self.changing.work)
+
+    def _acknowledged(self) -> int:
+        return self.writer.acknowledged if self.writer is not None else 0
+
+    async def _write(self, client: Client, runtime: AsyncioRuntime) -> None:
+        self.writer = Writer(client, runtime, WRITER_PAUSE_MS)
+        await forever(client, runtime)
+
+    async def _watch(self, client: Client, runtime: AsyncioRuntime) -> None:
+        self.watching = Watching(client, runtime, self._acknowledged)
+        await forever(client, runtime)
+
+    def _hush(self, quiet: bool) -> None:
+        """Clients write nothing for a while, or go on."""
+        assert self.writer is not None
+        self.writer.active = not quiet
+        for name, machine in self.world.clients.items():
+            if name.startswith(PLAYER):
+                if quiet:
+                    machine.pause()
+                else:
+                    machine.resume()
+
+    def _recover(self) -> None:
+        """With all faults gone, everything must come back within bounded time."""
+        world, before = self.world, self._acknowledged()
+        self.recovery_ms = world.until(lambda: self._acknowledged() > before + 2, RECOVERY_MS_MAX, "a serving ensemble")
+        if self.changing is None:
+            self.recovery_ms += world.until(world.every_peer_serves, RECOVERY_MS_MAX, "every peer back in service")
+        if (changing := self.changing) is not None:
+            changing.active = False
+            self.recovery_ms += world.until(lambda: changing.whole, RECOVERY_MS_MAX, "a membership of all servers")
+            self.recovery_ms += world.until(world.every_peer_serves, RECOVERY_MS_MAX, "every member in service")
+        self.playing.is_done = True
+        world.until(lambda: self.playing.ended == PLAYERS, RECOVERY_MS_MAX, "players that have come to their end")
+        assert self.writer is not None
+        self.writer.active = False
+        world.until(self._all_agree, RECOVERY_MS_MAX, "one tree everywhere")
+        self._cut_the_power(self.writer)
+
+    def _cut_the_power(self, writer: Writer) -> None:
+        """What was acknowledged is on disks: it is there when all of them have lost their power."""
+        world = self.world
+        for machine in world.peers.values():
+            world.announce("power_loss", machine.name)
+            machine.lose_power()
+        world.run(POWERLESS_MS)
+        world.start()
+        self.recovery_ms += world.until(world.every_peer_serves, RECOVERY_MS_MAX, "every peer back after a power cut")
+        before, writer.active = writer.acknowledged, True
+        world.until(lambda: writer.acknowledged > before + 2, RECOVERY_MS_MAX, "writes after a power cut")
+        writer.active = False
+        world.until(self._all_agree, RECOVERY_MS_MAX, "one tree everywhere after a power cut")
+
+    def _all_agree(self) -> bool:
+        """Do all peers hold the same tree?"""
+        trees = [running.service.tree for running in self.world.running()]
+        states = {(tree.last_zxid, tree.digest, len(tree.nodes)) for tree in trees}
+        return len(trees) == len(self.world.peers) and len(states) == 1
+
+
+def serve_seed(seed: int, plants: Iterable[Plant] = ()) -> ServingRun:
+    """Run a seed, with those plants in the code that serves; `problems()` of what is returned is the verdict."""
+    with ExitStack() as planted:
+        for plant in plants:
+            planted.enter_context(plant)
+        run = ServingRun(seed)
+        run.outcome = run.execute()
+    return run

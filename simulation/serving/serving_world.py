@@ -1,0 +1,182 @@
+"""The world of an ensemble of whole processes: machines, clients, and what may be done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ensemble.server.operator.running_peer import RunningPeer
+from ensemble.zab.messages import PeerState
+from journal.events import FaultInjected, FaultRemoved
+from simulation.kernel.draws import derive_random
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Deadlock, Scheduler
+from simulation.processes.machine import Ground, Machine
+from simulation.record import Record
+from simulation.serving.client_machine import ClientMachine, Work
+from simulation.serving.peer_machine import CLIENT_PORT, ELECTION_PORT, QUORUM_PORT, PeerMachine, peer_address
+from simulation.serving.reached import Reached
+from simulation.serving.shape import Shape
+
+
+class ServingWorld:
+    """One ensemble; `start()` boots it, then let time pass with `run` or `until`."""
+
+    def __init__(self, seed: int, shape: Shape) -> None:
+        self.seed = seed
+        self.shape = shape
+        self.scheduler = Scheduler()
+        self.record = Record(self.scheduler)
+        self.ground = Ground(seed, self.scheduler, pieces=shape.pieces)
+        self._observer = SimRuntime(self.scheduler, derive_random(seed, "observer"))
+        self._emit = self.record.emitter("world", self._observer)
+        self._fault_number = 0
+        self.reached = Reached()
+        self.record.listeners.append(self.reached.see)
+        self.peers: dict[int, PeerMachine] = {}
+        skews = derive_random(seed, "skew")
+        for peer in range(1, shape.peers + 1):
+            skew_ms = skews.randrange(-shape.skew_ms_max, shape.skew_ms_max + 1)
+            self.peers[peer] = PeerMachine(
+                self.ground, self.record, self.reached, peer, keys=self._zoo_cfg(), skew_ms=skew_ms
+            )
+            self.peers[peer].on_no_member = self._configure_anew
+        self.clients: dict[str, ClientMachine] = {}
+
+    def _zoo_cfg(self) -> dict[str, str]:
+        """The keys of every zoo.cfg, but for its data directory.  All peers begin in one membership."""
+        shape = self.shape
+        servers = {f"server.{each}": server_line(each, observer=each > shape.voters) for each in self._peer_ids()}
+        return {**shape.keys, **servers}
+
+    def _peer_ids(self) -> range:
+        return range(1, self.shape.peers + 1)
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    @property
+    def hosts(self) -> str:
+        """Where clients connect."""
+        return ",".join(f"{peer_address(peer)}:{CLIENT_PORT}" for peer in self._peer_ids())
+
+    def add_client(self, name: str, work: Work, server: PeerMachine | None = None) -> ClientMachine:
+        """A machine with a client's program, which knows all servers or that one; it runs at once."""
+        hosts = self.hosts if server is None else f"{server.address}:{CLIENT_PORT}"
+        machine = ClientMachine(self.ground, name, f"10.0.1.{len(self.clients) + 1}", hosts, work)
+        self.clients[name] = machine
+        machine.start()
+        return machine
+
+    def machine(self, name: str) -> Machine:
+        """A machine by its name."""
+        return self.clients[name] if name in self.clients else self.peers[int(name.removeprefix("peer-"))]
+
+    def running(self) -> list[RunningPeer]:
+        """The peers that run, and have got as far as to open their ports."""
+        return [each.running for each in self.peers.values() if each.process is not None and each.running is not None]
+
+    def leader(self) -> PeerMachine | None:
+        """The machine of the peer that leads and serves; None in between."""
+        for machine in self.peers.values():
+            running = machine.running
+            if machine.process is None or running is None or machine.is_paused:
+                continue
+            if running.peer.state is PeerState.LEADING and running.peer.phase == "BROADCAST":
+                return machine
+        return None
+
+    def every_peer_serves(self) -> bool:
+        """Does every peer run, and lead or follow a leader that is established?"""
+        running = self.running()
+        return len(running) == len(self.peers) and all(each.peer.status().serving for each in running)
+
+    def _configure_anew(self, machine: PeerMachine) -> None:
+        """What an administrator does for a server that has left and is to be ready to join: once a leader can be asked
+        who the members are."""
+        leader = self.leader()
+        if leader is not None and leader.running is not None:
+            members = leader.running.peer.membership.lines
+            machine.join({int(peer): line.canonical() for peer, line in members.items()})
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    @property
+    def now_ms(self) -> int:
+        """Virtual milliseconds since the world began."""
+        return self.scheduler.now_us // 1000
+
+    @property
+    def faults(self) -> int:
+        """How many were injected."""
+        return self._fault_number
+
+    def run(self, duration_ms: int) -> None:
+        """Let time pass."""
+        self.scheduler.run_until(self.scheduler.now_us + duration_ms * 1000)
+
+    def until(self, condition: Callable[[], bool], limit_ms: int, what: str) -> int:
+        """Let time pass until it holds; how many virtual ms that took.  Raises Deadlock past the limit."""
+        begin_us = self.scheduler.now_us
+        step_us = 10_000
+        while not condition():
+            if self.scheduler.now_us > begin_us + limit_ms * 1000:
+                raise Deadlock(f"{what} did not come true within {limit_ms} ms")
+            self.scheduler.run_until(self.scheduler.now_us + step_us)
+        return (self.scheduler.now_us - begin_us) // 1000
+
+    def start(self) -> None:
+        """Boot every peer that is down."""
+        for machine in self.peers.values():
+            machine.switch_on()
+
+    def end(self) -> None:
+        """Nothing happens any more."""
+        for machine in (*self.peers.values(), *self.clients.values()):
+            machine.kill()
+        self.scheduler.end()
+        self.ground.end()
+
+    # -- faults ------------------------------------------------------------------------------------------------------
+
+    def announce(self, kind: str, source: str, target: str = "", *, both_ways: bool = False, delay_ms: int = 0) -> str:
+        """Journal a fault; its number, for `over`."""
+        self._fault_number += 1
+        fault_id = f"f{self._fault_number}"
+        self._emit(FaultInjected(fault_id, kind, source, target or source, both_ways, delay_ms))
+        return fault_id
+
+    def over(self, fault_id: str) -> None:
+        """Journal a fault's end."""
+        self._emit(FaultRemoved(fault_id))
+
+    def cut(self, source: str, target: str, *, both_ways: bool) -> Callable[[], None]:
+        """Cut a link; call what is returned to heal it."""
+        fault_id = self.announce("cut", source, target, both_ways=both_ways)
+        ends = self.machine(source).address, self.machine(target).address
+        directions = [ends, ends[::-1]] if both_ways else [ends]
+        for direction in directions:
+            self.ground.network.cut(*direction)
+
+        def heal() -> None:
+            for direction in directions:
+                self.ground.network.heal(*direction)
+            self.over(fault_id)
+
+        return heal
+
+    def delay(self, source: str, target: str, delay_ms: int) -> Callable[[], None]:
+        """Slow down one direction; call what is returned to end it."""
+        fault_id = self.announce("delay", source, target, delay_ms=delay_ms)
+        ends = self.machine(source).address, self.machine(target).address
+        self.ground.network.slow(*ends, delay_ms * 1000)
+
+        def end() -> None:
+            self.ground.network.slow(*ends, 0)
+            self.over(fault_id)
+
+        return end
+
+
+def server_line(peer: int, *, observer: bool = False) -> str:
+    """What stands behind `server.N=` in a zoo.cfg."""
+    role = "observer" if observer else "participant"
+    return f"{peer_address(peer)}:{QUORUM_PORT}:{ELECTION_PORT}:{role};0.0.0.0:{CLIENT_PORT}"

@@ -1,0 +1,50 @@
+"""What a seed draws of its ensemble: how many peers, how they keep their history, and how coarse the network is."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+CHANGES_CHANCE = 0.25
+
+
+class Shape(NamedTuple):
+    """An ensemble of `peers` servers, the last `observers` of which are observers at first; keys of zoo.cfg besides."""
+
+    peers: int
+    observers: int
+    keys: dict[str, str]
+    pieces: float
+    """The chance that a read returns a part of what has come."""
+    skew_ms_max: int
+    changes_members: bool
+    """Does an operator change the membership meanwhile?"""
+
+    @property
+    def voters(self) -> int:
+        """How many have a vote at first."""
+        return self.peers - self.observers
+
+
+def draw_shape(random: Random) -> Shape:
+    """Small snapshots, often, and little in memory: what is seldom in production is frequent here."""
+    peers, observers = random.choice(((3, 0), (3, 0), (3, 0), (3, 0), (4, 1), (5, 0), (5, 1)))
+    keys = {
+        "tickTime": "500",
+        "initLimit": "10",
+        "syncLimit": str(random.randrange(2, 6)),
+        "snapCount": str(random.choice((10, 20, 30, 50, 200))),
+        "preAllocSize": str(random.choice((1, 4, 64))),
+        "commitLogCount": str(random.choice((1, 10, 50, 500, 500))),
+        "snapshotSizeFactor": random.choice(("0.33", "5", "1000", "1000")),
+        "zabka.fsync.inlinethresholdus": random.choice(("500", "0")),
+        "reconfigEnabled": "true",
+        "skipACL": "yes",
+        "zabka.journal.level": "full",
+    }
+    if random.random() < 0.7:
+        keys |= {"autopurge.purgeInterval": "1", "autopurge.snapRetainCount": "3"}
+    changes = random.random() < CHANGES_CHANCE
+    if random.random() < 0.2:
+        keys["snapshot.compression.method"] = random.choice(("gz", "snappy"))
+    return Shape(peers, observers, keys, random.choice((0.0, 0.05, 0.4)), random.choice((0, 0, 500, 5_000)), changes)

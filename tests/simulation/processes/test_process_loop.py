@@ -1,0 +1,182 @@
+"""A simulated process: its turns, timers and clocks are the world's, and its end takes everything at once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.simulation.processes.small_world import HERE, SmallWorld
+
+
+@pytest.fixture
+def world() -> Iterator[SmallWorld]:
+    made = SmallWorld()
+    yield made
+    made.end()
+
+
+def test_an_hour_of_sleep_is_an_hour_of_virtual_time(world: SmallWorld) -> None:
+    async def program() -> float:
+        began = time.monotonic()
+        await asyncio.sleep(3600)
+        return time.monotonic() - began
+
+    began = time.perf_counter()
+    world.machine(HERE, program)
+    world.run(3601)
+    assert world.ended[HERE] == pytest.approx(3600, abs=0.001)
+    assert time.perf_counter() - began < 60
+
+
+def test_outside_of_turns_the_clock_is_the_hosts(world: SmallWorld) -> None:
+    before = time.monotonic()
+    world.machine(HERE, lambda: asyncio.sleep(100_000))
+    world.run(100_000)
+    assert time.monotonic() - before < 50_000
+
+
+def test_wall_clock_and_monotonic_clock_go_on_together(world: SmallWorld) -> None:
+    async def program() -> tuple[float, float]:
+        wall, mono = time.time(), time.monotonic()
+        await asyncio.sleep(10)
+        return time.time() - wall, time.monotonic() - mono
+
+    world.machine(HERE, program)
+    world.run(11)
+    wall, mono = world.ended[HERE]
+    assert wall == pytest.approx(mono, abs=1e-6)
+
+
+def test_what_is_called_soon_comes_in_order_and_in_a_later_turn(world: SmallWorld) -> None:
+    order: list[str] = []
+
+    async def program() -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_soon(order.append, "first")
+        loop.call_soon(order.append, "second")
+        order.append("now")
+        await asyncio.sleep(0.1)
+
+    world.machine(HERE, program)
+    world.run(1)
+    assert order == ["now", "first", "second"]
+
+
+def test_a_timer_that_is_cancelled_never_comes(world: SmallWorld) -> None:
+    came: list[int] = []
+
+    async def program() -> None:
+        asyncio.get_running_loop().call_later(1, came.append, 1).cancel()
+        await asyncio.sleep(2)
+
+    world.machine(HERE, program)
+    world.run(3)
+    assert came == []
+    assert world.ended[HERE] is None
+
+
+def test_time_outs_cancel_what_takes_too_long(world: SmallWorld) -> None:
+    async def program() -> float:
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(5):
+                await asyncio.sleep(60)
+        except TimeoutError:
+            return time.monotonic() - began
+        raise AssertionError("nothing timed out")
+
+    world.machine(HERE, program)
+    world.run(61)
+    assert world.ended[HERE] == pytest.approx(5, abs=0.001)
+
+
+def test_work_beside_the_loop_brings_its_result_and_what_it_raises(world: SmallWorld) -> None:
+    async def program() -> tuple[int, str]:
+        found = await asyncio.to_thread(max, 1, 2)
+        try:
+            await asyncio.to_thread(int, "no number")
+        except ValueError:
+            return found, "raised"
+        return found, "nothing"
+
+    world.machine(HERE, program)
+    world.run(1)
+    assert world.ended[HERE] == (2, "raised")
+
+
+def test_sigkill_drops_tasks_timers_and_what_is_ready_at_once_and_runs_no_finally(world: SmallWorld) -> None:
+    happened: list[str] = []
+
+    async def beside() -> None:
+        try:
+            await asyncio.sleep(2)
+            happened.append("slept")
+        finally:
+            happened.append("finally")
+
+    async def program() -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(2, happened.append, "timer")
+        task = loop.create_task(beside())
+        await asyncio.sleep(1)
+        loop.call_soon(happened.append, "ready")
+        await task
+
+    machine = world.machine(HERE, program)
+    world.run(0.5)
+    machine.kill()
+    world.run(10)
+    assert happened == []
+    assert HERE not in world.ended
+
+
+def test_a_paused_process_takes_no_turn_and_goes_on_where_it_stood(world: SmallWorld) -> None:
+    ticks: list[float] = []
+
+    async def program() -> None:
+        while True:
+            await asyncio.sleep(1)
+            ticks.append(asyncio.get_running_loop().time())
+
+    machine = world.machine(HERE, program)
+    world.run(2.5)
+    machine.pause()
+    world.run(10)
+    assert len(ticks) == 2
+    machine.resume()
+    world.run(1)
+    assert len(ticks) == 3
+    assert ticks[2] == pytest.approx(12.5, abs=0.001)
+
+
+def test_time_spent_on_the_disk_delays_the_turns_that_follow(world: SmallWorld) -> None:
+    async def program() -> float:
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[float] = loop.create_future()
+        loop.call_soon(lambda: woken.set_result(loop.time()))
+        began = loop.time()
+        time.sleep(3)  # noqa: ASYNC251 - as a slow disk does
+        return await woken - began
+
+    world.machine(HERE, program)
+    world.run(5)
+    assert world.ended[HERE] == pytest.approx(3, abs=0.001)
+
+
+def test_sigterm_reaches_the_handler_that_was_set(world: SmallWorld) -> None:
+    async def program() -> str:
+        told = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+        await told.wait()
+        return "told"
+
+    machine = world.machine(HERE, program)
+    world.run(1)
+    assert machine.process is not None
+    machine.process.loop.terminate()
+    world.run(1)
+    assert world.ended[HERE] == "told"

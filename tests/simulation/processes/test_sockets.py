@@ -1,0 +1,243 @@
+"""Simulated sockets behave as Linux's do towards a process: reads in pieces, back-pressure, FIN, RST, and silence."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Iterator
+
+import pytest
+
+from ensemble.server.net.sockets import keep_alive
+from simulation.processes.tcp import RECEIVE_BUFFER, SEND_BUFFER
+from tests.simulation.processes.small_world import HERE, PORT, THERE, Noted, SmallWorld, calling, serving
+
+
+@pytest.fixture
+def world() -> Iterator[SmallWorld]:
+    made = SmallWorld()
+    yield made
+    made.end()
+
+
+def connect(world: SmallWorld, *words: bytes, keeps_open: bool = False) -> tuple[Noted, Noted]:
+    """A caller here and a server there, connected."""
+    caller, server = Noted(), Noted(keeps_open=keeps_open)
+    world.machine(THERE, serving(server))
+    world.run(0.1)
+    world.machine(HERE, calling(caller, *words))
+    world.run(0.1)
+    assert caller.happened == server.happened == ["made"]
+    return caller, server
+
+
+def test_what_is_written_arrives(world: SmallWorld) -> None:
+    _, server = connect(world, b"one", b"two")
+    assert server.received == b"onetwo"
+
+
+def test_a_read_may_return_a_part_of_what_was_written() -> None:
+    world = SmallWorld(pieces=1.0)
+    _, server = connect(world, b"x" * 100)
+    assert server.received == b"x" * 100
+    assert len(server.reads) > 1
+    world.end()
+
+
+def test_a_writer_pauses_while_the_other_side_does_not_read_and_resumes_when_it_does(world: SmallWorld) -> None:
+    caller, server = connect(world)
+    assert caller.transport is not None
+    assert server.transport is not None
+    server.transport.pause_reading()
+    size = SEND_BUFFER + RECEIVE_BUFFER + 200_000
+    caller.transport.write(bytes(size))
+    world.run(5)
+    assert caller.happened == ["made", "pause"]
+    # What both kernels hold has left the process; the rest waits in it.
+    assert caller.transport.get_write_buffer_size() == size - SEND_BUFFER - RECEIVE_BUFFER
+    server.transport.resume_reading()
+    world.run(5)
+    assert caller.happened == ["made", "pause", "resume"]
+    assert len(server.received) == size
+
+
+def test_closing_sends_what_waits_and_then_the_end(world: SmallWorld) -> None:
+    caller, server = connect(world)
+    assert caller.transport is not None
+    caller.transport.write(bytes(300_000))
+    caller.transport.close()
+    world.run(5)
+    assert len(server.received) == 300_000
+    assert server.happened == ["made", "eof", "lost"]
+    assert server.lost_with is None
+    assert caller.happened[-1] == "lost"
+
+
+def test_a_connection_half_closed_still_brings_answers(world: SmallWorld) -> None:
+    caller, server = connect(world, keeps_open=True)
+    assert caller.transport is not None
+    assert server.transport is not None
+    caller.transport.write_eof()
+    world.run(1)
+    assert server.happened == ["made", "eof"]
+    server.transport.write(b"late")
+    world.run(1)
+    assert caller.received == b"late"
+
+
+def test_a_call_to_a_port_at_which_nobody_listens_is_refused(world: SmallWorld) -> None:
+    world.machine(THERE, serving(Noted())).kill()
+    world.machine(HERE, calling(Noted()))
+    world.run(1)
+    assert isinstance(world.ended[HERE], ConnectionRefusedError)
+
+
+def test_a_port_that_is_taken_cannot_be_listened_at(world: SmallWorld) -> None:
+    async def twice() -> None:
+        loop = asyncio.get_running_loop()
+        await loop.create_server(Noted, "", PORT)
+        await loop.create_server(Noted, "", PORT)
+
+    world.machine(THERE, twice)
+    world.run(1)
+    assert world.ended[THERE].errno == errno.EADDRINUSE
+
+
+def test_sigkill_ends_connections_with_fin(world: SmallWorld) -> None:
+    caller, _ = connect(world)
+    world.machines[THERE].kill()
+    world.run(1)
+    assert caller.happened == ["made", "eof", "lost"]
+    assert caller.lost_with is None
+
+
+def test_sigkill_of_a_process_that_has_not_read_everything_resets_its_connections(world: SmallWorld) -> None:
+    caller, server = connect(world)
+    assert caller.transport is not None
+    assert server.transport is not None
+    server.transport.pause_reading()
+    caller.transport.write(b"unread")
+    world.run(1)
+    world.machines[THERE].kill()
+    world.run(1)
+    assert isinstance(caller.lost_with, ConnectionResetError)
+
+
+def test_writing_to_a_process_that_has_closed_is_answered_by_rst(world: SmallWorld) -> None:
+    caller, server = connect(world, keeps_open=True)
+    assert caller.transport is not None
+    assert server.transport is not None
+    caller.transport.close()
+    world.run(1)
+    server.transport.write(b"to nobody")
+    world.run(1)
+    assert isinstance(server.lost_with, ConnectionResetError)
+
+
+def test_a_machine_that_lost_its_power_says_nothing(world: SmallWorld) -> None:
+    caller, _ = connect(world)
+    world.machines[THERE].lose_power()
+    world.run(3600)
+    assert caller.happened == ["made"]
+
+
+def test_keepalive_finds_a_machine_that_lost_its_power(world: SmallWorld) -> None:
+    caller, _ = connect(world)
+    assert caller.transport is not None
+    keep_alive(caller.transport)
+    world.machines[THERE].lose_power()
+    # Idle for 10 s, then three probes 5 s apart: `ensemble.server.net.sockets.keep_alive`.
+    world.run(20)
+    assert caller.happened == ["made"]
+    world.run(10)
+    assert caller.happened == ["made", "lost"]
+    assert isinstance(caller.lost_with, TimeoutError)
+
+
+def test_a_machine_that_is_back_answers_for_old_connections_with_rst(world: SmallWorld) -> None:
+    caller, _ = connect(world)
+    assert caller.transport is not None
+    world.machines[THERE].lose_power()
+    world.run(1)
+    world.machines[THERE].start()
+    world.run(1)
+    assert caller.happened == ["made"]
+    caller.transport.write(b"still there?")
+    world.run(1)
+    assert isinstance(caller.lost_with, ConnectionResetError)
+
+
+def test_a_call_to_a_machine_without_power_waits_for_minutes(world: SmallWorld) -> None:
+    world.machine(THERE, serving(Noted())).lose_power()
+    world.machine(HERE, calling(Noted()))
+    world.run(120)
+    assert HERE not in world.ended
+    # Linux gives up after six retries: 1 + 2 + 4 + 8 + 16 + 32 + 64 s.
+    world.run(10)
+    assert isinstance(world.ended[HERE], TimeoutError)
+
+
+def test_what_was_written_across_a_cut_arrives_once_and_in_order_when_it_is_healed(world: SmallWorld) -> None:
+    caller, server = connect(world)
+    assert caller.transport is not None
+    network = world.ground.network
+    network.cut(HERE, THERE)
+    caller.transport.write(b"one ")
+    world.run(1)
+    caller.transport.write(b"two")
+    world.run(4)
+    assert server.received == b""
+    network.heal(HERE, THERE)
+    world.run(10)
+    assert server.received == b"one two"
+
+
+def test_a_link_cut_one_way_still_carries_the_other(world: SmallWorld) -> None:
+    caller, server = connect(world)
+    assert caller.transport is not None
+    assert server.transport is not None
+    network = world.ground.network
+    network.cut(THERE, HERE)
+    caller.transport.write(b"heard")
+    server.transport.write(b"not heard")
+    world.run(5)
+    assert server.received == b"heard"
+    assert caller.received == b""
+    network.heal(THERE, HERE)
+    world.run(10)
+    assert server.received == b"heard"
+    assert caller.received == b"not heard"
+
+
+def test_the_kernel_of_a_paused_process_takes_calls_and_bytes(world: SmallWorld) -> None:
+    caller, server = Noted(), Noted()
+    machine = world.machine(THERE, serving(server))
+    world.run(0.1)
+    machine.pause()
+    world.machine(HERE, calling(caller, b"hello"))
+    world.run(5)
+    assert caller.happened == ["made"]
+    assert server.happened == []
+    machine.resume()
+    world.run(0.1)
+    assert server.happened == ["made"]
+    assert server.received == b"hello"
+
+
+def test_a_slow_link_delays_what_it_carries(world: SmallWorld) -> None:
+    caller, server = connect(world)
+    assert caller.transport is not None
+    world.ground.network.slow(HERE, THERE, 2_000_000)
+    caller.transport.write(b"late")
+    world.run(1.9)
+    assert server.received == b""
+    world.run(1)
+    assert server.received == b"late"
+
+
+def test_every_connection_has_a_port_of_its_own(world: SmallWorld) -> None:
+    caller, server = connect(world)
+    assert caller.transport is not None
+    assert server.transport is not None
+    assert caller.transport.get_extra_info("peername") == (THERE, PORT)
+    assert server.transport.get_extra_info("peername") == caller.transport.get_extra_info("sockname")

@@ -1,0 +1,148 @@
+"""Ensembles of whole processes: seeds hold every invariant, replay byte for byte, and come where histories join."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from ensemble.txnlog.files import SNAPSHOT_PREFIX, zxid_of
+from simulation.kernel.draws import derive_random
+from simulation.run import run_seed
+from simulation.serving.reached import DAMAGE, DIFF_FROM_MEMORY, PLACES, PURGE_BEFORE_JOIN, SNAP
+from simulation.serving.serving_seed import WHOLE, ServingRun, serve_seed
+from simulation.serving.shape import Shape, draw_shape
+from tests.simulation.planted_histories import the_log_is_read_by_its_numbers
+
+SEEDS, SEEDS_IN_THE_SUITE = 60, 3
+A_TENTH = 10
+CALM = Shape(
+    peers=3,
+    observers=0,
+    keys={"tickTime": "500", "initLimit": "10", "syncLimit": "5", "snapCount": "20", "zabka.journal.level": "full"},
+    pieces=0.4,
+    skew_ms_max=0,
+    changes_members=False,
+)
+
+
+def fingerprint(run: ServingRun) -> str:
+    digest = sha256()
+    for line in run.world.record.lines():
+        digest.update(line)
+    return digest.hexdigest()
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(seed, marks=[pytest.mark.long] if seed > SEEDS_IN_THE_SUITE else []) for seed in range(1, SEEDS)],
+)
+def test_a_seed_of_whole_processes_holds_every_invariant_and_recovers(seed: int) -> None:
+    outcome = run_seed(seed, WHOLE)
+    assert outcome.problems == []
+    assert outcome.acknowledged_writes > 0
+    assert outcome.reached[DIFF_FROM_MEMORY] > 0
+
+
+def test_the_same_seed_gives_the_same_bytes_whatever_strings_hash_to() -> None:
+    code = (
+        "from hashlib import sha256; from simulation.run import run_with_journal; "
+        "print(sha256(b''.join(run_with_journal(1, 'whole')[1])).hexdigest())"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "4242", "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True, text=True)
+    assert done.stdout == f"{fingerprint(serve_seed(1))}\n"
+
+
+def test_an_ensemble_of_whole_processes_to_which_nothing_happens_elects_once_and_gives_no_session_up() -> None:
+    run = ServingRun(7, CALM)
+    with run.in_virtual_time():
+        run.boot()
+        run.world.run(10_000)
+    names = Counter(type(entry.event).__name__ for entry in run.world.record.entries)
+    assert run.problems() == []
+    assert names["LeaderEstablished"] == 1
+    assert names["SessionExpired"] == 0
+    assert names["SnapshotTaken"] > 3
+    run.world.end()
+
+
+def test_shapes_differ_from_seed_to_seed_and_not_from_run_to_run() -> None:
+    shapes = [draw_shape(derive_random(seed, "serving shape")) for seed in range(30)]
+    assert shapes == [draw_shape(derive_random(seed, "serving shape")) for seed in range(30)]
+    assert {shape.peers for shape in shapes} == {3, 4, 5}
+    assert {shape.changes_members for shape in shapes} == {True, False}
+
+
+def test_a_server_that_was_replaced_by_an_empty_one_is_given_everything() -> None:
+    run = ServingRun(7, CALM)
+    with run.in_virtual_time():
+        run.boot()
+        run.world.run(3_000)
+        machine = run.world.peers[1]
+        machine.kill()
+        machine.format()
+        machine.switch_on()
+        run.world.until(run.world.every_peer_serves, 20_000, "everybody in service")
+    assert run.problems() == []
+    assert run.world.reached.counts[SNAP] == 1
+    run.world.end()
+
+
+def test_damage_on_a_disk_is_found_at_the_next_start() -> None:
+    run = ServingRun(7, CALM)
+    with run.in_virtual_time():
+        run.boot()
+        run.world.run(3_000)
+        machine = run.world.peers[1]
+        machine.kill()
+        paths = [Path(path) for path, _ in machine.volume.files()]
+        snapshots = [path for path in paths if zxid_of(path, SNAPSHOT_PREFIX) is not None]
+        newest = max(snapshots, key=lambda path: zxid_of(path, SNAPSHOT_PREFIX) or 0)
+        machine.volume.rot(newest, 8 * 100)
+        machine.switch_on()
+        run.world.until(run.world.every_peer_serves, 20_000, "everybody in service")
+    assert run.problems() == []
+    assert run.world.reached.counts[DAMAGE] >= 1
+    run.world.end()
+
+
+PURGING = CALM._replace(
+    keys={
+        **CALM.keys,
+        "snapCount": "50",
+        "commitLogCount": "10",
+        "snapshotSizeFactor": "1000",
+        "autopurge.purgeInterval": "1",
+        "autopurge.snapRetainCount": "3",
+        "preAllocSize": "64",
+        "skipACL": "yes",
+    }
+)
+
+
+def test_a_diff_with_a_hole_is_found_where_an_empty_server_joins_behind_a_purge() -> None:
+    with the_log_is_read_by_its_numbers():
+        run = ServingRun(3, PURGING, "replace_after_purge")
+        problems = run.execute().problems
+    assert any(problem.startswith("committed prefixes agree: ") for problem in problems)
+
+
+def test_an_empty_server_that_joins_behind_a_purge_is_given_everything() -> None:
+    run = ServingRun(3, PURGING, "replace_after_purge")
+    assert run.execute().problems == []
+    assert run.world.reached.counts[PURGE_BEFORE_JOIN] > 0
+
+
+@pytest.mark.long
+def test_every_place_is_reached_in_one_seed_of_ten() -> None:
+    reached = Counter[str]()
+    for seed in range(1, SEEDS):
+        outcome = run_seed(seed, WHOLE)
+        reached.update(place for place, count in outcome.reached.items() if count)
+    assert {place: reached[place] for place in PLACES if reached[place] < SEEDS // A_TENTH} == {}
