@@ -26,7 +26,7 @@ NAME = "a session that is heard lives"
 class Hearing:
     """What one server's process hears."""
 
-    __slots__ = ("connected", "fresh", "peer_id")
+    __slots__ = ("connected", "fresh", "link", "peer_id")
 
     def __init__(self, peer_id: int) -> None:
         self.peer_id = peer_id
@@ -34,6 +34,8 @@ class Hearing:
         """Whose connection that is: the session of the server's answer to the first frame."""
         self.fresh: dict[int, int] = {}
         """Sessions heard from since the last ping, and when (µs)."""
+        self.link: Endpoint | None = None
+        """This server's end of the link to its leader, the one before or the present one."""
 
 
 class HeardSessions:
@@ -61,7 +63,10 @@ class HeardSessions:
             self._known.setdefault(hearing.peer_id, {})[session_id] = now_us, hearing.peer_id
 
     def sent(self, hearing: Hearing, ours: Endpoint, packets: Sequence[Packet]) -> None:
-        """A learner sends packets to its leader."""
+        """A learner sends packets to its leader.  On a new link it begins anew: whoever leaves a leader serves nobody,
+        and what it had not told yet is lost with its sessions' table (LearnerSessionTracker)."""
+        if ours is not hearing.link:
+            hearing.link, hearing.fresh = ours, {}
         for packet in packets:
             if type(packet) is Ping:
                 self._under_way.setdefault(ours, (hearing.peer_id, deque()))[1].append(hearing.fresh)

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from random import Random
 from unittest.mock import patch
 
 import pytest
 
+from ensemble.ids import ConnectionId, Zxid
+from ensemble.records import ConnectResponse
 from ensemble.tree.service import Service
-from simulation.judges.heard_sessions import NAME
+from ensemble.zab.messages import Ping
+from journal.events import Entry, InvariantViolated, SessionExpired
+from journal.judges.judged import Judged
+from simulation.judges.heard_sessions import NAME, HeardSessions, Hearing
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
+from simulation.network.network import Endpoint, Link, Network
 from simulation.run import run_seed
 from simulation.settings import WorldSettings
 
@@ -40,3 +49,25 @@ def test_a_session_that_was_heard_and_expires_is_a_violation(plant: Callable[[],
 
 def test_without_the_bug_the_same_seed_holds() -> None:
     assert run_seed(1, "calm", FEW).problems == []
+
+
+def test_what_a_server_heard_before_it_left_its_leader_counts_no_more() -> None:
+    found: list[InvariantViolated] = []
+    judge, follower = HeardSessions(Judged(), found.append), Hearing(2)
+    network = Network(Scheduler(), Random(1))
+    runtime = SimRuntime(network.scheduler, Random(1))
+    first, second = (Endpoint(network, network.host("peer-2"), runtime, Link("peer-3", "peer-2")) for _ in range(2))
+    judge.answered(follower, ConnectionId(1), ConnectResponse(0, 2000, 7, bytes(16)))
+
+    judge.sent(follower, first, [Ping(Zxid(1))])
+    judge.heard(follower, ConnectionId(1), 1_000_000)
+    judge.sent(follower, second, [Ping(Zxid(1))])
+    judge.arrived(3, second, [Ping(Zxid(1))])
+    judge.journalled(Entry("peer-3", 1, 0, 2_000_000, SessionExpired(7, 2000)))
+    assert found == []
+
+    judge.heard(follower, ConnectionId(1), 2_500_000)
+    judge.sent(follower, second, [Ping(Zxid(1))])
+    judge.arrived(3, second, [Ping(Zxid(1))])
+    judge.journalled(Entry("peer-3", 2, 0, 4_400_000, SessionExpired(7, 2000)))
+    assert [violation.invariant for violation in found] == [NAME]
