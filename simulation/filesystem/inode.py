@@ -96,6 +96,12 @@ class FileNode:
 
     # -- the platter -------------------------------------------------------------------------------------------------
 
+    def on_platter(self) -> bytes:
+        """What was synced; behind its last block there are zeros up to its size, which are left out."""
+        last = max(self.platter, default=-1)
+        blocks = [self.platter.get(number, HOLE) for number in range(last + 1)]
+        return b"".join(blocks)[: self.platter_size]
+
     @property
     def is_dirty(self) -> bool:
         """Is there anything to sync?"""

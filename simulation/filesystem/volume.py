@@ -235,6 +235,18 @@ class Volume:
                 else:
                     waiting.append((f"{path}/{name}", node))
 
+    def platter_files(self) -> Iterator[tuple[str, bytes]]:
+        """Every file that would have a name if the power went now and nothing else reached the platter, with the bytes
+        that would be in it."""
+        waiting: list[tuple[str, DirectoryNode]] = [("", self._root)]
+        while waiting:
+            path, directory = waiting.pop()
+            for name, node in sorted(directory.platter.items()):
+                if isinstance(node, FileNode):
+                    yield f"{path}/{name}", node.on_platter()
+                else:
+                    waiting.append((f"{path}/{name}", node))
+
 
 def parts_of(path: PurePath | str) -> list[str]:
     """The names in a path."""

@@ -14,6 +14,7 @@ from simulation.processes.machine import Ground, Machine
 from simulation.record import Record
 from simulation.serving.client_machine import ClientMachine, Work
 from simulation.serving.peer_machine import CLIENT_PORT, ELECTION_PORT, QUORUM_PORT, PeerMachine, peer_address
+from simulation.serving.platters import Platters
 from simulation.serving.reached import Reached
 from simulation.serving.shape import Shape
 
@@ -41,6 +42,11 @@ class ServingWorld:
             )
             self.peers[peer].on_no_member = self._configure_anew
         self.clients: dict[str, ClientMachine] = {}
+        if not shape.changes_members:
+            platters = Platters(
+                range(1, shape.voters + 1), lambda peer: self.peers[peer].volume, self.record.judged, self._emit
+            )
+            self.record.listeners.append(platters.journalled)
 
     def _zoo_cfg(self) -> dict[str, str]:
         """The keys of every zoo.cfg, but for its data directory.  All peers begin in one membership."""

@@ -6,14 +6,19 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from ensemble.txnlog.files import SNAPSHOT_PREFIX, zxid_of
+from ensemble.txnlog.log import LogWriter
 from simulation.kernel.draws import derive_random
 from simulation.run import run_seed
+from simulation.serving.platters import NAME as PLATTERS
 from simulation.serving.reached import DAMAGE, DIFF_FROM_MEMORY, PLACES, PURGE_BEFORE_JOIN, SNAP
 from simulation.serving.serving_seed import WHOLE, ServingRun, serve_seed
 from simulation.serving.shape import Shape, draw_shape
@@ -146,3 +151,19 @@ def test_every_place_is_reached_in_one_seed_of_ten() -> None:
         outcome = run_seed(seed, WHOLE)
         reached.update(place for place, count in outcome.reached.items() if count)
     assert {place: reached[place] for place in PLACES if reached[place] < SEEDS // A_TENTH} == {}
+
+
+@contextmanager
+def acknowledged_before_the_sync() -> Iterator[None]:
+    """The log is written and never synced."""
+    with patch.object(LogWriter, "sync", lambda self: None):
+        yield
+
+
+def test_what_was_acknowledged_without_a_sync_is_missed_on_the_platters() -> None:
+    problems = serve_seed(1, [acknowledged_before_the_sync()]).problems()
+
+    assert any(
+        PLATTERS in problem and "was acknowledged and is on the platters of []" in problem for problem in problems
+    )
+    assert not any(PLATTERS in problem for problem in serve_seed(1).problems())

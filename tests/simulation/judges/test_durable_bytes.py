@@ -1,0 +1,50 @@
+"""A reader of ZooKeeper's files that shares nothing with the one that serves, held against bytes made by hand."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from zlib import adler32
+
+from simulation.judges.durable_bytes import DurableBytes, is_whole_snapshot, zxids_in_log
+
+HEADER = b"ZKLG" + struct.pack(">iq", 2, 0)
+"""FileHeader: magic, version, dbid."""
+
+
+def _record(zxid: int, end: bytes = b"\x42") -> bytes:
+    txn = struct.pack(">qiqqi", 7, 1, zxid, 0, -11)
+    return struct.pack(">qi", adler32(txn), len(txn)) + txn + end
+
+
+def test_a_log_holds_its_records_up_to_the_room_ahead() -> None:
+    assert zxids_in_log(HEADER + _record(5) + _record(6) + bytes(100)) == [5, 6]
+    assert zxids_in_log(HEADER) == []
+
+
+def test_a_log_ends_at_the_first_record_that_is_not_whole() -> None:
+    spoiled = bytearray(_record(6))
+    spoiled[20] ^= 1
+
+    assert zxids_in_log(HEADER + _record(5) + bytes(spoiled) + _record(7)) == [5]
+    assert zxids_in_log(HEADER + _record(5) + _record(6, end=b"\0") + _record(7)) == [5]
+    assert zxids_in_log(HEADER + _record(5) + _record(6)[:-9]) == [5]
+    assert zxids_in_log(b"ZKSN" + bytes(12) + _record(5)) == []
+
+
+def test_a_snapshot_counts_once_it_is_sealed() -> None:
+    whole = b"ZKSN" + bytes(60) + struct.pack(">q", 99) + b"\0\0\0\x01/"
+
+    assert is_whole_snapshot(whole)
+    assert is_whole_snapshot(gzip.compress(whole))
+    assert not is_whole_snapshot(whole[:-1])
+    assert not is_whole_snapshot(gzip.compress(whole)[:-12])
+
+
+def test_a_peer_holds_what_is_in_a_log_or_below_a_snapshot() -> None:
+    snapshot = b"ZKSN" + bytes(60) + struct.pack(">q", 99) + b"\0\0\0\x01/"
+    disk = DurableBytes(
+        {"log.6": HEADER + _record(6) + _record(9), "snapshot.5": snapshot, "snapshot.8": snapshot[:-1]}
+    )
+
+    assert [zxid for zxid in range(1, 11) if disk.holds(zxid)] == [1, 2, 3, 4, 5, 6, 9]
