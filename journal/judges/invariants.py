@@ -327,6 +327,10 @@ class IsrWithinAssignment:
             yield f"{name}: partition epoch {event.partition_epoch} was written as {first} and as {row}"
 
 
+_ID_IN_USE = "BrokerIdInUse"
+"""Somebody else stands at a broker's id: the broker says so and tries again, and has broken no rule."""
+
+
 class NothingSelfReported:
     """No node has found itself in a state that cannot be (a tree digest that differs from the leader's, say)."""
 
@@ -339,7 +343,7 @@ class NothingSelfReported:
         event = entry.event
         if isinstance(event, e.InvariantViolated):
             yield f"{entry.node} reports {event.invariant}: {event.detail}"
-        elif isinstance(event, e.ControllerEventFailed):
+        elif isinstance(event, e.ControllerEventFailed) and not event.problem.startswith(_ID_IN_USE):
             yield f"{entry.node}: the controller could not process {event.event}: {event.problem}"
 
 

@@ -347,6 +347,10 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
             ("broker-1", leads(1, 4, 0)),
         ],
     ),
+    "a controller that could not process an event": (
+        "no node and no judge of the world reports a broken rule",
+        [("broker-3", e.ControllerEventFailed(3, 1, "TopicChange", "KeyError: 'orders'"))],
+    ),
     "a committed record lost in a clean election": (
         "committed and acks=all records survive",
         [
@@ -372,6 +376,14 @@ def test_a_history_that_breaks_an_invariant_is_caught(case: str) -> None:
 
 EXCUSED: dict[str, list[tuple[str, Event]]] = {
     "nothing happened": [],
+    "a broker at whose id somebody else stands": [
+        (
+            "broker-3",
+            e.ControllerEventFailed(
+                3, 0, "RegisterBrokerAndReelect", "BrokerIdInUse: /brokers/ids/3 is held by session 0x1"
+            ),
+        )
+    ],
     "an unclean election of which its controller died before it told": [
         ("broker-1", appended(1, 0, 0)),
         ("broker-1", acknowledged(1, 0, 0)),
