@@ -186,6 +186,9 @@ export function judge(word, process, ensemble) {
   return { verdict: "stale", text: `stale: says ${says}, ensemble says ${is}` };
 }
 
+// So long after a request to delete a topic the ensemble must have been seen to know of it.
+const DOOMED_US = 2_000_000;
+const NOTHING_LOST = { gone: 0, gone_committed: 0 };
 const INTERNAL = new Set(["__consumer_offsets", "__transaction_state"]);
 
 /** @param {Topic[]} topics @returns {string[]} Whose records are their users' own. */
@@ -211,12 +214,15 @@ function topicsOf(state, processes) {
     const lately = state.polled === null || journalCounts(state, readAtUs(state), `topic ${name}`);
     if (lately ? !told.has(name) : !read.has(name)) continue;
     const [journal, answer] = [told.get(name) ?? [], read.get(name)];
-    const numbers = new Set([...journal, ...(answer?.partitions ?? [])].map((p) => p.partition));
-    const deleting = answer?.deleting ?? false;
-    const partitions = [...numbers].sort((a, b) => a - b).map((number) => {
-      const row = answer?.partitions.find((/** @type {any} */ p) => p.partition === number);
-      const lost = losses.get(`${name}-${number}`) ?? { gone: 0, gone_committed: 0 };
-      const told = partitionOf(journal.find((p) => p.partition === number), row, processes);
+    /** @type {Map<number, any>} */
+    const rows = new Map((answer?.partitions ?? []).map((/** @type {any} */ p) => [p.partition, p]));
+    const said = new Map(journal.map((p) => [p.partition, p]));
+    // An answer that was read after the request and does not know of the deletion has seen it fail.
+    const asked = state.doomed[name] ?? -Infinity;
+    const deleting = answer?.deleting || asked > readAtUs(state) - DOOMED_US;
+    const partitions = [...new Set([...said.keys(), ...rows.keys()])].sort((a, b) => a - b).map((number) => {
+      const lost = losses.get(`${name}-${number}`) ?? NOTHING_LOST;
+      const told = partitionOf(said.get(number), rows.get(number), processes);
       return { topic: name, partition: number, deleting, ...told, ...lost };
     });
     const config = (lately && state.cluster.configs[`topics/${name}`]) || answer?.config || {};

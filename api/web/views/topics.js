@@ -51,8 +51,11 @@ export function createForm(state, m, actions, changed) {
     </form>`;
 }
 
-/** @param {State} state @param {Topic} topic @param {number} columns @param {Actions} actions @param {() => void} changed */
-export function topicHead(state, topic, columns, actions, changed) {
+/**
+ * @param {State} state @param {Topic} topic @param {number} columns @param {Actions} actions @param {() => void} changed
+ * @param {unknown} summary stands behind the name
+ */
+export function topicHead(state, topic, columns, actions, changed, summary) {
   const { ui } = state;
   const open = ui.config === topic.name;
   const toggle = () => {
@@ -61,7 +64,7 @@ export function topicHead(state, topic, columns, actions, changed) {
   };
   const all = topic.partitions.map(({ topic: name, partition }) => ({ topic: name, partition }));
   return html`<tr class="topic"><td colspan=${columns}><div class="topic-line">
-      <h3>${topic.name}</h3>${topic.deleting ? badge("warn", "being deleted", "warn") : nothing}
+      <h3>${topic.name}</h3>${topic.deleting ? badge("warn", "being deleted", "warn") : nothing}${summary}
       ${Object.entries(topic.config).map(([key, value]) => html`<code class="override">${key}=${value}</code>`)}
       <span class="push">
         ${send(actions, requests.elect("PREFERRED", all), "Preferred leaders", { name: `Elect the preferred leaders of ${topic.name}` })}

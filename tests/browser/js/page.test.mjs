@@ -284,3 +284,11 @@ test("the outcome of a call is the problem's detail, or what there is now", () =
   const rows = [{ topic: "t", partition: 0, error: "ELECTION_NOT_NEEDED" }, { topic: "t", partition: 1, error: null }];
   assert.equal(outcome({ ok: true, status: 200, body: rows }), "t-0: ELECTION_NOT_NEEDED");
 });
+
+test("a deletion that the ensemble has not heard of within two seconds was not begun", () => {
+  const gone = { ...partition, leader: -1, isr: [] };
+  const created = entry(1, "broker-1", "topic_created", { topic: "t", topic_id: "id", assignment: { 0: [2, 1] } });
+  const asked = entry(2, "broker-1", "admin_requested", { request: "DeleteTopics", subjects: ["t"], client: "x" });
+  assert.deepEqual(healthOf({ topics: [{ ...topic, partitions: [gone] }], read_at_us: 2_500_000 }, [created, asked])[1], "1 topic being deleted");
+  assert.deepEqual(healthOf({ topics: [{ ...topic, partitions: [gone] }], read_at_us: 3_500_000 }, [created, asked])[1], "1 partition offline");
+});
