@@ -4,7 +4,7 @@
 // a fold of its kept part may miss what was said long ago.  So: of whatever the journal spoke of lately its word
 // counts, of everything else the answer's.  Versions and epochs only rise, so between two of them the higher counts.
 
-import { belief, clockShort, hex, list, plural } from "./format.js";
+import { belief, clockShort, duration, hex, list, plural } from "./format.js";
 
 /**
  * @typedef {import("./store.js").State} State
@@ -17,7 +17,7 @@ import { belief, clockShort, hex, list, plural } from "./format.js";
  * @typedef {{id: number, name: string, process: string, ours: boolean, pid: number | null, address: string, registered: boolean,
  *   broker_epoch: string | null, session: string, is_controller: boolean, believes_id: number,
  *   believes_epoch: number, age_ms: number | null, fenced_requests: number, fenced_writes: number,
- *   judged: Judged, silent: Silent | null}} Broker
+ *   judged: Judged, silent: Silent | null, lost_us: number | null}} Broker  `lost_us`: since when its process does not act.
  * @typedef {{broker_id: number, leader: boolean, in_sync: boolean, leo: number | null, hw: number | null,
  *   behind: number, process: string}} Replica
  * @typedef {{topic: string, partition: number, leader: number, leader_epoch: number, partition_epoch: number,
@@ -141,6 +141,7 @@ function brokersOf(state, ensemble, localMs) {
       registered: lists.registered, broker_epoch: lists.registered && epoch !== null && epoch !== -1 ? hex(epoch) : null,
       session: process === "down" ? "closed" : ours ? (lately ? journal : answer).session_state : "unknown",
       is_controller: process !== "down" && said.is_controller === true, ...word, silent,
+      lost_us: ["down", "paused"].includes(process) && journal?.process === process ? journal.process_since_us : null,
       fenced_requests: Math.max(journal?.fenced_requests ?? 0, answer?.fenced_requests ?? 0),
       fenced_writes: Math.max(journal?.fenced_writes ?? 0, answer?.fenced_writes ?? 0),
       judged: silent ? { verdict: "silent", text: silenceText(silent) } : judge(word, process, ensemble),
@@ -149,6 +150,17 @@ function brokersOf(state, ensemble, localMs) {
 }
 
 const UNSAID = { believes_id: -1, believes_epoch: 0, age_ms: null };
+
+/**
+ * How long the session of a process that does not act any more still stands.  It was heard of last at most a third of
+ * its time-out before that, and the ensemble looks at sessions once a tick: hence "about".
+ * @param {number} now_ms @param {number} lost_us @param {{session_timeout_ms?: number}} settings
+ */
+export function leftOfSession(now_ms, lost_us, settings) {
+  if (settings.session_timeout_ms === undefined) return "its session stands";
+  const left = settings.session_timeout_ms - (now_ms - lost_us / 1000);
+  return left > 0 ? `its session ends in about ${duration(left)}` : "its session ends any moment";
+}
 
 /** @param {Silent} silent */
 export const silenceText = ({ host, since_us }) => `unknown since ${clockShort(since_us)}: ${host} does not answer`;

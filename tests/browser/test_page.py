@@ -90,6 +90,35 @@ def test_the_epoch_rises_and_past_reigns_stay_with_how_they_ended(page: Page, se
     expect(page).to_have_title(re.compile(r"^4: broker 3"))
 
 
+@pytest.mark.parametrize(
+    ("action", "cause", "word"),
+    [
+        ("Kill", "expiry 0x10000a2c3d001", "killed, session expired"),
+        ("Pause", "expiry 0x10000a2c3d001", "frozen, session expired"),
+        ("", "request closeSession", "session closed"),
+        ("", "expiry 0x10000a2c3d001", "session expired"),
+    ],
+)
+def test_a_reign_tells_what_became_of_its_holder(
+    page: Page, server: PageServer, action: str, cause: str, word: str
+) -> None:
+    epoch = region(page, "Controller epoch")
+    if action:
+        button(page, f"{action} broker 1").click()
+        expect(epoch).to_contain_text("its session ends in about")
+        expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text("its session ends in about")
+        expect(epoch.locator(".band.absent")).to_have_count(1)
+    server.is_controller(-1, 3)
+    session = 0x1_0000_A2C3_D001
+    server.tell("peer-2", e.SessionClosed(session, 0x1_0000_0020, ["/brokers/ids/1", "/controller"], cause))
+    server.is_controller(3, 4)
+    server.tell("broker-3", e.ControllerElected(3, 4, 4))
+
+    reigns = page.get_by_role("list", name="Reigns, the newest first").get_by_role("listitem")
+    expect(reigns.first).to_contain_text("3@4")
+    expect(reigns.nth(1)).to_contain_text(word)
+
+
 def test_partitions_show_leader_isr_against_replicas_and_where_each_log_ends(page: Page) -> None:
     partition = row(page, "Partition orders-0")
 

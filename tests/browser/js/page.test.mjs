@@ -7,7 +7,7 @@ import { outcome } from "../../../api/web/actions.js";
 import { apply, emptyState, fold, nodeId } from "../../../api/web/fold.js";
 import { age, belief, duration, hex, list } from "../../../api/web/format.js";
 import { parseExact } from "../../../api/web/json.js";
-import { judge, model } from "../../../api/web/model.js";
+import { judge, leftOfSession, model } from "../../../api/web/model.js";
 import { sentence, weight } from "../../../api/web/sentences.js";
 import { EVENTS_MAX, newState, takeAnswer, takeEntry, takeHistory, takeSnapshot } from "../../../api/web/store.js";
 import { together } from "../../../api/web/views/journal.js";
@@ -241,10 +241,27 @@ test("a topic that is being deleted is no offline one", () => {
 test("reigns and the gaps between them lie side by side, the longer the wider", () => {
   const reign = (id, epoch, since_us, until_us) => ({
     broker_id: id, controller_epoch: epoch, zk_version: epoch, since_us, until_us, ended_by: null,
+    holder_lost_us: null, holder_lost_by: null,
   });
   const found = spans([reign(1, 1, 0, 60e6), reign(2, 2, 66e6, 70e6), reign(3, 3, 70e6, null)], 71e6);
   assert.deepEqual(found.map((s) => s.reign?.broker_id ?? null), [1, null, 2, 3]);
   assert.ok(found[0].width > found[1].width && found[1].width > found[3].width && found[3].width > 0);
+});
+
+test("a reign whose holder is dead is absent from the kill to the expiry, and then nobody reigns", () => {
+  const killed = { broker_id: 1, controller_epoch: 1, zk_version: 1, since_us: 0, until_us: 65_246_000, ended_by: "session_expired",
+    holder_lost_us: 60_000_000, holder_lost_by: "kill" };
+  const next = { broker_id: 2, controller_epoch: 2, zk_version: 2, since_us: 65_310_000, until_us: null, ended_by: null,
+    holder_lost_us: null, holder_lost_by: null };
+  const found = spans([killed, next], 70_000_000).map((s) => [s.kind, s.from_us, s.to_us]);
+  assert.deepEqual(found, [["acts", 0, 60_000_000], ["absent", 60_000_000, 65_246_000], ["gap", 65_246_000, 65_310_000],
+    ["acts", 65_310_000, 70_000_000]]);
+});
+
+test("a session's end is counted down, and is due any moment after it", () => {
+  const settings = { session_timeout_ms: 6000 };
+  assert.equal(leftOfSession(2_000, 1_000_000, settings), "its session ends in about 5.0 s");
+  assert.equal(leftOfSession(7_500, 1_000_000, settings), "its session ends any moment");
 });
 
 test("neighbours that say the same of several nodes are one line", () => {
