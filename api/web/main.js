@@ -3,8 +3,9 @@
 import { render } from "lit-html";
 
 import { Actions } from "./actions.js";
+import { announcement, GATHERED_MS, heard } from "./announcer.js";
 import { model } from "./model.js";
-import { isProgress, spoken } from "./sentences.js";
+import { isProgress } from "./sentences.js";
 import { newState, takeAnswer, takeEntry, takeHistory, takeSnapshot } from "./store.js";
 import { follow, historyUpTo, poll } from "./stream.js";
 import { page } from "./views/page.js";
@@ -17,7 +18,7 @@ const root = /** @type {HTMLElement} */ (document.getElementById("page"));
 const announcements = /** @type {HTMLElement} */ (document.getElementById("announcements"));
 root.textContent = "";
 let scheduled = false;
-/** @type {string[]} */
+/** @type {import("./fold.js").Entry[]} */
 let toSay = [];
 
 function draw() {
@@ -26,8 +27,17 @@ function draw() {
   render(page(state, shown, actions, changed), root);
   const controller = shown.ensemble.id < 0 ? "no controller" : `broker ${shown.ensemble.id}`;
   document.title = `${shown.ensemble.epoch}: ${controller} · zabka`;
-  if (toSay.length) announcements.textContent = toSay.slice(-3).join(" ");
-  toSay = [];
+}
+
+/** Speak of an event, together with what else happens just then. @param {import("./fold.js").Entry} entry */
+function announce(entry) {
+  if (!heard(state.sentences, entry)) return;
+  toSay.push(entry);
+  if (toSay.length > 1) return;
+  setTimeout(() => {
+    announcements.textContent = announcement(state.sentences, toSay, state.cluster);
+    toSay = [];
+  }, GATHERED_MS);
 }
 
 function changed() {
@@ -71,8 +81,7 @@ void readSentences().catch(() => undefined).then(() => {
     },
     entry(entry) {
       const follows = takeEntry(state, entry);
-      const said = follows ? spoken(state.sentences, entry) : "";
-      if (said) toSay.push(said);
+      if (follows) announce(entry);
       changed();
       return follows;
     },

@@ -20,15 +20,16 @@ import { scenarios } from "./scenarios.js";
 
 /** @param {State} state @param {Model} m @param {Actions} actions @param {() => void} changed */
 export function page(state, m, actions, changed) {
+  const many = m.brokers.length > 4;
   return html`
     <a class="skip" href="#reigns">Skip to the cluster</a>
     ${top(state, m)}${banner(state)}
     <main>
-      <div class="cluster ${m.brokers.length > 4 ? "many" : ""}">
-        ${reigns(m)}
+      <div class="cluster ${many ? "many" : ""}">
+        ${reigns(m)}${many ? beliefs(m) : nothing}
         ${peers(m, actions)}
         ${brokers(m, actions)}
-        ${beliefs(m)}
+        ${many ? nothing : beliefs(m)}
         ${workloads(state, m, actions)}
         ${partitions(state, m, actions, changed)}
         ${losses(state)}

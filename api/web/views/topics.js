@@ -81,15 +81,16 @@ function deletion(state, topic, actions, changed) {
     ui.armed = name;
     changed();
   };
-  if (ui.armed !== topic.name) {
-    return html`<button type="button" class="small danger" aria-label="Delete ${topic.name}" @click=${arm(topic.name)}>Delete</button>`;
-  }
+  const armed = ui.armed === topic.name;
   const sure = () => {
     ui.armed = null;
+    // Its row will go, and this button with it: the focus has to stay on the page's part where it was.
+    document.getElementById("partitions")?.focus();
     void actions.send(requests.deleteTopic(topic.name));
   };
-  return html`<button type="button" class="small danger sure" aria-label="Really delete ${topic.name}" @click=${sure} @blur=${arm(null)}>
-    ${icon("warn")} Really delete</button>`;
+  // One button and not two, so that the focus stays where it is between the presses.
+  return html`<button type="button" class="small danger ${armed ? "sure" : ""}" aria-label="${armed ? "Really delete" : "Delete"} ${topic.name}"
+    @click=${armed ? sure : arm(topic.name)} @blur=${armed ? arm(null) : nothing}>${armed ? html`${icon("warn")} Really delete` : "Delete"}</button>`;
 }
 
 /** @param {State} state @param {Topic} topic @param {Actions} actions @param {() => void} changed */

@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { outcome } from "../../../api/web/actions.js";
+import { announcement, heard } from "../../../api/web/announcer.js";
 import { apply, emptyState, fold, nodeId } from "../../../api/web/fold.js";
 import { age, belief, duration, hex, list } from "../../../api/web/format.js";
 import { parseExact } from "../../../api/web/json.js";
@@ -308,4 +309,24 @@ test("a deletion that the ensemble has not heard of within two seconds was not b
   const asked = entry(2, "broker-1", "admin_requested", { request: "DeleteTopics", subjects: ["t"], client: "x" });
   assert.deepEqual(healthOf({ topics: [{ ...topic, partitions: [gone] }], read_at_us: 2_500_000 }, [created, asked])[1], "1 topic being deleted");
   assert.deepEqual(healthOf({ topics: [{ ...topic, partitions: [gone] }], read_at_us: 3_500_000 }, [created, asked])[1], "1 partition offline");
+});
+
+test("of a failover one hears who is controller and how the partitions stand after it, not every step", () => {
+  const led = (seq, number, leader, epoch) => entry(seq, "broker-3", "leader_elected", { topic: "orders", partition: number, leader,
+    leader_epoch: epoch, isr: leader < 0 ? [1] : [leader], replicas: [1, 2], partition_epoch: epoch, unclean: false });
+  const elected = entry(1, "broker-3", "controller_elected", { broker_id: 3, controller_epoch: 9, zk_version: 9 });
+  const told = [elected, led(2, 0, -1, 1), led(3, 1, -1, 1), led(4, 0, 2, 2)];
+  assert.ok(told.every((each) => heard(table, each)));
+  assert.equal(announcement(table, told, fold(told)), "Broker 3 is controller, epoch 9. 1 partition with a new leader. orders-1 is offline.");
+  told.push(led(5, 1, 2, 2));
+  assert.equal(announcement(table, told, fold(told)), "Broker 3 is controller, epoch 9. 2 partitions with a new leader; all lead.");
+});
+
+test("of many offline partitions one hears the number, and of each loss of committed records", () => {
+  const off = [0, 1, 2].map((number) => entry(number + 1, "broker-3", "leader_elected", { topic: "t", partition: number, leader: -1,
+    leader_epoch: 1, isr: [1], replicas: [1], partition_epoch: 1, unclean: false }));
+  assert.equal(announcement(table, off, fold(off)), "3 partitions are offline.");
+  const lost = entry(4, "broker-1", "records_lost", { broker_id: 1, topic: "t", partition: 0, first_offset: 5, last_offset: 6, count: 2,
+    below_high_watermark: 2, cause: "truncation" });
+  assert.equal(announcement(table, [lost], emptyState()), "Committed records of t-0 are lost: 2, from offset 5 on.");
 });
