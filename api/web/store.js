@@ -22,7 +22,7 @@ import { isProgress } from "./sentences.js";
  */
 
 export const EVENTS_MAX = 1000;
-const CHATTER_MAX = 300;
+export const CHATTER_MAX = 300;
 const CALLS_MAX = 6;
 const RATES_MAX = 61;
 // The Date header tells whole seconds: a difference below this is no difference between the two clocks.
@@ -83,6 +83,13 @@ export function takeHistory(state, earlier) {
   [state.events, state.chatter, state.rates] = [[], [], {}];
   for (const entry of earlier) if (entry.seq < first) keep(state, entry);
   for (const entry of since) keep(state, entry);
+}
+
+/** Put older progress in front of what came since. @param {State} state @param {Entry[]} earlier */
+export function takeChatter(state, earlier) {
+  const first = state.chatter[0]?.seq ?? Infinity;
+  const older = earlier.filter((entry) => entry.seq < first && isProgress(state.sentences, entry));
+  state.chatter = [...older, ...state.chatter].slice(-CHATTER_MAX);
 }
 
 /** @param {State} state @param {Entry} entry */

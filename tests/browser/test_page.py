@@ -198,8 +198,8 @@ def test_nothing_makes_the_page_scroll_sideways(page: Page, width: int) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_state_is_told_in_words_and_shapes_and_not_by_colour_alone(page: Page, server: PageServer) -> None:
-    server.tell("host-1", e.ProcessChanged("broker-3", "paused", 105, "pause"))
+def test_state_is_told_in_words_and_shapes_and_not_by_colour_alone(page: Page) -> None:
+    button(page, "Pause broker 3").click()
 
     process = card(page, "Broker 3").locator(".process")
     expect(process).to_contain_text("paused")

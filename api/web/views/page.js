@@ -18,8 +18,11 @@ import { scenarios } from "./scenarios.js";
  * @typedef {import("../store.js").State} State
  */
 
-/** @param {State} state @param {Model} m @param {Actions} actions @param {() => void} changed */
-export function page(state, m, actions, changed) {
+/**
+ * @param {State} state @param {Model} m @param {Actions} actions @param {() => void} changed
+ * @param {() => Promise<void>} readChatter fetches what the event list leaves out
+ */
+export function page(state, m, actions, changed, readChatter) {
   const many = m.brokers.length > 4;
   return html`
     <a class="skip" href="#reigns">Skip to the cluster</a>
@@ -37,7 +40,7 @@ export function page(state, m, actions, changed) {
         ${analytics(state, actions)}
         ${scenarios(state, actions)}
       </div>
-      <aside class="rail" aria-label="Journal">${calls(state)}${events(state, m, changed)}</aside>
+      <aside class="rail" aria-label="Journal">${calls(state)}${events(state, m, changed, readChatter)}</aside>
     </main>
     ${state.ui.token ? tokenForm(actions) : nothing}`;
 }
