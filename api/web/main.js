@@ -13,6 +13,7 @@ import { page } from "./views/page.js";
 const CLOCK_MS = 500;
 // Of the main thread at most a quarter is spent on drawing, however much there is to draw.
 const REST = 3;
+const LIBRARY_AFTER_MS = 1500;
 const HISTORY_MAX = 400;
 const SENTENCES = "/web/sentences.json";
 
@@ -107,4 +108,6 @@ void readSentences().catch(() => undefined).then(() => {
   });
 });
 
+// Listing the library takes the API seconds, the first time: it is asked for before anybody wants to see it.
+setTimeout(() => void actions.loadScenarios(), LIBRARY_AFTER_MS);
 setInterval(() => document.hidden || changed(), CLOCK_MS);

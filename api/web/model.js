@@ -92,7 +92,8 @@ function peersOf(state) {
     const said = journal && (!answer || journalCounts(state, answer.as_of_us, name)) ? journal : answer;
     // The answer's zxid is read twice a second; the journal tells one at checkpoints only.
     const up = said.process !== "down";
-    const zxid = state.zxids[id] ?? (up ? (journal ?? answer).last_zxid : null);
+    // A journal that has told no zxid yet has 0, which is nobody's.
+    const zxid = state.zxids[id] ?? ((up && (journal ?? answer).last_zxid) || null);
     return {
       id, name, state: up ? said.state : "DOWN", phase: said.phase, leader_id: up ? said.leader_id : -1,
       accepted_epoch: said.accepted_epoch, current_epoch: said.current_epoch, zxid: zxid === null ? "unknown" : hex(zxid), process: said.process,

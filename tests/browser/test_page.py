@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from api.ensemble_view import PartitionZnodes
 from journal import events as e
+from tests.browser.chromium import Watched
 from tests.browser.page_server import PageServer
 
 
@@ -149,6 +151,39 @@ def test_an_unclean_election_and_the_records_it_cost_are_shown(page: Page, serve
     expect(row(page, "Partition orders-0")).to_contain_text("unclean")
     expect(row(page, "Partition orders-0")).to_contain_text("30 committed records lost")
     expect(region(page, "Records gone from a replica")).to_contain_text("90\N{EN DASH}120")
+
+
+def test_one_loss_on_three_replicas_is_one_number_everywhere(page: Page, server: PageServer) -> None:
+    for broker, first, last, committed in (
+        (1, 100, 325, 226),
+        (2, 156, 325, 170),
+        (3, 100, 260, 161),
+        (3, 261, 325, 65),
+    ):
+        count = last - first + 1
+        lost = e.RecordsLost(broker, "orders", 0, first, last, count, committed, "diverging_epoch")
+        server.tell(f"broker-{broker}", lost)
+
+    expect(row(page, "Partition orders-0")).to_contain_text("226 committed records lost")
+    expect(region(page, "Records gone from a replica")).to_contain_text("226 committed records lost")
+    health = page.get_by_role("group", name="Health")
+    expect(health).to_contain_text("226 acknowledged records lost")
+    expect(health).not_to_contain_text("Healthy")
+
+
+def test_what_a_silent_api_has_not_said_is_not_made_up(watched: Watched, tmp_path: Path) -> None:
+    server = PageServer(tmp_path).start()
+    try:
+        server.agent.write("peer-1", e.NodeStarted("peer", 1, {}))
+        server.settle()
+        watched.page.route("**/api/v1/cluster", lambda route: route.abort())
+        watched.page.goto(server.url)
+
+        expect(card(watched.page, "Peer 1")).to_contain_text("zxidunknown")
+        expect(region(watched.page, "Producers")).to_contain_text("unknown: the API has not said yet")
+        expect(region(watched.page, "Producers")).not_to_contain_text("0 running")
+    finally:
+        server.stop()
 
 
 def test_without_a_quorum_the_last_known_state_is_shown_as_such(page: Page, server: PageServer) -> None:

@@ -35,7 +35,7 @@ export function page(state, m, actions, changed, readChatter) {
         ${many ? nothing : beliefs(m)}
         ${workloads(state, m, actions)}
         ${partitions(state, m, actions, changed)}
-        ${losses(state)}
+        ${losses(state, m)}
         ${faults(m, actions)}
         ${analytics(state, actions)}
         ${scenarios(state, actions)}

@@ -161,8 +161,8 @@ function bar(replica, mark, low, high) {
     ${mark === null ? nothing : svg`<line class="mark" x1="${part(mark)}%" x2="${part(mark)}%" y1="-1" y2="8"/>`}</svg>`;
 }
 
-/** Records that are gone, the newest first. @param {State} state */
-export function losses(state) {
+/** Records that are gone, the newest first. @param {State} state @param {Model} m */
+export function losses(state, m) {
   const found = state.cluster.losses.slice(-50).reverse();
   if (found.length === 0) return nothing;
   const body = html`<div class="scroll" tabindex="0" role="region" aria-label="Lost records, scrollable"><table>
@@ -172,5 +172,9 @@ export function losses(state) {
       <td>broker ${loss.broker_id}</td><td class="n">${count(loss.count)}</td><td>${loss.first_offset}–${loss.last_offset}</td>
       <td class="n">${loss.below_high_watermark ? html`${icon("bad")} ${count(loss.below_high_watermark)}` : 0}</td>
       <td>${loss.cause.replaceAll("_", " ")}</td></tr>`)}</tbody></table></div>`;
-  return panel("losses", "Records gone from a replica", nothing, body);
+  const partitions = m.topics.flatMap((topic) => topic.partitions);
+  const committed = partitions.reduce((sum, p) => sum + p.gone_committed, 0);
+  const aside = html`<span class="sum ${committed ? "warn" : ""}"><b>${count(committed)}</b> committed ${committed === 1 ? "record" : "records"} lost,
+    each offset counted once; one row a replica</span>`;
+  return panel("losses", "Records gone from a replica", aside, body);
 }

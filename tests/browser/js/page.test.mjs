@@ -12,6 +12,7 @@ import { judge, leftOfSession, model } from "../../../api/web/model.js";
 import { sentence, weight } from "../../../api/web/sentences.js";
 import { EVENTS_MAX, newState, takeAnswer, takeEntry, takeHistory, takeSnapshot } from "../../../api/web/store.js";
 import { together } from "../../../api/web/views/journal.js";
+import { parting } from "../../../api/web/views/scenarios.js";
 import { spans } from "../../../api/web/views/reigns.js";
 
 const table = JSON.parse(readFileSync(new URL("../../../journal/sentences.json", import.meta.url), "utf8"));
@@ -329,4 +330,11 @@ test("of many offline partitions one hears the number, and of each loss of commi
   const lost = entry(4, "broker-1", "records_lost", { broker_id: 1, topic: "t", partition: 0, first_offset: 5, last_offset: 6, count: 2,
     below_high_watermark: 2, cause: "truncation" });
   assert.equal(announcement(table, [lost], emptyState()), "Committed records of t-0 are lost: 2, from offset 5 on.");
+});
+
+test("two stories part at their first line that is not the same", () => {
+  const line = (at_ms, text) => ({ at_ms, who: "x", text });
+  assert.equal(parting([line(1, "a"), line(2, "b")], [line(1, "a"), line(2, "c")]), 1);
+  assert.equal(parting([line(1, "a")], [line(1, "a"), line(2, "c")]), 1);
+  assert.equal(parting([line(1, "a")], [line(1, "a")]), null);
 });
