@@ -258,7 +258,7 @@ def test_the_newest_events_up_to_a_number_are_found_however_far_back_they_are(
     told: list[Event] = [
         EpochAccepted(1),
         EpochAccepted(2),
-        *[ZxidCheckpoint(n, 0, 0) for n in range(40)],
+        *[ZxidCheckpoint(n, 0, 0, 0) for n in range(40)],
         EpochAccepted(3),
     ]
     lines = b"".join(encode_line("peer-1", i, i, 0, event) for i, event in enumerate(told, 1))
