@@ -113,6 +113,8 @@ def test_a_scenario_is_played_and_its_story_read(page: Page) -> None:
     first = run.get_by_role("list", name="Story: With the bug").locator(".parts")
     expect(first).to_contain_text("broker-2orders-0: nobody leads")
     expect(first).to_contain_text("first difference")
+    run.get_by_role("link", name="first difference at 6.515 s").click()
+    expect(first).to_be_in_viewport()
     expect(run.get_by_role("list", name="Story: As it is").locator(".parts")).to_contain_text("it ends here")
     expect(region(page, "Calls")).to_contain_text("202 accepted")
 

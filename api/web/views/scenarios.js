@@ -69,14 +69,18 @@ function told(list, run) {
   const parts = run.outage ? parting(run.story, run.outage.story) : null;
   return html`<section class="run" ${ref(show)} aria-label="Run of ${run.scenario}" aria-busy=${run.state !== "ended"}>
     <header><h3>${run.scenario}</h3>${verdict(run)}
-      ${run.virtual_ms === null ? nothing : html`<span class="sum">${count(Math.round(run.virtual_ms / 1000))} s of virtual time, played in ${count(run.took_ms)} ms</span>`}</header>
+      ${run.virtual_ms === null ? nothing : html`<span class="sum">${count(Math.round(run.virtual_ms / 1000))} s of virtual time, played in ${count(run.took_ms)} ms</span>`}
+      ${parts === null ? nothing : html`<a href="#first-difference">first difference at ${partsAt(run, parts)} s</a>`}</header>
     ${run.error ? html`<p class="bad">${run.error}</p>` : nothing}${problems(run.problems)}
     ${run.story.length ? copyable(run.replay, "the command that plays it again") : nothing}
-    <div class="stories">${run.story.length ? html`<div>${story("As it is", run.story, parts)}</div>` : nothing}
+    <div class="stories">${run.story.length ? html`<div>${story("As it is", run.story, parts, parts !== null && parts < run.story.length)}</div>` : nothing}
     ${run.outage ? html`<div class="outage"><h4>${icon("warn")} The same with ${bug(settings)}</h4>
-      ${problems(run.outage.problems)}${story("With the bug", run.outage.story, parts)}</div>` : nothing}</div>
+      ${problems(run.outage.problems)}${story("With the bug", run.outage.story, parts, parts !== null && parts >= run.story.length)}</div>` : nothing}</div>
   </section>`;
 }
+
+/** @param {any} run @param {number} parts */
+const partsAt = (run, parts) => ((run.story[parts] ?? run.outage.story[parts]).at_ms / 1000).toFixed(3);
 
 /** @param {any} run */
 function verdict(run) {
@@ -90,10 +94,13 @@ function problems(found) {
   return found.length ? html`<ul class="problems">${found.map((problem) => html`<li>${icon("bad")} ${problem}</li>`)}</ul>` : nothing;
 }
 
-/** @param {string} name @param {Line[]} lines @param {number | null} parts the line at which the other story is another one */
-function story(name, lines, parts) {
+/**
+ * @param {string} name @param {Line[]} lines @param {number | null} parts the line at which the other story is another one
+ * @param {boolean} first whether a link leads to that line here, and not in the other story
+ */
+function story(name, lines, parts, first) {
   return html`<details open><summary>${name}: ${plural(lines.length, "line")}</summary>
-    <ol class="story" aria-label="Story: ${name}">${lines.map((line, i) => html`<li class="${line.who === "script" ? "step" : ""} ${i === parts ? "parts" : ""}">
+    <ol class="story" aria-label="Story: ${name}">${lines.map((line, i) => html`<li id=${i === parts && first ? "first-difference" : nothing} class="${line.who === "script" ? "step" : ""} ${i === parts ? "parts" : ""}">
       <time>${(line.at_ms / 1000).toFixed(3)} s</time><b>${line.who === "script" ? "" : line.who}</b><span>${line.text}${i === parts
       ? html` ${badge("warn", "first difference", "warn")}` : nothing}</span></li>`)}
       ${parts !== null && parts >= lines.length ? html`<li class="parts"><span>${badge("warn", "first difference: it ends here", "warn")}</span></li>` : nothing}</ol></details>`;
