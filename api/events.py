@@ -37,6 +37,26 @@ async def some(collector: Collector, after: int, limit: int) -> list[Numbered]:
     return found
 
 
+class _Typed(msgspec.Struct):
+    type: str
+
+
+_type_of = msgspec.json.Decoder(_Typed).decode
+
+
+async def newest(collector: Collector, until: int, limit: int, not_types: frozenset[str]) -> list[Numbered]:
+    """The newest `limit` events up to a number that are of none of these types, in order; from however far back."""
+    found: list[Numbered] = []
+    end = min(until, collector.last_seq)
+    while end >= collector.oldest_seq and len(found) < limit:
+        begin = max(collector.oldest_seq, end + 1 - BATCH_EVENTS_MAX)
+        window = [event for event in collector.after(begin - 1, end + 1 - begin) if event.seq <= end]
+        found = [event for event in window if _type_of(event.json).type not in not_types] + found
+        end = begin - 1
+        await asyncio.sleep(0)
+    return found[-limit:]
+
+
 def snapshot(collector: Collector) -> bytes:
     """The folded state as one server-sent event, its number as the id: what a page begins from."""
     return b"event: snapshot\nid: %d\ndata: %b\n\n" % (collector.last_seq, msgspec.json.encode(collector.state))

@@ -88,8 +88,17 @@ async def get_journal(
     service: Service,
     after: After = None,
     limit: Annotated[int, Query(ge=1, le=events.LIMIT_MAX)] = events.LIMIT_DEFAULT,
+    until: Annotated[
+        int | None, Query(ge=0, le=2**63, description="Instead of `after`: the newest `limit` events up to this number")
+    ] = None,
+    not_types: Annotated[
+        str, Query(max_length=1000, description="With `until`: leave these types out, by commas")
+    ] = "",
 ) -> Response:
-    """Up to `limit` events after a number."""
+    """Up to `limit` events after a number, or, with `until`, the newest ones up to it: what a page shows at first."""
+    if until is not None:
+        found = await events.newest(service.collector, until, limit, frozenset(not_types.split(",")))
+        return Response(events.array(found), media_type="application/json")
     try:
         found = await events.some(service.collector, after or 0, limit)
     except TooOld as reason:

@@ -43,10 +43,20 @@ class BrokerView(msgspec.Struct):
     believed_since_us: int = 0
     fenced_requests: int = 0
     fenced_writes: int = 0
+    process_since_us: int = 0
+    """Since when `process` is what it is."""
+
+
+PAUSES = frozenset({"pause", "stopped"})
 
 
 class Reign(msgspec.Struct):
-    """One controller's time in office; `until_us` None while it lasts."""
+    """One controller's time in office; `until_us` None while it lasts.
+
+    It lasts as long as the session that holds /controller, and so longer than its holder may live: from
+    `holder_lost_us` on nobody acts, because of `holder_lost_by` (kill, exited, stop, pause, stopped; simulated: crash,
+    power_loss).  Both are None while the holder lives.
+    """
 
     broker_id: int
     controller_epoch: int
@@ -54,6 +64,8 @@ class Reign(msgspec.Struct):
     since_us: int
     until_us: int | None = None
     ended_by: str | None = None
+    holder_lost_us: int | None = None
+    holder_lost_by: str | None = None
 
 
 class PartitionView(msgspec.Struct):
@@ -153,3 +165,16 @@ class ClusterState(msgspec.Struct):
         if self.reigns and self.reigns[-1].until_us is None:
             self.reigns[-1].until_us = at_us
             self.reigns[-1].ended_by = reason
+
+    def holder_lost(self, broker_id: int, at_us: int, how: str) -> None:
+        """If this broker reigns, nobody acts as controller from that moment."""
+        if self.controller_id == broker_id and self.reigns and self.reigns[-1].until_us is None:
+            reign = self.reigns[-1]
+            if reign.holder_lost_us is None:
+                reign.holder_lost_us = at_us
+            reign.holder_lost_by = how
+
+    def holder_back(self, broker_id: int) -> None:
+        """If this broker reigns and was frozen, it acts again.  A killed one's process does not go on."""
+        if self.controller_id == broker_id and self.reigns and self.reigns[-1].holder_lost_by in PAUSES:
+            self.reigns[-1].holder_lost_us = self.reigns[-1].holder_lost_by = None

@@ -15,6 +15,8 @@ from journal.events import Entry, Event
 
 REIGNS_MAX = 1000
 LOSSES_MAX = 1000
+_STOPS_A_NODE = frozenset({"crash", "power_loss", "pause"})
+"""Faults of the simulated world, whose nodes have no host that tells of their processes."""
 
 
 def apply(state: ClusterState, entry: Entry) -> None:
@@ -23,6 +25,9 @@ def apply(state: ClusterState, entry: Entry) -> None:
         state.seq = entry.seq
     if entry.wall_us > state.at_us:
         state.at_us = entry.wall_us
+    if state.reigns and state.reigns[-1].holder_lost_us is not None and entry.node == f"broker-{state.controller_id}":
+        # Who is frozen says nothing.  (That a simulated process goes on is told by nobody else.)
+        state.holder_back(state.controller_id)
     handler = _HANDLERS.get(type(entry.event))
     if handler is not None:
         handler(state, entry, entry.event)
@@ -59,20 +64,27 @@ def _node_started(state: ClusterState, entry: Entry, event: e.NodeStarted) -> No
         state.peers[event.id] = PeerView(event.id, state="LOOKING", process="running", pid=state.peer(event.id).pid)
     elif event.role == "broker":
         before = state.broker(event.id)
-        state.brokers[event.id] = BrokerView(event.id, process="running", pid=before.pid, registered=before.registered)
+        state.brokers[event.id] = BrokerView(
+            event.id,
+            process="running",
+            pid=before.pid,
+            registered=before.registered,
+            session_id=before.session_id,
+            process_since_us=entry.wall_us,
+        )
 
 
 @_on(e.NodeStopped)
 def _node_stopped(state: ClusterState, entry: Entry, event: e.NodeStopped) -> None:
-    _process(state, entry.node, "down", None)
+    _process(state, entry, entry.node, "down", None, "stop")
 
 
 @_on(e.ProcessChanged)
 def _process_changed(state: ClusterState, entry: Entry, event: e.ProcessChanged) -> None:
-    _process(state, event.target, event.process, event.pid)
+    _process(state, entry, event.target, event.process, event.pid, event.action)
 
 
-def _process(state: ClusterState, node: str, process: str, pid: int | None) -> None:
+def _process(state: ClusterState, entry: Entry, node: str, process: str, pid: int | None, action: str) -> None:
     role, number = _node_id(node)
     if role == "peer":
         peer = state.peer(number)
@@ -83,9 +95,15 @@ def _process(state: ClusterState, node: str, process: str, pid: int | None) -> N
                 state.zab_leader_id = -1
     elif role == "broker":
         broker = state.broker(number)
+        if broker.process != process:
+            broker.process_since_us = entry.wall_us
         broker.process, broker.pid = process, pid
         if process == "down":
             broker.is_controller = False
+        if process == "running":
+            state.holder_back(number)
+        else:
+            state.holder_lost(number, entry.wall_us, action)
 
 
 @_on(e.PeerStateChanged)
@@ -127,7 +145,8 @@ def _session_closed(state: ClusterState, entry: Entry, event: e.SessionClosed) -
         if broker.session_id == event.session_id and broker.registered:
             broker.registered = False
             if broker.id == state.controller_id and "/controller" in event.ephemerals:
-                state.end_reign(entry.wall_us, "session_closed")
+                expired = event.caused_by.startswith("expiry")
+                state.end_reign(entry.wall_us, "session_expired" if expired else "session_closed")
 
 
 @_on(e.BrokerRegistered)
@@ -276,6 +295,9 @@ def _fault_injected(state: ClusterState, entry: Entry, event: e.FaultInjected) -
     state.faults[event.fault_id] = FaultView(
         event.fault_id, event.kind, event.source, event.target, event.both_ways, event.delay_ms
     )
+    role, number = _node_id(event.target)
+    if role == "broker" and event.source == event.target and event.kind in _STOPS_A_NODE:
+        state.holder_lost(number, entry.wall_us, event.kind)
 
 
 @_on(e.FaultRemoved)

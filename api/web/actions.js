@@ -110,6 +110,7 @@ export class Actions {
   /** Load the outage library. */
   async loadScenarios() {
     const scenarios = this.state.scenarios;
+    if (scenarios.state === "loading" || scenarios.state === "ready") return;
     scenarios.state = "loading";
     this.changed();
     const answer = await this.#fetch(requests.library(), null).catch(() => null);

@@ -8,9 +8,10 @@
  * @typedef {{id: number, process: string, pid: number | null, registered: boolean, broker_epoch: Id64,
  *   session_id: Id64, session_state: string, is_controller: boolean, believed_controller_id: number,
  *   believed_controller_epoch: number, believed_since_us: number, fenced_requests: number,
- *   fenced_writes: number}} BrokerView
+ *   fenced_writes: number, process_since_us: number}} BrokerView
  * @typedef {{broker_id: number, controller_epoch: number, zk_version: number, since_us: number,
- *   until_us: number | null, ended_by: string | null}} Reign
+ *   until_us: number | null, ended_by: string | null, holder_lost_us: number | null,
+ *   holder_lost_by: string | null}} Reign
  * @typedef {{topic: string, partition: number, replicas: number[], leader: number, leader_epoch: number,
  *   isr: number[], partition_epoch: number, unclean: boolean, eligible: number[],
  *   high_watermarks: Record<string, number>,
@@ -37,6 +38,9 @@
 
 export const REIGNS_MAX = 1000;
 export const LOSSES_MAX = 1000;
+const PAUSES = new Set(["pause", "stopped"]);
+// Faults of the simulated world, whose nodes have no host that tells of their processes.
+const STOPS_A_NODE = new Set(["crash", "power_loss", "pause"]);
 
 /** The state before the first event. @returns {ClusterState} */
 export function emptyState() {
@@ -60,7 +64,7 @@ export function newBroker(id) {
   return {
     id, process: "down", pid: null, registered: false, broker_epoch: -1, session_id: 0, session_state: "closed",
     is_controller: false, believed_controller_id: -1, believed_controller_epoch: 0, believed_since_us: 0,
-    fenced_requests: 0, fenced_writes: 0,
+    fenced_requests: 0, fenced_writes: 0, process_since_us: 0,
   };
 }
 
@@ -86,6 +90,8 @@ export function nodeId(node) {
 export function apply(state, entry) {
   state.seq = Math.max(state.seq, entry.seq);
   state.at_us = Math.max(state.at_us, entry.wall_us);
+  // Who is frozen says nothing.  (That a simulated process goes on is told by nobody else.)
+  if (state.reigns.at(-1)?.holder_lost_us != null && entry.node === `broker-${state.controller_id}`) holderBack(state, state.controller_id);
   HANDLERS[entry.type]?.(state, entry);
 }
 
@@ -115,8 +121,23 @@ function endReign(state, atUs, reason) {
   }
 }
 
-/** @param {ClusterState} state @param {string} node @param {string} process @param {number | null} pid */
-function setProcess(state, node, process, pid) {
+/** If this broker reigns, nobody acts as controller from that moment. @param {ClusterState} state @param {number} id @param {number} atUs @param {string} how */
+function holderLost(state, id, atUs, how) {
+  const reign = state.reigns.at(-1);
+  if (state.controller_id !== id || reign === undefined || reign.until_us !== null) return;
+  reign.holder_lost_us ??= atUs;
+  reign.holder_lost_by = how;
+}
+
+/** If this broker reigns and was frozen, it acts again.  A killed one's process does not go on. @param {ClusterState} state @param {number} id */
+function holderBack(state, id) {
+  const reign = state.reigns.at(-1);
+  if (state.controller_id !== id || !PAUSES.has(reign?.holder_lost_by ?? "")) return;
+  Object.assign(reign ?? {}, { holder_lost_us: null, holder_lost_by: null });
+}
+
+/** @param {ClusterState} state @param {Entry} entry @param {string} node @param {string} process @param {number | null} pid @param {string} action */
+function setProcess(state, entry, node, process, pid, action) {
   const [role, number] = nodeId(node);
   if (role === "peer") {
     const found = Object.assign(peer(state, number), { process, pid });
@@ -125,8 +146,12 @@ function setProcess(state, node, process, pid) {
       if (state.zab_leader_id === number) state.zab_leader_id = -1;
     }
   } else if (role === "broker") {
-    const found = Object.assign(broker(state, number), { process, pid });
+    const found = broker(state, number);
+    if (found.process !== process) found.process_since_us = entry.wall_us;
+    Object.assign(found, { process, pid });
     if (process === "down") found.is_controller = false;
+    if (process === "running") holderBack(state, number);
+    else holderLost(state, number, entry.wall_us, action);
   }
 }
 
@@ -137,12 +162,12 @@ const HANDLERS = {
       const { pid } = peer(state, e.id);
       state.peers[e.id] = { ...newPeer(e.id), state: "LOOKING", process: "running", pid };
     } else if (e.role === "broker") {
-      const { pid, registered } = broker(state, e.id);
-      state.brokers[e.id] = { ...newBroker(e.id), process: "running", pid, registered };
+      const { pid, registered, session_id } = broker(state, e.id);
+      state.brokers[e.id] = { ...newBroker(e.id), process: "running", pid, registered, session_id, process_since_us: e.wall_us };
     }
   },
-  node_stopped: (state, e) => setProcess(state, e.node, "down", null),
-  process_changed: (state, e) => setProcess(state, e.target, e.process, e.pid),
+  node_stopped: (state, e) => setProcess(state, e, e.node, "down", null, "stop"),
+  process_changed: (state, e) => setProcess(state, e, e.target, e.process, e.pid, e.action),
   peer_state_changed(state, e) {
     const { state: role, phase, leader_id, round, accepted_epoch, current_epoch, last_zxid } = e;
     const found = peerOf(state, e);
@@ -167,7 +192,7 @@ const HANDLERS = {
       if (found.session_id !== e.session_id || !found.registered) continue;
       found.registered = false;
       if (found.id === state.controller_id && e.ephemerals.includes("/controller")) {
-        endReign(state, e.wall_us, "session_closed");
+        endReign(state, e.wall_us, e.caused_by?.startsWith("expiry") ? "session_expired" : "session_closed");
       }
     }
   },
@@ -191,7 +216,7 @@ const HANDLERS = {
     if (controller_epoch <= state.controller_epoch) return;
     endReign(state, wall_us, "superseded");
     Object.assign(state, { controller_id: broker_id, controller_epoch, controller_zk_version: zk_version });
-    state.reigns.push({ broker_id, controller_epoch, zk_version, since_us: wall_us, until_us: null, ended_by: null });
+    state.reigns.push({ broker_id, controller_epoch, zk_version, since_us: wall_us, until_us: null, ended_by: null, holder_lost_us: null, holder_lost_by: null });
     state.reigns.splice(0, Math.max(0, state.reigns.length - REIGNS_MAX));
   },
   controller_resigned(state, e) {
@@ -271,6 +296,8 @@ const HANDLERS = {
   fault_injected(state, e) {
     const { fault_id, kind, source, target, both_ways, delay_ms } = e;
     state.faults[fault_id] = { fault_id, kind, source, target, both_ways, delay_ms };
+    const [role, number] = nodeId(target);
+    if (role === "broker" && source === target && STOPS_A_NODE.has(kind)) holderLost(state, number, e.wall_us, kind);
   },
   fault_removed(state, e) {
     delete state.faults[e.fault_id];

@@ -3,13 +3,18 @@
 import { render } from "lit-html";
 
 import { Actions } from "./actions.js";
+import { announcement, GATHERED_MS, heard } from "./announcer.js";
 import { model } from "./model.js";
-import { isProgress, spoken } from "./sentences.js";
-import { newState, takeAnswer, takeEntry, takeHistory, takeSnapshot } from "./store.js";
+import { isProgress, progressTypes } from "./sentences.js";
+import { CHATTER_MAX, newState, takeAnswer, takeChatter, takeEntry, takeHistory, takeSnapshot } from "./store.js";
 import { follow, historyUpTo, poll } from "./stream.js";
 import { page } from "./views/page.js";
 
-const CLOCK_MS = 250;
+const CLOCK_MS = 500;
+// Of the main thread at most a quarter is spent on drawing, however much there is to draw.
+const REST = 3;
+const LIBRARY_AFTER_MS = 1500;
+const HISTORY_MAX = 400;
 const SENTENCES = "/web/sentences.json";
 
 const state = newState();
@@ -17,23 +22,44 @@ const root = /** @type {HTMLElement} */ (document.getElementById("page"));
 const announcements = /** @type {HTMLElement} */ (document.getElementById("announcements"));
 root.textContent = "";
 let scheduled = false;
-/** @type {string[]} */
+let restsUntil = 0;
+/** @type {import("./fold.js").Entry[]} */
 let toSay = [];
 
 function draw() {
   scheduled = false;
+  const began = performance.now();
   const shown = model(state, Date.now());
-  render(page(state, shown, actions, changed), root);
+  render(page(state, shown, actions, changed, readChatter), root);
   const controller = shown.ensemble.id < 0 ? "no controller" : `broker ${shown.ensemble.id}`;
   document.title = `${shown.ensemble.epoch}: ${controller} · zabka`;
-  if (toSay.length) announcements.textContent = toSay.slice(-3).join(" ");
-  toSay = [];
+  const ended = performance.now();
+  restsUntil = ended + REST * (ended - began);
+}
+
+/** Speak of an event, together with what else happens just then. @param {import("./fold.js").Entry} entry */
+function announce(entry) {
+  if (!heard(state.sentences, entry)) return;
+  toSay.push(entry);
+  if (toSay.length > 1) return;
+  setTimeout(() => {
+    announcements.textContent = announcement(state.sentences, toSay, state.cluster);
+    toSay = [];
+  }, GATHERED_MS);
 }
 
 function changed() {
   if (scheduled) return;
   scheduled = true;
-  requestAnimationFrame(draw);
+  const rest = restsUntil - performance.now();
+  if (rest <= 0) requestAnimationFrame(draw);
+  else setTimeout(() => requestAnimationFrame(draw), rest);
+}
+
+/** Fetch the progress that the list of events leaves out unless somebody asks for it. */
+async function readChatter() {
+  takeChatter(state, await historyUpTo(state.cluster.seq, CHATTER_MAX, []));
+  changed();
 }
 
 const refresh = poll(
@@ -64,19 +90,24 @@ void readSentences().catch(() => undefined).then(() => {
     snapshot(cluster, seq) {
       takeSnapshot(state, cluster, seq);
       changed();
-      void historyUpTo(seq, (entry) => !isProgress(state.sentences, entry)).then((found) => {
+      // The rates of producers are drawn from their progress, a line a second: of it the last minute is wanted at once.
+      const hidden = progressTypes(state.sentences).filter((type) => type !== "workload_progressed");
+      void historyUpTo(seq, HISTORY_MAX, hidden).then((found) => {
         takeHistory(state, found);
+        if (state.ui.progress) void readChatter();
         changed();
       });
     },
     entry(entry) {
       const follows = takeEntry(state, entry);
-      const said = follows ? spoken(state.sentences, entry) : "";
-      if (said) toSay.push(said);
-      changed();
+      if (follows) announce(entry);
+      // How far logs have got is drawn with the clock; ten brokers tell it ten times a second.
+      if (!follows || !isProgress(state.sentences, entry)) changed();
       return follows;
     },
   });
 });
 
+// Listing the library takes the API seconds, the first time: it is asked for before anybody wants to see it.
+setTimeout(() => void actions.loadScenarios(), LIBRARY_AFTER_MS);
 setInterval(() => document.hidden || changed(), CLOCK_MS);

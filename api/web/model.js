@@ -4,7 +4,7 @@
 // a fold of its kept part may miss what was said long ago.  So: of whatever the journal spoke of lately its word
 // counts, of everything else the answer's.  Versions and epochs only rise, so between two of them the higher counts.
 
-import { belief, clockShort, hex, list, plural } from "./format.js";
+import { belief, clockShort, duration, hex, list, plural } from "./format.js";
 
 /**
  * @typedef {import("./store.js").State} State
@@ -17,7 +17,7 @@ import { belief, clockShort, hex, list, plural } from "./format.js";
  * @typedef {{id: number, name: string, process: string, ours: boolean, pid: number | null, address: string, registered: boolean,
  *   broker_epoch: string | null, session: string, is_controller: boolean, believes_id: number,
  *   believes_epoch: number, age_ms: number | null, fenced_requests: number, fenced_writes: number,
- *   judged: Judged, silent: Silent | null}} Broker
+ *   judged: Judged, silent: Silent | null, lost_us: number | null}} Broker  `lost_us`: since when its process does not act.
  * @typedef {{broker_id: number, leader: boolean, in_sync: boolean, leo: number | null, hw: number | null,
  *   behind: number, process: string}} Replica
  * @typedef {{topic: string, partition: number, leader: number, leader_epoch: number, partition_epoch: number,
@@ -92,7 +92,8 @@ function peersOf(state) {
     const said = journal && (!answer || journalCounts(state, answer.as_of_us, name)) ? journal : answer;
     // The answer's zxid is read twice a second; the journal tells one at checkpoints only.
     const up = said.process !== "down";
-    const zxid = state.zxids[id] ?? (up ? (journal ?? answer).last_zxid : null);
+    // A journal that has told no zxid yet has 0, which is nobody's.
+    const zxid = state.zxids[id] ?? ((up && (journal ?? answer).last_zxid) || null);
     return {
       id, name, state: up ? said.state : "DOWN", phase: said.phase, leader_id: up ? said.leader_id : -1,
       accepted_epoch: said.accepted_epoch, current_epoch: said.current_epoch, zxid: zxid === null ? "unknown" : hex(zxid), process: said.process,
@@ -141,6 +142,7 @@ function brokersOf(state, ensemble, localMs) {
       registered: lists.registered, broker_epoch: lists.registered && epoch !== null && epoch !== -1 ? hex(epoch) : null,
       session: process === "down" ? "closed" : ours ? (lately ? journal : answer).session_state : "unknown",
       is_controller: process !== "down" && said.is_controller === true, ...word, silent,
+      lost_us: ["down", "paused"].includes(process) && journal?.process === process ? journal.process_since_us : null,
       fenced_requests: Math.max(journal?.fenced_requests ?? 0, answer?.fenced_requests ?? 0),
       fenced_writes: Math.max(journal?.fenced_writes ?? 0, answer?.fenced_writes ?? 0),
       judged: silent ? { verdict: "silent", text: silenceText(silent) } : judge(word, process, ensemble),
@@ -149,6 +151,17 @@ function brokersOf(state, ensemble, localMs) {
 }
 
 const UNSAID = { believes_id: -1, believes_epoch: 0, age_ms: null };
+
+/**
+ * How long the session of a process that does not act any more still stands.  It was heard of last at most a third of
+ * its time-out before that, and the ensemble looks at sessions once a tick: hence "about".
+ * @param {number} now_ms @param {number} lost_us @param {{session_timeout_ms?: number}} settings
+ */
+export function leftOfSession(now_ms, lost_us, settings) {
+  if (settings.session_timeout_ms === undefined) return "its session stands";
+  const left = settings.session_timeout_ms - (now_ms - lost_us / 1000);
+  return left > 0 ? `its session ends in about ${duration(left)}` : "its session ends any moment";
+}
 
 /** @param {Silent} silent */
 export const silenceText = ({ host, since_us }) => `unknown since ${clockShort(since_us)}: ${host} does not answer`;
@@ -186,6 +199,9 @@ export function judge(word, process, ensemble) {
   return { verdict: "stale", text: `stale: says ${says}, ensemble says ${is}` };
 }
 
+// So long after a request to delete a topic the ensemble must have been seen to know of it.
+const DOOMED_US = 2_000_000;
+const NOTHING_LOST = { gone: 0, gone_committed: 0 };
 const INTERNAL = new Set(["__consumer_offsets", "__transaction_state"]);
 
 /** @param {Topic[]} topics @returns {string[]} Whose records are their users' own. */
@@ -211,12 +227,15 @@ function topicsOf(state, processes) {
     const lately = state.polled === null || journalCounts(state, readAtUs(state), `topic ${name}`);
     if (lately ? !told.has(name) : !read.has(name)) continue;
     const [journal, answer] = [told.get(name) ?? [], read.get(name)];
-    const numbers = new Set([...journal, ...(answer?.partitions ?? [])].map((p) => p.partition));
-    const deleting = answer?.deleting ?? false;
-    const partitions = [...numbers].sort((a, b) => a - b).map((number) => {
-      const row = answer?.partitions.find((/** @type {any} */ p) => p.partition === number);
-      const lost = losses.get(`${name}-${number}`) ?? { gone: 0, gone_committed: 0 };
-      const told = partitionOf(journal.find((p) => p.partition === number), row, processes);
+    /** @type {Map<number, any>} */
+    const rows = new Map((answer?.partitions ?? []).map((/** @type {any} */ p) => [p.partition, p]));
+    const said = new Map(journal.map((p) => [p.partition, p]));
+    // An answer that was read after the request and does not know of the deletion has seen it fail.
+    const asked = state.doomed[name] ?? -Infinity;
+    const deleting = answer?.deleting || asked > readAtUs(state) - DOOMED_US;
+    const partitions = [...new Set([...said.keys(), ...rows.keys()])].sort((a, b) => a - b).map((number) => {
+      const lost = losses.get(`${name}-${number}`) ?? NOTHING_LOST;
+      const told = partitionOf(said.get(number), rows.get(number), processes);
       return { topic: name, partition: number, deleting, ...told, ...lost };
     });
     const config = (lately && state.cluster.configs[`topics/${name}`]) || answer?.config || {};

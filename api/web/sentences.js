@@ -63,6 +63,9 @@ export function spoken(table, entry) {
   return found === undefined ? "" : render(found[0], heard);
 }
 
+/** The types whose events only say how far something got. @param {Table} table */
+export const progressTypes = (table) => Object.keys(table).filter((type) => table[type].progress === true);
+
 /** Does an event only say how far something got? @param {Table} table @param {Entry} entry */
 export const isProgress = (table, entry) => wording(table, entry)?.progress === true;
 

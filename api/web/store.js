@@ -13,8 +13,8 @@ import { isProgress } from "./sentences.js";
  * @typedef {{state: "idle" | "loading" | "ready", list: any[], message: string, run: any}} Scenarios  The outage library, and
  *   the run that was asked for last.
  * @typedef {{node: string, type: string, progress: boolean, config: string | null, armed: string | null,
- *   token: boolean}} Ui
- * @typedef {{cluster: ClusterState, known: boolean, touched: Record<string, number>, events: Entry[],
+ *   token: boolean, partitions: import("./partition_filter.js").Wanted}} Ui
+ * @typedef {{cluster: ClusterState, known: boolean, touched: Record<string, number>, doomed: Record<string, number>, events: Entry[],
  *   chatter: Entry[], polled: Polled | null, poll_problem: string | null, link: "connecting" | "live" | "reconnecting",
  *   skew_ms: number, calls: Call[], rates: Record<string, {at_us: number, acknowledged: number}[]>,
  *   zxids: Record<string, string>, analytics: Analytics, scenarios: Scenarios,
@@ -22,7 +22,7 @@ import { isProgress } from "./sentences.js";
  */
 
 export const EVENTS_MAX = 1000;
-const CHATTER_MAX = 300;
+export const CHATTER_MAX = 300;
 const CALLS_MAX = 6;
 const RATES_MAX = 61;
 // The Date header tells whole seconds: a difference below this is no difference between the two clocks.
@@ -31,12 +31,13 @@ const SKEW_MIN_MS = 2500;
 /** @returns {State} */
 export function newState() {
   return {
-    cluster: emptyState(), known: false, touched: {}, events: [], chatter: [], polled: null,
+    cluster: emptyState(), known: false, touched: {}, doomed: {}, events: [], chatter: [], polled: null,
     poll_problem: null, link: "connecting", skew_ms: 0, calls: [], rates: {}, zxids: {},
     analytics: { name: "controller_reigns", state: "idle", table: null, message: "", command: null },
     scenarios: { state: "idle", list: [], message: "", run: null },
     sentences: {},
-    ui: { node: "", type: "", progress: false, config: null, armed: null, token: false},
+    ui: { node: "", type: "", progress: false, config: null, armed: null, token: false,
+      partitions: { filter: "", trouble: false, unfolded: {}, pages: {} } },
   };
 }
 
@@ -45,6 +46,7 @@ export function takeSnapshot(state, cluster, seq) {
   state.cluster = { ...cluster, seq };
   state.known = true;
   state.touched = {};
+  state.doomed = {};
   state.events = [];
   state.chatter = [];
   state.rates = {};
@@ -59,8 +61,19 @@ export function takeEntry(state, entry) {
   if (!state.known || entry.seq !== state.cluster.seq + 1) return false;
   apply(state.cluster, entry);
   for (const subject of subjects(entry)) state.touched[subject] = Math.max(state.touched[subject] ?? 0, entry.wall_us);
+  noteDeletion(state, entry);
   keep(state, entry);
   return true;
+}
+
+const DELETION = /^DELETE \/topics\/([^/]+)$/;
+
+/** Somebody asks for a topic's deletion, or it has come to its end, or begins anew. @param {State} state @param {Entry} entry */
+function noteDeletion(state, entry) {
+  if (entry.type === "topic_deleted" || entry.type === "topic_created") delete state.doomed[entry.topic];
+  if (entry.type !== "admin_requested") return;
+  const named = entry.request === "DeleteTopics" ? entry.subjects : [DELETION.exec(entry.request)?.[1]];
+  for (const topic of named) if (topic !== undefined && topic in state.cluster.topics) state.doomed[topic] = entry.wall_us;
 }
 
 /** Put events that came before the snapshot in front of those since. @param {State} state @param {Entry[]} earlier */
@@ -70,6 +83,13 @@ export function takeHistory(state, earlier) {
   [state.events, state.chatter, state.rates] = [[], [], {}];
   for (const entry of earlier) if (entry.seq < first) keep(state, entry);
   for (const entry of since) keep(state, entry);
+}
+
+/** Put older progress in front of what came since. @param {State} state @param {Entry[]} earlier */
+export function takeChatter(state, earlier) {
+  const first = state.chatter[0]?.seq ?? Infinity;
+  const older = earlier.filter((entry) => entry.seq < first && isProgress(state.sentences, entry));
+  state.chatter = [...older, ...state.chatter].slice(-CHATTER_MAX);
 }
 
 /** @param {State} state @param {Entry} entry */
@@ -104,6 +124,7 @@ export function takeAnswer(state, cluster, nowMs, wallMs) {
   state.polled = { at_ms: nowMs, cluster };
   state.poll_problem = null;
   state.skew_ms = Math.abs(nowMs - wallMs) > SKEW_MIN_MS ? nowMs - wallMs : 0;
+  for (const topic of cluster.topics) if (topic.deleting) state.doomed[topic.name] = cluster.read_at_us;
   // A peer that is down tells none, and the one it told last is the one it will come back with.
   for (const peer of cluster.peers) if (peer.last_zxid !== null && peer.process !== "down") state.zxids[peer.id] = peer.last_zxid;
 }

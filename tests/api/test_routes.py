@@ -15,7 +15,7 @@ import pytest
 
 from api.agent_protocol import JournalChunk, Position
 from api.ensemble_view import eligible_by
-from journal.events import ControllerBelieved, ControllerElected, EpochAccepted, IsrChanged
+from journal.events import ControllerBelieved, ControllerElected, EpochAccepted, Event, IsrChanged, ZxidCheckpoint
 from journal.writer import encode_line
 from kafka_protocol.zk.znodes import LeaderAndIsr, encode_partition_state
 from tests.api.api_server import Server
@@ -250,6 +250,35 @@ def test_the_journal_is_an_array_from_a_number_on(server: Server, http: httpx.Cl
         (6, 6, "epoch_accepted", 1),
         (7, 7, "epoch_accepted", 1),
     ]
+
+
+def test_the_newest_events_up_to_a_number_are_found_however_far_back_they_are(
+    server: Server, http: httpx.Client
+) -> None:
+    told: list[Event] = [
+        EpochAccepted(1),
+        EpochAccepted(2),
+        *[ZxidCheckpoint(n, 0, 0, 0) for n in range(40)],
+        EpochAccepted(3),
+    ]
+    lines = b"".join(encode_line("peer-1", i, i, 0, event) for i, event in enumerate(told, 1))
+    server.collect(JournalChunk("peer-1", lines, Position("f", 1)))
+
+    def seqs(query: str) -> list[int]:
+        return [e["seq"] for e in http.get(f"{V1}/journal?{query}").json()]
+
+    assert seqs("until=42&limit=2&not_types=zxid_checkpoint,txn_logged") == [1, 2]
+    assert seqs("until=42&limit=3") == [40, 41, 42]
+    assert seqs("until=1000&limit=2&not_types=zxid_checkpoint") == [2, 43]
+    assert seqs("until=0") == []
+
+
+def test_json_is_compressed_for_who_can_read_it_and_the_stream_never(server: Server, http: httpx.Client) -> None:
+    fill(server, 50)
+    assert http.get(f"{V1}/journal").headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in http.get(f"{V1}/journal", headers={"accept-encoding": "identity"}).headers
+    with http.stream("GET", f"{V1}/events?after=1") as answer:
+        assert "content-encoding" not in answer.headers
 
 
 def test_events_no_longer_kept_are_410_gone_with_the_oldest_number_kept(server: Server, http: httpx.Client) -> None:

@@ -116,10 +116,10 @@ class PageServer:
         self.agent.write(node, *told)
         self.settle()
 
-    def settle(self) -> None:
+    def settle(self, within_s: float = HELD_BACK_S) -> None:
         """Wait until everything that was told is numbered."""
         total = sum(map(len, self.agent.lines.values()))
-        deadline = time.monotonic() + HELD_BACK_S
+        deadline = time.monotonic() + within_s
         while self._collector.last_seq < total:
             assert time.monotonic() < deadline, f"{self._collector.last_seq} of {total} events were numbered"
             time.sleep(0.01)

@@ -99,8 +99,6 @@ def test_an_absent_table_is_answered_with_the_command_that_makes_it(page: Page) 
 
 
 def test_a_scenario_is_played_and_its_story_read(page: Page) -> None:
-    library = region(page, "Outage library")
-    library.get_by_role("button", name="Show the library").click()
     expect(row(page, "Scenario kafka-708")).to_contain_text("The last member stays.")
     expect(row(page, "Scenario kafka-708")).to_contain_text("empty-isr")
     button(page, "Play kafka-708").click()
@@ -111,6 +109,13 @@ def test_a_scenario_is_played_and_its_story_read(page: Page) -> None:
     expect(run.get_by_role("list", name="Story: As it is")).to_contain_text("1.171 skill second (broker-1)")
     expect(run.get_by_role("list", name="Story: With the bug")).to_contain_text("broker-2orders-0: nobody leads")
     expect(run).to_contain_text("LeaderInIsr: orders-0: the ISR is empty")
+    expect(run).to_be_in_viewport()
+    first = run.get_by_role("list", name="Story: With the bug").locator(".parts")
+    expect(first).to_contain_text("broker-2orders-0: nobody leads")
+    expect(first).to_contain_text("first difference")
+    run.get_by_role("link", name="first difference at 6.515 s").click()
+    expect(first).to_be_in_viewport()
+    expect(run.get_by_role("list", name="Story: As it is").locator(".parts")).to_contain_text("it ends here")
     expect(region(page, "Calls")).to_contain_text("202 accepted")
 
     button(page, "Play broken").click()

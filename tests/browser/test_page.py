@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from api.ensemble_view import PartitionZnodes
 from journal import events as e
+from tests.browser.chromium import Watched
 from tests.browser.page_server import PageServer
 
 
@@ -90,6 +92,35 @@ def test_the_epoch_rises_and_past_reigns_stay_with_how_they_ended(page: Page, se
     expect(page).to_have_title(re.compile(r"^4: broker 3"))
 
 
+@pytest.mark.parametrize(
+    ("action", "cause", "word"),
+    [
+        ("Kill", "expiry 0x10000a2c3d001", "killed, session expired"),
+        ("Pause", "expiry 0x10000a2c3d001", "frozen, session expired"),
+        ("", "request closeSession", "session closed"),
+        ("", "expiry 0x10000a2c3d001", "session expired"),
+    ],
+)
+def test_a_reign_tells_what_became_of_its_holder(
+    page: Page, server: PageServer, action: str, cause: str, word: str
+) -> None:
+    epoch = region(page, "Controller epoch")
+    if action:
+        button(page, f"{action} broker 1").click()
+        expect(epoch).to_contain_text("its session ends in about")
+        expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text("its session ends in about")
+        expect(epoch.locator(".band.absent")).to_have_count(1)
+    server.is_controller(-1, 3)
+    session = 0x1_0000_A2C3_D001
+    server.tell("peer-2", e.SessionClosed(session, 0x1_0000_0020, ["/brokers/ids/1", "/controller"], cause))
+    server.is_controller(3, 4)
+    server.tell("broker-3", e.ControllerElected(3, 4, 4))
+
+    reigns = page.get_by_role("list", name="Reigns, the newest first").get_by_role("listitem")
+    expect(reigns.first).to_contain_text("3@4")
+    expect(reigns.nth(1)).to_contain_text(word)
+
+
 def test_partitions_show_leader_isr_against_replicas_and_where_each_log_ends(page: Page) -> None:
     partition = row(page, "Partition orders-0")
 
@@ -120,6 +151,39 @@ def test_an_unclean_election_and_the_records_it_cost_are_shown(page: Page, serve
     expect(row(page, "Partition orders-0")).to_contain_text("unclean")
     expect(row(page, "Partition orders-0")).to_contain_text("30 committed records lost")
     expect(region(page, "Records gone from a replica")).to_contain_text("90\N{EN DASH}120")
+
+
+def test_one_loss_on_three_replicas_is_one_number_everywhere(page: Page, server: PageServer) -> None:
+    for broker, first, last, committed in (
+        (1, 100, 325, 226),
+        (2, 156, 325, 170),
+        (3, 100, 260, 161),
+        (3, 261, 325, 65),
+    ):
+        count = last - first + 1
+        lost = e.RecordsLost(broker, "orders", 0, first, last, count, committed, "diverging_epoch")
+        server.tell(f"broker-{broker}", lost)
+
+    expect(row(page, "Partition orders-0")).to_contain_text("226 committed records lost")
+    expect(region(page, "Records gone from a replica")).to_contain_text("226 committed records lost")
+    health = page.get_by_role("group", name="Health")
+    expect(health).to_contain_text("226 acknowledged records lost")
+    expect(health).not_to_contain_text("Healthy")
+
+
+def test_what_a_silent_api_has_not_said_is_not_made_up(watched: Watched, tmp_path: Path) -> None:
+    server = PageServer(tmp_path).start()
+    try:
+        server.agent.write("peer-1", e.NodeStarted("peer", 1, {}))
+        server.settle()
+        watched.page.route("**/api/v1/cluster", lambda route: route.abort())
+        watched.page.goto(server.url)
+
+        expect(card(watched.page, "Peer 1")).to_contain_text("zxidunknown")
+        expect(region(watched.page, "Producers")).to_contain_text("unknown: the API has not said yet")
+        expect(region(watched.page, "Producers")).not_to_contain_text("0 running")
+    finally:
+        server.stop()
 
 
 def test_without_a_quorum_the_last_known_state_is_shown_as_such(page: Page, server: PageServer) -> None:
@@ -169,8 +233,8 @@ def test_nothing_makes_the_page_scroll_sideways(page: Page, width: int) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_state_is_told_in_words_and_shapes_and_not_by_colour_alone(page: Page, server: PageServer) -> None:
-    server.tell("host-1", e.ProcessChanged("broker-3", "paused", 105, "pause"))
+def test_state_is_told_in_words_and_shapes_and_not_by_colour_alone(page: Page) -> None:
+    button(page, "Pause broker 3").click()
 
     process = card(page, "Broker 3").locator(".process")
     expect(process).to_contain_text("paused")

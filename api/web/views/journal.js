@@ -1,6 +1,7 @@
 // The event list, the calls made from this page, and the tables that Spark makes.
 
 import { html, nothing } from "lit-html";
+import { guard } from "lit-html/directives/guard.js";
 
 import { clock, clockShort, duration, words } from "../format.js";
 import { sentence, weight } from "../sentences.js";
@@ -19,8 +20,17 @@ const TABLES = ["controller_reigns", "partition_leaderships", "isr_changes", "av
 /** @type {Record<string, "bad" | "crown" | "warn" | "empty">} */
 const WEIGHT_SHAPES = { loss: "bad", election: "crown", trouble: "warn", plain: "empty" };
 
-/** @param {State} state @param {Model} m @param {() => void} changed */
-export function events(state, m, changed) {
+/** @param {State} state @param {Model} m @param {() => void} changed @param {() => Promise<void>} readChatter */
+export function events(state, m, changed, readChatter) {
+  const { ui } = state;
+  const aside = html`<span class="sum">up to number <b>${state.cluster.seq}</b></span>`;
+  const kept = [state.events, ...(ui.progress ? [state.chatter] : [])].map((all) => `${all[0]?.seq}-${all.at(-1)?.seq}`);
+  const depends = [...kept, ui.node, ui.type, ui.progress, state.sentences, m.peers.length + m.brokers.length];
+  return panel("events", "Events", aside, html`${guard(depends, () => eventList(state, m, changed, readChatter))}`);
+}
+
+/** @param {State} state @param {Model} m @param {() => void} changed @param {() => Promise<void>} readChatter */
+function eventList(state, m, changed, readChatter) {
   const { ui } = state;
   const set = (/** @type {"node" | "type"} */ field) => (/** @type {string} */ value) => {
     ui[field] = value;
@@ -31,16 +41,16 @@ export function events(state, m, changed) {
   const any = { value: "", text: "all" };
   const progress = (/** @type {Event} */ e) => {
     ui.progress = /** @type {HTMLInputElement} */ (e.target).checked;
+    if (ui.progress) void readChatter();
     changed();
   };
   const found = matching(state);
-  const body = html`<div class="row filters">
+  return html`<div class="row filters">
       ${select("events", "node", "node", [any, ...nodes], ui.node, set("node"))}
       ${select("events", "type", "type", [any, ...types], ui.type, set("type"))}
       <label class="field check"><input type="checkbox" .checked=${ui.progress} @change=${progress}><span>progress</span></label></div>
     <ol class="events" tabindex="0" aria-label="Events, the newest first">
       ${together(state.sentences, found).map((told) => line(state.sentences, told))}${found.length ? nothing : html`<li class="quiet">nothing yet</li>`}</ol>`;
-  return panel("events", "Events", html`<span class="sum">up to number <b>${state.cluster.seq}</b></span>`, body);
 }
 
 /** The newest events that the filters let through. @param {State} state */

@@ -33,7 +33,8 @@ export function workloads(state, m, actions) {
       <thead><tr><th scope="col">producer</th><th scope="col" class="n">sent</th><th scope="col" class="n" title="acknowledged">acked</th>
         <th scope="col" class="n">failed</th><th scope="col" class="n" title="acknowledged, and not to be read any more">lost</th><td></td></tr></thead>
       <tbody>${producers.map((w) => workload(state, w, actions))}</tbody></table></div>`}${groups(m, consumers, actions)}`;
-  return panel("workloads", "Producers", html`<span class="sum"><b>${running}</b> running</span>`, body);
+  const aside = state.polled === null ? "unknown: the API has not said yet" : html`<b>${running}</b> running`;
+  return panel("workloads", "Producers", html`<span class="sum">${aside}</span>`, body);
 }
 
 /** Members of consumer groups. @param {Model} m @param {any[]} consumers @param {Actions} actions */

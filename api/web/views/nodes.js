@@ -4,7 +4,7 @@ import { html, nothing } from "lit-html";
 
 import { requests } from "../actions.js";
 import { age, belief, clockShort, plural } from "../format.js";
-import { silenceText } from "../model.js";
+import { leftOfSession, silenceText } from "../model.js";
 import { badge, icon, panel, send } from "./parts.js";
 
 /**
@@ -101,6 +101,7 @@ function brokerCard(broker, m, actions) {
       <div><dt>address</dt><dd>${broker.address.replace("127.0.0.1:", ":") || "unknown"}</dd></div>
     </dl>
     ${broker.silent ? html`<p class="quiet">${silenceText(broker.silent)}</p>` : nothing}
+    ${broker.registered && broker.lost_us ? html`<p class="warn countdown" role="timer">${icon("looking")} ${leftOfSession(m.now_ms, broker.lost_us, m.settings)}</p>` : nothing}
     ${buttons(actions, broker)}
   </li>`;
 }

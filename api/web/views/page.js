@@ -18,25 +18,29 @@ import { scenarios } from "./scenarios.js";
  * @typedef {import("../store.js").State} State
  */
 
-/** @param {State} state @param {Model} m @param {Actions} actions @param {() => void} changed */
-export function page(state, m, actions, changed) {
+/**
+ * @param {State} state @param {Model} m @param {Actions} actions @param {() => void} changed
+ * @param {() => Promise<void>} readChatter fetches what the event list leaves out
+ */
+export function page(state, m, actions, changed, readChatter) {
+  const many = m.brokers.length > 4;
   return html`
     <a class="skip" href="#reigns">Skip to the cluster</a>
     ${top(state, m)}${banner(state)}
     <main>
-      <div class="cluster ${m.brokers.length > 4 ? "many" : ""}">
-        ${reigns(m)}
+      <div class="cluster ${many ? "many" : ""}">
+        ${reigns(m)}${many ? beliefs(m) : nothing}
         ${peers(m, actions)}
         ${brokers(m, actions)}
-        ${beliefs(m)}
+        ${many ? nothing : beliefs(m)}
         ${workloads(state, m, actions)}
         ${partitions(state, m, actions, changed)}
-        ${losses(state)}
+        ${losses(state, m)}
         ${faults(m, actions)}
         ${analytics(state, actions)}
         ${scenarios(state, actions)}
       </div>
-      <aside class="rail" aria-label="Journal">${calls(state)}${events(state, m, changed)}</aside>
+      <aside class="rail" aria-label="Journal">${calls(state)}${events(state, m, changed, readChatter)}</aside>
     </main>
     ${state.ui.token ? tokenForm(actions) : nothing}`;
 }

@@ -1,9 +1,11 @@
 // Partitions against brokers: one row a partition, one column a broker, in each cell that broker's replica.
 
 import { html, nothing, svg } from "lit-html";
+import { repeat } from "lit-html/directives/repeat.js";
 
 import { requests } from "../actions.js";
 import { count, plural } from "../format.js";
+import { FOLDED_ABOVE, partitionsShown, TOPICS } from "../partition_filter.js";
 import { badge, icon, panel, send } from "./parts.js";
 import { createForm, topicHead } from "./topics.js";
 
@@ -11,36 +13,85 @@ import { createForm, topicHead } from "./topics.js";
  * @typedef {import("../model.js").Model} Model
  * @typedef {import("../model.js").Partition} Partition
  * @typedef {import("../model.js").Replica} Replica
+ * @typedef {import("../partition_filter.js").Shown} Shown
+ * @typedef {import("../partition_filter.js").Wanted} Wanted
  * @typedef {import("../actions.js").Actions} Actions
  * @typedef {import("../store.js").State} State
  */
 
 // A bar shows a log's end, not all of it: a replica ten records behind must be seen to be behind.
 const WINDOW_MIN = 40;
-export const PARTITIONS_MAX = 200;
 
 /** @param {State} state @param {Model} m @param {Actions} actions @param {() => void} changed */
 export function partitions(state, m, actions, changed) {
   const all = m.topics.flatMap((topic) => topic.partitions);
   const brokers = m.brokers.map((b) => b.id);
+  const columns = brokers.length + 4;
+  const wanted = state.ui.partitions;
+  const { shown, place } = partitionsShown(m.topics, wanted);
   const healthy = all.filter((p) => !p.offline && p.out_of_sync.length === 0).length;
   const aside = html`<span class="sum">${all.length
-    ? html`<b>${healthy}</b> of ${all.length} fully in sync` : "no topic yet"}</span>${createForm(state, m, actions, changed)}`;
-  let left = PARTITIONS_MAX;
-  const bodies = m.topics.map((topic) => {
-    const rows = topic.partitions.slice(0, Math.max(0, left));
-    left -= rows.length;
-    return html`<tbody aria-label="Topic ${topic.name}">${topicHead(state, topic, brokers.length + 4, actions, changed)}
-      ${rows.map((p) => row(p, brokers, actions))}
-      ${rows.length < topic.partitions.length
-        ? html`<tr><td colspan=${brokers.length + 4} class="quiet">${topic.partitions.length - rows.length} more not shown</td></tr>` : nothing}
-    </tbody>`;
-  });
+    ? html`<b>${healthy}</b> of ${all.length} fully in sync` : "no topic yet"}</span>${filterForm(wanted, changed)}${createForm(state, m, actions, changed)}`;
+  const bodies = repeat(shown, ({ topic }) => topic.name, (each) => html`<tbody aria-label="Topic ${each.topic.name}">
+      ${topicHead(state, each.topic, columns, actions, changed, fold(each, wanted, changed))}
+      ${each.partitions.map((p) => row(p, brokers, actions))}
+      ${turn(each.place, columns, `partitions of ${each.topic.name}`, (page) => {
+        wanted.pages[each.topic.name] = page;
+        changed();
+      })}
+    </tbody>`);
   const table = html`<div class="scroll" tabindex="0" role="region" aria-label="Partitions, scrollable"><table class="partitions">
     <thead><tr><th scope="col">partition</th><th scope="col">leader</th><th scope="col">out of sync</th>
       ${brokers.map((id) => html`<th scope="col">broker ${id}</th>`)}<th scope="col">elect</th></tr></thead>
-    ${bodies}</table></div>`;
+    ${bodies}<tbody>${turn(place, columns, "topics", (page) => {
+      wanted.pages[TOPICS] = page;
+      changed();
+    })}${shown.length ? nothing : html`<tr><td colspan=${columns} class="quiet">The filter lets none of ${plural(m.topics.length, "topic")} through.</td></tr>`}</tbody>
+    </table></div>`;
   return panel("partitions", "Partitions", aside, m.topics.length ? table : html`<p class="quiet">Create a topic to see its replicas here.</p>`);
+}
+
+/** @param {Wanted} wanted @param {() => void} changed */
+function filterForm(wanted, changed) {
+  const typed = (/** @type {Event} */ e) => {
+    wanted.filter = /** @type {HTMLInputElement} */ (e.target).value;
+    wanted.pages = {};
+    changed();
+  };
+  const trouble = (/** @type {Event} */ e) => {
+    wanted.trouble = /** @type {HTMLInputElement} */ (e.target).checked;
+    wanted.pages = {};
+    changed();
+  };
+  return html`<div class="row find" role="search" aria-label="Partitions">
+    <input type="search" aria-label="Filter topics and partitions" placeholder="filter: orders, orders-0" .value=${wanted.filter} @input=${typed}>
+    <label class="field check"><input type="checkbox" .checked=${wanted.trouble} @change=${trouble}><span>in trouble only</span></label></div>`;
+}
+
+/** What stands beside a topic's name: how many partitions, how they are, and what folds them. @param {Shown} each @param {Wanted} wanted @param {() => void} changed */
+function fold({ topic, unfolded, partitions: rows }, wanted, changed) {
+  const all = topic.partitions;
+  const offline = topic.deleting ? 0 : all.filter((p) => p.offline).length;
+  const under = topic.deleting ? 0 : all.filter((p) => !p.offline && p.out_of_sync.length).length;
+  const toggle = () => {
+    wanted.unfolded[topic.name] = !unfolded;
+    changed();
+  };
+  const many = all.length > FOLDED_ABOVE || rows.length < all.length || !unfolded;
+  return html`${many ? html`<button type="button" class="small" aria-expanded=${unfolded ? "true" : "false"}
+      aria-label="Partitions of ${topic.name}" @click=${toggle}>${unfolded ? "Fold" : "Unfold"}</button>
+    <span class="sum"><b>${count(all.length)}</b> ${all.length === 1 ? "partition" : "partitions"}</span>` : nothing}
+    ${offline ? badge("bad", `${count(offline)} offline`, "bad") : nothing}
+    ${under ? badge("warn", `${count(under)} under-replicated`, "warn") : nothing}`;
+}
+
+/** Buttons that turn to another page, where there is one. @param {import("../partition_filter.js").Place} place @param {number} columns @param {string} what @param {(page: number) => void} go */
+function turn({ page, pages, from, to, of }, columns, what, go) {
+  if (pages < 2) return nothing;
+  const step = (/** @type {string} */ text, /** @type {number} */ next) => html`<button type="button" class="small"
+    aria-label="${text} ${what}" ?disabled=${next < 0 || next >= pages} @click=${() => go(next)}>${text}</button>`;
+  return html`<tr class="turn"><td colspan=${columns}><span class="row">${step("First", page ? 0 : -1)}${step("Previous", page - 1)}
+    <span class="sum">${count(from + 1)}–${count(to)} of ${count(of)}</span>${step("Next", page + 1)}${step("Last", page === pages - 1 ? pages : pages - 1)}</span></td></tr>`;
 }
 
 /** @param {Partition} p @param {number[]} brokers @param {Actions} actions */
@@ -110,8 +161,8 @@ function bar(replica, mark, low, high) {
     ${mark === null ? nothing : svg`<line class="mark" x1="${part(mark)}%" x2="${part(mark)}%" y1="-1" y2="8"/>`}</svg>`;
 }
 
-/** Records that are gone, the newest first. @param {State} state */
-export function losses(state) {
+/** Records that are gone, the newest first. @param {State} state @param {Model} m */
+export function losses(state, m) {
   const found = state.cluster.losses.slice(-50).reverse();
   if (found.length === 0) return nothing;
   const body = html`<div class="scroll" tabindex="0" role="region" aria-label="Lost records, scrollable"><table>
@@ -121,5 +172,9 @@ export function losses(state) {
       <td>broker ${loss.broker_id}</td><td class="n">${count(loss.count)}</td><td>${loss.first_offset}–${loss.last_offset}</td>
       <td class="n">${loss.below_high_watermark ? html`${icon("bad")} ${count(loss.below_high_watermark)}` : 0}</td>
       <td>${loss.cause.replaceAll("_", " ")}</td></tr>`)}</tbody></table></div>`;
-  return panel("losses", "Records gone from a replica", nothing, body);
+  const partitions = m.topics.flatMap((topic) => topic.partitions);
+  const committed = partitions.reduce((sum, p) => sum + p.gone_committed, 0);
+  const aside = html`<span class="sum ${committed ? "warn" : ""}"><b>${count(committed)}</b> committed ${committed === 1 ? "record" : "records"} lost,
+    each offset counted once; one row a replica</span>`;
+  return panel("losses", "Records gone from a replica", aside, body);
 }

@@ -48,8 +48,11 @@ export function panel(id, title, aside, body) {
  * @param {string} text @param {{name?: string, tone?: string, disabled?: boolean}} options
  */
 export function send(actions, request, text, { name = text, tone = "", disabled = false } = {}) {
-  return html`<button type="button" class="small ${tone}" aria-label=${name} title=${curl(request)} ?disabled=${disabled}
-    @click=${() => void actions.send(request)}>${text}</button>`;
+  // A button that is disabled while it has the focus would drop it: the keyboard's user would stand at the page's top.
+  const focused = document.activeElement?.getAttribute("aria-label") === name;
+  return html`<button type="button" class="small ${tone}" aria-label=${name} title=${curl(request)}
+    ?disabled=${disabled && !focused} aria-disabled=${disabled ? "true" : nothing}
+    @click=${() => disabled || void actions.send(request)}>${text}</button>`;
 }
 
 /**

@@ -3,6 +3,7 @@
 import { html, nothing } from "lit-html";
 
 import { clock, clockShort, duration, words } from "../format.js";
+import { leftOfSession } from "../model.js";
 import { icon } from "./parts.js";
 
 /**
@@ -14,6 +15,15 @@ const SHOWN_MAX = 10;
 // A gap below this is only the time between two lines of a journal.
 const GAP_MIN_US = 50_000;
 
+/** @type {Record<string, string>} What became of a controller, by what ended or stopped its process. */
+const FATES = {
+  kill: "killed", exited: "ended by itself", stop: "stopped", pause: "frozen", stopped: "frozen", crash: "crashed",
+  power_loss: "lost its power",
+};
+
+/** @param {Reign} reign */
+const fate = (reign) => FATES[reign.holder_lost_by ?? ""] ?? words(reign.holder_lost_by);
+
 /** @param {Model} m */
 export function reigns(m) {
   const { ensemble } = m;
@@ -21,12 +31,14 @@ export function reigns(m) {
   const since = current && current.until_us === null ? current.since_us : (current?.until_us ?? null);
   const lasted = since === null ? "" : duration(m.now_ms - since / 1000);
   const gone = ensemble.id < 0;
+  const absent_us = !gone && current?.until_us === null && current.broker_id === ensemble.id ? current.holder_lost_us : null;
   return html`<section class="panel reigns" id="reigns" tabindex="-1" aria-labelledby="reigns-title">
-    <div class="epoch ${gone ? "bad" : ""}">
+    <div class="epoch ${gone || absent_us !== null ? "bad" : ""}">
       <h2 id="reigns-title">Controller epoch</h2>
       <p class="number" aria-label="controller epoch ${ensemble.epoch}">${ensemble.epoch}</p>
       <p><strong>${gone ? html`${icon("bad")} No controller` : html`${icon("crown")} Broker ${ensemble.id}`}</strong>
-        <span>${since === null ? "" : html`${gone ? "for" : "reigns for"} <time>${lasted}</time>`}</span>
+        <span>${absent_us !== null && current ? html`${fate(current)} <time>${duration(m.now_ms - absent_us / 1000)}</time> ago; ${leftOfSession(m.now_ms, absent_us, m.settings)}`
+          : since === null ? "" : html`${gone ? "for" : "reigns for"} <time>${lasted}</time>`}</span>
         <span class="quiet" title="zkVersion of /controller_epoch: what fences a controller's writes">${ensemble.stale
           ? html`${icon("warn")} last known word` : `zkVersion ${ensemble.zk_version}`}</span></p>
     </div>
@@ -40,15 +52,23 @@ export function reigns(m) {
 
 /** @param {Model} m @param {Reign} reign @param {Reign | undefined} next */
 function row(m, reign, next) {
-  const until_us = reign.until_us ?? m.now_ms * 1000;
-  const gap_us = reign.until_us === null ? 0 : (next?.since_us ?? m.now_ms * 1000) - reign.until_us;
-  const ended = reign.until_us === null ? html`${icon("crown")} reigns` : words(reign.ended_by);
+  const now_us = m.now_ms * 1000;
+  const lost_us = reign.holder_lost_us ?? reign.until_us;
+  const next_us = next?.since_us ?? now_us;
+  const acted = duration(((lost_us ?? now_us) - reign.since_us) / 1000);
   return html`<li>
     <b class="of-broker b${reign.broker_id % 8}">${reign.broker_id}@${reign.controller_epoch}</b>
     <time title=${clock(reign.since_us)}>${clockShort(reign.since_us)}</time>
-    <span>${duration((until_us - reign.since_us) / 1000)}</span><span>${ended}</span>
-    ${gap_us > GAP_MIN_US ? html`<span class="gap">then ${duration(gap_us / 1000)} without</span>` : nothing}
+    <span>${acted}</span><span>${lost_us === null ? html`${icon("crown")} reigns` : ending(reign)}</span>
+    ${lost_us !== null && next_us - lost_us > GAP_MIN_US ? html`<span class="gap">then ${duration((next_us - lost_us) / 1000)} without</span>` : nothing}
   </li>`;
+}
+
+/** How a reign came to its end: what became of its holder, and how long its session outlived it. @param {Reign} reign */
+function ending(reign) {
+  if (reign.holder_lost_us === null) return words(reign.ended_by);
+  if (reign.until_us === null) return `${fate(reign)}, its session stands`;
+  return `${fate(reign)}, ${words(reign.ended_by)} ${duration((reign.until_us - reign.holder_lost_us) / 1000)} later`;
 }
 
 /**
@@ -59,10 +79,13 @@ function row(m, reign, next) {
 export function spans(shown, now_us) {
   const found = shown.flatMap((reign, i) => {
     const until_us = reign.until_us ?? now_us;
+    const lost_us = Math.min(reign.holder_lost_us ?? until_us, until_us);
     const next_us = shown[i + 1]?.since_us ?? now_us;
-    const own = { reign, from_us: reign.since_us, to_us: until_us };
-    const gap = { reign: null, from_us: until_us, to_us: next_us };
-    return reign.until_us !== null && next_us - until_us > GAP_MIN_US ? [own, gap] : [own];
+    /** @type {{reign: Reign | null, kind: "acts" | "absent" | "gap", from_us: number, to_us: number}[]} */
+    const parts = [{ reign, kind: "acts", from_us: reign.since_us, to_us: lost_us }];
+    if (reign.holder_lost_us !== null) parts.push({ reign, kind: "absent", from_us: lost_us, to_us: until_us });
+    if (reign.until_us !== null && next_us - until_us > GAP_MIN_US) parts.push({ reign: null, kind: "gap", from_us: until_us, to_us: next_us });
+    return parts;
   });
   return found.map((s) => ({ ...s, width: 0.5 + Math.log1p(Math.max(0, s.to_us - s.from_us) / 2e6) }));
 }
@@ -74,12 +97,14 @@ function ribbon(m) {
 }
 
 /** @param {ReturnType<typeof spans>[number]} s */
-function band({ reign, from_us, to_us, width }) {
+function band({ reign, kind, from_us, to_us, width }) {
   const lasted = duration((to_us - from_us) / 1000);
-  const title = reign ? `broker ${reign.broker_id}, controller epoch ${reign.controller_epoch}` : "no controller";
+  const name = reign ? `${reign.broker_id}@${reign.controller_epoch}` : "none";
+  const who = reign ? `broker ${reign.broker_id}, controller epoch ${reign.controller_epoch}` : "no controller";
+  const title = kind === "absent" && reign ? `${who}: ${fate(reign)}, its session stands` : who;
   // Set through the style object, which the page's content policy allows, unlike a style attribute.
-  return html`<li class="band ${reign ? `b${reign.broker_id % 8}` : "gap"}" .style=${`flex-grow: ${width.toFixed(3)}`}
+  return html`<li class="band ${kind} ${reign ? `b${reign.broker_id % 8}` : ""}" .style=${`flex-grow: ${width.toFixed(3)}`}
     title="${title}, from ${clock(from_us)} for ${lasted}">
-    <p><b>${reign ? `${reign.broker_id}@${reign.controller_epoch}` : "none"}</b><span>${lasted}</span></p>
+    <p><b>${kind === "absent" && reign ? fate(reign) : name}</b><span>${lasted}</span></p>
     <time>${clockShort(from_us)}</time></li>`;
 }

@@ -1,6 +1,9 @@
 // The outage library: what went wrong elsewhere, played in a simulated world beside this cluster, and its story.
 
 import { html, nothing } from "lit-html";
+import { guard } from "lit-html/directives/guard.js";
+import { keyed } from "lit-html/directives/keyed.js";
+import { ref } from "lit-html/directives/ref.js";
 
 import { requests } from "../actions.js";
 import { count, plural } from "../format.js";
@@ -9,6 +12,7 @@ import { badge, copyable, icon, panel, send } from "./parts.js";
 /**
  * @typedef {import("../actions.js").Actions} Actions
  * @typedef {import("../store.js").State} State
+ * @typedef {{at_ms: number, who: string, text: string}} Line
  */
 
 /** @param {State} state @param {Actions} actions */
@@ -19,7 +23,24 @@ export function scenarios(state, actions) {
       @click=${() => void actions.loadScenarios()}>${state.scenarios.state === "loading" ? "Loading…" : "Show the library"}</button>`;
   const intro = html`<p class="quiet">${message || `Outages of ZooKeeper's and Kafka's as scripts. They are played in a simulated world
     beside this cluster, which they do not touch; Kafka's twice, as it is here and with its bug.`}</p>`;
-  return panel("scenarios", "Outage library", aside, html`${list.length ? table(list, actions) : intro}${run ? told(list, run) : nothing}`);
+  // The run stands above the list: whoever pressed Play looks for it.
+  return panel("scenarios", "Outage library", aside, html`${run ? keyed(run.id, told(list, run)) : nothing}
+    ${list.length ? guard([list], () => table(list, actions)) : intro}`);
+}
+
+/** Brings a run into sight when it begins. @param {Element | undefined} section */
+const show = (section) => section && queueMicrotask(() => section.scrollIntoView({ block: "nearest" }));
+
+/**
+ * Where two stories part: the number of their first line that is not the same; null where none differs.
+ * @param {Line[]} one @param {Line[]} other
+ */
+export function parting(one, other) {
+  for (let i = 0; i < Math.max(one.length, other.length); i += 1) {
+    const [a, b] = [one[i], other[i]];
+    if (a?.at_ms !== b?.at_ms || a?.who !== b?.who || a?.text !== b?.text) return i;
+  }
+  return null;
 }
 
 /** @param {any[]} list @param {Actions} actions */
@@ -45,15 +66,21 @@ function bug(settings) {
 /** @param {any[]} list @param {any} run */
 function told(list, run) {
   const settings = list.find((s) => s.name === run.scenario)?.outage?.settings ?? {};
-  return html`<section class="run" aria-label="Run of ${run.scenario}" aria-busy=${run.state !== "ended"}>
+  const parts = run.outage ? parting(run.story, run.outage.story) : null;
+  return html`<section class="run" ${ref(show)} aria-label="Run of ${run.scenario}" aria-busy=${run.state !== "ended"}>
     <header><h3>${run.scenario}</h3>${verdict(run)}
-      ${run.virtual_ms === null ? nothing : html`<span class="sum">${count(Math.round(run.virtual_ms / 1000))} s of virtual time, played in ${count(run.took_ms)} ms</span>`}</header>
+      ${run.virtual_ms === null ? nothing : html`<span class="sum">${count(Math.round(run.virtual_ms / 1000))} s of virtual time, played in ${count(run.took_ms)} ms</span>`}
+      ${parts === null ? nothing : html`<a href="#first-difference">first difference at ${partsAt(run, parts)} s</a>`}</header>
     ${run.error ? html`<p class="bad">${run.error}</p>` : nothing}${problems(run.problems)}
-    ${run.story.length ? html`${copyable(run.replay, "the command that plays it again")}${story("As it is", run.story)}` : nothing}
+    ${run.story.length ? copyable(run.replay, "the command that plays it again") : nothing}
+    <div class="stories">${run.story.length ? html`<div>${story("As it is", run.story, parts, parts !== null && parts < run.story.length)}</div>` : nothing}
     ${run.outage ? html`<div class="outage"><h4>${icon("warn")} The same with ${bug(settings)}</h4>
-      ${problems(run.outage.problems)}${story("With the bug", run.outage.story)}</div>` : nothing}
+      ${problems(run.outage.problems)}${story("With the bug", run.outage.story, parts, parts !== null && parts >= run.story.length)}</div>` : nothing}</div>
   </section>`;
 }
+
+/** @param {any} run @param {number} parts */
+const partsAt = (run, parts) => ((run.story[parts] ?? run.outage.story[parts]).at_ms / 1000).toFixed(3);
 
 /** @param {any} run */
 function verdict(run) {
@@ -67,9 +94,14 @@ function problems(found) {
   return found.length ? html`<ul class="problems">${found.map((problem) => html`<li>${icon("bad")} ${problem}</li>`)}</ul>` : nothing;
 }
 
-/** @param {string} name @param {{at_ms: number, who: string, text: string}[]} lines */
-function story(name, lines) {
+/**
+ * @param {string} name @param {Line[]} lines @param {number | null} parts the line at which the other story is another one
+ * @param {boolean} first whether a link leads to that line here, and not in the other story
+ */
+function story(name, lines, parts, first) {
   return html`<details open><summary>${name}: ${plural(lines.length, "line")}</summary>
-    <ol class="story" aria-label="Story: ${name}">${lines.map((line) => html`<li class=${line.who === "script" ? "step" : ""}>
-      <time>${(line.at_ms / 1000).toFixed(3)} s</time><b>${line.who === "script" ? "" : line.who}</b><span>${line.text}</span></li>`)}</ol></details>`;
+    <ol class="story" aria-label="Story: ${name}">${lines.map((line, i) => html`<li id=${i === parts && first ? "first-difference" : nothing} class="${line.who === "script" ? "step" : ""} ${i === parts ? "parts" : ""}">
+      <time>${(line.at_ms / 1000).toFixed(3)} s</time><b>${line.who === "script" ? "" : line.who}</b><span>${line.text}${i === parts
+      ? html` ${badge("warn", "first difference", "warn")}` : nothing}</span></li>`)}
+      ${parts !== null && parts >= lines.length ? html`<li class="parts"><span>${badge("warn", "first difference: it ends here", "warn")}</span></li>` : nothing}</ol></details>`;
 }

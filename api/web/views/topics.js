@@ -51,8 +51,11 @@ export function createForm(state, m, actions, changed) {
     </form>`;
 }
 
-/** @param {State} state @param {Topic} topic @param {number} columns @param {Actions} actions @param {() => void} changed */
-export function topicHead(state, topic, columns, actions, changed) {
+/**
+ * @param {State} state @param {Topic} topic @param {number} columns @param {Actions} actions @param {() => void} changed
+ * @param {unknown} summary stands behind the name
+ */
+export function topicHead(state, topic, columns, actions, changed, summary) {
   const { ui } = state;
   const open = ui.config === topic.name;
   const toggle = () => {
@@ -61,7 +64,7 @@ export function topicHead(state, topic, columns, actions, changed) {
   };
   const all = topic.partitions.map(({ topic: name, partition }) => ({ topic: name, partition }));
   return html`<tr class="topic"><td colspan=${columns}><div class="topic-line">
-      <h3>${topic.name}</h3>${topic.deleting ? badge("warn", "being deleted", "warn") : nothing}
+      <h3>${topic.name}</h3>${topic.deleting ? badge("warn", "being deleted", "warn") : nothing}${summary}
       ${Object.entries(topic.config).map(([key, value]) => html`<code class="override">${key}=${value}</code>`)}
       <span class="push">
         ${send(actions, requests.elect("PREFERRED", all), "Preferred leaders", { name: `Elect the preferred leaders of ${topic.name}` })}
@@ -78,15 +81,16 @@ function deletion(state, topic, actions, changed) {
     ui.armed = name;
     changed();
   };
-  if (ui.armed !== topic.name) {
-    return html`<button type="button" class="small danger" aria-label="Delete ${topic.name}" @click=${arm(topic.name)}>Delete</button>`;
-  }
+  const armed = ui.armed === topic.name;
   const sure = () => {
     ui.armed = null;
+    // Its row will go, and this button with it: the focus has to stay on the page's part where it was.
+    document.getElementById("partitions")?.focus();
     void actions.send(requests.deleteTopic(topic.name));
   };
-  return html`<button type="button" class="small danger sure" aria-label="Really delete ${topic.name}" @click=${sure} @blur=${arm(null)}>
-    ${icon("warn")} Really delete</button>`;
+  // One button and not two, so that the focus stays where it is between the presses.
+  return html`<button type="button" class="small danger ${armed ? "sure" : ""}" aria-label="${armed ? "Really delete" : "Delete"} ${topic.name}"
+    @click=${armed ? sure : arm(topic.name)} @blur=${armed ? arm(null) : nothing}>${armed ? html`${icon("warn")} Really delete` : "Delete"}</button>`;
 }
 
 /** @param {State} state @param {Topic} topic @param {Actions} actions @param {() => void} changed */

@@ -4,13 +4,15 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { outcome } from "../../../api/web/actions.js";
+import { announcement, heard } from "../../../api/web/announcer.js";
 import { apply, emptyState, fold, nodeId } from "../../../api/web/fold.js";
 import { age, belief, duration, hex, list } from "../../../api/web/format.js";
 import { parseExact } from "../../../api/web/json.js";
-import { judge, model } from "../../../api/web/model.js";
+import { judge, leftOfSession, model } from "../../../api/web/model.js";
 import { sentence, weight } from "../../../api/web/sentences.js";
 import { EVENTS_MAX, newState, takeAnswer, takeEntry, takeHistory, takeSnapshot } from "../../../api/web/store.js";
 import { together } from "../../../api/web/views/journal.js";
+import { parting } from "../../../api/web/views/scenarios.js";
 import { spans } from "../../../api/web/views/reigns.js";
 
 const table = JSON.parse(readFileSync(new URL("../../../journal/sentences.json", import.meta.url), "utf8"));
@@ -241,10 +243,27 @@ test("a topic that is being deleted is no offline one", () => {
 test("reigns and the gaps between them lie side by side, the longer the wider", () => {
   const reign = (id, epoch, since_us, until_us) => ({
     broker_id: id, controller_epoch: epoch, zk_version: epoch, since_us, until_us, ended_by: null,
+    holder_lost_us: null, holder_lost_by: null,
   });
   const found = spans([reign(1, 1, 0, 60e6), reign(2, 2, 66e6, 70e6), reign(3, 3, 70e6, null)], 71e6);
   assert.deepEqual(found.map((s) => s.reign?.broker_id ?? null), [1, null, 2, 3]);
   assert.ok(found[0].width > found[1].width && found[1].width > found[3].width && found[3].width > 0);
+});
+
+test("a reign whose holder is dead is absent from the kill to the expiry, and then nobody reigns", () => {
+  const killed = { broker_id: 1, controller_epoch: 1, zk_version: 1, since_us: 0, until_us: 65_246_000, ended_by: "session_expired",
+    holder_lost_us: 60_000_000, holder_lost_by: "kill" };
+  const next = { broker_id: 2, controller_epoch: 2, zk_version: 2, since_us: 65_310_000, until_us: null, ended_by: null,
+    holder_lost_us: null, holder_lost_by: null };
+  const found = spans([killed, next], 70_000_000).map((s) => [s.kind, s.from_us, s.to_us]);
+  assert.deepEqual(found, [["acts", 0, 60_000_000], ["absent", 60_000_000, 65_246_000], ["gap", 65_246_000, 65_310_000],
+    ["acts", 65_310_000, 70_000_000]]);
+});
+
+test("a session's end is counted down, and is due any moment after it", () => {
+  const settings = { session_timeout_ms: 6000 };
+  assert.equal(leftOfSession(2_000, 1_000_000, settings), "its session ends in about 5.0 s");
+  assert.equal(leftOfSession(7_500, 1_000_000, settings), "its session ends any moment");
 });
 
 test("neighbours that say the same of several nodes are one line", () => {
@@ -283,4 +302,39 @@ test("the outcome of a call is the problem's detail, or what there is now", () =
   assert.equal(outcome({ ok: true, status: 202, body: { node: "broker-1", process: "down", pid: null } }), "broker-1 is down");
   const rows = [{ topic: "t", partition: 0, error: "ELECTION_NOT_NEEDED" }, { topic: "t", partition: 1, error: null }];
   assert.equal(outcome({ ok: true, status: 200, body: rows }), "t-0: ELECTION_NOT_NEEDED");
+});
+
+test("a deletion that the ensemble has not heard of within two seconds was not begun", () => {
+  const gone = { ...partition, leader: -1, isr: [] };
+  const created = entry(1, "broker-1", "topic_created", { topic: "t", topic_id: "id", assignment: { 0: [2, 1] } });
+  const asked = entry(2, "broker-1", "admin_requested", { request: "DeleteTopics", subjects: ["t"], client: "x" });
+  assert.deepEqual(healthOf({ topics: [{ ...topic, partitions: [gone] }], read_at_us: 2_500_000 }, [created, asked])[1], "1 topic being deleted");
+  assert.deepEqual(healthOf({ topics: [{ ...topic, partitions: [gone] }], read_at_us: 3_500_000 }, [created, asked])[1], "1 partition offline");
+});
+
+test("of a failover one hears who is controller and how the partitions stand after it, not every step", () => {
+  const led = (seq, number, leader, epoch) => entry(seq, "broker-3", "leader_elected", { topic: "orders", partition: number, leader,
+    leader_epoch: epoch, isr: leader < 0 ? [1] : [leader], replicas: [1, 2], partition_epoch: epoch, unclean: false });
+  const elected = entry(1, "broker-3", "controller_elected", { broker_id: 3, controller_epoch: 9, zk_version: 9 });
+  const told = [elected, led(2, 0, -1, 1), led(3, 1, -1, 1), led(4, 0, 2, 2)];
+  assert.ok(told.every((each) => heard(table, each)));
+  assert.equal(announcement(table, told, fold(told)), "Broker 3 is controller, epoch 9. 1 partition with a new leader. orders-1 is offline.");
+  told.push(led(5, 1, 2, 2));
+  assert.equal(announcement(table, told, fold(told)), "Broker 3 is controller, epoch 9. 2 partitions with a new leader; all lead.");
+});
+
+test("of many offline partitions one hears the number, and of each loss of committed records", () => {
+  const off = [0, 1, 2].map((number) => entry(number + 1, "broker-3", "leader_elected", { topic: "t", partition: number, leader: -1,
+    leader_epoch: 1, isr: [1], replicas: [1], partition_epoch: 1, unclean: false }));
+  assert.equal(announcement(table, off, fold(off)), "3 partitions are offline.");
+  const lost = entry(4, "broker-1", "records_lost", { broker_id: 1, topic: "t", partition: 0, first_offset: 5, last_offset: 6, count: 2,
+    below_high_watermark: 2, cause: "truncation" });
+  assert.equal(announcement(table, [lost], emptyState()), "Committed records of t-0 are lost: 2, from offset 5 on.");
+});
+
+test("two stories part at their first line that is not the same", () => {
+  const line = (at_ms, text) => ({ at_ms, who: "x", text });
+  assert.equal(parting([line(1, "a"), line(2, "b")], [line(1, "a"), line(2, "c")]), 1);
+  assert.equal(parting([line(1, "a")], [line(1, "a"), line(2, "c")]), 1);
+  assert.equal(parting([line(1, "a")], [line(1, "a")]), null);
 });

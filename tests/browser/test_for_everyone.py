@@ -1,0 +1,148 @@
+"""The page for those who hear it, who have no mouse, a narrow screen, or weak eyes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from journal import events as e
+from tests.browser.page_server import PageServer
+from tests.browser.test_page import button, card, row
+
+CONTRAST_MIN = 4.5
+"""WCAG 2.1, 1.4.3, for text of this size."""
+
+CONTRASTS = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const rgba = (color) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = color;
+    canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
+    return [r, g, b, a / 255];
+  };
+  const over = ([r, g, b, a], below) => [r, g, b].map((c, i) => c * a + below[i] * (1 - a));
+  const ground = (element) => {
+    if (!element) return [255, 255, 255];
+    return over(rgba(getComputedStyle(element).backgroundColor), ground(element.parentElement));
+  };
+  const light = (rgb) => {
+    const [r, g, b] = rgb.map((c) => c / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const found = [];
+  for (const element of document.querySelectorAll("#peers *, #brokers *, #beliefs *, #reigns .history *, .top *")) {
+    const texts = [...element.childNodes].filter((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!texts.length || element.closest("svg, button:disabled, [aria-disabled=true]")) continue;
+    const below = ground(element);
+    let opacity = 1;
+    for (let e = element; e; e = e.parentElement) opacity *= Number(getComputedStyle(e).opacity);
+    const [r, g, b, a] = rgba(getComputedStyle(element).color);
+    const [x, y] = [light(over([r, g, b, a * opacity], below)), light(below)];
+    found.push({text: element.textContent.trim(), ratio: (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05)});
+  }
+  return found;
+}"""
+
+
+def test_after_kill_the_focus_stays_on_the_node(page: Page) -> None:
+    button(page, "Kill broker 2").focus()
+    page.keyboard.press("Enter")
+    expect(card(page, "Broker 2").locator(".process")).to_contain_text("down")
+    expect(button(page, "Start broker 2")).to_be_enabled()
+
+    expect(button(page, "Kill broker 2")).to_be_focused()
+    expect(button(page, "Kill broker 2")).to_be_disabled()
+    for _ in range(5):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.ariaLabel") == "Start broker 2":
+            break
+    page.keyboard.press("Enter")
+    expect(card(page, "Broker 2").locator(".process")).to_contain_text("running")
+
+
+def test_a_topic_is_deleted_with_the_keyboard_and_the_focus_stays_in_its_panel(page: Page) -> None:
+    button(page, "Delete orders").focus()
+    page.keyboard.press("Enter")
+    expect(button(page, "Really delete orders")).to_be_focused()
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("heading", name="orders")).to_have_count(0)
+    assert page.evaluate("document.activeElement.id") == "partitions"
+
+
+def test_a_failover_is_heard_as_what_came_of_it(page: Page, server: PageServer) -> None:
+    expect(row(page, "Partition orders-0")).to_be_visible()
+    server.is_controller(3, 4)
+    server.tell(
+        "broker-3",
+        e.ControllerElected(3, 4, 4),
+        e.LeaderElected("orders", 0, -1, 5, [2], [1, 2, 3], 7, 4, False, "offline"),
+        e.LeaderElected("orders", 0, 2, 6, [2], [1, 2, 3], 8, 4, False, "offline"),
+    )
+
+    expect(page.get_by_role("status")).to_have_text(
+        "Broker 3 is controller, epoch 4. 1 partition with a new leader; all lead."
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_on_nodes_that_are_down(browser_process: Browser, server: PageServer, scheme: Any) -> None:
+    context = browser_process.new_context(reduced_motion="reduce", color_scheme=scheme)
+    page = context.new_page()
+    page.goto(server.url)
+    for node in ("broker 1", "broker 2", "peer 3"):
+        button(page, f"Kill {node}").click()
+        expect(card(page, node.capitalize()).locator(".process")).to_contain_text("down")
+    button(page, "Pause broker 3").click()
+    expect(card(page, "Broker 3").locator(".process")).to_contain_text("paused")
+    page.mouse.move(0, 0)
+    found = page.evaluate(CONTRASTS)
+    context.close()
+
+    assert len(found) > 60
+    assert [(f["text"], round(f["ratio"], 2)) for f in found if f["ratio"] < CONTRAST_MIN] == []
+
+
+def test_a_phone_shows_everything_without_scrolling_sideways(page: Page, server: PageServer) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    for node in ("broker 1", "peer 2"):
+        button(page, f"Kill {node}").click()
+    button(page, "Create topic").click()
+    button(page, "Configure orders").click()
+    long_name = "a-topic-with-quite-a-long-name." * 3
+    server.tell("broker-1", e.RecordsLost(1, long_name, 0, 90, 120, 31, 30, "diverging_epoch"))
+    button(page, "Play kafka-708").click()
+    expect(page.get_by_role("region", name="Run of kafka-708")).to_contain_text("held, as expected")
+    expect(page.get_by_role("group", name="Health")).to_contain_text("broker 1")
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_whom_brokers_believe_in_is_above_the_fold_of_a_cluster_of_five_and_seven(
+    browser_process: Browser, tmp_path: Path
+) -> None:
+    server = PageServer(tmp_path).start()
+    try:
+        for peer in range(1, 6):
+            server.agent.write(f"peer-{peer}", e.NodeStarted("peer", peer, {}))
+        for broker in range(1, 8):
+            server.agent.write(f"broker-{broker}", e.NodeStarted("broker", broker, {}))
+            server.agent.write("api", e.BrokerRegistered(broker, 24 + broker, broker))
+        server.settle()
+        context = browser_process.new_context(viewport={"width": 1440, "height": 900})
+        page = context.new_page()
+        # The answer of this API names three of each; the journal, seven and five.
+        page.route("**/api/v1/cluster", lambda route: route.abort())
+        page.goto(server.url)
+        last = row(page, "Belief of broker 7")
+        expect(last).to_be_visible()
+        box = last.bounding_box()
+        context.close()
+        assert box is not None
+        assert box["y"] + box["height"] <= 900
+    finally:
+        server.stop()

@@ -1,0 +1,96 @@
+"""A topic of 500 partitions on the page: small ones stay in sight, and its deletion is no outage."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from api.ensemble_view import PartitionZnodes
+from journal import events as e
+from tests.browser.page_server import PageServer
+from tests.browser.test_page import button, region, row
+
+MANY = 500
+BROKERS = (1, 2, 3)
+
+
+def replicas_of(partition: int) -> list[int]:
+    """The assignment of one partition after the other: each begins with the next broker."""
+    return [BROKERS[(partition + i) % 3] for i in range(3)]
+
+
+@pytest.fixture
+def crowded(server: PageServer) -> PageServer:
+    """A cluster whose topic `archive` comes before `orders` in the order of names, and has 500 partitions."""
+    assignment = {number: replicas_of(number) for number in range(MANY)}
+    server.has_topic("archive", {n: PartitionZnodes(tuple(r), r[0], 0, tuple(r), 3, 0) for n, r in assignment.items()})
+    led = [e.LeaderElected("archive", n, r[0], 0, r, r, 0, 3, False, "new") for n, r in assignment.items()]
+    server.tell("broker-1", e.TopicCreated("archive", "id2", assignment), *led)
+    return server
+
+
+def test_a_small_topic_stays_in_sight_beside_one_of_500_partitions(crowded: PageServer, page: Page) -> None:
+    expect(row(page, "Partition orders-0")).to_be_visible()
+    expect(button(page, "Partitions of archive")).to_have_attribute("aria-expanded", "false")
+    expect(region(page, "Partitions").get_by_role("row")).to_have_count(4)
+    assert page.evaluate("document.documentElement.scrollHeight") < 4_000
+
+
+def test_an_unfolded_topic_is_shown_a_page_at_a_time(crowded: PageServer, page: Page) -> None:
+    button(page, "Partitions of archive").click()
+    expect(row(page, "Partition archive-24")).to_be_visible()
+    expect(row(page, "Partition archive-25")).to_have_count(0)
+    expect(region(page, "Partitions")).to_contain_text("1\N{EN DASH}25 of 500")
+
+    button(page, "Next partitions of archive").click()
+    expect(row(page, "Partition archive-25")).to_be_visible()
+    button(page, "Last partitions of archive").click()
+    expect(row(page, "Partition archive-499")).to_be_visible()
+    expect(button(page, "Next partitions of archive")).to_be_disabled()
+    expect(row(page, "Partition orders-0")).to_be_visible()
+
+
+def test_the_filter_finds_topics_and_single_partitions(crowded: PageServer, page: Page) -> None:
+    search = page.get_by_role("searchbox", name="Filter topics and partitions")
+    search.fill("ORD")
+    expect(page.get_by_role("heading", name="archive")).to_have_count(0)
+    expect(row(page, "Partition orders-0")).to_be_visible()
+    search.fill("archive-311")
+    expect(row(page, "Partition archive-311")).to_be_visible()
+    expect(page.get_by_role("heading", name="orders")).to_have_count(0)
+    search.fill("nothing")
+    expect(region(page, "Partitions")).to_contain_text("The filter lets none of 2 topics through.")
+
+
+def test_only_partitions_in_trouble_are_shown_where_they_are_asked_for(crowded: PageServer, page: Page) -> None:
+    crowded.tell("broker-1", e.IsrChanged("archive", 77, [3, 1], 3, 0, 1, "lag"))
+    expect(region(page, "Partitions")).to_contain_text("1 under-replicated")
+    region(page, "Partitions").get_by_label("in trouble only").check()
+
+    expect(row(page, "Partition archive-77")).to_be_visible()
+    expect(row(page, "Partition orders-0")).to_be_visible()
+    expect(page.get_by_role("row", name="Partition archive-")).to_have_count(1)
+
+
+def test_a_topic_whose_deletion_was_asked_for_is_being_deleted_and_not_offline(crowded: PageServer, page: Page) -> None:
+    expect(row(page, "Partition orders-0")).to_be_visible()
+    health = page.get_by_role("group", name="Health")
+    page.evaluate(
+        """() => {
+          const health = document.querySelector(".health");
+          window.said = [];
+          new MutationObserver(() => window.said.push(health.textContent))
+            .observe(health, {subtree: true, childList: true, characterData: true});
+        }"""
+    )
+    offline = [e.IsrChanged("archive", n, [], -1, 1, 1, "deletion") for n in range(MANY)]
+    crowded.tell("broker-1", e.AdminRequested("DeleteTopics", ["archive"], "10.0.0.1"), *offline)
+    expect(health).to_contain_text("1 topic being deleted")
+    del crowded.ensemble.reading.topics["archive"]
+    crowded.tell("broker-1", e.TopicDeleted("archive"))
+
+    expect(page.get_by_role("heading", name="archive")).to_have_count(0)
+    expect(health).not_to_contain_text("being deleted")
+    said = page.evaluate("window.said.join('\\n')")
+    assert "being deleted" in said
+    assert "offline" not in said
