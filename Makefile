@@ -7,13 +7,22 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up test lint sweep planted-bugs search-table explore bench bench-kafka histories kafka-histories soak crowd failover test-long test-interop test-kazoo mutants fuzz docs reference clean
+.PHONY: setup up compose-up compose-down test-compose test lint sweep planted-bugs search-table explore bench bench-kafka histories kafka-histories soak crowd failover test-long test-interop test-kazoo mutants fuzz docs reference clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh tools/setup/setup.sh
 
 up: setup
 	@exec $(BIN)/zabka up $(if $(PEERS),--peers $(PEERS)) $(if $(BROKERS),--brokers $(BROKERS)) $(ARGS)
+
+compose-up:
+	@docker compose -f compose/compose.yaml up --build --wait $(ARGS) && echo "zabka is ready: http://127.0.0.1:8080"
+
+compose-down:
+	@docker compose -f compose/compose.yaml --profile spark down $(ARGS)
+
+test-compose: setup
+	@ZABKA_TEST_COMPOSE=1 $(BIN)/python -m pytest -m "long or not long" tests/compose $(ARGS)
 
 test: setup
 	@$(BIN)/python -m pytest $(ARGS)

@@ -25,6 +25,10 @@ from api.settings import AgentAddress
 from ensemble.runtime.link_fault import HeldFault
 
 POLL_INTERVAL_S = 0.25
+IDLE_INTERVAL_S = 0.5
+"""While nobody asks; short enough that one slow answer is no silence yet."""
+WATCHED_S = 5.0
+"""So long after the last question about a node somebody is taken to watch."""
 ACTION_TIMEOUT_S = 60.0
 CALL_TIMEOUT_S = 5.0
 SILENT_AFTER_S = 2.0
@@ -162,8 +166,10 @@ class Agent:
 class Agents:
     """All host agents of the cluster."""
 
-    def __init__(self, agents: list[Agent]) -> None:
+    def __init__(self, agents: list[Agent], clock_s: Callable[[], float] = time.monotonic) -> None:
         self.all = agents
+        self._clock_s = clock_s
+        self._asked_s = clock_s()
         self._by_node = {node: agent for agent in agents for node in agent.nodes}
 
     async def run(self) -> None:
@@ -178,7 +184,12 @@ class Agents:
             # An agent that is down or restarting is no reason to stop looking.
             with contextlib.suppress(httpx.HTTPError, Problem, msgspec.MsgspecError):
                 await agent.refresh()
-            await asyncio.sleep(POLL_INTERVAL_S)
+            await asyncio.sleep(self.interval_s)
+
+    @property
+    def interval_s(self) -> float:
+        """How long to wait until an agent is asked again: longer while nobody watches."""
+        return POLL_INTERVAL_S if self._clock_s() - self._asked_s < WATCHED_S else IDLE_INTERVAL_S
 
     async def refresh(self, fresh_ms: int) -> None:
         """Ask every node now; those that do not answer keep their last word."""
@@ -191,6 +202,7 @@ class Agents:
 
     def process(self, node: str) -> ProcessInfo | None:
         """A node's process, as last seen."""
+        self._asked_s = self._clock_s()
         agent = self._by_node.get(node)
         if agent is None or agent.snapshot is None:
             return None

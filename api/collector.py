@@ -35,7 +35,7 @@ RECENT_EVENTS_MAX = 20_000
 HOLD_BACK_US = 120_000
 # A node whose clock is ahead of ours must not hold its lines back for long.
 HOLD_BACK_MAX_S = 0.5
-PULL_WAIT_MS = 1_000
+PULL_WAIT_MS = 2_000
 RETRY_S = 0.25
 WAITING_MAX = 20_000
 """More entries than this wait to be numbered, and no more are fetched: their nodes keep them."""

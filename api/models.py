@@ -125,6 +125,11 @@ class Broker(BaseModel):
     unknown: Unknown | None = Field(description=_UNKNOWN)
     host: str
     port: int
+    external: str = Field(
+        default="",
+        description="HOST:PORT for clients beyond the nodes' own network, as of containers; empty where `host` and "
+        "`port` serve everybody",
+    )
     registered: bool = Field(description="Its ephemeral stands in /brokers/ids: the ensemble's word")
     broker_epoch: int | None = Field(description="The czxid of that znode")
     is_controller: bool | None = Field(

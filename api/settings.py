@@ -35,6 +35,9 @@ class Settings(BaseSettings):
     brokers: list[int]
     zookeeper_connect: str
     bootstrap: str
+    external: list[str] = Field(
+        default=[], description="Each broker's HOST:PORT for clients beyond the nodes' own network, where they have one"
+    )
     session_timeout_ms: int = 6000
     tables: Path = Field(description="Where the Spark tables are kept, as Parquet")
     allowed_hosts: list[str] = Field(default=[], description="More Host names to answer to; '*' for any")

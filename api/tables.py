@@ -21,13 +21,16 @@ async def read_table(tables: Path, data: Path, name: str, limit: int) -> Table:
 
 
 def _read(path: Path, data: Path, name: str, limit: int) -> Table:
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-
     command = f"zabka pipeline tables --data {data}"
     files = sorted(p for p in path.rglob("*.parquet") if not p.name.startswith((".", "_")))
     if not files:
         raise Problem(404, f"there is no table {name} yet; make the tables with: {command}", command=command)
+    try:
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+    except ModuleNotFoundError:
+        # The image of containers' nodes goes without it: Spark's has it.
+        raise Problem(503, f"reading table {name} needs pyarrow, which is not installed here") from None
     try:
         table = ds.dataset(path, format="parquet", partitioning="hive", exclude_invalid_files=True).to_table()
     except (pa.ArrowException, OSError) as reason:

@@ -46,6 +46,7 @@ class Views:
         self._ensemble = ensemble
         self._collector = collector
         self._addresses = _addresses(settings.bootstrap, settings.brokers)
+        self._external = dict(zip(settings.brokers, settings.external, strict=False))
 
     # ---- nodes ------------------------------------------------------------------------------------------------------
 
@@ -136,7 +137,8 @@ class Views:
         told = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
         host, port = self._addresses.get(broker_id, ("", 0))
         if (silence := self._agents.silence(node)) is not None:
-            return silent_broker(told, (host, port), silence, self._agents.taken_us(node), fresh)
+            silent = silent_broker(told, (host, port), silence, self._agents.taken_us(node), fresh)
+            return silent.model_copy(update={"external": self._external.get(broker_id, "")})
         process, pid = self._process(node)
         word = self._agents.word(node)
         said = word.status if word else {}
@@ -152,6 +154,7 @@ class Views:
             unknown=None,
             host=host,
             port=port,
+            external=self._external.get(broker_id, ""),
             registered=registration is not None,
             broker_epoch=registration.broker_epoch if registration else None,
             is_controller=process != "down" and acting,
@@ -305,6 +308,7 @@ class Views:
             settings={
                 "zookeeper_connect": self._settings.zookeeper_connect,
                 "bootstrap": self._settings.bootstrap,
+                "external": ",".join(self._settings.external),
                 "data": str(self._settings.cluster_data),
                 "session_timeout_ms": self._settings.session_timeout_ms,
             },

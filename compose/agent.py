@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -86,6 +87,8 @@ def create_app(host: Host, token: str) -> FastAPI:
 
     @app.get("/healthz")
     async def healthz() -> Response:
+        if reason := host.trouble():
+            return _problem(Refusal(503, "Not healthy", reason))
         return _json({"status": "ok", "host": host.spec.name})
 
     @app.get("/v1/snapshot")
@@ -154,5 +157,7 @@ def main(config: Path) -> int:
             ws="none",
         )
     )
+    # The server raises the signal that ended it once more when all is done: that would be an end by signal, not code 0.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     server.run()
     return 0 if server.started else 1

@@ -115,7 +115,7 @@ def api_settings(topology: Topology, data: Path) -> dict[str, object]:
         "cluster_data": str(data),
         "host": topology.api_bind,
         "port": topology.api_port,
-        "token_file": str(topology.tokens(data) / API_TOKEN_FILE),
+        "token_file": str(data / API_TOKEN_FILE),
         "agent_token_file": str(topology.tokens(data) / TOKEN_FILE),
         "agents": [{"name": h.name, "url": agent_url(h), "nodes": h.nodes} for h in topology.hosts],
         "peers": [p.id for p in topology.peers if not p.observer],
@@ -123,6 +123,7 @@ def api_settings(topology: Topology, data: Path) -> dict[str, object]:
         "brokers": [b.id for b in topology.brokers],
         "zookeeper_connect": topology.connect,
         "bootstrap": topology.bootstrap,
+        "external": [f"{b.external}:{b.external_port}" for b in topology.brokers if b.external_port],
         "session_timeout_ms": int(timeout),
         "tables": str(data / "analytics"),
         "allowed_hosts": topology.allowed_hosts,
@@ -132,10 +133,11 @@ def api_settings(topology: Topology, data: Path) -> dict[str, object]:
 def write_host(topology: Topology, host: HostSpec, data: Path) -> Path:
     """Write what one host's agent starts from; returns the agent's configuration file."""
     token(topology.tokens(data) / TOKEN_FILE)
-    token(topology.tokens(data) / API_TOKEN_FILE)
     home = data / host.name
     home.mkdir(parents=True, exist_ok=True)
     if host.runs_api:
+        # Whoever runs nodes alone has no use for it: it stays with the API.
+        token(data / API_TOKEN_FILE)
         (data / "api").mkdir(exist_ok=True)
         settings = json.dumps(api_settings(topology, data), indent=2) + "\n"
         write_atomically(data / "api" / "api.json", settings.encode())

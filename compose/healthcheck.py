@@ -1,61 +1,42 @@
-"""A container's health: its agent answers and its node does its work."""
+"""A container's health, as its engine asks for it: the agent says it, and the API where that runs beside the agent.
+
+`python -m compose.healthcheck PORT [PORT]` asks each port for `/healthz`.  It is a process of its own each time, in
+every container at once: it imports a socket and nothing that is not of the standard library.
+"""
 
 from __future__ import annotations
 
+import socket
 import sys
-from pathlib import Path
 
-import httpx
-import msgspec
-
-from api.agent_protocol import Snapshot
-from compose.containers import API_PORT, DATA
-from compose.files import TOKEN_FILE
-from compose.topology import HostSpec, load
-
-STALE_MS = 5_000
+TIMEOUT_S = 5.0
+ANSWER_BYTES_MAX = 65_536
 
 
-def trouble(host: HostSpec, snapshot: Snapshot) -> str | None:
-    """Why a host is not healthy, None when it is."""
-    statuses = {s.name: s for s in snapshot.statuses}
-    for process in snapshot.processes:
-        if process.process != "running":
-            return f"{process.name} is {process.process}"
-        if process.name in host.nodes:
-            status = statuses.get(process.name)
-            if status is None or status.age_ms > STALE_MS:
-                return f"{process.name} does not answer"
-            if process.name.startswith("peer-") and not status.status.get("serving"):
-                return f"{process.name} does not serve"
-    return None
-
-
-def check(name: str, data: Path) -> str | None:
-    """Ask the agent (and the API where this host runs it); why it is not healthy, None when it is."""
-    topology = load(data)
-    if topology is None:
-        return "there is no topology yet"
-    host = next(h for h in topology.hosts if h.name == name)
-    token = (topology.tokens(data) / TOKEN_FILE).read_text().strip()
-    with httpx.Client(trust_env=False, timeout=2.0) as client:
-        url = f"http://127.0.0.1:{host.agent_port}/v1/snapshot"
-        answer = client.get(url, headers={"Authorization": f"Bearer {token}"}).raise_for_status()
-        if host.runs_api:
-            client.get(f"http://127.0.0.1:{API_PORT}/healthz").raise_for_status()
-    return trouble(host, msgspec.json.decode(answer.content, type=Snapshot))
-
-
-def main() -> int:
-    """Exit code 0 for healthy."""
+def trouble(port: int, timeout_s: float = TIMEOUT_S) -> str:
+    """Why what listens there is not healthy, empty when it is."""
+    request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    answer = b""
     try:
-        reason = check(sys.argv[1], Path(DATA))
-    except (httpx.HTTPError, OSError, ValueError) as failure:
-        reason = str(failure)
-    if reason:
-        print(reason, file=sys.stderr)  # noqa: T201
-    return 1 if reason else 0
+        with socket.create_connection(("127.0.0.1", port), timeout_s) as link:
+            link.sendall(request)
+            while len(answer) < ANSWER_BYTES_MAX and (more := link.recv(ANSWER_BYTES_MAX)):
+                answer += more
+    except OSError as failure:
+        return f"port {port}: {failure}"
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status = head.split(b" ", 2)[1:2]
+    return "" if status == [b"200"] else f"port {port}: {(body or head).decode(errors='replace')}"
+
+
+def main(ports: list[str]) -> int:
+    """Ask every port; exit code 0 for healthy, else 1 and the reason on standard error."""
+    for port in ports:
+        if reason := trouble(int(port)):
+            print(reason, file=sys.stderr)  # noqa: T201
+            return 1
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -16,7 +16,7 @@ import structlog
 from api.agent_protocol import API_NODE as API
 from api.agent_protocol import JournalAnswer, JournalRequest, NodeStatus, ProcessInfo, Snapshot
 from compose.control_link import ControlLink
-from compose.journal_files import read_on
+from compose.journal_files import JournalTail
 from compose.launch import argv_for
 from compose.ports import control_socket
 from compose.processes import ManagedProcess, NotNow
@@ -36,6 +36,8 @@ from journal.events import FaultInjected, FaultRemoved, NodeStarted, NodeStopped
 from journal.writer import JournalWriter
 
 OBSERVE_INTERVAL_S = 0.5
+STALE_MS = 5_000
+"""A node whose last answer is older does not answer."""
 API_RESTART_S = 0.5
 # Together below the 20 s in which everything has to be gone.
 BROKERS_STOP_S = 8.0
@@ -45,6 +47,9 @@ PEERS_STOP_S = 4.0
 API_STOP_S = 3.0
 FAULT_APPLY_S = 1.0
 _JOURNAL_POLL_S = 0.04
+# While nothing is written; below the 120 ms for which the collector holds lines back, so that their order is kept.
+_JOURNAL_IDLE_POLL_S = 0.1
+_JOURNAL_IDLE_AFTER_S = 3.0
 
 log = structlog.get_logger()
 
@@ -65,6 +70,7 @@ class Host:
         self._names = self._name_addresses()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
+        self._written_s = 0.0
         self._api_down = asyncio.Event()
         self.processes: dict[str, ManagedProcess] = {}
         self.links: dict[str, ControlLink] = {}
@@ -76,6 +82,8 @@ class Host:
             )
         if spec.runs_api:
             self._add(API, argv_for(API, "--config", str(data / API / "api.json")))
+        journals = [*spec.nodes, spec.name, *([API] if spec.runs_api else [])]
+        self._tails = [JournalTail(journal_directory(data, node), node) for node in journals]
 
     def _add(self, name: str, argv: list[str]) -> None:
         log = node_directory(self._data, name) / f"{name}.log"
@@ -202,24 +210,33 @@ class Host:
         processes = [self._info(p) for p in self.processes.values()]
         return Snapshot(self.spec.name, processes, statuses, time.time_ns() // 1000)
 
+    def trouble(self) -> str | None:
+        """Why this host is not healthy (a process is down, a node does not answer or serve), None when it is."""
+        for name, process in self.processes.items():
+            if process.state != "running":
+                return f"{name} is {process.state}"
+            link = self.links.get(name)
+            if link is not None and (not link.status or link.age_ms() > STALE_MS):
+                return f"{name} does not answer"
+            if link is not None and name.startswith("peer-") and not link.status.get("serving"):
+                return f"{name} does not serve"
+        return None
+
     def _info(self, process: ManagedProcess) -> ProcessInfo:
         return ProcessInfo(process.name, process.state, process.pid, process.exit_code, process.starts)
 
     async def read_journals(self, request: JournalRequest) -> JournalAnswer:
         """What stands after these positions, as soon as something does or after the request's `wait_ms`."""
         deadline = time.monotonic() + min(request.wait_ms, 5_000) / 1000
-        nodes = [*self.spec.nodes, self.spec.name, *([API] if API in self.processes else [])]
+        wanted = [(tail, p) for tail in self._tails if (p := request.positions.get(tail.node)) is not None]
         while True:
-            chunks = []
-            for node in nodes:
-                position = request.positions.get(node)
-                if position is not None:
-                    chunk = read_on(journal_directory(self._data, node), node, position)
-                    if chunk is not None:
-                        chunks.append(chunk)
+            chunks = [chunk for tail, position in wanted if (chunk := tail.read_on(position)) is not None]
+            if chunks:
+                self._written_s = time.monotonic()
             if chunks or time.monotonic() >= deadline or self._stopping:
                 return JournalAnswer(chunks)
-            await asyncio.sleep(_JOURNAL_POLL_S)
+            idle = time.monotonic() - self._written_s > _JOURNAL_IDLE_AFTER_S
+            await asyncio.sleep(_JOURNAL_IDLE_POLL_S if idle else _JOURNAL_POLL_S)
 
     # ---- faults -----------------------------------------------------------------------------------------------------
 

@@ -2,12 +2,49 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 from api.agent_protocol import JOURNAL_CHUNK_BYTES_MAX, JournalChunk, Position
 from journal.reader import node_files
 
 # A line that is longer than a whole chunk can only be damage: it is passed over.
+
+SETTLED_NS = 1_000_000_000
+"""A directory's time of change moves in steps of the kernel's clock: a second file made within one step does not move
+it.  What changed longer ago than this is past all such steps."""
+
+
+class JournalTail:
+    """One node's journal, asked for what is new twenty times a second, which is nearly always nothing.
+
+    Nothing is listed or opened as long as neither the directory nor the file last read has changed since it was found
+    to hold nothing new.
+    """
+
+    def __init__(self, directory: Path, node: str) -> None:
+        self.node = node
+        self._directory = directory
+        self._nothing_new: tuple[Position, tuple[int, int]] | None = None
+
+    def read_on(self, position: Position) -> JournalChunk | None:
+        """What stands after a position: None when nothing does yet."""
+        seen = self._seen(position)
+        if seen is not None and self._nothing_new == (position, seen):
+            return None
+        chunk = read_on(self._directory, self.node, position)
+        settled = chunk is None and seen is not None and time.time_ns() - seen[0] > SETTLED_NS
+        self._nothing_new = (position, seen) if settled and seen is not None else None
+        return chunk
+
+    def _seen(self, position: Position) -> tuple[int, int] | None:
+        """When the directory changed last, and how long the file is; None where one of them is not there."""
+        directory = str(self._directory)
+        try:
+            return os.stat(directory).st_mtime_ns, os.stat(f"{directory}/{position.file}").st_size  # noqa: PTH116
+        except OSError:
+            return None
 
 
 def read_on(directory: Path, node: str, position: Position) -> JournalChunk | None:

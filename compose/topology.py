@@ -119,7 +119,7 @@ class Topology(msgspec.Struct, frozen=True):
         yield from self.brokers
 
     def tokens(self, data: Path) -> Path:
-        """Where the tokens are kept: in the data directory, or in one that several hosts share."""
+        """Where the agents' token is kept: in the data directory, or in one that several hosts share."""
         return Path(self.token_directory) if self.token_directory else data
 
     def on_loopback(self) -> bool:

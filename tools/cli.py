@@ -24,6 +24,7 @@ VERBS = {
     "up": "Start a cluster on this machine: an ensemble, brokers and the dashboard.  Ctrl-C stops it.",
     "down": "Stop the cluster of a data directory.",
     "status": "Say what runs where.",
+    "compose": "Write the compose.yaml of a cluster of containers.",
     "peer": "Run one ensemble server in the foreground.",
     "broker": "Run one broker in the foreground.",
     "agent": "Run one host agent in the foreground, as a container's first process.",

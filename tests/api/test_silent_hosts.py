@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from api.agent_protocol import ProcessInfo, Snapshot
-from api.agents import Agent, Agents
+from api.agents import IDLE_INTERVAL_S, POLL_INTERVAL_S, SILENT_AFTER_S, WATCHED_S, Agent, Agents
 from api.problems import Problem
 from api.settings import AgentAddress
 from tests.api.api_server import NODES, Server
@@ -153,3 +153,16 @@ def test_a_poll_that_fails_ends_the_others_and_is_seen() -> None:
         return frozen.ended
 
     assert asyncio.run(run()), "who begins anew has not two polls of a host"
+
+
+def test_agents_are_asked_more_often_while_somebody_watches() -> None:
+    now_s = 0.0
+    agents = Agents([], lambda: now_s)
+    now_s = WATCHED_S
+    assert agents.interval_s == IDLE_INTERVAL_S
+    agents.process("broker-1")
+    assert agents.interval_s == POLL_INTERVAL_S
+    now_s += WATCHED_S
+    assert agents.interval_s == IDLE_INTERVAL_S
+    # One slow answer must not pass for silence.
+    assert IDLE_INTERVAL_S <= SILENT_AFTER_S / 4

@@ -1,60 +1,124 @@
-"""compose.yaml and Dockerfile: what the topology says, and nothing that a container should not have.
+"""compose.yaml, Dockerfile and locks: what the topology says, and nothing that a container should not have.
 
-There is no container engine where these tests run: they hold the files' text and structure, not a running composition.
+These hold the files' text and structure; `test_engine` runs them where there is a container engine.
 """
 
 from __future__ import annotations
 
+import ast
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import tomllib
+from fnmatch import fnmatch
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pytest
 import yaml
 
-from compose import containers
-from compose.containers import container_topology
+from compose.composition import compose_yaml
+from compose.config_keys import BadSetting
+from compose.containers import container_topology, lay_out, topology_here
 from compose.files import api_settings, write_host
-from compose.topology import server_properties, zoo_cfg
+from compose.image import NODES_LOCK, ROOMS, SPARK_LOCK, dockerfile, dockerignore
+from compose.kept_files import HERE, kept_files
+from compose.plan import BadPlan
+from compose.topology import save, server_properties, zoo_cfg
 
-HERE = Path(containers.__file__).parent
+ROOT = HERE.parent
 TOPOLOGY = container_topology()
+NODES = [node.name for node in TOPOLOGY.nodes()]
 
 
-def services() -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "compose.yaml").read_text())["services"]
+def document() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((HERE / "compose.yaml").read_text())
     return found
 
 
+def services() -> dict[str, dict[str, Any]]:
+    """Those of the cluster, without Spark's."""
+    return {name: service for name, service in document()["services"].items() if name != "spark"}
+
+
+def zabka(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-m", "tools.cli", *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=ROOT,
+    )
+
+
+# ---- the kept files ------------------------------------------------------------------------------------------------
+
+
 def test_the_files_are_what_the_generator_makes() -> None:
-    assert (HERE / "compose.yaml").read_text() == containers.compose_yaml(TOPOLOGY)
-    assert (HERE / "Dockerfile").read_text() == containers.dockerfile()
-    assert (HERE / "Dockerfile.dockerignore").read_text() == containers.dockerignore()
+    for name, text in kept_files().items():
+        assert (HERE / name).read_text() == text
+
+
+def test_the_kept_composition_is_what_the_command_writes_for_three_and_three() -> None:
+    out = HERE / "compose.yaml.of-a-test.tmp"
+    try:
+        done = zabka("compose", "--peers", "3", "--brokers", "3", "--out", str(out))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert out.read_text() == (HERE / "compose.yaml").read_text()
+    finally:
+        out.unlink(missing_ok=True)
+
+
+# ---- services ------------------------------------------------------------------------------------------------------
 
 
 def test_every_node_has_a_container_and_every_container_one_agent() -> None:
-    nodes = [node.name for node in TOPOLOGY.nodes()]
-
-    assert list(services()) == ["api", *nodes]
-    assert [h.nodes for h in TOPOLOGY.hosts] == [[], *([n] for n in nodes)]
+    assert list(services()) == ["api", *NODES]
+    assert [h.nodes for h in TOPOLOGY.hosts] == [[], *([n] for n in NODES)]
     for host, service in zip(TOPOLOGY.hosts, services().values(), strict=True):
         assert service["command"] == ["python", "-m", "compose.containers", host.name]
 
 
-def test_one_image_runs_as_a_user_without_rights_under_an_init() -> None:
-    for service in services().values():
-        assert service["image"] == "zabka"
+def test_a_container_may_do_little() -> None:
+    for service in document()["services"].values():
         assert service["init"] is True
         assert service["user"] == "10001:10001"
         assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service["read_only"] is True
+        assert [mount.partition(":")[0] for mount in service["tmpfs"]] == ["/tmp"]
+        assert service["pids_limit"] and service["mem_limit"]
+        assert service["logging"]["options"] == {"max-size": "10m", "max-file": "3"}
         assert not service.get("privileged")
 
 
-def test_no_docker_socket_is_mounted_and_data_is_in_named_volumes() -> None:
-    document = yaml.safe_load((HERE / "compose.yaml").read_text())
+def test_one_service_builds_the_image_that_all_nodes_run() -> None:
+    assert {service["image"] for service in services().values()} == {"zabka"}
+    assert [name for name, service in services().items() if "build" in service] == ["api"]
 
-    for name, service in document["services"].items():
+
+def test_no_docker_socket_is_mounted_and_data_is_in_named_volumes() -> None:
+    for name, service in services().items():
         assert service["volumes"] == [f"{name}:/data", "tokens:/tokens"]
-    assert set(document["volumes"]) == {*document["services"], "tokens"}
+    assert set(document()["volumes"]) == {*services(), "tokens", "tables"}
     assert "docker.sock" not in (HERE / "compose.yaml").read_text()
+    assert "VOLUME" not in dockerfile(), "what a service does not name would be an anonymous volume"
+
+
+def test_spark_starts_on_demand_and_reads_every_journal_but_writes_none() -> None:
+    spark = document()["services"]["spark"]
+    assert spark["profiles"] == ["spark"]
+    assert spark["build"]["target"] == "spark"
+    # Parquet's compression is loaded from there: a tmpfs is not executable unless it says so.
+    assert "exec" in spark["tmpfs"][0].split(",")
+    assert spark["volumes"] == [*(f"{name}:/journals/{name}:ro" for name in services()), "tables:/tables"]
 
 
 def test_ports_are_published_on_loopback_alone_and_none_twice() -> None:
@@ -68,8 +132,18 @@ def test_brokers_and_the_api_wait_for_healthy_peers() -> None:
     peers = {f"peer-{i}": {"condition": "service_healthy"} for i in (1, 2, 3)}
 
     for name, service in services().items():
-        assert service["healthcheck"]["test"][:4] == ["CMD", "python", "-m", "compose.healthcheck"]
         assert service.get("depends_on", {}) == ({} if name.startswith("peer-") else peers)
+
+
+def test_every_container_s_agent_is_probed_and_the_api_besides() -> None:
+    probe = ["CMD", "python", "-I", "-m", "compose.healthcheck", "7070"]
+    for name, service in services().items():
+        assert service["healthcheck"]["test"] == ([*probe, "8080"] if name == "api" else probe)
+        # A probe that finds nothing yet counts against nobody for as long as a busy machine takes to start seven.
+        assert service["healthcheck"]["start_period"] == "180s"
+
+
+# ---- what nodes are told -------------------------------------------------------------------------------------------
 
 
 def test_nodes_reach_each_other_by_their_services_names(tmp_path: Path) -> None:
@@ -82,22 +156,143 @@ def test_nodes_reach_each_other_by_their_services_names(tmp_path: Path) -> None:
     assert "inter.broker.listener.name=INTERNAL\n" in properties
 
 
-def test_the_api_asks_every_container_s_agent(tmp_path: Path) -> None:
+def test_the_api_asks_every_container_s_agent_and_knows_the_outside_addresses(tmp_path: Path) -> None:
     settings = api_settings(TOPOLOGY, tmp_path)
 
     agents: Any = settings["agents"]
     assert [(a["url"], a["nodes"]) for a in agents][1] == ("http://peer-1:7070", ["peer-1"])
-    assert settings["token_file"] == "/tokens/token"
+    assert settings["external"] == ["127.0.0.1:9092", "127.0.0.1:9093", "127.0.0.1:9094"]
 
 
-def test_tokens_are_made_once_and_are_private(tmp_path: Path) -> None:
-    import msgspec
+def test_the_agents_token_is_shared_and_the_api_s_own_stays_in_its_volume(tmp_path: Path) -> None:
+    tokens, api, node = tmp_path / "tokens", tmp_path / "api", tmp_path / "peer-1"
+    for directory in (tokens, api, node):
+        directory.mkdir()
+    topology = msgspec.structs.replace(TOPOLOGY, token_directory=str(tokens))
+    write_host(topology, topology.hosts[0], api)
+    write_host(topology, topology.hosts[1], node)
 
-    topology = msgspec.structs.replace(TOPOLOGY, token_directory=str(tmp_path))
-    write_host(topology, topology.hosts[0], tmp_path)
-    made = (tmp_path / "token").read_text()
-    write_host(topology, topology.hosts[1], tmp_path)
+    assert [path.name for path in tokens.iterdir()] == ["agent.token"]
+    assert not (node / "token").exists()
+    assert len((api / "token").read_text().strip()) > 30
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (api / "token", tokens / "agent.token")} == {0o600}
+    made = (tokens / "agent.token").read_text()
+    write_host(topology, topology.hosts[2], node)
+    assert (tokens / "agent.token").read_text() == made
 
-    assert (tmp_path / "token").read_text() == made
-    assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
-    assert len(made.strip()) > 30
+
+def test_a_volume_of_an_ensemble_of_another_size_is_refused(tmp_path: Path) -> None:
+    save(container_topology(peers=3), tmp_path)
+    with pytest.raises(BadPlan, match="ensemble of 3 peers, not 5"):
+        lay_out("host-2", tmp_path, container_topology(peers=5))
+
+
+# ---- counts and settings -------------------------------------------------------------------------------------------
+
+
+def test_a_container_finds_the_topology_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = ["tickTime=300", "sasl.jaas.config=a$HOME ${x} \"b'", "replica.lag.time.max.ms=1500"]
+    topology = container_topology(5, 2, "kafka", settings)
+    written = yaml.safe_load(compose_yaml(topology, settings))["services"]["broker-2"]["environment"]
+    for key, value in written.items():
+        # As Compose reads it: two dollars stand for one.
+        assert "$" not in value.replace("$$", "")
+        monkeypatch.setenv(key, value.replace("$$", "$"))
+
+    assert topology_here() == topology
+    assert topology.zookeeper == {"tickTime": "300"}
+    assert topology.kafka["sasl.jaas.config"] == "a$HOME ${x} \"b'"
+
+
+@pytest.mark.parametrize(("peers", "brokers"), [(1, 0), (1, 1), (5, 7)])
+def test_any_number_of_nodes_makes_as_many_services(peers: int, brokers: int) -> None:
+    made = yaml.safe_load(compose_yaml(container_topology(peers, brokers)))
+    assert len(made["services"]) == 1 + peers + brokers + 1
+    assert len(made["services"]["api"]["depends_on"]) == peers
+
+
+@pytest.mark.parametrize("counts", [(0, 3), (3, -1), (256, 3), (3, 256)])
+def test_counts_that_cannot_be_are_refused(counts: tuple[int, int]) -> None:
+    with pytest.raises(BadPlan, match="is between"):
+        container_topology(*counts)
+
+
+def test_a_setting_that_nobody_has_is_refused_with_a_sentence() -> None:
+    with pytest.raises(BadSetting):
+        container_topology(settings=["nonsense=1"])
+    done = zabka("compose", "--set", "nonsense=1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("zabka: nonsense is neither")
+
+
+def test_a_file_that_may_hold_passwords_is_its_user_s_alone(tmp_path: Path) -> None:
+    out = tmp_path / "compose.yaml"
+    assert zabka("compose", "--set", "tickTime=300", "--out", str(out)).returncode == 0
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    assert yaml.safe_load(out.read_text())["x-build"]["context"] == str(ROOT)
+    assert json.loads(yaml.safe_load(out.read_text())["x-node"]["environment"]["ZABKA_SETTINGS"]) == ["tickTime=300"]
+
+
+# ---- the image -----------------------------------------------------------------------------------------------------
+
+
+def pinned(lock: str) -> set[str]:
+    return set(re.findall(r"^([A-Za-z0-9._-]+)==", (HERE / lock).read_text(), re.MULTILINE))
+
+
+def test_the_nodes_image_has_no_tool_of_tests_and_nothing_of_spark() -> None:
+    assert pinned(NODES_LOCK) >= {"fastapi", "uvicorn", "msgspec", "kazoo", "cryptography"}
+    assert not pinned(NODES_LOCK) & {"pytest", "mypy", "ruff", "hypothesis", "playwright", "pyspark", "pandas"}
+    assert pinned(SPARK_LOCK) >= {"pyspark", "pandas", "pyarrow"}
+    assert not pinned(NODES_LOCK) & pinned(SPARK_LOCK)
+
+
+def test_every_pin_has_its_hashes() -> None:
+    for name in (NODES_LOCK, SPARK_LOCK):
+        blocks = re.split(r"^(?=[A-Za-z0-9])", (HERE / name).read_text(), flags=re.MULTILINE)[1:]
+        assert blocks and all("--hash=sha256:" in block for block in blocks)
+
+
+def test_what_the_rooms_import_is_in_the_nodes_lock() -> None:
+    named = set()
+    for path in (path for room in ROOMS if room not in ("testing", "pipeline") for path in (ROOT / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                named |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                named.add(node.module.partition(".")[0])
+    owners = packages_distributions()
+    wanted = {re.sub(r"[-_.]+", "-", owner).lower() for name in named for owner in owners.get(name, [])}
+    # The tables are Spark's, and locks are made where everything is installed.
+    assert wanted - {"zabka", "pyarrow", "packaging"} <= pinned(NODES_LOCK)
+    assert {"fastapi", "msgspec"} <= wanted
+
+
+def test_the_edit_of_a_document_builds_nothing_anew() -> None:
+    rules = [line for line in dockerignore().splitlines() if not line.startswith("#")]
+    assert rules[0] == "*"
+    kept = [rule.removeprefix("!") for rule in rules if rule.startswith("!")]
+    assert not any(fnmatch(name, rule) for rule in kept for name in ("README.md", "CHANGELOG.md", "docs", "tests"))
+    assert set(ROOMS) <= set(kept)
+    # Dependencies stand before the project's own files, and do not see them.
+    assert dockerfile().index(f"-r /tmp/{SPARK_LOCK}") < dockerfile().index("COPY . .")
+
+
+def test_every_room_that_is_packaged_is_in_the_image() -> None:
+    rooms = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert {room.rstrip("*") for room in rooms} == set(ROOMS)
+
+
+def test_final_stages_take_the_environment_and_not_what_built_it() -> None:
+    stages = re.split(r"^FROM ", dockerfile(), flags=re.MULTILINE)
+    for stage in stages:
+        if re.match(r"\S+ AS (spark|nodes)\n", stage):
+            assert "RUN" not in stage and "/opt/pip" not in stage
+            assert "COPY --from=project /packages/" in stage
+
+
+def test_bases_can_be_named_by_digest() -> None:
+    bases = set(re.findall(r"^FROM (\S+)", dockerfile(), re.MULTILINE))
+    assert {base for base in bases if base.startswith("$")} == {"${PYTHON_IMAGE}", "${NODE_IMAGE}", "${JRE_IMAGE}"}
+    stages = set(re.findall(r"^FROM \S+ AS (\S+)", dockerfile(), re.MULTILINE))
+    assert {base for base in bases if not base.startswith("$")} <= stages

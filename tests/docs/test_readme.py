@@ -14,7 +14,10 @@ import pytest
 from tests.docs.documents import ROOT, commands
 from tests.docs.started import SESSION, Started
 
-README = (ROOT / "README.md").read_text()
+WHOLE = (ROOT / "README.md").read_text()
+# The commands for containers take an engine: tests/compose/test_engine.py says what they lead to.
+CONTAINERS = re.findall(r"^## In containers\n.*?(?=^## )", WHOLE, re.DOTALL | re.MULTILINE)[0]
+README = WHOLE.replace(CONTAINERS, "")
 TOOLS = {"kcat": "kcat", ".venv/bin/zabka pipeline": "java"}
 TOUR = [line for line in commands(README) if not line.startswith("make ")]
 

@@ -1,0 +1,32 @@
+"""Writes anew what is generated and kept beside this module: compose.yaml, the Dockerfile and the image's locks.
+
+`python -m compose.kept_files`, where the whole of requirements.lock is installed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from compose.composition import compose_yaml
+from compose.containers import container_topology
+from compose.image import NODES_LOCK, SPARK_LOCK, dockerfile, dockerignore
+from compose.locks import locks
+
+HERE = Path(__file__).parent
+
+
+def kept_files() -> dict[str, str]:
+    """Every file's text, by its name."""
+    nodes, spark = locks(HERE.parent)
+    return {
+        "compose.yaml": compose_yaml(container_topology()),
+        "Dockerfile": dockerfile(),
+        "Dockerfile.dockerignore": dockerignore(),
+        NODES_LOCK: nodes,
+        SPARK_LOCK: spark,
+    }
+
+
+if __name__ == "__main__":
+    for name, text in kept_files().items():
+        (HERE / name).write_text(text)

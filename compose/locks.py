@@ -1,0 +1,79 @@
+"""The locks of the image's targets: those pins of requirements.lock that each of them runs with, and no others.
+
+requirements.lock pins what the tests and linters need as well.  The closure is taken from what the installed packages
+say they require, so this runs where the whole lock is installed, and for that Python and platform.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib.metadata import requires
+from pathlib import Path
+from typing import NamedTuple
+
+from packaging.requirements import Requirement
+
+OF_SPARK = ("pandas", "pyarrow", "pyspark")
+"""What nothing but the tables needs: 700 MB."""
+_HEAD = "# Made by `python -m compose.kept_files` of requirements.lock; change that, not this file.\n"
+_PIN = re.compile(r"^([A-Za-z0-9._-]+)==")
+
+
+class Locks(NamedTuple):
+    """The text of both locks; Spark's holds what comes on top of the nodes'."""
+
+    nodes: str
+    spark: str
+
+
+def locks(root: Path) -> Locks:
+    """The locks of the project in `root`.  Raises KeyError for a requirement that requirements.lock does not pin."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    wanted = [Requirement(line) for line in project["dependencies"]]
+    pins = _pins((root / "requirements.lock").read_text())
+    nodes = _closure([r for r in wanted if _name(r.name) not in OF_SPARK])
+    everything = _closure(wanted)
+    return Locks(_lock(pins, nodes), _lock(pins, everything - nodes))
+
+
+def _name(name: str) -> str:
+    """A project's name, normalised (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _pins(lock: str) -> dict[str, str]:
+    """Each pin with its hashes, by name."""
+    pins: dict[str, str] = {}
+    name = ""
+    for line in lock.splitlines(keepends=True):
+        found = _PIN.match(line)
+        if found:
+            name = _name(found.group(1))
+        if name and not line.lstrip().startswith("#"):
+            pins[name] = pins.get(name, "") + line
+    return pins
+
+
+def _lock(pins: dict[str, str], names: set[str]) -> str:
+    return _HEAD + "".join(pins[name].rstrip("\n").removesuffix("\\").rstrip() + "\n" for name in sorted(names))
+
+
+def _closure(wanted: list[Requirement]) -> set[str]:
+    """The names of these requirements and of all that they require here."""
+    found: dict[str, set[str]] = {}
+    open_ends = list(wanted)
+    while open_ends:
+        asked = open_ends.pop()
+        if asked.marker is not None and not asked.marker.evaluate({"extra": ""}):
+            continue
+        name, extras = _name(asked.name), {"", *asked.extras}
+        if name in found and extras <= found[name]:
+            continue
+        found[name] = found.get(name, set()) | extras
+        for line in requires(name) or []:
+            further = Requirement(line)
+            if further.marker is None or any(further.marker.evaluate({"extra": extra}) for extra in extras):
+                further.marker = None
+                open_ends.append(further)
+    return set(found)

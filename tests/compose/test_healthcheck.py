@@ -1,0 +1,174 @@
+"""A container's health: what the agent says of its host, and a probe that costs little."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from compose import healthcheck
+from compose.agent import create_app
+from compose.host import STALE_MS, Host
+from compose.plan import Wanted, plan
+
+CPU_MAX_S = 0.1
+
+
+class Link:
+    """What an agent knows of a node."""
+
+    def __init__(self, age_ms: int = 0, **status: Any) -> None:
+        self.status = status
+        self._age_ms = age_ms
+
+    def age_ms(self) -> int:
+        return self._age_ms
+
+
+class RunningHost(Host):
+    """A host whose processes run, so it says, and whose nodes said this last."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        topology = plan(Wanted(peers=1, brokers=1, zk_port=0, kafka_port=0, api_port=0), None)
+        super().__init__(topology, topology.hosts[0], tmp_path)
+        for process in self.processes.values():
+            process.state = "running"
+        self.say("peer-1", Link(serving=True))
+        self.say("broker-1", Link(is_controller=False))
+
+    def say(self, node: str, link: Any) -> None:
+        self.links[node] = link
+
+    def close_journal(self) -> None:
+        self._journal.close()
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[RunningHost]:
+    made = RunningHost(tmp_path)
+    yield made
+    made.close_journal()
+
+
+def test_a_probe_imports_nothing_beyond_the_standard_library() -> None:
+    listing = "import sys, compose.healthcheck; print(*{name.partition('.')[0] for name in sys.modules})"
+    found = subprocess.run([sys.executable, "-S", "-P", "-c", listing], env=os.environ | {"PYTHONPATH": str(
+        Path(healthcheck.__file__).parents[1])}, capture_output=True, text=True, check=True)  # fmt: skip
+    foreign = {name for name in found.stdout.split() if name not in sys.stdlib_module_names}
+    assert foreign <= {"__main__", "compose"}
+
+
+def test_a_probe_takes_less_than_a_tenth_of_a_second_of_cpu() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    argv = [sys.executable, "-P", "-m", "compose.healthcheck", str(port)]
+    root = Path(healthcheck.__file__).parents[1]
+    costs = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(argv, cwd=root, check=False, capture_output=True, text=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert (done.returncode, f"port {port}:" in done.stderr) == (1, True)
+        costs.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(costs) < CPU_MAX_S
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (b'HTTP/1.1 200 OK\r\n\r\n{"status":"ok"}', ""),
+        (b"HTTP/1.1 503 Service Unavailable\r\n\r\npeer-1 does not serve", "peer-1 does not serve"),
+        (b"", "port"),
+        (b"SSH-2.0-x\r\n", "port"),
+    ],
+)
+def test_only_a_200_is_healthy(answer: bytes, says: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            link, _ = listener.accept()
+            with link:
+                link.recv(1024)
+                link.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        found = healthcheck.trouble(listener.getsockname()[1])
+        thread.join()
+    assert says in found and bool(found) is bool(says)
+
+
+def test_a_host_whose_nodes_serve_is_healthy(host: RunningHost) -> None:
+    assert host.trouble() is None
+
+
+def test_a_host_is_not_healthy_while_a_process_is_paused_or_down(host: RunningHost) -> None:
+    host.processes["broker-1"].state = "paused"
+    assert host.trouble() == "broker-1 is paused"
+    host.processes["broker-1"].state = "down"
+    assert host.trouble() == "broker-1 is down"
+
+
+@pytest.mark.parametrize("link", [Link(), Link(STALE_MS + 1, up=True)])
+def test_a_host_is_not_healthy_while_a_node_does_not_answer(host: RunningHost, link: Link) -> None:
+    host.say("broker-1", link)
+    assert host.trouble() == "broker-1 does not answer"
+
+
+def test_a_peer_without_a_quorum_is_not_healthy(host: RunningHost) -> None:
+    host.say("peer-1", Link(serving=False))
+    assert host.trouble() == "peer-1 does not serve"
+
+
+def asked(of: Host, path: str) -> httpx.Response:
+    """An answer of the agent, whose lifespan, which would start the processes, has not begun."""
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(create_app(of, "secret"))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.get(path)
+
+    return asyncio.run(ask())
+
+
+def test_the_agent_tells_its_health_without_a_token_and_nothing_else(host: RunningHost) -> None:
+    assert asked(host, "/healthz").status_code == 200
+    host.processes["peer-1"].state = "down"
+    answer = asked(host, "/healthz")
+    assert (answer.status_code, answer.json()["detail"]) == (503, "peer-1 is down")
+    assert asked(host, "/v1/snapshot").status_code == 401
+
+
+def test_an_agent_that_is_told_to_end_ends_with_exit_code_0(tmp_path: Path) -> None:
+    from compose.files import write_host
+    from compose.launch import argv_for
+    from compose.topology import save
+
+    topology = plan(Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
+    save(topology, tmp_path)
+    config = write_host(topology, topology.hosts[0], tmp_path)
+    agent = subprocess.Popen(argv_for("agent", "--config", str(config)))
+    try:
+        port = json.loads((tmp_path / "topology.json").read_text())["hosts"][0]["agent_port"]
+        deadline = time.monotonic() + 60
+        while healthcheck.trouble(port):
+            assert agent.poll() is None and time.monotonic() < deadline
+            time.sleep(0.1)
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(30) == 0
+    finally:
+        agent.kill()
+        agent.wait()
