@@ -43,15 +43,18 @@ _seq_of = msgspec.json.Decoder(_Seq).decode
 
 
 class _KeptFile:
-    """One file: where some of its events begin."""
+    """One file: where some of its events begin, and what in it is none."""
 
-    __slots__ = ("_count", "_offsets", "_seqs", "path")
+    __slots__ = ("_count", "_gap_at", "_gaps", "_offsets", "_seqs", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._seqs: list[int] = []
         self._offsets: list[int] = []
         self._count = 0
+        self._gaps: dict[int, int] = {}
+        """Where lines are that are no events, one behind the other, and where the next event begins."""
+        self._gap_at = -1
 
     @property
     def first_seq(self) -> int | None:
@@ -65,14 +68,25 @@ class _KeptFile:
             self._offsets.append(offset)
         self._count += 1
 
+    def pass_over(self, offset: int, end: int) -> None:
+        """What lies there is no event, whatever number it bears: that may have been given again."""
+        if self._gaps.get(self._gap_at) != offset:
+            self._gap_at = offset
+        self._gaps[self._gap_at] = end
+
     def read(self, seq: int, limit: int) -> list[Numbered]:
         """Up to `limit` events from `seq` on; none where the file is gone or cannot be read."""
         mark = max(0, bisect_right(self._seqs, seq) - 1)
         found: list[Numbered] = []
         try:
             with self.path.open("rb") as file:
-                file.seek(self._offsets[mark])
+                offset = gap_end = self._offsets[mark]
+                file.seek(offset)
                 for line in file:
+                    begin, offset = offset, offset + len(line)
+                    gap_end = self._gaps.get(begin, gap_end)
+                    if begin < gap_end:
+                        continue
                     if not line.endswith(b"\n"):
                         break
                     line = line[:-1]
@@ -132,6 +146,8 @@ class NumberedJournal:
                 if (found := self._recovered(line)) is not None:
                     kept.note(found[0].seq, offset)
                     yield found
+                else:
+                    kept.pass_over(offset, offset + len(line) + 1)
                 offset += len(line) + 1
 
     def _recovered(self, line: bytes) -> tuple[Entry, bytes] | None:

@@ -67,8 +67,9 @@ Count = Callable[[int], None]
 """Told how many partitions are about to be made or deleted.  Raises Refused where a quota does not let them."""
 
 
-Reigning = Callable[[], FencedWriter | None]
-"""What writes for the reign of this broker as controller; None where it does not reign."""
+Reigning = Callable[[], Awaitable[FencedWriter | None]]
+"""What writes for a reign; None where it does not last: that of this broker as controller, for what clients may ask of
+the controller alone, and whosever it is, for what they may ask of any broker."""
 
 
 def count_nothing(_: int) -> None:
@@ -106,9 +107,9 @@ class ZkAdminManager:
         self._metadata = metadata
         self._emit = emit
 
-    def _writer(self) -> FencedWriter:
-        """That of the reign in which a request is begun.  Raises Refused."""
-        writer = self._reigning()
+    async def _writer(self) -> FencedWriter:
+        """That of the reign in which a request is begun.  Raises Refused, and ZooKeeperError."""
+        writer = await self._reigning()
         if writer is None:
             raise Refused(KafkaError.not_controller, "This is not the correct controller for this cluster.")
         return writer
@@ -144,7 +145,7 @@ class ZkAdminManager:
         return len(known) >= partitions and all(partition.leader >= 0 for partition in known)
 
     async def _create_topic(self, topic: NewTopic, validate_only: bool, count: Count, client: str) -> TopicResult:
-        writer = self._writer()
+        writer = await self._writer()
         await self._check_name(topic.name)
         configs = _checked_configs(topic.configs)
         assignment = self._assignment(topic)
@@ -267,7 +268,7 @@ class ZkAdminManager:
         ]
 
     async def _delete_topic(self, name: str, count: Count, client: str) -> TopicResult:
-        zk, service, writer = self._zk, self._zk.service, self._writer()
+        zk, service, writer = self._zk, self._zk.service, await self._writer()
         if not self._config.flag("delete.topic.enable"):
             raise Refused(KafkaError.topic_deletion_disabled, "Topic deletion is disabled.")
         if await zk.call(lambda: service.exists(znodes.topic_path(name))) is None:
@@ -303,7 +304,7 @@ class ZkAdminManager:
         ]
 
     async def _grow(self, topic: NewPartitions, validate_only: bool, count: Count, client: str) -> TopicResult:
-        zk, service, writer = self._zk, self._zk.service, self._writer()
+        zk, service, writer = self._zk, self._zk.service, await self._writer()
         path = znodes.topic_path(topic.name)
         counted = False
         while True:

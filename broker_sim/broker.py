@@ -56,7 +56,7 @@ from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.coordination import FencedWriter, Zk
-from kafka_protocol.zk.registration import BrokerIdInUse, cluster_id, create_persistent_paths
+from kafka_protocol.zk.registration import BrokerIdInUse, cluster_id, create_persistent_paths, read_controller
 from kafka_protocol.zk.znodes import BrokerEndpoint, BrokerInfo
 
 REGISTRATION_POLL_MS = 500
@@ -127,9 +127,10 @@ class Broker:
             config, ports, self.coordination, self.metadata, lambda: self.controller.broker_epoch
         )
         self.groups = GroupCoordinator(group_config(config), self.replicas, runtime, emit)
-        self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._reigning)
+        self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._own_reign)
+        anywhere = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._present_reign)
         self._topics_asked_for = AutoTopicCreation(
-            config, self.groups.config, runtime, self.metadata, self._admin, self.quotas.mutations
+            config, self.groups.config, runtime, self.metadata, anywhere, self.quotas.mutations
         )
         self._handlers = self._routes()
 
@@ -306,9 +307,17 @@ class Broker:
         """
         return self.controller.broker_epoch if self.replicas.partitions else self.replicas.broker_epoch_left
 
-    def _reigning(self) -> FencedWriter | None:
+    async def _own_reign(self) -> FencedWriter | None:
         reign = self.controller.reign
         return None if reign is None else reign.writer
+
+    async def _present_reign(self) -> FencedWriter | None:
+        """As Kafka's AutoTopicCreationManager, a broker that is not controller writes to ZooKeeper itself."""
+        own = await self._own_reign()
+        if own is not None:
+            return own
+        seen = await read_controller(self._zk)
+        return FencedWriter(self._zk, self.config.broker_id, seen.epoch, seen.epoch_zk_version, self._emit)
 
     # ---- the session ------------------------------------------------------------------------------------------
 

@@ -21,6 +21,25 @@ from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, Record, fi
 
 _SLICE_BATCHES = 1_000
 """So many headers are read in a slice."""
+_BATCH_COST = 4
+"""To read a batch, and to write what is left of it, takes as long as so many of its records."""
+
+
+class _Slices:
+    """When to pause: batches may be as small as a record, and segments hold hundreds of thousands of them."""
+
+    __slots__ = ("_done",)
+
+    def __init__(self) -> None:
+        self._done = 0
+
+    def is_full(self, records: int) -> bool:
+        """A batch is next, of which so many records will be looked at without a pause: is it time for one before?"""
+        self._done += records + _BATCH_COST
+        if self._done < SLICE_RECORDS:
+            return False
+        self._done = 0
+        return True
 
 
 class _Section(NamedTuple):
@@ -68,11 +87,11 @@ async def compact(log: PartitionLog, settings: CompactionSettings, runtime: Runt
     wall_ms = runtime.now().wall_ms
     section = _section(log, settings, wall_ms)
     dirty_from = log.first_dirty_offset
-    expected = await in_slices(_count_records(section.dirty), runtime)
+    expected = await in_slices(_count_records(log, section.dirty), runtime)
     keys = KeyOffsets(settings.key_bytes, settings.key_load, expected)
     reached_end = True
     for segment in section.dirty:
-        if log.is_closed:
+        if _is_gone(log, segment):
             return
         reached_end = await in_slices(_note_keys(log, segment, keys, dirty_from), runtime)
         if not reached_end:
@@ -92,6 +111,8 @@ async def compact(log: PartitionLog, settings: CompactionSettings, runtime: Runt
         stays = partial(_stays, keys, end, tombstones_until_ms)
         await in_slices(_clean(log, segment, stays, last_batches), runtime)
         await runtime.sleep(0)
+    if log.is_closed:
+        return
     log.drop_empty_segments()
     if section.segments and end <= log.end_offset:
         log.first_dirty_offset = end
@@ -108,24 +129,34 @@ def _stays(keys: KeyOffsets, end: int, tombstones_until_ms: int, record: Record)
     return record.offset >= keys.get(record.key)
 
 
-def _count_records(segments: Sequence[Segment]) -> Generator[None, None, int]:
+def _count_records(log: PartitionLog, segments: Sequence[Segment]) -> Generator[None, None, int]:
     count = 0
     for segment in segments:
+        if _is_gone(log, segment):
+            return count
         for number, (_, header) in enumerate(segment.headers(), 1):
             count += header.record_count
             if not number % _SLICE_BATCHES:
                 yield
+                if _is_gone(log, segment):
+                    return count
     return count
 
 
 def _is_gone(log: PartitionLog, segment: Segment) -> bool:
-    """Was retention, a truncation or the topic's deletion faster?"""
+    """Was retention, a truncation or the topic's deletion faster?  To be asked after every pause: the file of such a
+    segment is closed, and reading it would pass for a failure of the disk."""
     return log.is_closed or segment not in log.segments
 
 
 def _note_keys(log: PartitionLog, segment: Segment, keys: KeyOffsets, dirty_from: int) -> Generator[None, None, bool]:
     """Note the keys of a segment's records from `dirty_from` on; False where not all of them fit into the map."""
+    slices = _Slices()
     for position, header in segment.headers():
+        if slices.is_full(header.record_count % SLICE_RECORDS):
+            yield
+            if _is_gone(log, segment):
+                return True
         if is_control(header) or header.last_offset < dirty_from:
             continue
         try:
@@ -146,7 +177,13 @@ def _clean(
 ) -> Generator[None, None, None]:
     cleaned = log.begin_cleaned(segment)
     changed = False
+    slices = _Slices()
     for position, header in segment.headers():
+        if slices.is_full(header.record_count % SLICE_RECORDS):
+            yield
+            if _is_gone(log, segment):
+                cleaned.close()
+                return
         data = segment.file.read(position, header.size)
         filtered = yield from _filtered(data, header, stays)
         if _is_gone(log, segment):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from kio.schema.errors import ErrorCode
 
 from broker_sim.configs.replica_config import PartitionConfig, lists
@@ -21,6 +19,7 @@ from broker_sim.replication.partition_host import (
     LeaderAndIsr,
     PartitionHost,
 )
+from broker_sim.replication.validation_turns import AtOnce, cost_of
 from journal.cause import UNKNOWN, election_cause, request_cause, timer_cause
 from journal.events import (
     FollowershipTaken,
@@ -36,7 +35,7 @@ from kafka_protocol.plain_batch import plain_batch
 from kafka_protocol.record_batch import BatchHeader
 from kafka_protocol.record_refusals import RecordsRefused
 from kafka_protocol.record_rules import Append
-from kafka_protocol.record_validation import Validated, Validation, validate
+from kafka_protocol.record_validation import SLICE_RECORDS, Validated, Validation, validate
 
 ALL = -1
 """acks=all."""
@@ -216,9 +215,9 @@ class Partition:
 
     # ---- leader: records ---------------------------------------------------------------------------------------
 
-    def append(self, data: bytes, acks: int, slices_at_once: Iterator[object]) -> Appended | Validation:
-        """Append what a producer sent, as leader; what takes more than those slices to look over is given back, for
-        `append_validated` once it is done.
+    def append(self, data: bytes, acks: int, at_once: AtOnce) -> Appended | Validation:
+        """Append what a producer sent, as leader; what takes more to look over than may be done at once is given back,
+        for `append_validated` once it is done.
 
         Errors: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all under min.insync.replicas), those of `validate`,
         RECORD_LIST_TOO_LARGE, and those of idempotent producers.
@@ -232,9 +231,12 @@ class Partition:
             if header is not None:
                 return self._append(data, [header], -1)
         work = validate(data, Append(settings.records, self.topic_partition, self.host.runtime.now().wall_ms))
+        cost = cost_of(data)
         try:
-            for _ in slices_at_once:
+            while at_once.allows(cost):
                 next(work)
+                # It paused: there is more in it than its header tells.
+                cost = SLICE_RECORDS
         except StopIteration as done:
             return self._append(*done.value)
         except RecordsRefused as refused:

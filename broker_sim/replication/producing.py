@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -13,7 +13,7 @@ from broker_sim.replication.partition import ALL, Partition
 from broker_sim.replication.partition_host import Appended
 from broker_sim.replication.purgatory import DelayedProduce, ProduceRow, Purgatory
 from broker_sim.replication.replica_control import ReplicaControl
-from broker_sim.replication.validation_turns import ValidationTurns
+from broker_sim.replication.validation_turns import AtOnce, ValidationTurns, cost_of
 from ensemble.ports import Future, Runtime
 from journal.events import RecordsAcknowledged, TopicPartition
 from kafka_protocol.ports import Emit
@@ -21,9 +21,6 @@ from kafka_protocol.record_refusals import RecordsRefused
 from kafka_protocol.record_validation import Validated, Validation
 
 _ACKS = (0, 1, ALL)
-SLICES_AT_ONCE = 8
-"""So many slices of validation, two milliseconds or so, are done where a request begins, be it for one partition or
-for a thousand."""
 
 
 def _not_produced(row: ProduceRow, error: int) -> ProducedPartition:
@@ -68,8 +65,8 @@ class Producing:
         partition's ISR has the records, or with REQUEST_TIMED_OUT.  The answer keeps the order of `batches`."""
         answer: Future[list[ProducedPartition]] = self._runtime.future()
         with self._purgatory:
-            slices = iter(range(SLICES_AT_ONCE))
-            begun = [self._begin_append(topic_partition, data, acks, slices) for topic_partition, data in batches]
+            at_once = AtOnce()
+            begun = [self._begin_append(topic_partition, data, acks, at_once) for topic_partition, data in batches]
         rows = [each for each in begun if isinstance(each, ProduceRow)]
         if len(rows) == len(begun):
             self._await_replicas(rows, acks, timeout_ms, answer)
@@ -120,7 +117,7 @@ class Producing:
             finish(rows)
 
     def _begin_append(
-        self, topic_partition: TopicPartition, data: bytes, acks: int, slices_at_once: Iterator[object]
+        self, topic_partition: TopicPartition, data: bytes, acks: int, at_once: AtOnce
     ) -> ProduceRow | _LongAppend:
         partition = self._control.partitions.get(topic_partition)
         if acks not in _ACKS:
@@ -129,14 +126,14 @@ class Producing:
             appended = Appended(self._control.absence(topic_partition))
         else:
             try:
-                appended = partition.append(data, acks, slices_at_once)
+                appended = partition.append(data, acks, at_once)
             except LogDirFailed:
                 appended = Appended(ErrorCode.kafka_storage_error)
         if isinstance(appended, Appended):
             return ProduceRow(topic_partition, partition, appended)
         assert partition is not None
         outcome: Future[Validated | RecordsRefused] = self._runtime.future()
-        self._validations.add(appended, outcome.set_result)
+        self._validations.add(appended, outcome.set_result, cost_of(data))
         return _LongAppend(topic_partition, partition, outcome)
 
     def _produced(self, row: ProduceRow, acks: int) -> ProducedPartition:

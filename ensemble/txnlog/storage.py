@@ -248,7 +248,7 @@ class Storage:
     def read_log(self, effect: ReadLog) -> None:
         """Read part of the log, beside what is queued."""
         self._to_read.append(effect)
-        if self._reading is None:
+        if self._reading is None or not self._reading.is_under_way():
             self._reading = self.workers.start(self._read_logs(), "log-reader")
         self._reading.wake()
 

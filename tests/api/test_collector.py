@@ -359,6 +359,29 @@ def test_an_unreadable_line_of_an_older_file_is_left_out_and_nothing_else(
             assert [n.seq for n in again.after(after, 99)] == [n for n in kept if n > after], (recent_max, after)
 
 
+@pytest.mark.parametrize("spoiled", [b'{"seq":%d,"type":"of_a_newer_version"}', b'{"seq":%d,"x":' + b"[" * 20_000])
+def test_a_line_that_is_no_event_is_not_served_by_the_number_that_it_bears(
+    collector: MakeCollector, tmp_path: Path, spoiled: bytes
+) -> None:
+    clock = Clock()
+    before = collector(clock)
+    before.take(chunk("peer-1", *[(i, i, A) for i in range(1, 6)]))
+    before.number_due()
+    before.close()
+    path = next(tmp_path.glob("*.collected"))
+    lines = path.read_bytes().split(b"\n")
+    for number in (2, 3, 5):
+        lines[number] = spoiled % number
+    path.write_bytes(b"\n".join(lines))
+
+    again = collector(clock, recent_max=2)
+    again.take(chunk("peer-2", *[(i, 10 + i, A) for i in range(1, 6)]))
+    again.number_due()
+    of_2 = [(4 + i, "peer-2", i) for i in range(1, 6)]
+    assert served(again) == [(1, "peer-1", 1), (4, "peer-1", 4), *of_2], "the number 5 was free"
+    assert served(again, 4) == of_2
+
+
 def test_what_is_too_old_for_the_files_is_refused(collector: MakeCollector, tmp_path: Path) -> None:
     files = NumberedJournal(tmp_path / "small", file_bytes_max=2000, files_max=2)
     for number in range(1, 101):

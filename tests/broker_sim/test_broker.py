@@ -330,9 +330,12 @@ def test_everybody_stopping_at_once_is_over_soon(cluster: Cluster) -> None:
 # ---- topics made because somebody asked -----------------------------------------------------------------------
 
 
-def test_asking_for_a_topic_creates_it_where_auto_create_topics_enable_is_on(cluster: Cluster) -> None:
+@pytest.mark.parametrize("asks_controller", [True, False])
+def test_asking_any_broker_for_a_topic_creates_it_where_auto_create_topics_enable_is_on(
+    cluster: Cluster, asks_controller: bool
+) -> None:
     cluster.start()
-    node = cluster.nodes[1]
+    node = next(n for n in cluster.nodes.values() if (n is cluster.controller) == asks_controller)
     asked = request(ApiKey.METADATA, 12, topics=[{"name": "fresh"}], allow_auto_topic_creation=True)
     answer = cluster.on(node, node.broker.handle(asked))
     assert answer.topics[0].error_code is ErrorCode.leader_not_available
@@ -340,6 +343,19 @@ def test_asking_for_a_topic_creates_it_where_auto_create_topics_enable_is_on(clu
     answer = cluster.on(node, node.broker.handle(asked))
     assert answer.topics[0].error_code is ErrorCode.none
     assert [row.leader_id > 0 for row in answer.topics[0].partitions] == [True]
+
+
+@pytest.mark.parametrize("asks_controller", [True, False])
+def test_asking_any_broker_for_a_coordinator_makes_the_topic_of_the_offsets(
+    cluster: Cluster, asks_controller: bool
+) -> None:
+    cluster.start()
+    node = next(n for n in cluster.nodes.values() if (n is cluster.controller) == asks_controller)
+    asked = request(ApiKey.FIND_COORDINATOR, 3, key="group", key_type=0)
+    answer = cluster.on(node, node.broker.handle(asked))
+    assert answer.error_code is ErrorCode.coordinator_not_available
+    cluster.wait(2_000)
+    assert cluster.on(node, node.broker.handle(asked)).error_code is ErrorCode.none
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def my_id(data: bytes) -> None:
     directory = _directory()
     (directory / "myid").write_bytes(data)
     with suppress(ConfigError):
-        assert 1 <= parse(f"dataDir={directory}\nclientPort=1\n").my_id <= 255
+        assert 0 <= parse(f"dataDir={directory}\nclientPort=1\n").my_id <= 255
 
 
 def membership(data: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,12 +14,14 @@ from broker_sim.configs.replica_config import CompactionSettings
 from broker_sim.logs import producer_snapshots, retention
 from broker_sim.logs.cleaner import compact, is_filthy
 from broker_sim.logs.file_log_directory import FileLogDirectory
+from broker_sim.logs.guarded_directory import GuardedDirectory
 from broker_sim.logs.key_offsets import ENTRY_BYTES
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.logs.producer_snapshots import ProducerEntry
 from broker_sim.logs.producer_state import ProducerBatch
 from broker_sim.ports import LogDirectory
+from broker_sim.slices import SLICE_RECORDS
 from journal import events as e
 from kafka_protocol.compression import Codec
 from kafka_protocol.record_batch import Record, build_batch, decode_records, offset_after, split_batches
@@ -428,6 +431,57 @@ def test_a_topic_deleted_while_it_is_compacted_harms_nothing(tmp_path: Path) -> 
     log.delete()
     scheduler.run_until(1_000_000)
     assert task.done() and list(tmp_path.iterdir()) == []
+    runtime.stop()
+
+
+def test_compaction_pauses_among_batches_of_one_record_too() -> None:
+    log = a_log(1 << 20)
+    for number in range(10 * SLICE_RECORDS):
+        append(log, (f"k{number % 7}", "v"))
+    log.roll()
+    scheduler = Scheduler()
+    runtime = SimRuntime(scheduler, Random(1))
+    task = runtime.spawn(compact(log, NO_LAG, runtime), "compact")
+    steps = 0
+    while not task.done():
+        scheduler.step()
+        steps += 1
+    assert steps >= 2 * 10, "twice each record is looked at"
+    assert len(read_all(log)) == 7
+    runtime.stop()
+
+
+def delete_topic(log: PartitionLog) -> None:
+    log.delete()
+
+
+def drop_older_half(log: PartitionLog) -> None:
+    log.drop_first_segments(2)
+
+
+def truncate_all(log: PartitionLog) -> None:
+    log.truncate_fully_and_start_at(0)
+
+
+@pytest.mark.parametrize("pause", [1, 2, 3, 4, 6, 12, 40])
+@pytest.mark.parametrize("strike", [PartitionLog.close, delete_topic, drop_older_half, truncate_all])
+def test_segments_that_go_while_compaction_pauses_do_not_pass_for_a_failed_disk(
+    tmp_path: Path, strike: Callable[[PartitionLog], None], pause: int
+) -> None:
+    failures: list[OSError] = []
+    disk = GuardedDirectory(FileLogDirectory(tmp_path), lambda _, failure: failures.append(failure))
+    log = a_log(110_000, disk)
+    for number in range(2_600):
+        append(log, (f"k{number % 1_500}", "v" * 40))
+    scheduler = Scheduler()
+    runtime = SimRuntime(scheduler, Random(1))
+    task = runtime.spawn(compact(log, NO_LAG, runtime), "compact")
+    for _ in range(pause):
+        scheduler.step()
+    assert not task.done()
+    strike(log)
+    scheduler.run_until(1_000_000)
+    assert task.done() and failures == []
     runtime.stop()
 
 

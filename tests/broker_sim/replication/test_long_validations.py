@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.replication.producing import SLICES_AT_ONCE
-from broker_sim.replication.validation_turns import BEGUN_MAX, ValidationTurns
+from broker_sim.replication.validation_turns import BEGUN_MAX, COST_MIN, SLICES_AT_ONCE, ValidationTurns, cost_of
 from journal.events import TopicPartition
 from kafka_protocol.compression import Codec
 from kafka_protocol.record_batch import Record, build_batch
@@ -46,15 +45,39 @@ def test_others_are_served_while_one_batch_is_looked_over(cluster: Cluster) -> N
     assert (long.result()[0].error, cluster[1].partition.log.end_offset) == (0, MANY)
 
 
-def test_what_is_done_at_once_is_the_same_for_one_partition_and_for_many(cluster: Cluster) -> None:
-    partitions = [TopicPartition("wide", number) for number in range(3 * SLICES_AT_ONCE)]
+def wide_request(cluster: Cluster, width: int) -> tuple[list[TopicPartition], Any]:
+    partitions = [TopicPartition("wide", number) for number in range(width)]
     for partition in partitions:
         cluster.create([1], partition)
-    answer: Any = cluster[1].manager.produce([(partition, many(10)) for partition in partitions], 1, 1_000)
+    return partitions, cluster[1].manager.produce([(partition, many(10)) for partition in partitions], 1, 10_000)
+
+
+def test_what_is_done_at_once_is_the_same_for_one_partition_and_for_many(cluster: Cluster) -> None:
+    small_at_once = SLICES_AT_ONCE * SLICE_RECORDS // COST_MIN
+    partitions, answer = wide_request(cluster, 3 * small_at_once)
     ends = [cluster[1].manager.partitions[partition].log.end_offset for partition in partitions]
-    assert ends == [10] * SLICES_AT_ONCE + [0] * 2 * SLICES_AT_ONCE and not answer.done()
+    assert ends == [10] * small_at_once + [0] * 2 * small_at_once and not answer.done()
     cluster.until(answer.done)
     assert [row.base_offset for row in answer.result()] == [0] * len(partitions)
+
+
+def test_small_batches_for_many_partitions_do_not_wait_for_a_turn_each(cluster: Cluster) -> None:
+    before = cluster[1].runtime.now().mono_ms
+    _, answer = wide_request(cluster, 500)
+    cluster.until(answer.done)
+    assert cluster[1].runtime.now().mono_ms - before < 100, "46 kB of records in all"
+
+
+def test_small_batches_do_not_wait_for_the_end_of_long_ones(cluster: Cluster) -> None:
+    long = [TopicPartition("long", number) for number in range(2 * BEGUN_MAX)]
+    for partition in long:
+        cluster.create([1], partition)
+    slow: Any = cluster[1].manager.produce([(partition, many()) for partition in long], 1, 10_000)
+    _, answer = wide_request(cluster, 50)
+    cluster.until(answer.done)
+    assert not slow.done()
+    cluster.until(slow.done)
+    assert [row.error for row in slow.result()] == [0] * len(long)
 
 
 def test_who_lost_the_leadership_meanwhile_appends_nothing(cluster: Cluster) -> None:
@@ -122,6 +145,41 @@ def test_validations_take_turns_a_slice_at_a_time_and_few_are_begun() -> None:
     scheduler.run_until(1_000_000)
     assert log[: 2 * BEGUN_MAX] == [*range(BEGUN_MAX)] * 2
     assert done == [str(number) for number in range(BEGUN_MAX + 2)] and len(turns) == 0
+
+
+def test_small_validations_share_a_turn_as_far_as_a_slice_goes_and_take_turns_with_long_ones() -> None:
+    scheduler = Scheduler()
+    turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
+    log: list[int] = []
+    seen = []
+    for number in (-1, -2):
+        turns.add(Counted(log, number, 0).work(), lambda outcome: log.append(-9), 200)
+    turns.add(Counted(log, 7, 2).work(), lambda outcome: None)
+    turns.add(Counted(log, 0, 0).work(), lambda outcome: log.append(0), COST_MIN)
+    for _ in range(5):
+        scheduler.step()
+        seen.append(log.copy())
+        log.clear()
+    assert seen == [[-9], [7], [-9, 0], [7], []]
+
+
+def test_few_that_turn_out_long_are_begun() -> None:
+    scheduler = Scheduler()
+    turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
+    log: list[int] = []
+    for number in range(5 * BEGUN_MAX):
+        turns.add(Counted(log, number, 1_000).work(), lambda outcome: None, COST_MIN)
+    scheduler.run_until(100_000)
+    assert set(log) == {*range(2 * BEGUN_MAX)}
+    done: list[int] = []
+    turns.add(Counted(log, -1, 0).work(), lambda outcome: done.append(len(log)), COST_MIN)
+    scheduler.run_until(100_000_000)
+    assert len(log) == 5 * BEGUN_MAX * 1_000 and done and len(turns) == 0
+
+
+def test_what_a_batch_costs_is_told_by_its_header() -> None:
+    assert [cost_of(many(count)) for count in (1, 100, 5_000)] == [COST_MIN, 100, SLICE_RECORDS]
+    assert [cost_of(many(1) * 2), cost_of(b"x"), cost_of(bytes(100))] == [SLICE_RECORDS] * 3
 
 
 def test_a_slice_is_all_that_is_done_in_a_turn() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import queue
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from ensemble.txn import Txn
 from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.log import LogWriter, cut_file, list_logs, read_log
-from ensemble.txnlog.log_reading import PIECE_TXNS
+from ensemble.txnlog.log_reading import PIECE_TXNS, LogReader
 from ensemble.txnlog.recovery import Recovery, RecoveryPolicy, recover, truncate
 from ensemble.txnlog.snapshots import WrittenSnapshot, list_snapshots, write_snapshot
 from ensemble.txnlog.storage import Storage
@@ -291,6 +292,25 @@ def test_a_learner_gets_the_log_piece_by_piece(tmp_path: Path) -> None:
         got += zxids
         at = Zxid(zxids[-1])
     assert got == [EPOCH_1 + n for n in range(1, PIECE_TXNS * 2 + 10)]
+    owner.storage.close()
+
+
+def test_a_reading_that_ends_in_an_error_of_ours_does_not_end_those_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = Owner(directories_with(tmp_path, range(1, 4)))
+    wanted = ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0)
+    with monkeypatch.context() as broken:
+        failed = threading.Event()
+        broken.setattr(threading, "excepthook", lambda _: failed.set())
+        broken.setattr(LogReader, "read", lambda *_: 1 // 0)
+        owner.storage.read_log(wanted)
+        assert failed.wait(10)
+        assert owner.storage._reading is not None
+        owner.storage._reading.join()
+    owner.storage.read_log(wanted)
+    owner.run_one()
+    assert owner.read == [(EPOCH_1, [EPOCH_1 + n for n in (1, 2, 3)])]
     owner.storage.close()
 
 
