@@ -13,6 +13,7 @@ from tests.docs.started import Started
 
 EXCUSED = {
     ".venv/bin/python -m pytest ": "the suite runs these tests by itself",
+    "make mutants ": "trying two hundred mutants takes long; tests/mutation holds what the tool does",
     "make reference": "it writes the pages; test_reference compares them",
     "make up ARGS=": "another cluster with a full journal; the first one is started in the same way",
     "for s in 1 2 3 10 20": "25 histories take a minute; test_the_hashes_of_histories_are_written runs it for one",
