@@ -73,9 +73,10 @@ class Prompt:
 
     def raise_controller_epoch(self, stage: Stage, words: Words) -> str:
         """Somebody writes another number into /controller_epoch.  The controller hears of that once it writes, so a
-        broker of the partition that it must write of goes, too, and stays away for longer than its session."""
+        registered broker of the partition that it must write of goes, too, for longer than its session."""
         world, found = stage.world, parts(stage.world, stage.focus)
-        names = [name for name in (found.leader, *found.followers) if name and world.is_running(name)]
+        registered = [broker_name(broker) for broker in world.replication.znodes.brokers]
+        names = [name for name in (found.leader, *found.followers) if name in registered and world.is_running(name)]
         if not names:
             return ""
         self._zookeeper.raise_controller_epoch(EPOCH_RISES_BY)
