@@ -23,8 +23,14 @@ BUILDERS: dict[str, Callable[[DataFrame], DataFrame]] = {
 
 
 def read_journal(spark: SparkSession, directory: Path) -> DataFrame:
-    """Every journal below a directory, as one batch.  Lines of an entry that occurs twice are taken once."""
-    return spark.read.format("zabka-journal").load(str(directory))
+    """What the tables need of every journal below a directory, as one batch.
+
+    A run that was copied counts once, and so does an event that was written twice.
+    """
+    reader = spark.read.format("zabka-journal").option("types", ",".join(tables.TYPES))
+    place = f.when(f.col("problem").isNotNull(), f.concat_ws("@", "file", "position"))
+    rows = reader.load(str(directory)).withColumn("place", place)
+    return rows.dropDuplicates(["run", "node", "node_seq", "body", "place"]).drop("place")
 
 
 def write_tables(
@@ -57,7 +63,7 @@ def stream_events(spark: SparkSession, directory: Path, out: Path, *, follow: bo
     good = f.col("problem").isNull()
     sinks = {
         "events": journal.where(good).drop("problem"),
-        "bad": journal.where(~good).select("file", "position", "problem", f.col("body").alias("line")),
+        "bad": journal.where(~good).select("run", "file", "position", "problem", f.col("body").alias("line")),
     }
     queries = []
     for name, frame in sinks.items():

@@ -25,6 +25,7 @@ def spark() -> Iterator[SparkSession]:
         session = open_session("local[2]")
     # Compiling a plan takes longer than a few lines do without; the README's `zabka pipeline tables` does it.
     session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.shuffle.partitions", "1")
     yield session
     session.stop()
 
@@ -64,15 +65,15 @@ def outage() -> Callable[[History], None]:
 
     def write(history: History) -> None:
         write = history.write
-        write("broker-1", e.ControllerElected(1, 1, 1))
-        write("broker-1", e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic"))
+        write("broker-1", e.ControllerElected(1, 1, 1, 1))
+        write("broker-1", e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic", 2))
         write("host-1", e.ProcessChanged("broker-1", "down", None, "kill"))
         for peer in ("peer-1", "peer-2"):
             write(peer, e.SessionClosed(9, 5, ["/brokers/ids/1", "/controller"]))
-        write("broker-2", e.ControllerElected(2, 2, 2))
-        write("broker-2", e.LeaderElected("t", 0, -1, 1, [2], [1, 2], 1, 2, False, "replica_offline"))
-        write("broker-2", e.LeaderElected("t", 0, 2, 2, [2], [1, 2], 2, 2, False, "offline"))
+        write("broker-2", e.ControllerElected(2, 2, 2, 6))
+        write("broker-2", e.LeaderElected("t", 0, -1, 1, [2], [1, 2], 1, 2, False, "replica_offline", 7))
+        write("broker-2", e.LeaderElected("t", 0, 2, 2, [2], [1, 2], 2, 2, False, "offline", 8))
         write("host-1", e.ProcessChanged("broker-1", "running", 7, "start"))
-        write("broker-2", e.IsrChanged("t", 0, [1, 2], 2, 2, 3, "caught_up"))
+        write("broker-2", e.IsrChanged("t", 0, [1, 2], 2, 2, 3, "caught_up", 2, 9))
 
     return write

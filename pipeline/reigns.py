@@ -1,0 +1,184 @@
+"""The reigns of controllers, ordered by the ensemble, and timed without comparing clocks of different nodes.
+
+Which reign is whose, what ended it and which came next is decided by zxids and controller epochs.  How long it took is
+another matter: a reign begins on a broker's clock and often ends on those of peers.  Both saw one moment: every peer
+says when the broker's session was created, and the broker says when it was connected, which is a round trip later.  So
+the broker's election has its place on the clock of each peer, and the durations below are differences of two readings
+of one clock; of several peers the median counts, since one of them may lag.  Where no peer tells of that session (its
+journal has gone, or the ensemble is not ours) the clocks are taken as they are.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import LongType, StringType
+
+from pipeline.bodies import STRINGS, bodies, milliseconds
+
+LET_GO = ("shutdown", "illegal_state")
+"""Why a controller resigns before anybody took its znode; it learns of all else afterwards."""
+CLOSED = ("session_closed", "session_expired")
+"""Its session's end, which it asked for, or which came by itself."""
+_REIGN = ["run", "controller_epoch"]
+
+
+def controller_reigns(journal: DataFrame) -> DataFrame:
+    """Who was controller: run, broker_id, controller_epoch, from_us, to_us (null while it lasts), ended_by, gaps.
+
+    One row for each controller epoch of a run.  A reign ends when its controller let go of it (shutdown,
+    illegal_state), when the session that held /controller was closed (session_closed) or expired (session_expired), or
+    at the latest when the next one was elected (superseded).  from_us and to_us are readings of the reigning broker's
+    clock; gap_before_ms is how long there was no controller before.  It is what `journal.fold` makes of the same
+    history in its true order.
+    """
+    reigns = _elected(journal)
+    ends = _ends(reigns, _first_closings(reigns, journal), journal)
+    moment = f.col("resigned_us") - f.col("from_us")
+    before_closing = f.col("zxid_closed").isNull() | (f.col("reason").isin(*LET_GO) & (moment < f.col("closed_after")))
+    before_next = f.col("next_zxid").isNull() | (moment < f.col("next_after"))
+    ended_by = (
+        f.when(f.col("reason").isNotNull() & before_closing & before_next, f.col("reason"))
+        .when(f.col("expired"), "session_expired")
+        .when(f.col("zxid_closed").isNotNull(), "session_closed")
+        .when(f.col("next_zxid").isNotNull(), "superseded")
+    )
+    after = (
+        f.when(f.col("ended_by").isin(*CLOSED), f.col("closed_after"))
+        .when(f.col("ended_by") == "superseded", f.col("next_after"))
+        .when(f.col("ended_by").isNotNull(), moment)
+    )
+    gap = (
+        f.when(f.col("ended_by").isin(*CLOSED), f.col("gap_after_closing"))
+        .when(f.col("ended_by") == "superseded", f.lit(0))
+        .otherwise(f.col("next_after") - moment)
+    )
+    in_order = Window.partitionBy("run").orderBy("controller_epoch")
+    return (
+        ends.withColumn("ended_by", ended_by)
+        .withColumn("after", after.cast(LongType()))
+        .withColumn("gap_before_ms", milliseconds(f.lag(gap).over(in_order)))
+        .select(
+            "run", "broker_id", "controller_epoch", "from_us", (f.col("from_us") + f.col("after")).alias("to_us"),
+            milliseconds(f.col("after")).alias("duration_ms"), "ended_by", "gap_before_ms", "zxid",
+        )
+        .orderBy(*_REIGN)
+    )  # fmt: skip
+
+
+def _elected(journal: DataFrame) -> DataFrame:
+    """Every reign once, with where the next one begins."""
+    told = bodies(
+        journal, ["controller_elected"], broker_id=LongType(), controller_epoch=LongType(), zxid=LongType()
+    )  # fmt: skip
+    once = Window.partitionBy(*_REIGN).orderBy("zxid", "node", "node_seq")
+    in_order = Window.partitionBy("run").orderBy("controller_epoch")
+    return (
+        told.withColumn("telling", f.row_number().over(once))
+        .where("telling = 1")
+        .withColumnRenamed("at_us", "from_us")
+        .withColumn("next_zxid", f.lead("zxid").over(in_order))
+        .withColumn("next_epoch", f.lead("controller_epoch").over(in_order))
+        .withColumn("next_from_us", f.lead("from_us").over(in_order))
+        .drop("telling", "type")
+    )
+
+
+def _first_reports(journal: DataFrame, kind: str, *keys: str) -> DataFrame:
+    """When each peer first told of a session's creation or end; what it replays after a restart it tells again."""
+    told = bodies(
+        journal, [kind], session_id=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType()
+    )  # fmt: skip
+    if kind == "session_closed":
+        told = told.where(f.array_contains("ephemerals", "/controller"))
+    return (
+        told.withColumnRenamed("node", "peer")
+        .groupBy("run", "peer", *keys)
+        .agg(f.min_by("at_us", "node_seq").alias("us"), f.min_by("caused_by", "node_seq").alias("caused_by"))
+    )
+
+
+def _on_the_clocks_of_peers(reigns: DataFrame, journal: DataFrame) -> DataFrame:
+    """When each reign began on the clock of each peer: run, controller_epoch, peer, begin_us."""
+    connected = (
+        bodies(journal, ["broker_session_changed"], state=StringType(), session_id=LongType())
+        .where("state = 'connected'")
+        .groupBy("run", "node", "session_id")
+        .agg(f.min("node_seq").alias("connected_seq"), f.min_by("at_us", "node_seq").alias("connected_us"))
+    )
+    own = (
+        reigns.join(connected, ["run", "node"])
+        .where("connected_seq < node_seq")
+        .groupBy(*_REIGN, "from_us")
+        .agg(f.max_by(f.struct("session_id", "connected_us"), "connected_seq").alias("s"))
+        .select(*_REIGN, "s.session_id", (f.col("from_us") - f.col("s.connected_us")).alias("into_session"))
+    )
+    created = _first_reports(journal, "session_created", "session_id")
+    return own.join(created, ["run", "session_id"]).select(
+        *_REIGN, "peer", (f.col("us") + f.col("into_session")).alias("begin_us")
+    )
+
+
+def _first_closings(reigns: DataFrame, journal: DataFrame) -> DataFrame:
+    """The end of the session that held /controller: run, controller_epoch, zxid_closed, peer, closed_us."""
+    closed = _first_reports(journal, "session_closed", "zxid").withColumnRenamed("zxid", "zxid_closed")
+    during = (f.col("zxid_closed") > f.col("zxid")) & (
+        f.col("next_zxid").isNull() | (f.col("zxid_closed") < f.col("next_zxid"))
+    )
+    first = Window.partitionBy(*_REIGN).orderBy("zxid_closed")
+    return (
+        reigns.join(closed, "run")
+        .where(during)
+        .withColumn("place", f.dense_rank().over(first))
+        .where("place = 1")
+        .select(*_REIGN, "zxid_closed", "peer", f.col("us").alias("closed_us"), "caused_by")
+    )
+
+
+def _ends(reigns: DataFrame, closings: DataFrame, journal: DataFrame) -> DataFrame:
+    """Every reign with what might have ended it, in microseconds after its beginning."""
+    resigned = (
+        bodies(
+            journal, ["controller_resigned"],
+            broker_id=LongType(), controller_epoch=LongType(), reason=StringType(),
+        )
+        .groupBy("run", "broker_id", "controller_epoch")
+        .agg(f.min_by("at_us", "node_seq").alias("resigned_us"), f.min_by("reason", "node_seq").alias("reason"))
+    )  # fmt: skip
+    begun = _on_the_clocks_of_peers(reigns, journal)
+    following = begun.select("run", "peer", f.col("controller_epoch").alias("next_epoch"), f.col("begin_us").alias("n"))
+    apart = (
+        reigns.select(*_REIGN, "next_epoch")
+        .join(begun, _REIGN)
+        .join(following, ["run", "peer", "next_epoch"], "left")
+        .join(closings.drop("zxid_closed"), [*_REIGN, "peer"], "left")
+        .groupBy(*_REIGN)
+        .agg(
+            _median(f.col("closed_us") - f.col("begin_us")).alias("closed_apart"),
+            _median(f.col("n") - f.col("begin_us")).alias("next_apart"),
+        )
+    )
+    gaps = (
+        closings.join(reigns.select(*_REIGN, "next_epoch"), _REIGN)
+        .join(following, ["run", "peer", "next_epoch"])
+        .groupBy(*_REIGN)
+        .agg(_median(f.col("n") - f.col("closed_us")).alias("gap_apart"))
+    )
+    closed = closings.groupBy(*_REIGN).agg(
+        f.min("zxid_closed").alias("zxid_closed"),
+        f.min("closed_us").alias("c_us"),
+        f.max(f.coalesce(f.col("caused_by").startswith("expiry"), f.lit(False))).alias("expired"),
+    )
+    return (
+        reigns.join(resigned, ["run", "broker_id", "controller_epoch"], "left")
+        .join(closed, _REIGN, "left")
+        .join(apart, _REIGN, "left")
+        .join(gaps, _REIGN, "left")
+        .withColumn("closed_after", f.coalesce("closed_apart", f.col("c_us") - f.col("from_us")))
+        .withColumn("next_after", f.coalesce("next_apart", f.col("next_from_us") - f.col("from_us")))
+        .withColumn("gap_after_closing", f.coalesce("gap_apart", f.col("next_from_us") - f.col("c_us")))
+    )
+
+
+def _median(value: Column) -> Column:
+    return f.percentile(value, 0.5)

@@ -1,0 +1,87 @@
+"""What `journal.fold` says of simulated runs, in the tables' rows.
+
+A simulated run is folded in the order in which things happened, which no journal of separate nodes has, and its
+monotonic clock is one for all nodes: so the fold knows who was first, and how long it took.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from journal import events as e
+from journal.cluster_state import ClusterState
+from journal.fold import apply
+from journal.reader import read_file
+from simulation.run import run_with_journal
+
+Rows = list[tuple[object, ...]]
+
+
+class Folded(NamedTuple):
+    """One run's rows: identities, which must be equal, and durations in milliseconds."""
+
+    reigns: Rows
+    """broker_id, controller_epoch, from_us, ended_by"""
+    durations: list[tuple[float | None, float | None]]
+    """Of each reign: how long it lasted, and how long there was no controller before."""
+    leaderships: Rows
+    """topic, partition, life, leader, leader_epoch, partition_epoch, isr, unclean"""
+    isr_changes: Rows
+    """topic, partition, life, isr before, isr, partition_epoch"""
+
+
+def play(seed: int, directory: Path) -> None:
+    """Play a seed and write its journal as `zabka replay --out` does."""
+    _, lines = run_with_journal(seed, "chaos")
+    (directory / f"seed-{seed}.jsonl").write_bytes(b"".join(lines))
+
+
+def folded(path: Path) -> Folded:
+    """What the fold says of a simulated run's journal."""
+    state = ClusterState()
+    begun: list[int] = []
+    ended: list[int | None] = []
+    lives: dict[tuple[str, int], int] = {}
+    isrs: dict[tuple[str, int, int], list[int]] = {}
+    leaderships: Rows = []
+    changes: Rows = []
+    for entry in read_file(path):
+        before = len(state.reigns)
+        apply(state, entry)
+        event = entry.event
+        while len(ended) < len(state.reigns):
+            begun.append(entry.mono_us)
+            ended.append(None)
+        for place in range(max(0, before - 1), len(state.reigns)):
+            if state.reigns[place].until_us is not None and ended[place] is None:
+                ended[place] = entry.mono_us
+        if isinstance(event, e.TopicDeleted):
+            for topic, partition in [key for key in lives if key[0] == event.topic]:
+                lives[topic, partition] += 1
+        if isinstance(event, e.LeaderElected | e.IsrChanged):
+            view = state.partition(event.topic, event.partition)
+            life = lives.setdefault((event.topic, event.partition), 0)
+            if view.partition_epoch != event.partition_epoch:
+                continue
+            of = (event.topic, event.partition, life)
+            if isinstance(event, e.LeaderElected):
+                leaderships.append((*of, view.leader, view.leader_epoch, view.partition_epoch, view.isr, view.unclean))
+            if set(isrs.get(of, [])) != set(view.isr):
+                changes.append((*of, isrs.get(of, []), view.isr, view.partition_epoch))
+            isrs[of] = view.isr
+    return Folded(
+        [(r.broker_id, r.controller_epoch, r.since_us, r.ended_by) for r in state.reigns],
+        _durations(begun, ended),
+        sorted(leaderships, key=lambda row: row[:3]),
+        sorted(changes, key=lambda row: row[:3]),
+    )
+
+
+def _durations(begun: list[int], ended: list[int | None]) -> list[tuple[float | None, float | None]]:
+    found: list[tuple[float | None, float | None]] = []
+    last: int | None = None
+    for begin, end in zip(begun, ended, strict=True):
+        found.append((None if end is None else (end - begin) / 1000, None if last is None else (begin - last) / 1000))
+        last = end
+    return found

@@ -1,0 +1,135 @@
+"""The tables of simulated runs, row by row, beside the fold of the true order and beside plain SQL on DuckDB."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline import jobs, tables
+from pipeline.reigns import CLOSED
+from tests.pipeline.folded import Folded, folded, play
+
+CLOSE_MS = 100
+"""Node's clocks are up to 500 ms apart.  A session's creation may reach its broker a little after it reached peers."""
+
+LEADERSHIPS = """
+SELECT filename, topic, "partition", leader, leader_epoch, partition_epoch, isr, unclean
+FROM (SELECT DISTINCT ON (filename, topic, "partition", zxid) * FROM journal WHERE type = 'leader_elected')
+ORDER BY filename, topic, "partition", zxid
+"""
+ISR_CHANGES = """
+WITH writes AS (
+  SELECT DISTINCT ON (filename, topic, "partition", zxid) * FROM journal
+  WHERE type IN ('leader_elected', 'isr_changed')
+  ORDER BY filename, topic, "partition", zxid, type = 'isr_changed'
+), places AS (
+  SELECT *, lag(isr) OVER (PARTITION BY filename, topic, "partition" ORDER BY zxid) AS before FROM writes
+)
+SELECT filename, topic, "partition", before, isr, partition_epoch, cause FROM places
+WHERE before IS NULL OR list_sort(before) <> list_sort(isr)
+ORDER BY filename, topic, "partition", zxid
+"""
+REIGNS = """
+WITH reigns AS (
+  SELECT filename, broker_id, controller_epoch, wall_us, zxid,
+    lead(zxid) OVER (PARTITION BY filename ORDER BY zxid) AS until
+  FROM journal WHERE type = 'controller_elected'
+)
+SELECT filename, broker_id, controller_epoch, wall_us, EXISTS (
+  SELECT 1 FROM journal AS c WHERE c.filename = reigns.filename AND c.type = 'session_closed'
+    AND list_contains(c.ephemerals, '/controller') AND c.zxid > reigns.zxid AND c.zxid < coalesce(until, c.zxid + 1)
+) AS closed
+FROM reigns ORDER BY filename, zxid
+"""
+COLUMNS = {
+    "type": "VARCHAR", "wall_us": "BIGINT", "zxid": "BIGINT", "topic": "VARCHAR", "partition": "INT", "leader": "INT",
+    "leader_epoch": "INT", "partition_epoch": "INT", "isr": "INT[]", "unclean": "BOOLEAN", "cause": "VARCHAR",
+    "broker_id": "INT", "controller_epoch": "INT", "ephemerals": "VARCHAR[]",
+}  # fmt: skip
+
+
+class Seeds:
+    """Some seeds' journals in one directory, as Spark reads them, and what the fold says of each."""
+
+    def __init__(self, spark: SparkSession, directory: Path, seeds: range) -> None:
+        for seed in seeds:
+            play(seed, directory)
+        self.directory = directory
+        self.wanted: dict[str, Folded] = {path.name: folded(path) for path in sorted(directory.iterdir())}
+        self.journal = jobs.read_journal(spark, directory).cache()
+
+    def rows(self, frame: DataFrame, *columns: str) -> dict[str, list[tuple[Any, ...]]]:
+        found: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+        for row in frame.select("run", *columns).collect():
+            found[row[0]].append(tuple(row)[1:])
+        return {run: found[run] for run in self.wanted}
+
+    def compare(self) -> None:
+        leaderships = tables.partition_leaderships(self.journal)
+        assert self.rows(
+            leaderships, "topic", "partition", "life", "leader", "leader_epoch", "partition_epoch", "isr", "unclean"
+        ) == {run: wanted.leaderships for run, wanted in self.wanted.items()}
+        changes = tables.isr_changes(self.journal)
+        assert self.rows(changes, "topic", "partition", "life", "isr_before", "isr", "partition_epoch") == {
+            run: wanted.isr_changes for run, wanted in self.wanted.items()
+        }
+        reigns = self.rows(
+            tables.controller_reigns(self.journal),
+            "broker_id", "controller_epoch", "from_us", "ended_by", "duration_ms", "gap_before_ms",
+        )  # fmt: skip
+        told = {run: [row[:4] for row in rows] for run, rows in reigns.items()}
+        assert told == {run: wanted.reigns for run, wanted in self.wanted.items()}
+        for run, wanted in self.wanted.items():
+            for row, durations in zip(reigns[run], wanted.durations, strict=True):
+                assert row[4:] == pytest.approx(durations, abs=CLOSE_MS), run
+
+
+@pytest.fixture(scope="module")
+def seeds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Seeds:
+    return Seeds(spark, tmp_path_factory.mktemp("seeds"), range(1, 6))
+
+
+@pytest.mark.timeout(600)
+def test_tables_of_runs_whose_clocks_differ_are_what_the_fold_of_the_true_order_says(seeds: Seeds) -> None:
+    seeds.compare()
+
+
+@pytest.mark.timeout(600)
+def test_tables_are_what_plain_sql_on_another_engine_says(seeds: Seeds) -> None:
+    connection = duckdb.connect()
+    connection.read_json(
+        str(seeds.directory / "*.jsonl"), format="newline_delimited", columns=COLUMNS, filename=True
+    ).create_view("journal")
+
+    def asked(query: str) -> list[tuple[Any, ...]]:
+        return [(Path(row[0]).name, *row[1:]) for row in connection.execute(query).fetchall()]
+
+    def told(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in frame.select("run", *columns).collect()]
+
+    leaderships = tables.partition_leaderships(seeds.journal)
+    columns = ["topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "unclean"]
+    assert told(leaderships, *columns) == asked(LEADERSHIPS)
+    changes = told(
+        tables.isr_changes(seeds.journal), "topic", "partition", "isr_before", "isr", "partition_epoch", "cause"
+    )
+    assert changes == [(*row[:3], row[3] or [], *row[4:]) for row in asked(ISR_CHANGES)]
+    reigns = told(
+        tables.controller_reigns(seeds.journal), "broker_id", "controller_epoch", "from_us", "ended_by"
+    )  # fmt: skip
+    assert [row[:4] for row in reigns] == [row[:4] for row in asked(REIGNS)]
+    closed = {row[:3] for row in asked(REIGNS) if row[4]}
+    # Who let go of it itself did so before its session was closed.
+    assert all(row[:3] in closed for row in reigns if row[4] in CLOSED)
+    assert all(row[4] in ("shutdown", "illegal_state") for row in reigns if row[4] not in CLOSED and row[:3] in closed)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_tables_of_200_seeds_are_what_the_fold_says(spark: SparkSession, tmp_path: Path) -> None:
+    Seeds(spark, tmp_path, range(21, 221)).compare()

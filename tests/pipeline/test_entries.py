@@ -1,0 +1,104 @@
+"""What is an entry, and what is set aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline import jobs
+from pipeline.entries import LINE_BYTES_MAX, Envelope, Refused, check_line
+from pipeline.source import FileRange, read_range, read_share, shares
+
+HEAD = b'{"schema":1,"node":"peer-1","node_seq":1,"wall_us":1,"mono_us":1,'
+POISON = {
+    "a number of 2^63": (HEAD + b'"type":"epoch_accepted","accepted_epoch":9223372036854775808}', "beyond 64 bits"),
+    "a number beyond all": (HEAD + b'"type":"epoch_accepted","accepted_epoch":' + b"1" * 5000 + b"}", "range"),
+    "a lone surrogate": (HEAD + b'"type":"node_stopped","reason":"\\ud800"}', ""),
+    "a lone surrogate as node": (
+        HEAD.replace(b"peer-1", b"\\udfff") + b'"type":"node_stopped","reason":""}',
+        "surrogate",
+    ),
+    "a NUL in a text": (HEAD + b'"type":"node_stopped","reason":"\x00"}', "malformed"),
+    "NULs alone, as power losses leave them": (b"\x00" * 4096, "malformed"),
+    "100,000 brackets": (HEAD + b'"type":"node_stopped","reason":' + b"[" * 100_000, "deeply"),
+    "100,000 brackets in pairs": (
+        HEAD + b'"type":"node_stopped","reason":"","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        "deeply",
+    ),
+    "no UTF-8": (HEAD + b'"type":"node_stopped","reason":"\xff"}', "no UTF-8 at byte 97"),
+    "an unknown type": (HEAD + b'"type":"weather_changed"}', "unknown type 'weather_changed'"),
+    "a newer schema": (
+        HEAD.replace(b":1,", b":2,", 1) + b'"type":"node_stopped","reason":""}',
+        "schema 2 is newer than 1",
+    ),
+    "a field too few": (HEAD + b'"type":"node_stopped"}', "missing required field `reason`"),
+    "no object": (b"[]", "Expected `object`"),
+    "an empty line": (b"", ""),
+}
+
+
+@pytest.mark.parametrize("name", POISON)
+def test_a_line_that_is_no_entry_is_refused_with_its_reason(name: str) -> None:
+    line, reason = POISON[name]
+    found = check_line(line)
+    assert isinstance(found, Refused)
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        HEAD + '"type":"node_stopped","reason":"\u2028\u2029\x85"}'.encode(),
+        HEAD + b'"type":"node_stopped","reason":"\\u0000\\ud83d\\ude00"}',
+        HEAD + b'"type":"epoch_accepted","accepted_epoch":9223372036854775807}',
+        # A tree's digest is unsigned.
+        HEAD + b'"type":"zxid_checkpoint","zxid":1,"digest":18446744073709551615,"znodes":1,"sessions":1}',
+    ],
+)
+def test_what_is_strange_but_whole_is_an_entry(line: bytes) -> None:
+    assert isinstance(check_line(line), Envelope)
+
+
+def test_a_line_of_50_mb_is_set_aside_and_the_next_one_read(tmp_path: Path) -> None:
+    path = tmp_path / "peer-1.000000000001.jsonl"
+    long = HEAD + b'"type":"node_stopped","reason":"' + b"x" * 50_000_000 + b'"}\n'
+    whole = HEAD + b'"type":"epoch_accepted","accepted_epoch":1}\n'
+    path.write_bytes(long + whole)
+    first, second = read_range(FileRange(".", str(path), 0, len(long) + len(whole)))
+    assert first[9] == f"a line of {len(long):,} bytes"
+    assert len(first[6]) < LINE_BYTES_MAX
+    assert (second[5], second[8], second[9]) == ("epoch_accepted", len(long), None)
+
+
+def test_shares_hold_every_line_once_and_cut_at_line_ends(tmp_path: Path) -> None:
+    line = HEAD + b'"type":"epoch_accepted","accepted_epoch":1}\n'
+    count = 40_000_000 // len(line)
+    path, short = tmp_path / "peer-1.000000000001.jsonl", tmp_path / "peer-2.000000000001.jsonl"
+    path.write_bytes(line * count)
+    short.write_bytes(line)
+    ranges = [FileRange(".", str(file), 0, file.stat().st_size) for file in (path, short)]
+    made = shares(ranges, frozenset())
+    assert len(made) == 3
+    # Of types that are left out only the last line of a run of bytes is given.
+    assert sum(batch.num_rows for share in made for batch in read_share(share)) == 3
+    assert sum(part.end - part.begin for share in made for part in share.ranges) == (count + 1) * len(line)
+
+
+def test_poison_is_counted_with_its_place_and_the_tables_go_on(
+    spark: SparkSession, history: Any, outage: Any, tmp_path: Path
+) -> None:
+    outage(history)
+    path = history.directory / "peer-3.000000000001.jsonl"
+    wanted = ("controller_elected", "leader_elected", "session_closed")
+    beyond = [HEAD + b'"type":"%s","zxid":9223372036854775808}' % name.encode() for name in wanted]
+    lines = [line + b"\n" for line in [*(line for line, _ in POISON.values()), *beyond]]
+    path.write_bytes(b"".join(lines))
+    counts = jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "out")
+    assert counts["bad_lines"] == len(lines)
+    assert (counts["controller_reigns"], counts["partition_leaderships"]) == (2, 3)
+    aside = spark.read.parquet(str(tmp_path / "out" / "bad_lines")).collect()
+    assert [row["position"] for row in aside] == [sum(map(len, lines[:n])) for n in range(len(lines))]
+    assert all(row["problem"] and row["file"] == path.name for row in aside)

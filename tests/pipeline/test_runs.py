@@ -1,0 +1,109 @@
+"""Journals of several runs in one place: what belongs together, and what is a copy."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from journal import events as e
+from pipeline import jobs, tables
+from pipeline.runs import journal_files, without_copies
+
+
+def write(path: Path, content: bytes = b"{}\n") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def runs(root: Path) -> list[str]:
+    return [file.run for file in journal_files(root)]
+
+
+def test_the_journals_of_a_cluster_are_one_run_and_every_other_file_is_its_own(tmp_path: Path) -> None:
+    write(tmp_path / "peer-1/journal/peer-1.000000000001.jsonl")
+    write(tmp_path / "broker-1/journal/broker-1.000000000001.jsonl")
+    write(tmp_path / "older/broker-1/journal/broker-1.000000000001.jsonl")
+    write(tmp_path / "loose/broker-1.000000000001.jsonl")
+    write(tmp_path / "loose/seed-7.jsonl")
+    assert runs(tmp_path) == [".", "loose", "loose/seed-7.jsonl", "older", "."]
+    assert runs(tmp_path / "loose" / "seed-7.jsonl") == ["seed-7.jsonl"]
+
+
+def test_a_copied_run_counts_once_and_the_longer_file_of_each_counts(tmp_path: Path) -> None:
+    write(tmp_path / "a/peer-1/journal/peer-1.000000000001.jsonl", b"1\n2\n3\n")
+    write(tmp_path / "a/peer-1/journal/peer-1.000000000004.jsonl", b"4\n")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    write(tmp_path / "b/peer-1/journal/peer-1.000000000004.jsonl", b"4\n5\n")
+    write(tmp_path / "seed-1.jsonl", b"x\n")
+    write(tmp_path / "c/again.jsonl", b"x\n")
+    kept = without_copies(journal_files(tmp_path))
+    assert [(file.run, file.path.read_bytes()) for file in kept] == [
+        ("a", b"1\n2\n3\n"),
+        ("a", b"4\n5\n"),
+        ("c/again.jsonl", b"x\n"),
+    ]
+
+
+def test_two_runs_that_were_one_and_went_on_differently_are_two(tmp_path: Path) -> None:
+    for run, last in (("a", b"4\n"), ("b", b"5\n")):
+        write(tmp_path / run / "peer-1.000000000001.jsonl", b"1\n2\n3\n")
+        write(tmp_path / run / "peer-1.000000000004.jsonl", last)
+    assert [file.run for file in without_copies(journal_files(tmp_path))] == ["a", "a", "b", "b"]
+
+
+def test_reigns_of_two_clusters_do_not_end_each_other(spark: SparkSession, history: Any, tmp_path: Path) -> None:
+    history.write("broker-1", e.ControllerElected(1, 1, 1, 5))
+    shutil.copytree(history.directory, tmp_path / "both" / "a")
+    shutil.copytree(history.directory, tmp_path / "both" / "copy-of-a")
+    history.write("broker-2", e.ControllerElected(2, 2, 2, 9))
+    shutil.copytree(history.directory / "broker-2", tmp_path / "both" / "b" / "broker-2")
+    found = tables.controller_reigns(jobs.read_journal(spark, tmp_path / "both").cache()).collect()
+    assert [(row["run"], row["broker_id"], row["to_us"]) for row in found] == [("a", 1, None), ("b", 2, None)]
+
+
+def test_a_partition_made_again_begins_another_life(spark: SparkSession, history: Any) -> None:
+    def elected(leader: int, epoch: int, zxid: int) -> e.LeaderElected:
+        return e.LeaderElected("t", 0, leader, epoch, [leader], [1, 2], epoch, 1, False, "offline", zxid)
+
+    history.write("broker-1", elected(1, 0, 5))
+    history.write("broker-1", elected(2, 1, 6))
+    history.write("broker-1", e.TopicDeleted("t"))
+    history.write("broker-1", elected(1, 0, 9))
+    # Told again, and told late: neither changes what was written when.
+    history.write("broker-2", elected(2, 1, 6))
+    journal = jobs.read_journal(spark, history.directory).cache()
+    spans = tables.partition_leaderships(journal).collect()
+    assert [(row["life"], row["leader"], row["leader_epoch"], row["duration_ms"]) for row in spans] == [
+        (0, 1, 0, 1_000),
+        (0, 2, 1, 1_000),
+        (1, 1, 0, None),
+    ]
+    assert [(row["life"], row["isr_before"], row["isr"]) for row in tables.isr_changes(journal).collect()] == [
+        (0, [], [1]),
+        (0, [1], [2]),
+        (1, [], [1]),
+    ]
+    (share,) = tables.availability(journal).collect()
+    # Five lines, a second apart: two seconds before the deletion and one after the new beginning.
+    assert share["observed_ms"] == 3_000
+
+
+def test_an_event_written_twice_counts_once(spark: SparkSession, history: Any) -> None:
+    history.write("broker-1", e.ProcessChanged("broker-1", "down", None, "kill"))
+    path = history.directory / "broker-1" / "journal" / "broker-1.000000000001.jsonl"
+    path.write_bytes(path.read_bytes() * 2)
+    # A node whose journal was lost counts from one again, and that is another event.
+    history.write("broker-2", e.ProcessChanged("broker-1", "running", 7, "start"))
+    (history.directory / "broker-1.000000000001.jsonl").write_bytes(
+        (history.directory / "broker-2" / "journal" / "broker-2.000000000001.jsonl")
+        .read_bytes()
+        .replace(b'"broker-2"', b'"broker-1"')
+    )
+    rows = jobs.read_journal(spark, history.directory).where("node = 'broker-1'").collect()
+    assert sorted((row["run"], row["node_seq"], row["wall_us"]) for row in rows) == [
+        (".", 1, 1_000_000),
+        (".", 1, 2_000_000),
+    ]
