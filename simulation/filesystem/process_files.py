@@ -32,6 +32,7 @@ class _Open(NamedTuple):
     node: Node
     path: str
     writes: bool
+    reads: bool
 
 
 class ProcessFiles:
@@ -80,7 +81,7 @@ class ProcessFiles:
         if isinstance(node, FileNode):
             node.opened += 1
         self._next += 1
-        self._open[self._next] = _Open(node, str(path), writes)
+        self._open[self._next] = _Open(node, str(path), writes, flags & os.O_ACCMODE != os.O_WRONLY)
         return self._next
 
     def close(self, descriptor: int, /) -> None:
@@ -275,6 +276,8 @@ class ProcessFiles:
     def _file(self, operation: str, descriptor: int, *, writes: bool = False) -> FileNode:
         opened = self._at(descriptor)
         self._begin(operation, opened.path)
+        if operation == "read" and not opened.reads:
+            raise trouble(errno.EBADF, opened.path)
         if not isinstance(opened.node, FileNode):
             raise trouble(errno.EISDIR, opened.path)
         if writes and not opened.writes:

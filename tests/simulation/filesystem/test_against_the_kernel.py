@@ -115,6 +115,16 @@ class Process:
             self._files.close(descriptor)
 
 
+def test_nobody_reads_through_a_descriptor_that_was_opened_for_writing_alone() -> None:
+    with tempfile.TemporaryDirectory() as real:
+        files = ProcessFiles(Volume(Random(1)))
+        files.mkdir(Path("/root"))
+        for process in (Process(files, Path("/root")), Process(HOST, Path(real))):
+            assert process.do(("open", "a", os.O_WRONLY | os.O_CREAT)) is None
+            assert [process.do(("pread", 0, 0, size)) for size in (0, 600)] == ["EBADF", "EBADF"]
+            process.end()
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.lists(OPERATIONS, max_size=30), st.booleans())
 def test_a_process_sees_what_it_would_see_of_the_kernels(operations: list[tuple[Any, ...]], journal: bool) -> None:
