@@ -276,12 +276,12 @@ class ProcessFiles:
     def _file(self, operation: str, descriptor: int, *, writes: bool = False) -> FileNode:
         opened = self._at(descriptor)
         self._begin(operation, opened.path)
-        if operation == "read" and not opened.reads:
+        if (operation == "read" and not opened.reads) or (operation == "write" and not opened.writes):
             raise trouble(errno.EBADF, opened.path)
         if not isinstance(opened.node, FileNode):
             raise trouble(errno.EISDIR, opened.path)
         if writes and not opened.writes:
-            raise trouble(errno.EBADF if operation == "write" else errno.EINVAL, opened.path)
+            raise trouble(errno.EINVAL, opened.path)
         return opened.node
 
     def _truncate(self, node: FileNode, size: int) -> None:

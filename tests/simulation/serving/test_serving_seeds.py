@@ -24,6 +24,9 @@ from simulation.serving.serving_seed import WHOLE, ServingRun, serve_seed
 from simulation.serving.shape import Shape, draw_shape
 from tests.simulation.planted_histories import the_log_is_read_by_its_numbers
 
+pytestmark = pytest.mark.long
+"""Their clocks are those of the whole test process, which threads that other tests left behind can disturb: here they
+run by themselves, and the suite plays seeds in a process of their own (`tests/tools/test_whole_seeds.py`)."""
 SEEDS, SEEDS_IN_THE_SUITE = 60, 3
 A_TENTH = 10
 CALM = Shape(
