@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Protocol
 
 
@@ -37,31 +38,37 @@ class Turn:
 
 @contextmanager
 def virtual_time(turn: Turn) -> Iterator[None]:
-    """Within it, who has the turn lives in virtual time."""
+    """Within it, who has the turn lives in virtual time: on the thread that plays the world.  Other threads of the
+    host's process (Spark's, in a test run) stay in the host's time, and spend none of the world's."""
+    player = get_ident()
     host = time.monotonic, time.monotonic_ns, time.time, time.time_ns, time.sleep
     monotonic, monotonic_ns, wall, wall_ns, sleep = host
 
+    def taker_here() -> Clocked | None:
+        return turn.taker if get_ident() == player else None
+
     def now() -> float:
-        taker = turn.taker
+        taker = taker_here()
         return monotonic() if taker is None else taker.mono_ns() / 1e9
 
     def now_ns() -> int:
-        taker = turn.taker
+        taker = taker_here()
         return monotonic_ns() if taker is None else taker.mono_ns()
 
     def now_wall() -> float:
-        taker = turn.taker
+        taker = taker_here()
         return wall() if taker is None else taker.wall_ns() / 1e9
 
     def now_wall_ns() -> int:
-        taker = turn.taker
+        taker = taker_here()
         return wall_ns() if taker is None else taker.wall_ns()
 
     def rest(seconds: float, /) -> None:
-        if turn.taker is None:
+        taker = taker_here()
+        if taker is None:
             sleep(seconds)
         else:
-            turn.taker.spend(round(seconds * 1e6))
+            taker.spend(round(seconds * 1e6))
 
     time.monotonic, time.monotonic_ns, time.time, time.time_ns = now, now_ns, now_wall, now_wall_ns
     time.sleep = rest  # type: ignore[assignment]

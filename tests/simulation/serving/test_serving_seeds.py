@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,9 +26,6 @@ from simulation.serving.serving_seed import WHOLE, ServingRun, serve_seed
 from simulation.serving.shape import Shape, draw_shape
 from tests.simulation.planted_histories import the_log_is_read_by_its_numbers
 
-pytestmark = pytest.mark.long
-"""Their clocks are those of the whole test process, which threads that other tests left behind can disturb: here they
-run by themselves, and the suite plays seeds in a process of their own (`tests/tools/test_whole_seeds.py`)."""
 SEEDS, SEEDS_IN_THE_SUITE = 60, 3
 A_TENTH = 10
 CALM = Shape(
@@ -78,6 +77,22 @@ def test_an_ensemble_of_whole_processes_to_which_nothing_happens_elects_once_and
     assert names["SessionExpired"] == 0
     assert names["SnapshotTaken"] > 3
     run.world.end()
+
+
+def test_a_thread_that_sleeps_beside_the_world_spends_none_of_its_time() -> None:
+    ended = threading.Event()
+
+    def rest() -> None:
+        while not ended.is_set():
+            time.sleep(0.001)
+
+    alone, beside = fingerprint(serve_seed(3)), threading.Thread(target=rest)
+    beside.start()
+    try:
+        assert fingerprint(serve_seed(3)) == alone
+    finally:
+        ended.set()
+        beside.join()
 
 
 def test_shapes_differ_from_seed_to_seed_and_not_from_run_to_run() -> None:
