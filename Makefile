@@ -7,7 +7,7 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up compose-up compose-down test-compose test lint sweep planted-bugs search-table explore bench bench-kafka histories kafka-histories soak crowd failover test-long test-interop test-kazoo mutants fuzz docs reference clean
+.PHONY: setup up compose-up compose-down test-compose test lint sweep planted-bugs search-table explore bench aging bench-kafka bench-page histories kafka-histories soak crowd failover test-long test-interop test-kazoo mutants fuzz docs reference clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh tools/setup/setup.sh
@@ -25,13 +25,16 @@ test-compose: setup
 	@ZABKA_TEST_COMPOSE=1 $(BIN)/python -m pytest -m "long or not long" tests/compose $(ARGS)
 
 test: setup
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m tests.suite $(ARGS)
 
 lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && sh tools/setup/check_page.sh
 
 bench: setup
-	@$(BIN)/python -m bench.compare $(ARGS)
+	@$(BIN)/python -m $(if $(BASE),bench.paired $(BASE),bench.compare) $(ARGS)
+
+aging: setup
+	@$(BIN)/python -m bench.aging $(ARGS)
 
 bench-kafka: setup
 	@$(BIN)/python -m bench.kafka_throughput $(ARGS) && $(BIN)/python -m bench.kafka_failover $(ARGS)
@@ -50,6 +53,9 @@ crowd: setup
 
 failover: setup
 	@$(BIN)/python -m bench.failover $(ARGS)
+
+bench-page: setup
+	@$(BIN)/python -m tests.browser.page_times $(ARGS)
 
 sweep: setup
 	@$(BIN)/zabka simulate $(if $(ARGS),$(ARGS),--seeds 0-999 --scenario ensemble)

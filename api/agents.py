@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-import httpx
 import msgspec
 
+from api.agent_http import AgentHttp, AgentSilent, AgentUnreachable
 from api.agent_protocol import (
     FaultState,
     JournalAnswer,
@@ -45,12 +45,13 @@ class Word(NamedTuple):
 
 
 class Silence(NamedTuple):
-    """A host agent that does not answer: its name, its address, and when it was heard last (or first asked), in
-    microseconds by this host's wall clock."""
+    """A host agent that does not answer: its name, its address, when it was heard last (or first asked), in
+    microseconds by this host's wall clock, and what brings it back."""
 
     host: str
     url: str
     since_us: int
+    remedy: str = ""
 
 
 class Agent:
@@ -60,21 +61,17 @@ class Agent:
         self.name = address.name
         self.url = address.url
         self.nodes = address.nodes
+        self._remedy = address.remedy
         self.snapshot: Snapshot | None = None
         self._clock_s = clock_s
         self._heard_s = clock_s()
         self._heard_us = time.time_ns() // 1000
-        self._client = httpx.AsyncClient(
-            base_url=address.url,
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=CALL_TIMEOUT_S,
-            trust_env=False,
-        )
+        self._http = AgentHttp(address.url, token)
 
     async def refresh(self, fresh_ms: int = 0) -> None:
         """Fetch the process table and statuses; with `fresh_ms` the nodes are asked now, and waited for so long.
 
-        Raises httpx.HTTPError when the agent does not answer.
+        Raises AgentSilent when the agent does not answer.
         """
         path = f"/v1/snapshot?fresh_ms={fresh_ms}" if fresh_ms else "/v1/snapshot"
         # A connection that a cut or a freeze left behind is given up as soon as its answer would come too late.
@@ -95,7 +92,7 @@ class Agent:
         """Its silence, where it has lasted for SILENT_AFTER_S or nothing was heard yet; None while it answers."""
         if self.snapshot is not None and self._clock_s() - self._heard_s < SILENT_AFTER_S:
             return None
-        return Silence(self.name, self.url, self._heard_us)
+        return Silence(self.name, self.url, self._heard_us, self._remedy)
 
     async def act(self, node: str, action: str) -> ProcessInfo:
         """Carry an action out; returns the process as it is then.
@@ -110,15 +107,15 @@ class Agent:
             if not call.done():
                 raise self._fate_unknown(node, action, "it fell silent")
             done = await call
-        except (httpx.ConnectError, httpx.ConnectTimeout) as reason:
+        except AgentUnreachable as reason:
             raise Problem(
-                503, f"the host agent {self.name} does not answer ({reason!r}): nothing was done to {node}"
+                503, f"the host agent {self.name} does not answer ({reason}): nothing was done to {node}"
             ) from None
-        except httpx.HTTPError as reason:
-            raise self._fate_unknown(node, action, repr(reason)) from None
+        except AgentSilent as reason:
+            raise self._fate_unknown(node, action, str(reason)) from None
         finally:
             call.cancel()
-        with contextlib.suppress(httpx.HTTPError):
+        with contextlib.suppress(AgentSilent):
             await self.refresh()
         return done
 
@@ -131,6 +128,10 @@ class Agent:
         request = JournalRequest(positions, wait_ms)
         return await self._call("POST", "/v1/journal", JournalAnswer, request, CALL_TIMEOUT_S + wait_ms / 1000)
 
+    async def read_messages(self, positions: dict[str, Position]) -> JournalAnswer:
+        """What nodes have written of their messages after these positions."""
+        return await self._call("POST", "/v1/messages", JournalAnswer, JournalRequest(positions), CALL_TIMEOUT_S)
+
     async def faults(self) -> list[HeldFault]:
         """The link faults that hold at this agent."""
         return (await self._call("GET", "/v1/faults", FaultState, timeout_s=SILENT_AFTER_S)).faults
@@ -139,9 +140,9 @@ class Agent:
         """Make exactly these faults hold."""
         await self._call("PUT", "/v1/faults", FaultState, FaultState(faults))
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        self._http.close()
 
     async def _call(
         self,
@@ -151,16 +152,18 @@ class Agent:
         body: msgspec.Struct | None = None,
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> S:
-        content = msgspec.json.encode(body) if body is not None else None
-        answer = await self._client.request(method, path, content=content, timeout=timeout_s)
-        if answer.is_error:
-            try:
-                refusal = msgspec.json.decode(answer.content, type=Refusal)
-            except msgspec.MsgspecError:
-                raise Problem(503, f"the host agent {self.name} answered {answer.status_code}") from None
-            status = refusal.status if refusal.status in (404, 409, 422) else 503
-            raise Problem(status, refusal.detail)
-        return msgspec.json.decode(answer.content, type=shape)
+        content = msgspec.json.encode(body) if body is not None else b""
+        answer = await self._http.call(method, path, content, timeout_s=timeout_s)
+        if answer.status >= 400:
+            raise self._refused(answer.status, answer.body)
+        return msgspec.json.decode(answer.body, type=shape)
+
+    def _refused(self, status: int, said: bytes) -> Problem:
+        try:
+            refusal = msgspec.json.decode(said, type=Refusal)
+        except msgspec.MsgspecError:
+            return Problem(503, f"the host agent {self.name} answered {status}")
+        return Problem(refusal.status if refusal.status in (404, 409, 422) else 503, refusal.detail)
 
 
 class Agents:
@@ -182,7 +185,7 @@ class Agents:
     async def _keep_fresh(self, agent: Agent) -> None:
         while True:
             # An agent that is down or restarting is no reason to stop looking.
-            with contextlib.suppress(httpx.HTTPError, Problem, msgspec.MsgspecError):
+            with contextlib.suppress(AgentSilent, Problem, msgspec.MsgspecError):
                 await agent.refresh()
             await asyncio.sleep(self.interval_s)
 
@@ -192,8 +195,9 @@ class Agents:
         return POLL_INTERVAL_S if self._clock_s() - self._asked_s < WATCHED_S else IDLE_INTERVAL_S
 
     async def refresh(self, fresh_ms: int) -> None:
-        """Ask every node now; those that do not answer keep their last word."""
-        await asyncio.gather(*(agent.refresh(fresh_ms) for agent in self.all), return_exceptions=True)
+        """Ask every node now; those that do not answer keep their last word, and nobody waits for a silent host."""
+        asked = [agent.refresh(fresh_ms) for agent in self.all if agent.silence is None]
+        await asyncio.gather(*asked, return_exceptions=True)
 
     def silence(self, node: str) -> Silence | None:
         """The silence of the host agent that has a node; None while that answers."""
@@ -234,7 +238,7 @@ class Agents:
         for answer in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(answer, list):
                 known.update({f.id: f for f in answer})
-            elif not isinstance(answer, httpx.HTTPError):
+            elif not isinstance(answer, AgentSilent):
                 raise answer
         return list(known.values())
 
@@ -242,11 +246,12 @@ class Agents:
         """Make exactly these faults hold, everywhere.  Raises Problem where an agent cannot be told."""
         answers = await asyncio.gather(*(agent.set_faults(faults) for agent in self.all), return_exceptions=True)
         for agent, answer in zip(self.all, answers, strict=True):
-            if isinstance(answer, httpx.HTTPError):
+            if isinstance(answer, AgentSilent):
                 raise Problem(503, f"the host agent {agent.name} does not answer: {answer!r}")
             if isinstance(answer, BaseException):
                 raise answer
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close all connections."""
-        await asyncio.gather(*(agent.close() for agent in self.all))
+        for agent in self.all:
+            agent.close()

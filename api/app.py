@@ -10,15 +10,21 @@ from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from api import (
+    dashboard,
     docs_page,
     page,
     problems,
+    routes_campaigns,
     routes_faults,
     routes_health,
     routes_journal,
+    routes_lessons,
+    routes_messages,
     routes_nodes,
+    routes_runs,
     routes_scenarios,
     routes_topics,
+    source_page,
 )
 from api.bounded_http import BodyLimit
 from api.request_journal import RequestJournal
@@ -38,6 +44,9 @@ TAGS = [
     {"name": "workloads", "description": "Producers and consumers that run inside"},
     {"name": "faults", "description": "Link faults"},
     {"name": "scenarios", "description": "The outage library, played in a simulated world"},
+    {"name": "lessons", "description": "Outages to predict, and what plays of them answer"},
+    {"name": "campaigns", "description": "What-if on evidence, and how the tables of the journals stand"},
+    {"name": "runs", "description": "Histories that can be rewound: the live cluster's, and kept ones"},
     {"name": "journal", "description": "What happened: events and tables"},
     {"name": "health", "description": "For machines"},
 ]
@@ -63,15 +72,21 @@ def create_app(services: Services, token: str | None) -> FastAPI:
     )
     app.state.services = services
     problems.install(app)
-    for module in (routes_health, routes_nodes, routes_topics, routes_faults, routes_scenarios, routes_journal):
+    for module in (
+        routes_health, routes_nodes, routes_topics, routes_faults, routes_scenarios, routes_runs, routes_messages,
+        routes_lessons, routes_journal, routes_campaigns,
+    ):  # fmt: skip
         app.include_router(module.router)
+    for router in dashboard.routers():
+        app.include_router(router)
     problems.describe(app)
     docs_page.install(app)
+    source_page.install(app)
     settings = services.settings
     web = settings.web or page.WEB
-    page.install(app, web, page.find_node_modules(settings.node_modules))
+    dashboard.install(app, web, page.find_libraries(settings.node_modules))
     app.add_middleware(RequestJournal, emit=services.emit)
-    app.add_middleware(BodyLimit)
+    app.add_middleware(BodyLimit, larger={routes_runs.UPLOADS: settings.upload_bytes_max})
     # All but the event stream, which has to pass at once.  Higher levels cost three times the time for a tenth.
     app.add_middleware(GZipMiddleware, compresslevel=5)
     app.add_middleware(

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from api.problems import MEDIA_TYPE, document
+from api.problem_document import MEDIA_TYPE, document
 
 BODY_BYTES_MAX = 1024 * 1024
 """The largest lawful body, a topic with an assignment of its own for thousands of partitions, is far below that."""
@@ -77,11 +78,15 @@ class BoundedConnection(H11Protocol):
 
 
 class BodyLimit:
-    """ASGI middleware that reads a request's body before anybody else does, and answers 413 where it is too large."""
+    """ASGI middleware that reads a request's body before anybody else does, and answers 413 where it is too large.
 
-    def __init__(self, app: ASGIApp, bytes_max: int = BODY_BYTES_MAX) -> None:
+    `larger` names paths whose bodies may be larger.
+    """
+
+    def __init__(self, app: ASGIApp, bytes_max: int = BODY_BYTES_MAX, larger: Mapping[str, int] | None = None) -> None:
         self._app = app
         self._bytes_max = bytes_max
+        self._larger = dict(larger or {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read, then pass on."""
@@ -90,9 +95,11 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         # h11 has refused a length that is no number.
-        body = None if int(headers.get(b"content-length", b"0")) > self._bytes_max else await self._read(receive)
+        bytes_max = self._larger.get(scope["path"], self._bytes_max)
+        too_large = int(headers.get(b"content-length", b"0")) > bytes_max
+        body = None if too_large else await self._read(receive, bytes_max)
         if body is None:
-            await self._refuse(scope, send)
+            await self._refuse(scope, send, bytes_max)
             return
         left: list[Message] = [body]
 
@@ -101,7 +108,7 @@ class BodyLimit:
 
         await self._app(scope, again, send)
 
-    async def _read(self, receive: Receive) -> Message | None:
+    async def _read(self, receive: Receive, bytes_max: int) -> Message | None:
         """The whole body as one message, or that the client has left; None where there is too much of it."""
         read = bytearray()
         while True:
@@ -109,13 +116,13 @@ class BodyLimit:
             if message["type"] != "http.request":
                 return message
             read += message.get("body", b"")
-            if len(read) > self._bytes_max:
+            if len(read) > bytes_max:
                 return None
             if not message.get("more_body", False):
                 return {"type": "http.request", "body": bytes(read), "more_body": False}
 
-    async def _refuse(self, scope: Scope, send: Send) -> None:
-        detail = f"a body has at most {self._bytes_max} bytes"
+    async def _refuse(self, scope: Scope, send: Send, bytes_max: int) -> None:
+        detail = f"a body has at most {bytes_max} bytes"
         body = json.dumps(document(413, detail, scope["path"])).encode()
         headers = [
             (b"content-type", MEDIA_TYPE.encode()),

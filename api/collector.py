@@ -2,7 +2,8 @@
 
 Lines are held back a moment, so that what several nodes wrote at the same time is ordered by wall clock; each
 node's own order is always kept.  A number, once given, is never given again: a numbered line is in the collector's
-own files before anybody sees it, and those files tell a restarted collector where it stood.
+own files before anybody sees it, and those files tell a restarted collector where it stood.  They also keep the folded
+state at the head of each, so that the state at any kept number is that of the whole history, however much of it went.
 """
 
 from __future__ import annotations
@@ -11,25 +12,29 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from inspect import getsource
 from itertools import islice
 from pathlib import Path
 
-import httpx
 import msgspec
 import structlog
 
+from api.agent_http import AgentSilent
 from api.agent_protocol import API_NODE, JournalChunk, Position
 from api.agents import Agent
-from api.event_counts import EventCounts
-from api.numbered import Numbered, NumberedJournal
+from api.event_counts import EventCounts, ToldCounts
+from api.numbered import FILE_BYTES_MAX, KEPT_BYTES_MAX, Numbered, NumberedJournal
 from api.problems import Problem
+from api.runs.history import Checkpoints, Folded
+from api.runs.rewind import NotedFold, Rewind
+from journal import fold, spans
 from journal.cluster_state import ClusterState
 from journal.events import ControllerBelieved, Entry, NodeStarted, PeerStateChanged
-from journal.fold import apply
 from journal.reader import decode_line, merge, split_lines
+from journal.spans import Spans
 
-SERVED_EVENTS_MAX = 100_000
 RECENT_EVENTS_MAX = 20_000
 """So many are in memory; older ones are read from the files."""
 HOLD_BACK_US = 120_000
@@ -58,36 +63,49 @@ class TooOld(Exception):
 class Collector:
     """One history of all nodes, its recent part in memory, all of what is kept in files.
 
-    `served_max` is how many of the newest events are served at all, `recent_max` how many of them are in memory.
+    `served_max` is how many of the newest events are served at all (None: all that are kept, which is up to
+    `kept_bytes_max` in files of `file_bytes_max`), `recent_max` how many of them are in memory.
     """
 
     def __init__(
         self,
         directory: Path,
         *,
-        served_max: int = SERVED_EVENTS_MAX,
+        kept_bytes_max: int = KEPT_BYTES_MAX,
+        file_bytes_max: int = FILE_BYTES_MAX,
+        served_max: int | None = None,
         recent_max: int = RECENT_EVENTS_MAX,
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         mono_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.state = ClusterState()
         self.counts = EventCounts()
         self.told_us: dict[str, int] = {}
         self.bad_lines = 0
         self.trouble = ""
         self._served_max = served_max
-        self._recent: deque[Numbered] = deque(maxlen=min(served_max, recent_max))
+        self._recent: deque[Numbered] = deque(maxlen=recent_max if served_max is None else min(served_max, recent_max))
         self._wall_us = wall_us
         self._mono_s = mono_s
         self._pending: list[tuple[float, Entry]] = []
         self._arrived = asyncio.Event()
+        self._came = asyncio.Event()
+        """Set while something waits to be numbered."""
         self._node_seqs: dict[str, int] = {}
-        self._files = NumberedJournal(directory)
-        for entry, line in self._files.recover():
+        self._checkpoints = Checkpoints()
+        self._fold = NotedFold(Spans(), self._checkpoints)
+        self._files = NumberedJournal(
+            directory, file_bytes_max=file_bytes_max, bytes_max=kept_bytes_max, standing=self._standing
+        )
+        for entry, line in self._files.recover(self._take_up):
             self._keep(entry, line)
         self._node_seqs = dict(self._files.node_seqs)
 
     # ---- serving ----------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ClusterState:
+        """The state after the last event; it changes with the next one."""
+        return self._fold.spans.state
 
     @property
     def last_seq(self) -> int:
@@ -97,7 +115,8 @@ class Collector:
     @property
     def oldest_seq(self) -> int:
         """The lowest number that is still served; one above the last where nothing is kept."""
-        return max(self._files.oldest_seq, self.last_seq + 1 - self._served_max)
+        kept = self._files.oldest_seq
+        return kept if self._served_max is None else max(kept, self.last_seq + 1 - self._served_max)
 
     def after(self, seq: int, limit: int) -> list[Numbered]:
         """Up to `limit` events with higher numbers, in order.
@@ -109,12 +128,15 @@ class Collector:
             return []
         if seq and seq + 1 < oldest:
             raise TooOld(oldest)
-        begin = max(oldest, seq + 1)
+        return self._read(max(oldest, seq + 1), limit)
+
+    def _read(self, seq: int, limit: int) -> list[Numbered]:
+        """Up to `limit` events that are kept, from `seq` on."""
         first_recent = self._recent[0].seq if self._recent else self.last_seq + 1
-        older = self._files.read(begin, min(limit, first_recent - begin)) if begin < first_recent else []
+        older = self._files.read(seq, min(limit, first_recent - seq)) if seq < first_recent else []
         found = [event for event in older if event.seq < first_recent]
         if len(found) < limit:
-            found += self._recent_from(max(begin, first_recent), limit - len(found))
+            found += self._recent_from(max(seq, first_recent), limit - len(found))
         return found
 
     def _recent_from(self, seq: int, limit: int) -> list[Numbered]:
@@ -132,6 +154,11 @@ class Collector:
         else:
             found = list(islice(recent, begin, begin + limit + gaps))
         return [event for event in found if event.seq >= seq][:limit] if gaps else found[:limit]
+
+    @property
+    def rewind(self) -> Rewind:
+        """The state at any number of all that is kept."""
+        return Rewind(_Collected(self._files, self._read), self._checkpoints)
 
     async def more(self, seq: int, timeout_s: float) -> bool:
         """Wait until there are events after `seq`; False after `timeout_s`."""
@@ -153,6 +180,7 @@ class Collector:
                 for agent in agents:
                     group.create_task(self._pull(agent))
                 while True:
+                    await self._came.wait()
                     await asyncio.sleep(_TICK_S)
                     self.number_due()
                     if self.trouble:
@@ -168,7 +196,7 @@ class Collector:
                 continue
             try:
                 answer = await agent.read_journal(positions, PULL_WAIT_MS)
-            except (httpx.HTTPError, Problem, msgspec.MsgspecError):
+            except (AgentSilent, Problem, msgspec.MsgspecError):
                 await asyncio.sleep(RETRY_S)
                 continue
             for chunk in answer.chunks:
@@ -188,6 +216,7 @@ class Collector:
             if entry.node_seq > self._node_seqs.get(entry.node, 0):
                 self._node_seqs[entry.node] = entry.node_seq
                 self._pending.append((now_s, entry))
+                self._came.set()
 
     def number_due(self, *, everything: bool = False) -> int:
         """Number what was held back long enough; how many events that were.
@@ -210,6 +239,8 @@ class Collector:
         if due and not self._publish(merge(due)):
             return 0
         self._pending = waiting
+        if not waiting:
+            self._came.clear()
         return len(due)
 
     def _publish(self, entries: list[Entry]) -> bool:
@@ -231,11 +262,100 @@ class Collector:
 
     def _keep(self, entry: Entry, line: bytes) -> None:
         self._recent.append(Numbered(entry.seq, line))
-        apply(self.state, entry)
+        self._fold.apply(entry)
+        self._fold.take_closed()
         self.counts.take(entry)
         if isinstance(entry.event, _STANDINGS):
             self.told_us[entry.node] = entry.wall_us
 
+    def _standing(self) -> bytes:
+        folded = Folded.of(self._fold.spans)
+        return msgspec.json.encode(_Standing(FOLDED, folded, self.counts.told(), self.told_us))
+
+    def _take_up(self, standing: bytes) -> bool:
+        """Begin from what an earlier run kept; False where it kept nothing that this version can read."""
+        found = _standing_of(standing)
+        if found is None:
+            return False
+        self._fold = NotedFold(found.folded.go_on(), self._checkpoints)
+        self.told_us = found.told_us
+        self.counts = EventCounts.of(found.counts)
+        return True
+
     def close(self) -> None:
         """Close the files."""
         self._files.close()
+
+
+class _Standing(msgspec.Struct):
+    """What the collector makes of the history up to a file's head.  `fold` names the fold and the shape of its state:
+    one of another version says something else."""
+
+    fold: str
+    folded: Folded
+    counts: ToldCounts
+    told_us: dict[str, int]
+
+
+class _AtUs(msgspec.Struct):
+    at_us: int
+
+
+class _OnlyState(msgspec.Struct):
+    state: _AtUs
+
+
+class _Moment(msgspec.Struct):
+    """Of a standing only the moment: the rest is passed over."""
+
+    folded: _OnlyState
+
+
+FOLDED = sha256(
+    msgspec.json.encode(msgspec.json.schema(Folded)) + getsource(fold).encode() + getsource(spans).encode()
+).hexdigest()[:16]
+_decode_standing = msgspec.json.Decoder(_Standing).decode
+_decode_moment = msgspec.json.Decoder(_Moment).decode
+
+
+def _standing_of(told: bytes) -> _Standing | None:
+    try:
+        found = _decode_standing(told)
+    except msgspec.MsgspecError:
+        return None
+    return found if found.fold == FOLDED else None
+
+
+def _at_us(told: bytes) -> int | None:
+    try:
+        return _decode_moment(told).folded.state.at_us
+    except msgspec.MsgspecError:
+        return None
+
+
+class _Collected:
+    """The collected history, to be rewound."""
+
+    def __init__(self, files: NumberedJournal, read: Callable[[int, int], list[Numbered]]) -> None:
+        self._files = files
+        self.read = read
+
+    @property
+    def first_seq(self) -> int:
+        return self._files.oldest_seq
+
+    @property
+    def last_seq(self) -> int:
+        return self._files.last_seq
+
+    def head(self, seq: int) -> Folded:
+        return self._first(self._files.standings(seq))
+
+    def head_at(self, at_us: int) -> Folded:
+        told = self._files.standings(self.last_seq)
+        return self._first(each for each in told if (moment := _at_us(each)) is not None and moment <= at_us)
+
+    @staticmethod
+    def _first(told: Iterable[bytes]) -> Folded:
+        readable = (found.folded for each in told if (found := _standing_of(each)) is not None)
+        return next(readable, Folded(ClusterState(), []))

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
+
 from journal.events import ControllerElected, Entry, IsrChanged, LeaderElected, RecordsLost, SessionExpired
+
+
+class ToldCounts(msgspec.Struct):
+    """The counts as they are kept: rows of keys and a number."""
+
+    isr: list[tuple[int, str, int]]
+    isr_sizes: list[tuple[str, int, int]]
+    leader_elections: int
+    unclean_elections: int
+    controller_changes: int
+    sessions_expired: int
+    records_lost: int
 
 
 class EventCounts:
@@ -38,3 +52,28 @@ class EventCounts:
             self.sessions_expired += 1
         elif isinstance(event, RecordsLost):
             self.records_lost += event.count
+
+    def told(self) -> ToldCounts:
+        """The counts, to be kept."""
+        return ToldCounts(
+            isr=[(broker_id, way, number) for (broker_id, way), number in self.isr.items()],
+            isr_sizes=[(topic, number, size) for (topic, number), size in self._isr_sizes.items()],
+            leader_elections=self.leader_elections,
+            unclean_elections=self.unclean_elections,
+            controller_changes=self.controller_changes,
+            sessions_expired=self.sessions_expired,
+            records_lost=self.records_lost,
+        )
+
+    @classmethod
+    def of(cls, told: ToldCounts) -> EventCounts:
+        """The counts as they were kept."""
+        counts = cls()
+        counts.isr = Counter({(broker_id, way): number for broker_id, way, number in told.isr})
+        counts._isr_sizes = {(topic, number): size for topic, number, size in told.isr_sizes}
+        counts.leader_elections = told.leader_elections
+        counts.unclean_elections = told.unclean_elections
+        counts.controller_changes = told.controller_changes
+        counts.sessions_expired = told.sessions_expired
+        counts.records_lost = told.records_lost
+        return counts

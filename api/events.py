@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 
@@ -16,6 +17,23 @@ BATCH_INTERVAL_S = 0.05
 KEEP_ALIVE_S = 10.0
 LIMIT_DEFAULT = 1_000
 LIMIT_MAX = 100_000
+LOOKED_THROUGH_MAX = 100_000
+"""How far back the newest events of some types are looked for."""
+
+EXAMPLE = {
+    "seq": 42, "schema": 1, "node": "broker-1", "node_seq": 7, "wall_us": 1700000000000000, "mono_us": 81000000,
+    "type": "controller_elected", "broker_id": 1, "controller_epoch": 1, "zk_version": 1,
+}  # fmt: skip
+ARRAY: dict[str, Any] = {
+    "description": "Events in order of their numbers",
+    "content": {
+        "application/json": {
+            "schema": {"type": "array", "items": {"type": "object", "required": ["seq", "node", "type"]}},
+            "example": [EXAMPLE],
+        }
+    },
+}
+"""What the OpenAPI document says of such an answer."""
 
 
 def encode(events: list[Numbered]) -> bytes:
@@ -45,10 +63,12 @@ _type_of = msgspec.json.Decoder(_Typed).decode
 
 
 async def newest(collector: Collector, until: int, limit: int, not_types: frozenset[str]) -> list[Numbered]:
-    """The newest `limit` events up to a number that are of none of these types, in order; from however far back."""
+    """The newest `limit` events up to a number that are of none of these types, in order; of the last
+    LOOKED_THROUGH_MAX events up to there."""
     found: list[Numbered] = []
     end = min(until, collector.last_seq)
-    while end >= collector.oldest_seq and len(found) < limit:
+    last = end - LOOKED_THROUGH_MAX
+    while end >= collector.oldest_seq and end > last and len(found) < limit:
         begin = max(collector.oldest_seq, end + 1 - BATCH_EVENTS_MAX)
         window = [event for event in collector.after(begin - 1, end + 1 - begin) if event.seq <= end]
         found = [event for event in window if _type_of(event.json).type not in not_types] + found

@@ -18,8 +18,10 @@ from api.collector import Collector
 from api.ensemble_view import EnsembleView
 from api.joined_brokers import JoinedBrokers
 from api.kafka import KafkaAdmin
+from api.runs.catalogue import Runs
+from api.runs.kept import KeptRuns
 from api.scenario_process import ScenarioProcess
-from api.scenario_runs import ScenarioRuns
+from api.scenario_runs import Here, ScenarioRuns
 from api.security import loopback
 from api.services import Services
 from api.settings import Settings, load_settings
@@ -29,15 +31,19 @@ from ensemble.runtime.node_process import LogStream
 from journal.events import Event
 from journal.writer import JournalWriter
 
+LOOPBACK = "127.0.0.1"
+ANYWHERE = ("", "0.0.0.0", "::")
+
 
 def build(settings: Settings, player: Sequence[str]) -> Services:
-    """Make the services that these settings describe; `player` is the command line of `zabka scenarios`.
+    """Make the services that these settings describe; `player` is the player's command line.
 
     Raises OSError where a token or directory is not to be had.
     """
     agent_token = settings.agent_token_file.read_text().strip()
     agents = Agents([Agent(address, agent_token) for address in settings.agents])
-    collector = Collector(settings.data / "collected")
+    collector = Collector(settings.data / "collected", kept_bytes_max=settings.collected_bytes_max)
+    runs = Runs(collector, KeptRuns(settings.data / "runs", settings.runs_max, settings.runs_bytes_max))
     ensemble = EnsembleView(settings.zookeeper_connect, settings.session_timeout_ms)
     views = Views(settings, agents, ensemble, collector)
     admin = KafkaAdmin(settings.bootstrap, settings.session_timeout_ms)
@@ -49,7 +55,7 @@ def build(settings: Settings, player: Sequence[str]) -> Services:
         journal.flush()
 
     joined = JoinedBrokers(settings.brokers, emit, collector.state)
-    scenarios = ScenarioRuns(ScenarioProcess(player))
+    scenarios = ScenarioRuns(ScenarioProcess(player), runs.kept, _here(settings))
     return Services(
         settings=settings,
         agents=agents,
@@ -60,12 +66,20 @@ def build(settings: Settings, player: Sequence[str]) -> Services:
         workloads=workloads,
         joined=joined,
         scenarios=scenarios,
+        runs=runs,
         emit=emit,
     )
 
 
+def _here(settings: Settings) -> Here:
+    """Where a process on this machine finds the API."""
+    host = LOOPBACK if settings.host in ANYWHERE else settings.host
+    url = f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+    return Here(url, None if loopback(settings.host) else settings.token_file)
+
+
 def main(config: Path, player: Sequence[str]) -> int:
-    """Serve until SIGTERM or SIGINT; the process's exit code.  `player` is the command line of `zabka scenarios`."""
+    """Serve until SIGTERM or SIGINT; the process's exit code.  `player` is the player's command line."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

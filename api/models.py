@@ -433,7 +433,7 @@ class Table(BaseModel):
 
     model_config = _example(
         table="controller_reigns", columns=["broker_id", "controller_epoch"], rows=[{"broker_id": 1}], total=1,
-        written_ms=1700000000000,
+        written_ms=1700000000000, lag_ms=1400,
     )  # fmt: skip
 
     table: str
@@ -441,3 +441,5 @@ class Table(BaseModel):
     rows: list[dict[str, Any]]
     total: int
     written_ms: int
+    lag_ms: int | None = None
+    """How long after the latest entry of the journals they were made; null where no stream keeps them fresh."""

@@ -1,5 +1,5 @@
-"""The page: its own files, its two libraries from node_modules, the journal's table of sentences; and the policy that a
-browser holds it to.
+"""The page: its own files, its library from the wheel or from node_modules, the journal's table of sentences; and
+the policy that a browser holds it to.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from starlette.types import Scope
 from journal.sentence_file import SENTENCES
 
 WEB = Path(__file__).parent / "web"
-LIBRARIES = {"lit-html": "lit-html", "uplot": "uplot"}
+LIBRARIES = ("lit-html",)
 _IMPORT_MAP = re.compile(r'<script type="importmap">(.*?)</script>', re.DOTALL)
 _PLACEHOLDER = """<!doctype html><html lang="en"><meta charset="utf-8"><title>zabka</title>
 <h1>zabka</h1>
@@ -34,9 +34,11 @@ class _Files(StaticFiles):
         return response
 
 
-def find_node_modules(wanted: Path | None) -> Path | None:
-    """Where npm put the page's libraries: named, beside the package, or in the working directory."""
-    for base in (wanted, Path(__file__).parent.parent / "node_modules", Path("node_modules")):
+def find_libraries(wanted: Path | None) -> Path | None:
+    """Where the page's libraries are: named, in the installed package, or where npm put them: in the source tree, or in
+    the working directory."""
+    here = Path(__file__).parent
+    for base in (wanted, here / "page_libraries", here.parent / "node_modules", Path("node_modules")):
         if base is not None and (base / "lit-html" / "lit-html.js").is_file():
             return base
     return None
@@ -62,7 +64,7 @@ def policy(html: str) -> str:
 
 
 def install(app: FastAPI, web: Path, node_modules: Path | None) -> None:
-    """Serve the page at /, its files and the journal's table of sentences under /web, its libraries under /lib."""
+    """Serve the page at /, its files and the journal's table of sentences under /web, its library under /lib."""
 
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:
@@ -73,6 +75,6 @@ def install(app: FastAPI, web: Path, node_modules: Path | None) -> None:
         return FileResponse(SENTENCES, headers={"cache-control": "no-cache"})
 
     app.mount("/web", _Files(directory=web, check_dir=False), name="web")
-    for name, package in LIBRARIES.items():
+    for name in LIBRARIES:
         if node_modules is not None:
-            app.mount(f"/lib/{name}", _Files(directory=node_modules / package), name=f"lib-{name}")
+            app.mount(f"/lib/{name}", _Files(directory=node_modules / name), name=f"lib-{name}")

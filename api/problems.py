@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-MEDIA_TYPE = "application/problem+json"
+from api.problem_document import MEDIA_TYPE, document
 
 
 class ProblemDocument(BaseModel):
@@ -46,12 +46,6 @@ class Problem(Exception):
         self.detail = detail
         self.title = title or HTTPStatus(status).phrase
         self.extra = extra
-
-
-def document(status: int, detail: str, path: str, title: str | None = None, **extra: Any) -> dict[str, Any]:
-    """A problem document as plain data."""
-    phrase = title or HTTPStatus(status).phrase
-    return {"type": "about:blank", "title": phrase, "status": status, "detail": detail, "instance": path, **extra}
 
 
 def response(request: Request, problem: Problem, headers: dict[str, str] | None = None) -> JSONResponse:

@@ -1,15 +1,17 @@
-"""Routes for machines: health, readiness, metrics."""
+"""Routes for machines: health and readiness."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter
 
-from api import metrics
 from api.models import Health, Ready
 from api.problems import Problem, responses
 from api.services import Service
 
 router = APIRouter(tags=["health"])
+
+FRESH_MS = 100
+"""So long a node may take to say how it is, before its last word counts."""
 
 
 @router.get("/healthz", summary="This service runs", responses=responses())
@@ -24,6 +26,10 @@ async def readyz(service: Service) -> Ready:
     fresh = await service.ensemble.read()
     missing = service.views.missing(fresh)
     if missing:
+        # Nobody is refused for what a node said half a second ago.
+        await service.agents.refresh(FRESH_MS)
+        missing = service.views.missing(fresh)
+    if missing:
         raise Problem(503, "; ".join(missing), missing=missing)
     return Ready(
         status="ready",
@@ -31,17 +37,3 @@ async def readyz(service: Service) -> Ready:
         controller=fresh.reading.controller.broker_id,
         brokers=sorted(fresh.reading.brokers),
     )
-
-
-@router.get(
-    "/metrics",
-    summary="Prometheus metrics",
-    response_class=Response,
-    responses={**responses(), 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
-)
-async def get_metrics(service: Service) -> Response:
-    """The cluster under Kafka's and ZooKeeper's exporters' metric names."""
-    fresh = await service.ensemble.read()
-    views = service.views
-    text = metrics.render(views.peers(), views.brokers(fresh), views.topics(fresh), service.collector)
-    return Response(text, media_type=metrics.MEDIA_TYPE)

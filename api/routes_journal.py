@@ -1,12 +1,11 @@
-"""Routes that only read: the journal and its stream, znodes, and the tables that Spark makes."""
+"""Routes that only read: the journal, znodes, and the tables that Spark makes."""
 
 from __future__ import annotations
 
 import base64
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Response
-from sse_starlette import EventSourceResponse
+from fastapi import APIRouter, Query, Response
 
 from api import events
 from api.collector import TooOld
@@ -18,63 +17,9 @@ from api.tables import read_table
 
 router = APIRouter(prefix="/api/v1")
 
-_EVENT = {
-    "seq": 42, "schema": 1, "node": "broker-1", "node_seq": 7, "wall_us": 1700000000000000, "mono_us": 81000000,
-    "type": "controller_elected", "broker_id": 1, "controller_epoch": 1, "zk_version": 1,
-}  # fmt: skip
-_STREAM: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Server-sent events: `id` is the number, `data` the event",
-        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": "id: 42\ndata: {…}\n\n"}},
-    }
-}
-_ARRAY: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Events in order of their numbers",
-        "content": {
-            "application/json": {
-                "schema": {"type": "array", "items": {"type": "object", "required": ["seq", "node", "type"]}},
-                "example": [_EVENT],
-            }
-        },
-    }
-}
+_ARRAY: dict[int | str, dict[str, Any]] = {200: events.ARRAY}
 
 After = Annotated[int | None, Query(ge=0, le=2**63, description="Only what comes after this number; 0 for all kept")]
-
-
-@router.get(
-    "/events",
-    tags=["journal"],
-    summary="The journal as a stream",
-    response_class=EventSourceResponse,
-    responses={**responses(410, 422), **_STREAM},
-)
-async def get_events(
-    service: Service,
-    after: After = None,
-    last_event_id: Annotated[str | None, Header(description="Where a broken stream resumes")] = None,
-    snapshot: Annotated[
-        bool, Query(description="Begin with `event: snapshot`, the folded state, where the stream cannot resume")
-    ] = False,
-) -> EventSourceResponse:
-    """Every event after a number, then every new one.  `Last-Event-ID` goes before `after`.
-
-    With `snapshot` a stream that cannot go on where it stood begins with the whole state instead of the history, and
-    is never answered 410: what a dashboard wants.
-    """
-    begin = after or 0
-    if last_event_id:
-        if not last_event_id.isdecimal() or len(last_event_id) > 18:
-            raise Problem(422, f"Last-Event-ID is a number, not {last_event_id!r}")
-        begin = int(last_event_id)
-    try:
-        if not snapshot:
-            service.collector.after(begin, 1)
-    except TooOld as reason:
-        raise events.too_old(reason) from None
-    stream = events.stream(service.collector, begin, service.stopping, with_snapshot=snapshot)
-    return EventSourceResponse(stream, ping=3600, headers={"cache-control": "no-store"})
 
 
 @router.get(

@@ -81,6 +81,6 @@ async def _act(service: Services, kind: str, number: int, action: Action) -> Pro
     node = f"{kind}-{number}"
     # Not even tried: a frozen agent would find the request when it goes on, and carry it out when nobody asks any more.
     if (silence := service.agents.silence(node)) is not None:
-        raise out_of_reach(node, silence, service.settings.cluster_data)
+        raise out_of_reach(node, silence)
     info = await service.agents.act(node, action.value)
     return ProcessResult(id=number, node=node, action=action, process=info.process, pid=info.pid)  # type: ignore[arg-type]

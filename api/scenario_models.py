@@ -38,6 +38,7 @@ class Scenario(BaseModel):
                 "source": "KAFKA-1211, KIP-101", "fixed": "0.11.0.0", "driver": "world", "peers": 3, "brokers": 4,
                 "expected": "held", "outage": {"settings": _BUG, "shows": "lost write"},
                 "switches": ["truncate-to-high-watermark"], "live": True, "live_obstacle": None,
+                "running_obstacle": None,
             }
         }
     )  # fmt: skip
@@ -47,7 +48,9 @@ class Scenario(BaseModel):
     hypothesis: str = Field(description="Why it holds here")
     source: str = Field(description="Where it was seen")
     fixed: str = Field(description="The first release without it, or `open`")
-    driver: Literal["cores", "world"] = Field(description="A script over the bare protocol, or over a whole cluster")
+    driver: Literal["cores", "files", "world"] = Field(
+        description="A script over the bare protocol, over real log and snapshot files, or over a whole cluster"
+    )
     peers: int
     brokers: int = 0
     expected: Literal["held"] = Field(default="held", description="The verdict that is expected of it")
@@ -57,6 +60,10 @@ class Scenario(BaseModel):
     switches: list[str] = Field(description="The historical switches that make up its bug")
     live: bool = Field(description="Can it be played over real processes (`zabka scenarios run NAME --live`)?")
     live_obstacle: str | None = Field(description="Why not")
+    running_obstacle: str | None = Field(
+        default=None,
+        description="Why it cannot be played on a cluster that runs, such as this one; null: it can",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -80,6 +87,13 @@ class NewScenarioRun(BaseModel):
         default={}, max_length=SETTINGS_MAX, description="ZooKeeper's and Kafka's keys, over the script's own"
     )
 
+    keep: bool = Field(default=False, description="Keep it as a run that can be rewound, and with its bug as another")
+    live: bool = Field(
+        default=False,
+        description="On this very cluster, which it breaks and puts right again; its topics get names of their own.  "
+        "Nothing else can be asked for with it",
+    )
+
     @field_validator("settings", mode="before")
     @classmethod
     def _texts(cls, value: Any) -> Any:
@@ -89,12 +103,62 @@ class NewScenarioRun(BaseModel):
     def _once(self) -> NewScenarioRun:
         if self.switches and HISTORICAL_KEY in self.settings:
             raise ValueError(f"give switches, or {HISTORICAL_KEY} among the settings, not both")
+        if self.live and (self.keep or self.seed is not None or self.pairs()):
+            raise ValueError("a script that is played live takes no seed and no settings, and its run is the live one")
         return self
 
     def pairs(self) -> list[str]:
         """Everything that is to be set, as `--set` takes it."""
         switched = {HISTORICAL_KEY: ",".join(self.switches)} if self.switches else {}
         return [f"{key}={value}" for key, value in {**self.settings, **switched}.items()]
+
+
+SEEDS = (
+    "chaos", "calm", "ensemble", "reconfiguring", "read-only", "disks", "swarm", "swarm-ensemble", "swarm-disks",
+    "whole",
+)  # fmt: skip
+"""The scenarios whose faults are drawn from a seed, as `zabka replay` names them; a test compares."""
+WHOLE = "whole"
+
+
+class NewSeedRun(BaseModel):
+    """A seed to be played; all of it may be left out."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"scenario": "chaos"}})
+
+    scenario: str = Field(default="chaos", description="One whose faults are drawn: " + ", ".join(SEEDS))
+    settings: dict[Text, Text] = Field(default={}, max_length=SETTINGS_MAX, description="ZooKeeper's and Kafka's keys")
+
+    @field_validator("settings", mode="before")
+    @classmethod
+    def _texts(cls, value: Any) -> Any:
+        return as_texts(value)
+
+    @field_validator("scenario")
+    @classmethod
+    def _drawn(cls, value: str) -> str:
+        if value not in SEEDS:
+            raise ValueError(f"there is no scenario {value!r} that draws its faults; there are {', '.join(SEEDS)}")
+        return value
+
+    def pairs(self) -> list[str]:
+        """Everything that is to be set, as `--set` takes it."""
+        return [f"{key}={value}" for key, value in self.settings.items()]
+
+
+class SeedPlay(BaseModel):
+    """What `zabka replay --json` says of a seed."""
+
+    problems: list[str]
+    virtual_ms: int
+    journal_sha256: str
+
+
+class KeptPlays(BaseModel):
+    """The runs that a play was kept as: `GET /api/v1/runs/{id}`."""
+
+    run: str
+    bug: str | None = Field(default=None, description="With its bug, where it has one to show")
 
 
 class StoryLine(BaseModel):
@@ -123,23 +187,25 @@ Verdict = Annotated[
 
 
 class ScenarioRun(BaseModel):
-    """A script that waits, is played, or was played in the simulated world."""
+    """A script that waits, is played, or was played: in the simulated world, or on this cluster."""
 
     model_config = ConfigDict(
         json_schema_extra={
             "example": {
-                "id": "r1a2b3c4d", "scenario": "kafka-1211", "seed": 7, "switches": [], "settings": {},
+                "id": "r1a2b3c4d", "scenario": "kafka-1211", "seed": 7, "live": False, "switches": [], "settings": {},
                 "state": "ended", "requested_ms": 1700000000000, "took_ms": 1510, "expected": "held",
                 "verdict": "held", "as_expected": True, "problems": [], "virtual_ms": 13204,
                 "journal_sha256": "dbe8efaa80d593cf02c79da1ff692d5835ff98c13e77c5266bfb07c9e5fc0133",
                 "story": _STORY, "outage": None, "replay": "zabka scenarios run kafka-1211 --seed 7", "error": None,
+                "kept": {"run": "r1a2b3c4d", "bug": "r1a2b3c4d.bug"},
             }
         }
     )  # fmt: skip
 
     id: str
-    scenario: str
+    scenario: str = Field(description="A script's name, or of a seed the scenario that draws its faults")
     seed: int | None = Field(description="As it was asked for; null for the script's own")
+    live: bool = Field(default=False, description="On this very cluster, and not in the simulated world")
     switches: list[str]
     settings: dict[str, str]
     state: Literal["queued", "running", "ended"]
@@ -156,4 +222,5 @@ class ScenarioRun(BaseModel):
         default=None, description="The same script with its bug, where it has one to show"
     )
     replay: str = Field(description="The command that plays it again; `--out FILE` writes the journal")
-    error: str | None = Field(default=None, description="Why it could not be played")
+    kept: KeptPlays | None = Field(default=None, description="Where it can be rewound; null unless it was to be kept")
+    error: str | None = Field(default=None, description="Why it could not be played, or not be kept")

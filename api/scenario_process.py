@@ -1,6 +1,7 @@
-"""A process of its own for what takes seconds of a processor: listing and playing the outage library.
+"""A process of its own for what takes seconds of a processor: listing and playing the outage library, and seeds.
 
-It runs `zabka scenarios`, and dies with this process.
+It runs `zabka scenarios` or `zabka replay`, and dies with this process; where it breaks this cluster, once it has put
+that right.
 """
 
 from __future__ import annotations
@@ -8,10 +9,15 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 
 import structlog
 
 PATIENCE_S = 120.0
+PUT_RIGHT_S = 40.0
+"""A player that breaks this cluster puts it right when it is ended, and is given this time for it."""
+STOP_S = 2.0
+"""The same where this process ends, which is given little more itself."""
 _HELD, _VIOLATED = 0, 1
 
 log = structlog.get_logger()
@@ -22,14 +28,16 @@ class PlayerFailed(Exception):
 
 
 class ScenarioProcess:
-    """Runs `argv` with the arguments of `zabka scenarios`, each time anew."""
+    """Runs `argv` with a verb and its arguments, each time anew."""
 
-    def __init__(self, argv: Sequence[str], patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, argv: Sequence[str]) -> None:
         self._argv = list(argv)
-        self._patience_s = patience_s
 
-    async def ask(self, *arguments: str) -> bytes:
-        """What it writes.  A cancelled caller's process is killed.  Raises PlayerFailed."""
+    async def ask(self, *arguments: str, patience_s: float = PATIENCE_S) -> bytes:
+        """What it writes, within that time.  A cancelled caller's process is ended.  Raises PlayerFailed.
+
+        Whoever takes too long is asked to end, and may come to an answer then: what could not be put right.
+        """
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._argv, *arguments,
@@ -38,18 +46,36 @@ class ScenarioProcess:
             )  # fmt: skip
         except OSError as reason:
             raise PlayerFailed(f"the player cannot be started: {reason}") from None
+        answering = asyncio.create_task(process.communicate())
         try:
-            async with asyncio.timeout(self._patience_s):
-                answer, complaint = await process.communicate()
-        except TimeoutError:
-            raise PlayerFailed(f"it was not played to its end within {self._patience_s:.0f} s") from None
+            ended, _ = await asyncio.wait({answering}, timeout=patience_s)
+            if not ended:
+                await _end(process, answering, PUT_RIGHT_S)
+            answer, complaint = await answering
         finally:
             if process.returncode is None:
-                process.kill()
-                await process.wait()
+                await _end(process, answering, STOP_S)
+            answering.cancel()
+        if not ended and (process.returncode not in (_HELD, _VIOLATED) or not answer):
+            raise PlayerFailed(f"it was not played to its end within {patience_s:.0f} s")
         if process.returncode not in (_HELD, _VIOLATED) or not answer:
             said = complaint.decode(errors="replace").strip()
             log.error("scenario player failed", arguments=arguments, code=process.returncode, said=said)
             last = said.splitlines()[-1] if said else "it said nothing"
             raise PlayerFailed(f"the player ended with code {process.returncode}: {last}")
         return answer
+
+
+async def _end(
+    process: asyncio.subprocess.Process, answering: asyncio.Task[tuple[bytes, bytes]], within_s: float
+) -> None:
+    """SIGTERM, and SIGKILL where that does not help; what it writes is read on, so that it is not held up."""
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        await asyncio.wait({answering}, timeout=within_s)
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()

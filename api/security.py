@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.problems import MEDIA_TYPE, document
+from api.problem_document import MEDIA_TYPE, document
 
 _SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 _HOST = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?$")
@@ -58,7 +58,10 @@ class Gate:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), *self._headers]
+                own = message.get("headers", [])
+                said = {name.lower() for name, _ in own}
+                # An answer that is stricter, or is to be shown in a frame of the page, says so itself.
+                message["headers"] = [*own, *(header for header in self._headers if header[0] not in said)]
             await send(message)
 
         refusal = self._refusal(scope)

@@ -17,6 +17,8 @@ from api.collector import Collector
 from api.ensemble_view import EnsembleView
 from api.joined_brokers import JoinedBrokers
 from api.models import ElectionResult, NewTopic, NewWorkload, Workload
+from api.runs.catalogue import Runs
+from api.runs.messages import RunMessages
 from api.scenario_runs import ScenarioRuns
 from api.settings import Settings
 from api.views import Views
@@ -59,9 +61,15 @@ class Services:
     workloads: Workloads
     joined: JoinedBrokers
     scenarios: ScenarioRuns
+    runs: Runs
     emit: Callable[[Event], object]
     """Writes to the API's own journal."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    messages: RunMessages = field(init=False)
+
+    def __post_init__(self) -> None:
+        """What follows from the rest."""
+        self.messages = RunMessages(self.agents, self.runs)
 
     async def watchers(self, path: str) -> list[str] | None:
         """The sessions that watch a znode, as the peers' admin word `wchp` has it; None where no peer tells."""
@@ -92,7 +100,7 @@ class Services:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self.agents.close()
+            self.agents.close()
             self.collector.close()
 
 

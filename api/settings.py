@@ -9,6 +9,10 @@ from typing import Any
 from pydantic import BaseModel, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from api.numbered import KEPT_BYTES_MAX
+from api.runs.kept import RUNS_BYTES_MAX, RUNS_MAX
+from api.runs.uploads import UPLOAD_BYTES_MAX
+
 
 class AgentAddress(BaseModel):
     """A host agent and the nodes that it owns."""
@@ -16,6 +20,7 @@ class AgentAddress(BaseModel):
     name: str
     url: str
     nodes: list[str]
+    remedy: str = Field(default="", description="What brings it back where it does not answer, for people")
 
 
 class Settings(BaseSettings):
@@ -41,6 +46,12 @@ class Settings(BaseSettings):
     session_timeout_ms: int = 6000
     tables: Path = Field(description="Where the Spark tables are kept, as Parquet")
     allowed_hosts: list[str] = Field(default=[], description="More Host names to answer to; '*' for any")
+    collected_bytes_max: int = Field(
+        default=KEPT_BYTES_MAX, ge=1 << 20, description="The collected history; beyond this its oldest events go"
+    )
+    runs_max: int = Field(default=RUNS_MAX, ge=1, description="Kept runs; beyond this the oldest goes")
+    runs_bytes_max: int = Field(default=RUNS_BYTES_MAX, ge=1 << 20, description="Kept runs, all together")
+    upload_bytes_max: int = Field(default=UPLOAD_BYTES_MAX, ge=1 << 20, description="A journal that is uploaded")
     web: Path | None = Field(default=None, description="The page's files; default: those of this package")
     node_modules: Path | None = Field(
         default=None, description="The page's libraries; default: found beside the package"

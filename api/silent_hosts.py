@@ -7,14 +7,11 @@ says of such a broker (its registration) stands beside that, for it is somebody 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
-from urllib.parse import urlsplit
 
 from api.agents import Silence
 from api.ensemble_view import Fresh
 from api.models import Believes, Broker, Peer, Unknown
 from api.problems import Problem
-from api.security import loopback
 from journal.cluster_state import BrokerView
 
 NO_BELIEF = Believes(controller_id=-1, controller_epoch=0, age_ms=None)
@@ -74,12 +71,9 @@ def since_text(silence: Silence) -> str:
     return f"the host agent {silence.host} ({silence.url}) has not answered since {since} UTC"
 
 
-def out_of_reach(node: str, silence: Silence, cluster_data: Path) -> Problem:
+def out_of_reach(node: str, silence: Silence) -> Problem:
     """Why nothing can be done to a node of a silent host, and what brings its agent back."""
-    address = urlsplit(silence.url).hostname or ""
-    if loopback(address):
-        remedy = f"continue that process where it is stopped (kill -CONT), or run zabka up --data {cluster_data}"
-    else:
-        remedy = f"start it with docker compose start {address}, or unpause it, or mend the way to {address}"
-    text = f"{since_text(silence)}, so nothing was done to {node}; {remedy}"
+    text = f"{since_text(silence)}, so nothing was done to {node}"
+    if silence.remedy:
+        text += f"; {silence.remedy}"
     return Problem(503, text, host=silence.host, since_us=silence.since_us)

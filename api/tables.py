@@ -7,8 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from api.models import Table
 from api.problems import Problem
+from ensemble.runtime.extras import install_command, sentence
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -30,7 +33,8 @@ def _read(path: Path, data: Path, name: str, limit: int) -> Table:
         import pyarrow.dataset as ds
     except ModuleNotFoundError:
         # The image of containers' nodes goes without it: Spark's has it.
-        raise Problem(503, f"reading table {name} needs pyarrow, which is not installed here") from None
+        missing = sentence("spark", f"reading table {name} needs pyarrow, which is")
+        raise Problem(503, missing, command=install_command("spark")) from None
     try:
         table = ds.dataset(path, format="parquet", partitioning="hive", exclude_invalid_files=True).to_table()
     except (pa.ArrowException, OSError) as reason:
@@ -39,4 +43,46 @@ def _read(path: Path, data: Path, name: str, limit: int) -> Table:
     newest = table.slice(max(0, total - limit))
     written_ms = max(int(f.stat().st_mtime * 1000) for f in files if f.exists())
     rows: list[dict[str, Any]] = newest.to_pylist()
-    return Table(table=name, columns=table.column_names, rows=rows, total=total, written_ms=written_ms)
+    stream = _stream_status(path.parent)
+    lag_ms = None if stream is None else max(0, stream.written_us - stream.latest_us) // 1000
+    if stream is not None:
+        # A table that did not change keeps its files.
+        written_ms = max(written_ms, stream.written_us // 1000)
+    return Table(
+        table=name, columns=table.column_names, rows=rows, total=total, written_ms=written_ms, lag_ms=lag_ms
+    )  # fmt: skip
+
+
+def rows_of(path: Path) -> tuple[int, int] | None:
+    """How many rows a table has, and when it was written, in ms; None where nothing is one.  Only files' ends are read.
+
+    Raises Problem 503 where Parquet cannot be read here.
+    """
+    files = [p for p in path.rglob("*.parquet") if not p.name.startswith((".", "_"))]
+    if not files:
+        return None
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ModuleNotFoundError:
+        raise Problem(503, sentence("spark", "reading tables needs pyarrow, which is"),
+                      command=install_command("spark")) from None  # fmt: skip
+    try:
+        return sum(pq.read_metadata(p).num_rows for p in files), max(int(p.stat().st_mtime * 1000) for p in files)
+    except (pa.ArrowException, OSError):
+        # It is replaced, or vacuumed, just now.
+        return None
+
+
+class _StreamStatus(msgspec.Struct):
+    """What the pipeline's stream says of its last batch (`_status.json`)."""
+
+    latest_us: int
+    written_us: int
+
+
+def _stream_status(tables: Path) -> _StreamStatus | None:
+    try:
+        return msgspec.json.decode((tables / "_status.json").read_bytes(), type=_StreamStatus)
+    except (OSError, msgspec.MsgspecError):
+        return None

@@ -1,22 +1,25 @@
 """`make bench`: our ensemble and Apache ZooKeeper, measured in one run on this machine.
 
-Three servers a side on loopback, never both sides at once, in alternating rounds.  Progress and trouble go to standard
-error, the tables to standard output; with --json the document goes to standard output and the tables to standard error.
-Exit code 0, 1 where it cannot measure or ours broke a promise of the protocol, 2 for a bad option, 130 after Ctrl-C.
+Three servers a side on loopback, never both sides at once, in alternating rounds.  Both do the same number of
+operations, so that their trees stay equal: on a small tree, and when it has grown to a million znodes.  Progress and
+trouble go to standard error, the tables to standard output; with --json the document goes to standard output and the
+tables to standard error.  Exit code 0, 1 where it cannot measure or ours broke a promise of the protocol, 2 for a bad
+option, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from bench import report
+from bench import baseline, report
 from bench.ensembles import SIDES, Side, missing_for_zookeeper, zookeeper_version
 from bench.interrupts import interruptible
 from bench.load import CannotMeasure, build_zkload, default_cache
@@ -27,6 +30,7 @@ from bench.works import WORKS, parse_works
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 INTERRUPTED = 130
+GROWN_HELP = "Measure again with so many znodes, and what they weigh; 0 = not"
 
 
 class Only(StrEnum):
@@ -48,12 +52,15 @@ def choose_sides(only: Side | None) -> tuple[tuple[Side, ...], list[str]]:
 
 @app.command()
 def main(
-    seconds: Annotated[float, typer.Option(min=0.5, max=600, help="Length of each measurement")] = 5.0,
+    seconds: Annotated[
+        float, typer.Option(min=0.5, max=600, help="Each work for as many operations as take ZooKeeper so long")
+    ] = 5.0,
     rounds: Annotated[int, typer.Option(min=1, max=100, help="How often each work is measured on each side")] = 3,
     works: Annotated[str, typer.Option(metavar="A,B,…", help=f"Some of {', '.join(WORKS)}")] = ",".join(WORKS),
     only: Annotated[Only | None, typer.Option(help="Measure one side alone")] = None,
     failover: Annotated[int, typer.Option(min=0, max=100, help="Kill the leader this often on each side")] = 0,
-    znodes: Annotated[int, typer.Option(min=0, max=10_000_000, help="Measure memory with so many; 0 = not")] = 100_000,
+    grown: Annotated[int, typer.Option(min=0, max=10_000_000, help=GROWN_HELP)] = 1_000_000,
+    save: Annotated[bool, typer.Option("--save", help="Keep the figures as this machine's baseline")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON document on standard output")] = False,
     data: Annotated[
         Path | None, typer.Option(exists=True, file_okay=False, help="Where the servers keep their logs meanwhile")
@@ -69,7 +76,7 @@ def main(
     try:
         program = build_zkload(default_cache())
         sides, notes = choose_sides(only.value if only else None)
-        plan = Plan(sides, tuple(chosen), rounds, seconds, failover, znodes)
+        plan = Plan(sides, tuple(chosen), rounds, seconds, failover, grown)
         with interruptible(), tempfile.TemporaryDirectory(prefix="zabka-bench-", dir=data) as directory:
             machine = describe(Path(directory))
             notes += cautions(machine)
@@ -80,9 +87,26 @@ def main(
         errors.print(f"bench: {reason}", style="red", markup=False)
         raise typer.Exit(1) from None
     _tell(results, plan, machine, tables)
+    document = report.document(results, plan, machine, notes)
+    try:
+        _hold_to_baseline(document, machine, tables, save and not ended)
+    except CannotMeasure as reason:
+        errors.print(f"bench: {reason}", style="red", markup=False)
+        ended = ended or 1
     if as_json:
-        print(json.dumps(report.document(results, plan, machine, notes), indent=2))
+        print(json.dumps(document, indent=2))
     raise typer.Exit(ended or (1 if report.faults(results, "ours") else 0))
+
+
+def _hold_to_baseline(document: dict[str, Any], machine: dict[str, object], out: Console, save: bool) -> None:
+    """Show what has changed since the baseline, where there is one; then keep this run in its place, where asked to."""
+    path = baseline.baseline_path(default_cache(), machine)
+    before = baseline.load(path)
+    if before is not None and document["measurements"]:
+        out.print(baseline.baseline_table(document, before))
+    if save:
+        baseline.save(path, document, datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
+        out.print(f"kept as the baseline of this machine: {path}", markup=False)
 
 
 def _measure(plan: Plan, program: Path, directory: Path, errors: Console) -> tuple[Results, int]:
@@ -102,8 +126,9 @@ def _measure(plan: Plan, program: Path, directory: Path, errors: Console) -> tup
 
 
 def _tell(results: Results, plan: Plan, machine: dict[str, object], out: Console) -> None:
-    if results.measurements:
-        out.print(report.load_table(results, plan, zookeeper_version()))
+    for tree in plan.trees:
+        if any(measurement.tree == tree for measurement in results.measurements):
+            out.print(report.load_table(results, plan, zookeeper_version(), tree))
     if results.memories:
         out.print(report.memory_table(results, plan))
     if results.failovers:

@@ -20,13 +20,16 @@ from bench.interrupts import held
 from bench.load import CannotMeasure
 from bench.zkfailover import mode
 
-Side = Literal["ours", "zookeeper"]
+Side = Literal["ours", "zookeeper", "base"]
+"""`base` is an earlier commit of ours."""
 SIDES: tuple[Side, ...] = ("ours", "zookeeper")
-TITLES: dict[Side, str] = {"ours": "zabka", "zookeeper": "ZooKeeper"}
+TITLES: dict[Side, str] = {"ours": "zabka", "zookeeper": "ZooKeeper", "base": "base"}
 
 SERVERS = 3
 TICK_MS = 2000
-JAVA_HEAP = "700m"
+JAVA_HEAP_MB = 700
+"""Enough for a million znodes; a larger tree gets more (`Shape.heap_mb`)."""
+JAVA_HEAP_MB_A_MILLION = 500
 JAVA_MIN = 17
 READY_S = 60.0
 STOP_S = 10.0
@@ -100,6 +103,13 @@ class Shape(NamedTuple):
     observers: int = 0
     tick_ms: int = TICK_MS
     sync_limit_ticks: int = 5
+    znodes: int = 0
+    """How many it will hold, about."""
+
+    @property
+    def heap_mb(self) -> int:
+        """Memory for Java's objects: a heap that is nearly full would be measured for its collector alone."""
+        return JAVA_HEAP_MB + max(0, self.znodes - 1_000_000) * JAVA_HEAP_MB_A_MILLION // 1_000_000
 
     @property
     def sync_limit_ms(self) -> int:
@@ -116,10 +126,13 @@ DEFAULT_SHAPE = Shape()
 
 
 class Ensemble:
-    """Servers below `directory`, numbered from 1, each a process of its own; observers come last."""
+    """Servers below `directory`, numbered from 1, each a process of its own; observers come last.
 
-    def __init__(self, side: Side, directory: Path, shape: Shape = DEFAULT_SHAPE) -> None:
+    `source` is the folder of ours whose code they run; None is what is installed."""
+
+    def __init__(self, side: Side, directory: Path, shape: Shape = DEFAULT_SHAPE, source: Path | None = None) -> None:
         self.side = side
+        self._source = source
         self.shape = shape
         self._directory = directory
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -151,8 +164,9 @@ class Ensemble:
         with (self._home(n) / "out.log").open("ab") as log, held():
             # A session of its own: Ctrl-C reaches the measurement alone, which then stops its servers.
             self._processes[n] = subprocess.Popen(
-                self._command(n), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+                self._command(n), cwd=self._source or ROOT, env=self._environment(), stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
 
     def kill(self, n: int) -> None:
         """SIGKILL, and wait until it is gone."""
@@ -205,21 +219,28 @@ class Ensemble:
 
     def _command(self, n: int) -> list[str]:
         config = str(self._home(n) / "zoo.cfg")
-        return _our_command(config) if self.side == "ours" else self._java_command(config)
+        return self._java_command(config) if self.side == "zookeeper" else _our_command(config, self._source)
+
+    def _environment(self) -> dict[str, str] | None:
+        return None if self._source is None else {**os.environ, "PYTHONPATH": str(self._source)}
 
     def _java_command(self, config: str) -> list[str]:
         paths = [str(self._directory), *map(str, zookeeper_jars())]
         return [
-            "java", f"-Xmx{JAVA_HEAP}", "-Dzookeeper.admin.enableServer=false",
+            "java", f"-Xmx{self.shape.heap_mb}m", "-Dzookeeper.admin.enableServer=false",
             "-Dzookeeper.4lw.commands.whitelist=srvr",
             f"-Dlog4j2.configurationFile={self._directory / 'log4j2.properties'}",
             "-cp", os.pathsep.join(paths), "org.apache.zookeeper.server.quorum.QuorumPeerMain", config,
         ]  # fmt: skip
 
 
-def _our_command(config: str) -> list[str]:
+def _our_command(config: str, source: Path | None) -> list[str]:
     installed = Path(sys.executable).with_name("zabka")
-    start = [str(installed)] if installed.exists() else [sys.executable, "-c", "from tools.cli import main; main()"]
+    start = (
+        [str(installed)]
+        if source is None and installed.exists()
+        else [sys.executable, "-c", "from tools.cli import main; main()"]
+    )
     return [*start, "peer", "--config", config]
 
 
@@ -233,10 +254,12 @@ def resident_bytes(pid: int) -> int:
 
 
 @contextmanager
-def running(side: Side, directory: Path, shape: Shape = DEFAULT_SHAPE) -> Iterator[Ensemble]:
+def running(
+    side: Side, directory: Path, shape: Shape = DEFAULT_SHAPE, source: Path | None = None
+) -> Iterator[Ensemble]:
     """An ensemble that serves, on fresh data below `directory`; stopped, and its data removed, at the end."""
     directory.mkdir(parents=True)
-    ensemble = Ensemble(side, directory, shape)
+    ensemble = Ensemble(side, directory, shape, source)
     try:
         for n in range(1, shape.voters + shape.observers + 1):
             ensemble.start(n)

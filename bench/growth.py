@@ -50,7 +50,7 @@ BASE_ZNODES = 10_000
 BATCH = 500
 BATCHES = 9
 LIVE_ZNODES = 100_000
-LIVE_S = 5.0
+LIVE_OPS = 200_000
 DATA = b"x" * 100
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -246,7 +246,7 @@ def live_table(out: Console) -> Table:
                 out.print(f"live: creating {count:,} znodes", style="dim")
                 fill(program, WORKS["create"], servers.hosts, count)
             out.print(f"live: set with {count:,} znodes", style="dim")
-            sample = run_load(program, work, servers.hosts, servers.pids, LIVE_S, 1.0)
+            sample = run_load(program, work, servers.hosts, servers.pids, LIVE_OPS, LIVE_OPS // 8)
             table.add_row(f"{count:,}", f"{sample.cpu_us:.1f}")
     return table
 

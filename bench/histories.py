@@ -24,7 +24,8 @@ from ensemble.client.client import Client
 from ensemble.client.history_clients import ALIVE, HISTORIES, SESSION_TIMEOUT_MS, History, Judgement, Player, judge
 from ensemble.errors import ConnectionLoss, NodeExists
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from testing.live.cluster import LiveCluster, start_live, stop_live
+from testing.live.cluster import LiveCluster
+from testing.live.start import start_live, stop_live
 
 LAST_WORDS_S = 60.0
 

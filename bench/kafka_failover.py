@@ -148,7 +148,7 @@ def _account(cluster: KafkaCluster, successor: int, since: float) -> Moments:
 
 def journal_moments(home: Path, since: float) -> Moments:
     """Out of the journal of our broker that was elected."""
-    for path in sorted(home.rglob("*.jsonl")):
+    for path in sorted(home.rglob("broker-*.????????????.jsonl")):
         elected = 0.0
         for line in path.read_text().splitlines():
             event = json.loads(line)

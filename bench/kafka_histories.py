@@ -25,8 +25,9 @@ from journal.events import entry_from_dict
 from journal.judges.invariants import check
 from journal.judges.kafka_analysis import KafkaHistory
 from kafka_protocol.client.history_clients import HistoryConsumer, HistoryProducer, TopicPlan
-from testing.live.cluster import LiveCluster, start_live, stop_live
+from testing.live.cluster import LiveCluster
 from testing.live.nodes import Node
+from testing.live.start import start_live, stop_live
 
 PARTITIONS = 3
 PAUSE_MS = 20

@@ -22,8 +22,8 @@ BUILD_TIMEOUT_S = 120
 RUN_MARGIN_S = 60.0
 """How much longer than asked for zkload may take: it writes its keys one by one first."""
 
-
-FILL_S_MAX = 600.0
+LOAD_S_MAX = 600.0
+"""A load that has not come to its end by then will not do so in a time that anybody waits."""
 
 
 class CannotMeasure(Exception):
@@ -97,15 +97,15 @@ def build_zkload(cache: Path) -> Path:
     return program
 
 
-def run_load(program: Path, work: Work, hosts: list[str], pids: list[int], seconds: float, warm_up_s: float) -> Sample:
-    """Measure one work for `seconds`, after `warm_up_s` of the same load that does not count.  Raises CannotMeasure."""
-    options = {"seconds": seconds, "warmup": warm_up_s, "pids": ",".join(map(str, pids))}
-    return _run(program, work, hosts, options, seconds + warm_up_s + RUN_MARGIN_S)
+def run_load(program: Path, work: Work, hosts: list[str], pids: list[int], ops: int, warm_up_ops: int) -> Sample:
+    """Measure so many operations of a work, after others of it that do not count.  Raises CannotMeasure."""
+    options = {"ops": ops, "skip": warm_up_ops, "seconds": LOAD_S_MAX, "pids": ",".join(map(str, pids))}
+    return _run(program, work, hosts, options, LOAD_S_MAX + RUN_MARGIN_S)
 
 
 def fill(program: Path, work: Work, hosts: list[str], znodes: int) -> Sample:
     """Make so many znodes with a work that creates.  Raises CannotMeasure."""
-    return _run(program, work, hosts, {"ops": znodes, "seconds": FILL_S_MAX}, FILL_S_MAX + RUN_MARGIN_S)
+    return _run(program, work, hosts, {"ops": znodes, "seconds": LOAD_S_MAX}, LOAD_S_MAX + RUN_MARGIN_S)
 
 
 def _run(program: Path, work: Work, hosts: list[str], more: dict[str, object], patience_s: float) -> Sample:

@@ -28,9 +28,19 @@ def fdatasync_ms(directory: Path) -> float:
     return median(times) * 1000
 
 
+def processor() -> str:
+    """The processor's name, "unknown" where the kernel does not say."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
 def describe(directory: Path) -> dict[str, object]:
     """Cores, what else keeps them busy, the disk, and the versions."""
     return {
+        "processor": processor(),
         "cores": len(os.sched_getaffinity(0)),
         "load_before": round(os.getloadavg()[0], 2),
         "fdatasync_ms": round(fdatasync_ms(directory), 3),

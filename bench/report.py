@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 from rich.table import Table
 
-from bench.ensembles import JAVA_HEAP, TITLES, Side
-from bench.rounds import Failover, Measurement, Plan, Results
+from bench.ensembles import TITLES, Shape, Side
+from bench.rounds import Failover, Measurement, Plan, Results, Tree
 from bench.works import WORKS
 from bench.zkfailover import summary
 
@@ -38,9 +38,9 @@ EVEN = 0.02
 Medians = dict[str, float]
 
 
-def medians(results: Results, side: Side, work: str) -> Medians | None:
+def medians(results: Results, side: Side, work: str, tree: Tree = "small") -> Medians | None:
     """The median of each figure over the rounds; None where nothing was measured."""
-    found = [m for m in results.measurements if m.side == side and m.work == work]
+    found = [m for m in results.measurements if (m.side, m.work, m.tree) == (side, work, tree)]
     return {figure.key: median(map(figure.of, found)) for figure in FIGURES} if found else None
 
 
@@ -52,7 +52,7 @@ def ratios(ours: Medians, zookeeper: Medians) -> dict[str, float | None]:
 def faults(results: Results, only: Side | None = None) -> list[str]:
     """One line per measurement or kill that broke a promise, of both sides or one."""
     broken = [
-        f"{TITLES[m.side]}, round {m.round}, {WORKS[m.work].title}: {m.sample.faults}"
+        f"{TITLES[m.side]}, round {m.round}, {m.tree} tree, {WORKS[m.work].title}: {m.sample.faults}"
         for m in results.measurements
         if m.sample.faults and only in (None, m.side)
     ]
@@ -75,19 +75,23 @@ def _ratio_text(ratio: float | None, more_is_better: bool) -> str:
     return f"[{colour}]{ratio:.2f}[/]"
 
 
-def load_table(results: Results, plan: Plan, zookeeper_version: str) -> Table:
+def load_table(results: Results, plan: Plan, zookeeper_version: str, tree: Tree = "small") -> Table:
     """One group of rows per work: each side, then ours divided by ZooKeeper's."""
     rounds = "one round" if plan.rounds == 1 else f"the medians of {plan.rounds} rounds"
-    caption = f"Of {plan.seconds:g} s each, {rounds}; CPU and RSS are the three servers together."
+    caption = (
+        f"As many operations on each side as take ZooKeeper about {plan.seconds:g} s, {rounds}; "
+        "CPU and RSS are the three servers together."
+    )
     if len(plan.sides) == 2:
         caption += f"  ÷ is ours divided by that of Apache ZooKeeper {zookeeper_version}: green is better."
-    table = Table(title="Three servers, 100-byte values", caption=caption, caption_justify="left")
+    title = f"Three servers, 100-byte values, {tree} trees: {_znodes_text(results, tree)}"
+    table = Table(title=title, caption=caption, caption_justify="left")
     table.add_column("work")
     table.add_column("")
     for figure in FIGURES:
         table.add_column(figure.heading, justify="right")
     for work in plan.works:
-        rows = {side: found for side in plan.sides if (found := medians(results, side, work.name))}
+        rows = {side: found for side in plan.sides if (found := medians(results, side, work.name, tree))}
         title = work.title
         for side, row in rows.items():
             table.add_row(title, TITLES[side], *(format(row[figure.key], figure.style) for figure in FIGURES))
@@ -99,18 +103,46 @@ def load_table(results: Results, plan: Plan, zookeeper_version: str) -> Table:
     return table
 
 
+def _znodes_text(results: Results, tree: Tree) -> str:
+    """How many znodes the trees had at their measurements; for each side where they were not the same."""
+    sizes = {
+        side: (min(found), max(found))
+        for side in TITLES
+        if (found := [m.znodes for m in results.measurements if m.side == side and m.tree == tree])
+    }
+    if len(set(sizes.values())) == 1:
+        return _range_text(*next(iter(sizes.values()))) + " znodes"
+    return ", ".join(f"{TITLES[side]} {_range_text(*size)} znodes" for side, size in sizes.items())
+
+
+def _range_text(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
 def memory_table(results: Results, plan: Plan) -> Table:
-    """What a full tree weighs."""
-    table = Table(title=f"Resident memory with {plan.znodes:,} znodes of 100 bytes")
+    """What a grown tree weighs."""
+    found = _memories(results, plan)
+    znodes = _range_text(min(m.znodes for m in results.memories), max(m.znodes for m in results.memories))
+    table = Table(title=f"Resident memory with {znodes} znodes of 100 bytes")
     table.add_column("")
     table.add_column("MB, three servers", justify="right")
-    found = {memory.side: memory.rss_mb for memory in results.memories}
-    for side, rss_mb in found.items():
-        note = f" (heap {JAVA_HEAP})" if side == "zookeeper" else ""
-        table.add_row(TITLES[side] + note, f"{rss_mb:,.0f}")
-    if len(found) == 2 and found["zookeeper"]:
-        table.add_row("÷", _ratio_text(found["ours"] / found["zookeeper"], more_is_better=False))
+    for side, row in found.items():
+        note = f" (heap {Shape(znodes=plan.grown).heap_mb} MB)" if side == "zookeeper" else ""
+        table.add_row(TITLES[side] + note, f"{row['rss_mb']:,.0f}")
+    if len(found) == 2 and found["zookeeper"]["rss_mb"]:
+        ratio = found["ours"]["rss_mb"] / found["zookeeper"]["rss_mb"]
+        table.add_row("÷", _ratio_text(ratio, more_is_better=False))
     return table
+
+
+def _memories(results: Results, plan: Plan) -> dict[Side, dict[str, float]]:
+    """The medians over the rounds."""
+    by_side = {side: [memory for memory in results.memories if memory.side == side] for side in plan.sides}
+    return {
+        side: {"znodes": median(m.znodes for m in found), "rss_mb": median(m.rss_mb for m in found)}
+        for side, found in by_side.items()
+        if found
+    }
 
 
 def failover_table(results: Results, plan: Plan) -> Table:
@@ -143,21 +175,26 @@ def _failover_summary(failovers: list[Failover], side: Side) -> dict[str, float]
 
 def document(results: Results, plan: Plan, machine: dict[str, object], notes: list[str]) -> dict[str, Any]:
     """Everything, for programs: the medians and ratios, and each single measurement."""
-    works: dict[str, dict[str, Any]] = {}
-    for work in plan.works:
-        rows: dict[str, Any] = {side: row for side in plan.sides if (row := medians(results, side, work.name))}
-        if len(rows) == 2:
-            rows["ratio"] = ratios(rows["ours"], rows["zookeeper"])
-        works[work.name] = rows
     return {
         "machine": machine,
         "notes": notes,
         "rounds": plan.rounds,
         "seconds": plan.seconds,
-        "works": works,
-        "memory": {memory.side: {"znodes": memory.znodes, "rss_mb": memory.rss_mb} for memory in results.memories},
+        "works": _works(results, plan, "small"),
+        "grown": _works(results, plan, "grown"),
+        "memory": _memories(results, plan),
         "failover": {side: row for side in plan.sides if (row := _failover_summary(results.failovers, side))},
         "faults": faults(results),
         "measurements": msgspec.to_builtins(results.measurements),
         "kills": msgspec.to_builtins(results.failovers),
     }
+
+
+def _works(results: Results, plan: Plan, tree: Tree) -> dict[str, dict[str, Any]]:
+    works: dict[str, dict[str, Any]] = {}
+    for work in plan.works if tree in plan.trees else ():
+        rows: dict[str, Any] = {side: row for side in plan.sides if (row := medians(results, side, work.name, tree))}
+        if len(rows) == 2:
+            rows["ratio"] = ratios(rows["ours"], rows["zookeeper"])
+        works[work.name] = rows
+    return works

@@ -26,8 +26,9 @@ from compose.topology import load
 from journal.events import entry_from_dict
 from journal.judges.invariants import check
 from testing.cluster import ClusterFailed
-from testing.live.cluster import LiveCluster, start_live, stop_live
+from testing.live.cluster import LiveCluster
 from testing.live.nodes import Node
+from testing.live.start import start_live, stop_live
 
 TOPIC = "soak"
 PARTITIONS = 6

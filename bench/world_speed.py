@@ -19,13 +19,13 @@ from kafka_protocol.client.admin_client import AdminClient
 from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from kafka_protocol.record_batch import Record
 from simulation.kernel.draws import derive_random
+from simulation.kernel.garbage import seldom_collected
 from simulation.kernel.runtime import SimRuntime
 from simulation.network.addresses import KAFKA_SERVICE
 from simulation.network.channel import SimChannel
 from simulation.network.wire import EncodedWire, TypedWire, Wire
 from simulation.settings import WorldSettings
 from simulation.world import World
-from tools.simulate import seldom_collected
 
 TOPIC = "speed"
 BOOT_MS_MAX = 60_000

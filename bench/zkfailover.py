@@ -67,6 +67,16 @@ def _dial(host: str, timeout_s: float) -> socket.socket:
 
 def mode(host: str) -> str:
     """What a server says it is: leader, follower, …; "down" where it does not say."""
+    return _said(host, "Mode") or "down"
+
+
+def node_count(host: str) -> int:
+    """How many znodes a server says it has.  Raises ValueError where it does not say."""
+    return int(_said(host, "Node count"))
+
+
+def _said(host: str, key: str) -> str:
+    """What stands behind a key in a server's answer to `srvr`; empty where nothing does."""
     try:
         with _dial(host, 1) as link:
             link.sendall(b"srvr")
@@ -74,9 +84,9 @@ def mode(host: str) -> str:
             while chunk := link.recv(4096):
                 out += chunk
     except OSError:
-        return "down"
+        return ""
     lines = out.decode(errors="replace").splitlines()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("Mode:")), "down")
+    return next((line.split(":")[1].strip() for line in lines if line.startswith(f"{key}:")), "")
 
 
 class Client:

@@ -46,7 +46,7 @@ typedef struct {
   size_t inlen, incap, outlen, outpos, outcap;
 } Conn;
 
-static long left = -1;
+static long left = -1, skip = 0;
 static int size = 100, keys = 512, window = 32, nconn = 16;
 static const char *op = "set", *root_path;
 static uint8_t *blob;
@@ -117,10 +117,10 @@ int main(int argc, char **argv) {
     char *k = argv[i], *v = argv[i + 1];
     if (!strcmp(k, "--hosts")) hosts = v; else if (!strcmp(k, "--op")) op = v; else if (!strcmp(k, "--conns")) nconn = atoi(v);
     else if (!strcmp(k, "--window")) window = atoi(v); else if (!strcmp(k, "--size")) size = atoi(v); else if (!strcmp(k, "--keys")) keys = atoi(v);
-    else if (!strcmp(k, "--seconds")) seconds = atof(v); else if (!strcmp(k, "--warmup")) warmup = atof(v); else if (!strcmp(k, "--ops")) left = atol(v); else if (!strcmp(k, "--pids")) pids = v; else die("unknown option");
+    else if (!strcmp(k, "--seconds")) seconds = atof(v); else if (!strcmp(k, "--warmup")) warmup = atof(v); else if (!strcmp(k, "--ops")) left = atol(v); else if (!strcmp(k, "--skip")) skip = atol(v); else if (!strcmp(k, "--pids")) pids = v; else die("unknown option");
   }
   long wanted = left;
-  if (wanted > 0) warmup = 0;
+  if (wanted > 0) { warmup = 0; left += skip; }
   if (nconn < 1 || nconn > MAXCONN || window < 1 || window > MAXWIN) die("--conns or --window out of range");
   static char rp[64]; snprintf(rp, sizeof rp, "/load%d", (int)getpid()); root_path = rp;
   blob = malloc(size + 1); for (int i = 0; i < size; i++) blob[i] = rnd();
@@ -133,12 +133,12 @@ int main(int argc, char **argv) {
   for (int i = 0; i < nconn; i++) { cs[i].fd = dial(hv[i % nh]); fcntl(cs[i].fd, F_SETFL, O_NONBLOCK); cs[i].alive = 1; cs[i].xid = 100; cs[i].expect = 101; cs[i].incap = 1 << 16; cs[i].in = malloc(cs[i].incap); struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.u32 = i}; epoll_ctl(ep, EPOLL_CTL_ADD, cs[i].fd, &e); }
   double begin = now(), warm = begin + warmup, stop = warm + seconds, t = begin, last = warm, gap = 0, cpu0 = 0; int warmed = 0;
   long done = 0, errors = 0, disorder = 0, dropped = 0;
-  if (wanted > 0) { warmed = 1; cpu0 = cpu_of(pids); }
+  if (wanted > 0 && !skip) { warmed = 1; cpu0 = cpu_of(pids); }
   for (int i = 0; i < nconn; i++) pump(&cs[i], i, begin);
   struct epoll_event ev[256];
   while (live && (t = now()) < stop) {
     if (wanted > 0 && done >= wanted) break;
-    if (!warmed && t >= warm) { warmed = 1; cpu0 = cpu_of(pids); warm = last = t; stop = t + seconds; }
+    if (!warmed && (wanted > 0 ? skip <= 0 : t >= warm)) { warmed = 1; wanted += skip; cpu0 = cpu_of(pids); warm = last = t; stop = t + seconds; }
     int n = epoll_wait(ep, ev, 256, 50); t = now();
     for (int j = 0; j < n; j++) {
       int i = ev[j].data.u32; Conn *c = &cs[i]; if (!c->alive) continue; int dead = 0;
@@ -151,7 +151,8 @@ int main(int argc, char **argv) {
         while (c->inlen - pos >= 4) {
           int len = get32(c->in + pos); if (len < 16) die("malformed reply"); if (c->inlen - pos - 4 < (size_t)len) break;
           if (get32(c->in + pos + 4) != c->expect) disorder++; c->expect++;
-          if (warmed) { done++; if (get32(c->in + pos + 16)) errors++; record(t - c->sent[c->head]); if (t - last > gap) gap = t - last; last = t; }
+          if (!warmed) skip--;
+          else { done++; if (get32(c->in + pos + 16)) errors++; record(t - c->sent[c->head]); if (t - last > gap) gap = t - last; last = t; }
           c->head = (c->head + 1) % MAXWIN; c->inflight--; pos += 4 + len;
         }
         memmove(c->in, c->in + pos, c->inlen - pos); c->inlen -= pos;

@@ -29,6 +29,7 @@ from broker_sim.logs.meta_properties import InconsistentMetaProperties
 from broker_sim.request_times import RequestTimes
 from ensemble.client.asyncio_connector import AsyncioConnector
 from ensemble.client.client import Client
+from ensemble.client.client_tap import ClientTap
 from ensemble.client.hosts import parse_hosts, split_host
 from ensemble.errors import ZooKeeperError
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
@@ -37,8 +38,10 @@ from ensemble.runtime.links import ControlSocket, LinkFaults, address_key
 from ensemble.runtime.node_process import new_event_loop, node_logger
 from journal.cause import Cause
 from journal.events import Event, LogDamageFound, NodeStopped, PeerProtocolBroken
+from journal.message_log import MessageLog, open_message_log
 from journal.writer import JournalWriter
 from kafka_protocol.channel import AsyncioChannel
+from kafka_protocol.kafka_tap import KafkaTap
 from kafka_protocol.zk.registration import BrokerIdInUse
 
 GC_THRESHOLDS = (50_000, 20, 50)
@@ -107,13 +110,18 @@ def run_broker(config_path: Path) -> None:
         full = config.text("zabka.journal.level") == "full"
         journal = JournalWriter(journal_dir, config.node_name, full=full)
         held.callback(journal.close)
+        messages = open_message_log(journal_dir, config.node_name, config.text("zabka.messages"))
+        if messages is not None:
+            held.callback(messages.close)
         gc.set_threshold(*GC_THRESHOLDS)
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(_run(config, journal, log))
+            runner.run(_run(config, journal, log, messages))
 
 
-async def _run(config: KafkaConfig, journal: JournalWriter, log: structlog.BoundLogger) -> None:
-    await BrokerProcess(config, journal, log).run()
+async def _run(
+    config: KafkaConfig, journal: JournalWriter, log: structlog.BoundLogger, messages: MessageLog | None
+) -> None:
+    await BrokerProcess(config, journal, log, messages).run()
 
 
 @contextmanager
@@ -131,7 +139,15 @@ def _locked(log_dir: Path) -> Iterator[None]:
 class BrokerProcess:
     """Everything around one `Broker`: ports, connections, journal, signals.  Made on the running loop."""
 
-    def __init__(self, config: KafkaConfig, journal: JournalWriter, log: structlog.BoundLogger) -> None:
+    def __init__(
+        self,
+        config: KafkaConfig,
+        journal: JournalWriter,
+        log: structlog.BoundLogger,
+        messages: MessageLog | None = None,
+    ) -> None:
+        self._kafka_tap = KafkaTap(messages) if messages is not None else None
+        self._client_tap = ClientTap(messages) if messages is not None else None
         self._config = config
         self._journal = journal
         self._log = log
@@ -140,7 +156,7 @@ class BrokerProcess:
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._runtime = AsyncioRuntime(self._loop, on_failure=self._fail)
         self._faults = LinkFaults(_peer_names(config))
-        self._channel = AsyncioChannel(f"broker-{config.broker_id}", self._faults.open_connection)
+        self._channel = AsyncioChannel(f"broker-{config.broker_id}", self._faults.open_connection, self._kafka_tap)
         self._log_directories = [FileLogDirectory(Path(log_dir)) for log_dir in config.log_dirs]
         self._broker = Broker(
             config,
@@ -236,6 +252,7 @@ class BrokerProcess:
                 RequestTimes(self._broker.quotas.request),
                 frame_bytes_max=config.number("socket.request.max.bytes"),
                 idle_ms_max=config.number("connections.max.idle.ms"),
+                tap=self._kafka_tap,
             )
             try:
                 picked[listener.name] = await port.start(listener.host, listener.port)
@@ -254,7 +271,7 @@ class BrokerProcess:
     def _coordination(self) -> Client:
         return Client(
             self._config.zookeeper_connect,
-            AsyncioConnector(self._faults),
+            AsyncioConnector(self._faults, tap=self._client_tap),
             self._runtime,
             session_timeout_ms=self._config.session_timeout_ms,
             name=self._config.node_name,

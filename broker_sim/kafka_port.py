@@ -17,6 +17,7 @@ from broker_sim.quotas.connection_quotas import ConnectionQuotas, ConnectionThro
 from broker_sim.request_context import COSTLESS, RequestContext, RequestRefused
 from broker_sim.request_times import RequestTimes, ThreadClock
 from ensemble.runtime.supervisor import ends_loudly
+from kafka_protocol.kafka_tap import KafkaTap, ServerLine
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire import api_versions
 from kafka_protocol.wire.frame_reader import FrameReader, FrameTooLarge
@@ -58,7 +59,9 @@ class KafkaPort:
         *,
         frame_bytes_max: int,
         idle_ms_max: int,
+        tap: KafkaTap | None = None,
     ) -> None:
+        self.tap = tap
         self.listener = listener
         self.handle = handle
         self.broken = broken
@@ -176,6 +179,7 @@ class _Connection(asyncio.Protocol):
         self.address = ""
         self._remote = "?"
         self._client_host = ""
+        self._line: ServerLine | None = None
         self._transport: asyncio.Transport | None = None
         # The loop itself keeps only a weak reference to a task.
         self._task: asyncio.Task[None] | None = None
@@ -185,6 +189,8 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are asyncio's by shape only.
         self._transport = transport = cast(asyncio.Transport, transport)
+        if self._port.tap is not None:
+            self._line = self._port.tap.server(transport)
         peer = transport.get_extra_info("peername")
         if peer:
             self._remote = f"{peer[0]}:{peer[1]}"
@@ -285,6 +291,8 @@ class _Connection(asyncio.Protocol):
         except WireError as malformed:
             self._drop(str(malformed))
             return False
+        if self._line is not None:
+            self._line.came(request.correlation_id, request.client_id, request.payload, len(frame) + 4)
         return await self._answer(request, clock)
 
     async def _answer(self, request: DecodedRequest, clock: ThreadClock | None) -> bool:
@@ -325,7 +333,10 @@ class _Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _reply(self, correlation_id: int, response: KafkaMessage) -> None:
-        self._replies += self._port.encoder.encode_parts(correlation_id, response)
+        parts = self._port.encoder.encode_parts(correlation_id, response)
+        self._replies += parts
+        if self._line is not None and self._line.awaits:
+            self._line.told(correlation_id, response, sum(map(len, parts)))
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)

@@ -12,21 +12,26 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import msgspec
 import uvicorn
-from fastapi import FastAPI, Query, Request, Response
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.agent_protocol import ACTIONS, FaultState, JournalRequest, Refusal
 from api.bounded_http import BodyLimit, BoundedConnection
 from compose.files import TOKEN_FILE, AgentConfig
-from compose.host import Host
+from compose.host import Fork, Host
 from compose.processes import NotNow
 from compose.topology import BadTopology, Topology, load
 
 BODY_BYTES_MAX = 4 * 1024 * 1024
+FRESH_MS_MAX = 1_000
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -39,7 +44,7 @@ class _Guard:
         self._expected = f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] != "/healthz":
+        if scope["type"] == "http" and scope["path"] not in ("/healthz", "/livez"):
             given = dict(scope["headers"]).get(b"authorization", b"")
             if not secrets.compare_digest(given, self._expected):
                 await _problem(Refusal(401, "Unauthorized", "this agent wants its bearer token"))(scope, receive, send)
@@ -68,60 +73,90 @@ async def _body(request: Request, shape: type[S]) -> S:
         raise _Refused(422, "Bad request body", str(bad)) from None
 
 
-def create_app(host: Host, token: str) -> FastAPI:
-    """The agent's HTTP application; starting and stopping it starts and stops the host's processes."""
+class _Calls:
+    """What the API calls, as endpoints."""
 
-    @contextlib.asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await host.start()
-        yield
-        await host.stop()
+    def __init__(self, host: Host) -> None:
+        self._host = host
 
-    app = FastAPI(title="zabka host agent", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(BodyLimit, bytes_max=BODY_BYTES_MAX)
-    app.add_middleware(_Guard, token=token)
+    def routes(self) -> list[Route]:
+        return [
+            Route("/healthz", self.healthz),
+            Route("/livez", self.livez),
+            Route("/v1/snapshot", self.snapshot),
+            Route("/v1/processes/{name}/{action}", self.act, methods=["POST"]),
+            Route("/v1/journal", self.journal, methods=["POST"]),
+            Route("/v1/messages", self.messages, methods=["POST"]),
+            Route("/v1/faults", self.faults),
+            Route("/v1/faults", self.set_faults, methods=["PUT"]),
+        ]
 
-    @app.exception_handler(_Refused)
-    async def refused(_: Request, exc: _Refused) -> Response:
-        return _problem(exc.refusal)
-
-    @app.get("/healthz")
-    async def healthz() -> Response:
-        if reason := host.trouble():
+    async def healthz(self, _: Request) -> Response:
+        if reason := self._host.trouble():
             return _problem(Refusal(503, "Not healthy", reason))
-        return _json({"status": "ok", "host": host.spec.name})
+        return await self.livez(_)
 
-    @app.get("/v1/snapshot")
-    async def snapshot(fresh_ms: Annotated[int, Query(ge=0, le=1_000)] = 0) -> Response:
+    async def livez(self, _: Request) -> Response:
+        # Whatever its nodes do: an agent that is killed takes them along.
+        return _json({"status": "ok", "host": self._host.spec.name})
+
+    async def snapshot(self, request: Request) -> Response:
+        fresh_ms = _fresh_ms(request.query_params.get("fresh_ms", "0"))
         if fresh_ms:
-            await host.refresh(fresh_ms / 1000)
-        return _json(host.snapshot())
+            await self._host.refresh(fresh_ms / 1000)
+        return _json(self._host.snapshot())
 
-    @app.post("/v1/processes/{name}/{action}")
-    async def act(name: str, action: str) -> Response:
-        if name not in host.processes or action not in ACTIONS:
+    async def act(self, request: Request) -> Response:
+        name, action = request.path_params["name"], request.path_params["action"]
+        if name not in self._host.processes or action not in ACTIONS:
             raise _Refused(404, "Not found", f"no process {name} here, or no action {action}")
         try:
-            return _json(await host.act(name, action), 202)
+            return _json(await self._host.act(name, action), 202)
         except NotNow as reason:
             raise _Refused(409, "Not now", str(reason)) from None
         except OSError as reason:
             raise _Refused(500, "Could not be done", f"{action} {name}: {reason}") from None
 
-    @app.post("/v1/journal")
-    async def journal(request: Request) -> Response:
-        return _json(await host.read_journals(await _body(request, JournalRequest)))
+    async def journal(self, request: Request) -> Response:
+        return _json(await self._host.read_journals(await _body(request, JournalRequest)))
 
-    @app.get("/v1/faults")
-    async def faults() -> Response:
-        return _json(FaultState(host.faults))
+    async def messages(self, request: Request) -> Response:
+        return _json(self._host.read_messages(await _body(request, JournalRequest)))
 
-    @app.put("/v1/faults")
-    async def set_faults(request: Request) -> Response:
-        await host.set_faults((await _body(request, FaultState)).faults)
-        return _json(FaultState(host.faults))
+    async def faults(self, _: Request) -> Response:
+        return _json(FaultState(self._host.faults))
 
-    return app
+    async def set_faults(self, request: Request) -> Response:
+        await self._host.set_faults((await _body(request, FaultState)).faults)
+        return await self.faults(request)
+
+
+def _fresh_ms(told: str) -> int:
+    if not (told.isascii() and told.isdecimal() and len(told) <= 4 and int(told) <= FRESH_MS_MAX):
+        raise _Refused(422, "Bad question", f"fresh_ms is between 0 and {FRESH_MS_MAX}, not {told[:20]!r}")
+    return int(told)
+
+
+def create_app(host: Host, token: str) -> Starlette:
+    """The agent's HTTP application; starting and stopping it starts and stops the host's processes."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await host.start()
+        yield
+        await host.stop()
+
+    async def refused(_: Request, exc: Exception) -> Response:
+        assert isinstance(exc, _Refused)
+        return _problem(exc.refusal)
+
+    return Starlette(
+        routes=_Calls(host).routes(),
+        lifespan=lifespan,
+        # Who has no token is not even listened to.
+        middleware=[Middleware(_Guard, token=token), Middleware(BodyLimit, bytes_max=BODY_BYTES_MAX)],
+        exception_handlers={_Refused: refused},
+    )
 
 
 def load_agent(config: Path) -> tuple[Topology, AgentConfig]:
@@ -143,9 +178,12 @@ def main(config: Path) -> int:
     data = Path(wanted.data)
     spec = next(h for h in topology.hosts if h.name == wanted.host)
     token = (topology.tokens(data) / TOKEN_FILE).read_text().strip()
+    fork: Fork | None = None
+    if wanted.preloads:
+        from compose.forked import fork
     server = uvicorn.Server(
         uvicorn.Config(
-            create_app(Host(topology, spec, data), token),
+            create_app(Host(topology, spec, data, fork), token),
             host=spec.agent_bind,
             port=spec.agent_port,
             log_level="warning",
@@ -158,6 +196,7 @@ def main(config: Path) -> int:
         )
     )
     # The server raises the signal that ended it once more when all is done: that would be an end by signal, not code 0.
-    signal.signal(signal.SIGTERM, lambda *_: None)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
     server.run()
     return 0 if server.started else 1

@@ -139,7 +139,7 @@ password.encoder.cipher.algorithm password.encoder.keyfactory.algorithm delegati
 delegation.token.master.key early.start.listeners
 """)
 
-_ZABKA_BOTH = {"zabka.journal.level": ("normal", "full")}
+_ZABKA_BOTH = {"zabka.journal.level": ("normal", "full"), "zabka.messages": ("off", "control", "all")}
 _MANAGED = {
     *("dataDir", "clientPort", "myid", "broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir"),
     *("zookeeper.connect", "zabka.node.name", "zabka.journal.dir", "zabka.control.socket", "node.id", "process.roles"),

@@ -2,7 +2,8 @@
 
 One image, many commands: each container's first process is a host agent, which owns the one node of that container.  No
 Docker socket is mounted anywhere: the API asks the agents, over the containers' network.  `composition` writes
-compose.yaml of the same topology, and `image` the Dockerfile; `python -m compose.kept_files` writes both anew.
+compose.yaml of the same topology, `manifests` what Kubernetes takes, and `image` the Dockerfile; `python -m
+compose.kept_files` writes them anew.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
-from compose.config_keys import split_settings
+from compose.config_keys import BadSetting, split_settings
 from compose.plan import BadPlan
-from compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, PeerSpec, Topology, load, save
+from compose.share import run_host
+from compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, PeerSpec, Platform, Topology
 
 DATA = "/data"
 TOKENS = "/tokens"
@@ -26,26 +29,48 @@ USER_ID = 10001
 API_HOST = "api"
 
 
+class Naming(NamedTuple):
+    """How containers find each other: what follows a peer's name, what follows a broker's, and where the API's own
+    container finds its agent.
+    """
+
+    peers: str
+    brokers: str
+    api: str
+
+
+NAMINGS: dict[Platform, Naming] = {
+    # A service of the composition is a name on its network.
+    "compose": Naming("", "", API_HOST),
+    # A pod of a StatefulSet is a name below that of its headless service.
+    "kubernetes": Naming(".peers", ".brokers", "127.0.0.1"),
+}
+
+
 def container_topology(
-    peers: int = 3, brokers: int = 3, profile: str = "default", settings: list[str] | None = None
+    peers: int = 3,
+    brokers: int = 3,
+    profile: str = "default",
+    settings: list[str] | None = None,
+    platform: Platform = "compose",
 ) -> Topology:
-    """Each node on a host of its own, reached by its service's name.  Raises BadPlan, BadSetting."""
+    """Each node on a host of its own, reached by its name on that platform.  Raises BadPlan, BadSetting."""
     _check_counts(peers, brokers)
     if profile not in PROFILES:
         raise BadPlan(f"--profile is one of {', '.join(PROFILES)}, not {profile!r}")
     overrides = split_settings(settings or [])
-    names = [API_HOST, *(f"peer-{i}" for i in range(1, peers + 1)), *(f"broker-{i}" for i in range(1, brokers + 1))]
-    hosts = [
-        HostSpec(f"host-{number}", name, ANYWHERE, AGENT_PORT, [] if name == API_HOST else [name], name == API_HOST)
-        for number, name in enumerate(names, 1)
-    ]
-    by_node = {h.address: h.name for h in hosts}
+    naming = NAMINGS[platform]
+    addresses = {
+        **{f"peer-{i}": f"peer-{i}{naming.peers}" for i in range(1, peers + 1)},
+        **{f"broker-{i}": f"broker-{i}{naming.brokers}" for i in range(1, brokers + 1)},
+    }
+    by_node = {name: f"host-{number}" for number, name in enumerate(addresses, 2)}
     return Topology(
         peers=[
             PeerSpec(
                 i,
                 host=by_node[f"peer-{i}"],
-                address=f"peer-{i}",
+                address=addresses[f"peer-{i}"],
                 bind=ANYWHERE,
                 client_port=CLIENT_PORT,
                 quorum_port=QUORUM_PORT,
@@ -58,14 +83,17 @@ def container_topology(
                 i,
                 host=by_node[f"broker-{i}"],
                 bind=ANYWHERE,
-                advertised=f"broker-{i}",
+                advertised=addresses[f"broker-{i}"],
                 port=INNER_PORT,
                 external="127.0.0.1",
                 external_port=KAFKA_PORT + i - 1,
             )
             for i in range(1, brokers + 1)
         ],
-        hosts=hosts,
+        hosts=[
+            HostSpec("host-1", naming.api, ANYWHERE, AGENT_PORT, [], runs_api=True),
+            *(HostSpec(by_node[name], at, ANYWHERE, AGENT_PORT, [name]) for name, at in addresses.items()),
+        ],
         api_bind=ANYWHERE,
         api_port=API_PORT,
         profile=profile,
@@ -73,6 +101,7 @@ def container_topology(
         kafka=overrides.kafka,
         allowed_hosts=[API_HOST],
         token_directory=TOKENS,
+        platform=platform,
     )
 
 
@@ -94,50 +123,29 @@ def published(topology: Topology, host: HostSpec) -> list[tuple[int, int]]:
 
 
 def topology_here() -> Topology:
-    """The topology that a container's environment describes, as `composition` wrote it.  Raises BadPlan, BadSetting."""
+    """The topology that a container's environment describes, as `composition` or `manifests` wrote it.
+
+    Raises BadPlan, BadSetting.
+    """
+    platform = os.environ.get("ZABKA_PLATFORM", "compose")
     return container_topology(
         int(os.environ.get("ZABKA_PEERS", "3")),
         int(os.environ.get("ZABKA_BROKERS", "3")),
         os.environ.get("ZABKA_PROFILE", "default"),
         json.loads(os.environ.get("ZABKA_SETTINGS", "[]")),
+        "kubernetes" if platform == "kubernetes" else "compose",
     )
 
 
-def lay_out(name: str, data: Path, topology: Topology) -> Path:
-    """Write what a container's host starts from; returns its agent's configuration.  Raises BadPlan where the volume
-    holds the history of an ensemble of another size.
-    """
-    from compose.files import Run, save_run, write_host
-
-    before = load(data)
-    if before is not None and len(before.peers) != len(topology.peers):
-        # New, empty voters could form a quorum without those that hold the history: that would lose data.
-        raise BadPlan(
-            f"this volume belongs to an ensemble of {len(before.peers)} peers, not {len(topology.peers)}: go back to "
-            "that number, or remove the volumes (docker compose down --volumes)"
-        )
-    host = next(h for h in topology.hosts if h.name == name)
-    save(topology, data)
-    save_run(data, Run(os.getpid(), topology.api_url))
-    return write_host(topology, host, data)
-
-
-def run_host(name: str, data: Path) -> int:
-    """A container's first process: write what its host starts from, then be its agent."""
-    from compose.agent import main
-    from compose.config_keys import BadSetting
-    from compose.files import InUse, take_lock
-    from compose.topology import BadTopology
-
+def main(name: str, data: Path) -> int:
+    """A container's first process: the agent of that host, or of the host that has that node."""
     try:
-        # Held for as long as this process lives: `zabka status` in this container tells by it that the host runs.
-        take_lock(data)
-        config = lay_out(name, data, topology_here())
-    except (BadPlan, BadSetting, BadTopology, InUse, OSError, ValueError) as reason:
+        topology = topology_here()
+    except (BadPlan, BadSetting, ValueError) as reason:
         print(f"zabka: {reason}", file=sys.stderr)  # noqa: T201
         return 1
-    return main(config)
+    return run_host(topology, name, data)
 
 
 if __name__ == "__main__":
-    sys.exit(run_host(sys.argv[1], Path(DATA)))
+    sys.exit(main(sys.argv[1], Path(DATA)))

@@ -30,10 +30,14 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class AgentConfig(msgspec.Struct, frozen=True):
-    """What an agent is started from (`agent.json`): where the cluster's files are and which host it is."""
+    """What an agent is started from (`agent.json`): where the cluster's files are and which host it is.
+
+    An agent that preloads starts its nodes as forks of itself (`compose.forked`).
+    """
 
     data: str
     host: str
+    preloads: bool = False
 
 
 class InUse(Exception):
@@ -88,7 +92,9 @@ def forget_run(data: Path) -> None:
 def token(path: Path) -> str:
     """A token kept in a file that only its user reads; made when missing, by whoever of several comes first."""
     with contextlib.suppress(FileNotFoundError):
-        path.chmod(0o600)
+        if path.stat().st_uid == os.getuid():
+            # One that was handed in (a Secret that Kubernetes mounts) belongs to whoever did.
+            path.chmod(0o600)
         return path.read_text().strip()
     aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     write_atomically(aside, f"{secrets.token_urlsafe(32)}\n".encode(), 0o600)
@@ -107,6 +113,21 @@ def agent_url(host: HostSpec) -> str:
     return f"http://{bracketed(reachable(host.address))}:{host.agent_port}"
 
 
+def remedy(topology: Topology, host: HostSpec, data: Path) -> str:
+    """What brings a host's agent back that does not answer."""
+    at = host.address
+    match topology.platform:
+        case "compose":
+            return f"start it with docker compose start {at}, or unpause it, or mend the way to {at}"
+        case "kubernetes":
+            pod = at.partition(".")[0]
+            return f"see what kubectl describe pod {pod} says; Kubernetes starts a pod that has ended by itself"
+        case "hosts":
+            return f"start it there with zabka agent, or continue it (kill -CONT), or mend the way to {at}"
+        case "local":
+            return f"continue that process where it is stopped (kill -CONT), or run zabka up --data {data}"
+
+
 def api_settings(topology: Topology, data: Path) -> dict[str, object]:
     """The API's settings, as `api.settings.Settings` reads them."""
     timeout = topology.kafka.get("zookeeper.session.timeout.ms", "6000" if topology.profile == "default" else "18000")
@@ -117,7 +138,10 @@ def api_settings(topology: Topology, data: Path) -> dict[str, object]:
         "port": topology.api_port,
         "token_file": str(data / API_TOKEN_FILE),
         "agent_token_file": str(topology.tokens(data) / TOKEN_FILE),
-        "agents": [{"name": h.name, "url": agent_url(h), "nodes": h.nodes} for h in topology.hosts],
+        "agents": [
+            {"name": h.name, "url": agent_url(h), "nodes": h.nodes, "remedy": remedy(topology, h, data)}
+            for h in topology.hosts
+        ],
         "peers": [p.id for p in topology.peers if not p.observer],
         "observers": [p.id for p in topology.peers if p.observer],
         "brokers": [b.id for b in topology.brokers],
@@ -130,7 +154,7 @@ def api_settings(topology: Topology, data: Path) -> dict[str, object]:
     }
 
 
-def write_host(topology: Topology, host: HostSpec, data: Path) -> Path:
+def write_host(topology: Topology, host: HostSpec, data: Path, *, preloads: bool = False) -> Path:
     """Write what one host's agent starts from; returns the agent's configuration file."""
     token(topology.tokens(data) / TOKEN_FILE)
     home = data / host.name
@@ -142,5 +166,5 @@ def write_host(topology: Topology, host: HostSpec, data: Path) -> Path:
         settings = json.dumps(api_settings(topology, data), indent=2) + "\n"
         write_atomically(data / "api" / "api.json", settings.encode())
     path = home / "agent.json"
-    write_atomically(path, msgspec.json.encode(AgentConfig(str(data), host.name)) + b"\n")
+    write_atomically(path, msgspec.json.encode(AgentConfig(str(data), host.name, preloads)) + b"\n")
     return path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from compose.control_link import ControlLink
 from compose.journal_files import JournalTail
 from compose.launch import argv_for
 from compose.ports import control_socket
-from compose.processes import ManagedProcess, NotNow
+from compose.processes import Child, ManagedProcess, NotNow
 from compose.topology import (
     BrokerSpec,
     HostSpec,
@@ -33,6 +33,7 @@ from ensemble.runtime.link_fault import HeldFault
 from ensemble.runtime.links import FaultTable
 from ensemble.runtime.supervisor import kept_up
 from journal.events import FaultInjected, FaultRemoved, NodeStarted, NodeStopped, ProcessChanged, TaskFailed
+from journal.message_log import message_files
 from journal.writer import JournalWriter
 
 OBSERVE_INTERVAL_S = 0.5
@@ -54,17 +55,22 @@ _JOURNAL_IDLE_AFTER_S = 3.0
 log = structlog.get_logger()
 
 
+Fork = Callable[[Sequence[str], Path], Child]
+"""Starts a node by the arguments of `compose.node`, with its log."""
+
+
 def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
 class Host:
-    """Owns the processes of one host of a topology."""
+    """Owns the processes of one host of a topology.  `fork`, where it is given, starts each for the first time."""
 
-    def __init__(self, topology: Topology, spec: HostSpec, data: Path) -> None:
+    def __init__(self, topology: Topology, spec: HostSpec, data: Path, fork: Fork | None = None) -> None:
         self.spec = spec
         self._topology = topology
         self._data = data
+        self._fork = fork
         self._journal = JournalWriter(journal_directory(data, spec.name), spec.name)
         self._faults: list[HeldFault] = []
         self._names = self._name_addresses()
@@ -76,18 +82,21 @@ class Host:
         self.links: dict[str, ControlLink] = {}
         for node in spec.nodes:
             kind = node.partition("-")[0]
-            self._add(node, argv_for(kind, "--config", str(config_file(data, node))))
+            self._add(node, kind, config_file(data, node))
             self.links[node] = ControlLink(
                 control_socket(node_directory(data, node)), _monotonic_ms, partial(self._faults_line, node)
             )
         if spec.runs_api:
-            self._add(API, argv_for(API, "--config", str(data / API / "api.json")))
+            self._add(API, API, data / API / "api.json")
         journals = [*spec.nodes, spec.name, *([API] if spec.runs_api else [])]
         self._tails = [JournalTail(journal_directory(data, node), node) for node in journals]
+        self._messages = [JournalTail(journal_directory(data, node), node, message_files) for node in spec.nodes]
 
-    def _add(self, name: str, argv: list[str]) -> None:
+    def _add(self, name: str, kind: str, config: Path) -> None:
         log = node_directory(self._data, name) / f"{name}.log"
-        self.processes[name] = ManagedProcess(name, argv, log, self._changed)
+        arguments = (kind, "--config", str(config))
+        first = None if self._fork is None else partial(self._fork, arguments, log)
+        self.processes[name] = ManagedProcess(name, argv_for(*arguments), log, self._changed, first)
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -96,12 +105,13 @@ class Host:
         config = {"nodes": ",".join(self.spec.nodes)}
         self._journal.write(NodeStarted("host", int(self.spec.name.rpartition("-")[2]), config))
         self._journal.flush()
+        if API in self.processes:
+            # It takes the longest.
+            await self.processes[API].start()
         for spec in self._topology.nodes():
             if spec.name in self.links:
                 write_node(self._topology, spec, self._data)
                 await self.processes[spec.name].start()
-        if API in self.processes:
-            await self.processes[API].start()
         for node, link in self.links.items():
             self._keep_up(f"talking to {node}", link.run)
         self._keep_up("observing processes", self._observe)
@@ -237,6 +247,11 @@ class Host:
                 return JournalAnswer(chunks)
             idle = time.monotonic() - self._written_s > _JOURNAL_IDLE_AFTER_S
             await asyncio.sleep(_JOURNAL_IDLE_POLL_S if idle else _JOURNAL_POLL_S)
+
+    def read_messages(self, request: JournalRequest) -> JournalAnswer:
+        """What the nodes have written of their messages after these positions, a chunk a node."""
+        wanted = [(tail, p) for tail in self._messages if (p := request.positions.get(tail.node)) is not None]
+        return JournalAnswer([chunk for tail, position in wanted if (chunk := tail.read_on(position)) is not None])
 
     # ---- faults -----------------------------------------------------------------------------------------------------
 

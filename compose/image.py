@@ -22,7 +22,7 @@ from compose.containers import (
 NODES_LOCK, SPARK_LOCK = "nodes.lock", "spark.lock"
 ROOMS = (
     "api", "broker_sim", "compose", "controller", "ensemble", "journal", "kafka_protocol", "pipeline", "simulation",
-    "testing", "tools",
+    "testing", "tools", "zabka",
 )  # fmt: skip
 _PAGE_FILES = ("package.json", "package-lock.json", ".npmrc")
 _PORTS = (CLIENT_PORT, QUORUM_PORT, ELECTION_PORT, INNER_PORT, KAFKA_PORT, API_PORT, AGENT_PORT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from api.agent_protocol import JOURNAL_CHUNK_BYTES_MAX, JournalChunk, Position
@@ -23,8 +24,9 @@ class JournalTail:
     to hold nothing new.
     """
 
-    def __init__(self, directory: Path, node: str) -> None:
+    def __init__(self, directory: Path, node: str, files: Callable[[Path, str], list[Path]] = node_files) -> None:
         self.node = node
+        self._files = files
         self._directory = directory
         self._nothing_new: tuple[Position, tuple[int, int]] | None = None
 
@@ -33,7 +35,7 @@ class JournalTail:
         seen = self._seen(position)
         if seen is not None and self._nothing_new == (position, seen):
             return None
-        chunk = read_on(self._directory, self.node, position)
+        chunk = read_on(self._directory, self.node, position, self._files)
         settled = chunk is None and seen is not None and time.time_ns() - seen[0] > SETTLED_NS
         self._nothing_new = (position, seen) if settled and seen is not None else None
         return chunk
@@ -47,9 +49,11 @@ class JournalTail:
             return None
 
 
-def read_on(directory: Path, node: str, position: Position) -> JournalChunk | None:
+def read_on(
+    directory: Path, node: str, position: Position, files: Callable[[Path, str], list[Path]] = node_files
+) -> JournalChunk | None:
     """What stands after a position: None when nothing does yet.  A file that was rotated away is passed over."""
-    names = [path.name for path in node_files(directory, node)]
+    names = [path.name for path in files(directory, node)]
     if not names:
         return None
     name, offset = _resolve(names, position)

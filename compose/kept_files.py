@@ -1,4 +1,4 @@
-"""Writes anew what is generated and kept beside this module: compose.yaml, the Dockerfile and the image's locks.
+"""Writes anew what is generated and kept beside this module: compose.yaml, kubernetes.yaml, the Dockerfile and locks.
 
 `python -m compose.kept_files`, where the whole of requirements.lock is installed.
 """
@@ -11,6 +11,7 @@ from compose.composition import compose_yaml
 from compose.containers import container_topology
 from compose.image import NODES_LOCK, SPARK_LOCK, dockerfile, dockerignore
 from compose.locks import locks
+from compose.manifests import kubernetes_yaml
 
 HERE = Path(__file__).parent
 
@@ -20,6 +21,7 @@ def kept_files() -> dict[str, str]:
     nodes, spark = locks(HERE.parent)
     return {
         "compose.yaml": compose_yaml(container_topology()),
+        "kubernetes.yaml": kubernetes_yaml(container_topology(platform="kubernetes"), []),
         "Dockerfile": dockerfile(),
         "Dockerfile.dockerignore": dockerignore(),
         NODES_LOCK: nodes,

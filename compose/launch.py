@@ -5,7 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 
@@ -16,7 +19,7 @@ def argv_for(kind: str, *arguments: str) -> list[str]:
 
 
 def player_argv() -> list[str]:
-    """The command line of `zabka scenarios` as a child that may ask to die with its parent."""
+    """The command line of the player (`zabka scenarios` or `replay`), a child that may ask to die with its parent."""
     return [sys.executable, "-P", "-m", "tools.scenario_player"]
 
 
@@ -32,3 +35,24 @@ def die_with_parent(number: signal.Signals) -> None:
     if os.getppid() != int(parent):
         # The parent died before the kernel was asked.
         os.kill(os.getpid(), number)
+
+
+def start_agent(config: Path, held: Sequence[int], parent: int | None) -> subprocess.Popen[bytes]:
+    """Start the agent of that configuration (`write_host`); `parent` is the process that it is to end with.
+
+    It holds the locks whose file descriptors are `held`, the data directory's among them, for as long as it lives.
+    """
+    environment = dict(os.environ)
+    if parent is not None:
+        environment["ZABKA_PARENT"] = str(parent)
+    with config.with_name("agent.log").open("ab") as out:
+        return subprocess.Popen(
+            argv_for("agent", "--config", str(config)),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            # Away from the terminal: Ctrl-C reaches this process, which stops the others in a clean order.
+            start_new_session=True,
+            pass_fds=held,
+            env=environment,
+        )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from packaging.requirements import Requirement
 
-OF_SPARK = ("pandas", "pyarrow", "pyspark")
+OF_SPARK = ("numpy", "pandas", "pyarrow", "pyspark")
 """What nothing but the tables needs: 700 MB."""
 _HEAD = "# Made by `python -m compose.kept_files` of requirements.lock; change that, not this file.\n"
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==")
@@ -30,7 +30,10 @@ class Locks(NamedTuple):
 def locks(root: Path) -> Locks:
     """The locks of the project in `root`.  Raises KeyError for a requirement that requirements.lock does not pin."""
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    wanted = [Requirement(line) for line in project["dependencies"]]
+    of_extras = [line for lines in project["optional-dependencies"].values() for line in lines]
+    wanted = [Requirement(line) for line in (*project["dependencies"], *of_extras)]
+    # The extra `all` is the others, which are here already.
+    wanted = [requirement for requirement in wanted if _name(requirement.name) != project["name"]]
     pins = _pins((root / "requirements.lock").read_text())
     nodes = _closure([r for r in wanted if _name(r.name) not in OF_SPARK])
     everything = _closure(wanted)

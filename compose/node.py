@@ -1,47 +1,23 @@
-"""What a node's process runs first: tie its life to its parent's, then become a peer, a broker, the API or an agent.
-
-`python -P -m compose.node peer --config FILE`.  Kept free of heavy imports, so that a node is up soon.
-"""
+"""What a node's process runs first: `python -P -m compose.node peer --config FILE` becomes that peer, and so on."""
 
 from __future__ import annotations
 
 import signal
 import sys
-from pathlib import Path
 
-from compose.launch import die_with_parent, player_argv
+from compose.launch import die_with_parent
+from compose.programs import config_of, run
 
 
 def main() -> int:
-    """Run what the arguments say; the process's exit code."""
-    kind, option, config = sys.argv[1:4]
-    assert option == "--config"
-    die_with_parent(signal.SIGTERM if kind == "agent" else signal.SIGKILL)
-    if kind == "peer":
-        return run_peer(config)
-    if kind == "broker":
-        return run_broker(config)
-    if kind == "api":
-        from api.main import main as run_api
-
-        return run_api(Path(config), player_argv())
+    """Run what the arguments say: a peer, a broker, the API or an agent; the process's exit code."""
+    kind, config = config_of(sys.argv[1:])
+    if kind != "agent":
+        return run(kind, config)
+    die_with_parent(signal.SIGTERM)
     from compose.agent import main as run_agent
 
-    return run_agent(Path(config))
-
-
-def run_peer(config: str) -> int:
-    """One ensemble server in the foreground."""
-    from ensemble.server.process.peer_process import main as run
-
-    return run(Path(config))
-
-
-def run_broker(config: str) -> int:
-    """One broker in the foreground."""
-    from broker_sim.broker_process import main as run
-
-    return run(Path(config))
+    return run_agent(config)
 
 
 if __name__ == "__main__":

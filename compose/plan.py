@@ -35,8 +35,10 @@ class BadPlan(ValueError):
     """Options that cannot be met, and why."""
 
 
-def plan(wanted: Wanted, before: Topology | None) -> Topology:
+def plan(wanted: Wanted, before: Topology | None, within: range | None = None) -> Topology:
     """The topology for these options, on top of the one that the data directory holds.
+
+    Ports that are picked come from `within`, where it is given.
 
     Raises BadPlan where the options make no sense, PortTaken where a port that was named is in use.
     """
@@ -51,7 +53,7 @@ def plan(wanted: Wanted, before: Topology | None) -> Topology:
     bind = wanted.host or (before.api_bind if before else LOOPBACK)
     if not is_ours(bind):
         raise BadPlan(f"--host {bind}: this machine has no such address")
-    book = _Ports(bind)
+    book = _Ports(bind, within)
     zk_port = book.block("the peers' client ports (--zk-port)", wanted.zk_port, peers + observers,
                          before.peers[0].client_port if before else DEFAULT_ZK_PORT, before is None)  # fmt: skip
     kafka_base = before.brokers[0].port if before and before.brokers else DEFAULT_KAFKA_PORT
@@ -133,8 +135,9 @@ def _advertised(bind: str) -> str:
 class _Ports:
     """Hands out ports, none twice."""
 
-    def __init__(self, bind: str) -> None:
+    def __init__(self, bind: str, within: range | None) -> None:
         self._bind = bind
+        self._within = within
         self._given: set[int] = set()
 
     def block(self, what: str, wanted: int | None, count: int, otherwise: int, fresh: bool) -> int:
@@ -147,7 +150,7 @@ class _Ports:
         if wanted == 0:
             first = 0 if fresh or not self._all_free(otherwise, count) else otherwise
         if first == 0:
-            first = pick_block(self._bind, count, self._given)
+            first = pick_block(self._bind, count, self._given, self._within)
         if first + count > 65_536:
             raise BadPlan(f"{count} ports from {first} on do not fit, for {what}")
         for port in range(first, first + count):
@@ -173,7 +176,7 @@ class _Ports:
         for i in range(count):
             port = kept[i] if i < len(kept) else 0
             if not port or port in self._given or not is_free(LOOPBACK, port):
-                port = pick_block(LOOPBACK, 1, self._given)
+                port = pick_block(LOOPBACK, 1, self._given, self._within)
             self._given.add(port)
             ports.append(port)
         return ports

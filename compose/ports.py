@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import random
@@ -9,10 +10,13 @@ import socket
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 SOCKET_PATH_BYTES_MAX = 100
 _LOWEST = 10_000
 _TRIES = 2_000
+CLAIM = 100
+"""How many ports a cluster claims: three for a peer, one for a broker, two more."""
 
 
 class PortTaken(Exception):
@@ -55,21 +59,62 @@ def _ephemeral_floor() -> int:
     return low if low > _LOWEST + 1_000 else 65_000
 
 
-def pick_block(host: str, count: int, taken: Iterable[int] = ()) -> int:
-    """The first of `count` consecutive free ports.
+def pick_block(host: str, count: int, taken: Iterable[int] = (), within: range | None = None) -> int:
+    """The first of `count` consecutive free ports, within that range where one is given.
 
     Ports come from below the range that the kernel hands to outgoing connections: a port picked from within it could
     be somebody's outgoing port by the time a killed node wants it back.  Raises OSError when nothing is free.
     """
     used = set(taken)
     chooser = random.SystemRandom()
-    highest = _ephemeral_floor() - count
+    among = range(_LOWEST, _ephemeral_floor()) if within is None or len(within) < count else within
     for _ in range(_TRIES):
-        base = chooser.randrange(_LOWEST, highest)
+        base = chooser.randrange(among.start, among.stop - count + 1)
         block = range(base, base + count)
         if used.isdisjoint(block) and all(is_free(host, port) for port in block):
             return base
     raise OSError(f"no {count} consecutive free ports on {host}")
+
+
+class ClaimedPorts(NamedTuple):
+    """A range of ports that no other process claims while somebody has `handles` open; None and none: just any."""
+
+    within: range | None
+    handles: tuple[int, ...]
+
+    def close(self) -> None:
+        """Let go; a process that inherited the handles goes on holding the range."""
+        for handle in self.handles:
+            os.close(handle)
+
+
+def claim_ports() -> ClaimedPorts:
+    """A range of ports for one cluster, by a locked file of this user's; any port where all ranges are claimed.
+
+    A port that is free now may be that of somebody's node which is down.  Raises OSError.
+    """
+    directory = private_directory()
+    starts = list(range(_LOWEST, _ephemeral_floor() - CLAIM, CLAIM))
+    random.SystemRandom().shuffle(starts)
+    for start in starts:
+        handle = os.open(directory / f"ports-{start}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            continue
+        return ClaimedPorts(range(start, start + CLAIM), (handle,))
+    return ClaimedPorts(None, ())
+
+
+def private_directory() -> Path:
+    """This user's directory among the temporary ones; made where it is missing.  Raises OSError."""
+    base = Path(tempfile.gettempdir())
+    if len(os.fsencode(base)) > SOCKET_PATH_BYTES_MAX - 40:
+        base = Path("/tmp")
+    directory = base / f"zabka-{os.getuid()}"
+    make_private(directory)
+    return directory
 
 
 def control_socket(directory: Path) -> Path:

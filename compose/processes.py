@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 LOG_BYTES_MAX = 8 * 1024 * 1024
 STOP_TIMEOUT_S = 30.0
@@ -26,6 +26,16 @@ _POLL_S = 0.01
 OnChange = Callable[["ManagedProcess", str], None]
 
 
+class Child(Protocol):
+    """A process that this one started: what is used of `subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def wait(self) -> int: ...
+    def send_signal(self, number: int, /) -> None: ...
+
+
 class NotNow(Exception):
     """The action makes no sense in the process's present state."""
 
@@ -33,12 +43,14 @@ class NotNow(Exception):
 class ManagedProcess:
     """One process, over all its incarnations.
 
-    `argv` is started anew each time, `log` collects what it prints.  `on_change(process, action)` is called after each
-    change of `state`; action is start, kill, stop, pause, resume, or exited / stopped / continued when it was not asked
-    for here.
+    `argv` is started anew each time, `log` collects what it prints; `first`, where it is given, begins the first one.
+    `on_change(process, action)` is called after each change of `state`; action is start, kill, stop, pause, resume, or
+    exited / stopped / continued when it was not asked for here.
     """
 
-    def __init__(self, name: str, argv: Sequence[str], log: Path, on_change: OnChange) -> None:
+    def __init__(
+        self, name: str, argv: Sequence[str], log: Path, on_change: OnChange, first: Callable[[], Child] | None = None
+    ) -> None:
         self.name = name
         self.state = "down"
         self.pid: int | None = None
@@ -47,7 +59,8 @@ class ManagedProcess:
         self._argv = list(argv)
         self._log = log
         self._on_change = on_change
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Child | None = None
+        self._begin = first or self._program
         self._exited = asyncio.Event()
         self._exited.set()
         self._asked = ""
@@ -136,8 +149,17 @@ class ManagedProcess:
     def _spawn(self) -> None:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         self._rotate_log()
+        begin, self._begin = self._begin, self._program
+        self._process = begin()
+        self.pid, self.exit_code, self._asked = self._process.pid, None, ""
+        self.starts += 1
+        self._exited.clear()
+        self._watch(self._process)
+        self._changed("running", "start")
+
+    def _program(self) -> Child:
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
+            return subprocess.Popen(
                 self._argv,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -145,11 +167,6 @@ class ManagedProcess:
                 start_new_session=True,
                 env={**os.environ, "ZABKA_PARENT": str(os.getpid()), "PYTHONUNBUFFERED": "1"},
             )
-        self.pid, self.exit_code, self._asked = self._process.pid, None, ""
-        self.starts += 1
-        self._exited.clear()
-        self._watch(self._process)
-        self._changed("running", "start")
 
     def _rotate_log(self) -> None:
         """Keep what was printed so far as `.log.1`, and begin anew.
@@ -164,7 +181,7 @@ class ManagedProcess:
                 shutil.copyfile(self._log, self._log.with_suffix(".log.1"))
             os.truncate(self._log, 0)
 
-    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+    def _watch(self, process: Child) -> None:
         loop = asyncio.get_running_loop()
         if not hasattr(os, "pidfd_open"):
             loop.call_later(_POLL_S * 5, self._poll_for_exit, process)
@@ -178,13 +195,13 @@ class ManagedProcess:
 
         loop.add_reader(handle, gone)
 
-    def _poll_for_exit(self, process: subprocess.Popen[bytes]) -> None:
+    def _poll_for_exit(self, process: Child) -> None:
         if process.poll() is None:
             asyncio.get_running_loop().call_later(_POLL_S * 5, self._poll_for_exit, process)
         else:
             self._ended(process)
 
-    def _ended(self, process: subprocess.Popen[bytes]) -> None:
+    def _ended(self, process: Child) -> None:
         self.exit_code = process.wait()
         self.pid = None
         self._changed("down", self._asked or "exited")

@@ -1,7 +1,8 @@
 """The one topology: which peers, brokers, agents and ports a cluster has, and every file its nodes start from.
 
-`up` plans it, keeps it in `topology.json` of the data directory, and finds it there again; compose.yaml is generated
-from the same structure (`compose.containers`).  Numbers of peers and brokers begin at 1; observers follow the peers.
+`up` plans it, keeps it in `topology.json` of the data directory, and finds it there again; compose.yaml and Kubernetes'
+manifests are generated from the same structure (`compose.containers`).  Numbers of peers and brokers begin at 1;
+observers follow the peers.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -21,6 +23,9 @@ NODES_MAX = 255
 OFFSETS_REPLICAS_MAX = 3
 PRIVATE = 0o600
 """The mode of files that may hold passwords: their user alone reads them."""
+
+Platform = Literal["local", "hosts", "compose", "kubernetes"]
+"""What runs the host agents: `zabka up` on this machine, somebody on each of several hosts, or containers."""
 
 # So that a person can watch: faster than the systems' own defaults, which `--profile kafka` takes.
 PROFILES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
@@ -96,6 +101,7 @@ class Topology(msgspec.Struct, frozen=True):
     kafka: dict[str, str] = {}
     allowed_hosts: list[str] = []
     token_directory: str = ""
+    platform: Platform = "local"
     layout: int = LAYOUT_VERSION
 
     @property
@@ -214,6 +220,8 @@ def zoo_cfg(topology: Topology, peer: PeerSpec, data: Path) -> str:
         "admin.enableServer": "false",
         **({"4lw.commands.whitelist": "*"} if topology.on_loopback() else {}),
         **({"peerType": "observer"} if peer.observer else {}),
+        # Where a name may mean another address tomorrow, or none yet, a server does not listen on what it means now.
+        **({"quorumListenOnAllIPs": "true"} if topology.platform in ("hosts", "kubernetes") else {}),
         **topology.zookeeper,
         **_own_keys(peer.name, data, topology.zookeeper),
     }
@@ -263,6 +271,7 @@ def _own_keys(node: str, data: Path, overrides: dict[str, str]) -> dict[str, str
     return {
         "zabka.journal.dir": str(journal_directory(data, node)),
         "zabka.journal.level": overrides.get("zabka.journal.level", "normal"),
+        "zabka.messages": overrides.get("zabka.messages", "control"),
         "zabka.control.socket": str(control_socket(node_directory(data, node))),
     }
 

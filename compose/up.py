@@ -27,16 +27,18 @@ from compose.files import (
     take_lock,
     write_host,
 )
-from compose.launch import argv_for, die_with_parent
+from compose.launch import die_with_parent, start_agent
 from compose.make_parent import make_was_interrupted
 from compose.plan import Wanted, plan
 from compose.progress import Progress
 from compose.topology import Topology, is_loopback, load, node_directory, save
+from ensemble.runtime.extras import is_installed, sentence
 from ensemble.server.config.security_cfg import without_secrets
 
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 20.0
 _POLL_S = 0.1
+_READY_POLL_S = 0.05
 _LOG_LINES = 12
 
 
@@ -62,9 +64,10 @@ def prepare(wanted: Wanted, data: Path) -> Topology:
     return topology
 
 
-def up(wanted: Wanted, data: Path, progress: Progress, *, detach: bool) -> int:
+def up(wanted: Wanted, data: Path, progress: Progress, *, detach: bool, beside: Callable[[], str] | None = None) -> int:
     """Start a cluster; in the foreground until a signal, or until it is ready.  The exit code.
 
+    `beside` is called once it is ready: it starts what is to run beside the cluster, and says what that is.
     Raises InUse, BadTopology, BadPlan, PortTaken, CannotStart, OSError.
     """
     # Only where whoever starts this asks for it, as the test fixtures do.
@@ -75,7 +78,7 @@ def up(wanted: Wanted, data: Path, progress: Progress, *, detach: bool) -> int:
     try:
         topology = prepare(wanted, data)
         runner = _Foreground(topology, data, progress, lock, detach=detach)
-        return runner.run()
+        return runner.run(beside)
     finally:
         os.close(lock)
 
@@ -101,20 +104,23 @@ class _Foreground:
         self._signals = 0
         self._agent: subprocess.Popen[bytes] | None = None
 
-    def run(self) -> int:
+    def run(self, beside: Callable[[], str] | None) -> int:
         """Start, wait, stop."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
         agent = self._start_agent()
         save_run(self._data, Run(agent.pid, self._topology.api_url))
         try:
-            _wait_until_ready(self._topology, self._data, self._progress, self._trouble)
+            wait_until_ready(self._topology, self._data, self._progress, self._trouble)
         except (CannotStart, Stopped) as reason:
             self._stop()
             if isinstance(reason, Stopped):
                 return 0
             raise
-        self._progress.ready(self._topology.api_url, self._notes())
+        notes = self._notes()
+        if beside is not None:
+            notes.append(beside())
+        self._progress.ready(self._topology.api_url, notes)
         if self._detach:
             return 0
         while agent.poll() is None and not self._asked_to_stop:
@@ -133,30 +139,17 @@ class _Foreground:
         if not topology.on_loopback():
             notes.append(f"token     {self._data / API_TOKEN_FILE} (calls that change something need it)")
             notes += exposed(topology)
+        if not is_installed("dashboard"):
+            notes.append(f"page      {sentence('dashboard', 'the page is')}")
         overrides = {**topology.zookeeper, **topology.kafka}
         if overrides:
             notes.append("settings  " + " ".join(f"{k}={v}" for k, v in without_secrets(overrides).items()))
         return notes
 
     def _start_agent(self) -> subprocess.Popen[bytes]:
-        host = self._topology.hosts[0]
-        config = write_host(self._topology, host, self._data)
-        log = self._data / host.name / "agent.log"
-        environment = dict(os.environ)
-        if not self._detach:
-            environment["ZABKA_PARENT"] = str(os.getpid())
-        with log.open("ab") as out:
-            self._agent = subprocess.Popen(
-                argv_for("agent", "--config", str(config)),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                # Away from the terminal: Ctrl-C reaches this process, which stops the others in a clean order.
-                start_new_session=True,
-                # The agent holds the data directory's lock for as long as it lives.
-                pass_fds=(self._lock,),
-                env=environment,
-            )
+        config = write_host(self._topology, self._topology.hosts[0], self._data)
+        parent = None if self._detach else os.getpid()
+        self._agent = start_agent(config, (self._lock,), parent)
         return self._agent
 
     @property
@@ -205,7 +198,7 @@ def exposed(topology: Topology) -> list[str]:
     return warnings
 
 
-def _wait_until_ready(topology: Topology, data: Path, progress: Progress, trouble: Callable[[], None]) -> None:
+def wait_until_ready(topology: Topology, data: Path, progress: Progress, trouble: Callable[[], None]) -> None:
     """Return once the cluster serves.  Raises CannotStart with the reason, or what `trouble` raises."""
     deadline = time.monotonic() + READY_TIMEOUT_S
     token = (topology.tokens(data) / TOKEN_FILE).read_text().strip()
@@ -220,7 +213,7 @@ def _wait_until_ready(topology: Topology, data: Path, progress: Progress, troubl
             if missing[0] != said:
                 said = missing[0]
                 progress.waiting(said)
-            time.sleep(_POLL_S)
+            time.sleep(_READY_POLL_S)
     raise CannotStart(f"not ready after {READY_TIMEOUT_S:.0f} s: {said}")
 
 

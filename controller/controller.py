@@ -198,7 +198,7 @@ class KafkaController:
         self._events.stop()
         for timer in self._timers.values():
             timer.cancel()
-        self._resign("shutdown")
+        self._resign("shutdown", request_cause("shutdown"))
 
     async def session_expired(self) -> None:
         """The session is over.  Returns once this broker has resigned: only then may a new session begin."""
@@ -313,29 +313,27 @@ class KafkaController:
             await self._process_or_move(event)
         except SessionExpired:
             # Expire follows, by way of the broker; until then nothing can be decided.
-            self._resign("session_expired")
+            self._resign("session_expired", expiry_cause(self._session_held()))
         except ControllerMoved:
-            self._resign("controller_moved")
+            self._resign("controller_moved", owner_cause(self._session_held()))
         except Exception as error:
-            self._report(event.name, error)
-            self._resign("illegal_state")
+            self._resign("illegal_state", self._report(event.name, error))
 
     async def _process_or_move(self, event: ControllerEvent) -> None:
         try:
             await event.process()
         except ControllerMoved:
-            self._resign("controller_moved")
+            self._resign("controller_moved", owner_cause(self._session_held()))
             self._occasion.begin(UNKNOWN)
             await self._process_reelect()
         except SessionExpired:
             raise
         except Exception as error:
-            self._report(event.name, error)
-            await self._move_away()
+            await self._move_away(self._report(event.name, error))
 
-    def _report(self, event: str, error: Exception) -> None:
+    def _report(self, event: str, error: Exception) -> Cause:
         problem = f"{type(error).__name__}: {error}"
-        self._emit(journal.ControllerEventFailed(self._broker_id, self.controller_epoch, event, problem))
+        return self._emit(journal.ControllerEventFailed(self._broker_id, self.controller_epoch, event, problem))
 
     async def _process_reelect(self) -> None:
         """Look who is controller (maybeResign), and race for it where nobody is (elect)."""
@@ -374,11 +372,11 @@ class KafkaController:
                 )
 
     async def _process_expire(self) -> None:
-        self._resign("session_expired")
+        self._resign("session_expired", expiry_cause(self._session_held()))
         self._believe(-1, self.controller_epoch)
 
     async def _process_shutdown(self) -> None:
-        self._resign("shutdown")
+        self._resign("shutdown", request_cause("shutdown"))
 
     async def _register(self) -> None:
         info = self._broker_info()
@@ -401,7 +399,7 @@ class KafkaController:
         seen = await read_controller(self._zk)
         self._owner_seen = seen.owner or self._owner_seen
         if self._reign is not None and not self._confirms(seen, self._reign):
-            self._resign("controller_moved")
+            self._resign("controller_moved", owner_cause(self._session_held()))
         # A server that lags behind may still show a controller that we know to be gone.
         if seen.epoch >= self.controller_epoch:
             self._believe(seen.broker_id, seen.epoch)
@@ -462,21 +460,25 @@ class KafkaController:
         self._believe(self._broker_id, won.epoch)
         await fail_over(reign)
 
-    def _resign(self, reason: str) -> None:
+    def _session_held(self) -> int:
+        """The session of this broker's last registration, and so of its reign: the client has forgotten it."""
+        return next(reversed(self._own_sessions), 0)
+
+    def _resign(self, reason: str, caused_by: Cause) -> None:
         """onControllerResignation: from here on this broker decides nothing."""
-        reign, self._reign = self._reign, None
-        if reign is None:
+        if (reign := self._reign) is None:
             return
+        self._reign = None
         reign.end()
         if reason == "session_expired":
             self._lapsed = (reign.context.epoch, reign.context.epoch_zk_version)
-        self._emit(journal.ControllerResigned(self._broker_id, reign.context.epoch, reason))
+        self._emit(journal.ControllerResigned(self._broker_id, reign.context.epoch, reason, caused_by))
         self._believe(-1, self.controller_epoch)
 
-    async def _move_away(self) -> None:
+    async def _move_away(self, caused_by: Cause) -> None:
         """triggerControllerMove: resign, remove /controller unless it is another's by now, and let others try first."""
         reign = self._reign
-        self._resign("illegal_state")
+        self._resign("illegal_state", caused_by)
         self._sit_out_until_ms = self._runtime.now().mono_ms + self._config.sit_out_ms
         self._later("Reelect", self._config.sit_out_ms)
         if reign is not None:

@@ -18,6 +18,7 @@ Cause = NewType("Cause", str)
 UNKNOWN = Cause("")
 START = Cause("start")
 """The node's own start."""
+LINK, SILENCE, LOOKING = "link", "silence", "looking"
 
 
 def event_cause(node: str, node_seq: int) -> Cause:
@@ -46,6 +47,21 @@ def absence_cause(broker_id: int) -> Cause:
     return Cause(f"absence {broker_id}")
 
 
+def link_cause(peer_id: int) -> Cause:
+    """The connection with that peer ended, or none came about: its process is gone, or it gave up: `link peer-3`."""
+    return Cause(f"{LINK} peer-{peer_id}")
+
+
+def silence_cause(peer_id: int) -> Cause:
+    """That peer was not heard of for a limit's time, though its connection stood: `silence peer-3`."""
+    return Cause(f"{SILENCE} peer-{peer_id}")
+
+
+def looking_cause(peer_id: int) -> Cause:
+    """That peer, which may be the one that says so, began to look for a leader: `looking peer-3`."""
+    return Cause(f"{LOOKING} peer-{peer_id}")
+
+
 def registration_cause(broker_id: int, broker_epoch: int) -> Cause:
     """The end of a broker's registration, which its czxid names: `registration 2@0x100000012`."""
     return Cause(f"registration {broker_id}@0x{broker_epoch:x}")
@@ -66,11 +82,12 @@ def topic_cause(topic_id: str) -> Cause:
     return Cause(f"topic {topic_id}")
 
 
-TIMERS = frozenset({"session-expiry", "isr-expiration", "auto-leader-rebalance"})
+TIMERS = frozenset({"session-expiry", "isr-expiration", "auto-leader-rebalance", "initLimit"})
 REQUESTS = frozenset(
     {
         "closeSession", "Fetch", "AlterConfigs", "AlterPartition", "AllocateProducerIds", "ListPartitionReassignments",
         "ControlledShutdown", "ReplicaLeaderElection", "ApiPartitionReassignment",
+        "reconfig", "FOLLOWERINFO", "LEADERINFO", "ACKEPOCH", "TRUNC", "PROPOSAL", "of a broken protocol",
         "LeaderAndIsr", "StopReplica", "of a later controller", "shutdown", "of whoever took the registration away",
     }
 )  # fmt: skip

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from journal.cause import (
+    LINK,
+    LOOKING,
+    SILENCE,
     START,
     UNKNOWN,
     Cause,
@@ -34,6 +37,7 @@ from journal.events import (
     LeaderElected,
     NodeStarted,
     NodeStopped,
+    PeerStateChanged,
     ProcessChanged,
     SessionClosed,
     SessionExpired,
@@ -70,8 +74,10 @@ _ROOTS: dict[type[Event], End] = {
     NodeStopped: End.REQUEST,
 }
 _WORDS = {"timer": End.TIMER, "request": End.REQUEST, "start": End.START}
-_UNTOLD = {"topic": End.REQUEST, "owner": End.REQUEST}
+_UNTOLD = {"topic": End.REQUEST, "owner": End.REQUEST, LINK: End.FAULT, SILENCE: End.TIMER}
 """What such a reference says by itself, where no journal tells the event behind it."""
+_ENDS_A_PROCESS = frozenset({"crash", "power_loss"})
+_DIGITS_MAX = 10
 _TOLD_LATE_US_MAX = 1_000_000
 """Wall clocks of several machines differ, and a history that was put together by them is out of order by so much."""
 
@@ -85,6 +91,7 @@ class Causes:
         self._registrations: dict[int, list[tuple[int, int]]] = {}
         self._closed: dict[int, Entry] = {}
         self._places: dict[tuple[str, int], int] = {}
+        self._linked: dict[str, list[int]] = {}
 
     def see(self, entry: Entry) -> None:
         """Take the next entry in."""
@@ -97,6 +104,7 @@ class Causes:
         name = _NAMES.get(type(event))
         if name is not None and (told := name(event)):
             self._tell(told, entry)
+        self._see_links(entry)
         if isinstance(event, NodeStarted):
             self._tell(Cause(f"{START} {entry.node}"), entry)
         elif isinstance(event, BrokerRegistered):
@@ -109,6 +117,19 @@ class Causes:
                 self._registered(entry, int(number), event.zxid, event.session_id)
         elif isinstance(event, SessionClosed):
             self._closed.setdefault(event.session_id, entry)
+
+    def _see_links(self, entry: Entry) -> None:
+        """What ends a peer's connections, and when it may have made others."""
+        event = entry.event
+        if isinstance(event, PeerStateChanged) and event.state == LOOKING.upper():
+            self._tell(Cause(f"{LOOKING} {entry.node}"), entry)
+            self._tell(Cause(f"{LINK} {entry.node}"), entry)
+        elif isinstance(event, PeerStateChanged | NodeStarted):
+            self._linked.setdefault(entry.node, []).append(self.place(entry))
+        elif isinstance(event, NodeStopped):
+            self._tell(Cause(f"{LINK} {entry.node}"), entry)
+        elif _ends_a_process(event):
+            self._tell(Cause(f"{LINK} {event.target}"), entry)
 
     def _registered(self, entry: Entry, broker_id: int, broker_epoch: int, session_id: int) -> None:
         self._session_of[registration_cause(broker_id, broker_epoch)] = session_id
@@ -130,6 +151,8 @@ class Causes:
             case "owner":
                 return self._end_of_session(_signed(rest), effect)
             case "absence":
+                if not rest.isdecimal() or len(rest) > _DIGITS_MAX:
+                    return None
                 place, broker_id = self._places.get((effect.node, effect.node_seq), len(self._places)), int(rest)
                 ended = [
                     closed
@@ -140,6 +163,9 @@ class Causes:
         told = self._behind.get(f"{START} {effect.node}" if cause == START else cause, [])
         place = self._places.get((effect.node, effect.node_seq), len(self._places))
         earlier = [entry for at, entry in told if at < place]
+        if earlier and word == LINK and any(self.place(earlier[-1]) < at < place for at in self._linked.get(rest, ())):
+            # That peer has come back since: what ended its connections then did not end this one.
+            return None
         if earlier:
             return earlier[-1]
         late = [entry for _, entry in told if entry.wall_us - effect.wall_us <= _TOLD_LATE_US_MAX]
@@ -173,8 +199,18 @@ class Causes:
         return Chain(tuple(steps), End.UNKNOWN, "a circle")
 
 
-def _signed(session: str) -> int:
-    number = int(session, 16)
+def _ends_a_process(event: Event) -> TypeGuard[ProcessChanged | FaultInjected]:
+    if isinstance(event, ProcessChanged):
+        return event.process == "down"
+    return isinstance(event, FaultInjected) and event.kind in _ENDS_A_PROCESS
+
+
+def _signed(session: str) -> int | None:
+    try:
+        number = int(session, 16)
+    except ValueError:
+        # A journal that somebody brought along may say anything.
+        return None
     return number - (1 << 64) if number >> 63 else number
 
 

@@ -15,8 +15,9 @@ from journal.events import Entry, Event
 
 REIGNS_MAX = 1000
 LOSSES_MAX = 1000
-_STOPS_A_NODE = frozenset({"crash", "power_loss", "pause"})
-"""Faults of the simulated world, whose nodes have no host that tells of their processes."""
+_STOPS_A_NODE = {"crash": "down", "power_loss": "down", "pause": "paused"}
+"""Faults of the simulated world, whose nodes have no host that tells of their processes, and what those are then."""
+_ENDS_WITH_A_START = frozenset({*_STOPS_A_NODE, "stop"})
 
 
 def apply(state: ClusterState, entry: Entry) -> None:
@@ -28,6 +29,8 @@ def apply(state: ClusterState, entry: Entry) -> None:
     if state.reigns and state.reigns[-1].holder_lost_us is not None and entry.node == f"broker-{state.controller_id}":
         # Who is frozen says nothing.  (That a simulated process goes on is told by nobody else.)
         state.holder_back(state.controller_id)
+    if state.faults:
+        _who_speaks_is_not_frozen(state, entry)
     handler = _HANDLERS.get(type(entry.event))
     if handler is not None:
         handler(state, entry, entry.event)
@@ -58,8 +61,19 @@ def _node_id(node: str) -> tuple[str, int]:
     return role, int(number) if number.isdigit() else -1
 
 
+def _who_speaks_is_not_frozen(state: ClusterState, entry: Entry) -> None:
+    for fault in state.faults.values():
+        if fault.kind == "pause" and fault.source == fault.target == entry.node:
+            del state.faults[fault.fault_id]
+            _process(state, entry, entry.node, "running", None, "resume")
+            return
+
+
 @_on(e.NodeStarted)
 def _node_started(state: ClusterState, entry: Entry, event: e.NodeStarted) -> None:
+    for fault in [f for f in state.faults.values() if f.source == f.target == entry.node]:
+        if fault.kind in _ENDS_WITH_A_START:
+            del state.faults[fault.fault_id]
     if event.role == "peer":
         state.peers[event.id] = PeerView(event.id, state="LOOKING", process="running", pid=state.peer(event.id).pid)
     elif event.role == "broker":
@@ -295,9 +309,9 @@ def _fault_injected(state: ClusterState, entry: Entry, event: e.FaultInjected) -
     state.faults[event.fault_id] = FaultView(
         event.fault_id, event.kind, event.source, event.target, event.both_ways, event.delay_ms
     )
-    role, number = _node_id(event.target)
-    if role == "broker" and event.source == event.target and event.kind in _STOPS_A_NODE:
-        state.holder_lost(number, entry.wall_us, event.kind)
+    stopped = _STOPS_A_NODE.get(event.kind)
+    if stopped is not None and event.source == event.target:
+        _process(state, entry, event.target, stopped, None, event.kind)
 
 
 @_on(e.FaultRemoved)

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol, cast
 
+from kafka_protocol.kafka_tap import CallerLine, KafkaTap
 from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage, NeverSent
 from kafka_protocol.wire.frame_reader import FrameReader, FrameTooLarge
 from kafka_protocol.wire.frames import decode_response, encode_request, response_correlation_id
@@ -40,8 +41,11 @@ async def _open_directly(factory: Callable[[], asyncio.Protocol], host: str, por
 class AsyncioChannel:
     """`kafka_protocol.ports.BrokerChannel` over TCP.  Use it on the running loop only."""
 
-    def __init__(self, client_id: str, open_connection: OpenConnection | None = None) -> None:
+    def __init__(
+        self, client_id: str, open_connection: OpenConnection | None = None, tap: KafkaTap | None = None
+    ) -> None:
         self._client_id = client_id
+        self._tap = tap
         self._open = open_connection or _open_directly
         self._connections: dict[tuple[int, int], tuple[Endpoint, _Connection]] = {}
 
@@ -52,7 +56,7 @@ class AsyncioChannel:
         if known is None or known[1].closed or known[0] != to:
             if known is not None:
                 known[1].close("the broker listens elsewhere now")
-            known = (to, _Connection(self._client_id, to, self._open))
+            known = (to, _Connection(self._client_id, to, self._open, self._tap))
             self._connections[key] = known
         return known[1].call(request, timeout_ms)
 
@@ -73,12 +77,18 @@ class _Call(NamedTuple):
     request: KafkaMessage
     answer: asyncio.Future[KafkaMessage]
     timer: asyncio.TimerHandle
+    sent_us: int
+    """Where messages are written down: when, by the wall clock."""
 
 
 class _Connection(asyncio.Protocol):
     """One connection, possibly still being made."""
 
-    def __init__(self, client_id: str, to: Endpoint, open_connection: OpenConnection) -> None:
+    def __init__(self, client_id: str, to: Endpoint, open_connection: OpenConnection, tap: KafkaTap | None) -> None:
+        self._tap = tap
+        self._line: CallerLine | None = None
+        self._untold: list[tuple[int, KafkaMessage, int]] = []
+        """What is to leave as soon as the connection stands, where that is written down."""
         self._loop = asyncio.get_running_loop()
         self._client_id = client_id
         self._to = to
@@ -100,22 +110,36 @@ class _Connection(asyncio.Protocol):
     def call(self, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
         """Queue a request."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        self._unsent.append(encode_request(self._correlation_id, self._client_id, request))
+        frame = encode_request(self._correlation_id, self._client_id, request)
+        self._unsent.append(frame)
+        sent_us = 0 if self._tap is None else self._tell(self._tap, request, len(frame))
         answer: asyncio.Future[KafkaMessage] = self._loop.create_future()
         answer.add_done_callback(_retrieved)
         if api_key_of(request) == ApiKey.PRODUCE and request.acks == 0:
             answer.set_result(None)
         else:
             timer = self._loop.call_later(timeout_ms / 1000, self._timed_out, answer)
-            self._calls.append(_Call(self._correlation_id, request, answer, timer))
+            self._calls.append(_Call(self._correlation_id, request, answer, timer, sent_us))
         self._schedule_flush()
         return answer
+
+    def _tell(self, tap: KafkaTap, request: KafkaMessage, size: int) -> int:
+        """Write down that a request leaves; when that is."""
+        if tap.wants(request):
+            if self._line is None:
+                self._untold.append((self._correlation_id, request, size))
+            else:
+                self._line.asked(self._correlation_id, request, size)
+        return tap.now_us()
 
     def close(self, reason: str) -> None:
         """Disconnect; calls in flight raise ChannelBroken."""
         if self.closed:
             return
         self.closed = True
+        if self._line is not None and self._calls:
+            first = self._calls[0]
+            self._line.broke(first.correlation_id, first.request, first.sent_us, reason)
         self._opening.cancel()
         if self._transport is not None:
             self._transport.close()
@@ -149,6 +173,11 @@ class _Connection(asyncio.Protocol):
         if self.closed:
             transport.close()
             return
+        if self._tap is not None:
+            self._line = self._tap.caller(self._transport, self._to.broker_id)
+            for number, request, size in self._untold:
+                self._line.asked(number, request, size)
+            self._untold.clear()
         self._schedule_flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -173,6 +202,8 @@ class _Connection(asyncio.Protocol):
             if not call.answer.done():
                 call.answer.set_exception(ChannelBroken(f"broker {self._to.broker_id}: {malformed}"))
             raise
+        if self._line is not None:
+            self._line.answered(correlation_id, response, len(frame) + 4)
         if not call.answer.done():
             call.answer.set_result(response)
 

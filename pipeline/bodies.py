@@ -6,16 +6,30 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType
 
+from pipeline.rows import Journal
+
 INTS = ArrayType(LongType())
 STRINGS = ArrayType(StringType())
+STANDINGS = ArrayType(
+    StructType(
+        [
+            StructField(name, LongType())
+            for name in (
+                "replica", "log_end_offset", "leader_end_offset", "high_watermark", "caught_up_ms_ago",
+                "lag_time_max_ms",
+            )
+        ]
+    )
+)  # fmt: skip
+"""Where followers stood when their leader decided about them (`ReplicaStanding`)."""
 
 
-def bodies(journal: DataFrame, kinds: list[str], **fields: DataType) -> DataFrame:
-    """The entries of those types: run, node, node_seq, at_us, type, and the named fields of the body as columns."""
+def bodies(journal: Journal, kinds: list[str], **fields: DataType) -> DataFrame:
+    """The entries of those types: run, node, node_seq, at_us, mono_us, type, and the named fields of their bodies."""
     schema = StructType([StructField(name, kind) for name, kind in fields.items()])
-    rows = journal.where(f.col("problem").isNull() & f.col("type").isin(kinds))
+    rows = journal.rows.where(f.col("problem").isNull() & f.col("type").isin(kinds))
     parsed = rows.withColumn("e", f.from_json("body", schema))
-    return parsed.select("run", "node", "node_seq", f.col("wall_us").alias("at_us"), "type", "e.*")
+    return parsed.select("run", "node", "node_seq", f.col("wall_us").alias("at_us"), "mono_us", "type", "e.*")
 
 
 def milliseconds(us: Column) -> Column:

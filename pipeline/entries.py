@@ -1,43 +1,81 @@
 """Which line is an entry: what every job takes, and why it sets the others aside.
 
 One definition for all jobs, and the reader's own (`journal.reader`): an object of a type and schema that this version
-knows, with every field that the type has.  Beyond that it must fit Spark's columns.  A line that does not is set aside
-with its reason, and nothing after it suffers.
+knows, with every field that the type has.  Beyond that its numbers must fit Spark's columns.  A line that does not is
+set aside with its reason, and nothing after it suffers.
+
+One pass of one decoder reads envelope and body together; it is made of the classes of `journal.events`, so that a new
+type or field is known here too.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Sequence
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from journal.events import BY_NAME, SCHEMA_VERSION
+from journal.events import BY_NAME, SCHEMA_VERSION, Event
 
 LINE_BYTES_MAX = 8 * 1024 * 1024
 """No node writes a line this long (its journal's files end at 16 MB); a longer one is not even read into memory."""
 SHOWN_CHARACTERS = 4096
 """So much of a line that was set aside is kept with its reason; file and position say where the rest is."""
+UNSIGNED = "digest"
+"""The one field of 64 bits without a sign: a tree's digest."""
 
-_INT64 = range(-(2**63), 2**63)
-_UINT64 = range(2**64)
-_LONG_NUMBER = re.compile(rb"[0-9]{19}")
-
-
-class Envelope(msgspec.Struct, gc=False):
-    """Who wrote a line, which of its lines it is, when, and what it tells."""
-
-    node: str
-    node_seq: int
-    wall_us: int
-    mono_us: int
-    type: str
-    schema: int = SCHEMA_VERSION
+Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_ENVELOPE: list[tuple[str, Any] | tuple[str, Any, Any]] = [
+    ("node", str),
+    ("node_seq", Long),
+    ("wall_us", Long),
+    ("mono_us", Long),
+    ("schema", Annotated[int, msgspec.Meta(le=SCHEMA_VERSION)], SCHEMA_VERSION),
+]
 
 
-_envelope = msgspec.json.Decoder(Envelope)
-_bodies = {name: msgspec.json.Decoder(kind) for name, kind in BY_NAME.items()}
+def _bounded(kind: Any) -> Any:
+    """The same type, with every integer in it bounded by 64 bits."""
+    if kind is int:
+        return Long
+    inner = tuple(each if each is ... else _bounded(each) for each in get_args(kind))
+    if isinstance(kind, UnionType):
+        return Union[inner]  # noqa: UP007  (of types that are known only here)
+    origin = get_origin(kind)
+    return kind if origin is None else origin[inner]
+
+
+def _check_digest(entry: Any) -> None:
+    if not 0 <= entry.digest < 2**64:
+        raise ValueError("digest has a number beyond 64 bits")
+
+
+def _entry_class(name: str, event: type[Event]) -> type[msgspec.Struct]:
+    """A type's whole line: the envelope's fields and the event's."""
+    fields = list(_ENVELOPE)
+    types = get_type_hints(event)
+    for field in msgspec.structs.fields(event):
+        kind = field.type if field.name == UNSIGNED else _bounded(types[field.name])
+        if field.required:
+            fields.append((field.name, kind))
+        elif field.default is not msgspec.NODEFAULT:
+            fields.append((field.name, kind, field.default))
+        else:
+            fields.append((field.name, kind, msgspec.field(default_factory=field.default_factory)))
+    own = {"__post_init__": _check_digest} if UNSIGNED in types else {}
+    return msgspec.defstruct(
+        event.__name__, fields, tag_field="type", tag=name, kw_only=True, gc=False, namespace=own
+    )  # fmt: skip
+
+
+ENTRIES: dict[str, type[msgspec.Struct]] = {name: _entry_class(name, event) for name, event in BY_NAME.items()}
+"""Of every type: the class that its lines become."""
+_decoder: Any = msgspec.json.Decoder(Union[tuple(ENTRIES.values())])  # noqa: UP007
 _anything = msgspec.json.Decoder()
+_BOUND = re.compile(r"Expected `int` [<>]= -?[0-9]+ - at `\$\.(?P<where>.+)`")
+_TAG = re.compile(r"Invalid value (?P<type>'.*') - at `\$\.type`", re.DOTALL)
 
 
 class Refused(NamedTuple):
@@ -46,39 +84,35 @@ class Refused(NamedTuple):
     reason: str
 
 
-def check_line(line: bytes) -> Envelope | Refused:
-    """The envelope of the entry in a line (without its newline), or why the line is set aside."""
+def check_lines(lines: Sequence[bytes]) -> list[Any] | None:
+    """The entries of lines that all are entries (members of ENTRIES' classes); None where at least one is none."""
     try:
-        # The decoders pass over text that they do not keep without looking at its bytes.
+        # The decoder passes over text that it does not keep without looking at its bytes.
+        b"\n".join(lines).decode()
+        return [_decoder.decode(line) for line in lines]
+    except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError):
+        return None
+
+
+def check_line(line: bytes) -> Any:
+    """The entry in a line (without its newline), or why the line is set aside: Refused."""
+    try:
         line.decode()
-        envelope = _envelope.decode(line)
-        if envelope.schema > SCHEMA_VERSION:
-            return Refused(f"schema {envelope.schema} is newer than {SCHEMA_VERSION}, the newest that is known here")
-        body = _bodies.get(envelope.type)
-        if body is None:
-            return Refused(f"unknown type {envelope.type[:80]!r}")
-        body.decode(line)
-        if _LONG_NUMBER.search(line) and (name := _too_large(_anything.decode(line))) is not None:
-            return Refused(f"{name} has a number beyond 64 bits")
+        return _decoder.decode(line)
     except UnicodeDecodeError as reason:
         return Refused(f"no UTF-8 at byte {reason.start}")
     except RecursionError:
         return Refused("nested too deeply")
     except msgspec.MsgspecError as reason:
-        return Refused(str(reason))
-    return envelope
+        return Refused(_reason(line, str(reason)))
 
 
-def _too_large(entry: dict[str, object]) -> str | None:
-    """The first field with a number that no column holds; a tree's digest alone is unsigned, and no table has it."""
-    for name, value in entry.items():
-        waiting, fits = [value], _UINT64 if name == "digest" else _INT64
-        while waiting:
-            value = waiting.pop()
-            if isinstance(value, dict):
-                waiting += value.values()
-            elif isinstance(value, list):
-                waiting += value
-            elif isinstance(value, int) and value not in fits:
-                return name
-    return None
+def _reason(line: bytes, said: str) -> str:
+    if (tag := _TAG.fullmatch(said)) is not None:
+        return f"unknown type {tag['type'][:80]}"
+    if (bound := _BOUND.fullmatch(said)) is None:
+        return said
+    if bound["where"] == "schema":
+        schema = _anything.decode(line)["schema"]
+        return f"schema {schema} is newer than {SCHEMA_VERSION}, the newest that is known here"
+    return f"{bound['where']} has a number beyond 64 bits"

@@ -1,85 +1,67 @@
-"""The jobs: journals in, Parquet out, as one batch or as a stream that goes on where it stopped."""
+"""The batch job: journals in, tables out."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline import tables
+from pipeline import places, versions
+from pipeline.gold import TABLES, TYPES, Table, observed
+from pipeline.places import Place
+from pipeline.rows import Journal
 
-BUILDERS: dict[str, Callable[[DataFrame], DataFrame]] = {
-    "controller_reigns": tables.controller_reigns,
-    "partition_leaderships": tables.partition_leaderships,
-    "isr_changes": tables.isr_changes,
-    "availability": tables.availability,
-    "bad_lines": tables.bad_lines,
-}
-"""Every table: its name on disk, over HTTP and on the page, and what makes it of the journal's rows."""
+STAGE = "_stage"
+"""Where what several tables need lies while they are made, in a version that nobody sees yet."""
+Progress = Callable[[str, int], None]
 
 
-def read_journal(spark: SparkSession, directory: Path) -> DataFrame:
-    """What the tables need of every journal below a directory, as one batch.
+def read_journal(spark: SparkSession, place: Place, types: str = ",".join(TYPES)) -> Journal:
+    """What the tables need of every journal there, as one batch: the events of those types.
 
-    A run that was copied counts once, and so does an event that was written twice.
+    An event that was written twice counts once, and so does a run that was copied to another place of a directory.
     """
-    reader = spark.read.format("zabka-journal").option("types", ",".join(tables.TYPES))
+    return Journal(once(places.batch(spark, place, types)))
+
+
+def once(rows: DataFrame) -> DataFrame:
+    """The rows without those that say again what another one says; lines that were set aside all count."""
     place = f.when(f.col("problem").isNotNull(), f.concat_ws("@", "file", "position"))
-    rows = reader.load(str(directory)).withColumn("place", place)
-    return rows.dropDuplicates(["run", "node", "node_seq", "body", "place"]).drop("place")
+    return rows.withColumn("place", place).dropDuplicates(["run", "node", "node_seq", "body", "place"]).drop("place")
+
+
+class Written(NamedTuple):
+    """What a job wrote: the rows of each table, and of each table the expectations that were not met."""
+
+    rows: dict[str, int]
+    broken: dict[str, dict[str, int]]
 
 
 def write_tables(
-    journal: DataFrame, out: Path, progress: Callable[[str, int], None] = lambda table, rows: None
-) -> dict[str, int]:
-    """Write every table as Parquet below `out`; how many rows each has.
+    journal: Journal, out: Path, progress: Progress = lambda table, rows: None, wanted: Sequence[Table] = TABLES
+) -> Written:
+    """Write tables as Parquet, as one version of `out`.
 
-    A table is written aside and then put in its place, so that a reader sees the old one or the new one.
+    Raises versions.InUse where another job writes there, OSError where nobody may, or where something else lies
+    in a table's place.
     """
-    journal.cache()
-    rows: dict[str, int] = {}
-    for name, build in BUILDERS.items():
-        aside, place = out / f".{name}.new", out / name
-        frame = build(journal).coalesce(1)
-        frame.write.mode("overwrite").parquet(str(aside))
-        rows[name] = journal.sparkSession.read.parquet(str(aside)).count()
-        shutil.rmtree(place, ignore_errors=True)
-        aside.rename(place)
-        progress(name, rows[name])
-    journal.unpersist()
-    return rows
-
-
-def stream_events(spark: SparkSession, directory: Path, out: Path, *, follow: bool) -> list[StreamingQuery]:
-    """Stream journals into `out/events` and `out/bad`, exactly once, from the checkpoint in `out/checkpoint`.
-
-    With `follow` the queries run until stopped; without, they end when everything present has been taken.
-    """
-    journal = spark.readStream.format("zabka-journal").load(str(directory))
-    good = f.col("problem").isNull()
-    sinks = {
-        "events": journal.where(good).drop("problem"),
-        "bad": journal.where(~good).select("run", "file", "position", "problem", f.col("body").alias("line")),
-    }
-    queries = []
-    for name, frame in sinks.items():
-        writer = (
-            frame.writeStream.format("parquet")
-            .option("path", str(out / name))
-            .option("checkpointLocation", str(out / "checkpoint" / name))
-            .queryName(f"zabka-{name}-{out.name}")
-        )
-        writer = writer.trigger(processingTime="2 seconds") if follow else writer.trigger(availableNow=True)
-        queries.append(writer.start())
-    return queries
-
-
-def read_streamed(spark: SparkSession, out: Path) -> DataFrame:
-    """What `stream_events` wrote, in the journal source's columns, bad lines included."""
-    events = spark.read.parquet(str(out / "events")).withColumn("problem", f.lit(None).cast("string"))
-    bad = spark.read.parquet(str(out / "bad")).withColumnRenamed("line", "body")
-    return events.unionByName(bad, allowMissingColumns=True)
+    for table in wanted:
+        versions.check_table(out / table.name)
+    with versions.locked(out):
+        number, directory = versions.begin(out)
+        journal.stage = directory / STAGE
+        written = Written({}, {})
+        for table in wanted:
+            made = observed(table, table.build(journal))
+            made.frame.write.parquet(str(directory / table.name))
+            written.rows[table.name] = made.rows()
+            if broken := made.broken():
+                written.broken[table.name] = broken
+            progress(table.name, written.rows[table.name])
+        shutil.rmtree(journal.stage, ignore_errors=True)
+        versions.publish(out, number)
+    return written

@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import LongType, StringType
 
 from pipeline.bodies import STRINGS, bodies, milliseconds
+from pipeline.rows import Journal
 
 LET_GO = ("shutdown", "illegal_state")
 """Why a controller resigns before anybody took its znode; it learns of all else afterwards."""
@@ -23,7 +24,7 @@ CLOSED = ("session_closed", "session_expired")
 _REIGN = ["run", "controller_epoch"]
 
 
-def controller_reigns(journal: DataFrame) -> DataFrame:
+def controller_reigns(journal: Journal) -> DataFrame:
     """Who was controller: run, broker_id, controller_epoch, from_us, to_us (null while it lasts), ended_by, gaps.
 
     One row for each controller epoch of a run.  A reign ends when its controller let go of it (shutdown,
@@ -66,7 +67,7 @@ def controller_reigns(journal: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def _elected(journal: DataFrame) -> DataFrame:
+def _elected(journal: Journal) -> DataFrame:
     """Every reign once, with where the next one begins."""
     told = bodies(
         journal, ["controller_elected"], broker_id=LongType(), controller_epoch=LongType(), zxid=LongType()
@@ -84,7 +85,7 @@ def _elected(journal: DataFrame) -> DataFrame:
     )
 
 
-def _first_reports(journal: DataFrame, kind: str, *keys: str) -> DataFrame:
+def _first_reports(journal: Journal, kind: str, *keys: str) -> DataFrame:
     """When each peer first told of a session's creation or end; what it replays after a restart it tells again."""
     told = bodies(
         journal, [kind], session_id=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType()
@@ -98,7 +99,7 @@ def _first_reports(journal: DataFrame, kind: str, *keys: str) -> DataFrame:
     )
 
 
-def _on_the_clocks_of_peers(reigns: DataFrame, journal: DataFrame) -> DataFrame:
+def _on_the_clocks_of_peers(reigns: DataFrame, journal: Journal) -> DataFrame:
     """When each reign began on the clock of each peer: run, controller_epoch, peer, begin_us."""
     connected = (
         bodies(journal, ["broker_session_changed"], state=StringType(), session_id=LongType())
@@ -119,7 +120,7 @@ def _on_the_clocks_of_peers(reigns: DataFrame, journal: DataFrame) -> DataFrame:
     )
 
 
-def _first_closings(reigns: DataFrame, journal: DataFrame) -> DataFrame:
+def _first_closings(reigns: DataFrame, journal: Journal) -> DataFrame:
     """The end of the session that held /controller: run, controller_epoch, zxid_closed, peer, closed_us."""
     closed = _first_reports(journal, "session_closed", "zxid").withColumnRenamed("zxid", "zxid_closed")
     during = (f.col("zxid_closed") > f.col("zxid")) & (
@@ -135,7 +136,7 @@ def _first_closings(reigns: DataFrame, journal: DataFrame) -> DataFrame:
     )
 
 
-def _ends(reigns: DataFrame, closings: DataFrame, journal: DataFrame) -> DataFrame:
+def _ends(reigns: DataFrame, closings: DataFrame, journal: Journal) -> DataFrame:
     """Every reign with what might have ended it, in microseconds after its beginning."""
     resigned = (
         bodies(

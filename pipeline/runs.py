@@ -8,11 +8,14 @@ does.  Files of a node, `<node>.<first number>.jsonl`, belong to the cluster's d
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 from typing import NamedTuple
 
-_NODE_FILE = re.compile(r"(?P<node>[a-z]+-[0-9]+)\.[0-9]{12}\.jsonl")
+_NODE_FILE = re.compile(r"(?P<node>[a-z]+(-[0-9]+)?)\.(?P<number>[0-9]{12})\.jsonl")
+_NO_JOURNAL = re.compile(r"(^|/)[._]|\.messages\.[^/]*$")
+"""What is the pipeline's own or nobody's, and what nodes write of their messages beside their journals."""
 _COMPARED_BYTES = 1024 * 1024
 
 
@@ -24,21 +27,59 @@ class JournalFile(NamedTuple):
     path: Path
 
 
+class NodeFile(NamedTuple):
+    """What the name of a node's file says: the directory and node that it belongs to, and its first line's number."""
+
+    place: str
+    number: int
+
+
+def node_of(key: str) -> NodeFile | None:
+    """What a file's path says of its node; None of a file that is a history of its own."""
+    folder, _, name = key.rpartition("/")
+    found = _NODE_FILE.fullmatch(name)
+    return None if found is None else NodeFile(f"{folder}/{found['node']}", int(found["number"]))
+
+
 def journal_files(root: Path) -> list[JournalFile]:
-    """Every journal file below a directory, or the one that `root` itself is, in the order of their paths."""
+    """Every journal file below a directory, or the one that `root` itself is, in the order of their paths.
+
+    What lies in directories whose names begin with `_` or `.` belongs to the pipeline or to nobody.
+    """
     if root.is_file():
         return [JournalFile(root.name, root.name, root)]
-    return [_placed(root, path) for path in sorted(root.rglob("*.jsonl")) if path.is_file()]
+    keys = (path.relative_to(root).as_posix() for path in root.rglob("*.jsonl") if path.is_file())
+    return [placed(root, key) for key in sorted(keys) if is_journal(key)]
 
 
-def _placed(root: Path, path: Path) -> JournalFile:
-    found = _NODE_FILE.fullmatch(path.name)
+def is_journal(key: str) -> bool:
+    """Is a file of lines a journal, by its path from the root?"""
+    return not _NO_JOURNAL.search(key)
+
+
+def run_of(key: str) -> str:
+    """The run that a file belongs to, by its path from the root."""
+    return _home(key) or "."
+
+
+def placed(root: Path, key: str) -> JournalFile:
+    """The file at that path from the root."""
+    home = _home(key)
+    if home == key:
+        return JournalFile(key, key.rpartition("/")[2], root / key)
+    return JournalFile(home or ".", key[len(home) + 1 :] if home else key, root / key)
+
+
+def _home(key: str) -> str:
+    """The directory of a node's run, "" for the root; another file is itself its run."""
+    folder, _, name = key.rpartition("/")
+    found = _NODE_FILE.fullmatch(name)
     if found is None:
-        return JournalFile(path.relative_to(root).as_posix(), path.name, path)
-    home = path.parent
-    if home != root and home.name == "journal" and home.parent != root and home.parent.name == found["node"]:
-        home = home.parent.parent
-    return JournalFile(home.relative_to(root).as_posix(), path.relative_to(home).as_posix(), path)
+        return key
+    parts = folder.split("/")
+    if len(parts) > 1 and parts[-2:] == [found["node"], "journal"]:
+        return "/".join(parts[:-2])
+    return folder
 
 
 def without_copies(files: list[JournalFile]) -> list[JournalFile]:
@@ -52,7 +93,7 @@ def without_copies(files: list[JournalFile]) -> list[JournalFile]:
         same = next((other for other, theirs in kept.items() if _is_copy(members, theirs)), None)
         target = kept.setdefault(run if same is None else same, {})
         for name, path in members.items():
-            if name not in target or path.stat().st_size > target[name].stat().st_size:
+            if name not in target or _size(path) > _size(target[name]):
                 target[name] = path
     return [JournalFile(run, name, path) for run, members in kept.items() for name, path in sorted(members.items())]
 
@@ -68,12 +109,23 @@ def _by_run(files: list[JournalFile]) -> dict[str, dict[str, Path]]:
 
 def _is_copy(one: dict[str, Path], other: dict[str, Path]) -> bool:
     shared = [name for name in one if name in other]
-    return bool(shared) and all(_begins_alike(one[name], other[name]) for name in shared)
+    try:
+        return bool(shared) and all(_begins_alike(one[name], other[name]) for name in shared)
+    except OSError:
+        # What cannot be read, or has gone, is no evidence.
+        return False
+
+
+def _size(path: Path) -> int:
+    """A file's bytes; 0 of one that went while it was looked at, as a journal's oldest file does."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return 0
 
 
 def _begins_alike(one: Path, other: Path) -> bool:
     """Is either file what the other one begins with?  Files that tell nothing yet are no evidence."""
-    left = min(one.stat().st_size, other.stat().st_size)
+    left = min(_size(one), _size(other))
     if not left:
         return False
     with one.open("rb") as first, other.open("rb") as second:

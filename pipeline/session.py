@@ -1,44 +1,111 @@
-"""The Spark session: local by default, quiet, in UTC, with workers on this very interpreter."""
+"""Spark sessions: quiet, in UTC, with tasks on this very interpreter or on what executors elsewhere are sent of it."""
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
-import sys
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from pipeline.lake.writer import LakeSink
+from pipeline.masters import interpreters, is_local, tried_again
+from pipeline.packed import JOURNALS
 from pipeline.source import JournalSource
+from pipeline.topic.source import TopicSource
 
 DEFAULT_MASTER = "local[2]"
+FAILURES = (PySparkException, Py4JError)
+"""What Spark raises where a job cannot be done."""
 LOGGING = Path(__file__).with_name("log4j2.properties")
+_FOR_TABLES = {
+    # Behind the source there is one line in a hundred: planning again at each step, and compiling each plan, takes
+    # longer than the rows do.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+_SMALL_PLANS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java plans more than it computes, for rows are few: its optimizing compiler takes more than it gives."""
+_ON_A_CLUSTER = {"spark.sql.shuffle.partitions": "200", "spark.sql.adaptive.enabled": "true"}
+"""Where there may be many cores, rows are shared out among them, and small shares put together again."""
 
 
-class NoJava(Exception):
-    """Spark needs a Java runtime and there is none."""
+class NoSpark(Exception):
+    """There can be no Spark here, or the master cannot be reached; the message says why."""
 
 
-def open_session(master: str = DEFAULT_MASTER, app_name: str = "zabka") -> SparkSession:
-    """A session that knows the `zabka-journal` source.  Raises NoJava where there is no Java runtime."""
+def open_session(
+    master: str = DEFAULT_MASTER,
+    app_name: str = "zabka",
+    *,
+    ui_port: int = 0,
+    directory: Path | None = None,
+) -> SparkSession:
+    """A session that knows `zabka-journal`, `zabka-topic` and `zabka-lake`; with a port, it shows Spark's page.
+
+    The directory is for what executors on other machines are sent; by default it is one for temporary files.  Raises
+    NoSpark where there is no Java runtime, and where there is no such master.
+    """
+    ui = {"spark.ui.enabled": str(ui_port > 0).lower(), "spark.ui.port": str(ui_port)}
+    settings = _FOR_TABLES if is_local(master) else _FOR_TABLES | _ON_A_CLUSTER
+    spark = _session(master, app_name, directory, JOURNALS, {**settings, **ui}, _SMALL_PLANS)
+    for source in (JournalSource, TopicSource, LakeSink):
+        spark.dataSource.register(source)
+    return spark
+
+
+@contextmanager
+def a_session(
+    master: str, app_name: str, directory: Path, needs: str, settings: Mapping[str, str]
+) -> Iterator[SparkSession]:
+    """A session for tasks that need what that program loads, and which are tried again.  Raises NoSpark."""
+    spark = _session(tried_again(master), app_name, directory, needs, {"spark.ui.enabled": "false", **settings})
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _session(
+    master: str, app_name: str, directory: Path | None, needs: str, settings: Mapping[str, str], java: str = ""
+) -> SparkSession:
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        raise NoJava(
+        raise NoSpark(
             "Spark needs Java 17 or newer, and no `java` is on the PATH: install a Java 17 runtime and try again"
         )
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    spark = (
+    builder = (
         SparkSession.builder.master(master)
         .appName(app_name)
-        .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")
-        .getOrCreate()
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {java}")
     )
-    spark.dataSource.register(JournalSource)
-    return spark
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    # What goes wrong in a call to Java is raised; py4j tells it on standard error, too, with all its stacks.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    interrupted = signal.getsignal(signal.SIGINT)
+    with interpreters(builder, master, directory or Path(tempfile.gettempdir()), needs) as ready:
+        try:
+            return ready.getOrCreate()
+        except Exception as reason:  # Java's come as several types, and each means that there is no session.
+            raise NoSpark(f"no Spark session on {master}: {first_line(reason)}") from None
+        finally:
+            # Spark's own handler of Ctrl-C calls Java, which fails where a call is under way, as it nearly always is.
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, interrupted)
+
+
+def first_line(reason: Exception) -> str:
+    """What an exception says before its stack of Java."""
+    return next(iter(str(reason).splitlines()), type(reason).__name__)

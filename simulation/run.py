@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from simulation.network.tap import MessageTap
 from simulation.scenarios.library import LIBRARY, play, seeded
+from simulation.scenarios.scenario import WorldScenario
 from simulation.seeds.chaos import CALM, CHAOS, ENSEMBLE
 from simulation.seeds.disks import DISKS
 from simulation.seeds.read_only import READ_ONLY
@@ -24,24 +26,29 @@ SEARCHED = (*SCENARIOS, WHOLE)
 """Every scenario that draws its faults; that of whole processes has a world of its own."""
 
 
+def has_messages(scenario: str) -> bool:
+    """Can a tap listen there?  Not to whole processes, which have a network of their own, nor to the bare protocol."""
+    return scenario in SCENARIOS or isinstance(LIBRARY.get(scenario), WorldScenario)
+
+
 def run_seed(seed: int, scenario: str = "chaos", settings: WorldSettings | None = None) -> Outcome:
     """Run one seed to its verdict."""
     return run_with_journal(seed, scenario, settings)[0]
 
 
 def run_with_journal(
-    seed: int, scenario: str, settings: WorldSettings | None = None
+    seed: int, scenario: str, settings: WorldSettings | None = None, tap: MessageTap | None = None
 ) -> tuple[Outcome, Iterator[bytes]]:
     """Run one seed to its verdict, and the lines of its journal.  `scenario` may be one of the library's; the seed then
-    draws its delays."""
+    draws its delays.  `tap` is told of every message, where the scenario is one that `has_messages`."""
     if scenario == WHOLE:
         served = ServingRun(seed)
         return served.execute(), served.world.record.lines()
     if scenario in SCENARIOS:
-        run = SeedRun(seed, SCENARIOS[scenario], settings)
+        run = SeedRun(seed, SCENARIOS[scenario], settings, tap)
         return run.execute(), run.world.record.lines()
     begin, cpu_begin = time.perf_counter(), time.process_time()
-    verdict = play(seeded(LIBRARY[scenario], seed))
+    verdict = play(seeded(LIBRARY[scenario], seed), tap)
     outcome = Outcome(
         seed=seed,
         scenario=scenario,

@@ -19,6 +19,7 @@ from simulation.kernel.draws import derive_random
 from simulation.kernel.runtime import SimRuntime
 from simulation.kernel.scheduler import Deadlock
 from simulation.network.addresses import broker_name, peer_name
+from simulation.network.tap import MessageTap
 from simulation.network.wire import Wire
 from simulation.nodes.broker_node import BrokerNode
 from simulation.nodes.membership import with_membership
@@ -50,10 +51,16 @@ def _peer_configs(settings: WorldSettings) -> list[EnsembleConfig]:
 
 class World(Site):
     """One simulated cluster: a site, and the nodes on it.  `start()` boots every node; then let time pass with `run` or
-    `until`."""
+    `until`.  Where there is a `tap` it is told of every message."""
 
-    def __init__(self, seed: int, settings: WorldSettings | None = None, wire: Wire | None = None) -> None:
-        super().__init__(seed, settings, wire)
+    def __init__(
+        self,
+        seed: int,
+        settings: WorldSettings | None = None,
+        wire: Wire | None = None,
+        tap: MessageTap | None = None,
+    ) -> None:
+        super().__init__(seed, settings, wire, tap)
         self._fault_number = 0
         self.observer = SimRuntime(self.scheduler, derive_random(seed, "observer"))
         self._emit = self.record.emitter("world", self.observer)

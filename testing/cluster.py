@@ -8,12 +8,14 @@ time (`testing.simulated`, fixture `zabka_world`).  Everything blocks; `until` i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from journal.events import TopicPartition
-from kafka_protocol.client.client import KafkaClient
+if TYPE_CHECKING:
+    # A live cluster is started before what drives it is imported.
+    from journal.events import TopicPartition
+    from kafka_protocol.client.client import KafkaClient
 
 T = TypeVar("T")
 

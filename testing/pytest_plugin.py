@@ -1,14 +1,16 @@
 """pytest fixtures for election tests: `zabka_cluster` (real processes) and `zabka_world` (the same, simulated).
 
 Installed with zabka, and loaded by pytest by itself; everything heavy is imported only when a test asks for a fixture.
-Both give what `testing.cluster.Cluster` describes.  `@pytest.mark.zabka(peers=5, brokers=5, seed=7,
-settings={"min.insync.replicas": "2"})` gives a test a cluster that is made so; `zabka_settings` in pytest's
-configuration are the settings of all others.
+Both give what `testing.cluster.Cluster` describes.  `zabka_module_cluster` and `zabka_session_cluster` are for fixtures
+of a wider scope.  A test that fails tells the journal's last events, and how to look closer.
+
+`@pytest.mark.zabka(peers=5, brokers=5, seed=7, settings={"min.insync.replicas": "2"})` gives a test a cluster that is
+made so; `zabka_settings` in pytest's configuration are the settings of all others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,9 +60,41 @@ def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
     return dict(marker.kwargs) if marker else {}
 
 
+_CLUSTERS = ("zabka_cluster", "zabka_module_cluster", "zabka_session_cluster", "zabka_world")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure's report says what happened in the cluster, and how to look closer."""
+    report = yield
+    if report.failed and call.when in ("call", "teardown"):
+        given = getattr(item, "funcargs", {})
+        for cluster in {id(found): found for name in _CLUSTERS if (found := given.get(name)) is not None}.values():
+            report.sections.append(("zabka: the journal", _told(cluster)))
+            report.sections.append(("zabka: to look closer", cluster.replay(item.nodeid)))
+    return report
+
+
+def _told(cluster: LiveCluster | SimulatedCluster) -> str:
+    from testing.journal_report import report
+
+    try:
+        return report(cluster.journal())
+    except (OSError, ValueError, LookupError) as reason:
+        return f"the journal cannot be told: {reason!r}"
+
+
 @pytest.fixture(scope="session")
-def _zabka_processes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
-    from testing.live.cluster import start_live, stop_live
+def zabka_session_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveCluster]:
+    """The live cluster that a run's tests share (with pytest-xdist one for each worker), as the last test left it.
+
+    For fixtures of session scope.  A test that uses `zabka_cluster` too makes it whole, and deletes its topics.
+    """
+    from testing.live.start import start_live, stop_live
 
     cluster = start_live(tmp_path_factory.mktemp("zabka"), **_by_default(request.config))
     try:
@@ -69,17 +103,24 @@ def _zabka_processes(request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
         stop_live(cluster)
 
 
+@pytest.fixture(scope="module")
+def zabka_module_cluster(zabka_session_cluster: LiveCluster) -> LiveCluster:
+    """The shared live cluster, made whole once, before a module's first test that asks for it."""
+    zabka_session_cluster.begin()
+    return zabka_session_cluster
+
+
 @pytest.fixture
 def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     """A live cluster, whole at the start of each test: all nodes up, no fault, no topic.
 
     The processes are shared by the session's tests, but for those marked `zabka`, which get their own.
     """
-    from testing.live.cluster import start_live, stop_live
+    from testing.live.start import start_live, stop_live
 
     wanted = {name: value for name, value in _marked(request).items() if name != "seed"}
     if not wanted:
-        cluster: LiveCluster = request.getfixturevalue("_zabka_processes")
+        cluster: LiveCluster = request.getfixturevalue("zabka_session_cluster")
         # Whatever a test leaves broken is mended here, when the next one wants it whole.
         cluster.begin()
         yield cluster

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from compose.node import run_broker
+from compose.programs import run_broker
 
 
 def command(config: Annotated[Path, typer.Option(help="A Kafka server.properties")]) -> None:
     """Run one broker in the foreground."""
-    raise typer.Exit(run_broker(str(config)))
+    raise typer.Exit(run_broker(config))

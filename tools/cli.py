@@ -25,9 +25,10 @@ VERBS = {
     "down": "Stop the cluster of a data directory.",
     "status": "Say what runs where.",
     "compose": "Write the compose.yaml of a cluster of containers.",
+    "kubernetes": "Write the Kubernetes manifests of a cluster.",
     "peer": "Run one ensemble server in the foreground.",
     "broker": "Run one broker in the foreground.",
-    "agent": "Run one host agent in the foreground, as a container's first process.",
+    "agent": "Run one host agent in the foreground: one of several hosts, or a container's first process.",
     "topics": "Create, describe, alter, delete or list topics, as kafka-topics.sh does.",
     "elect": "Hold leader elections, as kafka-leader-election.sh does.",
     "configs": "Describe or alter configurations, as kafka-configs.sh does.",
@@ -45,6 +46,7 @@ VERBS = {
     "explore": "Visit every state of the bare protocol in a small scope; exit code 1 where an invariant did not hold.",
     "why": "Say what a decision was made from, and what led to it, back to a fault, a request, a timer or a start.",
     "pipeline": "The Spark jobs: tables made of the journals.",
+    "campaign": "Settings times seeds in the simulated world, as Spark tasks; exit code 1 where an invariant broke.",
     "scenarios": "The outage library: what went wrong elsewhere, as scripts that must go right here.",
 }
 """Every verb in the order of `zabka --help`, and what it is for."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -10,6 +11,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from simulation.network.tap import MessageTap
 from simulation.scenarios.library import LIBRARY, configured, play, seeded
 from simulation.scenarios.report import description, replay_command, report
 from simulation.scenarios.scenario import AnyScenario, Verdict, WorldScenario, read_scenario
@@ -32,6 +34,8 @@ class Wanted(msgspec.Struct, frozen=True):
     as_json: bool = False
     with_story: bool = False
     out: Path | None = None
+    messages: Path | None = None
+    journals: Path | None = None
 
 
 AS_THEY_ARE = Wanted()
@@ -49,10 +53,11 @@ class Player(Protocol):
         ...
 
 
-def list_all(as_json: bool, elsewhere: Player) -> int:
-    """Every scenario, one a line, and whether it can be played elsewhere, too."""
+def list_all(as_json: bool, elsewhere: Player, running: Callable[[AnyScenario], str | None]) -> int:
+    """Every scenario, one a line, and whether it can be played elsewhere, too; `running` says why not on a cluster that
+    runs already."""
     if as_json:
-        found = [description(scenario, elsewhere.unplayable(scenario)) for scenario in LIBRARY.values()]
+        found = [description(each, elsewhere.unplayable(each), running(each)) for each in LIBRARY.values()]
         sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
         return 0
     table = Table("name", "what went wrong", "holds here because", "fixed there in", "--live", box=None)
@@ -85,10 +90,58 @@ class _Simulated:
         return play(scenario)
 
 
+class _Tapped(_Simulated):
+    """Plays in simulated worlds, and keeps what was said in that which `--out` tells of: the outage, if there is
+    one."""
+
+    def __init__(self) -> None:
+        self.taps: list[MessageTap] = []
+
+    def unplayable(self, scenario: AnyScenario) -> str | None:
+        return None if isinstance(scenario, WorldScenario) else "nobody sends messages over the bare protocol"
+
+    def play(self, scenario: AnyScenario) -> Verdict:
+        shown, other = MessageTap(), MessageTap()
+        self.taps.append(shown)
+        has_outage = isinstance(scenario, WorldScenario) and scenario.shows
+        return play(scenario, other, shown) if has_outage else play(scenario, shown)
+
+
+class _WithEverything(_Simulated):
+    """Plays in simulated worlds, and keeps what was said in each, with the bug and without."""
+
+    def __init__(self) -> None:
+        self.taps: dict[str, tuple[MessageTap, MessageTap]] = {}
+
+    def play(self, scenario: AnyScenario) -> Verdict:
+        if not isinstance(scenario, WorldScenario):
+            return play(scenario)
+        self.taps[scenario.name] = taps = (MessageTap(), MessageTap())
+        return play(scenario, *taps)
+
+    def write(self, verdicts: list[Verdict], directory: Path) -> None:
+        """Each play's journal in a file of its own, and what was said in another."""
+        for verdict in verdicts:
+            taps = self.taps.get(verdict.name, (None, None))
+            for name, played, tap in (
+                (verdict.name, verdict, taps[0]), (f"{verdict.name}.bug", verdict.shown, taps[1])
+            ):  # fmt: skip
+                if played is not None:
+                    _write_lines(directory / f"{name}.jsonl", [played.lines()])
+                if played is not None and tap is not None:
+                    _write_lines(directory / f"{name}.messages.jsonl", [tap.lines()])
+
+
 def run(names: list[str], player: Player | None, wanted: Wanted = AS_THEY_ARE) -> int:
     """Play scenarios, in the simulated world unless another player is given; 0 when each verdict is the expected one, 1
     otherwise, 2 for what makes no sense."""
-    there = player or _Simulated()
+    tapped = _Tapped() if wanted.messages is not None else None
+    everything = _WithEverything() if wanted.journals is not None else None
+    there = player or tapped or everything or _Simulated()
+    if player is not None and tapped is not None:
+        return _refuse("--messages listens to a simulated world; nodes that are processes write down their own")
+    if everything is not None and (player is not None or tapped is not None):
+        return _refuse("--journals writes all of a simulated world, messages too: give neither --messages nor --live")
     if player is not None and wanted.seed is not None:
         return _refuse("--seed draws the delays of a simulated world; real processes have their own")
     try:
@@ -99,7 +152,7 @@ def run(names: list[str], player: Player | None, wanted: Wanted = AS_THEY_ARE) -
     for scenario in scenarios:
         obstacle = there.unplayable(scenario)
         if obstacle is not None:
-            return _refuse(f"{scenario.name}: {obstacle}; run it --simulated")
+            return _refuse(f"{scenario.name}: {obstacle}" + ("; run it --simulated" if player is not None else ""))
     verdicts, reports = [], []
     for scenario in scenarios:
         verdict = there.play(scenario)
@@ -110,7 +163,12 @@ def run(names: list[str], player: Player | None, wanted: Wanted = AS_THEY_ARE) -
         else:
             _tell(scenario, verdict, again, with_story=wanted.with_story)
     if wanted.out is not None:
-        _write_journal(verdicts, wanted.out)
+        # Where there is an outage to see, it is that.
+        _write_lines(wanted.out, ((verdict.shown or verdict).lines() for verdict in verdicts))
+    if wanted.messages is not None and tapped is not None:
+        _write_lines(wanted.messages, (tap.lines() for tap in tapped.taps))
+    if wanted.journals is not None and everything is not None:
+        everything.write(verdicts, wanted.journals)
     broken = sum(not verdict.held for verdict in verdicts)
     if wanted.as_json:
         whole = {"scenarios": len(verdicts), "violated": broken, "runs": reports}
@@ -145,9 +203,8 @@ def _tell_outage(scenario: AnyScenario, verdict: Verdict) -> None:
             sys.stdout.write(f"    {problem}\n")
 
 
-def _write_journal(verdicts: list[Verdict], out: Path) -> None:
+def _write_lines(out: Path, plays: Iterable[Iterable[bytes]]) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("wb") as file:
-        for verdict in verdicts:
-            # Where there is an outage to see, it is that.
-            file.writelines((verdict.shown or verdict).lines())
+        for lines in plays:
+            file.writelines(lines)

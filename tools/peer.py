@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from compose.node import run_peer
+from compose.programs import run_peer
 
 
 def command(config: Annotated[Path, typer.Option(help="A ZooKeeper zoo.cfg")]) -> None:
     """Run one ensemble server in the foreground."""
-    raise typer.Exit(run_peer(str(config)))
+    raise typer.Exit(run_peer(config))

@@ -8,25 +8,57 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
+from simulation.kernel.garbage import seldom_collected
 from simulation.settings import BadSetting, world_settings
 from tools.options import Scenario, Settings
-from tools.simulate import USAGE, configured, import_from_here, say, seldom_collected
+from tools.simulate import USAGE, configured, import_from_here, say
 
 
-def replay(seed: int, scenario: str, settings: list[str], out: Path | None) -> int:
-    """Run one seed again and write its journal; 0 when every invariant held, 1 otherwise, 2 for bad arguments."""
+class Report(msgspec.Struct, frozen=True):
+    """What came of a seed, for programs."""
+
+    seed: int
+    scenario: str
+    problems: list[str]
+    virtual_ms: int
+    events: int
+    journal_sha256: str
+
+
+def replay(
+    seed: int,
+    scenario: str,
+    settings: list[str],
+    out: Path | None,
+    messages: Path | None = None,
+    *,
+    as_json: bool = False,
+) -> int:
+    """Run one seed again and write its journal, and where it is asked for what its nodes said to each other; 0 when
+    every invariant held, 1 otherwise, 2 for bad arguments."""
     try:
         world = configured(scenario, settings)
     except (ValueError, BadSetting) as reason:
         say(str(reason), error=True)
         return USAGE
-    from simulation.run import run_with_journal
+    from simulation.network.tap import MessageTap
+    from simulation.run import has_messages, run_with_journal
 
+    if messages is not None and not has_messages(scenario):
+        say(f"--messages: {scenario} plays on no simulated network that could be listened to", error=True)
+        return USAGE
+    tap = MessageTap() if messages is not None else None
     with seldom_collected():
-        outcome, lines = run_with_journal(seed, scenario, world)
+        outcome, lines = run_with_journal(seed, scenario, world, tap)
     digest = _write(lines, out)
+    if tap is not None:
+        _write(tap.lines(), messages)
+    if as_json:
+        report = Report(seed, scenario, outcome.problems, outcome.virtual_ms, outcome.events, digest)
+        say(msgspec.json.encode(report).decode())
     for problem in outcome.problems:
         say(f"seed {seed}: {problem}", error=True)
     where = f" in {out}" if out else ""
@@ -89,6 +121,13 @@ def command(
     scenario: Scenario = "chaos",
     set_: Settings = None,
     out: Annotated[Path | None, typer.Option(envvar="ZABKA_OUT", help="The journal goes there, not to stdout")] = None,
+    messages: Annotated[
+        Path | None,
+        typer.Option(envvar="ZABKA_MESSAGES", help="Every message of a seed's world goes there, one a line"),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", envvar="ZABKA_JSON", help="Of a seed, with --out: what came of it, for programs")
+    ] = False,
     story: Annotated[
         bool, typer.Option("--story", envvar="ZABKA_STORY", help="Of a tape: tell its acts, and what came of them")
     ] = False,
@@ -97,7 +136,13 @@ def command(
     if (tape is None) == (seed is None):
         say("zabka replay takes --seed, or the file of a tape", error=True)
         raise typer.Exit(USAGE)
+    if tape is not None and messages is not None:
+        say("--messages listens to a seed, not to a tape", error=True)
+        raise typer.Exit(USAGE)
+    if as_json and (tape is not None or out is None):
+        say("--json takes a seed and --out: the journal would go where the answer goes", error=True)
+        raise typer.Exit(USAGE)
     if tape is not None:
         raise typer.Exit(replay_tape(tape, out, as_story=story))
     assert seed is not None
-    raise typer.Exit(replay(seed, scenario, set_ or [], out))
+    raise typer.Exit(replay(seed, scenario, set_ or [], out, messages, as_json=as_json))

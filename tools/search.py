@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 import sys
 import time
@@ -17,9 +16,10 @@ import msgspec
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from simulation.kernel.garbage import collect_seldom, seldom_collected
 from simulation.settings import BadSetting
 from tools.options import Settings
-from tools.simulate import GC_THRESHOLDS, USAGE, import_from_here, say, seldom_collected
+from tools.simulate import USAGE, import_from_here, say
 
 if TYPE_CHECKING:
     from simulation.search.runs import Ran
@@ -37,7 +37,7 @@ def _begin_worker(plant: str) -> None:
     from simulation.search.tape_search import planted
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_seldom()
     _FOR_LIFE.enter_context(planted(plant))
 
 
@@ -153,7 +153,7 @@ def command(
         typer.Option(
             envvar="ZABKA_SCENARIO",
             help="swarm (a whole cluster), swarm-ensemble (peers alone), swarm-disks, swarm-protocol (every packet and "
-            "every fsync is drawn), or a scenario of `zabka simulate`",
+            "every fsync is drawn), swarm-files (the same over real logs), or a scenario of `zabka simulate`",
         ),
     ] = "swarm",
     set_: Settings = None,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +15,7 @@ import msgspec
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from simulation.kernel.garbage import collect_after, collect_seldom, seldom_collected
 from simulation.settings import BadSetting, WorldSettings, world_settings
 from tools.options import Scenario, Settings
 
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from simulation.seeds.seed_run import Outcome
 
 USAGE = 2
-GC_THRESHOLDS = (50_000, 20, 50)
-"""A world makes little garbage that reference counting misses, and keeps its whole history: fewer, larger collections
-save a tenth of the time."""
 
 
 def say(text: str, *, error: bool = False) -> None:
@@ -51,6 +47,7 @@ def configured(scenario: str, settings: list[str]) -> WorldSettings:
     """The settings of a scenario.  Raises ValueError and BadSetting with the reason."""
     from simulation.run import SEARCHED
     from simulation.scenarios.library import LIBRARY
+    from simulation.seeds.chaos import check_played
     from simulation.serving.serving_seed import WHOLE
 
     if scenario not in SEARCHED and scenario not in LIBRARY:
@@ -62,7 +59,9 @@ def configured(scenario: str, settings: list[str]) -> WorldSettings:
         raise ValueError(f"{scenario} is a script: `zabka scenarios run {scenario} --set …` takes settings for it")
     if settings and scenario == WHOLE:
         raise ValueError(f"{WHOLE} draws the keys of every server's zoo.cfg from its seed: it takes no settings")
-    return world_settings(settings)
+    world = world_settings(settings)
+    check_played(scenario, world, (setting.partition("=")[0] for setting in settings))
+    return world
 
 
 def replay_command(seed: int, scenario: str, settings: Iterable[str]) -> str:
@@ -79,28 +78,23 @@ def import_from_here() -> None:
         sys.path.append(here)
 
 
-@contextmanager
-def seldom_collected() -> Iterator[None]:
-    """Within it Python's collector runs as seldom as suits a simulated world."""
-    before = gc.get_threshold()
-    gc.set_threshold(*GC_THRESHOLDS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
+def _outcome(seed: int, scenario: str, settings: WorldSettings) -> Outcome:
+    from simulation.run import run_seed
+
+    outcome = run_seed(seed, scenario, settings)
+    collect_after(seed)
+    return outcome
 
 
 def _outcomes(seeds: range, scenario: str, settings: WorldSettings, jobs: int) -> Iterator[Outcome]:
-    from simulation.run import run_seed
-
     if jobs == 1:
         for seed in seeds:
-            yield run_seed(seed, scenario, settings)
+            yield _outcome(seed, scenario, settings)
         return
-    with ProcessPoolExecutor(jobs, initializer=gc.set_threshold, initargs=GC_THRESHOLDS) as pool:
+    with ProcessPoolExecutor(jobs, initializer=collect_seldom) as pool:
         chunk = max(1, min(16, len(seeds) // (jobs * 4)))
         count = len(seeds)
-        yield from pool.map(run_seed, seeds, [scenario] * count, [settings] * count, chunksize=chunk)
+        yield from pool.map(_outcome, seeds, [scenario] * count, [settings] * count, chunksize=chunk)
 
 
 def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json: bool) -> int:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ensemble.runtime.extras import is_installed, sentence
 from tools.options import Data, Settings
 
 
@@ -33,6 +38,9 @@ def command(
     ] = None,
     set_: Settings = None,
     detach: Annotated[bool, typer.Option("--detach", envvar="ZABKA_DETACH", help="Return once it is ready")] = False,
+    pipeline: Annotated[
+        bool, typer.Option("--pipeline", envvar="ZABKA_PIPELINE", help="Keep the Spark tables fresh beside it")
+    ] = False,
 ) -> None:
     """Start a cluster on this machine: an ensemble, brokers and the dashboard.  Ctrl-C stops it."""
     from compose.config_keys import BadSetting, split_settings
@@ -57,7 +65,9 @@ def command(
             profile=profile,
             overrides=split_settings(set_ or []),
         )
-        code = run(wanted, data.absolute(), progress, detach=detach)
+        code = run(
+            wanted, data.absolute(), progress, detach=detach, beside=_pipeline_of(data.absolute()) if pipeline else None
+        )
     except PortTaken as taken:
         progress.error(f"{taken}; name another one (0 picks one): --port, --zk-port, --kafka-port")
         code = 1
@@ -65,3 +75,23 @@ def command(
         progress.error(str(reason))
         code = 1
     raise typer.Exit(code)
+
+
+def _pipeline_of(data: Path) -> Callable[[], str]:
+    """What starts the stream of a cluster's journals, and says so.  It ends by itself when the cluster has ended."""
+
+    def start() -> str:
+        if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+            return "pipeline  not started: Spark needs Java 17 or newer"
+        if not is_installed("spark"):
+            return f"pipeline  not started: {sentence('spark', 'the Spark jobs are')}"
+        log = data / "pipeline.log"
+        with log.open("ab") as out:
+            subprocess.Popen(
+                ["nice", sys.executable, "-m", "tools.cli", "pipeline", "stream", "--data", str(data), "--follow",
+                 "--while-up"],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        return f"pipeline  tables in {data / 'analytics'}, log in {log}"
+
+    return start

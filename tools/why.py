@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,11 +12,7 @@ from tools.failure import fail
 from tools.options import Data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from journal.causes import Chain
     from journal.events import Entry
-    from journal.sentences import Sentences
 
 
 def command(
@@ -29,9 +24,11 @@ def command(
         Path | None, typer.Option(envvar="ZABKA_JOURNAL", help="A journal file, as `zabka replay` writes it")
     ] = None,
 ) -> None:
-    """Say what a decision was made from, and what led to it, back to a fault, a request, a timer or a start."""
+    """Say what a decision was made from, by which rule, and what led to it, back to a fault, a request, a timer or a
+    start."""
     from journal.causes import Causes
     from journal.sentence_file import read_sentences
+    from testing.journal_report import story
 
     try:
         entries = _entries(data, journal)
@@ -46,7 +43,7 @@ def command(
     if not meant:
         fail(f"no event is {effect}" + (f" with {about!r} in its sentence" if about else ""))
     for entry in meant[-last:]:
-        for line in _told(causes.chain(entry), sentences):
+        for line in story(causes.chain(entry), sentences):
             print(line)  # noqa: T201
 
 
@@ -70,26 +67,3 @@ def _is_meant(entry: Entry, effect: str) -> bool:
 def _holds(sentence: str, words: str) -> bool:
     """Whether a sentence has these words as a whole: `orders-1` is not in "orders-10: …"."""
     return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", sentence) is not None if words else True
-
-
-def _told(chain: Chain, sentences: Sentences) -> Iterator[str]:
-    for place, entry in enumerate(chain.steps):
-        said = sentences.sentence(entry.node, entry.event)
-        yield f"{'because ' if place else ''}{_time(entry)} {entry.node}#{entry.node_seq}: {_printable(said)}"
-    if chain.says:
-        yield f"because {_printable(chain.says)}"
-    yield (
-        f"which is where it begins: {chain.end.value}" if chain.end.value != "unknown" else "further back is not known"
-    )
-
-
-def _time(entry: Entry) -> str:
-    try:
-        return datetime.fromtimestamp(entry.wall_us / 1e6, UTC).strftime("%H:%M:%S.%f")[:-3] + "Z"
-    except (ValueError, OverflowError, OSError):
-        return f"{entry.wall_us} us"
-
-
-def _printable(said: str) -> str:
-    """A journal holds strangers' words, such as client ids: none of them may speak to the terminal."""
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in said)

@@ -10,6 +10,7 @@ import { beginCall } from "./store.js";
 
 const TOKEN_KEY = "zabka.token";
 const CALL_TIMEOUT_MS = 60_000;
+const TABLE_POLL_MS = 2000;
 const RUN_POLL_MS = 250;
 
 /** @param {string} text */
@@ -51,8 +52,10 @@ export const requests = {
   table: (name) => ({ method: "GET", path: `/api/v1/analytics/${name}?limit=20` }),
   /** @returns {Request} */
   library: () => ({ method: "GET", path: "/api/v1/scenarios" }),
-  /** @param {string} name @returns {Request} */
-  play: (name) => ({ method: "POST", path: `/api/v1/scenarios/${name}/runs` }),
+  /** Play a script, and keep the run, and the one with its bug. @param {string} name @returns {Request} */
+  play: (name) => ({ method: "POST", path: `/api/v1/scenarios/${name}/runs`, body: { keep: true } }),
+  /** Play a script on this very cluster. @param {string} name @returns {Request} */
+  playLive: (name) => ({ method: "POST", path: `/api/v1/scenarios/${name}/runs`, body: { live: true } }),
   /** @param {string} id @returns {Request} */
   run: (id) => ({ method: "GET", path: `/api/v1/scenario-runs/${id}` }),
 };
@@ -69,6 +72,14 @@ export class Actions {
     this.refresh = refresh;
     /** @type {Request | null} The request that waits for a token. */
     this.waiting = null;
+    /** What is shown is over: nothing can be done to it. */
+    this.off = false;
+  }
+
+  /** Whether a request may be sent: what plays in a simulated world touches no cluster. @param {Request} request */
+  allows({ method, path, body }) {
+    const live = typeof body === "object" && body !== null && "live" in body && body.live === true;
+    return !this.off || method === "GET" || (!live && /^\/api\/v1\/(scenarios|seeds|runs)\b/.test(path));
   }
 
   /** Send a request, and tell how it went among the calls. @param {Request} request @returns {Promise<Answer | null>} */
@@ -76,6 +87,10 @@ export class Actions {
     const token = sessionStorage.getItem(TOKEN_KEY);
     const call = beginCall(this.state, curl(request, token !== null));
     this.changed();
+    if (!this.allows(request)) {
+      Object.assign(call, { ok: false, text: "not sent: a past moment is shown, which cannot be changed; End goes back to live" });
+      return null;
+    }
     const answer = await this.#fetch(request, token).catch((reason) => {
       Object.assign(call, { ok: false, text: `no answer: ${reason instanceof Error ? reason.message : reason}` });
       return null;
@@ -139,12 +154,26 @@ export class Actions {
     this.changed();
     const answer = await this.#fetch(requests.table(name), null).catch(() => null);
     if (analytics.name !== name) return;
-    if (answer?.ok) Object.assign(analytics, { state: "ready", table: answer.body });
-    else {
+    if (answer?.ok) {
+      Object.assign(analytics, { state: "ready", table: answer.body });
+      void this.#followTable(answer.body);
+    } else {
       const message = answer === null ? "the API does not answer" : outcome(answer);
       Object.assign(analytics, { state: "absent", message, command: answer?.body?.command ?? null });
     }
     this.changed();
+  }
+
+  /** Show a table anew for as long as it is looked at, where a stream keeps it fresh. @param {any} table */
+  async #followTable(table) {
+    const analytics = this.state.analytics;
+    while (analytics.table === table && table.lag_ms !== null) {
+      await new Promise((resolve) => setTimeout(resolve, TABLE_POLL_MS));
+      const answer = document.hidden ? null : await this.#fetch(requests.table(table.table), null).catch(() => null);
+      if (analytics.table !== table) return;
+      if (answer?.ok) analytics.table = table = answer.body;
+      this.changed();
+    }
   }
 
   /** @param {Request} request @param {string | null} token @returns {Promise<Answer>} */

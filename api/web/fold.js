@@ -40,7 +40,9 @@ export const REIGNS_MAX = 1000;
 export const LOSSES_MAX = 1000;
 const PAUSES = new Set(["pause", "stopped"]);
 // Faults of the simulated world, whose nodes have no host that tells of their processes.
-const STOPS_A_NODE = new Set(["crash", "power_loss", "pause"]);
+/** @type {Record<string, string>} */
+const STOPS_A_NODE = { crash: "down", power_loss: "down", pause: "paused" };
+const ENDS_WITH_A_START = new Set([...Object.keys(STOPS_A_NODE), "stop"]);
 
 /** The state before the first event. @returns {ClusterState} */
 export function emptyState() {
@@ -92,7 +94,19 @@ export function apply(state, entry) {
   state.at_us = Math.max(state.at_us, entry.wall_us);
   // Who is frozen says nothing.  (That a simulated process goes on is told by nobody else.)
   if (state.reigns.at(-1)?.holder_lost_us != null && entry.node === `broker-${state.controller_id}`) holderBack(state, state.controller_id);
+  whoSpeaksIsNotFrozen(state, entry);
   HANDLERS[entry.type]?.(state, entry);
+}
+
+/** @param {ClusterState} state @param {Entry} entry */
+function whoSpeaksIsNotFrozen(state, entry) {
+  for (const { fault_id, kind, source, target } of Object.values(state.faults)) {
+    if (kind === "pause" && source === target && target === entry.node) {
+      delete state.faults[fault_id];
+      setProcess(state, entry, entry.node, "running", null, "resume");
+      return;
+    }
+  }
 }
 
 /** The state after a history. @param {Iterable<Entry>} history @returns {ClusterState} */
@@ -158,6 +172,9 @@ function setProcess(state, entry, node, process, pid, action) {
 /** @type {Record<string, (state: ClusterState, e: Entry) => void>} */
 const HANDLERS = {
   node_started(state, e) {
+    for (const { fault_id, kind, source, target } of Object.values(state.faults)) {
+      if (source === target && target === e.node && ENDS_WITH_A_START.has(kind)) delete state.faults[fault_id];
+    }
     if (e.role === "peer") {
       const { pid } = peer(state, e.id);
       state.peers[e.id] = { ...newPeer(e.id), state: "LOOKING", process: "running", pid };
@@ -296,8 +313,8 @@ const HANDLERS = {
   fault_injected(state, e) {
     const { fault_id, kind, source, target, both_ways, delay_ms } = e;
     state.faults[fault_id] = { fault_id, kind, source, target, both_ways, delay_ms };
-    const [role, number] = nodeId(target);
-    if (role === "broker" && source === target && STOPS_A_NODE.has(kind)) holderLost(state, number, e.wall_us, kind);
+    const stopped = source === target ? STOPS_A_NODE[kind] : undefined;
+    if (stopped) setProcess(state, e, target, stopped, null, kind);
   },
   fault_removed(state, e) {
     delete state.faults[e.fault_id];

@@ -2,10 +2,17 @@
 // and two sessions that differ only in the last ones must not become one.
 
 const TOKEN = /"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g;
+const LONG = /(?<=[:,[\s])-?\d{16,}(?![\d.eE])/g;
 
 /** @param {string} text @returns {any} */
 export function parseExact(text) {
-  return JSON.parse(text.replace(TOKEN, (token) => (isLongInteger(token) ? `"${token}"` : token)));
+  const exact = (/** @type {string} */ token) => (isLongInteger(token) ? `"${token}"` : token);
+  try {
+    return JSON.parse(text.replace(LONG, exact));
+  } catch {
+    // What looked like a number stood within a string, which its quotes have broken: every token is looked at, which takes longer.
+    return JSON.parse(text.replace(TOKEN, exact));
+  }
 }
 
 /** @param {string} token */

@@ -8,6 +8,12 @@ import { model } from "./model.js";
 import { isProgress, progressTypes } from "./sentences.js";
 import { CHATTER_MAX, newState, takeAnswer, takeChatter, takeEntry, takeHistory, takeSnapshot } from "./store.js";
 import { follow, historyUpTo, poll } from "./stream.js";
+import { TABS, tabOf } from "./tabs.js";
+import { listen } from "./time/keys.js";
+import { Moment } from "./time/moment.js";
+import { Player } from "./time/player.js";
+import { asOf } from "./time/then.js";
+import { theStage } from "./tracks/tab.js";
 import { page } from "./views/page.js";
 
 const CLOCK_MS = 500;
@@ -23,18 +29,48 @@ const announcements = /** @type {HTMLElement} */ (document.getElementById("annou
 root.textContent = "";
 let scheduled = false;
 let restsUntil = 0;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let resting;
+let frame = 0;
 /** @type {import("./fold.js").Entry[]} */
 let toSay = [];
 
 function draw() {
   scheduled = false;
   const began = performance.now();
-  const shown = model(state, Date.now());
-  render(page(state, shown, actions, changed, readChatter), root);
+  const current = moment.current();
+  const of = current.live ? state : asOf(state, current);
+  const shown = model(of, current.live ? Date.now() : current.at_us / 1000);
+  actions.off = !moment.live;
+  render(page(of, shown, actions, moment, player, changed, readChatter, toggle), root);
+  if (moment.anchor !== null) bringIntoSight(moment.anchor);
   const controller = shown.ensemble.id < 0 ? "no controller" : `broker ${shown.ensemble.id}`;
   document.title = `${shown.ensemble.epoch}: ${controller} · zabka`;
   const ended = performance.now();
   restsUntil = ended + REST * (ended - began);
+}
+
+/** Which moment is shown, for whoever asks from outside: the tests. */
+export const theMoment = () => moment;
+
+/** @param {"keys" | "projector" | "drawer" | "offsets"} what */
+function toggle(what) {
+  state.ui[what] = !state.ui[what];
+  if (what === "projector") {
+    state.ui.drawer = false;
+    document.documentElement.classList.toggle("projector", state.ui.projector);
+    theStage()?.recolor();
+  }
+  changed();
+}
+
+/** Go where a link within the page leads, as the browser would have, had it stood there already. @param {string} id */
+function bringIntoSight(id) {
+  const found = document.getElementById(id);
+  if (found === null) return;
+  moment.anchor = null;
+  found.scrollIntoView();
+  found.focus({ preventScroll: true });
 }
 
 /** Speak of an event, together with what else happens just then. @param {import("./fold.js").Entry} entry */
@@ -52,8 +88,20 @@ function changed() {
   if (scheduled) return;
   scheduled = true;
   const rest = restsUntil - performance.now();
-  if (rest <= 0) requestAnimationFrame(draw);
-  else setTimeout(() => requestAnimationFrame(draw), rest);
+  const ask = () => {
+    frame = requestAnimationFrame(draw);
+  };
+  if (rest <= 0) ask();
+  else resting = setTimeout(ask, rest);
+}
+
+/** Somebody asked for what is shown now: it is drawn in the next frame, however much was drawn just before. */
+function shown() {
+  clearTimeout(resting);
+  restsUntil = 0;
+  scheduled = true;
+  cancelAnimationFrame(frame);
+  frame = requestAnimationFrame(draw);
 }
 
 /** Fetch the progress that the list of events leaves out unless somebody asks for it. */
@@ -73,6 +121,22 @@ const refresh = poll(
   },
 );
 const actions = new Actions(state, changed, refresh);
+const moment = new Moment(() => state.sentences, {
+  cluster: () => state.cluster,
+  known: () => state.known,
+  now_us: () => (Date.now() - state.skew_ms) * 1000,
+}, changed, shown, tabOf);
+const player = new Player(moment, changed);
+listen(moment, player, {
+  "+": () => moment.timeline.zoom(0.5),
+  "-": () => moment.timeline.zoom(2),
+  0: () => moment.timeline.fit(),
+  "?": () => toggle("keys"),
+  p: () => toggle("projector"),
+  r: () => toggle("drawer"),
+  o: () => toggle("offsets"),
+  ...Object.fromEntries(TABS.slice(0, 6).map(({ name }, i) => [String(i + 1), () => moment.go({ tab: name })])),
+});
 
 /** Read the table of sentences; without it events are told by their fields, and none is spoken. */
 async function readSentences() {
@@ -89,6 +153,7 @@ void readSentences().catch(() => undefined).then(() => {
     },
     snapshot(cluster, seq) {
       takeSnapshot(state, cluster, seq);
+      moment.forgetLive();
       changed();
       // The rates of producers are drawn from their progress, a line a second: of it the last minute is wanted at once.
       const hidden = progressTypes(state.sentences).filter((type) => type !== "workload_progressed");
@@ -100,7 +165,10 @@ void readSentences().catch(() => undefined).then(() => {
     },
     entry(entry) {
       const follows = takeEntry(state, entry);
-      if (follows) announce(entry);
+      if (follows) {
+        moment.timeline.take(entry);
+        announce(entry);
+      }
       // How far logs have got is drawn with the clock; ten brokers tell it ten times a second.
       if (!follows || !isProgress(state.sentences, entry)) changed();
       return follows;

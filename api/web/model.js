@@ -318,6 +318,7 @@ function faultsOf(state) {
 
 /** @param {State} state */
 function workloadsOf(state) {
+  if (state.past) return workloadsThen(state);
   return (state.polled?.cluster.workloads ?? []).map((/** @type {any} */ w) => {
     if (w.kind === "consumer") {
       const heard = state.cluster.consumers[w.id];
@@ -329,6 +330,15 @@ function workloadsOf(state) {
     const { sent, acknowledged, failed, lost } = told && told.sent > w.sent ? told : w;
     return { ...w, sent, acknowledged, failed, lost };
   });
+}
+
+/** What the journal says of producers and consumers; how they were asked to work it does not. @param {State} state */
+function workloadsThen({ cluster }) {
+  const told = { state: "told", acks: null, records_per_s: null, last_error: null };
+  return [
+    ...Object.values(cluster.workloads).map((w) => ({ ...told, kind: "producer", id: w.workload_id, ...w })),
+    ...Object.values(cluster.consumers).map((w) => ({ ...told, kind: "consumer", id: w.workload_id, group: w.group_id, ...w })),
+  ];
 }
 
 /** What is wrong, in words, each with a link to the evidence. @param {State} state @param {Omit<Model, "health">} m @returns {Health} */

@@ -56,6 +56,12 @@ export function weight(table, entry) {
   return wording(table, entry)?.weight?.find(([, condition]) => holds(condition, weighed))?.[0] ?? "plain";
 }
 
+/** Whether a story tells of an event, as a scenario's does. @param {Table} table @param {Entry} entry */
+export function inStory(table, entry) {
+  const condition = wording(table, entry)?.story;
+  return condition !== undefined && holds(condition, fields(entry));
+}
+
 /** The sentence a screen reader hears of an event, or nothing. @param {Table} table @param {Entry} entry */
 export function spoken(table, entry) {
   const heard = fields(entry);

@@ -13,12 +13,13 @@ import { isProgress } from "./sentences.js";
  * @typedef {{state: "idle" | "loading" | "ready", list: any[], message: string, run: any}} Scenarios  The outage library, and
  *   the run that was asked for last.
  * @typedef {{node: string, type: string, progress: boolean, config: string | null, armed: string | null,
- *   token: boolean, partitions: import("./partition_filter.js").Wanted}} Ui
+ *   token: boolean, keys: boolean, projector: boolean, drawer: boolean, offsets: boolean, partitions: import("./partition_filter.js").Wanted}} Ui
  * @typedef {{cluster: ClusterState, known: boolean, touched: Record<string, number>, doomed: Record<string, number>, events: Entry[],
  *   chatter: Entry[], polled: Polled | null, poll_problem: string | null, link: "connecting" | "live" | "reconnecting",
  *   skew_ms: number, calls: Call[], rates: Record<string, {at_us: number, acknowledged: number}[]>,
  *   zxids: Record<string, string>, analytics: Analytics, scenarios: Scenarios,
- *   sentences: import("./sentences.js").Table, ui: Ui}} State
+ *   sentences: import("./sentences.js").Table, past: boolean, ui: Ui}} State  `past`: it is of a moment that is over, and the
+ *   journal alone tells it.
  */
 
 export const EVENTS_MAX = 1000;
@@ -35,8 +36,8 @@ export function newState() {
     poll_problem: null, link: "connecting", skew_ms: 0, calls: [], rates: {}, zxids: {},
     analytics: { name: "controller_reigns", state: "idle", table: null, message: "", command: null },
     scenarios: { state: "idle", list: [], message: "", run: null },
-    sentences: {},
-    ui: { node: "", type: "", progress: false, config: null, armed: null, token: false,
+    sentences: {}, past: false,
+    ui: { node: "", type: "", progress: false, config: null, armed: null, token: false, keys: false, projector: false, drawer: false, offsets: false,
       partitions: { filter: "", trouble: false, unfolded: {}, pages: {} } },
   };
 }

@@ -142,6 +142,7 @@ _OWN_KEYS = (
     ConfigKey(HISTORICAL_KEY, _LIST, "", list_of(*Historical)),
     ConfigKey("zabka.journal.dir", _S, ""),
     ConfigKey("zabka.journal.level", _S, "normal", list_of("normal", "full")),
+    ConfigKey("zabka.messages", _S, "control", list_of("off", "control", "all")),
     ConfigKey("zabka.node.name", _S, ""),
 )
 

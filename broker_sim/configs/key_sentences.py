@@ -151,6 +151,7 @@ zabka.control.socket Where the host agent asks for the broker's status and sets 
 zabka.historical Kafka's old bugs to bring back, by name: see below.
 zabka.journal.dir Where the journal is written.
 zabka.journal.level `full` writes every append and acknowledgement too.
+zabka.messages Which messages are written beside the journal: those of control, all, or none (`off`).
 zabka.node.name What the journal calls this broker; `broker-N` where it is not set.
 zookeeper.connect The peers, `host:port,…`, with an optional chroot, which the broker makes where it is missing.
 zookeeper.connection.timeout.ms How long a broker waits for its first connection at start; unset, the session timeout.

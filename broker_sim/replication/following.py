@@ -63,7 +63,7 @@ def truncate(partition: Partition, offset: int, cause: str) -> None:
     before, mark = partition.log.end_offset, partition.log.high_watermark
     first = partition.log.truncate_to(offset)
     if first < before:
-        cut = _journal_truncation(partition, first, before)
+        cut = _journal_truncation(partition, first, before, cause)
         _journal_loss(partition, first, before, mark, cause, cut)
     _truncated(partition, mark)
 
@@ -73,7 +73,7 @@ def restart_at(partition: Partition, offset: int) -> None:
     first, before, mark = partition.log.start_offset, partition.log.end_offset, partition.log.high_watermark
     partition.log.truncate_fully_and_start_at(offset)
     if first < before:
-        _journal_truncation(partition, first, before)
+        _journal_truncation(partition, first, before, "leader_start")
     _truncated(partition, mark)
 
 
@@ -83,7 +83,7 @@ def _truncated(partition: Partition, mark_before: int) -> None:
     partition.host.moved(partition)
 
 
-def _journal_truncation(partition: Partition, first: int, before: int) -> Cause:
+def _journal_truncation(partition: Partition, first: int, before: int, cause: str) -> Cause:
     topic, number = partition.topic_partition
     return partition.host.emit(
         LogTruncated(
@@ -94,6 +94,7 @@ def _journal_truncation(partition: Partition, first: int, before: int) -> Cause:
             to_offset=first,
             leader_epoch=partition.leader_epoch,
             caused_by=partition.followed_because,
+            cause=cause,
         )
     )
 

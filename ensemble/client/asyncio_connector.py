@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol, cast
 
+from ensemble.client.client_tap import ClientLine, ClientTap
 from ensemble.client.hosts import split_host
 from ensemble.client.service import Receiver, ToServer, WatchEvent
 from ensemble.jute import MalformedRecord, Reader, Record, pack_int
@@ -51,14 +52,17 @@ class Opener(Protocol):
 class AsyncioConnector:
     """`Connector` over asyncio TCP (TLS with `ssl_context`), through the link `faults` where given."""
 
-    def __init__(self, faults: Opener | None = None, *, ssl_context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, faults: Opener | None = None, *, ssl_context: ssl.SSLContext | None = None, tap: ClientTap | None = None
+    ) -> None:
         self._faults = faults
+        self._tap = tap
         self._ssl = ssl_context
         self._asking: set[asyncio.Future[str]] = set()
 
     def connect(self, host: str, receiver: Receiver) -> ClientConnection:
         """Begin to connect to "host:port"; must be called on the running loop."""
-        connection = ClientConnection(receiver)
+        connection = ClientConnection(receiver, self._tap)
         connection.opening = asyncio.ensure_future(self._open(connection, host))
         return connection
 
@@ -129,8 +133,10 @@ class _Word(asyncio.Protocol):
 class ClientConnection(asyncio.Protocol):
     """One connection: frames out, frames in, decoded by the op they answer."""
 
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: Receiver, tap: ClientTap | None = None) -> None:
         self._receiver: Receiver | None = receiver
+        self._tap = tap
+        self._line: ClientLine | None = None
         self.opening: asyncio.Future[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._ops: deque[int] = deque()
@@ -149,6 +155,8 @@ class ClientConnection(asyncio.Protocol):
         frame = message.encode()
         self._out.append(pack_int(len(frame)))
         self._out.append(frame)
+        if self._line is not None:
+            self._line.sent(message, len(frame) + 4)
         if not self._flushing:
             self._flushing = True
             asyncio.get_running_loop().call_soon(self._flush)
@@ -184,6 +192,8 @@ class ClientConnection(asyncio.Protocol):
         if self._receiver is None:
             self._transport.abort()
             return
+        if self._tap is not None:
+            self._line = self._tap.line(transport)
         self._receiver.on_connected()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -219,7 +229,10 @@ class ClientConnection(asyncio.Protocol):
     def _on_frame(self, frame: bytes, receiver: Receiver) -> None:
         if self._first:
             self._first = False
-            receiver.on_message(_decode_connect(frame))
+            connected = _decode_connect(frame)
+            if self._line is not None:
+                self._line.connected(connected)
+            receiver.on_message(connected)
             return
         reader = Reader(frame)
         reply = Reply(reader.read_int(), reader.read_long(), reader.read_int())
@@ -228,10 +241,15 @@ class ClientConnection(asyncio.Protocol):
             event_type = _EVENT_TYPES.get(raw.type)
             if event_type is None:
                 raise MalformedRecord(f"watch event of type {raw.type}")
-            receiver.on_watch(WatchEvent(event_type, raw.path), reply.zxid)
+            event = WatchEvent(event_type, raw.path)
+            if self._line is not None:
+                self._line.watched(event, reply.zxid, len(frame) + 4)
+            receiver.on_watch(event, reply.zxid)
             return
         if reply.xid > 0:
             reply.body = self._decode_body(reader, reply)
+        if self._line is not None:
+            self._line.replied(reply, len(frame) + 4)
         receiver.on_message(reply)
 
     def _decode_body(self, reader: Reader, reply: Reply) -> AnyResponse | None:

@@ -16,7 +16,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, KazooException, NoNodeError
+from ensemble.runtime.extras import Lacking
+
+try:
+    from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, KazooException, NoNodeError
+except ModuleNotFoundError:
+    raise Lacking("kazoo", "kazoo, whose recipes run on this client, is") from None
 from kazoo.recipe.barrier import Barrier, DoubleBarrier
 from kazoo.recipe.counter import Counter
 from kazoo.recipe.election import Election

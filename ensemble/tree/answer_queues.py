@@ -32,16 +32,15 @@ from ensemble.tree.answers import answer_write, moved
 from ensemble.tree.clients import Clients
 from ensemble.tree.connections import Connection, OpenSession, Stage, Waiting
 from ensemble.tree.counters import Counters
-from ensemble.tree.datatree import Applied
 from ensemble.tree.facts import acknowledged_fact, acknowledged_plain_fact
 from ensemble.tree.inquiries import INQUIRIES, answer_inquiry
 from ensemble.tree.local_requests import LocalRequests
+from ensemble.tree.outcomes import Applied
 from ensemble.tree.reads import answer_read
 from ensemble.tree.ready_answers import answer_plain_reads, answer_plain_write, plain_write_answer, zxid_of
 from ensemble.tree.server_state import ServerState
 from ensemble.tree.watch_requests import rearm
-from ensemble.tree.znode import Znode
-from ensemble.txn import Txn
+from ensemble.txn import SetDataTxn, Txn
 from ensemble.zab.effects import Answer, Effect, Emit
 from ensemble.zab.messages import SyncRequest
 
@@ -105,7 +104,7 @@ class AnswerQueues:
         self.answer_ready(now, session, effects)
 
     def joins_run(
-        self, now: Instant, session: OpenSession, txn: Txn, node: Znode, run: AnswerRun, effects: list[Effect]
+        self, now: Instant, session: OpenSession, txn: Txn, value: bytes, run: AnswerRun, effects: list[Effect]
     ) -> bool:
         """Answer a plain write together with those before it, where it is next in its session's turn; False where it is
         not, or not plain after all."""
@@ -123,7 +122,9 @@ class AnswerQueues:
         ):
             return False
         queue.popleft()
-        answer = plain_write_answer(waiting.cxid, txn, node)
+        body = txn.body
+        child_count = self._state.tree.nodes.child_count(body.path) if isinstance(body, SetDataTxn) else 0
+        answer = plain_write_answer(waiting.cxid, txn, value, child_count)
         if self._full_journal:
             waiting.reply = answer
             effects.append(Emit(acknowledged_plain_fact(waiting, client.session_id, txn.zxid)))

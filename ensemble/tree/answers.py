@@ -17,7 +17,7 @@ from ensemble.records import (
     StatResponse,
 )
 from ensemble.tree.connections import Waiting
-from ensemble.tree.datatree import Applied
+from ensemble.tree.outcomes import Applied
 from ensemble.txn import SetDataTxn, Txn
 
 _MOVED = int(ErrorCode.SESSION_MOVED)

@@ -6,8 +6,7 @@ that one's file.  Whoever is taking a snapshot (`ensemble.tree.capture`) hears o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, repeat
+from collections.abc import Callable, Iterator, Sequence
 
 from ensemble.records import ACL, OPEN_ACL
 
@@ -16,7 +15,7 @@ BLOCK_ZNODES = 170
 
 
 class Block:
-    """Paths in the order in which their znodes were made.
+    """Paths in the order in which their znodes were made: a dict while more are coming, then a list, which is smaller.
 
     `changed_in` is the number of the first snapshot that shows the last change.  `acls` are the lists that its znodes
     have, or had, apart from the open one.
@@ -24,10 +23,10 @@ class Block:
 
     __slots__ = ("acls", "changed_in", "number", "paths")
 
-    def __init__(self, number: int, changed_in: int, paths: Iterable[str] = ()) -> None:
+    def __init__(self, number: int, changed_in: int, paths: dict[str, None] | list[str]) -> None:
         self.number = number
         self.changed_in = changed_in
-        self.paths = dict.fromkeys(paths)
+        self.paths = paths
         self.acls: dict[Sequence[ACL], None] | None = None
 
     def note_acl(self, acl: Sequence[ACL]) -> None:
@@ -36,63 +35,93 @@ class Block:
             self.acls = {}
         self.acls[acl] = None
 
+    def remove(self, path: str) -> None:
+        """A znode goes."""
+        if isinstance(self.paths, dict):
+            del self.paths[path]
+        else:
+            self.paths.remove(path)
+
 
 class Blocks:
     """A tree's blocks, oldest first: no znode comes before its parent.
 
-    `turn` is the number of the next snapshot, which will show what changes now.  `keeper` is called with a block that
-    is about to change for the first time in a turn.
+    `turn` is the number of the next snapshot, which will show what changes now, and `fresh` the numbers of the blocks
+    in which something did.  `keeper` is called with a block that is about to change for the first time in a turn.
     """
 
-    __slots__ = ("__weakref__", "_by_number", "_newest", "keeper", "turn")
+    __slots__ = ("__weakref__", "_newest", "by_number", "fresh", "keeper", "newest_paths", "turn")
 
     def __init__(self) -> None:
         self.turn = 1
         self.keeper: Callable[[Block], None] | None = None
-        self._by_number: dict[int, Block] = {}
-        self._newest = self._open(0, ())
+        self.by_number: dict[int, Block] = {}
+        self.fresh: set[int] = set()
+        self.newest_paths: dict[str, None] = {}
+        self._newest = self._open(0)
 
     def __len__(self) -> int:
-        return len(self._by_number)
+        return len(self.by_number)
 
     def __iter__(self) -> Iterator[Block]:
-        return iter(self._by_number.values())
+        return iter(self.by_number.values())
 
-    def _open(self, number: int, paths: Iterable[str]) -> Block:
-        block = self._by_number[number] = Block(number, self.turn, paths)
+    def _open(self, number: int) -> Block:
+        self.newest_paths = {}
+        block = self._newest = self.by_number[number] = Block(number, self.turn, self.newest_paths)
+        self.fresh.add(number)
         return block
 
-    def change(self, block: Block) -> None:
-        """To be called before a znode of the block changes, unless the block's `changed_in` is this turn already."""
+    def next_turn(self) -> int:
+        """The number of a snapshot that is being taken; what changes from now on shows in the next one."""
+        turn = self.turn
+        self.turn += 1
+        self.fresh.clear()
+        return turn
+
+    def change(self, number: int) -> None:
+        """To be called before a znode of the block changes, unless the block is `fresh` already."""
+        block = self.by_number[number]
         if self.keeper is not None:
             self.keeper(block)
         block.changed_in = self.turn
+        self.fresh.add(number)
 
-    def add(self, path: str) -> Block:
-        """The block of a znode that is being made."""
+    def add(self, path: str) -> int:
+        """The number of the block of a znode that is being made."""
         block = self._newest
-        if len(block.paths) >= BLOCK_ZNODES:
-            block = self._newest = self._open(block.number + 1, ())
-        elif block.changed_in != self.turn:
-            self.change(block)
-        block.paths[path] = None
-        return block
+        if len(self.newest_paths) >= BLOCK_ZNODES:
+            block.paths = list(self.newest_paths)
+            block = self._open(block.number + 1)
+        elif block.number not in self.fresh:
+            self.change(block.number)
+        self.newest_paths[path] = None
+        return block.number
 
-    def load(self, paths: Sequence[str], acls: Sequence[Sequence[ACL]]) -> Iterable[Block]:
-        """The block of each of these znodes, which are the first ones."""
-        self._by_number.clear()
+    def load(self, paths: Sequence[str], acls: Sequence[Sequence[ACL]]) -> None:
+        """These znodes are the first ones; that at index n is of block n // BLOCK_ZNODES."""
+        self.by_number.clear()
+        self.fresh.clear()
+        block = self._newest
         for number, at in enumerate(range(0, len(paths), BLOCK_ZNODES)):
             end = at + BLOCK_ZNODES
-            block = self._newest = self._open(number, paths[at:end])
+            block = self.by_number[number] = Block(number, self.turn, list(paths[at:end]))
+            self.fresh.add(number)
             theirs = acls[at:end]
             if theirs.count(OPEN_ACL) < len(theirs):
                 block.acls = dict.fromkeys(acl for acl in theirs if acl is not OPEN_ACL)
-        return chain.from_iterable(repeat(block, len(block.paths)) for block in self)
+        self._newest = block
+        block.paths = self.newest_paths = dict.fromkeys(block.paths)
 
-    def remove(self, path: str, block: Block) -> None:
+    def note_acl(self, number: int, acl: Sequence[ACL]) -> None:
+        """A znode of the block has this ACL, which a snapshot of the block must know."""
+        self.by_number[number].note_acl(acl)
+
+    def remove(self, path: str, number: int) -> None:
         """A znode is about to go; an empty block goes too, unless further znodes will come into it."""
-        if block.changed_in != self.turn:
-            self.change(block)
-        del block.paths[path]
+        if number not in self.fresh:
+            self.change(number)
+        block = self.by_number[number]
+        block.remove(path)
         if not block.paths and block is not self._newest:
-            del self._by_number[block.number]
+            del self.by_number[number]

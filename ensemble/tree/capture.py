@@ -11,10 +11,9 @@ from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
 from zlib import adler32
 
-from ensemble.records import OPEN_ACL
 from ensemble.tree.blocks import Block, Blocks
+from ensemble.tree.nodes import Nodes
 from ensemble.tree.stored import AclTable, RecordParts
-from ensemble.tree.znode import Znode
 
 
 class Piece(NamedTuple):
@@ -35,7 +34,7 @@ class Capture:
 
     def __init__(
         self,
-        nodes: dict[str, Znode],
+        nodes: Nodes,
         blocks: Blocks,
         known: Container[int],
         since: int,
@@ -78,11 +77,11 @@ class Capture:
             self._make(block)
 
     def _make(self, block: Block) -> None:
-        nodes = [self._nodes[path] for path in block.paths]
+        nodes, paths = self._nodes, list(block.paths)
         records = RecordParts(self.table)
-        records.add(block.paths, nodes)
+        records.add(zip(paths, nodes.values_of(paths), strict=True), nodes.acls)
         if block.acls:
-            block.acls = dict.fromkeys(node.acl for node in nodes if node.acl is not OPEN_ACL)
+            block.acls = dict.fromkeys(nodes.acls[path] for path in paths if path in nodes.acls)
         parts = records.take()
         size, checksum = 0, adler32(b"")
         for part in parts:

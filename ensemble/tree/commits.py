@@ -16,8 +16,9 @@ from ensemble.tree.attachment import Attachment
 from ensemble.tree.clients import Clients
 from ensemble.tree.connections import OpenSession
 from ensemble.tree.counters import DIGESTS_EVERY, WATCH_EVENT_BYTES, Counters
-from ensemble.tree.datatree import DIGEST_MASK, Applied
+from ensemble.tree.datatree import DIGEST_MASK
 from ensemble.tree.facts import committed_facts, committed_plain_fact, session_fact
+from ensemble.tree.outcomes import Applied
 from ensemble.tree.server_state import ServerState
 from ensemble.txn import Txn
 from ensemble.zab.application import TreeDiffers
@@ -59,8 +60,8 @@ class Commits:
             if run.rewatch:
                 watched = any(self._watches.watched)
                 run.rewatch = False
-            node = None if watched else tree.apply_plain(txn)
-            if node is None:
+            value = None if watched else tree.apply_plain(txn)
+            if value is None:
                 answers.answer_run(now, run, effects)
                 self._apply_one(now, txn, effects)
                 run.rewatch = True
@@ -72,9 +73,11 @@ class Commits:
             if full_journal:
                 effects.append(Emit(committed_plain_fact(txn, tree)))
             session = sessions.get(txn.session_id)
-            if session is not None and not answers.joins_run(now, session, txn, node, run, effects):
+            if session is not None and not answers.joins_run(now, session, txn, value, run, effects):
                 answers.answer_run(now, run, effects)
-                answers.commit(now, session, txn, Applied(txn.type, 0, getattr(txn.body, "path", ""), node), effects)
+                path: str = getattr(txn.body, "path", "")
+                applied = Applied(txn.type, 0, path, tree.nodes.view(path, value))
+                answers.commit(now, session, txn, applied, effects)
                 run.rewatch = True
         if run.answered:
             answers.answer_run(now, run, effects)

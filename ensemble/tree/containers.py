@@ -54,7 +54,7 @@ class ContainerCheck:
         return paths
 
     def _has_lapsed(self, now: Instant, node: Znode) -> bool:
-        if node.children:
+        if node.child_count:
             return False
         age_ms = now.wall_ms - node.mtime
         if node.ephemeral_owner == CONTAINER_OWNER:

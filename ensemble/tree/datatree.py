@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import ref
-
-import msgspec
+from zlib import crc32
 
 from ensemble.errors import ErrorCode
 from ensemble.ids import SessionId, Zxid
@@ -19,11 +18,34 @@ from ensemble.records import ACL, CREATES, OPEN_ACL, EventType, OpCode, Stat
 from ensemble.tree.acl import READ_ACL, interned
 from ensemble.tree.blocks import Blocks
 from ensemble.tree.create_modes import is_ephemeral, owner_made_by
-from ensemble.tree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, join
+from ensemble.tree.nodes import Nodes
+from ensemble.tree.outcomes import Applied, Change, Foreseen, failed_multi
+from ensemble.tree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, join, parent_of
 from ensemble.tree.quota import QUOTA_PREFIX, Quotas
 from ensemble.tree.shared_nodes import SharedNodes
-from ensemble.tree.stored import StoredNodes
-from ensemble.tree.znode import Znode, digest_seed
+from ensemble.tree.stored import RECORD_BYTES, StoredNodes
+from ensemble.tree.znode import (
+    COUNTERS,
+    COUNTERS_BYTES,
+    HEAD,
+    HEAD_BYTES,
+    LISTED,
+    NO_DATA,
+    ODD,
+    TAIL,
+    UNSEALED,
+    Znode,
+    block_of,
+    data_of,
+    digest_seed,
+    made,
+    owner_of,
+    restated,
+    rewritten,
+    sealed,
+    tail_of,
+    value_of,
+)
 from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import (
     CloseSessionTxn,
@@ -36,12 +58,13 @@ from ensemble.txn import (
     MultiTxn,
     SetACLTxn,
     SetDataTxn,
-    SubTxn,
     Txn,
 )
 
 DIGEST_MASK = 0xFFFFFFFFFFFFFFFF
 _MULTI, _SET_DATA, _CREATE = int(OpCode.MULTI), int(OpCode.SET_DATA), int(OpCode.CREATE)
+_pack_digested, _pack_tail, _unpack_head = COUNTERS.pack, TAIL.pack, HEAD.unpack_from
+_counters_of, _tail_at = COUNTERS.unpack_from, TAIL.unpack_from
 _OK = int(ErrorCode.OK)
 _NO_NODE = int(ErrorCode.NO_NODE)
 _NODE_EXISTS = int(ErrorCode.NODE_EXISTS)
@@ -50,57 +73,25 @@ _DELETED = EventType.DELETED
 _DATA_CHANGED = EventType.DATA_CHANGED
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
-    """What a transaction did to one znode, for watches; the parent's fields are None where no child came or went."""
-
-    event: EventType
-    path: str
-    acl: Sequence[ACL]
-    owner: int
-    parent: str | None
-    parent_acl: Sequence[ACL] | None
-
-
-class Applied(msgspec.Struct):
-    """A transaction's outcome (ProcessTxnResult): `type` is ERROR for what failed; `results` are those of a multi.
-
-    `node` is the znode as it now is, `stat` its Stat where the transaction goes on and may change it again: in a multi.
-    """
-
-    type: int
-    error: int
-    path: str
-    node: Znode | None = None
-    stat: Stat | None = None
-    results: list[Applied] | None = None
-
-    def final_stat(self) -> Stat:
-        """The Stat to answer with."""
-        if self.stat is not None:
-            return self.stat
-        assert self.node is not None, f"no znode for the answer to op {self.type}"
-        return self.node.stat()
-
-
 class DataTree:
     """The tree of one peer.
 
     `changes` holds what the last applied transaction did, in order.  `data_size_bytes` is the sum of path lengths and
     data lengths (approximateDataSize).  `digest_sum` adds up the nodes' digests; `digest` is it modulo 2**64 (AdHash).
     `lapsing` are the paths of containers and of nodes with a time to live, `quotas` the limits on subtrees.
-    `foreseen` has, by zxid, what a leader has worked out for a plain write that it proposed: the node's seed and its
-    digest, and its parent's digest.  So it need not do so a second time, as its learners must.  Empty elsewhere.
+    `foreseen` has, by zxid, what a leader has worked out for a plain write that it proposed.  So it need not do so a
+    second time, as its learners must.  Empty elsewhere.
     `blocks` are the znodes in groups, which tell a snapshot what has changed since the one before.
     `responses` keeps ready answers to getData by encoded path (ResponseCache): whoever changes a node drops its own.
     """
 
     __slots__ = (
-        "_apply_by_type", "_generation", "_lent", "blocks", "changes", "data_size_bytes", "digest_sum",
+        "_apply_by_type", "_lent", "blocks", "changes", "data_size_bytes", "digest_sum",
         "ephemeral_count", "ephemerals", "foreseen", "lapsing", "last_zxid", "nodes", "quotas", "responses", "sessions",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.nodes: dict[str, Znode] = {}
+        self.nodes = Nodes()
         self.blocks = Blocks()
         self.sessions: dict[SessionId, int] = {}
         self.ephemerals: dict[int, dict[str, None]] = {}
@@ -110,10 +101,9 @@ class DataTree:
         self.last_zxid = Zxid(0)
         self.changes: list[Change] = []
         self.responses: dict[bytes, bytes] = {}
-        self.foreseen: dict[int, tuple[int, int, int]] = {}
+        self.foreseen: dict[int, Foreseen] = {}
         self.data_size_bytes = 0
         self.digest_sum = 0
-        self._generation = 0
         self._lent: ref[SharedNodes] | None = None
         self._apply_by_type: dict[int, Callable[[Txn, int, Any, bool], Applied]] = {
             **dict.fromkeys(CREATES, self._create),
@@ -135,17 +125,17 @@ class DataTree:
         """The 64-bit digest of every node outside /zookeeper/ (DigestCalculator version 2), unsigned."""
         return self.digest_sum & DIGEST_MASK
 
+    @property
+    def snapshot_bytes(self) -> int:
+        """About how large a snapshot is: a record for each znode."""
+        return self.data_size_bytes + len(self.nodes) * RECORD_BYTES
+
     # -- whole state -------------------------------------------------------------------------------------------------
 
     def to_snapshot(self) -> TreeSnapshot:
-        """The state as of `last_zxid`.  Costs one shallow copy, or none where it is gone before the next change; a node
-        changed later is cloned once."""
+        """The state as of `last_zxid`.  Costs one shallow copy, or none where it is gone before the next change."""
         nodes = self._lent() if self._lent is not None else None
-        if nodes is not None and nodes.parted:
-            # It has a dict of its own; its znodes are the tree's still, which therefore clones them from now on.
-            self._generation += 1
-            nodes = None
-        if nodes is None:
+        if nodes is None or nodes.parted:
             nodes = SharedNodes(self.nodes, self.blocks)
             self._lent = ref(nodes)
         return TreeSnapshot(self.last_zxid, self.sessions.copy(), nodes, self.digest)
@@ -156,13 +146,12 @@ class DataTree:
         nodes = lent()
         if nodes is not None:
             nodes.part()
-            self._generation += 1
 
     @classmethod
     def from_snapshot(cls, snapshot: TreeSnapshot) -> DataTree:
         """The tree that a snapshot describes.  Nodes whose parent is missing are a damaged snapshot: ValueError."""
         tree = cls()
-        tree.nodes.clear()
+        tree.nodes = Nodes()
         tree.blocks = Blocks()
         tree.digest_sum = tree.data_size_bytes = 0
         if isinstance(snapshot.nodes, StoredNodes):
@@ -170,9 +159,10 @@ class DataTree:
         else:
             for image in snapshot.nodes:
                 path = image.path or ROOT
-                tree._put(path, Znode.from_image(image, interned(image.acl), 0))
-                if path != ROOT:
-                    tree._announce(path)
+                if path != ROOT and parent_of(path) not in tree.nodes:
+                    raise ValueError(f"snapshot holds {path} without its parent")
+                acl, block = interned(image.acl), tree.blocks.add(path)
+                tree._put(path, value_of(image, block=block, listed=acl is not OPEN_ACL), acl)
         tree._add_system_nodes()
         tree.quotas.load(tree)
         tree.sessions = dict(snapshot.sessions)
@@ -181,41 +171,37 @@ class DataTree:
 
     def _put_stored(self, stored: StoredNodes, digest: int) -> None:
         """Take over records as they are; the digest is the snapshot's own, unless it carries none."""
-        nodes = self.nodes = stored.znodes(self.blocks)
+        nodes = self.nodes = stored.take_into(self.blocks)
         self.data_size_bytes = stored.data_bytes + sum(map(len, nodes))
         for path, owner in stored.owned:
             self._owned(path, owner)
-        self.digest_sum = digest or sum(node.digest for node in nodes.values())
-
-    def _announce(self, path: str) -> None:
-        slash = path.rfind("/")
-        parent = self.nodes.get(path[:slash] or ROOT)
-        if parent is None:
-            raise ValueError(f"snapshot holds {path} without its parent")
-        if parent.children is None:
-            parent.children = {}
-        parent.children[path[slash + 1 :]] = None
+        self.digest_sum = digest or sum(sealed(path, value)[1] for path, value in nodes.pairs())
 
     def _add_system_nodes(self) -> None:
         for path in (ROOT, ZOOKEEPER, QUOTA, CONFIG):
             if path in self.nodes:
                 continue
-            node = Znode(b"", self._generation)
             # ZooKeeper makes the config node readable only, by a setACL with version -1, which stays visible.
-            node.born(0, 0, 0, READ_ACL if path == CONFIG else OPEN_ACL, digest_seed(path, b""))
-            node.aversion = -1 if path == CONFIG else 0
-            self._put(path, node)
-            if path != ROOT:
-                self._announce(path)
+            acl = READ_ACL if path == CONFIG else OPEN_ACL
+            counters = (0, 0, 0, 0, 0, 0, 0, -1 if path == CONFIG else 0, 0)
+            self._put(path, made(path, counters, b"", block=self.blocks.add(path), listed=path == CONFIG), acl)
 
-    def _put(self, path: str, node: Znode) -> None:
-        self.digest_sum += node.redigest()
-        node.block = self.blocks.add(path)
-        node.set_acl(node.acl)
-        self.nodes[path] = node
-        self.data_size_bytes += len(path) + (len(node.data) if node.data else 0)
-        if node.ephemeral_owner:
-            self._owned(path, node.ephemeral_owner)
+    def _put(self, path: str, value: bytes, acl: Sequence[ACL]) -> None:
+        """A znode that is new, in a block already."""
+        self.digest_sum += sealed(path, value)[1]
+        self.nodes.put(path, value)
+        self._list_acl(path, block_of(value), acl)
+        self.data_size_bytes += len(path) + len(value) - HEAD_BYTES
+        if owner := owner_of(value):
+            self._owned(path, owner)
+
+    def _list_acl(self, path: str, block: int, acl: Sequence[ACL]) -> None:
+        """A znode has this list, which a snapshot of its block must know."""
+        if acl is not OPEN_ACL:
+            self.nodes.acls[path] = acl
+            self.blocks.note_acl(block, acl)
+        elif self.nodes.acls:
+            self.nodes.acls.pop(path, None)
 
     def _owned(self, path: str, owner: int) -> None:
         if is_ephemeral(owner):
@@ -227,11 +213,14 @@ class DataTree:
     def rewrite(self, path: str, data: bytes) -> None:
         """Put other data into a node, if there is one, as every server does by itself: no transaction says so, no watch
         fires, and its Stat stays.  Only for nodes that the digest leaves out."""
-        node = self.nodes.get(path)
-        if node is not None:
-            node = self._own(path, node)
-            self.data_size_bytes += len(data) - (len(node.data) if node.data else 0)
-            node.data = data
+        value = self.nodes.value(path)
+        if value is not None:
+            self._rewrite(path, value, rewritten(value, data))
+
+    def _rewrite(self, path: str, before: bytes, value: bytes) -> None:
+        self._touch(path, block_of(before))
+        self.data_size_bytes += len(value) - len(before)
+        self.nodes.put(path, value)
 
     def describe_membership(self, text: bytes, version: int, time_ms: int) -> None:
         """Show the ensemble's membership in /zookeeper/config, as every server does by itself when it starts to serve
@@ -239,21 +228,18 @@ class DataTree:
         node = self.nodes[CONFIG]
         if node.data == text and node.mzxid == version:
             return
-        node = self._own(CONFIG, node)
-        self.data_size_bytes += len(text) - len(node.data or b"")
-        node.data, node.version, node.mzxid, node.mtime = text, -1, version, time_ms
+        self._rewrite(CONFIG, node.value, rewritten(node.value, text, version, time_ms))
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def stat(self, path: str) -> Stat | None:
         """The Stat of a node, None where there is none."""
-        node = self.nodes.get(path)
-        return node.stat() if node is not None else None
+        return node.stat() if (node := self.nodes.get(path)) is not None else None
 
     def children(self, path: str) -> list[str]:
         """The names of a node's children, oldest first; none where there is no such node."""
         node = self.nodes.get(path)
-        return list(node.children) if node is not None and node.children else []
+        return node.children if node is not None else []
 
     # -- transactions ------------------------------------------------------------------------------------------------
 
@@ -266,17 +252,18 @@ class DataTree:
             self.last_zxid = txn.zxid
         return applied
 
-    def apply_plain(self, txn: Txn) -> Znode | None:
-        """Apply a setData, or a create of an ordinary node, as `apply` does, where nobody asks for `changes`: the node.
-        None for any other transaction, and for one that the tree has seen or that fails: these are left to `apply`."""
+    def apply_plain(self, txn: Txn) -> bytes | None:
+        """Apply a setData, or a create of an ordinary node, as `apply` does, where nobody asks for `changes`: the node
+        as it now is.  None for any other transaction, and for one that the tree has seen or that fails: these are left
+        to `apply`."""
         body, zxid = txn.body, txn.zxid
         if zxid <= self.last_zxid or self.quotas.by_path:
             return None
         if txn.type == _SET_DATA and type(body) is SetDataTxn:
-            node = self._write(txn, body)
-            if node is not None:
+            value = self._write(txn, body)
+            if value is not None:
                 self.last_zxid = zxid
-            return node
+            return value
         if txn.type != _CREATE or type(body) is not CreateTxn or body.ephemeral:
             return None
         if body.path.startswith(QUOTA_PREFIX):
@@ -287,72 +274,105 @@ class DataTree:
         self.last_zxid = zxid
         return made
 
-    def _own(self, path: str, node: Znode) -> Znode:
-        """The node to change: no snapshot holds it, and no ready answer tells of it."""
+    def _touch(self, path: str, block: int) -> None:
+        """A znode is about to change: no snapshot shares the table, and no ready answer tells of it."""
         if self.responses:
             self.responses.pop(path.encode("utf-8", "surrogatepass"), None)
         if self._lent is not None:
             self._part_from_snapshot(self._lent)
-        if node.generation != self._generation:
-            node = self.nodes[path] = node.clone(self._generation)
-        if node.block.changed_in != self.blocks.turn:
-            self.blocks.change(node.block)
-        return node
+        if block not in self.blocks.fresh:
+            self.blocks.change(block)
+
+    def _restate(
+        self, path: str, value: bytes, *, pzxid: int | None = None, cversion: int | None = None,
+        aversion: int | None = None, listed: bool | None = None,
+    ) -> bytes:  # fmt: skip
+        """A touched znode gets other counters."""
+        value, change = restated(path, value, pzxid=pzxid, cversion=cversion, aversion=aversion, listed=listed)
+        self.digest_sum += change
+        self.nodes.put(path, value)
+        return value
 
     def _create(
         self, txn: Txn, kind: int, body: CreateTxn | CreateContainerTxn | CreateTTLTxn, with_stats: bool
     ) -> Applied:
         owner = owner_made_by(body, txn.session_id)
         path = body.path
-        node = self._make(txn, body, owner)
-        if isinstance(node, int):
-            return Applied(kind, node, path)
+        value = self._make(txn, body, owner)
+        if isinstance(value, int):
+            return Applied(kind, value, path)
         parent_path = path[: path.rfind("/")] or ROOT
+        node = self.nodes.view(path, value)
         self.changes.append(Change(_CREATED, path, node.acl, owner, parent_path, self.nodes[parent_path].acl))
         return Applied(kind, _OK, path, node, node.stat() if with_stats and kind != _CREATE else None)
 
-    def _make(self, txn: Txn, body: CreateTxn | CreateContainerTxn | CreateTTLTxn, owner: int) -> Znode | int:
+    def _make(self, txn: Txn, body: CreateTxn | CreateContainerTxn | CreateTTLTxn, owner: int) -> bytes | int:
         """A znode appears; or the error why not."""
         nodes, path, data, zxid = self.nodes, body.path, body.data, txn.zxid
-        parent_path, _, name = path.rpartition("/")
-        parent = nodes.get(parent_path or ROOT)
-        if parent is None:
+        below, above = nodes.below, path[: path.rfind("/")]
+        parent_path = above or ROOT
+        parent = nodes.value(parent_path)
+        if parent is None or above == ROOT:  # "//name", which no path of a znode is
             return _NO_NODE
-        if parent.generation != self._generation or self._lent is not None or self.responses:
-            parent = self._own(parent_path or ROOT, parent)
-        elif parent.block.changed_in != self.blocks.turn:
-            self.blocks.change(parent.block)
         foreseen = self.foreseen.pop(zxid, None) if self.foreseen else None
-        # A replayed create must not turn back what the snapshot already knows of the parent.
-        cversion = body.parent_cversion if body.parent_cversion != -1 else parent.cversion + 1
-        if cversion > parent.cversion:
-            parent.cversion = cversion
-            parent.pzxid = zxid
-            self.digest_sum += parent.redigest() if foreseen is None else parent.take_digest(foreseen[2])
+        self._count_child(parent_path, parent, zxid, body.parent_cversion, foreseen)
         acl = body.acl if body.acl is OPEN_ACL else interned(body.acl)
-        existing = nodes.get(path)
-        if existing is not None:
-            self._own(path, existing).set_acl(acl)
+        siblings = below.get(above)
+        if siblings is None:
+            siblings = below[above] = {}
+        elif path in siblings:
+            self._set_list(path, siblings[path], acl)
             return _NODE_EXISTS
-        if parent.children is None:
-            parent.children = {}
-        parent.children[name] = None
+        time_ms, block = txn.time_ms, self.blocks.add(path)
+        flags = (NO_DATA if data is None else 0) | (LISTED if acl is not OPEN_ACL else 0)
         if foreseen is not None:
-            seed, digest, _ = foreseen
+            seed, digest, counters, _, _ = foreseen
+            tail = _pack_tail(seed, digest, block, flags)
         else:
-            seed, digest = txn.seed if txn.seed is not None else digest_seed(path, data), None
-        node = Znode.leaf(data, self._generation, zxid, txn.time_ms, owner, acl, seed, digest)
-        node.block = block = self.blocks.add(path)
-        nodes[path] = node
+            counters = _pack_digested(zxid, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner)
+            seed = txn.seed if txn.seed is not None else digest_seed(path, data)
+            tail, digest = tail_of(seed, counters, block, flags)
+        value = siblings[path] = b"".join((counters, tail, data or b""))
+        nodes.count += 1
         if acl is not OPEN_ACL:
-            block.note_acl(acl)
-        self.digest_sum += node.digest
+            self._list_acl(path, block, acl)
+        self.digest_sum += digest
         self.data_size_bytes += len(path) + (len(data) if data else 0)
         if owner:
             self._owned(path, owner)
         if self.quotas.by_path or path.startswith(QUOTA_PREFIX):
             self.quotas.created(self, path, data)
-        return node
+        return value
+
+    def _count_child(self, path: str, value: bytes, zxid: int, cversion: int, foreseen: Foreseen | None) -> None:
+        """A parent gets a child, whose create says its `cversion` then, or -1.  A replayed create must not turn back
+        what the snapshot already knows of the parent."""
+        czxid, mzxid, _, ctime, mtime, version, known, aversion, owner, seed, before, block, flags = _unpack_head(value)
+        if self._lent is not None or self.responses or block not in self.blocks.fresh:
+            self._touch(path, block)
+        if cversion == -1:
+            cversion = known + 1
+        if cversion <= known:
+            return
+        if flags & ODD:
+            self._restate(path, value, pzxid=zxid, cversion=cversion)
+            return
+        if foreseen is not None:
+            digest, counters = foreseen[3], foreseen[4]
+        else:
+            counters = _pack_digested(czxid, mzxid, zxid, ctime, mtime, version, cversion, aversion, owner)
+            digest = crc32(counters, seed)
+        tail = _pack_tail(seed, digest, block, flags)
+        self.nodes.below[path[: path.rfind("/")]][path] = b"".join((counters, tail, value[HEAD_BYTES:]))
+        self.digest_sum += digest - before
+
+    def _set_list(self, path: str, value: bytes, acl: Sequence[ACL], aversion: int | None = None) -> bytes:
+        """A znode that there is gets another ACL."""
+        block = block_of(value)
+        self._touch(path, block)
+        value = self._restate(path, value, aversion=aversion, listed=acl is not OPEN_ACL)
+        self._list_acl(path, block, acl)
+        return value
 
     def _delete_plain(self, txn: Txn, kind: int, body: DeleteTxn, with_stats: bool) -> Applied:
         return Applied(kind, self._delete(body.path, txn.zxid), body.path)
@@ -363,22 +383,19 @@ class DataTree:
         parent = self.nodes.get(parent_path)
         if parent is None:
             return _NO_NODE
-        parent = self._own(parent_path, parent)
+        self._touch(parent_path, parent.block)
         if zxid > parent.pzxid:
-            parent.pzxid = zxid
-            self.digest_sum += parent.redigest()
+            self._restate(parent_path, parent.value, pzxid=zxid)
         node = self.nodes.get(path)
         if node is None:
             return _NO_NODE
-        if node.children:
+        if node.child_count:
             self._delete_newer_children(path, node, zxid)
-        assert parent.children is not None, f"{path} is not among its parent's children"
-        del parent.children[path[slash + 1 :]]
         self.blocks.remove(path, node.block)
-        del self.nodes[path]
+        self.nodes.remove(path)
         self.responses.pop(path.encode("utf-8", "surrogatepass"), None)
         self.digest_sum -= node.digest
-        self.data_size_bytes -= len(path) + (len(node.data) if node.data else 0)
+        self.data_size_bytes -= len(path) + node.data_length
         owner = node.ephemeral_owner
         if owner:
             self._disown(owner, path)
@@ -389,7 +406,7 @@ class DataTree:
 
     def _delete_newer_children(self, path: str, node: Znode, zxid: Zxid) -> None:
         """Only a replay over a newer snapshot meets children here; the transactions that follow make them again."""
-        for name in list(node.children or ()):
+        for name in node.children:
             child = join(path, name)
             assert self.nodes[child].czxid > zxid, f"{path} deleted by 0x{zxid:x} while it had the child {name}"
             self._delete(child, zxid)
@@ -406,48 +423,53 @@ class DataTree:
 
     def _set_data(self, txn: Txn, kind: int, body: SetDataTxn, with_stats: bool) -> Applied:
         path = body.path
-        node = self._write(txn, body)
-        if node is None:
+        value = self._write(txn, body)
+        if value is None:
             return Applied(kind, _NO_NODE, path)
+        node = self.nodes.view(path, value)
         self.changes.append(Change(_DATA_CHANGED, path, node.acl, node.ephemeral_owner, None, None))
         return Applied(kind, _OK, path, node, node.stat() if with_stats else None)
 
-    def _write(self, txn: Txn, body: SetDataTxn) -> Znode | None:
+    def _write(self, txn: Txn, body: SetDataTxn) -> bytes | None:
         """A znode gets other data; None where there is no such node."""
-        path, data = body.path, body.data
-        node = self.nodes.get(path)
-        if node is None:
+        path, data, zxid = body.path, body.data, txn.zxid
+        siblings = self.nodes.below.get(path[: path.rfind("/")])
+        before = siblings.get(path) if siblings is not None else None
+        if siblings is None or before is None:
             return None
-        if node.generation != self._generation or self._lent is not None or self.responses:
-            node = self._own(path, node)
-        elif node.block.changed_in != self.blocks.turn:
-            self.blocks.change(node.block)
-        before = node.data
+        _, digest_before, block, flags = _tail_at(before, COUNTERS_BYTES)
+        if self._lent is not None or self.responses or block not in self.blocks.fresh:
+            self._touch(path, block)
         if self.quotas.by_path:
-            self.quotas.resized(self, path, before, data)
-        self.data_size_bytes += (len(data) if data else 0) - (len(before) if before else 0)
-        node.data = data
-        foreseen = self.foreseen.pop(txn.zxid, None) if self.foreseen else None
+            self.quotas.resized(self, path, data_of(before), data)
+        if flags:
+            if flags & UNSEALED:
+                digest_before = sealed(path, before)[1]
+            flags &= LISTED
+        if data is None:
+            data = b""
+            flags |= NO_DATA
+        foreseen = self.foreseen.pop(zxid, None) if self.foreseen else None
         if foreseen is not None:
-            node.version = body.version
-            node.mzxid = txn.zxid
-            node.mtime = txn.time_ms
-            node.seed = foreseen[0]
-            self.digest_sum += node.take_digest(foreseen[1])
+            seed, digest, counters, _, _ = foreseen
+            tail = _pack_tail(seed, digest, block, flags)
         else:
+            czxid, _, pzxid, ctime, _, _, cversion, aversion, owner = _counters_of(before)
+            counters = _pack_digested(czxid, zxid, pzxid, ctime, txn.time_ms, body.version, cversion, aversion, owner)
             seed = txn.seed if txn.seed is not None else digest_seed(path, data)
-            self.digest_sum += node.written(body.version, txn.zxid, txn.time_ms, seed)
-        return node
+            tail, digest = tail_of(seed, counters, block, flags)
+        self.data_size_bytes += len(data) - len(before) + HEAD_BYTES
+        self.digest_sum += digest - digest_before
+        value = siblings[path] = b"".join((counters, tail, data))
+        return value
 
     def _set_acl(self, txn: Txn, kind: int, body: SetACLTxn, with_stats: bool) -> Applied:
-        node = self.nodes.get(body.path)
-        if node is None:
-            return Applied(kind, _NO_NODE, body.path)
-        node = self._own(body.path, node)
-        node.set_acl(interned(body.acl))
-        node.aversion = body.version
-        self.digest_sum += node.redigest()
-        return Applied(kind, _OK, body.path, node, node.stat() if with_stats else None)
+        path = body.path
+        value = self.nodes.value(path)
+        if value is None:
+            return Applied(kind, _NO_NODE, path)
+        node = self.nodes.view(path, self._set_list(path, value, interned(body.acl), body.version))
+        return Applied(kind, _OK, path, node, node.stat() if with_stats else None)
 
     def _check(self, txn: Txn, kind: int, body: Record, with_stats: bool) -> Applied:
         return Applied(kind, _OK, getattr(body, "path", ""))
@@ -459,19 +481,10 @@ class DataTree:
         subs = body.txns
         failed_at = next((i for i, sub in enumerate(subs) if sub.type == OpCode.ERROR), None)
         if failed_at is not None:
-            return self._failed_multi(subs, failed_at)
+            return failed_multi(subs, failed_at)
         results = [self._apply_by_type[sub.type](txn, sub.type, sub.body(), with_stats) for sub in subs]
         error = next((result.error for result in results if result.error), _OK)
         return Applied(kind, error, results[0].path if results else "", results=results)
-
-    def _failed_multi(self, subs: list[SubTxn], failed_at: int) -> Applied:
-        """Nothing of it is applied: 0 for what was rolled back, then the error, then what was never tried."""
-        results = [Applied(OpCode.ERROR, _OK, "") for _ in subs[:failed_at]]
-        for sub in subs[failed_at:]:
-            body = sub.body()
-            assert isinstance(body, ErrorTxn), f"{body!r} after the failed operation of a multi"
-            results.append(Applied(OpCode.ERROR, body.err, ""))
-        return Applied(OpCode.MULTI, results[failed_at].error, "", results=results)
 
     def _create_session(self, txn: Txn, kind: int, body: CreateSessionTxn, with_stats: bool) -> Applied:
         self.sessions[txn.session_id] = body.timeout_ms

@@ -18,7 +18,8 @@ from ensemble.records import (
 )
 from ensemble.tree.connections import Waiting
 from ensemble.tree.create_modes import is_ephemeral
-from ensemble.tree.datatree import Applied, DataTree
+from ensemble.tree.datatree import DataTree
+from ensemble.tree.outcomes import Applied
 from ensemble.txn import CreateSessionTxn, ErrorTxn, Txn
 from journal.cause import expiry_cause, request_cause
 from journal.events import (

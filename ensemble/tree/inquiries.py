@@ -100,7 +100,7 @@ def subtree_size(tree: DataTree, path: str) -> int:
         node = tree.nodes.get(at)
         if node is not None:
             count += 1
-            if node.children:
+            if node.child_count:
                 left.extend([join(at, name) for name in node.children])
     return count
 

@@ -10,7 +10,8 @@ from collections import deque
 
 from ensemble.ids import Zxid
 from ensemble.tree.datatree import DataTree
-from ensemble.tree.znode import NodeState, Znode
+from ensemble.tree.node_state import NodeState
+from ensemble.tree.paths import ROOT
 
 
 class ChangeRecord(NodeState):
@@ -28,14 +29,6 @@ class ChangeRecord(NodeState):
         twin.copy_state(self)
         twin.child_count, twin.exists, twin.zxid = self.child_count, self.exists, self.zxid
         return twin
-
-
-def child_count_of(state: NodeState) -> int:
-    """How many children a node has, be it in the tree or proposed."""
-    if isinstance(state, ChangeRecord):
-        return state.child_count
-    assert isinstance(state, Znode)
-    return len(state.children) if state.children else 0
 
 
 class Outstanding:
@@ -61,27 +54,32 @@ class Outstanding:
     def __len__(self) -> int:
         return len(self._log)
 
-    def find(self, path: str) -> NodeState | None:
-        """A node's latest proposed state, None where there is (or will be) none.  Not to be changed."""
+    def find(self, path: str) -> ChangeRecord | None:
+        """A node's latest proposed state, None where there is (or will be) none.  Not to be changed before `change`."""
         record = self._records.get(path)
         if record is not None:
             return record if record.exists else None
-        return self._tree.nodes.get(path)
+        nodes = self._tree.nodes
+        below = nodes.below
+        siblings = below.get(path[: path.rfind("/")])
+        value = siblings.get(path) if siblings is not None else None
+        if value is None:
+            return None
+        record = ChangeRecord()
+        record.read(path, value, nodes.acls)
+        beneath = below.get(path)
+        record.child_count = len(beneath) if beneath is not None else 0 if path != ROOT else nodes.child_count(ROOT)
+        record.exists = True
+        return record
 
-    def change(self, path: str, state: NodeState, zxid: Zxid) -> ChangeRecord:
-        """The record in which a found node may be changed; call `changed` when done."""
-        if isinstance(state, ChangeRecord):
-            record = state
-            if self._undo is not None:
-                self._remember(path, record)
-        else:
-            assert isinstance(state, Znode), "a found node is a record or in the tree"
-            if self._undo is not None:
-                self._remember(path, None)
-            record = self._records[path] = ChangeRecord()
-            record.copy_state(state)
-            record.child_count = len(state.children) if state.children else 0
-            record.exists = True
+    def change(self, path: str, record: ChangeRecord, zxid: Zxid) -> ChangeRecord:
+        """The record of a found node, which may be changed now; call `changed` when done."""
+        known = self._records.get(path)
+        assert known is None or known is record, f"{path} was found before it was changed"
+        if self._undo is not None:
+            self._remember(path, known)
+        if known is None:
+            self._records[path] = record
         record.zxid = zxid
         self._log.append((zxid, path, 0))
         return record
@@ -104,9 +102,9 @@ class Outstanding:
             created[path] = created.get(path, 0) + 1
         return record
 
-    def delete(self, path: str, state: NodeState, zxid: Zxid) -> None:
-        """A node goes."""
-        record = self.change(path, state, zxid)
+    def delete(self, path: str, record: ChangeRecord, zxid: Zxid) -> None:
+        """A found node goes."""
+        self.change(path, record, zxid)
         record.exists = False
         self.digest -= record.digest
 

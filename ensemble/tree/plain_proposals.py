@@ -77,7 +77,7 @@ class PlainProposals:
         record = outstanding.change(path, node, zxid)
         version = next_version(record.version)
         outstanding.digest += record.written(version, zxid, time_ms, seed)
-        outstanding.foreseen[zxid] = (seed, record.digest, 0)
+        outstanding.foreseen[zxid] = (seed, record.digest, record.packed, 0, b"")
         session_id, cxid, digest = request.session_id, request.cxid, outstanding.digest & DIGEST_MASK
         raw = plain_set_data_bytes(session_id, cxid, zxid, time_ms, encoded, version, digest)
         body = SetDataTxn(path, data, version)
@@ -88,10 +88,10 @@ class PlainProposals:
     ) -> Txn | None:
         outstanding = self._outstanding
         parent_path, slash, name = path.rpartition("/")
-        parent_path = parent_path or ROOT
-        # What is below a node that there is needs only a name that is valid for sure.
-        if not slash or name in _NOT_NAMES or not name.isascii() or not name.isprintable():
+        # What is below a node that there is needs only a name that is valid for sure; "//name" is below none.
+        if not slash or parent_path == ROOT or name in _NOT_NAMES or not name.isascii() or not name.isprintable():
             return None
+        parent_path = parent_path or ROOT
         parent = outstanding.find(parent_path)
         if parent is None or parent.ephemeral_owner or outstanding.find(path) is not None:
             return None
@@ -103,7 +103,7 @@ class PlainProposals:
         above.pzxid = zxid
         node = outstanding.create(path, zxid, 0)
         outstanding.digest += above.redigest() + node.appear(zxid, time_ms, 0, OPEN_ACL, seed)
-        outstanding.foreseen[zxid] = (seed, node.digest, above.digest)
+        outstanding.foreseen[zxid] = (seed, node.digest, node.packed, above.digest, above.packed)
         session_id, cxid, digest = request.session_id, request.cxid, outstanding.digest & DIGEST_MASK
         raw = plain_create_bytes(session_id, cxid, zxid, time_ms, encoded, cversion, digest)
         body = CreateTxn(path, data, OPEN_ACL, False, cversion)

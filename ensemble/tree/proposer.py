@@ -34,7 +34,7 @@ from ensemble.tree.acl import allows, fixed_up
 from ensemble.tree.create_modes import as_in_a_multi, create_mode, is_ephemeral
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.local_sessions import LocalSessions
-from ensemble.tree.outstanding import Outstanding, child_count_of
+from ensemble.tree.outstanding import Outstanding
 from ensemble.tree.paths import CONFIG, ROOT, SYSTEM_PATHS
 from ensemble.tree.plain_proposals import PlainProposals
 from ensemble.tree.quota_guard import QuotaGuard
@@ -251,7 +251,7 @@ class Proposer:
             return ErrorCode.NO_NODE
         if request.version != -1 and request.version != node.version:
             return ErrorCode.BAD_VERSION
-        if child_count_of(node):
+        if node.child_count:
             return ErrorCode.NOT_EMPTY
         self._remove(path, parent_path)
         return DeleteTxn(path)
@@ -271,7 +271,7 @@ class Proposer:
             return ErrorCode.NO_AUTH
         if node is None:
             return ErrorCode.NO_NODE
-        if child_count_of(node):
+        if node.child_count:
             return ErrorCode.NOT_EMPTY
         if is_ephemeral(node.ephemeral_owner):
             return ErrorCode.BAD_VERSION

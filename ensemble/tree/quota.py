@@ -16,7 +16,6 @@ from typing import Protocol
 import msgspec
 
 from ensemble.tree.paths import QUOTA, ZOOKEEPER, join, parent_of
-from ensemble.tree.stored import StoredZnode, data_size_of
 from ensemble.tree.znode import Znode
 
 LIMITS_NODE = "zookeeper_limits"
@@ -113,7 +112,7 @@ class Quotas:
         below = [QUOTA]
         while below:
             path = below.pop()
-            for name in tree.nodes[path].children or ():
+            for name in tree.nodes[path].children:
                 child = join(path, name)
                 if name == LIMITS_NODE:
                     self._limits_set(tree, child)
@@ -195,14 +194,7 @@ def usage_of(tree: CountedTree, path: str) -> tuple[int, int]:
         node = tree.nodes.get(at)
         if node is not None:
             count += 1
-            size += _size_of(node)
-            if type(node) is not StoredZnode and node.children:
+            size += node.data_length
+            if node.child_count:
                 left.extend([join(at, name) for name in node.children])
     return count, size
-
-
-def _size_of(node: Znode) -> int:
-    """The length of a znode's data.  One that is only stored has no children, and need not be decoded for this."""
-    if type(node) is StoredZnode:
-        return data_size_of(node.stored)
-    return len(node.data) if node.data else 0

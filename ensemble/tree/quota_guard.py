@@ -87,7 +87,7 @@ class QuotaGuard:
         if proposed is not None:
             return proposed[1]
         node = self._tree.nodes.get(path)
-        return len(node.data) if node is not None and node.data else 0
+        return node.data_length if node is not None else 0
 
     def _admits(self, zxid: Zxid, path: str, count: int, size: int, size_before: int) -> bool:
         quota = self._tree.quotas.innermost(path)

@@ -61,7 +61,7 @@ def answer_read(tree: DataTree, watches: Watches, connection: Connection, op: in
         return _OK, GetDataResponse(node.data, node.stat())
     if request.watch:
         watches.add_children(path, connection.id)
-    children = list(node.children) if node.children else []
+    children = node.children
     if op == OpCode.GET_CHILDREN2:
         return _OK, GetChildren2Response(children, node.stat())
     assert op == OpCode.GET_CHILDREN, f"op {op} is no read"

@@ -19,10 +19,12 @@ from ensemble.records import (
     Permission,
     ReplyFrames,
     SetDataRequest,
+    pack_stat,
 )
 from ensemble.tree.acl import allows
-from ensemble.tree.datatree import Applied, DataTree
-from ensemble.tree.znode import Znode
+from ensemble.tree.datatree import DataTree
+from ensemble.tree.outcomes import Applied
+from ensemble.tree.znode import FLAGS_AT, HEAD_BYTES, NO_DATA, stat_fields
 from ensemble.txn import CreateTxn, Txn
 
 RESPONSES_MAX = 10_000
@@ -51,6 +53,7 @@ _PATH_AT = REQUEST_HEADER_SIZE + 4
 _SET_DATA_SIZE_MIN = _PATH_AT + 8
 _int_at = Struct(">i").unpack_from
 _CREATED = Struct(">iiqii")
+_STAT_ANSWER = Struct(">iiqiqqqqiiiqiiq")
 _PLAIN_WRITES = frozenset({_SET_DATA, _CREATE})
 _ZXID = Struct(">q")
 
@@ -86,11 +89,15 @@ def answer_plain_reads(tree: DataTree, frames: Sequence[bytes], start: int, out:
 
 def _get_data(tree: DataTree, encoded_path: bytes) -> bytes | None:
     """A GetDataResponse, kept for the next who asks; None where the request is not plain."""
-    node = _readable(tree, encoded_path)
-    if node is None:
+    found = _readable(tree, encoded_path)
+    if found is None:
         return None
-    data = node.data
-    response = (NULL if data is None else pack_int(len(data)) + data) + node.packed_stat()
+    path, value = found
+    stat = pack_stat(*stat_fields(value, tree.nodes.child_count(path)))
+    if value[FLAGS_AT] & NO_DATA:
+        response = NULL + stat
+    else:
+        response = b"".join((pack_int(len(value) - HEAD_BYTES), value[HEAD_BYTES:], stat))
     if len(response) <= RESPONSE_BYTES_MAX:
         if len(tree.responses) >= RESPONSES_MAX:
             tree.responses.clear()
@@ -99,17 +106,18 @@ def _get_data(tree: DataTree, encoded_path: bytes) -> bytes | None:
 
 
 def _exists(tree: DataTree, encoded_path: bytes) -> bytes | None:
-    node = _readable(tree, encoded_path)
-    return node.packed_stat() if node is not None else None
+    found = _readable(tree, encoded_path)
+    return pack_stat(*stat_fields(found[1], tree.nodes.child_count(found[0]))) if found is not None else None
 
 
-def _readable(tree: DataTree, encoded_path: bytes) -> Znode | None:
-    """The node, where there is one and anybody may read it."""
+def _readable(tree: DataTree, encoded_path: bytes) -> tuple[str, bytes] | None:
+    """The path and the znode, where there is one and anybody may read it."""
     try:
-        node = tree.nodes.get(encoded_path.decode())
+        path = encoded_path.decode()
     except UnicodeDecodeError:
         return None
-    return node if node is not None and allows(node.acl, _READ, ()) else None
+    value = tree.nodes.value(path)
+    return (path, value) if value is not None and allows(tree.nodes.acl_of(path, value), _READ, ()) else None
 
 
 def is_well_formed(op: int, frame: bytes) -> bool:
@@ -132,14 +140,14 @@ def answer_plain_write(cxid: int, txn: Txn, applied: Applied) -> ReplyFrames | N
     """The reply to a setData or create that was done; None for every other outcome."""
     if applied.error or applied.node is None or applied.type not in _PLAIN_WRITES:
         return None
-    return plain_write_answer(cxid, txn, applied.node)
+    return plain_write_answer(cxid, txn, applied.node.value, applied.node.child_count)
 
 
-def plain_write_answer(cxid: int, txn: Txn, node: Znode) -> bytes:
+def plain_write_answer(cxid: int, txn: Txn, value: bytes, child_count: int) -> bytes:
     """The reply to a setData or create that made this of the node."""
     body = txn.body
     if not isinstance(body, CreateTxn):
-        return _HEADER.pack(_HEADER_SIZE + STAT_SIZE, cxid, txn.zxid, 0) + node.packed_stat()
+        return _STAT_ANSWER.pack(_HEADER_SIZE + STAT_SIZE, cxid, txn.zxid, 0, *stat_fields(value, child_count))
     path = body.path.encode("utf-8", "surrogatepass")
     size = len(path)
     return _CREATED.pack(_HEADER_SIZE + 4 + size, cxid, txn.zxid, 0, size) + path

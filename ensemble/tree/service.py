@@ -113,6 +113,11 @@ class Service:
         """Apply the next transactions; for each fire watches, then answer the local client it came from."""
         return self._commits.apply(now, txns)
 
+    @property
+    def snapshot_bytes(self) -> int:
+        """About how large a snapshot of the state would be."""
+        return self._state.tree.snapshot_bytes
+
     def checkpoint(self) -> ZxidCheckpoint:
         """The journal's line that pins where this tree stands."""
         tree = self._state.tree

@@ -1,9 +1,9 @@
 """The nodes of a living tree as those of a snapshot.
 
-Taking a snapshot must not stall a peer with a million znodes.  So `SharedNodes` begins as the tree's own dict, and is
+Taking a snapshot must not stall a peer with a million znodes.  So `SharedNodes` begins as the tree's own table, and is
 parted from it by whoever comes first: the tree, when it is about to change, or somebody who reads the snapshot.  Then
-the dict is copied, and from there on the tree clones a znode before it changes it.  A snapshot that is used up
-before the next change costs nothing, and neither does the beginning of a `capture`.
+the table is copied; the bytes of the znodes in it never change.  A snapshot that is used up before the next change
+costs nothing, and neither does the beginning of a `capture`.
 """
 
 from __future__ import annotations
@@ -14,30 +14,29 @@ from typing import overload
 from ensemble.records import ACL
 from ensemble.tree.blocks import Blocks
 from ensemble.tree.capture import Capture, Piece
-from ensemble.tree.paths import ROOT, join
+from ensemble.tree.nodes import Nodes
+from ensemble.tree.paths import ROOT
 from ensemble.tree.stored import AclTable, records_of
-from ensemble.tree.znode import Znode
 from ensemble.tree_snapshot import NodeImage
 
 
 class SharedNodes(Sequence[NodeImage]):
-    """The nodes of a snapshot, depth first from the root: the tree's own, which it clones before changing them.
+    """The nodes of a snapshot, depth first from the root: the tree's own until it changes.
 
-    `turn` is the snapshot's number among the tree's (`Blocks.turn`); `parted` says whether the dict is its own.
+    `turn` is the snapshot's number among the tree's (`Blocks.turn`); `parted` says whether the table is its own.
     """
 
     __slots__ = ("__weakref__", "_blocks", "_images", "_nodes", "parted", "turn")
 
-    def __init__(self, nodes: dict[str, Znode], blocks: Blocks) -> None:
+    def __init__(self, nodes: Nodes, blocks: Blocks) -> None:
         self._nodes = nodes
         self._blocks = blocks
-        self.turn = blocks.turn
-        blocks.turn += 1
+        self.turn = blocks.next_turn()
         self.parted = False
         self._images: list[NodeImage] | None = None
 
     def part(self) -> None:
-        """No longer share the dict with the tree; the znodes still are, until the tree changes them."""
+        """No longer share the table with the tree."""
         if not self.parted:
             self._nodes = self._nodes.copy()
             self.parted = True
@@ -57,13 +56,11 @@ class SharedNodes(Sequence[NodeImage]):
 
     def __iter__(self) -> Iterator[NodeImage]:
         self.part()
-        stack = [ROOT]
+        nodes, stack = self._nodes, [ROOT]
         while stack:
             path = stack.pop()
-            node = self._nodes[path]
-            yield node.image(path)
-            if node.children:
-                stack.extend(join(path, name) for name in reversed(node.children))
+            yield nodes[path].image(path)
+            stack.extend(child for child in reversed(list(nodes.children_of(path))) if child != ROOT)
 
     @overload
     def __getitem__(self, index: int) -> NodeImage: ...
@@ -82,9 +79,9 @@ class SharedNodes(Sequence[NodeImage]):
     def used_acls(self) -> Iterable[Sequence[ACL]]:
         """Every node's ACL."""
         self.part()
-        return [node.acl for node in self._nodes.values()]
+        return self._nodes.acls.values()
 
     def encoded(self, table: AclTable) -> Iterator[bytes | memoryview]:
         """The nodes' records, in parts; parents before children, since they are older."""
         self.part()
-        return records_of(self._nodes.keys(), self._nodes.values(), table)
+        return records_of(self._nodes.pairs(), self._nodes.acls, table)

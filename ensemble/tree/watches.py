@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ensemble.ids import ConnectionId
 from ensemble.records import EventType, WatcherType
-from ensemble.tree.datatree import Change
+from ensemble.tree.outcomes import Change
 
 
 class WatchCounts(NamedTuple):

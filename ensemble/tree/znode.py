@@ -1,22 +1,45 @@
-"""One znode: its data, its children's names and the counters behind its Stat (DataNode, StatPersisted).
+"""One znode as bytes: its counters, what its digest is made of, where it lies among the tree's blocks, and its data.
 
-`NodeState` is what a znode and an outstanding change of one have in common, and what the tree's digest covers.
+A tree of millions is a few large dicts of strings and bytes: a look at a znode touches three places in memory, and no
+garbage collector walks over it.  The bytes never change: a change makes new ones, so that a snapshot shares them with
+the tree.  `Znode` reads them for whoever wants a znode's fields by name.
+
+Source: org.apache.zookeeper.server.DataNode, StatPersisted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from struct import Struct
+from typing import Any
 from zlib import crc32
 
-from ensemble.records import ACL, OPEN_ACL, Stat, pack_stat
-from ensemble.tree.blocks import Block
+from ensemble.records import ACL, Stat
 from ensemble.tree.create_modes import is_ephemeral
 from ensemble.tree_snapshot import NodeImage
 
+COUNTERS = Struct(">qqqqqiiiq")
+"""What the digest covers, in its order: czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner."""
+TAIL = Struct(">IIIB")
+"""Behind them: seed and digest (`digest_seed`), the number of the znode's block, and flags.  Then comes the data."""
+HEAD = Struct(">qqqqqiiiqIIIB")
+COUNTERS_BYTES = COUNTERS.size
+HEAD_BYTES = HEAD.size
+FLAGS_AT = HEAD_BYTES - 1
+NO_DATA = 1
+"""The data is null, which is not the same as empty."""
+LISTED = 2
+"""The ACL is not the open one: it is in a table beside the znodes."""
+UNSEALED = 4
+"""Seed and digest were not worked out yet: a snapshot brought the znode."""
+UNCOUNTED = 8
+"""The digest leaves the znode out; its own is 0."""
+ODD = UNSEALED | UNCOUNTED
+"""Seed and digest are not what they are mostly."""
+
 _NOT_IN_DIGEST = -1
-_pack_digested = Struct(">qqqqqiiiq").pack
-_new = object.__new__
+_unpack_head, _counters_of = HEAD.unpack_from, COUNTERS.unpack_from
+_pack_digested, _pack_tail = COUNTERS.pack, TAIL.pack
 
 
 def next_version(version: int) -> int:
@@ -37,196 +60,168 @@ def digest_seed(path: str, data: bytes | None) -> int:
     return crc32(data, seed) if data else seed
 
 
-class NodeState:
-    """A znode's counters.  `cversion` counts creates below it only, as it is persisted; Stat shows another number."""
+def data_of(value: bytes) -> bytes | None:
+    """A znode's data."""
+    return value[HEAD_BYTES:] if not value[FLAGS_AT] & NO_DATA else None
 
-    __slots__ = (
-        "acl", "aversion", "ctime", "cversion", "czxid", "digest", "ephemeral_owner", "mtime", "mzxid", "pzxid",
-        "seed", "version",
+
+def block_of(value: bytes) -> int:
+    """The number of a znode's block."""
+    block: int = _unpack_head(value)[11]
+    return block
+
+
+def owner_of(value: bytes) -> int:
+    """A znode's ephemeralOwner."""
+    owner: int = _unpack_head(value)[8]
+    return owner
+
+
+def sealed(path: str, value: bytes) -> tuple[int, int]:
+    """A znode's seed (-1 where the digest leaves it out) and its digest (DigestCalculator, digest version 2)."""
+    head = _unpack_head(value)
+    seed = head[9]
+    if head[12] & UNSEALED:
+        seed = digest_seed(path, data_of(value))
+        return seed, crc32(value[:COUNTERS_BYTES], seed) if seed >= 0 else 0
+    return (_NOT_IN_DIGEST, 0) if head[12] & UNCOUNTED else (seed, head[10])
+
+
+def made(path: str, counters: Sequence[int], data: bytes | None, *, block: int, listed: bool) -> bytes:
+    """A znode of these counters (those of COUNTERS, in order)."""
+    packed = _pack_digested(*counters)
+    seed = digest_seed(path, data)
+    flags = (LISTED if listed else 0) | (NO_DATA if data is None else 0)
+    return b"".join((packed, tail_of(seed, packed, block, flags)[0], data or b""))
+
+
+def tail_of(seed: int, counters: bytes, block: int, flags: int) -> tuple[bytes, int]:
+    """What comes behind a znode's counters, and its digest; the seed is `digest_seed`'s."""
+    if seed < 0:
+        return _pack_tail(0, 0, block, flags | UNCOUNTED), 0
+    digest = crc32(counters, seed)
+    return _pack_tail(seed, digest, block, flags), digest
+
+
+def restated(
+    path: str, value: bytes, *, pzxid: int | None = None, cversion: int | None = None, aversion: int | None = None,
+    listed: bool | None = None,
+) -> tuple[bytes, int]:  # fmt: skip
+    """A znode with other counters and the same data, and by how much its digest differs."""
+    czxid, mzxid, pzxid_was, ctime, mtime, version, cversion_was, aversion_was, owner, _, _, block, flags = (
+        _unpack_head(value)
+    )
+    seed, before = sealed(path, value)
+    packed = _pack_digested(
+        czxid, mzxid, pzxid_was if pzxid is None else pzxid, ctime, mtime, version,
+        cversion_was if cversion is None else cversion, aversion_was if aversion is None else aversion, owner,
     )  # fmt: skip
+    flags &= ~UNSEALED
+    if listed is not None:
+        flags = flags | LISTED if listed else flags & ~LISTED
+    tail, after = tail_of(seed, packed, block, flags)
+    return b"".join((packed, tail, value[HEAD_BYTES:])), after - before
 
-    acl: Sequence[ACL]
-    aversion: int
-    ctime: int
-    cversion: int
-    czxid: int
-    digest: int
-    ephemeral_owner: int
-    mtime: int
-    mzxid: int
-    pzxid: int
-    seed: int
-    version: int
 
-    def born(self, zxid: int, time_ms: int, owner: int, acl: Sequence[ACL], seed: int) -> None:
-        """Set the counters of a node that was just created."""
-        self.czxid = self.mzxid = self.pzxid = zxid
-        self.ctime = self.mtime = time_ms
-        self.version = self.cversion = self.aversion = 0
-        self.ephemeral_owner = owner
+def rewritten(value: bytes, data: bytes, mzxid: int | None = None, mtime: int = 0) -> bytes:
+    """A znode that the digest leaves out with other data; where there is an `mzxid`, as if it had been set then, at no
+    version."""
+    flags = value[FLAGS_AT] & ~NO_DATA
+    counters = value[:COUNTERS_BYTES]
+    if mzxid is not None:
+        czxid, _, pzxid, ctime, _, _, *others = COUNTERS.unpack(counters)
+        counters = _pack_digested(czxid, mzxid, pzxid, ctime, mtime, -1, *others)
+    return b"".join((counters, value[COUNTERS_BYTES:FLAGS_AT], bytes((flags,)), data))
+
+
+def stat_fields(value: bytes, child_count: int) -> tuple[int, ...]:
+    """What clients see of a znode, in the order of Stat (DataNode.copyStat): `cversion` counts creates and deletes of
+    children.  Most nodes are plain leaves, whose numbers need no second thought."""
+    czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner = _counters_of(value)
+    if child_count or cversion or owner:
+        cversion = ((cversion * 2 - child_count + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+        owner = owner if is_ephemeral(owner) else 0
+    size = len(value) - HEAD_BYTES
+    return czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, size, child_count, pzxid
+
+
+def _counter(form: str, offset: int) -> Any:
+    unpack = Struct(form).unpack_from
+    return property(lambda node: unpack(node.value, offset)[0])
+
+
+class Znode:
+    """A znode as it was when somebody asked."""
+
+    __slots__ = ("_below", "acl", "path", "value")
+
+    czxid: int = _counter(">q", 0)
+    mzxid: int = _counter(">q", 8)
+    pzxid: int = _counter(">q", 16)
+    ctime: int = _counter(">q", 24)
+    mtime: int = _counter(">q", 32)
+    version: int = _counter(">i", 40)
+    cversion: int = _counter(">i", 44)
+    aversion: int = _counter(">i", 48)
+    ephemeral_owner: int = _counter(">q", 52)
+    block: int = _counter(">I", 68)
+
+    def __init__(self, path: str, value: bytes, acl: Sequence[ACL], below: Collection[str]) -> None:
+        self.path = path
+        self.value = value
         self.acl = acl
-        self.seed = seed
+        self._below = below
 
-    def appear(self, zxid: int, time_ms: int, owner: int, acl: Sequence[ACL], seed: int) -> int:
-        """`born` and the first digest, which it returns, in one step."""
-        self.czxid = self.mzxid = self.pzxid = zxid
-        self.ctime = self.mtime = time_ms
-        self.version = self.cversion = self.aversion = 0
-        self.ephemeral_owner = owner
-        self.acl = acl
-        self.seed = seed
-        self.digest = digest = (
-            crc32(_pack_digested(zxid, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner), seed) if seed >= 0 else 0
-        )
-        return digest
+    @property
+    def data(self) -> bytes | None:
+        """Its data."""
+        return data_of(self.value)
 
-    def written(self, version: int, zxid: int, time_ms: int, seed: int) -> int:
-        """The counters and the digest after other data was set, in one step; returns what `redigest` does."""
-        self.version = version
-        self.mzxid = zxid
-        self.mtime = time_ms
-        self.seed = seed
-        if seed < 0:
-            return self.redigest()
-        before = self.digest
-        after = self.digest = crc32(
-            _pack_digested(
-                self.czxid, zxid, self.pzxid, self.ctime, time_ms,
-                version, self.cversion, self.aversion, self.ephemeral_owner,
-            ),
-            seed,
-        )  # fmt: skip
-        return after - before
+    @property
+    def data_length(self) -> int:
+        """How long its data is, 0 for none."""
+        return len(self.value) - HEAD_BYTES
 
-    def copy_state(self, other: NodeState) -> None:
-        """Take over another's counters."""
-        self.acl = other.acl
-        self.aversion = other.aversion
-        self.ctime = other.ctime
-        self.cversion = other.cversion
-        self.czxid = other.czxid
-        self.digest = other.digest
-        self.ephemeral_owner = other.ephemeral_owner
-        self.mtime = other.mtime
-        self.mzxid = other.mzxid
-        self.pzxid = other.pzxid
-        self.seed = other.seed
-        self.version = other.version
+    @property
+    def digest(self) -> int:
+        """What it adds to the tree's digest."""
+        return sealed(self.path, self.value)[1]
 
-    def redigest(self) -> int:
-        """Recompute `digest` after a change and say by how much it differs (DigestCalculator, digest version 2)."""
-        if self.seed < 0:
-            self.digest = 0
-            return 0
-        before = self.digest
-        after = self.digest = crc32(
-            _pack_digested(
-                self.czxid, self.mzxid, self.pzxid, self.ctime, self.mtime,
-                self.version, self.cversion, self.aversion, self.ephemeral_owner,
-            ),
-            self.seed,
-        )  # fmt: skip
-        return after - before
+    @property
+    def child_count(self) -> int:
+        """How many children it has."""
+        return len(self._below) - (self.path == "/" and "/" in self._below)
 
-
-class Znode(NodeState):
-    """A znode in the tree.  `generation` tells whether a snapshot still shares it: then it is cloned before a change.
-
-    `block` is where it lies among the tree's `Blocks`; `stored` is for `ensemble.tree.stored` alone.
-
-    `children` is a dict for its order of insertion; None while there are none, since most nodes are leaves.
-    """
-
-    __slots__ = ("block", "children", "data", "generation", "stored")
-
-    block: Block
-    children: dict[str, None] | None
-    data: bytes | None
-    generation: int
-    stored: bytes
-
-    def __init__(self, data: bytes | None, generation: int) -> None:
-        self.data = data
-        self.children = None
-        self.generation = generation
-        self.digest = 0
-
-    @staticmethod
-    def leaf(
-        data: bytes | None, generation: int, zxid: int, time_ms: int, owner: int, acl: Sequence[ACL], seed: int,
-        digest: int | None,
-    ) -> Znode:  # fmt: skip
-        """A node that was just created, in one step: the constructor, `born`, and its digest where nobody knows it."""
-        node: Znode = _new(Znode)
-        node.data = data
-        node.children = None
-        node.generation = generation
-        node.czxid = node.mzxid = node.pzxid = zxid
-        node.ctime = node.mtime = time_ms
-        node.version = node.cversion = node.aversion = 0
-        node.ephemeral_owner = owner
-        node.acl = acl
-        node.seed = seed
-        if digest is None:
-            packed = _pack_digested(zxid, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner)
-            digest = crc32(packed, seed) if seed >= 0 else 0
-        node.digest = digest
-        return node
-
-    def set_acl(self, acl: Sequence[ACL]) -> None:
-        """Have this list, which a snapshot of the block must know."""
-        self.acl = acl
-        if acl is not OPEN_ACL:
-            self.block.note_acl(acl)
-
-    def take_digest(self, digest: int) -> int:
-        """Take over the digest of this very state, and say by how much it differs from before."""
-        change = digest - self.digest
-        self.digest = digest
-        return change
-
-    def clone(self, generation: int) -> Znode:
-        """A copy of its own; the data is shared, being immutable."""
-        twin = Znode(self.data, generation)
-        twin.copy_state(self)
-        twin.block = self.block
-        if self.children is not None:
-            twin.children = self.children.copy()
-        return twin
-
-    @classmethod
-    def from_image(cls, image: NodeImage, acl: Sequence[ACL], generation: int) -> Znode:
-        """Rebuild a node from a snapshot; its children announce themselves."""
-        node = cls(image.data, generation)
-        node.born(image.czxid, image.ctime, image.ephemeral_owner, acl, digest_seed(image.path or "/", image.data))
-        node.mzxid, node.mtime, node.pzxid = image.mzxid, image.mtime, image.pzxid
-        node.version, node.cversion, node.aversion = image.version, image.cversion, image.aversion
-        return node
+    @property
+    def children(self) -> list[str]:
+        """The names of its children, oldest first."""
+        if self.path == "/":
+            return [path[1:] for path in self._below if path != "/"]
+        begin = len(self.path) + 1
+        return [path[begin:] for path in self._below]
 
     def image(self, path: str) -> NodeImage:
         """This node as a snapshot holds it."""
-        return NodeImage(
-            "" if path == "/" else path, self.data, self.acl, self.czxid, self.mzxid, self.ctime, mtime=self.mtime,
-            version=self.version, cversion=self.cversion, aversion=self.aversion,
-            ephemeral_owner=self.ephemeral_owner, pzxid=self.pzxid,
-        )  # fmt: skip
+        return image_of(path, self.value, self.acl)
 
     def stat(self) -> Stat:
-        """What clients see (DataNode.copyStat): `cversion` counts creates and deletes of children."""
-        count = len(self.children) if self.children else 0
-        owner = self.ephemeral_owner
-        return Stat(
-            self.czxid, self.mzxid, self.ctime, self.mtime, self.version,
-            ((self.cversion * 2 - count + 0x80000000) & 0xFFFFFFFF) - 0x80000000,
-            self.aversion, owner if is_ephemeral(owner) else 0, len(self.data) if self.data else 0, count, self.pzxid,
-        )  # fmt: skip
+        """What clients see."""
+        return Stat._make(stat_fields(self.value, self.child_count))
 
-    def packed_stat(self) -> bytes:
-        """`stat` in its wire form; most nodes are plain leaves, whose numbers need no second thought."""
-        if self.children or self.cversion or self.ephemeral_owner:
-            return pack_stat(*self.stat())
-        data = self.data
-        return pack_stat(
-            self.czxid, self.mzxid, self.ctime, self.mtime, self.version, 0, self.aversion, 0,
-            len(data) if data else 0, 0, self.pzxid,
-        )  # fmt: skip
+
+def image_of(path: str, value: bytes, acl: Sequence[ACL]) -> NodeImage:
+    """A znode as a snapshot holds it; the root's path is empty there."""
+    czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner = _counters_of(value)
+    return NodeImage(
+        "" if path == "/" else path, data_of(value), acl, czxid, mzxid, ctime, mtime=mtime, version=version,
+        cversion=cversion, aversion=aversion, ephemeral_owner=owner, pzxid=pzxid,
+    )  # fmt: skip
+
+
+def value_of(image: NodeImage, *, block: int, listed: bool) -> bytes:
+    """The znode that a snapshot holds."""
+    counters = (
+        image.czxid, image.mzxid, image.pzxid, image.ctime, image.mtime, image.version, image.cversion,
+        image.aversion, image.ephemeral_owner,
+    )  # fmt: skip
+    return made(image.path or "/", counters, image.data, block=block, listed=listed)

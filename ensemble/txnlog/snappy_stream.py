@@ -1,7 +1,7 @@
 """Files that snappy-java's SnappyOutputStream writes and its SnappyInputStream reads: a header, then blocks, each with
 its compressed size before it.
 
-The compression itself is Arrow's; it is imported only where a file needs it.
+The compression itself is cramjam's.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import io
 import struct
 from typing import IO, Any
+
+import cramjam
 
 MAGIC = b"\x82SNAPPY\0"
 _HEADER = MAGIC + struct.pack(">ii", 1, 1)
@@ -24,19 +26,11 @@ class SnappyDamaged(Exception):
     """The bytes are no snappy stream, or not a whole one."""
 
 
-def codec() -> Any:
-    """The compression.  To be asked for once where there is time for its import."""
-    import pyarrow
-
-    return pyarrow.Codec("snappy")
-
-
 class SnappyWriter(io.RawIOBase):
     """Compresses what is written to it into `raw`, which stays open."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
-        self._codec = codec()
         self._buffer = bytearray()
         raw.write(_HEADER)
 
@@ -60,7 +54,7 @@ class SnappyWriter(io.RawIOBase):
         super().close()
 
     def _write_block(self, block: bytes) -> None:
-        packed: bytes = self._codec.compress(block, asbytes=True)
+        packed = bytes(cramjam.snappy.compress_raw(block))
         self._raw.write(_SIZE.pack(len(packed)) + packed)
 
 
@@ -69,7 +63,6 @@ class SnappyReader(io.RawIOBase):
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
-        self._codec = codec()
         self._block = b""
         self._pos = 0
         if raw.read(len(_HEADER))[: len(MAGIC)] != MAGIC:
@@ -104,9 +97,10 @@ class SnappyReader(io.RawIOBase):
         packed = self._raw.read(size)
         if len(packed) < size:
             raise SnappyDamaged("cut short")
+        _check_unpacked_size(packed)
         try:
-            block: bytes = self._codec.decompress(packed, _unpacked_size(packed), asbytes=True)
-        except (OSError, ValueError) as bad:
+            block = bytes(cramjam.snappy.decompress_raw(packed))
+        except cramjam.DecompressionError as bad:
             raise SnappyDamaged(str(bad)) from None
         return block
 
@@ -116,8 +110,8 @@ class SnappyReader(io.RawIOBase):
         super().close()
 
 
-def _unpacked_size(packed: bytes) -> int:
-    """How many bytes a block unpacks to: a varint at its begin."""
+def _check_unpacked_size(packed: bytes) -> None:
+    """Raise SnappyDamaged for a block that unpacks to more than can be: a varint at its begin says how much."""
     size = 0
     for index, byte in enumerate(packed[:5]):
         size |= (byte & 0x7F) << 7 * index
@@ -125,4 +119,3 @@ def _unpacked_size(packed: bytes) -> int:
             break
     if not 0 < size <= min(BLOCK_BYTES_MAX, RATIO_MAX * len(packed)):
         raise SnappyDamaged(f"a block that unpacks to {size} bytes")
-    return size

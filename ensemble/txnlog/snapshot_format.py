@@ -16,8 +16,11 @@ from ensemble.ids import SessionId, Zxid
 from ensemble.jute import MalformedRecord, Reader
 from ensemble.records import ACL, ACLS, OPEN_ACL
 from ensemble.tree.acl import interned
+from ensemble.tree.blocks import BLOCK_ZNODES
+from ensemble.tree.paths import ROOT
 from ensemble.tree.shared_nodes import SharedNodes
 from ensemble.tree.stored import OPEN_ACL_INDEX, STAT, AclTable, StoredNodes, records_of
+from ensemble.tree.znode import LISTED, NO_DATA, TAIL, UNSEALED, value_of
 from ensemble.tree_snapshot import NodeImage, TreeSnapshot
 from ensemble.txn import DIGEST_VERSION
 
@@ -51,7 +54,11 @@ class _ImageNodes:
         return (image.acl for image in self._images)
 
     def encoded(self, table: AclTable) -> Iterator[bytes | memoryview]:
-        return records_of((image.path for image in self._images), self._images, table)
+        acls = {image.path or ROOT: image.acl for image in self._images}
+        pairs = (
+            (image.path or ROOT, value_of(image, block=0, listed=image.acl is not OPEN_ACL)) for image in self._images
+        )
+        return records_of(pairs, acls, table)
 
 
 def encode_head(sessions: Mapping[SessionId, int], table: AclTable) -> bytearray:
@@ -180,7 +187,9 @@ class TreeDecoder:
         """Every record that is complete; whether the last one has come.  A million pass here at start: one loop."""
         buffer, at = self._buffer, self._pos
         nodes, acls = self.nodes, self._acls
-        add_path, add_record, add_acl = nodes.paths.append, nodes.records.append, nodes.acls.append
+        add_path, add_value, add_acl = nodes.paths.append, nodes.values.append, nodes.acls.append
+        count = len(nodes.paths)
+        plain = TAIL.pack(0, 0, count // BLOCK_ZNODES, UNSEALED)
         int_at, tail_at, int_bytes, stat_bytes = _INT.unpack_from, _TAIL.unpack_from, _INT.size, STAT.size
         data_bytes = index = path_size = size = stat_at = 0
         try:
@@ -205,10 +214,22 @@ class TreeDecoder:
                     raise MalformedRecord(f"a length of {size}")
                 index, owner = tail_at(buffer, stat_at)
                 path = buffer[path_at:path_end].decode("utf-8", "surrogatepass")
-                add_acl(acls[index])
+                acl = acls[index]
+                add_acl(acl)
                 add_path(path)
+                if not count % BLOCK_ZNODES:
+                    plain = TAIL.pack(0, 0, count // BLOCK_ZNODES, UNSEALED)
+                tail = plain
+                if size < 0 or acl is not OPEN_ACL:
+                    flags = UNSEALED | (NO_DATA if size < 0 else 0) | (LISTED if acl is not OPEN_ACL else 0)
+                    tail = TAIL.pack(0, 0, count // BLOCK_ZNODES, flags)
+                count += 1
                 end = stat_at + stat_bytes
-                add_record(buffer[at:end])
+                pzxid_at, mtimes_at = end - 8, stat_at + 24
+                add_value(b"".join((
+                    buffer[stat_at + 8 : mtimes_at], buffer[pzxid_at:end], buffer[mtimes_at:pzxid_at], tail,
+                    buffer[path_end + 4 : stat_at],
+                )))  # fmt: skip
                 if owner:
                     nodes.owned.append((path, owner))
                 at = end

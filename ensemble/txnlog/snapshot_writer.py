@@ -30,8 +30,7 @@ from ensemble.tree.shared_nodes import SharedNodes
 from ensemble.tree.stored import AclTable
 from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.files import SNAPPY_SUFFIX, forget_pages, sync_directory, unlink
-from ensemble.txnlog.snappy_stream import codec
+from ensemble.txnlog.files import forget_pages, sync_directory, unlink
 from ensemble.txnlog.snapshot_format import ROOT_END, encode_head, encode_tree
 from ensemble.txnlog.snapshots import SNAPSHOT_HEADER, STAGING_NAME, WrittenSnapshot, snapshot_path, staging
 
@@ -262,9 +261,6 @@ class SnapshotWriter:
         self._files = directories.files
         self._workers = workers
         self._suffix = suffix
-        if suffix == SNAPPY_SUFFIX:
-            # The import takes seconds, for which the first snapshot would hold up the event loop.
-            codec()
         self._post = post
         self._done = done
         self._failed = failed

@@ -81,6 +81,11 @@ class Application(Protocol):
         """The state as of `last_applied`; immutable, unaffected by later transactions."""
         ...
 
+    @property
+    def snapshot_bytes(self) -> int:
+        """About how large a snapshot of the state would be."""
+        ...
+
     def checkpoint(self) -> ZxidCheckpoint:
         """Where the tree stands now: `last_applied`, digest and sizes.  ZAB emits it from time to time."""
         ...
@@ -196,6 +201,9 @@ class EnsembleConfig(msgspec.Struct, frozen=True):
     min_session_timeout_ms: int = -1
     max_session_timeout_ms: int = -1
     snap_count: int = 100_000
+    snap_count_max: int = 0
+    """Where this is more than `snap_count`, a snapshot waits until the log since the last one is as large as that one,
+    for no more transactions than this."""
     snap_size_limit_bytes: int = 4 << 30
     committed_log_length: int = COMMITTED_LOG_LENGTH
     snapshot_size_factor: float = SNAPSHOT_SIZE_FACTOR

@@ -28,6 +28,7 @@ from ensemble.zab.messages import (
     UpToDate,
 )
 from ensemble.zab.sync_requests import SyncRequests
+from journal.cause import request_cause
 from journal.events import TxnProposed
 
 _RECONFIG = int(OpCode.RECONFIG)
@@ -97,7 +98,7 @@ class Broadcast:
             self._propose_stretch(requests[start : min(start + together, left)], origin)
         if len(requests) > left:
             # The counter must not run over into the epoch: a new epoch starts it again (ZOOKEEPER-1277).
-            core.leave("the zxid's counter is used up")
+            core.leave("the zxid's counter is used up", request_cause("PROPOSAL"))
 
     def _propose_stretch(self, requests: Sequence[ForwardedRequest], origin: LinkId | None) -> None:
         core, zxid = self._core, Zxid(self._last_proposed + 1)

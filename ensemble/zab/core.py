@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 
 from ensemble.ids import Epoch, LinkId, PeerId, Zxid
 from ensemble.ports import Instant, Random
@@ -35,7 +36,9 @@ from ensemble.zab.messages import ForwardedRequest, Packet, PeerState
 from ensemble.zab.quorum import QuorumSystem
 from ensemble.zab.reconfiguration import Reconfiguration
 from ensemble.zab.role import Phase, Role
+from ensemble.zab.snapshot_pace import SnapshotPace
 from ensemble.zab.sync import SyncMode, follows
+from journal.cause import START, UNKNOWN, Cause, looking_cause
 from journal.events import (
     EpochAccepted,
     EpochAdopted,
@@ -48,7 +51,6 @@ from journal.events import (
 )
 
 CHECKPOINT_INTERVAL_TXNS = 1000
-_NO_LIMIT_BYTES = 1 << 62
 STRETCH_TXNS = 128
 """How many transactions are prepared or applied before others get what has come of it."""
 _RECONFIG = int(OpCode.RECONFIG)
@@ -76,6 +78,8 @@ class Core:
         self.outlet: Callable[[list[Effect]], None] | None = None
         self.role: Role | None = None
         self.leaving: str | None = None
+        self.cause, self.lost = START, UNKNOWN
+        """Of what this peer does next: what sent it looking, and then that it looked; and how a learner went last."""
         self.successor: PeerId | None = None
         """Whom this peer goes on with when it leaves its role, without an election."""
         self.round = 0
@@ -118,9 +122,7 @@ class Core:
         self._held: list[tuple[Zxid, Emit]] = []
         self._reported: tuple[object, ...] = ()
         self._applied = 0
-        self._since_snapshot = 0
-        self._bytes_since_snapshot = 0
-        self._snapshot_at, self._snapshot_at_bytes = self._draw_snapshot_at()
+        self._snapshots = SnapshotPace(config, random)
 
     # -- effects ---------------------------------------------------------------------------------------------------
 
@@ -169,12 +171,13 @@ class Core:
     def quit_over(self, voter: PeerId) -> None:
         """Give up a reign that has not begun (Leader.quitWaitForEpoch)."""
         self.quits_over_voters += 1
-        self.leave(f"voter {voter} is looking again and no quorum has come")
+        self.leave(f"voter {voter} is looking again and no quorum has come", looking_cause(voter))
 
-    def leave(self, reason: str, successor: PeerId | None = None) -> None:
+    def leave(self, reason: str, cause: Cause, successor: PeerId | None = None) -> None:
         """The role gives up: at the end of this turn the peer goes looking for a leader again, unless it has one."""
         if self.leaving is None:
             self.leaving = reason
+            self.cause = cause
             self.successor = successor
 
     def report_broken(self, peer_id: int, reason: str) -> None:
@@ -184,24 +187,18 @@ class Core:
     def _report_state(self) -> None:
         """Emit peer_state_changed where role, phase, leader or epochs are not what was last said."""
         role = self.role
-        if role is None:
-            state, phase, leader_id = _LOOKING
-        else:
-            state, phase, leader_id = role.state, role.phase, role.leader_id
+        state, phase, leader_id = _LOOKING if role is None else (role.state, role.phase, role.leader_id)
         report = (state, phase, leader_id, self.round, self.accepted_epoch, self.current_epoch)
         if report != self._reported:
             self._reported = report
             self.emit(
                 PeerStateChanged(
-                    state=state.name,
-                    phase=phase.value,
-                    leader_id=leader_id,
-                    round=self.round,
-                    accepted_epoch=self.accepted_epoch,
-                    current_epoch=self.current_epoch,
-                    last_zxid=self.last_logged,
+                    state.name, phase.value, leader_id, self.round, self.accepted_epoch, self.current_epoch,
+                    last_zxid=self.last_logged, caused_by=self.cause,
                 )
-            )
+            )  # fmt: skip
+            if role is None:
+                self.cause = looking_cause(self.my_id)
 
     def perform(self, effects: Iterable[Effect]) -> None:
         """Carry out what the application asked for: its own three effects here, all others by the driver."""
@@ -251,7 +248,7 @@ class Core:
     def end_turn(self, round: int) -> list[Effect]:
         """One barrier for all that this turn appended; what comes next is another turn's.  All that it asks for."""
         self._close_batches()
-        if self._since_snapshot >= self._snapshot_at or self._bytes_since_snapshot >= self._snapshot_at_bytes:
+        if self._snapshots.is_due:
             self._take_snapshot()
         self.round = round
         self._report_state()
@@ -380,31 +377,29 @@ class Core:
         self._applied += count
         if self._applied % CHECKPOINT_INTERVAL_TXNS == 0:
             self.emit(self.application.checkpoint())
-        self._since_snapshot += count
-        for txn in txns:
-            self._bytes_since_snapshot += len(txn.raw or txn.encoded())
+        self._snapshots.count(txns)
 
     def _take_snapshot(self) -> None:
         """At the end of a turn, so that a driver which acts on it at once finds just this state.  Only committed
         transactions are in the tree of a peer that serves (ZOOKEEPER-1549); any other waits until it serves again."""
         if self.serving:
-            self._since_snapshot = self._bytes_since_snapshot = 0
-            self._snapshot_at, self._snapshot_at_bytes = self._draw_snapshot_at()
+            self._snapshots.taken(self.application.snapshot_bytes)
             self.to_disk(SaveSnapshot(self.application.snapshot(), replaces_history=False))
 
     def make_snapshot_due(self) -> None:
         """Another one is wanted now."""
-        self._since_snapshot = self._snapshot_at
+        self._snapshots.force()
 
     def apply_pending(self) -> None:
         """Apply what was appended but is not known to be committed, so that the tree equals the log again."""
         while self.pending:
-            self._apply_uncommitted(self.pending.popleft())
+            self._apply_uncommitted((self.pending.popleft(),))
 
-    def _apply_uncommitted(self, txn: Txn) -> None:
-        """Whether it is committed shows with the next established leader; until then the journal must not say so."""
-        effects = self._apply((txn,))
-        self._held.extend((txn.zxid, e) for e in effects if isinstance(e, Emit))
+    def _apply_uncommitted(self, txns: Sequence[Txn]) -> None:
+        """Whether they are committed shows with the next established leader; until then the journal must not say so.
+        Of several none has anything to say there."""
+        effects = self._apply(txns)
+        self._held.extend((txns[-1].zxid, e) for e in effects if isinstance(e, Emit))
         if not self.awaiting_recovery:
             self.perform(effect for effect in effects if isinstance(effect, TreeDiffers))
 
@@ -435,6 +430,7 @@ class Core:
         self.incomplete, self.in_doubt = not recovered.complete, recovered.in_doubt
         self.application.restore(recovered.snapshot)
         self.base = recovered.snapshot.zxid if recovered.snapshot is not None else Zxid(0)
+        self._snapshots.replaced(self.application.snapshot_bytes)
         self.last_logged = self.base
         self.borders.clear()
         self.pending.clear()
@@ -446,10 +442,15 @@ class Core:
             if txn.zxid != self.last_logged + 1:
                 assert follows(self.last_logged, txn.zxid), f"gap: {txn.zxid:#x} after {self.last_logged:#x} in the log"
                 self.borders[self.last_logged] = txn.zxid
-            self._apply_uncommitted(txn)
             self.last_logged = txn.zxid
-        self._since_snapshot = len(recovered.txns)
-        self._bytes_since_snapshot = sum(len(txn.encoded()) for txn in recovered.txns)
+        # Together they take less; only what begins and ends sessions is told in every journal.
+        for told, run in groupby(recovered.txns, lambda txn: txn.type < 0 or self.config.full_journal):
+            if told:
+                for txn in run:
+                    self._apply_uncommitted((txn,))
+            else:
+                self._apply_uncommitted(list(run))
+        self._snapshots.count(recovered.txns)
         # A truncation brings nothing new.  After a restart nobody knows what the journal has heard already; only a
         # full journal, which must not miss a commit, hears of the whole log again.
         if not restarted:
@@ -481,7 +482,7 @@ class Core:
         self.borders.clear()
         self.committed_log.clear()
         self._held.clear()
-        self._since_snapshot = self._bytes_since_snapshot = 0
+        self._snapshots.replaced(self.application.snapshot_bytes)
         self.needs_snapshot = self.in_doubt = False
         if self.config.full_journal:
             self.emit(HistoryReplaced(snapshot.zxid))
@@ -491,10 +492,3 @@ class Core:
     def last_committed(self) -> Zxid:
         """The newest transaction in the tree."""
         return self.application.last_applied
-
-    def _draw_snapshot_at(self) -> tuple[int, int]:
-        """After how many transactions, or bytes of them, to take the next snapshot: between half and all of what is
-        configured, so that the peers of an ensemble do not all write one at once."""
-        count = max(2, self.config.snap_count)
-        size = self.config.snap_size_limit_bytes or _NO_LIMIT_BYTES
-        return self.random.randrange(count // 2, count + 1), self.random.randrange(size // 2, size + 1)

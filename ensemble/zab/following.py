@@ -29,6 +29,7 @@ from ensemble.zab.messages import (
 )
 from ensemble.zab.observer_master import ObserverMaster
 from ensemble.zab.sync import follows
+from journal.cause import request_cause
 
 
 class Following:
@@ -211,4 +212,4 @@ def activate(core: Core, txn: Txn, designated: PeerId) -> None:
     """Put a committed reconfiguration into force, and begin anew where this peer's role or leader changes."""
     membership = core.reconfiguration.read(txn)
     if membership is not None and core.reconfiguration.activate(membership, designated):
-        core.leave("the new membership asks for it", successor=designated)
+        core.leave("the new membership asks for it", request_cause("reconfig"), designated)

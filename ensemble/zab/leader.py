@@ -41,6 +41,7 @@ from ensemble.zab.messages import (
     SyncRequest,
 )
 from ensemble.zab.role import Phase
+from journal.cause import UNKNOWN, Cause, link_cause, request_cause, silence_cause, timer_cause
 from journal.events import LeaderEstablished
 
 HALF_TICK_TIMER = "leader.half_tick"
@@ -127,15 +128,23 @@ class Leader:
         """A link that this peer wanted as a learner cannot be made: it leads now, and wants none."""
 
     def on_link_down(self, link: LinkId) -> None:
-        """A learner is gone.  Without a quorum nothing can be committed any more, so do not wait for the next tick."""
+        """A learner is gone."""
+        self._lose(link, UNKNOWN)
+
+    def _lose(self, link: LinkId, cause: Cause) -> None:
+        """A learner is gone, by its own doing unless something else is the cause.
+
+        Without a quorum nothing can be committed any more, so do not wait for the next tick."""
         peer = self._links.pop(link, None)
         if peer is None:
             return
         # What it logged and took over does not count once it reconnects: its synchronisation may cut its log back.
         self._broadcast.forget(peer)
         self._adopted.pop(peer.peer_id, None)
+        if peer.counts:
+            self._core.lost = cause or link_cause(peer.peer_id)
         if self.established and not self._core.quorum.contains(self._synced_voters()):
-            self._core.leave("lost the quorum of learners", self._broadcast.handover.successor)
+            self._core.leave("lost the quorum of learners", self._core.lost, self._broadcast.handover.successor)
         self._broadcast.advance()
 
     def on_recovered(self) -> None:
@@ -162,9 +171,10 @@ class Leader:
         core = self._core
         if name == INIT_TIMER:
             if not self.established:
-                core.leave("no quorum within initLimit")
+                core.leave("no quorum within initLimit", timer_cause("initLimit"))
         elif name == HANDOVER_TIMER:
-            core.leave("the new membership has another leader", self._broadcast.handover.successor)
+            successor = self._broadcast.handover.successor
+            core.leave("the new membership has another leader", request_cause("reconfig"), successor)
         elif name == SILENCE_TIMER:
             self._drop_silent_learners()
         elif name == REMINDER_TIMER:
@@ -210,11 +220,12 @@ class Leader:
         else:
             self._drop(peer, f"unexpected {type(packet).__name__} at {peer.step.name}", broken=True)
 
-    def _drop(self, peer: LearnerLink, reason: str, broken: bool = False) -> None:
+    def _drop(self, peer: LearnerLink, reason: str, broken: bool = False, cause: Cause = UNKNOWN) -> None:
         if broken:
             self._core.report_broken(peer.peer_id, reason)
+            cause = request_cause("of a broken protocol")
         self._core.close(peer.link, reason)
-        self.on_link_down(peer.link)
+        self._lose(peer.link, cause)
 
     # -- discovery -------------------------------------------------------------------------------------------------
 
@@ -237,7 +248,7 @@ class Leader:
         if self._epoch is not None and info.accepted_epoch > self._epoch:
             # It promised a higher epoch to a leader that came to nothing, and may never follow this one.  Epochs are
             # cheap: open one that suits it too.  (ZooKeeper leaves such a server outside until the next election.)
-            core.leave(f"server {peer.peer_id} has accepted epoch {info.accepted_epoch}")
+            core.leave(f"server {peer.peer_id} has accepted epoch {info.accepted_epoch}", request_cause("FOLLOWERINFO"))
         elif peer.promises and self._epoch is None:
             self._accepted_epochs[peer.peer_id] = info.accepted_epoch
             self._open_epoch_with_quorum()
@@ -251,7 +262,7 @@ class Leader:
             return
         epoch = Epoch(max(core.epoch_floor, *self._accepted_epochs.values()) + 1)
         if epoch > EPOCH_MAX:
-            core.leave("there is no epoch left")
+            core.leave("there is no epoch left", request_cause("FOLLOWERINFO"))
             return
         self._epoch = epoch
         core.save_accepted_epoch(self._epoch, self._offer_to_all)
@@ -293,7 +304,7 @@ class Leader:
         voters = [peer for peer in self._links.values() if peer.step > Step.CONNECTED and peer.promises]
         refused = {p.peer_id: None for p in voters if p.step is Step.PROMISED and p.peer_id not in self._promised}
         if not self._core.quorum.contains({v: None for v in self._core.quorum.voters if v not in refused}):
-            self._core.leave("this epoch can no longer get a quorum of promises")
+            self._core.leave("this epoch can no longer get a quorum of promises", request_cause("ACKEPOCH"))
 
     def _adopt_with_quorum(self) -> None:
         """A quorum has promised, none of it ahead of this peer: its history is the initial history of the epoch."""
@@ -356,7 +367,7 @@ class Leader:
         self._broadcast.open = True
         core.cancel_timer(INIT_TIMER)
         quorum = sorted(int(peer) for peer in adopted if peer in core.quorum.voters)
-        core.emit(LeaderEstablished(core.my_id, self._epoch, core.last_logged, quorum))
+        core.emit(LeaderEstablished(core.my_id, self._epoch, core.last_logged, quorum, core.cause))
         self._broadcast.handover.complete(adopted)
         core.start_serving(leading=True)
         for peer in list(self._links.values()):
@@ -412,7 +423,7 @@ class Leader:
         self._half_ticks += 1
         if self.established and self._half_ticks % 2 == 0:
             if not core.quorum.contains(self._synced_voters()):
-                core.leave("no quorum of synced learners", self._broadcast.handover.successor)
+                core.leave("no quorum of synced learners", core.lost, self._broadcast.handover.successor)
                 return
             core.perform(core.application.expire_sessions(core.now))
 
@@ -422,7 +433,7 @@ class Leader:
         sync_ms = core.ticks_ms(core.config.sync_limit)
         for peer in list(self._links.values()):
             if reason := peer.too_slow(now_ms, sync_ms if peer.synced else init_ms, sync_ms):
-                self._drop(peer, reason)
+                self._drop(peer, reason, cause=silence_cause(peer.peer_id))
         # Half ticks alone would find a silent learner up to half a tick late.
         ends = [p.patience_ends_ms(sync_ms if p.synced else init_ms, sync_ms) for p in self._links.values()]
         if ends and min(ends) - now_ms < core.config.tick_time_ms // 2 and core.leaving is None:

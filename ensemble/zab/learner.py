@@ -42,6 +42,7 @@ from ensemble.zab.messages import (
 from ensemble.zab.observer_master import MASTER_TIMER, ObserverMaster
 from ensemble.zab.role import Phase
 from ensemble.zab.sync import SyncMode, follows
+from journal.cause import link_cause, looking_cause, request_cause, silence_cause
 from journal.events import LearnerSynced
 
 CONNECT_TIMER = "learner.connect"
@@ -186,7 +187,7 @@ class Learner:
             return
         budget_ms = min(CONNECT_BUDGET_MS, core.ticks_ms(core.config.init_limit))
         if core.now.mono_ms - self._started_ms >= budget_ms:
-            core.leave(f"{self._source} cannot be reached")
+            core.leave(f"{self._source} cannot be reached", link_cause(self.source_id))
             return
         core.set_timer(CONNECT_TIMER, self._retry_ms)
         self._retry_ms = min(self._retry_ms * 2, RETRY_MAX_MS)
@@ -200,14 +201,15 @@ class Learner:
                 self._go(LearnerStep.CONNECTING)
                 self.on_link_failed(self.source_id)
                 return
-            self._core.leave(f"lost the link to {self._source}")
+            self._core.leave(f"lost the link to {self._source}", link_cause(self.source_id))
         elif self._master is not None:
             self._master.on_link_down(link)
 
     def on_looking(self, src: PeerId, round: int) -> None:
         """The leader itself is looking for a leader."""
         if src in (self.leader_id, self.source_id) and round > self._core.round:
-            self._core.leave(f"leader {src} has given up" if src == self.leader_id else f"{self._source} has given up")
+            leader = f"leader {src}" if src == self.leader_id else self._source
+            self._core.leave(f"{leader} has given up", looking_cause(src))
 
     def on_timer(self, name: str) -> None:
         """Try to connect again, or see whether the leader is still there."""
@@ -218,7 +220,7 @@ class Learner:
         elif name == LIVENESS_TIMER:
             left_ms = self._heard_ms + self._limit_ms() - core.now.mono_ms
             if left_ms <= 0:
-                core.leave(f"{self._source} was not heard from in time")
+                core.leave(f"{self._source} was not heard from in time", silence_cause(self.source_id))
             else:
                 core.set_timer(LIVENESS_TIMER, left_ms)
         elif name == MASTER_TIMER and self._master is not None:
@@ -262,7 +264,7 @@ class Learner:
 
     def _broken(self, reason: str) -> None:
         self._core.report_broken(self.source_id, reason)
-        self._core.leave(reason)
+        self._core.leave(reason, request_cause("of a broken protocol"))
 
     # -- discovery and synchronisation -----------------------------------------------------------------------------
 
@@ -294,10 +296,11 @@ class Learner:
         core = self._core
         self._cumulative = info.cumulative and core.cumulative
         if info.epoch < core.accepted_epoch:
-            core.leave(f"leader {self.leader_id} offers epoch {info.epoch}, older than accepted")
+            core.leave(f"{self._source} offers epoch {info.epoch}, older than accepted", request_cause("LEADERINFO"))
             return
         if self._leads_until is not None and info.epoch > self._leads_until:
-            core.leave(f"{self._source} is in epoch {info.epoch}, and so under another leader")
+            other = f"{self._source} is in epoch {info.epoch}, and so under another leader"
+            core.leave(other, request_cause("LEADERINFO"))
             return
         if info.epoch > core.accepted_epoch + EPOCH_LEAP_MAX:
             self._broken(f"leader {self.leader_id} offers epoch {info.epoch}, far beyond {core.accepted_epoch}")
@@ -350,7 +353,7 @@ class Learner:
         elif 0 < zxid < core.base:
             # The log begins behind that point, at a snapshot taken from a leader that was never established.
             core.needs_snapshot = True
-            core.leave(f"the log cannot be cut back to 0x{zxid:x}: a snapshot is needed")
+            core.leave(f"the log cannot be cut back to 0x{zxid:x}: a snapshot is needed", request_cause("TRUNC"))
         else:
             self._go(LearnerStep.TRUNCATING)
             self._last_queued = zxid
@@ -361,7 +364,8 @@ class Learner:
         core = self._core
         assert self._step is LearnerStep.TRUNCATING
         if core.last_logged != self._last_queued:
-            core.leave(f"the log ends at 0x{core.last_logged:x} after TRUNC to 0x{self._last_queued:x}")
+            ends = f"the log ends at 0x{core.last_logged:x} after TRUNC to 0x{self._last_queued:x}"
+            core.leave(ends, request_cause("TRUNC"))
             return
         self._go(LearnerStep.RECEIVING)
         held_back, self._held_back = self._held_back, []
@@ -450,7 +454,7 @@ class Learner:
         assert self._link is not None and self._epoch is not None
         core.send(self._link, Ack(make_zxid(self._epoch, 0)))
         if self._announced and core.reconfiguration.activate(core.reconfiguration.last_seen, None):
-            core.leave("the leader's membership asks for it")
+            core.leave("the leader's membership asks for it", request_cause("reconfig"))
             return
         self._go(LearnerStep.ACTIVE)
         self._following = following = Following(
@@ -478,7 +482,7 @@ class Learner:
         if self._mode is not SyncMode.SNAP and not core.in_doubt:
             core.in_doubt = True
             core.to_disk(SaveDoubt())
-            core.leave(f"the tree here is not that of {self._source}")
+            core.leave(f"the tree here is not that of {self._source}", request_cause("PROPOSAL"))
 
     def submit(self, requests: Sequence[ForwardedRequest]) -> None:
         """Forward writes to the leader; before UPTODATE, or without a link, their client is being disconnected."""

@@ -19,6 +19,7 @@ from ensemble.zab.effects import Effect, SaveMembership, SaveNextMembership, Use
 from ensemble.zab.membership import BadMembership, Membership
 from ensemble.zab.quorum import JointQuorum, QuorumSystem, SurvivorQuorum
 from ensemble.zab.role import Role
+from journal.cause import Cause, request_cause
 from journal.events import Event, MembershipActivated
 
 
@@ -39,7 +40,7 @@ class MemberCore(Protocol):
         """Write to the journal."""
         ...
 
-    def leave(self, reason: str) -> None:
+    def leave(self, reason: str, cause: Cause) -> None:
         """Give up the role at the end of this turn."""
         ...
 
@@ -148,7 +149,7 @@ class Reconfiguration:
         try:
             return membership_in(txn)
         except BadMembership as bad:
-            self._core.leave(f"the leader's new membership cannot be read: {bad}")
+            self._core.leave(f"the leader's new membership cannot be read: {bad}", request_cause("reconfig"))
             return None
 
     def see(self, membership: Membership) -> None:
@@ -167,7 +168,7 @@ class Reconfiguration:
             try:
                 self.see(_led(text))
             except BadMembership as bad:
-                self._core.leave(f"the leader's membership cannot be read: {bad}")
+                self._core.leave(f"the leader's membership cannot be read: {bad}", request_cause("reconfig"))
 
     def activate(self, membership: Membership, designated: PeerId | None) -> bool:
         """A membership is in force.  Whether the peer's role or leader changes by it, so that it must begin anew; then

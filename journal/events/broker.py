@@ -144,7 +144,11 @@ class ReplicaLoaded(Event):
 
 
 class LogTruncated(Event):
-    """A replica dropped its log's end: offsets from `to_offset` up to, not including, `from_offset` are gone."""
+    """A replica dropped its log's end: offsets from `to_offset` up to, not including, `from_offset` are gone.
+
+    `cause` is by what it was cut: diverging_epoch (the leader's answer to a fetch), offset_out_of_range (the leader's
+    log is shorter), leader_start (the leader's log begins later), or an old way: high_watermark, leader_epoch.
+    """
 
     broker_id: int
     topic: str
@@ -153,6 +157,7 @@ class LogTruncated(Event):
     to_offset: int
     leader_epoch: int
     caused_by: str = ""
+    cause: str = ""
 
 
 class RecordsLost(Event):

@@ -43,6 +43,7 @@ class ControllerResigned(Event):
     broker_id: int
     controller_epoch: int
     reason: str
+    caused_by: str = ""
 
 
 class ControllerEventFailed(Event):

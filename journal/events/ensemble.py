@@ -9,7 +9,9 @@ from journal.event import Event, Level
 
 class PeerStateChanged(Event):
     """A peer's role and phase: state LOOKING, FOLLOWING, LEADING or OBSERVING; phase ELECTION, DISCOVERY,
-    SYNCHRONIZATION or BROADCAST.  `leader_id` is -1 while it knows none."""
+    SYNCHRONIZATION or BROADCAST.  `leader_id` is -1 while it knows none.
+
+    What sent a peer looking is the cause of LOOKING, and that it looked is the cause of what follows."""
 
     state: str
     phase: str
@@ -18,6 +20,7 @@ class PeerStateChanged(Event):
     accepted_epoch: int
     current_epoch: int
     last_zxid: int
+    caused_by: str = ""
 
 
 class EpochAccepted(Event):
@@ -39,6 +42,7 @@ class LeaderEstablished(Event):
     epoch: int
     zxid: int
     quorum: list[int]
+    caused_by: str = ""
 
 
 class MembershipActivated(Event):

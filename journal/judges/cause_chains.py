@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from journal.cause import REQUESTS, TIMERS
+from journal.cause import LINK, REQUESTS, SILENCE, TIMERS
 from journal.causes import Causes, Chain, End
 from journal.events import (
     BrokerRegistered,
     ControllerElected,
+    ControllerResigned,
     Entry,
     Event,
     FollowershipTaken,
     IsrChanged,
     IsrProposed,
     LeaderElected,
+    LeaderEstablished,
     LogTruncated,
     RecordsLost,
     SessionClosed,
@@ -31,7 +33,10 @@ from journal.events import (
 from journal.judges.invariants import Violation
 
 NAME = "every decision has a beginning"
-JUDGED = (SessionClosed, ControllerElected, LeaderElected, IsrChanged, LogTruncated, RecordsLost)
+JUDGED = (
+    SessionClosed, ControllerElected, ControllerResigned, LeaderElected, LeaderEstablished, IsrChanged, LogTruncated,
+    RecordsLost,
+)  # fmt: skip
 """What somebody asks "why?" about."""
 
 
@@ -75,6 +80,8 @@ def _end_fault(chain: Chain, committed: set[int]) -> str:
         "timer": rest in TIMERS,
         "request": rest in REQUESTS,
         "owner": True,
+        LINK: True,
+        SILENCE: True,
         "topic": True,
         "start": True,
         "": chain.end is not End.UNKNOWN,

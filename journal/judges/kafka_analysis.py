@@ -56,6 +56,14 @@ class Polled(NamedTuple):
     records: tuple[tuple[int, str], ...]
 
 
+class Read(NamedTuple):
+    """When a poll began, and the high watermark that it was answered with."""
+
+    partition: str
+    began_us: int
+    high_watermark: int
+
+
 class Found(NamedTuple):
     """One anomaly of one partition."""
 
@@ -70,11 +78,12 @@ class Found(NamedTuple):
 class KafkaHistory:
     """A history as it grows."""
 
-    __slots__ = ("ends", "polled", "sent")
+    __slots__ = ("ends", "polled", "reads", "sent")
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
         self.polled: list[Polled] = []
+        self.reads: list[Read] = []
         self.ends: dict[str, int] = {}
         """Where each partition's log ended when everything had been sent, for those that were polled that far."""
 
@@ -84,17 +93,20 @@ class KafkaHistory:
         return sum(sent.offset is not None for sent in self.sent)
 
     def violations(self, acks: Iterable[int] = (ACKS_ALL,)) -> list[Found]:
-        """Everything that is wrong; records count as lost only where they were acknowledged with one of `acks`."""
+        """Everything that is wrong; what was acknowledged binds only where it was with one of `acks`: a leader's word
+        alone (acks=1) goes with the leader, and its offsets are given to other records."""
         shown = _by_offset(self.polled)
-        known = _with_acknowledged(shown, self.sent)
+        binding = tuple(acks)
+        promised = [sent for sent in self.sent if sent.acks in binding]
+        known = _with_acknowledged(shown, promised)
         sent_to = {sent.value: sent.partition for sent in self.sent}
         return [
             *_inconsistent(known),
             *_duplicates(shown),
             *_unknown(shown, sent_to),
-            *_lost(self.sent, shown, self.ends, tuple(acks)),
+            *_lost(promised, shown, self.ends),
             *_polls(self.polled, known),
-            *_sends(self.sent),
+            *_sends(promised),
         ]
 
 
@@ -147,9 +159,9 @@ def _unknown(shown: _Offsets, sent_to: Mapping[str, str]) -> Iterator[Found]:
                     )
 
 
-def _lost(sent: Iterable[Sent], shown: _Offsets, ends: Mapping[str, int], acks: tuple[int, ...]) -> Iterator[Found]:
+def _lost(sent: Iterable[Sent], shown: _Offsets, ends: Mapping[str, int]) -> Iterator[Found]:
     for one in sent:
-        if one.offset is None or one.acks not in acks:
+        if one.offset is None:
             continue
         offsets = shown.get(one.partition, {})
         if one.value in offsets.get(one.offset, {}):

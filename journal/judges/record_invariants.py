@@ -42,7 +42,7 @@ class _Loss:
         self.is_known = is_known
         """Is every write of the state journalled?"""
         self.left_isr = False
-        """Has the replica been out of the ISR since?"""
+        """Has the replica been out of the ISR since, and not eligible?"""
         self.disk_was_replaced = False
         """May it come back without this log?"""
 
@@ -93,14 +93,15 @@ class CommittedRecordsSurvive:
 
     It may be lost in two ways only, both of which the journal must show: by an unclean election (of one that was not
     told, the state says that it is recovering from it), and by a power loss of the last in-sync replica, for brokers do
-    not fsync and Kafka relies on replication.  The latter means that the new leader had held the record and lost it to
-    a power loss, that it has not left the ISR since (who has must catch up first), and that every other member of the
-    ISR, as last written before the power loss or at any time since, either lost that record to a power loss too or had
-    gone by the time of the election: its registration ended or begun anew.  One member that stayed is enough to condemn
-    the loss, for it should have led.  The leader itself may narrow that circle, by dropping followers that lag.  Whom
-    the controller takes out of the ISR still counts, unless it is a replica no more, for a reassignment believes the
-    ISR, too, and has the other copies deleted; or unless it asked to leave: a controlled shutdown hands all to the
-    members that are taken for live; or unless it had given up a log directory, and what lies there is out of reach.
+    not fsync and Kafka relies on replication. The latter means that the new leader had held the record and lost it to a
+    power loss, that it has not left the ISR since, or is eligible (who is neither must catch up first), and that every
+    other member of the ISR, as last written before the power loss or at any time since, either lost that record to a
+    power loss too or had gone by the time of the election: its registration ended or begun anew. One member that stayed
+    is enough to condemn the loss, for it should have led. The leader itself may narrow that circle, by dropping
+    followers that lag. Whom the controller takes out of the ISR still counts, unless it is a replica no more, for a
+    reassignment believes the ISR, too, and has the other copies deleted; or unless it asked to leave: a controlled
+    shutdown hands all to the members that are taken for live; or unless it had given up a log directory, and what lies
+    there is out of reach.
     Where the journal lacks a write of the state, because the controller died before it told of it, nothing is known of
     the ISR since, and the loss is not judged.
 
@@ -319,7 +320,8 @@ def _follow_isr(
 ) -> None:
     """Take a write of the state into account; `partition_epoch` is that of the one before."""
     loss.is_known = loss.is_known and event.partition_epoch == partition_epoch + 1
-    loss.left_isr = loss.left_isr or broker not in event.isr
+    # Who is eligible was in sync when the ISR shrank, and may lead once nobody of the ISR can.
+    loss.left_isr = loss.left_isr or broker not in (*event.isr, *event.eligible)
     before = loss.in_sync
     if isinstance(event, e.LeaderElected):
         heirs = event.isr if event.cause == "controlled_shutdown" else event.replicas

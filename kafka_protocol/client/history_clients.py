@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from ensemble.ports import Runtime
 from journal.events import TopicPartition
-from journal.judges.kafka_analysis import KafkaHistory, Polled, Sent
+from journal.judges.kafka_analysis import ACKS_ALL, KafkaHistory, Polled, Read, Sent
 from kafka_protocol.client.admin_client import AdminClient
 from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from kafka_protocol.record_batch import Record
@@ -39,14 +39,15 @@ class TopicPlan(NamedTuple):
 
 
 class HistoryProducer:
-    """Makes the topic, then sends record after record to its partitions in turn, idempotent, with acks=all.
+    """Makes the topic, then sends record after record to its partitions in turn, idempotent.
 
     Each value is sent once; what was given up on may be stored all the same.
     """
 
     def __init__(
-        self, client: AdminClient, runtime: Runtime, topic: TopicPlan, history: KafkaHistory, pause_ms: int = PAUSE_MS
-    ) -> None:
+        self, client: AdminClient, runtime: Runtime, topic: TopicPlan, history: KafkaHistory, pause_ms: int = PAUSE_MS,
+        acks: int = ACKS_ALL,
+    ) -> None:  # fmt: skip
         self.acknowledged = 0
         self.done = False
         self._client = client
@@ -54,6 +55,7 @@ class HistoryProducer:
         self._topic = topic
         self._history = history
         self._pause_ms = pause_ms
+        self._acks = acks
         self._identity: tuple[int, int] | None = None
         self._sequences: dict[TopicPartition, int] = {}
         self._sent = 0
@@ -102,6 +104,7 @@ class HistoryProducer:
             offset = await self._client.produce(
                 name,
                 [Record(key=None, value=value.encode(), timestamp_ms=self._runtime.now().wall_ms)],
+                acks=self._acks,
                 timeout_ms=PRODUCE_TIMEOUT_MS,
                 producer=(*identity, sequence),
             )
@@ -111,7 +114,9 @@ class HistoryProducer:
         if offset is not None:
             self._sequences[name] = sequence + 1
             self.acknowledged += 1
-        self._history.sent.append(Sent(str(identity), str(name), value, began_us, self._now_us(), offset))
+        self._history.sent.append(
+            Sent(str(identity), str(name), value, began_us, self._now_us(), offset, acks=self._acks)
+        )
 
     def _now_us(self) -> int:
         return self._runtime.now().mono_ms * 1000
@@ -153,6 +158,7 @@ class HistoryConsumer:
         """Read on; is this the end of it all?"""
         final = self._is_final()
         position = self._positions[name]
+        began_us = self._runtime.now().mono_ms * 1000
         try:
             fetched = await self._client.fetch(name, position, max_wait_ms=1, timeout_ms=FETCH_TIMEOUT_MS)
         except KafkaRequestFailed as refused:
@@ -161,6 +167,7 @@ class HistoryConsumer:
             return False
         except KafkaUnavailable:
             return False
+        self._history.reads.append(Read(str(name), began_us, fetched.high_watermark))
         if fetched.records:
             records = tuple((record.offset, (record.value or b"").decode()) for record in fetched.records)
             self._history.polled.append(Polled("consumer", self._assignments[name], str(name), records))

@@ -12,6 +12,7 @@
 - What leader and follower know of each other's logs counts beyond what is committed; who asked for the last proposal,
   while it is not.
 - A learner that is active does not look at how it was synchronised, nor its leader at how far it was behind.
+- What sent a peer looking is for the journal alone.
 - How many transactions were applied counts for journal checkpoints alone, every thousand, and for snapshots, which are
   far off in a small scope.
 """
@@ -32,6 +33,7 @@ from ensemble.zab.learner_link import LearnerLink
 from ensemble.zab.peer import Peer
 from ensemble.zab.reconfiguration import Reconfiguration
 from ensemble.zab.role import Phase
+from ensemble.zab.snapshot_pace import SnapshotPace
 from simulation.cores.cloning import Rules, fingerprint
 from simulation.cores.node import CoreNode
 
@@ -47,6 +49,8 @@ _CORE = frozenset(
         "random",
         "application",
         "_applied",
+        "cause",
+        "lost",
         "_reported",
         "_sending",
         "_appending",
@@ -59,7 +63,8 @@ _CORE = frozenset(
     }
 )
 HEARD = frozenset({"_heard_ms", "heard_ms", "unacked_since_ms"})
-_SNAPSHOTS = frozenset({"_since_snapshot", "_bytes_since_snapshot"})
+_PACE = frozenset({"_config", "_random"})
+_SINCE_SNAPSHOT = frozenset({"_txns", "_bytes"})
 FAR_FROM_SNAPSHOT_TXNS = 100
 _PEER = frozenset({"_application", "_recovered"})
 _OLD_VOTES = frozenset({"proposal", "_initial", "_received", "_settled", "_resend_ms", "_finalizing", "_history"})
@@ -67,7 +72,11 @@ _DISCOVERED = frozenset({"_accepted_epochs", "_promised", "_summary"})
 
 
 def _of_core(core: Any) -> frozenset[str]:
-    return _CORE | _SNAPSHOTS if core._snapshot_at - core._since_snapshot > FAR_FROM_SNAPSHOT_TXNS else _CORE
+    return _CORE
+
+
+def _of_pace(pace: Any) -> frozenset[str]:
+    return _PACE | _SINCE_SNAPSHOT if pace.txns_left > FAR_FROM_SNAPSHOT_TXNS else _PACE
 
 
 def _of_peer(peer: Any) -> frozenset[str]:
@@ -128,6 +137,7 @@ def _of_reconfiguration(reconfiguration: Any) -> frozenset[str]:
 
 LEFT_OUT = {
     Core: _of_core,
+    SnapshotPace: _of_pace,
     Peer: _of_peer,
     Election: _of_election,
     Leader: _of_leader,

@@ -11,7 +11,7 @@ from ensemble.txn import Txn
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.zab.application import EnsembleConfig, TreeDiffers
 from ensemble.zab.effects import Effect
-from ensemble.zab.messages import ForwardedRequest
+from ensemble.zab.messages import ForwardedRequest, Packet
 from simulation.cores.cores import SNAP_COUNT, TICK_MS, Cores
 from simulation.cores.file_disk import DiskFailed, FileDisk
 from simulation.cores.links import replaced
@@ -69,6 +69,10 @@ class FileNode(CoreNode):
         """The disk."""
         assert isinstance(self.disk, FileDisk)
         return self.disk
+
+    def rule_broken_by(self, packet: Packet) -> str | None:
+        """What it says of its disk is true; of one from which damage took something that is not to be seen."""
+        return None if self.files.was_damaged else super().rule_broken_by(packet)
 
     def hear_of_a_spoiled_snapshot(self) -> None:
         """The storage says that the newest snapshot's file cannot be read as it was written."""

@@ -54,6 +54,10 @@ class FileDisk:
         self._heard = {"durable": 0, "snapshot": 0, "read": 0}
         """How often the storage has said each."""
         self._seen: tuple[list[int], list[Txn]] | None = None
+        self._flipped: list[tuple[Path, int]] = []
+        """Bits that flipped while a process runs that has written them as they were."""
+        self._taken: dict[int, None] = {}
+        """Transactions that it held, and that damage took from it."""
         directory.mkdir(parents=True, exist_ok=True)
 
     # -- what a node of the bare protocol asks of its disk -----------------------------------------------------------
@@ -81,6 +85,8 @@ class FileDisk:
             return self
         if isinstance(effect, SaveSnapshot):
             whole = msgspec.structs.replace(effect, snapshot=_with_root(effect.snapshot))
+            if effect.replaces_history:
+                self._flipped = []
             replaced, taken = partial(storage.submit, [whole]), partial(storage.take_snapshot, whole.snapshot)
             self._wait_for("snapshot", replaced if effect.replaces_history else taken)
         else:
@@ -99,7 +105,10 @@ class FileDisk:
         if self._storage is not None:
             self._storage.close()
             self._posted = queue.Queue()
+            before = self.history()
             self._storage = self._truncated = self._seen = None
+            self._flipped = []
+            self._note_taken(before)
 
     @property
     def _running(self) -> Storage:
@@ -125,6 +134,7 @@ class FileDisk:
     def on_truncated(self, recovery: Recovery) -> None:
         """The log is cut back, and what is left was loaded."""
         self._truncated = recovery
+        self._flipped = []
 
     def on_snapshot(self, written: WrittenSnapshot) -> None:
         """It lies there under its name."""
@@ -162,20 +172,27 @@ class FileDisk:
         """The history's end."""
         return Zxid(max(self.history(), default=0))
 
+    @property
+    def was_damaged(self) -> bool:
+        """Has damage ever taken anything from it?"""
+        return bool(self._taken or self._flipped)
+
     def holds(self, zxid: Zxid) -> bool:
-        """Is that transaction in the log, or in the newest snapshot's list?"""
+        """Is that transaction in the log, or in the newest snapshot's list, or was it until damage took it?"""
         snapshot, log = self._contents()
-        return zxid in snapshot or any(txn.zxid == zxid for txn in log)
+        return zxid in snapshot or zxid in self._taken or any(txn.zxid == zxid for txn in log)
 
     def history(self) -> list[int]:
-        """Every zxid that the newest whole snapshot and the log behind it hold, in order, up to the first damage."""
+        """Every zxid that the newest whole snapshot and the log behind it hold, in order, up to the first damage.  What
+        was damaged under a running process counts until that ends."""
         snapshot, log = self._contents()
         last = snapshot[-1] if snapshot else 0
         return snapshot + [txn.zxid for txn in log if txn.zxid > last]
 
     def _contents(self) -> tuple[list[int], list[Txn]]:
         if self._seen is None:
-            self._seen = self._newest_list(), self._whole_log()
+            snapshot = self._newest_list()
+            self._seen = snapshot, self._whole_log(snapshot[-1] if snapshot else 0)
         return self._seen
 
     def _newest_list(self) -> list[int]:
@@ -186,14 +203,31 @@ class FileDisk:
                 continue
         return []
 
-    def _whole_log(self) -> list[Txn]:
+    def _whole_log(self, in_snapshot: int) -> list[Txn]:
+        """All there is up to the first damage; what was damaged before the newest snapshot is of no more use."""
         txns: list[Txn] = []
-        for _, path in list_logs(self.directories.log):
+        self._turn_bits()
+        logs = list_logs(self.directories.log)
+        for number, (_, path) in enumerate(logs, 1):
             scanned = read_log(path)[1]
             txns += scanned.txns
-            if scanned.damage is not Damage.NONE:
+            is_replaced = number < len(logs) and logs[number][0] > in_snapshot > max(
+                (txn.zxid for txn in txns), default=0
+            )
+            if scanned.damage is not Damage.NONE and not is_replaced:
                 break
+        self._turn_bits()
         return txns
+
+    def _turn_bits(self) -> None:
+        """Flip back what has flipped, or flip it again."""
+        self._flipped = [where for where in self._flipped if where[0].exists()]
+        for path, position in self._flipped:
+            _flip(path, position)
+
+    def _note_taken(self, before: list[int]) -> None:
+        left = dict.fromkeys(self.history())
+        self._taken |= {zxid: None for zxid in before if zxid not in left}
 
     # -- what happens to it ------------------------------------------------------------------------------------------
 
@@ -208,12 +242,12 @@ class FileDisk:
             scanned = read_log(path)[1]
             for txn, end in zip(scanned.txns, scanned.ends, strict=True):
                 if txn.zxid == zxid:
-                    with path.open("r+b") as file:
-                        file.seek(end - 2)
-                        byte = file.read(1)[0]
-                        file.seek(end - 2)
-                        file.write(bytes([byte ^ 1]))
+                    before = self.history()
+                    _flip(path, end - 2)
+                    if self._storage is not None:
+                        self._flipped.append((path, end - 2))
                     self._seen = None
+                    self._note_taken(before)
                     return
         raise LookupError(f"no log holds 0x{zxid:x}")
 
@@ -230,14 +264,24 @@ class FileDisk:
 
     def lose_newest_log(self) -> None:
         """The newest log's file is gone."""
+        before = self.history()
         list_logs(self.directories.log)[-1][1].unlink()
         self._seen = None
+        self._note_taken(before)
 
     def erase(self) -> None:
         """An empty machine takes this one's place."""
         shutil.rmtree(self.directories.data)
         self.directories.data.mkdir()
         self._seen = None
+
+
+def _flip(path: Path, position: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        byte = file.read(1)[0]
+        file.seek(position)
+        file.write(bytes([byte ^ 1]))
 
 
 def _with_root(snapshot: TreeSnapshot) -> TreeSnapshot:

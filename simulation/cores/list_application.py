@@ -60,6 +60,11 @@ class ListApplication:
         ]
         return TreeSnapshot(self.last_applied, {}, nodes, self.digest)
 
+    @property
+    def snapshot_bytes(self) -> int:
+        """What its entries hold."""
+        return sum(len(data) for _, data in self.entries)
+
     def checkpoint(self) -> ZxidCheckpoint:
         """Where the list stands."""
         return ZxidCheckpoint(self.last_applied, self.digest, len(self.entries), 0)

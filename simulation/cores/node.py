@@ -319,11 +319,15 @@ class CoreNode:
         """There are no addresses to use, and no connections of clients to close."""
 
     def _check(self, packet: Packet) -> None:
-        broken = broken_rule(packet, self.disk, self._running.accepted_epoch)
+        broken = self.rule_broken_by(packet)
         if broken is not None:
             self._collected.problems.append(f"peer-{self.id} broke {broken}")
         elif isinstance(packet, Commit) and self._running.phase is Phase.BROADCAST:
             self._collected.commits.append(Zxid(packet.zxid))
+
+    def rule_broken_by(self, packet: Packet) -> str | None:
+        """What it says and its disk does not, if anything."""
+        return broken_rule(packet, self.disk, self._running.accepted_epoch)
 
     def logged(self) -> list[int]:
         """Every zxid that the disk holds, or will once it has done what waits for it."""

@@ -369,11 +369,14 @@ class FaultyDisk(SimDisk):
             self._tail = self._torn(data, len(log_bytes(self._by_file()[self._starts[-1]])))
 
     def _lose_clean(self) -> None:
-        """What a failed sync left in the kernel alone goes with the power."""
-        self._log = [txn for txn in self._log if txn.zxid not in self._clean]
-        held = {txn.zxid for txn in self._log}
-        self._starts = [start for start in self._starts if start in held]
-        self._clean.clear()
+        """What a failed sync left in the kernel alone goes with the power; before what a later sync wrote it leaves a
+        hole, which cannot be read."""
+        written = [txn.zxid for txn in self._log if txn.zxid not in self._clean]
+        last = written[-1] if written else Zxid(0)
+        self._flips += [Flip(zxid, 0.0, in_snapshot=False) for zxid in self._clean if zxid < last]
+        self._log = [txn for txn in self._log if txn.zxid <= last]
+        self._starts = [start for start in self._starts if start <= last]
+        self._clean = {zxid: None for zxid in self._clean if zxid < last}
 
     def _torn(self, data: bytes, offset: int) -> bytes:
         """What is left of bytes that were written from `offset` of a file on, and not synced."""

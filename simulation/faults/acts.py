@@ -117,6 +117,11 @@ class Stage:
 
         self.after(for_ms, due)
 
+    def until_all_heals(self, undo: Callable[[], None]) -> None:
+        """It holds until the end."""
+        self._mends += 1
+        self._broken[self._mends] = undo
+
     def heal_all(self) -> None:
         """Links are whole, disks are mended, nobody is stopped, everybody runs."""
         self.heal_links()

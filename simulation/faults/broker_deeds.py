@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 from kafka_protocol.client.admin_client import PREFERRED, UNCLEAN
@@ -9,6 +10,7 @@ from simulation.faults.acts import DELAYS_MS, LASTS, LASTS_MS, MEASURE, OTHERS, 
 from simulation.faults.kafka_operator import KafkaOperator
 from simulation.faults.operator import Operator
 from simulation.faults.roles import parts
+from simulation.kernel.scheduler import Deadlock
 from simulation.network.addresses import broker_name
 
 CHURNED = "churned"
@@ -43,8 +45,8 @@ def empty_disk(stage: Stage, words: Words) -> str:
 
 
 def late_isr_change(stage: Stage, words: Words) -> str:
-    """A follower falls behind and catches up, while what its leader sends to the controller takes long: the word that
-    it is in sync again is under way when the next act comes."""
+    """A follower falls behind and catches up, while what its leader sends to the controller, or to the ensemble, takes
+    long: the word that it is in sync again is under way when the next act comes."""
     world, found = stage.world, parts(stage.world, stage.focus)
     if not found.leader or not found.followers or found.controller in ("", found.leader):
         return ""
@@ -52,11 +54,60 @@ def late_isr_change(stage: Stage, words: Words) -> str:
     lag_ms, late_ms = world.settings.replica_lag_time_max_ms, words.time_ms(LASTS, DELAYS_MS[3:])
     heal = world.cut(follower, found.leader)
     world.run(3 * lag_ms // 2)
-    stage.on_links(world.delay(found.leader, found.controller, late_ms))
+    slow = world.peer_names() if words.below(OTHERS, 3) == 2 else [found.controller]
+    for each in slow:
+        stage.on_links(world.delay(found.leader, each, late_ms))
     heal()
     world.run(CATCHES_UP_MS + words.below(MEASURE, CATCHES_UP_MS))
     stage.cast.last = follower
-    return f"{follower} falls behind and catches up, and what {found.leader} asks the controller takes {late_ms} ms"
+    return f"{follower} falls behind and catches up, and what {found.leader} tells {' '.join(slow)} takes {late_ms} ms"
+
+
+def lag_behind(stage: Stage, words: Words) -> str:
+    """A follower loses its leader until it has left the ISR, and stays so: the next act comes at that moment."""
+    world, found = stage.world, parts(stage.world, stage.focus)
+    state = world.replication.znodes.states.get(stage.focus)
+    members = [name for name in found.followers if state is not None and name in map(broker_name, state.isr)]
+    if not found.leader or not members:
+        return ""
+    follower = members[words.below(WHICH, len(members))]
+    stage.on_links(world.cut(follower, found.leader))
+
+    def has_left() -> bool:
+        now = world.replication.znodes.states.get(stage.focus)
+        return now is None or follower not in map(broker_name, now.isr)
+
+    with suppress(Deadlock):
+        world.until(has_left, 2 * world.settings.replica_lag_time_max_ms)
+    stage.cast.last = follower
+    return f"cut {follower} off from {found.leader} until it leaves the ISR"
+
+
+def lose_session(stage: Stage, words: Words) -> str:
+    """A broker that lives on loses the ensemble until its session is over, and stays so: the next act comes then."""
+    name, world = stage.subject(words), stage.world
+    broker = next((broker for broker, node in world.brokers.items() if node.name == name), None)
+    if broker is None or not world.is_running(name) or broker not in world.replication.znodes.brokers:
+        return ""
+    for peer in world.peer_names():
+        stage.on_links(world.cut(name, peer))
+    with suppress(Deadlock):
+        world.until(lambda: broker not in world.replication.znodes.brokers, 2 * world.settings.session_timeout_ms)
+    stage.cast.last = name
+    return f"cut {name} off from the ensemble until its session is over"
+
+
+def relieve(stage: Stage, words: Words) -> str:
+    """Whoever leads the partition dies, and a replica that is down starts."""
+    world, found = stage.world, parts(stage.world, stage.focus)
+    down = [name for name in found.followers if not world.is_running(name)]
+    if not found.leader or not world.is_running(found.leader) or not down:
+        return ""
+    world.kill(found.leader)
+    name = down[words.below(WHICH, len(down))]
+    world.start(name)
+    stage.cast.last = found.leader
+    return f"kill {found.leader}, and start {name}"
 
 
 class Prompt:
@@ -150,4 +201,11 @@ class Prompt:
         }
 
 
-BROKERS: dict[str, Deed] = {"stop_broker": stop_broker, "empty_disk": empty_disk, "late_isr_change": late_isr_change}
+BROKERS: dict[str, Deed] = {
+    "stop_broker": stop_broker,
+    "empty_disk": empty_disk,
+    "late_isr_change": late_isr_change,
+    "lag_behind": lag_behind,
+    "lose_session": lose_session,
+    "relieve": relieve,
+}

@@ -13,7 +13,7 @@ from simulation.world import World
 GAP_MS_MIN = 200
 GAP_MS_MAX = 4_000
 _NO_MORE: Mapping[str, Action] = {}
-_FAULTS: dict[str, Action] = {
+FAULTS: dict[str, Action] = {
     "crash_peer": node_faults.crash_peer,
     "crash_broker": node_faults.crash_broker,
     "power_loss_peer": node_faults.power_loss_peer,
@@ -41,7 +41,7 @@ _ENSEMBLE_ALONE = ("cut_client", "depose_leader", "swizzle_clog", "priorities")
 def chaos(world: World, random: Random, more: Mapping[str, Action] = _NO_MORE) -> Nemesis:
     """A nemesis with some of the faults that may befall any world, and at least one of the `more` that are given, these
     at double weight."""
-    known = {**_FAULTS, **BROKER_FAULTS} if world.brokers else _FAULTS
+    known = {**FAULTS, **BROKER_FAULTS} if world.brokers else FAULTS
     kinds = list(known)
     if world.brokers:
         # Some seeds leave out what concerns the ensemble alone, some what concerns brokers alone: more of the rest.
@@ -50,7 +50,8 @@ def chaos(world: World, random: Random, more: Mapping[str, Action] = _NO_MORE) -
         kinds = [kind for kind in known if kind not in left_out]
     chosen = [kind for kind in kinds if random.random() < 0.5] or [kinds[random.randrange(0, len(kinds))]]
     actions = [known[kind] for kind in chosen]
-    gap_ms = random.randrange(GAP_MS_MIN, GAP_MS_MAX)
+    drawn_gap_ms = random.randrange(GAP_MS_MIN, GAP_MS_MAX)
+    gap_ms = world.settings.harm.gap_ms or drawn_gap_ms
     if more:
         drawn = [action for action in more.values() if random.random() < 0.5]
         actions += 2 * (drawn or [list(more.values())[random.randrange(0, len(more))]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulation.faults.nemesis import FAULT_LASTS_MS_MAX, FAULT_LASTS_MS_MIN, Nemesis, all_of
+from simulation.faults.nemesis import Nemesis, all_of
 
 CLIENTS = ("writer", "watcher")
 """The clients' machines whose links to servers are cut, too."""
@@ -95,7 +95,7 @@ def swizzle_clog(nemesis: Nemesis) -> None:
     """A random part of the links between peers is clogged, one after the other, and unclogged in another order
     (FoundationDB's swizzle)."""
     clogged = [link for link in _links(nemesis.world.peer_names()) if nemesis.random.random() < 0.5]
-    lasts_ms = nemesis.random.randrange(FAULT_LASTS_MS_MIN, FAULT_LASTS_MS_MAX)
+    lasts_ms = nemesis.draw_lasts_ms()
     for position, (source, target) in enumerate(_shuffled(nemesis, clogged)):
         begins_ms = 1 + lasts_ms * position // (2 * len(clogged))
         ends_ms = lasts_ms + nemesis.random.randrange(0, lasts_ms)
@@ -111,7 +111,7 @@ def priorities(nemesis: Nemesis) -> None:
     turn falls to the very last place (probabilistic concurrency testing)."""
     order = _shuffled(nemesis, _links(nemesis.world.peer_names()))
     ranked = {link: PRIORITY_STEP_MS * rank for rank, link in enumerate(order)}
-    lasts_ms = nemesis.random.randrange(FAULT_LASTS_MS_MIN, FAULT_LASTS_MS_MAX)
+    lasts_ms = nemesis.draw_lasts_ms()
     nemesis.until_healed(nemesis.world.prioritise(ranked), lasts_ms)
     for _ in range(PRIORITY_CHANGES):
         link = order[nemesis.random.randrange(0, len(order))] if order else None

@@ -17,9 +17,6 @@ from simulation.world import World
 Action = Callable[["Nemesis"], None]
 """A kind of fault: does it once, to whom the nemesis draws."""
 
-FAULT_LASTS_MS_MIN = 100
-FAULT_LASTS_MS_MAX = 9_000
-
 
 class Nemesis:
     """Draws and applies faults of these kinds while `active`, one every `gap_ms` on average."""
@@ -29,6 +26,8 @@ class Nemesis:
         self.random = random
         self.operator = Operator(world)
         self.active = False
+        self.lasts_ms = world.settings.harm.lasts_ms
+        """How long a fault lasts that has no measure of its own: drawn from the first to the second."""
         self._kinds = kinds
         self._gap_ms = gap_ms
         self._undo: dict[int, Callable[[], object]] = {}
@@ -45,14 +44,21 @@ class Nemesis:
         self._schedule()
 
     def _schedule(self) -> None:
-        delay_ms = self.random.randrange(1, 2 * self._gap_ms)
-        self.world.scheduler.after(delay_ms * 1000, self._strike)
+        self.world.scheduler.after(self.draw_gap_ms() * 1000, self._strike)
+
+    def draw_gap_ms(self) -> int:
+        """Draw how long it is until the next fault."""
+        return self.random.randrange(1, 2 * self._gap_ms)
 
     def _strike(self) -> None:
         if not self.active:
             return
-        self._kinds[self.random.randrange(0, len(self._kinds))](self)
+        self.strike()
         self._schedule()
+
+    def strike(self) -> None:
+        """Do one fault."""
+        self._kinds[self.random.randrange(0, len(self._kinds))](self)
 
     def heal_all(self) -> None:
         """Stop, and undo every fault that still holds."""
@@ -68,13 +74,18 @@ class Nemesis:
         self._fault_number += 1
         number = self._fault_number
         self._undo[number] = undo
-        lasts_ms = lasts_ms or self.random.randrange(FAULT_LASTS_MS_MIN, FAULT_LASTS_MS_MAX)
+        lasts_ms = lasts_ms or self.draw_lasts_ms()
 
         def end() -> None:
             if self._undo.pop(number, None) is not None:
                 undo()
 
         self.world.scheduler.after(lasts_ms * 1000, end)
+
+    def draw_lasts_ms(self) -> int:
+        """Draw how long a fault lasts."""
+        shortest, longest = self.lasts_ms
+        return self.random.randrange(shortest, longest) if longest > shortest else shortest
 
     def pick(self, names: list[str]) -> str:
         """Draw one of these."""

@@ -59,7 +59,7 @@ class Cast:
         else:
             groups = [
                 [found.leader], list(found.followers), [found.leader], list(found.followers), [found.controller],
-                others, [self.last], [found.zab_leader], zab_others,
+                others, [self.last], [self.last], [self.last], [found.zab_leader], zab_others,
             ]  # fmt: skip
         group = groups[role(len(groups))]
         return group[name(len(group))] if group else ""

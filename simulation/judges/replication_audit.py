@@ -10,11 +10,12 @@ WeakIsr              what is below a presumed leader's high watermark is in the 
 StrongIsr            ... and of all whom the quorum has in sync: so whoever is elected next has it
 ValidHighWatermark   the same for the leader that the quorum knows: no replica in sync ends below its high watermark
 
-Three more are Kafka's own rules, which the model leaves out:
+Four more are Kafka's own rules, which the model leaves out (others are in `simulation.judges.kafka_rules`):
 
 NothingCommittedUnderMinIsr   a leader's high watermark does not move while fewer are in sync than min.insync.replicas
 OnlyTheLivingJoin             who joins an ISR is alive, as far as the controller that writes it has seen
 LeavingBrokersStayOut         nor is it in its controlled shutdown, as far as that controller has heard
+WhoJoinsHasAll                who joins an ISR has all that any leader has taken to be committed (KAFKA-7128)
 
 The model knows neither unclean elections nor disks that forget.  A presumed leader of an epoch before an unclean
 election, or before the election of a replica that lost its power while it was in sync, is judged no more; and such a
@@ -32,8 +33,9 @@ from journal import events as e
 from journal.events import Entry, InvariantViolated, TopicPartition, topic_partition
 from journal.judges.judged import Judged
 from kafka_protocol.zk.znodes import LeaderAndIsr
+from simulation.judges.kafka_rules import KafkaRules
 from simulation.judges.kafka_znodes import KafkaZnodes, StateWritten, TopicGone
-from simulation.judges.replica_logs import ReplicaLog
+from simulation.judges.replica_logs import ReplicaLog, Stored
 from simulation.kernel.scheduler import Scheduler
 from simulation.nodes.broker_node import BrokerNode
 
@@ -54,11 +56,23 @@ _GROWTH = (e.RecordsAppended, e.RecordsReplicated, e.HighWatermarkMoved)
 class _Audited:
     """One partition: its replicas' logs, how far pairs of them are known to agree, and what is forgiven."""
 
-    __slots__ = ("agreed", "forgiven_epoch", "held", "logs", "lost_in_epoch", "lost_power")
+    __slots__ = (
+        "agreed",
+        "committed",
+        "committed_end",
+        "forgiven_epoch",
+        "held",
+        "logs",
+        "lost_in_epoch",
+        "lost_power",
+    )
 
     def __init__(self) -> None:
         self.logs: dict[int, ReplicaLog] = {}
         self.agreed: dict[tuple[int, int], int] = {}
+        self.committed: dict[int, Stored] = {}
+        """All that a leader has taken to be committed since anything was forgiven, by first offsets."""
+        self.committed_end = 0
         self.forgiven_epoch = 0
         """Leaders of a lower epoch are not judged any more."""
         self.held: tuple[object, ...] = ()
@@ -67,6 +81,11 @@ class _Audited:
         """Members that lost power and have not left the ISR since."""
         self.lost_in_epoch: dict[int, int] = {}
         """Brokers that lost power, and the epoch of the leader that may still take them to be in sync."""
+
+    def forgive(self, before_epoch: int) -> None:
+        """What leaders of lower epochs have committed may be lost."""
+        self.forgiven_epoch = before_epoch
+        self.committed, self.committed_end = {}, 0
 
 
 class ReplicationAudit:
@@ -92,6 +111,7 @@ class ReplicationAudit:
         self._powerless: dict[int, int] = {}
         """The life, by its broker epoch, in which each broker last lost its power."""
         self._said: dict[tuple[str, TopicPartition], None] = {}
+        self._rules = KafkaRules(self.znodes, nodes, judged, self._violated)
 
     # -- what others ask --------------------------------------------------------------------------------------------
 
@@ -113,6 +133,7 @@ class ReplicationAudit:
         """A transaction that nobody had applied as committed was applied."""
         for change in self.znodes.committed(txn):
             if isinstance(change, TopicGone):
+                self._rules.gone(change.topic)
                 for name in [name for name in self._partitions if name.topic == change.topic]:
                     del self._partitions[name]
                     self._changed.pop(name, None)
@@ -122,12 +143,15 @@ class ReplicationAudit:
             self._judged.note("LeaderInIsr")
             for invariant, detail in judge_write(change, self._replicas(name)):
                 self._violated(invariant, name, detail)
+            self._rules.wrote(change)
             self._judge_joining(change)
             self._forgive(change)
+            self._judge_what_they_have(change)
 
     def journalled(self, entry: Entry) -> None:
         """A node's line in the journal: is it about a replica?"""
         event = entry.event
+        self._rules.journalled(entry)
         if isinstance(event, _PARTITION_EVENTS):
             name = topic_partition(event.topic, event.partition)
             if isinstance(event, _CUTS):
@@ -173,13 +197,13 @@ class ReplicationAudit:
         audited, before, after = self._of(write.partition), write.before, write.after
         if before is not None and after.leader >= 0 and after.leader != before.leader:
             if after.leader not in before.isr:
-                audited.forgiven_epoch = after.leader_epoch
+                audited.forgive(after.leader_epoch)
             elif after.leader in audited.lost_power:
-                audited.forgiven_epoch = after.leader_epoch
+                audited.forgive(after.leader_epoch)
                 audited.lost_power.update(dict.fromkeys(after.isr))
         elif before is not None and after.leader in audited.lost_power and after.leader_epoch > before.leader_epoch:
             # It leads on in another life, and whoever is in sync with it may already have cut its log to match.
-            audited.forgiven_epoch = after.leader_epoch
+            audited.forgive(after.leader_epoch)
             audited.lost_power.update(dict.fromkeys(after.isr))
         for broker in [broker for broker in audited.lost_power if broker not in after.isr]:
             del audited.lost_power[broker]
@@ -206,6 +230,42 @@ class ReplicationAudit:
                 self._violated(
                     "LeavingBrokersStayOut", write.partition, f"broker {broker} is leaving, and joins the ISR"
                 )
+
+    def _judge_what_they_have(self, write: StateWritten) -> None:
+        """Who joins an ISR has all that was ever committed, whoever it was that committed it."""
+        if write.before is not None:
+            for broker in write.after.isr:
+                if broker not in write.before.isr:
+                    self._judge_what_it_has(write.partition, broker)
+
+    def _judge_what_it_has(self, name: TopicPartition, broker: int) -> None:
+        audited = self._of(name)
+        if broker in audited.lost_power or not audited.committed:
+            return
+        log = self._log(audited, name, broker)
+        log.read()
+        self._judged.note("WhoJoinsHasAll")
+        for first, stored in audited.committed.items():
+            if first >= log.start and log.batches.get(first) != stored:
+                self._violated(
+                    "WhoJoinsHasAll",
+                    name,
+                    f"broker {broker} joins the ISR and lacks what is at {first}; committed is what is below "
+                    f"{audited.committed_end}",
+                )
+                return
+
+    def _take_as_committed(self, name: TopicPartition, leader: int, replica: Partition) -> None:
+        """What a leader takes to be committed; of one that is forgiven, or that lost its power, nothing."""
+        audited = self._of(name)
+        if replica.leader_epoch < audited.forgiven_epoch or leader in audited.lost_power:
+            return
+        log, mark = self._log(audited, name, leader), replica.log.high_watermark
+        log.read()
+        at = max(audited.committed_end, log.start)
+        while at < mark and (stored := log.batches.get(at)) is not None:
+            audited.committed[at] = stored
+            at = audited.committed_end = stored.last + 1
 
     def _was_heard_leaving(self, broker: int, controller_epoch: int) -> bool:
         """Has the controller of that epoch taken note that it is stopping?  It hears nothing while it writes."""
@@ -307,6 +367,7 @@ class ReplicationAudit:
         running = self._nodes[event.broker_id].broker
         replica = None if running is None else running.replicas.partitions.get(name)
         if replica is not None and replica.is_leader:
+            self._take_as_committed(name, event.broker_id, replica)
             self._judged.note("NothingCommittedUnderMinIsr")
             wanted = min(replica.settings.min_insync_replicas, max(1, len(replica.replicas)))
             if len(replica.isr_state.isr) < wanted:

@@ -21,6 +21,11 @@ def broker_name(broker_id: int) -> str:
     return f"broker-{broker_id}"
 
 
+def rack_name(broker_id: int, racks: int) -> str:
+    """The rack of a broker, where they stand in so many racks in turn."""
+    return f"rack-{(broker_id - 1) % racks + 1}"
+
+
 def client_addresses(peers: Iterable[int]) -> str:
     """The client addresses of these peers, as zookeeper.connect has them."""
     return ",".join(f"{peer_name(peer)}:{CLIENT_SERVICE}" for peer in peers)

@@ -29,7 +29,8 @@ class _Closed:
     """Travels behind the last item of a closed connection."""
 
 
-_CLOSED = _Closed()
+CLOSED = _Closed()
+"""What an end gets behind the last item, where the other end has closed."""
 
 
 def _unheard(*_: object) -> None:
@@ -97,7 +98,7 @@ class Endpoint:
         """Close; the other side hears of it behind what was sent.  `on_close` is not called here."""
         if not self.closed:
             self._end()
-            self.peer.enqueue(_CLOSED)
+            self.peer.enqueue(CLOSED)
 
     def _end(self) -> None:
         self.closed = True
@@ -137,12 +138,16 @@ class Endpoint:
     def _hand_over(self, item: Any) -> None:
         if self.closed:
             return
-        if item is not _CLOSED:
+        if item is not CLOSED:
             self.on_item(item)
         else:
             on_close = self.on_close
             self._end()
             on_close()
+
+
+End = tuple[Host, SimRuntime, Link]
+"""Where one end of a connection is: the host, its process, and the direction that leads there."""
 
 
 class Network:
@@ -203,18 +208,22 @@ class Network:
 
     # -- traffic ---------------------------------------------------------------------------------------------------
 
-    def datagram(self, source: str, target: str, deliver: Callable[[], object]) -> None:
-        """Call `deliver` as the target's process, one latency later, unless cut or down by then."""
+    def datagram(self, source: str, target: str, item: Any, deliver: Callable[[Any], object]) -> None:
+        """Call `deliver` with the item as the target's process, one latency later, unless cut or down by then."""
 
         link = self._link(source, target)
 
         def arrive() -> None:
             runtime = self.host(target).runtime
             if runtime is not None and not link.cuts:
-                runtime.run(deliver)
+                runtime.run(partial(deliver, item))
 
         if not link.cuts:
             self.scheduler.post(self.scheduler.now_us + link.latency_us(self.random), arrive)
+
+    def ends(self, dialler: End, listener: End, service: str) -> tuple[Endpoint, Endpoint]:
+        """The two ends of a new connection to that service."""
+        return Endpoint(self, *dialler), Endpoint(self, *listener)
 
     def listen(self, host: Host, service: str, accept: Callable[[Endpoint], None]) -> None:
         """Accept connections to `host.name:service` until the process ends."""
@@ -287,11 +296,11 @@ class _Dial:
         if there.runtime is None or accept is None:
             scheduler.post(answer_us, partial(runtime.run, partial(self._on_failed, "refused")))
             return
-        ours, theirs = Endpoint(network, self._host, runtime, back), Endpoint(network, there, there.runtime, out)
+        ours, theirs = network.ends((self._host, runtime, back), (there, there.runtime, out), service)
         ours.peer, theirs.peer = theirs, ours
         there.endpoints[theirs] = None
         if runtime.stopped:
-            theirs.enqueue(_CLOSED)
+            theirs.enqueue(CLOSED)
             return
         self._host.endpoints[ours] = None
         there.runtime.run(partial(accept, theirs))

@@ -17,7 +17,7 @@ from journal.events import NodeStopped
 from kafka_protocol.zk.registration import BrokerIdInUse
 from simulation.disks.faulty_log_directory import BrokerDisks
 from simulation.kernel.draws import derive_random
-from simulation.network.addresses import KAFKA_SERVICE, broker_name
+from simulation.network.addresses import KAFKA_SERVICE, broker_name, rack_name
 from simulation.network.channel import Served, SimChannel
 from simulation.network.connector import SimConnector
 from simulation.nodes.machine import Machine, Process
@@ -62,9 +62,14 @@ class BrokerNode(Machine["BrokerProcess"]):
                 "offsets.topic.num.partitions": "3",
                 "offsets.topic.replication.factor": str(min(3, settings.brokers)),
                 "group.initial.rebalance.delay.ms": "500",
+                **self._place(),
                 **settings.broker_keys,
             }
         )
+
+    def _place(self) -> dict[str, str]:
+        racks = self.site.settings.racks
+        return {"broker.rack": rack_name(self.broker_id, racks)} if racks else {}
 
     @property
     def directories(self) -> Sequence[LogDirectory]:

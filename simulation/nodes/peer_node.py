@@ -32,7 +32,7 @@ from ensemble.zab.effects import (
     SetTimer,
     UseMembership,
 )
-from ensemble.zab.messages import Packet
+from ensemble.zab.messages import Notification, Packet
 from ensemble.zab.peer import Peer
 from journal.events import LearnerSynced, NodeStarted, NodeStopped, TxnCommitted
 from simulation.disks.disk import DISK_EFFECTS, SimDisk
@@ -303,12 +303,12 @@ class PeerProcess(Process):
         source, target = self.node.config.my_id, effect.to
         notification = self.site.wire.notification(effect.notification)
 
-        def deliver() -> None:
+        def deliver(heard: Notification) -> None:
             process = self.node.ensemble[target].process
             if process is not None:
-                process.do(process.peer.on_notification(process.runtime.now(), PeerId(source), notification))
+                process.do(process.peer.on_notification(process.runtime.now(), PeerId(source), heard))
 
-        self.site.network.datagram(self.node.name, peer_name(target), deliver)
+        self.site.network.datagram(self.node.name, peer_name(target), notification, deliver)
 
     def _answer(self, effect: Answer) -> None:
         found = self._connections.get(effect.connection)

@@ -6,6 +6,7 @@ from simulation.kernel.draws import derive_random
 from simulation.kernel.scheduler import Scheduler
 from simulation.network.addresses import client_addresses
 from simulation.network.network import Network
+from simulation.network.tap import MessageTap, TappedNetwork
 from simulation.network.wire import TypedWire, Wire
 from simulation.record import Record
 from simulation.settings import WorldSettings
@@ -16,13 +17,20 @@ SKEW_MS_MAX = 500
 class Site:
     """All that a node may know of the world around it.  Two sites of one seed and the same settings are alike."""
 
-    def __init__(self, seed: int, settings: WorldSettings | None = None, wire: Wire | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        settings: WorldSettings | None = None,
+        wire: Wire | None = None,
+        tap: MessageTap | None = None,
+    ) -> None:
         self.seed = seed
         self.settings = settings or WorldSettings()
         self.wire: Wire = wire or TypedWire(derive_random(seed, "wire"))
         self.scheduler = Scheduler()
         self.record = Record(self.scheduler)
-        self.network = Network(self.scheduler, derive_random(seed, "network"))
+        random = derive_random(seed, "network")
+        self.network = TappedNetwork(self.scheduler, random, tap) if tap else Network(self.scheduler, random)
         self._skews = derive_random(seed, "skew")
         self._skew_ms: dict[str, int] = {}
 

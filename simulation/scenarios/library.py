@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from simulation.network.tap import MessageTap
 from simulation.scenarios import core_player, world_player
+from simulation.scenarios.everyday_outages import EVERYDAY_OUTAGES
 from simulation.scenarios.histories import HISTORIES
 from simulation.scenarios.kafka_controller_outages import CONTROLLER_OUTAGES
 from simulation.scenarios.kafka_replication_outages import REPLICATION_OUTAGES
@@ -25,6 +27,7 @@ _ALL: tuple[AnyScenario, ...] = (
     *READ_ONLY_SERVICE,
     *CONTROLLER_OUTAGES,
     *REPLICATION_OUTAGES,
+    *EVERYDAY_OUTAGES,
 )
 LIBRARY = {scenario.name: scenario for scenario in _ALL}
 
@@ -49,8 +52,9 @@ def configured(scenario: AnyScenario, settings: Iterable[str]) -> AnyScenario:
     return msgspec.structs.replace(scenario, keys=keys, peer_keys=peer_keys)
 
 
-def play(scenario: AnyScenario) -> Verdict:
-    """Play it to its verdict."""
+def play(scenario: AnyScenario, tap: MessageTap | None = None, tap_of_bug: MessageTap | None = None) -> Verdict:
+    """Play it to its verdict.  The taps are told of the messages of a world, `tap_of_bug` of those that there are with
+    the bug; over the bare protocol there is nothing to tap."""
     if isinstance(scenario, CoreScenario):
         return core_player.play(scenario)
-    return world_player.play(scenario)
+    return world_player.play(scenario, tap, tap_of_bug)

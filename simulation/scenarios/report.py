@@ -38,12 +38,14 @@ class Report(msgspec.Struct, frozen=True):
     replay: str
 
 
-def description(scenario: AnyScenario, obstacle: str | None) -> dict[str, Any]:
-    """The whole scenario, with what follows from it; `obstacle` is why it cannot be played live."""
+def description(scenario: AnyScenario, obstacle: str | None, running: str | None) -> dict[str, Any]:
+    """The whole scenario, with what follows from it; `obstacle` is why it cannot be played live, and `running` why not
+    on a cluster that runs already."""
     bug = scenario.bug if isinstance(scenario, WorldScenario) else {}
     switches = [name for name in bug.get(HISTORICAL_KEY, "").split(",") if name]
     found: dict[str, Any] = msgspec.to_builtins(scenario)
-    return {**found, "switches": switches, "live": obstacle is None, "live_obstacle": obstacle}
+    live = {"live": obstacle is None, "live_obstacle": obstacle, "running_obstacle": running}
+    return {**found, "switches": switches, **live}
 
 
 def report(scenario: AnyScenario, verdict: Verdict, replay: str) -> Report:

@@ -8,6 +8,7 @@ import msgspec
 
 from journal.judges.kafka_analysis import ACKS_ALL
 from simulation.kernel.scheduler import Deadlock
+from simulation.network.tap import MessageTap
 from simulation.scenarios.kafka_steps import asked
 from simulation.scenarios.scenario import AnyWorldStep, StepTaken, Verdict, WithBug, WorldScenario
 from simulation.scenarios.stage import Stage
@@ -22,22 +23,22 @@ AGREE_MS_MAX = 10_000
 SHOWN_MAX = 12
 
 
-def play(scenario: WorldScenario) -> Verdict:
-    """Play it to its verdict; where it has a bug to show, also with that."""
-    verdict = _play(scenario, with_bug=False)
+def play(scenario: WorldScenario, tap: MessageTap | None = None, tap_of_bug: MessageTap | None = None) -> Verdict:
+    """Play it to its verdict; where it has a bug to show, also with that.  Each play has a tap of its own."""
+    verdict = _play(scenario, with_bug=False, tap=tap)
     if scenario.shows:
-        verdict.shown = shown = _play(scenario, with_bug=True)
+        verdict.shown = shown = _play(scenario, with_bug=True, tap=tap_of_bug)
         if not any(scenario.shows in problem for problem in shown.problems):
             found = "; ".join(shown.problems) or "nothing"
             verdict.problems.append(f"the outage should have shown {scenario.shows!r}; it showed {found}")
     return verdict
 
 
-def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
+def _play(scenario: WorldScenario, with_bug: bool, tap: MessageTap | None) -> Verdict:
     keys = {**scenario.keys, **(scenario.bug if with_bug else {})}
     acks = int(keys.pop("acks", ACKS_ALL))
     settings = WorldSettings(scenario.peers, scenario.brokers, snap_count=scenario.snap_count, broker_keys=keys)
-    world = World(scenario.seed, msgspec.structs.replace(settings, **own_settings(scenario.peer_keys)))
+    world = World(scenario.seed, msgspec.structs.replace(settings, **own_settings(scenario.peer_keys)), tap=tap)
     stage = Stage(world, with_bug, acks)
     problems: list[str] = []
     taken: list[StepTaken] = []

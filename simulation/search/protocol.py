@@ -7,7 +7,7 @@ of those that are possible.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -16,6 +16,7 @@ from simulation.kernel.draws import derive_random
 from simulation.kernel.tape import WORD_BITS
 from simulation.scenarios.core_player import recover
 from simulation.scenarios.core_steps import Break, CoreSteps, Deliver, Elect, GiveUp, Run, Start, Sync, SyncDisk, Write
+from simulation.scenarios.file_steps import FileSteps
 from simulation.scenarios.scenario import StepTaken
 from simulation.scenarios.step import StepFailed
 from simulation.scenarios.story import step_text
@@ -44,7 +45,7 @@ class _Quiet:
     def __init__(self) -> None:
         self.held: dict[str, None] = {}
 
-    def allows(self, step: CoreSteps) -> bool:
+    def allows(self, step: FileSteps) -> bool:
         """May that happen?"""
         if isinstance(step, Deliver):
             return f"{step.source} > {step.target}" not in self.held
@@ -54,7 +55,7 @@ class _Quiet:
             return not any(_way(one, other) in self.held for one in step.peers for other in step.peers)
         return True
 
-    def follow(self, step: CoreSteps) -> None:
+    def follow(self, step: FileSteps) -> None:
         """A link that is broken holds nothing back any more."""
         if isinstance(step, Break):
             self.held.pop(_way(step.one, step.other), None)
@@ -109,11 +110,11 @@ def _patience_ends(cores: Cores) -> Iterator[CoreSteps]:
         yield GiveUp(peer)
 
 
-Possible = Callable[[Cores], Iterator[CoreSteps]]
+Possible = Callable[[Cores], Iterator[FileSteps]]
 _ALWAYS: tuple[Possible, ...] = (
     _run, ordinary_steps, ordinary_steps, ordinary_steps, _writes, _run, _hold, elections, elections, restarts,
 )  # fmt: skip
-_SOMETIMES: tuple[Possible, ...] = (
+SOMETIMES: tuple[Possible, ...] = (
     _syncs, crashes, crashes, losses, breaks, _patience_ends, timeouts, timeouts, _hold, ordinary_steps, _writes,
 )  # fmt: skip
 
@@ -155,14 +156,22 @@ def play_protocol(seed: int) -> Played:
     shape = derive_random(seed, "shape")
     peers, snap_count = (3, 3, 5)[shape.randrange(0, 3)], SNAP_COUNTS[shape.randrange(0, 3)]
     cores = Cores(peers, snap_count, cumulative=shape.random() < 0.9, keeps_journal=True)
+    return play_drawn(seed, cores, SOMETIMES)
+
+
+def play_drawn(
+    seed: int, cores: Cores, sometimes: Sequence[Possible], before_the_end: Callable[[], None] = lambda: None
+) -> Played:
+    """Draw the steps among these servers and take them: each of `sometimes` is left out of some runs.  Then, behind
+    `before_the_end`, everything heals."""
     kinds = derive_random(seed, "kinds")
-    possible = [*_ALWAYS, *(each for each in _SOMETIMES if kinds.random() < FAULT_STAYS)]
+    possible = [*_ALWAYS, *(each for each in sometimes if kinds.random() < FAULT_STAYS)]
     length, tape = derive_random(seed, "length").randrange(LENGTH_MIN, LENGTH_MAX), derive_random(seed, STEPS)
     taken: list[StepTaken] = []
     states: dict[int, int] = {}
     syncs = _Syncs(cores)
     quiet = _Quiet()
-    first: tuple[CoreSteps, ...] = (Start(), Elect(cores.voters), Run())
+    first: tuple[FileSteps, ...] = (Start(), Elect(cores.voters), Run())
     for number in range(-len(first), length):
         kind, which = (tape.getrandbits(WORD_BITS), tape.getrandbits(WORD_BITS)) if number >= 0 else (0, 0)
         chosen = possible[kind * len(possible) >> WORD_BITS]
@@ -184,18 +193,19 @@ def play_protocol(seed: int) -> Played:
         _note(states, cores, step)
         if cores.problems:
             return Played(cores.problems, taken, states, cores)
+    before_the_end()
     problems = recover(cores)
     return Played([*problems, *syncs.look()], taken, states, cores)
 
 
-def _step(cores: Cores, quiet: _Quiet, possible: Possible, which: int) -> CoreSteps | None:
+def _step(cores: Cores, quiet: _Quiet, possible: Possible, which: int) -> FileSteps | None:
     if possible is _run:
         return Run(hold=tuple(quiet.held))
     found = [step for step in possible(cores) if quiet.allows(step)]
     return found[which * len(found) >> WORD_BITS] if found else None
 
 
-def _note(states: dict[int, int], cores: Cores, step: CoreSteps) -> None:
+def _note(states: dict[int, int], cores: Cores, step: FileSteps) -> None:
     """The state that the step led to: who is what, whose log is how far, whose disk has something to do."""
     nodes = []
     ends = [node.disk.history()[-1:] for node in cores.nodes.values()]

@@ -9,14 +9,16 @@ from journal.events import Entry
 from simulation.kernel.tape import Stream, Tape, TapedSeed
 from simulation.run import SCENARIOS
 from simulation.scenarios.scenario import StepTaken, Verdict
+from simulation.search.files import play_files
 from simulation.search.protocol import play_protocol
 from simulation.search.reached import reached
 from simulation.seeds.seed_run import SeedRun
 from simulation.serving.serving_seed import WHOLE, ServingRun
 from simulation.settings import WorldSettings
 
-PROTOCOL = "swarm-protocol"
-SEARCHED = (*SCENARIOS, PROTOCOL, WHOLE)
+PROTOCOL, FILES = "swarm-protocol", "swarm-files"
+_DRAWN_STEPS = {PROTOCOL: play_protocol, FILES: play_files}
+SEARCHED = (*SCENARIOS, *_DRAWN_STEPS, WHOLE)
 """What a search can be made in."""
 
 
@@ -33,8 +35,8 @@ def run_tape(tape: Tape, scenario: str, settings: WorldSettings) -> Ran:
     """Play it."""
     begin = time.process_time()
     seed = TapedSeed(tape)
-    if scenario == PROTOCOL:
-        played = play_protocol(seed)
+    if scenario in _DRAWN_STEPS:
+        played = _DRAWN_STEPS[scenario](seed)
         found = {**reached(played.cores.journal), **played.states}
         return Ran(played.problems, found, _written(seed), time.process_time() - begin)
     run = ServingRun(seed) if scenario == WHOLE else SeedRun(seed, SCENARIOS[scenario], settings)
@@ -45,8 +47,8 @@ def run_tape(tape: Tape, scenario: str, settings: WorldSettings) -> Ran:
 def tell(tape: Tape, scenario: str, settings: WorldSettings) -> Verdict:
     """Play it, for its journal and its story."""
     seed = TapedSeed(tape)
-    if scenario == PROTOCOL:
-        played = play_protocol(seed)
+    if scenario in _DRAWN_STEPS:
+        played = _DRAWN_STEPS[scenario](seed)
         cores = played.cores
         return _verdict(scenario, played.problems, cores.journal, played.taken, (cores.steps, cores.now_ms, 0))
     if scenario == WHOLE:

@@ -18,11 +18,13 @@ from journal.judges.judged import Judged
 from kafka_protocol.client.history_clients import TopicPlan
 from simulation.faults.acts import Stage
 from simulation.faults.chaos import chaos
+from simulation.faults.chosen import ChosenNemesis
 from simulation.faults.nemesis import Nemesis
 from simulation.kernel.draws import derive_random
 from simulation.kernel.runtime import SimRuntime
 from simulation.kernel.scheduler import Deadlock
 from simulation.network.connector import client_on
+from simulation.network.tap import MessageTap
 from simulation.network.wire import EncodedWire, TypedWire, Wire
 from simulation.settings import WorldSettings
 from simulation.workloads.consuming import Consuming
@@ -36,10 +38,8 @@ from simulation.workloads.writer import Writer
 from simulation.world import World
 
 BOOT_MS_MAX = 60_000
-HARM_MS = 30_000
 RECOVERY_MS_MAX = 120_000
 TOPIC = "orders"
-PARTITIONS = 2
 WIRE_MODE_EVERY = 10
 GROUP_EVERY = 2
 """In every so many seeds a consumer group works, too: it costs a fifth of a run."""
@@ -85,13 +85,20 @@ class SeedScenario(NamedTuple):
 class SeedRun:
     """A seed's world with its two workloads; `execute` plays it to the end."""
 
-    def __init__(self, seed: int, scenario: SeedScenario, settings: WorldSettings | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        scenario: SeedScenario,
+        settings: WorldSettings | None = None,
+        tap: MessageTap | None = None,
+    ) -> None:
         self.seed = seed
         self.scenario = scenario
         encoded = seed % WIRE_MODE_EVERY == WIRE_MODE_EVERY - 1
         random = derive_random(seed, "wire")
         wire: Wire = EncodedWire(random) if encoded else TypedWire(random)
-        self.world = World(seed, scenario.shape(settings or WorldSettings(), derive_random(seed, "shape")), wire)
+        shaped = scenario.shape(settings or WorldSettings(), derive_random(seed, "shape"))
+        self.world = World(seed, shaped, wire, tap)
         self.writer: Writer | None = None
         self.watching: Watching | None = None
         self.producing: Producing | None = None
@@ -100,6 +107,8 @@ class SeedRun:
         self.visiting: Visiting | None = None
         self.stage: Stage | None = None
         self.recovery_ms = 0
+        self.harmed_us = (0, 0)
+        """When harm began and ended."""
         self.failures: list[str] = []
         """What did not hold and no judge keeps."""
 
@@ -191,9 +200,9 @@ class SeedRun:
 
     def _topics(self) -> list[TopicPlan]:
         """The topic that is always there; and where there is to be chaos, a few more of any shape."""
-        brokers = len(self.world.brokers)
-        topics = [TopicPlan(TOPIC, PARTITIONS, min(3, brokers), {})]
-        if self.scenario.draws_topics:
+        brokers, settings = len(self.world.brokers), self.world.settings
+        topics = [TopicPlan(TOPIC, settings.workload.partitions, settings.replication_factor, {})]
+        if self.scenario.draws_topics and settings.workload.draws_topics:
             draw = derive_random(self.seed, "topics")
             for number in range(draw.randrange(0, 3)):
                 factor = draw.randrange(1, brokers + 1)
@@ -205,11 +214,18 @@ class SeedRun:
 
     def harm(self, nemesis: Nemesis | None = None) -> None:
         """Let the nemesis work (that of chaos, unless another is given), then undo every fault."""
-        nemesis = nemesis or chaos(self.world, derive_random(self.seed, "nemesis"))
+        nemesis = nemesis or self._nemesis()
+        began_us = self.world.scheduler.now_us
         nemesis.start()
-        self.world.run(HARM_MS)
+        self.world.run(self.world.settings.harm.duration_ms)
         nemesis.heal_all()
+        self.harmed_us = began_us, self.world.scheduler.now_us
         self.world.start()
+
+    def _nemesis(self) -> Nemesis:
+        if self.world.settings.harm.kinds:
+            return ChosenNemesis(self.world, self.seed)
+        return chaos(self.world, derive_random(self.seed, "nemesis"))
 
     def recover(self) -> None:
         """With all faults gone, everything must come back within bounded time."""

@@ -37,7 +37,10 @@ HARM_MS_MAX = 60_000
 CALM_MS = 1_200
 MIN_IN_SYNC = "min.insync.replicas"
 FORGETTING = ("power_loss", "disk_replaced")
-KIND_STAYS = 0.45
+KIND_STAYS = (0.15, 0.3, 0.45, 0.6)
+"""How likely each kind of act is to stay in a run: some runs know two or three, and do these again and again."""
+WEATHER_CHANCE = 0.4
+WEATHER_MS = (0, 0, 20, 100, 300, 800)
 GONE_MS_MAX = 60_000
 
 
@@ -50,7 +53,7 @@ def _with_brokers(settings: WorldSettings, random: Random) -> WorldSettings:
     return msgspec.structs.replace(
         settings,
         peers=_one_of(random, (1, 3, 3)),
-        brokers=_one_of(random, (3, 3, 4, 5)),
+        brokers=_one_of(random, (3, 3, 4, 5, 5)),
         replica_lag_time_max_ms=_one_of(random, (1_500, 1_500, 3_000, 6_000)),
         broker_keys={**keys, **settings.broker_keys},
     )
@@ -94,8 +97,8 @@ def _boot(run: SeedRun) -> None:
 
 def _topic(run: SeedRun) -> TopicPlan:
     random = derive_random(run.seed, "topics")
-    factor = min(_one_of(random, (1, 2, 2, 3, 3, 4)), len(run.world.brokers))
-    configs = {MIN_IN_SYNC: str(min(_one_of(random, (1, 1, 2)), factor))}
+    factor = min(_one_of(random, (1, 2, 2, 3, 3, 4, 4)), len(run.world.brokers))
+    configs = {MIN_IN_SYNC: str(min(_one_of(random, (1, 1, 2, 2)), factor))}
     if random.random() < 0.25:
         configs["unclean.leader.election.enable"] = "true"
     return TopicPlan(FOCUS.topic, 1, factor, configs)
@@ -112,9 +115,21 @@ def _deeds(run: SeedRun, stage: Stage) -> list[Deed]:
     if world.settings.faulty_disks:
         known.pop("empty_disk", None)
         known |= DISKS_OF_PEERS | (DISKS_OF_BROKERS if world.brokers else {})
-    stay = [deed for deed in known.values() if random.random() < KIND_STAYS]
+    stays = KIND_STAYS[random.randrange(0, len(KIND_STAYS))]
+    stay = [deed for deed in known.values() if random.random() < stays]
     weighted = [deed for deed in stay for _ in range(1 + random.randrange(0, 3))]
     return [rest, *MENDING, *(weighted or known.values())]
+
+
+def _weather(run: SeedRun, stage: Stage) -> None:
+    """In some runs what one kind of node sends to brokers is slow all the time, each link by its own measure: nodes
+    hear of things in another order than in a quiet room."""
+    random, world = derive_random(run.seed, "weather"), run.world
+    if not world.brokers or random.random() >= WEATHER_CHANCE:
+        return
+    sources = world.peer_names() if random.random() < 0.3 else world.broker_names()
+    links = [(source, target) for source in sources for target in world.broker_names() if source != target]
+    stage.until_all_heals(world.prioritise({link: _one_of(random, WEATHER_MS) for link in links}))
 
 
 def _play(run: SeedRun) -> None:
@@ -125,6 +140,7 @@ def _play(run: SeedRun) -> None:
     world = run.world
     run.stage = stage = Stage(world, FOCUS)
     deeds = _deeds(run, stage)
+    _weather(run, stage)
     count = derive_random(run.seed, "length").randrange(ACTS_MIN, ACTS_MAX)
     tape, end_ms = derive_random(run.seed, ACTS), world.now_ms + HARM_MS_MAX
     for _ in range(count):

@@ -34,7 +34,7 @@ class Producing:
 
     def _begin(self, topic: TopicPlan) -> None:
         client, runtime = _client_on(self._world, f"producer-{topic.name}")
-        writer = HistoryProducer(client, runtime, topic, self.history)
+        writer = HistoryProducer(client, runtime, topic, self.history, acks=self._world.settings.workload.acks)
         runtime.spawn(writer.run(lambda: self._stopping), "producer")
         self._writers.append(writer)
         client, runtime = _client_on(self._world, f"consumer-{topic.name}")

@@ -22,6 +22,13 @@ SYNC_AGAIN_S = 0.5
 ASKING_SESSION_MS = 4_000
 
 
+def creates(operation: str, path: str) -> list[str]:
+    """The znodes that an operation on a path makes."""
+    if operation == "create_both":
+        return [f"{path}-left", f"{path}-right"]
+    return [path] if operation.startswith("create") else []
+
+
 class LiveClients:
     """Clients by name; their coroutines and `cut` belong to one loop."""
 
@@ -33,6 +40,8 @@ class LiveClients:
         self._links: dict[str, LinkFaults] = {}
         self._vanished: list[Client] = []
         self._fired: dict[str, int] = {}
+        self.made: set[str] = set()
+        """The znodes whose creation was answered, and that nobody here has deleted since."""
 
     async def join(self, name: str, peers: tuple[int, ...], session_timeout_ms: int) -> None:
         """Connect one, to these peers and no others; returns once it has its session."""
@@ -57,9 +66,13 @@ class LiveClients:
         """What it is answered, in the simulated stage's words.  Raises StepFailed where there is no such client."""
         client = self.client(name)
         try:
-            return await OPERATIONS[operation](client, path, data, self._watch(name))
+            answer = await OPERATIONS[operation](client, path, data, self._watch(name))
         except ZooKeeperError as refused:
             return type(refused).__name__
+        self.made.update(creates(operation, path))
+        if operation == "delete":
+            self.made.discard(path)
+        return answer
 
     def _watch(self, name: str) -> Callable[[WatchEvent], None]:
         def seen(event: WatchEvent) -> None:

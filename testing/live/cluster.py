@@ -8,16 +8,15 @@ holds, and says what was seen last when it does not.
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
-import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from api.kafka_client import make_client
-from journal.events import TopicPartition
+from journal.events import Entry, TopicPartition
+from journal.reader import merge, read_directory
 from kafka_protocol.client.admin_client import AdminClient
 from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from kafka_protocol.record_batch import Record
@@ -31,16 +30,16 @@ from testing.live.workloads import Consumer, Workload
 T = TypeVar("T")
 
 HEAL_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 25.0
 _POLL_S = 0.05
-_READY = "zabka is ready: "
 
 
 class LiveCluster(HttpApi):
     """A running cluster: `peers`, `brokers`, `topics`, `faults`, the journal, and `until`."""
 
-    def __init__(self, url: str, data: Path, process: subprocess.Popen[bytes] | None = None) -> None:
-        super().__init__(url)
+    def __init__(
+        self, url: str, data: Path, process: subprocess.Popen[bytes] | None = None, *, token: str | None = None
+    ) -> None:
+        super().__init__(url, token)
         self.process = process
         self.data = data
         self.peers = {p["id"]: Peer(self, "peer", p["id"]) for p in self.get("/api/v1/peers")}
@@ -93,6 +92,15 @@ class LiveCluster(HttpApi):
         while page := self.get(f"/api/v1/journal?after={after_seq}&limit=100000"):
             yield page
             after_seq = page[-1]["seq"]
+
+    def journal(self) -> list[Entry]:
+        """The whole journal, in order, from the nodes' files: also where nobody answers any more."""
+        directories = sorted(self.data.glob("*/journal"))
+        return merge(entry for directory in directories for entry in read_directory(directory))
+
+    def replay(self, test: str) -> str:
+        """How to look closer at what a test found: its history, which no seed repeats."""
+        return f"zabka why EVENT --data {self.data}   (EVENT is such as broker-1#12; the page was {self.url})"
 
     @property
     def seq(self) -> int:
@@ -192,49 +200,3 @@ class LiveCluster(HttpApi):
     def begin_here(self) -> None:
         """`events` tells what happens from now on."""
         self._began = (self.seq, self.now_us)
-
-
-def start_live(
-    data: Path, *, peers: int = 3, brokers: int = 3, settings: Mapping[str, str] | None = None
-) -> LiveCluster:
-    """Start a cluster on free ports and wait until it is ready.  Raises ClusterFailed with `up`'s output.
-
-    It ends with this process, also where this process is killed.
-    """
-    command = [
-        *(sys.executable, "-P", "-m", "tools.cli", "up", "--data", str(data)),
-        *("--peers", str(peers), "--brokers", str(brokers), "--port", "0", "--zk-port", "0", "--kafka-port", "0"),
-    ]
-    for key, value in (settings or {}).items():
-        command += ["--set", f"{key}={value}"]
-    data.mkdir(parents=True, exist_ok=True)
-    said = data / "up.log"
-    environment = {**os.environ, "ZABKA_PARENT": str(os.getpid())}
-    with said.open("wb") as out:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=environment
-        )
-    deadline = time.monotonic() + READY_TIMEOUT_S
-    while process.poll() is None and time.monotonic() < deadline:
-        for line in said.read_text().splitlines():
-            if line.startswith(_READY):
-                return LiveCluster(line.removeprefix(_READY), data, process)
-        time.sleep(_POLL_S)
-    _end(process)
-    raise ClusterFailed(f"zabka up failed:\n{said.read_text()}")
-
-
-def stop_live(cluster: LiveCluster) -> None:
-    """Stop a cluster and everything of it."""
-    cluster.close()
-    if cluster.process is not None:
-        _end(cluster.process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -13,21 +13,31 @@ from testing.cluster import ClusterFailed
 CALL_TIMEOUT_S = 60.0
 
 
+class Refused(ClusterFailed):
+    """The API answered, with an error; `status` is HTTP's."""
+
+    def __init__(self, said: str, status: int) -> None:
+        super().__init__(said)
+        self.status = status
+
+
 class HttpApi:
     """Calls the API at `url`; every call blocks until it is answered."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str | None = None) -> None:
+        """`token` is what an API that does not listen on loopback wants."""
         self.url = url
-        self._client = httpx.Client(base_url=url, timeout=CALL_TIMEOUT_S, trust_env=False)
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        self._client = httpx.Client(base_url=url, timeout=CALL_TIMEOUT_S, trust_env=False, headers=headers)
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """Call the API; the answer's JSON, None where there is none.  Raises ClusterFailed with the problem."""
+        """Call the API; the answer's JSON, None where there is none.  Raises ClusterFailed, with a status Refused."""
         try:
             answer = self._client.request(method, path, json=body)
         except httpx.HTTPError as reason:
             raise ClusterFailed(f"{method} {path}: {reason!r}") from None
         if answer.is_error:
-            raise ClusterFailed(f"{method} {path}: {answer.status_code} {answer.text}")
+            raise Refused(f"{method} {path}: {answer.status_code} {answer.text}", answer.status_code)
         return answer.json() if answer.content else None
 
     def get(self, path: str) -> Any:

@@ -27,8 +27,8 @@ from simulation.scenarios.step import StepFailed
 from simulation.settings import WorldSettings
 from testing.cluster import ClusterFailed
 from testing.live.clients import MACHINE
-from testing.live.cluster import start_live, stop_live
 from testing.live.stage import LiveStage
+from testing.live.start import start_live, stop_live
 
 RECOVERY_S = 90.0
 SHOWN_MAX = 12
@@ -99,14 +99,14 @@ def _cut(stage: LiveStage, step: world_steps.Cut) -> None:
         stage.ask(stage.clients.cut(node.removeprefix(MACHINE), others, both_ways=step.both_ways))
         return
     for other in others:
-        stage.faults.append(((node, other), stage.cluster.faults.cut(node, other, both_ways=step.both_ways)))
+        stage.hold((node, other), stage.cluster.faults.cut(node, other, both_ways=step.both_ways))
 
 
 def _delay(stage: LiveStage, step: kafka_steps.Delay) -> None:
     node = stage.name(step.node)
     for other in stage.group(step.others, but=node):
         fault = stage.cluster.faults.delay(node, other, step.delay_ms, both_ways=False)
-        stage.faults.append(((node, other), fault))
+        stage.hold((node, other), fault)
 
 
 def _edit(stage: LiveStage, step: kafka_steps.Edit) -> None:
@@ -206,7 +206,7 @@ _PLAYED: dict[type[Any], Callable[[LiveStage, Any], None]] = {
         stage.everybody_serves, kafka_steps.WITHIN_MS, "an ensemble that serves"
     ),
     world_steps.Vanish: lambda stage, step: stage.ask(stage.clients.vanish(step.client)),
-    world_steps.Wait: lambda stage, step: time.sleep(step.ms / 1000),
+    world_steps.Wait: lambda stage, step: time.sleep(stage.pace * step.ms / 1000),
     world_steps.Kill: _kill,
     world_steps.Restart: _restart,
     world_steps.Pause: lambda stage, step: stage.node(step.node).pause(),
@@ -291,7 +291,7 @@ def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
         problems=problems[:SHOWN_MAX],
         steps=len(scenario.steps),
         virtual_ms=took_ms,
-        faults=len(stage.faults),
+        faults=stage.faults_made,
         journal=events,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import suppress
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from api.kafka_client import make_client
@@ -22,6 +22,7 @@ from testing.cluster import ClusterFailed
 from testing.live.clients import MACHINE, LiveClients
 from testing.live.cluster import LiveCluster
 from testing.live.faults import Fault
+from testing.live.http_api import Refused
 from testing.live.nodes import Node
 
 T = TypeVar("T")
@@ -34,12 +35,15 @@ SLOWER = 3
 class LiveStage:
     """A live cluster under a script: its nodes by the script's names, clients on a loop in a thread of their own."""
 
-    def __init__(self, cluster: LiveCluster, with_bug: bool, acks: int) -> None:
+    def __init__(self, cluster: LiveCluster, with_bug: bool, acks: int, *, pace: float = 1.0) -> None:
+        """`pace` is how many times as long as in the simulated world everything takes that waits for a time-out."""
         self.cluster = cluster
+        self.pace = pace
         self.with_bug = with_bug
         self.names: dict[str, str] = {}
         self.controller_epoch = 0
         self.faults: list[tuple[tuple[str, str], Fault]] = []
+        self.faults_made = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="script's clients", daemon=True)
         self._thread.start()
@@ -137,7 +141,7 @@ class LiveStage:
     def until(self, condition: Callable[[], bool], within_ms: int, what: str) -> None:
         """Wait until it holds.  Raises StepFailed."""
         try:
-            self.cluster.until(condition, SLOWER * within_ms / 1000, what)
+            self.cluster.until(condition, SLOWER * self.pace * within_ms / 1000, what)
         except ClusterFailed as failed:
             raise StepFailed(str(failed)) from None
 
@@ -167,17 +171,17 @@ class LiveStage:
             if sorted(partition.isr) != sorted(partition.replicas):
                 yield f"{name}: {partition.isr} of {partition.replicas} are in sync"
 
+    def hold(self, link: tuple[str, str], fault: Fault) -> None:
+        """A fault was made, which is to be undone."""
+        self.faults.append((link, fault))
+        self.faults_made += 1
+
     def heal(self, nodes: list[str] | None) -> None:
-        """Undo every fault, or those of these nodes alone."""
-        kept = []
-        for link, fault in self.faults:
-            if nodes is None or link[0] in nodes or link[1] in nodes:
-                # The fault of a node that was killed since went with it.
-                with suppress(ClusterFailed):
-                    fault.heal()
-            else:
-                kept.append((link, fault))
-        self.faults = kept
+        """Undo every fault, or those of these nodes alone; what cannot be undone stays among `faults`."""
+        for held in list(self.faults):
+            link, fault = held
+            if (nodes is None or link[0] in nodes or link[1] in nodes) and _ended(fault):
+                self.faults.remove(held)
         machines = None if nodes is None else [n.removeprefix(MACHINE) for n in nodes if n.startswith(MACHINE)]
         self.ask(self.clients.heal(machines))
 
@@ -196,3 +200,14 @@ class LiveStage:
             return self.ask(session())
         except ZooKeeperError as refused:
             raise StepFailed(repr(refused)) from None
+
+
+def _ended(fault: Fault) -> bool:
+    try:
+        fault.heal()
+    except Refused as refused:
+        # The fault of a node that was killed since went with it.
+        return refused.status == HTTPStatus.NOT_FOUND
+    except ClusterFailed:
+        return False
+    return True

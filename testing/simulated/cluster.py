@@ -6,16 +6,17 @@ test has a host of its own in the world, which no fault touches unless it is nam
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
-from journal.events import TopicPartition
+from journal.events import Entry, TopicPartition
 from kafka_protocol.client.admin_client import PREFERRED, UNCLEAN
 from kafka_protocol.client.consumer_workload import GroupProgress
 from kafka_protocol.record_batch import Record
 from simulation.settings import world_settings
 from simulation.world import World
-from testing.cluster import READY_TIMEOUT_S, Happening, read_all
+from testing.cluster import READY_TIMEOUT_S, ClusterFailed, Happening, read_all
 from testing.simulated.faults import SimFaults
 from testing.simulated.host import SimHost
 from testing.simulated.nodes import SimBroker, SimPeer
@@ -26,8 +27,9 @@ from testing.simulated.workloads import SimConsumer, SimWorkload
 class SimulatedCluster(SimHost):
     """A world with a test in it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, seed: int = 0) -> None:
         super().__init__(world)
+        self.seed = seed
         self.peers = {number: SimPeer(self, node, number) for number, node in world.peers.items()}
         self.brokers = {number: SimBroker(self, node, number) for number, node in world.brokers.items()}
         self.topics = SimTopics(self)
@@ -68,6 +70,14 @@ class SimulatedCluster(SimHost):
         since_us = -1 if after_us is None else after_us
         found = (entry.to_dict() for entry in self.world.record.entries if entry.mono_us > since_us)
         return [event for event in found if not types or event["type"] in types]
+
+    def journal(self) -> list[Entry]:
+        """The whole journal, in order."""
+        return list(self.world.record.entries)
+
+    def replay(self, test: str) -> str:
+        """The command that plays the same world again, byte for byte."""
+        return f"pytest '{test}' --zabka-seed {self.seed}"
 
     # ---- driving ----------------------------------------------------------------------------------------------------
 
@@ -139,7 +149,24 @@ def start_simulated(
 ) -> SimulatedCluster:
     """A world with everything started, and ready.  `settings` are ZooKeeper's and Kafka's own keys."""
     given = [f"{key}={value}" for key, value in {**(settings or {}), "peers": peers, "brokers": brokers}.items()]
-    cluster = SimulatedCluster(World(seed, world_settings(given)))
+    cluster = SimulatedCluster(World(seed, world_settings(given)), seed)
     cluster.world.start()
     cluster.until_ready()
     return cluster
+
+
+@contextmanager
+def running_world(
+    *, seed: int = 0, peers: int = 3, brokers: int = 3, settings: Mapping[str, str] | None = None
+) -> Iterator[SimulatedCluster]:
+    """A world for as long as a `with` block takes, also without pytest, and within a test of hypothesis.
+
+    Raises ClusterFailed at its end where one of the project's invariants did not hold.
+    """
+    cluster = start_simulated(seed=seed, peers=peers, brokers=brokers, settings=settings)
+    try:
+        yield cluster
+        if cluster.violations:
+            raise ClusterFailed(f"seed {seed}: {'; '.join(cluster.violations)}")
+    finally:
+        cluster.close()

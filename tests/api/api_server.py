@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import httpx
 import uvicorn
 
+from api.agent_http import AgentSilent
 from api.agent_protocol import JournalChunk, NodeStatus, ProcessInfo, Snapshot
 from api.agents import Agent, Agents
 from api.app import create_app
@@ -32,8 +32,10 @@ from api.ensemble_view import (
 from api.joined_brokers import JoinedBrokers
 from api.models import ElectionResult, NewTopic, NewWorkload, Workload
 from api.problems import Problem
-from api.scenario_process import PlayerFailed
-from api.scenario_runs import ScenarioRuns
+from api.runs.catalogue import Runs
+from api.runs.kept import KeptRuns
+from api.scenario_process import PATIENCE_S, PlayerFailed
+from api.scenario_runs import Here, ScenarioRuns
 from api.services import Services
 from api.settings import AgentAddress, Settings
 from api.views import Views
@@ -41,6 +43,7 @@ from ensemble.records import OPEN_ACL, Stat
 from ensemble.runtime.link_fault import HeldFault
 from journal.events import Event, TopicPartition
 
+HERE = Here("http://127.0.0.1:1")
 NODES = ["peer-1", "peer-2", "peer-3", "broker-1", "broker-2", "broker-3"]
 
 
@@ -72,6 +75,8 @@ class FakeAgent(Agent):
         self.held: list[HeldFault] = []
         self.processes = {n: ProcessInfo(n, "running", 100 + i, None, 1) for i, n in enumerate(NODES)}
         self.statuses: dict[str, tuple[float, dict[str, Any]]] = {}
+        self.says_when_asked: dict[str, dict[str, Any]] = {}
+        """What nodes say of themselves when they are asked, and not before."""
         self._show()
 
     def _show(self) -> None:
@@ -92,7 +97,10 @@ class FakeAgent(Agent):
 
     async def refresh(self, fresh_ms: int = 0) -> None:
         if self.frozen:
-            raise httpx.ReadTimeout("frozen")
+            raise AgentSilent("frozen")
+        if fresh_ms:
+            for node, status in self.says_when_asked.items():
+                self.say(node, 0, **status)
         self._show()
 
     async def act(self, node: str, action: str) -> ProcessInfo:
@@ -198,7 +206,7 @@ class FakePlayer:
          "shows": "LeaderInIsr", "switches": ["empty-isr"], "live": True, "live_obstacle": None},
         {"name": "broken", "title": "A disk that lies", "hypothesis": "Nobody believes it.", "source": "", "fixed": "",
          "driver": "cores", "peers": 3, "switches": [], "live": False,
-         "live_obstacle": "it chooses when a disk answers"},
+         "live_obstacle": "it chooses when a disk answers", "running_obstacle": "it chooses when a disk answers"},
         {"name": "endless", "title": "Nothing happens", "hypothesis": "For ever.", "source": "", "fixed": "open",
          "driver": "world", "peers": 3, "brokers": 0, "bug": {}, "shows": "", "switches": [], "live": True,
          "live_obstacle": None},
@@ -208,13 +216,13 @@ class FakePlayer:
         self.asked: list[tuple[str, ...]] = []
         self.cancelled = asyncio.Event()
 
-    async def ask(self, *arguments: str) -> bytes:
+    async def ask(self, *arguments: str, patience_s: float = PATIENCE_S) -> bytes:
         self.asked.append(arguments)
-        if arguments[0] == "list":
+        if arguments[:2] == ("scenarios", "list"):
             return json.dumps(self.SCRIPTS).encode()
-        if arguments[1] == "broken":
+        if arguments[2] == "broken":
             raise PlayerFailed("the player ended with code -9: it said nothing")
-        if arguments[1] == "endless":
+        if arguments[2] == "endless":
             try:
                 await asyncio.Event().wait()
             finally:
@@ -223,7 +231,7 @@ class FakePlayer:
         fell = {"at_ms": 6515, "who": "broker-2", "text": "orders-0: nobody leads, leader epoch 1, ISR nobody"}
         played = {"problems": [], "virtual_ms": 6700, "steps": 9, "faults": 1, "events": 2, "journal_sha256": "ab" * 32}
         outage = {**played, "problems": ["LeaderInIsr: orders-0: the ISR is empty"], "story": [line, fell]}
-        run = {"name": arguments[1], "held": True, "played": {**played, "story": [line]}, "outage": outage}
+        run = {"name": arguments[2], "held": True, "played": {**played, "story": [line]}, "outage": outage}
         return json.dumps({"scenarios": 1, "violated": 0, "runs": [run]}).encode()
 
 
@@ -234,14 +242,17 @@ class Server:
         chosen = settings(directory, **changes)
         self.agent = FakeAgent(chosen.agents[0])
         self.ensemble = FakeEnsemble()
-        self.collector = Collector(directory / "collected", served_max=100)
+        self.collector = Collector(
+            directory / "collected", served_max=100, file_bytes_max=1 << 16, kept_bytes_max=1 << 18
+        )
         agents = Agents([self.agent])
         views = Views(chosen, agents, self.ensemble, self.collector)
         admin = FakeAdmin(self.ensemble)
         self.told: list[Event] = []
         joined = JoinedBrokers(chosen.brokers, self.told.append, self.collector.state)
         self.player = FakePlayer()
-        scenarios = ScenarioRuns(self.player)
+        runs = Runs(self.collector, KeptRuns(directory / "api" / "runs"))
+        scenarios = ScenarioRuns(self.player, runs.kept, HERE)
         self.journalled: list[Event] = []
         self.services = Services(
             chosen,
@@ -253,6 +264,7 @@ class Server:
             FakeWorkloads(),
             joined,
             scenarios,
+            runs,
             self.journalled.append,
         )
         self._running = self.services.running
@@ -269,7 +281,7 @@ class Server:
 
     @contextlib.asynccontextmanager
     async def _run_in_loop(self) -> AsyncIterator[None]:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         async with self._running():
             yield
 
@@ -280,7 +292,7 @@ class Server:
             self.collector.take(chunk)
             self.collector.number_due(everything=True)
 
-        asyncio.run_coroutine_threadsafe(take(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(take(), self.loop).result(10)
 
     def __enter__(self) -> Server:
         self._thread.start()

@@ -128,7 +128,8 @@ def test_a_connection_too_many_is_told_so_and_the_others_are_served(server: Serv
 def ask_agent(tmp_path: Path, token: str, body_bytes: int) -> tuple[int, int]:
     """The status that the agent answers, and how many pieces of the body it asked for before."""
     topology = plan(Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
-    app = create_app(Host(topology, topology.hosts[0], tmp_path), "secret")
+    host = Host(topology, topology.hosts[0], tmp_path)
+    app = create_app(host, "secret")
     asked, status = 0, 0
 
     async def receive() -> Message:
@@ -147,6 +148,7 @@ def ask_agent(tmp_path: Path, token: str, body_bytes: int) -> tuple[int, int]:
         "headers": [(b"authorization", f"Bearer {token}".encode()), (b"transfer-encoding", b"chunked")],
     }  # fmt: skip
     asyncio.run(app(scope, receive, send))
+    host._journal.close()
     return status, asked
 
 

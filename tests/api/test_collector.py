@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 import api.collector
-from api import events
+from api import events, numbered
 from api.agent_protocol import JournalAnswer, JournalChunk, Position
 from api.agents import Agent
 from api.collector import Collector, TooOld
@@ -291,7 +291,7 @@ def test_no_more_is_fetched_than_may_wait(collector: MakeCollector, monkeypatch:
             await asyncio.sleep(0.01)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        await agent.close()
+        agent.close()
 
     asyncio.run(asyncio.wait_for(scenario(), 20))
     assert [row[2] for row in served(found)] == list(range(1, len(asked) + 1))
@@ -382,8 +382,48 @@ def test_a_line_that_is_no_event_is_not_served_by_the_number_that_it_bears(
     assert served(again, 4) == of_2
 
 
+def test_an_older_file_is_looked_through_as_far_as_it_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = NumberedJournal(tmp_path)
+    written.append([Entry("peer-1", number, number, 0, A) for number in range(1, 5_001)])
+    written.close()
+    written.append([Entry("peer-1", 5_001, 5_001, 0, A)])
+    written.close()
+    # From the newest standing on: of the older file nothing is known.
+    again = NumberedJournal(tmp_path)
+    assert [entry.seq for entry, _ in again.recover(lambda _: True)] == [5_001]
+    looked: list[bytes] = []
+    true_entry = numbered._entry
+    monkeypatch.setattr(numbered, "_entry", lambda line: looked.append(line) or true_entry(line))
+    assert again.oldest_seq == 1
+    assert [n.seq for n in again.read(1_000, 20)] == list(range(1_000, 1_020))
+    assert len(looked) <= 1_025
+    assert [n.seq for n in again.read(10, 20)] == list(range(10, 30))
+    assert len(looked) <= 1_025
+    assert [n.seq for n in again.read(4_990, 99)] == list(range(4_990, 5_002))
+    assert len(looked) <= 5_005, "no line is looked at twice"
+
+
+def test_numbers_that_are_missing_in_a_file_hide_none_that_follow(tmp_path: Path) -> None:
+    written = NumberedJournal(tmp_path)
+    written.append([Entry("peer-1", number, number, 0, A) for number in range(1, 101)])
+    written.close()
+    written.append([Entry("peer-1", 101, 101, 0, A)])
+    written.close()
+    path = next(tmp_path.glob("000000000001.collected"))
+    lines = path.read_bytes().split(b"\n")
+    for number in range(20, 60):
+        lines[number] = b'{"seq":%d,"type":"of_a_newer_version"}' % number
+    path.write_bytes(b"\n".join(lines))
+    kept = [*range(1, 20), *range(60, 102)]
+    for limit in (1, 5, 50, 200):
+        for seq in (1, 18, 30, 61, 100):
+            again = NumberedJournal(tmp_path)
+            assert len(list(again.recover(lambda _: True))) == 1
+            assert [n.seq for n in again.read(seq, limit)] == [n for n in kept if n >= seq][:limit], (seq, limit)
+
+
 def test_what_is_too_old_for_the_files_is_refused(collector: MakeCollector, tmp_path: Path) -> None:
-    files = NumberedJournal(tmp_path / "small", file_bytes_max=2000, files_max=2)
+    files = NumberedJournal(tmp_path / "small", file_bytes_max=2000, bytes_max=4000)
     for number in range(1, 101):
         files.append([Entry("peer-1", number, number, 0, A)])
 

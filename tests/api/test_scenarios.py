@@ -14,11 +14,12 @@ import httpx
 import pytest
 
 from api.problems import Problem
+from api.runs.kept import KeptRuns
 from api.scenario_models import NewScenarioRun
 from api.scenario_process import PlayerFailed, ScenarioProcess
 from api.scenario_runs import REMEMBERED_MAX, WAITING_MAX, ScenarioRuns
 from compose.launch import player_argv
-from tests.api.api_server import FakePlayer, Server
+from tests.api.api_server import HERE, FakePlayer, Server
 
 V1 = "/api/v1"
 
@@ -63,9 +64,19 @@ def test_a_run_is_accepted_and_then_told_with_its_verdict_and_its_story(server: 
     assert (started.json()["scenario"], started.json()["verdict"]) == ("kafka-708", None)
 
     run = ended(http, started)
-    command = ("run", "kafka-708", "--seed", "7", "--set", "tickTime=250", "--set", "zabka.historical=no-broker-epoch")
+    command = (
+        "scenarios",
+        "run",
+        "kafka-708",
+        "--seed",
+        "7",
+        "--set",
+        "tickTime=250",
+        "--set",
+        "zabka.historical=no-broker-epoch",
+    )
     assert server.player.asked[-1] == (*command, "--json")
-    assert run["replay"] == " ".join(("zabka scenarios", *command))
+    assert run["replay"] == " ".join(("zabka", *command))
     assert (run["verdict"], run["expected"], run["as_expected"]) == ("held", "held", True)
     assert (run["virtual_ms"], run["journal_sha256"], run["error"]) == (6700, "ab" * 32, None)
     assert run["story"] == [{"at_ms": 1171, "who": "script", "text": "kill second (broker-1)"}]
@@ -92,7 +103,7 @@ def test_a_run_that_cannot_be_played_says_why_and_the_next_one_is_played(http: h
         ("kafka-708", {"settings": {"peers": "5"}}, 422, "their number is its own"),
         ("kafka-708", {"settings": {"zabka.historical": "empty-isr"}, "switches": ["empty-isr"]}, 422, "not both"),
         ("broken", {"switches": ["empty-isr"]}, 422, "nothing to set"),
-        ("kafka-708", {"live": True}, 422, "live"),
+        ("kafka-708", {"faster": True}, 422, "faster"),
     ],
 )
 def test_a_run_that_makes_no_sense_is_refused_before_it_is_played(
@@ -116,9 +127,9 @@ def test_the_queue_of_runs_is_bounded_and_a_run_under_way_ends_with_the_api(tmp_
     assert server.player.cancelled.is_set()
 
 
-def test_only_the_latest_runs_are_remembered() -> None:
+def test_only_the_latest_runs_are_remembered(tmp_path: Path) -> None:
     async def play_many() -> list[str]:
-        runs = ScenarioRuns(FakePlayer())
+        runs = ScenarioRuns(FakePlayer(), KeptRuns(tmp_path), HERE)
         playing = asyncio.create_task(runs.run())
         ids = []
         for _ in range(REMEMBERED_MAX + 5):
@@ -140,7 +151,7 @@ def test_only_the_latest_runs_are_remembered() -> None:
 
 
 def test_a_script_is_played_in_a_process_of_its_own() -> None:
-    answer = json.loads(asyncio.run(ScenarioProcess(player_argv()).ask("run", "zookeeper-1549", "--json")))
+    answer = json.loads(asyncio.run(ScenarioProcess(player_argv()).ask("scenarios", "run", "zookeeper-1549", "--json")))
 
     [run] = answer["runs"]
     assert (run["held"], run["outage"], run["played"]["problems"]) == (True, None, [])
@@ -158,4 +169,62 @@ def test_a_script_is_played_in_a_process_of_its_own() -> None:
 def test_a_player_that_fails_is_one_line(code: str, said: str) -> None:
     patience_s = 0.1 if "sleep" in code else 10
     with pytest.raises(PlayerFailed, match=said):
-        asyncio.run(ScenarioProcess([sys.executable, "-S", "-c", code], patience_s).ask("list"))
+        asyncio.run(ScenarioProcess([sys.executable, "-S", "-c", code]).ask("list", patience_s=patience_s))
+
+
+AFTERWARDS = """
+import signal, sys, time
+def end(*_):
+    open(sys.argv[1], "w").write("put right")
+    sys.stdout.write("[]")
+    sys.stdout.flush()
+    sys.exit(1)
+signal.signal(signal.SIGTERM, end)
+open(sys.argv[1], "w").write("broken")
+time.sleep(60)
+"""
+
+
+def test_a_player_that_takes_too_long_may_put_right_what_it_broke_and_say_so(tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster"
+    asked = ScenarioProcess([sys.executable, "-S", "-c", AFTERWARDS]).ask(str(cluster), patience_s=2)
+
+    assert asyncio.run(asked) == b"[]"
+    assert cluster.read_text() == "put right"
+
+
+def test_a_player_whose_caller_is_cancelled_may_put_right_what_it_broke(tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster"
+
+    def until_broken() -> None:
+        while not (cluster.exists() and cluster.read_text()):
+            time.sleep(0.01)
+
+    async def cancel() -> None:
+        asking = asyncio.create_task(ScenarioProcess([sys.executable, "-S", "-c", AFTERWARDS]).ask(str(cluster)))
+        await asyncio.to_thread(until_broken)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+    asyncio.run(cancel())
+    assert cluster.read_text() == "put right"
+
+
+def test_a_script_is_played_on_this_cluster_where_that_is_wanted(server: Server, http: httpx.Client) -> None:
+    run = ended(http, http.post(f"{V1}/scenarios/kafka-708/runs", json={"live": True}))
+
+    assert server.player.asked[-1] == ("scenarios", "run", "kafka-708", "--on", HERE.url, "--json")
+    assert (run["live"], run["verdict"]) == (True, "held")
+
+
+@pytest.mark.parametrize("more", [{"keep": True}, {"seed": 7}, {"settings": {"tickTime": "250"}}])
+def test_on_this_cluster_a_script_is_played_as_it_is(http: httpx.Client, more: dict[str, Any]) -> None:
+    refused = http.post(f"{V1}/scenarios/kafka-708/runs", json={"live": True, **more})
+    assert refused.status_code == 422
+    assert "played live" in refused.text
+
+
+def test_a_script_that_cannot_be_played_on_this_cluster_is_refused_with_the_reason(http: httpx.Client) -> None:
+    refused = http.post(f"{V1}/scenarios/broken/runs", json={"live": True})
+    assert refused.status_code == 422
+    assert refused.json()["detail"] == "broken cannot be played on this cluster: it chooses when a disk answers"

@@ -64,12 +64,12 @@ def test_the_options_make_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "build_zkload", lambda cache: Path("zkload"))
     monkeypatch.setattr(compare, "missing_for_zookeeper", lambda: None)
     monkeypatch.setattr(Run, "measure", lambda run: plans.append(run._plan))
-    options = ["--seconds", "2.5", "--rounds", "4", "--works", "mix,set1", "--failover", "3", "--znodes", "0"]
+    options = ["--seconds", "2.5", "--rounds", "4", "--works", "mix,set1", "--failover", "3", "--grown", "0"]
     assert CliRunner().invoke(compare.app, options).exit_code == 0
     assert CliRunner().invoke(compare.app, ["--only", "ours"]).exit_code == 0
     assert plans == [
         Plan(("ours", "zookeeper"), (WORKS["mix"], WORKS["set1"]), 4, 2.5, 3),
-        Plan(("ours",), tuple(WORKS.values()), 3, 5.0, 0, 100_000),
+        Plan(("ours",), tuple(WORKS.values()), 3, 5.0, 0, 1_000_000),
     ]
 
 
@@ -148,7 +148,7 @@ def command(*options: str) -> list[str]:
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.timeout(SMOKE_TIMEOUT_S)
 def test_a_short_run_measures_our_peers_and_their_failover() -> None:
-    options = ("--seconds", "1", "--rounds", "1", "--works", "set", "--failover", "1", "--znodes", "700", "--json")
+    options = ("--seconds", "1", "--rounds", "1", "--works", "set", "--failover", "1", "--grown", "5000", "--json")
     done = subprocess.run(
         command(*options), cwd=ROOT, capture_output=True, text=True, timeout=SMOKE_TIMEOUT_S, check=False
     )
@@ -157,7 +157,8 @@ def test_a_short_run_measures_our_peers_and_their_failover() -> None:
     assert made["works"]["set"]["ours"]["ops_per_s"] > 0
     assert made["works"]["set"]["ours"]["rss_mb"] > 10
     assert made["failover"]["ours"]["lost"] == 0
-    assert made["memory"]["ours"]["znodes"] == 700 and made["memory"]["ours"]["rss_mb"] > 10
+    assert made["grown"]["set"]["ours"]["ops_per_s"] > 0
+    assert 5_000 <= made["memory"]["ours"]["znodes"] < 5_010 and made["memory"]["ours"]["rss_mb"] > 10
     assert made["faults"] == []
     assert TITLES["ours"] in done.stderr
 
@@ -168,6 +169,18 @@ def children(pid: int) -> list[int]:
 
 def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.timeout(SMOKE_TIMEOUT_S)
+def test_an_earlier_commit_is_measured_beside_this_tree() -> None:
+    options = ("HEAD", "--works", "set", "--pairs", "1", "--seconds", "0.1", "--grown", "0")
+    run = [sys.executable, "-m", "bench.paired", *options]
+    wide = {**os.environ, "COLUMNS": "200"}
+    done = subprocess.run(run, cwd=ROOT, env=wide, capture_output=True, text=True, timeout=SMOKE_TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "set, 16 x 32, small tree" in done.stdout
+    assert "pair 1/1" in done.stderr
 
 
 @pytest.mark.usefixtures("compiler")

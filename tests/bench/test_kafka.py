@@ -38,7 +38,7 @@ def test_the_stages_of_a_failover_come_from_the_journal(tmp_path: Path) -> None:
     ready = ControllerReady(broker_id=2, controller_epoch=2, read_ms=300, decide_ms=1_500)
     entries = [Entry("broker-2", 1, 10_000_000, 0, elected), Entry("broker-2", 2, 12_000_000, 0, ready)]
     lines = [encode_line(e.node, e.node_seq, e.wall_us, e.mono_us, e.event) for e in entries]
-    (tmp_path / "broker-2.jsonl").write_bytes(b"".join(lines))
+    (tmp_path / "broker-2.000000000001.jsonl").write_bytes(b"".join(lines))
     assert journal_moments(tmp_path, since=9.5) == (10.0, 10.5, 12.0)
     with pytest.raises(CannotMeasure):
         journal_moments(tmp_path, since=60.0)

@@ -33,6 +33,15 @@ def plan(*sides: Side, rounds: int = 3, failovers: int = 0) -> Plan:
     return Plan(sides, (WORKS["set"],), rounds, 5.0, failovers)
 
 
+def weighed() -> list[Memory]:
+    by_side: dict[Side, float] = {"ours": 300.4, "zookeeper": 1200.0}
+    return [Memory(side, 100_000, rss_mb + more) for more in (-10, 0, 10) for side, rss_mb in by_side.items()]
+
+
+def grown_plan(znodes: int) -> Plan:
+    return Plan(SIDES, (WORKS["set"],), 3, 5.0, grown=znodes)
+
+
 def cells(table: Table) -> list[list[str]]:
     console = Console(width=200, color_system=None)
     rows = zip(*(column.cells for column in table.columns), strict=True)
@@ -51,7 +60,7 @@ def test_a_row_holds_the_medians_and_the_ratio_is_ours_divided_by_zookeepers() -
 def test_one_side_alone_has_no_ratio() -> None:
     table = load_table(Results(measured("ours", 20_000)), plan("ours"), "3.9.5")
     assert [row[1] for row in cells(table)] == ["zabka"]
-    assert "ZooKeeper" not in str(table.caption)
+    assert "Apache ZooKeeper" not in str(table.caption)
 
 
 def test_a_ratio_is_green_for_more_throughput_and_for_less_of_everything_else() -> None:
@@ -81,20 +90,45 @@ def test_the_failover_table_holds_median_worst_and_what_was_lost() -> None:
 
 
 def test_the_memory_table_says_how_big_the_heap_was() -> None:
-    results = Results(memories=[Memory("ours", 100_000, 300.4), Memory("zookeeper", 100_000, 1200.0)])
-    table = memory_table(results, Plan(SIDES, (WORKS["set"],), 1, 5.0, 0, 100_000))
-    assert cells(table) == [["zabka", "300"], ["ZooKeeper (heap 700m)", "1,200"], ["÷", "0.25"]]
+    table = memory_table(Results(memories=weighed()), grown_plan(100_000))
+    assert cells(table) == [["zabka", "300"], ["ZooKeeper (heap 700 MB)", "1,200"], ["÷", "0.25"]]
     assert "100,000 znodes" in str(table.title)
+
+
+def test_the_heap_grows_with_a_tree_of_more_than_a_million() -> None:
+    table = memory_table(Results(memories=weighed()), grown_plan(2_000_000))
+    assert cells(table)[1][0] == "ZooKeeper (heap 1200 MB)"
+
+
+def test_the_title_says_which_trees_and_how_large_they_were() -> None:
+    of_both = [Measurement(side, "set", 1, 1.0, sample(1.0), "grown", 1_000_517) for side in SIDES]
+    table = load_table(Results(of_both), grown_plan(1_000_000), "3.9.5", "grown")
+    assert str(table.title).endswith("grown trees: 1,000,517 znodes")
+
+
+def test_trees_that_differ_are_told_for_each_side() -> None:
+    sizes: dict[Side, int] = {"ours": 513, "zookeeper": 900}
+    of_both = [Measurement(side, "set", 1, 1.0, sample(1.0), "small", size) for side, size in sizes.items()]
+    table = load_table(Results(of_both), plan(*SIDES), "3.9.5")
+    assert str(table.title).endswith("small trees: zabka 513 znodes, ZooKeeper 900 znodes")
+
+
+def test_grown_trees_have_medians_of_their_own() -> None:
+    grown = [Measurement("ours", "set", n, 1.0, sample(each), "grown") for n, each in enumerate((7.0, 8.0, 9.0))]
+    results = Results(measured("ours", 20_000) + grown)
+    made = document(results, grown_plan(1_000_000), {}, [])
+    assert made["works"]["set"]["ours"]["ops_per_s"] == 20_000
+    assert made["grown"]["set"]["ours"]["ops_per_s"] == 8.0
 
 
 def test_errors_and_lost_writes_are_named_for_each_side() -> None:
     broken = Measurement("ours", "set", 2, 100.0, sample(10.0, errors=3))
     results = Results([broken, *measured("zookeeper", 10.0)], killed("zookeeper", 10.0, lost=2))
     assert faults(results) == [
-        "zabka, round 2, set, 16 x 32: 3 error replies",
+        "zabka, round 2, small tree, set, 16 x 32: 3 error replies",
         "ZooKeeper, a kill: 2 acknowledged writes lost",
     ]
-    assert faults(results, "ours") == ["zabka, round 2, set, 16 x 32: 3 error replies"]
+    assert faults(results, "ours") == ["zabka, round 2, small tree, set, 16 x 32: 3 error replies"]
 
 
 def test_the_document_is_json_with_medians_ratios_and_every_measurement() -> None:

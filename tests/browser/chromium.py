@@ -15,6 +15,7 @@ ARGUMENTS = [
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 WAIT_MS = 8_000
+NAVIGATION_MS = 30_000
 
 
 def missing(tool: str) -> None:
@@ -42,6 +43,8 @@ class Watched:
     def __init__(self, context: BrowserContext) -> None:
         self.page: Page = context.new_page()
         self.page.set_default_timeout(WAIT_MS)
+        # The first page of a browser that has just begun, beside other tests, is no measure of anything.
+        self.page.set_default_navigation_timeout(NAVIGATION_MS)
         self.complaints: list[str] = []
         self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         self.page.on("console", self._on_console)

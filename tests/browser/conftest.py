@@ -34,8 +34,8 @@ def server(tmp_path: Path) -> Iterator[PageServer]:
 
 @pytest.fixture
 def page(watched: Watched, server: PageServer) -> Iterator[Page]:
-    """The page of a healthy cluster; nothing may have been said in its console by the end."""
-    watched.page.goto(server.url)
+    """The page of a healthy cluster, its tables; nothing may have been said in its console by the end."""
+    watched.page.goto(f"{server.url}#tab=table")
     yield watched.page
     watched.page.goto("about:blank")
     assert watched.complaints == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import threading
 import time
@@ -19,15 +20,18 @@ from api.app import create_app
 from api.collector import Collector
 from api.ensemble_view import ControllerZnodes, PartitionZnodes, TopicZnodes
 from api.joined_brokers import JoinedBrokers
-from api.scenario_runs import ScenarioRuns
+from api.runs.catalogue import Runs
+from api.runs.kept import KeptRuns
+from api.scenario_runs import Player, ScenarioRuns
 from api.services import Services
 from api.views import Views
 from journal import events as e
-from journal.events import Event
+from journal.events import Entry, Event, entry_from_dict
 from journal.writer import encode_line
-from tests.api.api_server import NODES, FakeAdmin, FakeAgent, FakeEnsemble, FakePlayer, FakeWorkloads, settings
+from tests.api.api_server import HERE, NODES, FakeAdmin, FakeAgent, FakeEnsemble, FakePlayer, FakeWorkloads, settings
 
 HELD_BACK_S = 5.0
+ALL = 1_000_000
 
 
 class TellingAgent(FakeAgent):
@@ -68,10 +72,14 @@ class TellingAgent(FakeAgent):
 class PageServer:
     """The API on a port that stays the same over `stop` and `start`."""
 
-    def __init__(self, directory: Path, token: str | None = None, served_max: int = 5_000) -> None:
+    def __init__(
+        self, directory: Path, token: str | None = None, served_max: int = 5_000, player: Player | None = None
+    ) -> None:
+        """`player` plays scripts in the place of one that does as if."""
         self._settings = settings(directory)
         self._token = token
         self._served_max = served_max
+        self._player = player or FakePlayer()
         self._port = 0
         self.agent = TellingAgent(self._settings.agents[0])
         self.ensemble = FakeEnsemble()
@@ -85,13 +93,13 @@ class PageServer:
         admin = FakeAdmin(self.ensemble)
         tell = partial(self.agent.write, API_NODE)
         joined = JoinedBrokers(self._settings.brokers, tell, self._collector.state)
+        runs = Runs(self._collector, KeptRuns(self._settings.data / "runs"))
         services = Services(
             self._settings, agents, self.ensemble, self._collector, views, admin, FakeWorkloads(), joined,
-            ScenarioRuns(FakePlayer()), lambda event: None,
+            ScenarioRuns(self._player, runs.kept, HERE), runs, lambda event: None,
         )  # fmt: skip
-        config = uvicorn.Config(
-            create_app(services, self._token), port=self._port, log_level="error", timeout_graceful_shutdown=1
-        )
+        app = create_app(services, self._token)
+        config = uvicorn.Config(app, port=self._port, log_level="error", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)
         self._thread.start()
@@ -116,13 +124,22 @@ class PageServer:
         self.agent.write(node, *told)
         self.settle()
 
+    @property
+    def last_seq(self) -> int:
+        """The last number given."""
+        return self._collector.last_seq
+
     def settle(self, within_s: float = HELD_BACK_S) -> None:
         """Wait until everything that was told is numbered."""
         total = sum(map(len, self.agent.lines.values()))
         deadline = time.monotonic() + within_s
-        while self._collector.last_seq < total:
-            assert time.monotonic() < deadline, f"{self._collector.last_seq} of {total} events were numbered"
+        while self.last_seq < total:
+            assert time.monotonic() < deadline, f"{self.last_seq} of {total} events were numbered"
             time.sleep(0.01)
+
+    def numbered(self) -> list[Entry]:
+        """The whole history, as it was numbered."""
+        return [entry_from_dict(json.loads(each.json)) for each in self._collector.after(0, ALL)]
 
     def believe(self, broker: int, controller: int, epoch: int, age_ms: int = 100) -> None:
         """Let a broker say through its control socket whom it believes in."""

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from journal import events as e
 from tests.browser.chromium import Watched
 from tests.browser.page_server import PageServer, tell_a_healthy_cluster
-from tests.browser.test_page import button, card, region, row
+from tests.browser.test_page import act, button, card, region, row, turn_to
 
 
 def test_a_killed_broker_is_shown_down_and_the_call_as_a_curl_line(page: Page, server: PageServer) -> None:
@@ -31,7 +31,7 @@ def test_every_action_that_makes_sense_can_be_done(page: Page, server: PageServe
         ("Pause", "paused"), ("Resume", "running"), ("Stop", "down"), ("Start", "running"), ("Restart", "running"),
         ("Kill", "down"),
     ):  # fmt: skip
-        button(page, f"{action} {node}").click()
+        act(page, action, node)
         expect(card(page, node.capitalize()).locator(".process")).to_contain_text(state)
         expect(region(page, "Calls")).to_contain_text(f"/{action.lower()}'")
 
@@ -74,6 +74,7 @@ def test_elections_are_held_from_a_partitions_row(page: Page, server: PageServer
 
 
 def test_a_link_is_cut_and_healed(page: Page, server: PageServer) -> None:
+    turn_to(page, "Lab")
     form = page.get_by_role("form", name="Inject a fault")
     form.get_by_label("from").select_option("broker-1")
     form.get_by_label("to", exact=True).select_option("peer-2")
@@ -86,6 +87,7 @@ def test_a_link_is_cut_and_healed(page: Page, server: PageServer) -> None:
 
 
 def test_a_producer_that_cannot_be_started_says_why(page: Page) -> None:
+    turn_to(page, "Lab")
     form = page.get_by_role("form", name="Start a producer")
     form.get_by_role("button", name="Start producer").click()
 
@@ -93,12 +95,14 @@ def test_a_producer_that_cannot_be_started_says_why(page: Page) -> None:
 
 
 def test_an_absent_table_is_answered_with_the_command_that_makes_it(page: Page) -> None:
+    turn_to(page, "Lab")
     region(page, "Analytics").get_by_role("button", name="Load").click()
 
     expect(region(page, "Analytics")).to_contain_text("zabka pipeline tables --data ")
 
 
 def test_a_scenario_is_played_and_its_story_read(page: Page) -> None:
+    turn_to(page, "Lab")
     expect(row(page, "Scenario kafka-708")).to_contain_text("The last member stays.")
     expect(row(page, "Scenario kafka-708")).to_contain_text("empty-isr")
     button(page, "Play kafka-708").click()
@@ -125,7 +129,7 @@ def test_a_scenario_is_played_and_its_story_read(page: Page) -> None:
 
 def test_the_page_is_operated_with_the_keyboard_alone(page: Page, server: PageServer) -> None:
     expect(card(page, "Broker 3")).to_be_visible()
-    wanted = ["Skip to the cluster"] + [f"{a} peer 1" for a in ("Kill", "Stop", "Pause", "Restart")]
+    wanted = ["Skip to the cluster", "Kill peer 1", "More on peer 1"]
     met = []
     for _ in range(30):
         page.keyboard.press("Tab")
@@ -133,10 +137,13 @@ def test_the_page_is_operated_with_the_keyboard_alone(page: Page, server: PageSe
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert outline != "none", f"{name} has no visible focus"
         met.append(name)
-        if name == "Restart peer 1":
+        if name == wanted[-1]:
             break
     assert [name for name in met if name in wanted] == wanted
-    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.ariaLabel") == "Pause peer 1"
     page.keyboard.press("Enter")
 
     expect(card(page, "Peer 1")).to_contain_text("paused")
@@ -151,7 +158,7 @@ def test_the_page_is_operated_with_the_keyboard_alone(page: Page, server: PageSe
 
 def test_the_page_goes_on_where_it_stood_when_the_api_comes_back(watched: Watched, server: PageServer) -> None:
     page = watched.page
-    page.goto(server.url)
+    page.goto(f"{server.url}#tab=table")
     expect(card(page, "Broker 1")).to_be_visible()
     page.evaluate("window.same = true")
 
@@ -175,7 +182,7 @@ def test_a_page_that_fell_behind_begins_anew_with_a_snapshot(watched: Watched, t
     try:
         tell_a_healthy_cluster(server)
         page = watched.page
-        page.goto(server.url)
+        page.goto(f"{server.url}#tab=table")
         expect(card(page, "Broker 1")).to_be_visible()
         server.stop()
         server.agent.write("broker-2", *[e.ReplicaProgressed(2, [("orders", 0, 200, 200 + i)]) for i in range(200)])
@@ -193,7 +200,7 @@ def test_a_page_that_the_api_asks_for_a_token_asks_in_turn(watched: Watched, tmp
     try:
         tell_a_healthy_cluster(server)
         page = watched.page
-        page.goto(server.url)
+        page.goto(f"{server.url}#tab=table")
         button(page, "Kill broker 2").click()
         dialog = page.get_by_role("dialog", name="The API wants its token")
         expect(dialog.get_by_label("token")).to_be_focused()
@@ -219,3 +226,21 @@ def test_the_pages_content_policy_is_strict_and_kept(page: Page, server: PageSer
     fetched = page.evaluate("performance.getEntriesByType('resource').map((entry) => entry.name)")
     assert fetched
     assert [url for url in fetched if not url.startswith(server.url)] == []
+
+
+def test_a_script_breaks_this_cluster_only_at_the_second_press_and_is_watched_on_the_tracks(page: Page) -> None:
+    turn_to(page, "Lab")
+    page.get_by_role("button", name="Play kafka-708 live").click()
+    expect(page.get_by_role("region", name="Run of kafka-708")).to_have_count(0)
+    sure = page.get_by_role("button", name="Really break this cluster with kafka-708")
+    expect(sure).to_be_focused()
+    sure.click()
+
+    expect(page.get_by_role("region", name="Tracks")).to_be_visible()
+    expect(page.get_by_text("kafka-708 was played on this cluster: it held, as expected.")).to_be_visible()
+    expect(page.locator(".when")).to_contain_text("LIVE")
+
+
+def test_a_script_that_a_running_cluster_cannot_play_is_only_simulated(page: Page) -> None:
+    turn_to(page, "Lab")
+    expect(page.get_by_role("button", name="Play broken live")).to_be_disabled()

@@ -75,7 +75,7 @@ def test_both_folds_make_the_same_state_at_every_point_of_a_history() -> None:
         assert theirs == ours
 
 
-@pytest.mark.parametrize("tests", ["page.test.mjs", "golden.test.mjs"])
+@pytest.mark.parametrize("tests", sorted(path.name for path in JS.glob("*.test.mjs")))
 def test_the_pages_pure_parts_hold_their_own_tests(tests: str) -> None:
     answer = subprocess.run(
         [node(), "--test", "--test-reporter=spec", str(JS / tests)],

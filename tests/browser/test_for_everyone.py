@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from journal import events as e
 from tests.browser.page_server import PageServer
-from tests.browser.test_page import button, card, row
+from tests.browser.test_page import act, button, card, row, turn_to
 
 CONTRAST_MIN = 4.5
 """WCAG 2.1, 1.4.3, for text of this size."""
@@ -93,11 +93,11 @@ def test_a_failover_is_heard_as_what_came_of_it(page: Page, server: PageServer) 
 def test_text_can_be_read_on_nodes_that_are_down(browser_process: Browser, server: PageServer, scheme: Any) -> None:
     context = browser_process.new_context(reduced_motion="reduce", color_scheme=scheme)
     page = context.new_page()
-    page.goto(server.url)
+    page.goto(f"{server.url}#tab=table")
     for node in ("broker 1", "broker 2", "peer 3"):
         button(page, f"Kill {node}").click()
         expect(card(page, node.capitalize()).locator(".process")).to_contain_text("down")
-    button(page, "Pause broker 3").click()
+    act(page, "Pause", "broker 3")
     expect(card(page, "Broker 3").locator(".process")).to_contain_text("paused")
     page.mouse.move(0, 0)
     found = page.evaluate(CONTRASTS)
@@ -105,6 +105,31 @@ def test_text_can_be_read_on_nodes_that_are_down(browser_process: Browser, serve
 
     assert len(found) > 60
     assert [(f["text"], round(f["ratio"], 2)) for f in found if f["ratio"] < CONTRAST_MIN] == []
+
+
+GROUND = """() => {
+  const canvas = document.querySelector(".tracks-view canvas");
+  const [r, g, b] = canvas.getContext("2d").getImageData(4, canvas.height - 4, 1, 1).data;
+  const place = document.body.appendChild(document.createElement("div"));
+  place.style.background = "Canvas";
+  const system = getComputedStyle(place).backgroundColor;
+  place.remove();
+  return [`rgb(${r}, ${g}, ${b})`, system];
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_in_forced_colours_the_tracks_lie_on_the_systems_ground(
+    browser_process: Browser, server: PageServer, scheme: Any
+) -> None:
+    context = browser_process.new_context(forced_colors="active", color_scheme=scheme)
+    page = context.new_page()
+    page.goto(server.url)
+    expect(card(page, "Broker 1")).to_be_visible()
+    page.wait_for_function("async () => (await import('/web/tracks/tab.js')).theStage()?.draws > 0")
+    drawn, system = page.evaluate(GROUND)
+    context.close()
+    assert drawn == system
 
 
 def test_a_phone_shows_everything_without_scrolling_sideways(page: Page, server: PageServer) -> None:
@@ -115,6 +140,8 @@ def test_a_phone_shows_everything_without_scrolling_sideways(page: Page, server:
     button(page, "Configure orders").click()
     long_name = "a-topic-with-quite-a-long-name." * 3
     server.tell("broker-1", e.RecordsLost(1, long_name, 0, 90, 120, 31, 30, "diverging_epoch"))
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    turn_to(page, "Lab")
     button(page, "Play kafka-708").click()
     expect(page.get_by_role("region", name="Run of kafka-708")).to_contain_text("held, as expected")
     expect(page.get_by_role("group", name="Health")).to_contain_text("broker 1")
@@ -137,7 +164,7 @@ def test_whom_brokers_believe_in_is_above_the_fold_of_a_cluster_of_five_and_seve
         page = context.new_page()
         # The answer of this API names three of each; the journal, seven and five.
         page.route("**/api/v1/cluster", lambda route: route.abort())
-        page.goto(server.url)
+        page.goto(f"{server.url}#tab=table")
         last = row(page, "Belief of broker 7")
         expect(last).to_be_visible()
         box = last.bounding_box()

@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 
 from testing.live.cluster import LiveCluster
 from tests.browser.chromium import Watched
-from tests.browser.test_page import button, card, region, row
+from tests.browser.test_page import button, card, region, row, turn_to
 
 FAILOVER_MS = 20_000
 
@@ -18,12 +18,14 @@ def test_a_controller_killed_from_the_page_is_replaced_and_comes_back(
     before = zabka_cluster.until(lambda: zabka_cluster.controller)
     epoch = zabka_cluster.controller_epoch
     page = watched.page
-    page.goto(zabka_cluster.url)
+    page.goto(f"{zabka_cluster.url}#tab=table")
     expect(card(page, f"Broker {before.id}").get_by_text("controller", exact=True)).to_be_visible()
     expect(row(page, "Partition orders-0")).to_be_visible()
+    turn_to(page, "Lab")
     form = page.get_by_role("form", name="Start a producer")
     form.get_by_role("button", name="Start producer").click()
     expect(region(page, "Producers").get_by_role("row").nth(1)).to_contain_text("running")
+    turn_to(page, "Table")
 
     button(page, f"Kill broker {before.id}").click()
 

@@ -30,6 +30,17 @@ def row(page: Page, name: str) -> Locator:
     return page.get_by_role("row", name=name, exact=True)
 
 
+def act(page: Page, action: str, node: str) -> None:
+    """Do that to a node: at once, or from its menu."""
+    if action in ("Stop", "Pause", "Restart"):
+        button(page, f"More on {node}").click()
+    button(page, f"{action} {node}").click()
+
+
+def turn_to(page: Page, tab: str) -> None:
+    page.get_by_role("navigation", name="Views").get_by_role("link", name=tab, exact=True).click()
+
+
 def test_peers_show_role_phase_epochs_zxid_and_who_leads(page: Page) -> None:
     expect(card(page, "Peer 2")).to_contain_text("LEADING")
     expect(card(page, "Peer 2")).to_contain_text("acc 1 · cur 1")
@@ -106,7 +117,7 @@ def test_a_reign_tells_what_became_of_its_holder(
 ) -> None:
     epoch = region(page, "Controller epoch")
     if action:
-        button(page, f"{action} broker 1").click()
+        act(page, action, "broker 1")
         expect(epoch).to_contain_text("its session ends in about")
         expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text("its session ends in about")
         expect(epoch.locator(".band.absent")).to_have_count(1)
@@ -177,9 +188,10 @@ def test_what_a_silent_api_has_not_said_is_not_made_up(watched: Watched, tmp_pat
         server.agent.write("peer-1", e.NodeStarted("peer", 1, {}))
         server.settle()
         watched.page.route("**/api/v1/cluster", lambda route: route.abort())
-        watched.page.goto(server.url)
+        watched.page.goto(f"{server.url}#tab=table")
 
         expect(card(watched.page, "Peer 1")).to_contain_text("zxidunknown")
+        turn_to(watched.page, "Lab")
         expect(region(watched.page, "Producers")).to_contain_text("unknown: the API has not said yet")
         expect(region(watched.page, "Producers")).not_to_contain_text("0 running")
     finally:
@@ -234,7 +246,7 @@ def test_nothing_makes_the_page_scroll_sideways(page: Page, width: int) -> None:
 
 
 def test_state_is_told_in_words_and_shapes_and_not_by_colour_alone(page: Page) -> None:
-    button(page, "Pause broker 3").click()
+    act(page, "Pause", "broker 3")
 
     process = card(page, "Broker 3").locator(".process")
     expect(process).to_contain_text("paused")

@@ -31,13 +31,13 @@ def crowded(server: PageServer) -> PageServer:
 
 def test_a_small_topic_stays_in_sight_beside_one_of_500_partitions(crowded: PageServer, page: Page) -> None:
     expect(row(page, "Partition orders-0")).to_be_visible()
-    expect(button(page, "Partitions of archive")).to_have_attribute("aria-expanded", "false")
+    expect(button(page, "Unfold partitions of archive")).to_have_attribute("aria-expanded", "false")
     expect(region(page, "Partitions").get_by_role("row")).to_have_count(4)
     assert page.evaluate("document.documentElement.scrollHeight") < 4_000
 
 
 def test_an_unfolded_topic_is_shown_a_page_at_a_time(crowded: PageServer, page: Page) -> None:
-    button(page, "Partitions of archive").click()
+    button(page, "Unfold partitions of archive").click()
     expect(row(page, "Partition archive-24")).to_be_visible()
     expect(row(page, "Partition archive-25")).to_have_count(0)
     expect(region(page, "Partitions")).to_contain_text("1\N{EN DASH}25 of 500")

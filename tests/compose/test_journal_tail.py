@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from compose import journal_files
 from compose.journal_files import SETTLED_NS, JournalTail
 
 FIRST, SECOND = "peer-1.000000000001.jsonl", "peer-1.000000000009.jsonl"
+Files = Callable[[Path, str], list[Path]]
 
 
 @pytest.fixture
@@ -21,9 +23,9 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     real = journal_files.read_on
 
-    def counted(directory: Path, node: str, position: Position) -> JournalChunk | None:
+    def counted(directory: Path, node: str, position: Position, files: Files) -> JournalChunk | None:
         found.append(node)
-        return real(directory, node, position)
+        return real(directory, node, position, files)
 
     monkeypatch.setattr(journal_files, "read_on", counted)
     return found

@@ -14,6 +14,7 @@ from kio.schema.list_partition_reassignments.v0.request import ListPartitionReas
 
 from controller.config import ControllerConfig
 from ensemble.client.service import Check, Create, Delete, SetData
+from journal.cause import UNKNOWN
 from journal.events import (
     ControllerBelieved,
     ControllerElected,
@@ -273,7 +274,7 @@ def test_a_controller_znode_of_our_own_session_without_a_reign_is_replaced(world
     # KAFKA-13407: /controller names this broker, which has resigned; nobody else would ever become active.
     world.start(1, 2)
     first = world.active()
-    first.controller._resign("controller_moved")
+    first.controller._resign("controller_moved", UNKNOWN)
     first.controller.controller_changed()
     world.settle()
     assert world.active().controller.is_active

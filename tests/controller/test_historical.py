@@ -6,6 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode as KafkaError
 
 from controller.historical import Historical
+from journal.cause import UNKNOWN
 from journal.events import ControllerResigned, TopicPartition, WriteFenced
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.znodes import ReplicaAssignment
@@ -90,7 +91,7 @@ def test_a_ghost_leaves_the_cluster_without_a_controller(world: World, on: bool)
     start(world, 1, 2, on=on, switch=Historical.GHOST_CONTROLLER)
     ghost = world.active()
     # It has resigned, and /controller is its own all the same.
-    ghost.controller._resign("controller_moved")
+    ghost.controller._resign("controller_moved", UNKNOWN)
     ghost.controller.controller_changed()
     world.run(30_000)
     assert world.active() is ghost or not on

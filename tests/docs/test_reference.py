@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.docs.documents import DOCS
+from tools.reference.lessons import LESSON_PAGES
 from tools.reference.pages import PAGES
 
 
@@ -15,3 +16,12 @@ def test_a_reference_page_is_up_to_date(name: str) -> None:
 
 def test_every_page_of_the_reference_is_made_from_code() -> None:
     assert sorted(path.name for path in (DOCS / "reference").glob("*.md")) == sorted((*PAGES, "index.md"))
+
+
+@pytest.mark.parametrize("name", LESSON_PAGES)
+def test_a_lesson_to_read_is_up_to_date(name: str) -> None:
+    assert (DOCS / "lessons" / name).read_text() == LESSON_PAGES[name](), "run `make reference`"
+
+
+def test_every_lesson_to_read_is_made_from_the_lessons() -> None:
+    assert sorted(path.name for path in (DOCS / "lessons").glob("*.md")) == sorted(LESSON_PAGES)

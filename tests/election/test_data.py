@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from compose.topology import load
-from testing.live.cluster import LiveCluster, start_live, stop_live
+from testing.live.cluster import LiveCluster
+from testing.live.start import start_live, stop_live
 
 STOP_S_MAX = 20
 READY_S_MAX = 12

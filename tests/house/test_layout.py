@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "testing", "compose", "api", "pipeline", "simulation", "broker_sim", "controller", "kafka_protocol", "ensemble",
         "journal",
     },
+    "zabka": {"tools"},
 }  # fmt: skip
 ENSEMBLE_LAYERS: dict[str, set[str]] = {
     "base": {"records"},
@@ -40,10 +41,13 @@ ENSEMBLE_LAYERS: dict[str, set[str]] = {
 SHELLS = {
     "journal/writer.py",
     "journal/reader.py",
+    "journal/rules/source_lines.py",
     "journal/sentence_file.py",
+    "journal/message_log.py",
     "ensemble/client/__init__.py",  # re-exports the next one, on demand
     "ensemble/client/aio.py",
     "ensemble/client/asyncio_connector.py",
+    "ensemble/client/client_tap.py",
     "ensemble/client/history_clients.py",
     "ensemble/client/kazoo.py",
     "broker_sim/logs/background_sync.py",
@@ -52,6 +56,7 @@ SHELLS = {
     "broker_sim/kafka_port.py",
     "broker_sim/request_times.py",
     "kafka_protocol/channel.py",
+    "kafka_protocol/kafka_tap.py",
     "kafka_protocol/wire/frames.py",
     "broker_sim/broker_process.py",
 }

@@ -12,20 +12,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = (
     "journal", "ensemble", "kafka_protocol", "controller", "broker_sim", "simulation", "pipeline", "api", "compose",
-    "testing", "tools", "bench",
+    "testing", "tools", "zabka", "bench",
 )  # fmt: skip
 MODULES = [path.relative_to(ROOT).as_posix() for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
 LINES_MAX = 500
 POSITIONAL_MAX = 6
-TAKES_ANY_NUMBER = {"pack", "pack_into", "pack_stat", "_pack_digested", "select"}
+TAKES_ANY_NUMBER = {"pack", "pack_into", "pack_stat", "_pack_digested", "select", "agg"}
 """Calls whose arguments are a list: of values (struct), of columns (Spark)."""
 TOO_OFTEN_TO_NAME = {
-    "ensemble/tree/datatree.py:Znode.leaf",  # 136 ns, and 11 more with names; once for each znode created
-    "ensemble/tree/plain_proposals.py:self._set_data",  # 10 ns more; once for each write, as the three below
+    "ensemble/tree/plain_proposals.py:self._set_data",  # 10 ns more; once for each write, as those below
     "ensemble/tree/plain_proposals.py:self._create",  # 10 ns more
     "ensemble/tree/plain_proposals.py:plain_set_data_bytes",  # 140 ns, and 8 more
     "ensemble/tree/plain_proposals.py:plain_create_bytes",  # 142 ns, and 10 more
-    "ensemble/tree/znode.py:Stat",  # a named tuple: 153 ns, and 110 more; once for each answer with a stat
 }
 """Calls (module:function) on the path of every write or read for which a name costs time: a Python function takes 5 ns
 for each argument passed by name.  Classes of msgspec take 1 ns, which is less than the figures vary by."""

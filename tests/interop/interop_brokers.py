@@ -113,7 +113,11 @@ class BrokerServer:
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         """Its journal's events of a type."""
-        lines = [line for file in sorted(self.journal.glob("*.jsonl")) for line in file.read_text().splitlines()]
+        lines = [
+            line
+            for file in sorted(self.journal.glob("broker-*.????????????.jsonl"))
+            for line in file.read_text().splitlines()
+        ]
         return [event for line in lines if (event := json.loads(line))["type"] == kind]
 
 

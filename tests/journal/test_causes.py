@@ -17,10 +17,13 @@ from journal.cause import (
     election_cause,
     event_cause,
     expiry_cause,
+    link_cause,
+    looking_cause,
     owner_cause,
     proposal_cause,
     registration_cause,
     request_cause,
+    silence_cause,
     timer_cause,
     topic_cause,
     transaction_cause,
@@ -174,6 +177,65 @@ def test_a_reference_that_no_journal_tells_of_ends_a_chain_as_what_it_says(cause
     history = History()
     won = history.tell("broker-2", e.ControllerElected(2, 5, 4, 0x50, cause))
     assert history.chain(won).end is end
+
+
+def looking(peer: int, caused_by: Cause) -> e.PeerStateChanged:
+    return e.PeerStateChanged("LOOKING", "ELECTION", -1, 2, 1, 1, 0x1_0000_0005, caused_by)
+
+
+def following(leader: int) -> e.PeerStateChanged:
+    return e.PeerStateChanged("FOLLOWING", "BROADCAST", leader, 1, 1, 1, 0x1_0000_0005)
+
+
+def test_a_leader_is_established_since_the_one_before_was_killed() -> None:
+    history = History()
+    history.tell("host-1", e.ProcessChanged("peer-3", "down", None, "kill"))
+    history.tell("peer-1", looking(1, link_cause(3)))
+    established = history.tell("peer-1", e.LeaderEstablished(1, 2, 0x1_0000_0005, [1, 2], looking_cause(1)))
+
+    assert history.types(established) == ["leader_established", "peer_state_changed", "process_changed"]
+    assert history.chain(established).end is End.FAULT
+    assert broken_chains(history.entries) == []
+
+
+def test_a_peer_that_looks_since_its_leader_does_goes_on_with_the_leaders_own_cause() -> None:
+    history = History()
+    history.tell("peer-3", looking(3, silence_cause(1)))
+    told = history.tell("peer-2", looking(2, looking_cause(3)))
+
+    chain = history.chain(told)
+    assert [step.node for step in chain.steps] == ["peer-2", "peer-3"]
+    assert (chain.end, chain.says) == (End.TIMER, "silence peer-1")
+
+
+def test_a_connection_to_a_peer_that_came_back_was_not_ended_by_its_earlier_end() -> None:
+    history = History()
+    history.tell("world", e.FaultInjected("f1", "crash", "peer-3", "peer-3", False))
+    history.tell("peer-3", e.NodeStarted("peer", 3, {}))
+    history.tell("peer-3", following(1))
+    lost = history.tell("peer-1", looking(1, link_cause(3)))
+
+    assert history.types(lost) == ["peer_state_changed"]
+    assert (history.chain(lost).end, history.chain(lost).says) == (End.FAULT, "link peer-3")
+
+
+def test_a_zombie_resigns_since_its_session_ended() -> None:
+    history = History()
+    history.tell("peer-1", e.SessionExpired(9, 6_000))
+    history.tell("peer-1", e.SessionClosed(9, 0x1_0000_0007, ["/controller"], expiry_cause(9)))
+    resigned = history.tell("broker-1", e.ControllerResigned(1, 3, "controller_moved", owner_cause(9)))
+
+    assert history.types(resigned) == ["controller_resigned", "session_closed", "session_expired"]
+    assert history.chain(resigned).end is End.TIMER
+
+
+@pytest.mark.parametrize(
+    "event", [e.LeaderEstablished(1, 2, 5, [1, 2]), e.ControllerResigned(1, 3, "controller_moved")]
+)
+def test_the_judge_finds_an_election_and_a_resignation_without_a_cause(event: Event) -> None:
+    history = History()
+    history.tell("peer-1", event)
+    assert len(broken_chains(history.entries)) == 1
 
 
 def test_a_start_is_the_nodes_own_last_one() -> None:

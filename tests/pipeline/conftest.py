@@ -15,6 +15,12 @@ from journal.writer import JournalWriter
 from pipeline.session import open_session
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Whoever comes first waits for Java, and for what its module makes once: longer than a test of arithmetic may."""
+    if "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("timeout") is None:
+        item.add_marker(pytest.mark.timeout(600))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     if shutil.which("java") is None:
@@ -41,7 +47,7 @@ class History:
     def write(self, node: str, event: Event) -> None:
         if node not in self._writers:
             self._writers[node] = JournalWriter(
-                self.directory / node / "journal", node, clocks=lambda: (self.now_us, 0)
+                self.directory / node / "journal", node, clocks=lambda: (self.now_us, self.now_us)
             )
         self.now_us += 1_000_000
         self._writers[node].write(event)

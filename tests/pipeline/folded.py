@@ -6,11 +6,14 @@ monotonic clock is one for all nodes: so the fold knows who was first, and how l
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from journal import events as e
 from journal.cluster_state import ClusterState
+from journal.events import Entry
 from journal.fold import apply
 from journal.reader import read_file
 from simulation.run import run_with_journal
@@ -46,7 +49,7 @@ def folded(path: Path) -> Folded:
     isrs: dict[tuple[str, int, int], list[int]] = {}
     leaderships: Rows = []
     changes: Rows = []
-    for entry in read_file(path):
+    for entry in in_true_order(read_file(path)):
         before = len(state.reigns)
         apply(state, entry)
         event = entry.event
@@ -76,6 +79,25 @@ def folded(path: Path) -> Folded:
         sorted(leaderships, key=lambda row: row[:3]),
         sorted(changes, key=lambda row: row[:3]),
     )
+
+
+def in_true_order(entries: Iterable[Entry]) -> list[Entry]:
+    """The history with each partition's writes in the order of their zxids: who was frozen tells of one too late."""
+    found = list(entries)
+    places: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for place, entry in enumerate(found):
+        if isinstance(entry.event, e.LeaderElected | e.IsrChanged):
+            places[entry.event.topic, entry.event.partition].append(place)
+    for own in places.values():
+        writes = sorted((found[place] for place in own), key=lambda entry: _zxid(entry.event))
+        for place, entry in zip(own, writes, strict=True):
+            found[place] = entry
+    return found
+
+
+def _zxid(event: e.Event) -> int:
+    assert isinstance(event, e.LeaderElected | e.IsrChanged)
+    return event.zxid
 
 
 def _durations(begun: list[int], ended: list[int | None]) -> list[tuple[float | None, float | None]]:

@@ -11,11 +11,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline import jobs, tables
+from pipeline.availability import availability
+from pipeline.losses import records_lost
 from pipeline.reigns import CLOSED
+from tests.pipeline import outages
 from tests.pipeline.folded import Folded, folded, play
 
 CLOSE_MS = 100
 """Node's clocks are up to 500 ms apart.  A session's creation may reach its broker a little after it reached peers."""
+ROUNDED_MS = 10
+"""Each part of a partition's time is rounded by itself, and its median clock by microseconds."""
 
 LEADERSHIPS = """
 SELECT filename, topic, "partition", leader, leader_epoch, partition_epoch, isr, unclean
@@ -61,7 +66,7 @@ class Seeds:
             play(seed, directory)
         self.directory = directory
         self.wanted: dict[str, Folded] = {path.name: folded(path) for path in sorted(directory.iterdir())}
-        self.journal = jobs.read_journal(spark, directory).cache()
+        self.journal = jobs.read_journal(spark, directory)
 
     def rows(self, frame: DataFrame, *columns: str) -> dict[str, list[tuple[Any, ...]]]:
         found: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
@@ -87,6 +92,22 @@ class Seeds:
         for run, wanted in self.wanted.items():
             for row, durations in zip(reigns[run], wanted.durations, strict=True):
                 assert row[4:] == pytest.approx(durations, abs=CLOSE_MS), run
+        self.compare_outages()
+
+    def compare_outages(self) -> None:
+        """Availability to the rounding of its parts, and lost records to the offset."""
+        spent = self.rows(availability(self.journal), "topic", "partition", *(f"{s}_ms" for s in outages.STATES))
+        lost = self.rows(records_lost(self.journal), "topic", "partition", "first_offset", "last_offset", "count")
+        for run in self.wanted:
+            wanted = outages.availability(self.directory / run)
+            assert [row[:2] for row in spent[run]] == list(wanted), run
+            for row, states in zip(spent[run], wanted.values(), strict=True):
+                assert row[2:] == pytest.approx(tuple(states.values()), abs=ROUNDED_MS), (run, row)
+            offsets: dict[tuple[str, int], list[int]] = defaultdict(list)
+            for topic, partition, first, last, count in lost[run]:
+                offsets[topic, partition] += range(first, last + 1)
+                assert count == last + 1 - first
+            assert offsets == outages.lost_offsets(self.directory / run)
 
 
 @pytest.fixture(scope="module")

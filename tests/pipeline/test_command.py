@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from pipeline import versions
 from tests.pipeline.folded import folded
 from tools.pipeline import jobs_of_spark
 from tools.replay import replay
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("verb", ["tables", "stream"])
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--data", "s3a://bucket/journals"], "--data is a URI (s3a://…)"),
-        (["--data", "hdfs://host:8020/journals"], "--data is a URI (hdfs://…)"),
-        (["--data", "sc://host"], "--data is a URI (sc://…)"),
+        (["--data", "sc://host"], "sc://host is a Spark Connect server"),
+        (["--data", "kafka://host/topic"], "names no topic: kafka://HOST:PORT/TOPIC is wanted"),
+        (["--data", "kafka://host:9092"], "names no topic: kafka://HOST:PORT/TOPIC is wanted"),
+        (["--data", "kafka://host:9092/topic"], "--out says where the tables go"),
         (["--data", ".", "--out", "s3a://bucket/tables"], "--out is a URI (s3a://…)"),
         (["--data", ".", "--master", "sc://host"], "sc://host is a Spark Connect server"),
     ],
@@ -37,15 +44,96 @@ def test_what_is_no_directory_and_no_master_is_answered_before_spark_starts(
     assert said in " ".join(answer.output.split())
 
 
+def test_tables_of_another_file_system_go_where_out_says() -> None:
+    answer = CliRunner().invoke(jobs_of_spark, ["tables", "--data", "s3a://bucket/journals"])
+    assert (answer.exit_code, "--out says where the tables go" in " ".join(answer.output.split())) == (2, True)
+
+
+def test_a_stream_follows_no_other_file_system(tmp_path: Path) -> None:
+    answer = CliRunner().invoke(
+        jobs_of_spark, ["stream", "--data", "hdfs://host:8020/journals", "--out", str(tmp_path)]
+    )
+    assert answer.exit_code == 2
+    assert "hdfs://host:8020/journals: a stream follows a directory" in " ".join(answer.output.split())
+
+
+def test_what_is_published_to_is_a_topic(tmp_path: Path) -> None:
+    answer = CliRunner().invoke(jobs_of_spark, ["publish", "journals", "--data", str(tmp_path)])
+    assert (answer.exit_code, "names no topic" in answer.output) == (2, True)
+
+
+@pytest.mark.parametrize("verb", ["tables", "stream"])
+def test_a_master_that_is_none_is_answered_in_a_sentence(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise RuntimeError("Could not parse Master URL: 'nonsense'\n\tat org.apache.spark.SparkContext")
+
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refuse)
+    (tmp_path / "seed-1.jsonl").touch()
+    answer = CliRunner().invoke(jobs_of_spark, [verb, "--data", str(tmp_path), "--master", "nonsense"])
+    assert answer.exit_code == 2
+    assert "no Spark session on nonsense: Could not parse Master URL: 'nonsense'" in " ".join(answer.output.split())
+    assert "org.apache.spark" not in answer.output
+
+
+def test_a_damaged_commit_is_answered_in_a_sentence(tmp_path: Path) -> None:
+    commit = tmp_path / "analytics" / "_commits" / "000000000.json"
+    commit.parent.mkdir(parents=True)
+    commit.write_text("{")
+    answer = CliRunner().invoke(jobs_of_spark, ["vacuum", "--data", str(tmp_path)])
+    assert answer.exit_code == 2
+    assert "is no commit of a lake" in " ".join(answer.output.split())
+
+
+@pytest.mark.parametrize("verb", ["tables", "stream", "status", "vacuum", "audit"])
+def test_a_directory_that_nobody_may_look_into_is_answered_in_a_sentence(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, *_: object, **__: object) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    # Root may look into every directory: so the file system's answer is given here.
+    for asked in ("is_dir", "is_file", "exists", "is_symlink"):
+        monkeypatch.setattr(Path, asked, refuse)
+    arguments = [str(tmp_path)] if verb == "audit" else ["--data", str(tmp_path)]
+    answer = CliRunner().invoke(jobs_of_spark, [verb, *arguments])
+    assert answer.exit_code == 2, answer.exception
+    assert "Permission denied" in answer.output
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.long
+def test_ctrl_c_ends_a_stream_without_a_word_of_java_or_python(tmp_path: Path) -> None:
+    assert replay(11, "chaos", [], tmp_path / "data" / "seed-11.jsonl") == 0
+    command = [sys.executable, "-m", "tools.cli", "pipeline", "stream", "--data", "data", "--follow"]
+    stream = subprocess.Popen(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True
+    )
+    assert stream.stderr is not None
+    said: list[str] = []
+    for line in stream.stderr:
+        said.append(line)
+        if line.startswith("streaming"):
+            # In the midst of the first batch.
+            time.sleep(10)
+            stream.send_signal(signal.SIGINT)
+    assert stream.wait() == 0
+    assert said[-1] == "stopping, after the batch that is under way\n"
+    assert not [line for line in said if "Traceback" in line or "Exception" in line or "\tat " in line]
+    with versions.locked(tmp_path / "data" / "analytics"):
+        pass
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.long
 def test_what_replay_writes_becomes_tables_from_a_relative_path(tmp_path: Path) -> None:
     # Seed 11's first reign is one of those that wall clocks told wrong: 108 ms in place of 12.2 s.
     assert replay(11, "chaos", [], tmp_path / "any-name") == 0
     command = [sys.executable, "-m", "tools.cli", "pipeline", "tables", "--data", "any-name", "--out", "tables"]
-    root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, check=False
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     rows = pq.read_table(tmp_path / "tables" / "controller_reigns").to_pylist()

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline import jobs
-from pipeline.entries import LINE_BYTES_MAX, Envelope, Refused, check_line
-from pipeline.source import FileRange, read_range, read_share, shares
+from pipeline.entries import ENTRIES, LINE_BYTES_MAX, Refused, check_line, check_lines
+from pipeline.ranges import FileRange, read_range, read_share, shares
 
 HEAD = b'{"schema":1,"node":"peer-1","node_seq":1,"wall_us":1,"mono_us":1,'
 POISON = {
@@ -23,7 +23,7 @@ POISON = {
     ),
     "a NUL in a text": (HEAD + b'"type":"node_stopped","reason":"\x00"}', "malformed"),
     "NULs alone, as power losses leave them": (b"\x00" * 4096, "malformed"),
-    "100,000 brackets": (HEAD + b'"type":"node_stopped","reason":' + b"[" * 100_000, "deeply"),
+    "100,000 brackets": (HEAD + b'"type":"node_stopped","reason":"","x":' + b"[" * 100_000, "deeply"),
     "100,000 brackets in pairs": (
         HEAD + b'"type":"node_stopped","reason":"","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         "deeply",
@@ -59,7 +59,8 @@ def test_a_line_that_is_no_entry_is_refused_with_its_reason(name: str) -> None:
     ],
 )
 def test_what_is_strange_but_whole_is_an_entry(line: bytes) -> None:
-    assert isinstance(check_line(line), Envelope)
+    assert type(check_line(line)) in ENTRIES.values()
+    assert check_lines([line]) == [check_line(line)]
 
 
 def test_a_line_of_50_mb_is_set_aside_and_the_next_one_read(tmp_path: Path) -> None:
@@ -73,6 +74,21 @@ def test_a_line_of_50_mb_is_set_aside_and_the_next_one_read(tmp_path: Path) -> N
     assert (second[5], second[8], second[9]) == ("epoch_accepted", len(long), None)
 
 
+def test_a_file_that_went_gives_no_rows_and_one_that_cannot_be_read_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "peer-1.000000000001.jsonl"
+    assert list(read_range(FileRange(".", str(path), 0, 10))) == []
+    path.write_bytes(b"{}\n")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    (row,) = read_range(FileRange(".", str(path), 0, 3))
+    assert (row[7], row[8], row[9]) == (path.name, 0, "the file cannot be read: Permission denied")
+
+
 def test_shares_hold_every_line_once_and_cut_at_line_ends(tmp_path: Path) -> None:
     line = HEAD + b'"type":"epoch_accepted","accepted_epoch":1}\n'
     count = 40_000_000 // len(line)
@@ -82,11 +98,13 @@ def test_shares_hold_every_line_once_and_cut_at_line_ends(tmp_path: Path) -> Non
     ranges = [FileRange(".", str(file), 0, file.stat().st_size) for file in (path, short)]
     made = shares(ranges, frozenset())
     assert len(made) == 3
-    # Of types that are left out only the last line of a run of bytes is given.
-    assert sum(batch.num_rows for share in made for batch in read_share(share)) == 3
+    # Of types that are left out only the latest line of each block of 8 MiB is given.
+    assert sum(batch.num_rows for share in made for batch in read_share(share)) == 7
+    assert sum(batch.num_rows for part in shares(ranges, None) for batch in read_share(part)) == count + 1
     assert sum(part.end - part.begin for share in made for part in share.ranges) == (count + 1) * len(line)
 
 
+@pytest.mark.long
 def test_poison_is_counted_with_its_place_and_the_tables_go_on(
     spark: SparkSession, history: Any, outage: Any, tmp_path: Path
 ) -> None:
@@ -96,7 +114,7 @@ def test_poison_is_counted_with_its_place_and_the_tables_go_on(
     beyond = [HEAD + b'"type":"%s","zxid":9223372036854775808}' % name.encode() for name in wanted]
     lines = [line + b"\n" for line in [*(line for line, _ in POISON.values()), *beyond]]
     path.write_bytes(b"".join(lines))
-    counts = jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "out")
+    counts = jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "out").rows
     assert counts["bad_lines"] == len(lines)
     assert (counts["controller_reigns"], counts["partition_leaderships"]) == (2, 3)
     aside = spark.read.parquet(str(tmp_path / "out" / "bad_lines")).collect()

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from journal import events as e
 from pipeline import jobs, tables
+from pipeline.availability import availability
 from pipeline.runs import journal_files, without_copies
 
 
@@ -30,6 +31,13 @@ def test_the_journals_of_a_cluster_are_one_run_and_every_other_file_is_its_own(t
     write(tmp_path / "loose/seed-7.jsonl")
     assert runs(tmp_path) == [".", "loose", "loose/seed-7.jsonl", "older", "."]
     assert runs(tmp_path / "loose" / "seed-7.jsonl") == ["seed-7.jsonl"]
+
+
+def test_the_journal_of_the_clusters_api_is_of_its_run_over_rotation(tmp_path: Path) -> None:
+    write(tmp_path / "api/journal/api.000000000001.jsonl")
+    write(tmp_path / "api/journal/api.000000009001.jsonl")
+    write(tmp_path / "peer-1/journal/peer-1.000000000001.jsonl")
+    assert runs(tmp_path) == [".", ".", "."]
 
 
 def test_a_copied_run_counts_once_and_the_longer_file_of_each_counts(tmp_path: Path) -> None:
@@ -60,7 +68,7 @@ def test_reigns_of_two_clusters_do_not_end_each_other(spark: SparkSession, histo
     shutil.copytree(history.directory, tmp_path / "both" / "copy-of-a")
     history.write("broker-2", e.ControllerElected(2, 2, 2, 9))
     shutil.copytree(history.directory / "broker-2", tmp_path / "both" / "b" / "broker-2")
-    found = tables.controller_reigns(jobs.read_journal(spark, tmp_path / "both").cache()).collect()
+    found = tables.controller_reigns(jobs.read_journal(spark, tmp_path / "both")).collect()
     assert [(row["run"], row["broker_id"], row["to_us"]) for row in found] == [("a", 1, None), ("b", 2, None)]
 
 
@@ -74,7 +82,7 @@ def test_a_partition_made_again_begins_another_life(spark: SparkSession, history
     history.write("broker-1", elected(1, 0, 9))
     # Told again, and told late: neither changes what was written when.
     history.write("broker-2", elected(2, 1, 6))
-    journal = jobs.read_journal(spark, history.directory).cache()
+    journal = jobs.read_journal(spark, history.directory)
     spans = tables.partition_leaderships(journal).collect()
     assert [(row["life"], row["leader"], row["leader_epoch"], row["duration_ms"]) for row in spans] == [
         (0, 1, 0, 1_000),
@@ -86,7 +94,7 @@ def test_a_partition_made_again_begins_another_life(spark: SparkSession, history
         (0, [1], [2]),
         (1, [], [1]),
     ]
-    (share,) = tables.availability(journal).collect()
+    (share,) = availability(journal).collect()
     # Five lines, a second apart: two seconds before the deletion and one after the new beginning.
     assert share["observed_ms"] == 3_000
 
@@ -102,7 +110,7 @@ def test_an_event_written_twice_counts_once(spark: SparkSession, history: Any) -
         .read_bytes()
         .replace(b'"broker-2"', b'"broker-1"')
     )
-    rows = jobs.read_journal(spark, history.directory).where("node = 'broker-1'").collect()
+    rows = jobs.read_journal(spark, history.directory).rows.where("node = 'broker-1'").collect()
     assert sorted((row["run"], row["node_seq"], row["wall_us"]) for row in rows) == [
         (".", 1, 1_000_000),
         (".", 1, 2_000_000),

@@ -8,10 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from journal import events as e
 from pipeline import jobs, tables
+from pipeline.availability import availability
+from pipeline.gold import NAMES
+from pipeline.rows import Journal
 
 PAGE = Path(__file__).resolve().parents[2] / "api/web/views/journal.js"
 
@@ -20,13 +24,13 @@ def rows(frame: DataFrame) -> list[dict[str, Any]]:
     return [row.asDict() for row in frame.collect()]
 
 
-def read(spark: SparkSession, history: Any) -> DataFrame:
-    return jobs.read_journal(spark, history.directory).cache()
+def read(spark: SparkSession, history: Any) -> Journal:
+    return jobs.read_journal(spark, history.directory)
 
 
 def test_the_page_offers_every_table_but_that_of_bad_lines() -> None:
     (listed,) = re.findall(r"^const TABLES = (\[.*\]);$", PAGE.read_text(), re.MULTILINE)
-    assert json.loads(listed) == [name for name in jobs.BUILDERS if name != "bad_lines"]
+    assert json.loads(listed) == [name for name in NAMES if name != "bad_lines"]
 
 
 def test_a_reign_ends_when_the_session_that_held_controller_is_closed(
@@ -75,74 +79,22 @@ def test_availability_counts_the_dead_leader_and_the_time_without_one(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     outage(history)
-    (row,) = rows(tables.availability(read(spark, history)))
+    (row,) = rows(availability(read(spark, history)))
     assert row["observed_ms"] == 8_000
     assert row["leader_down_ms"] == 4_000
     assert row["offline_ms"] == 1_000
     assert row["available_ms"] == 3_000
 
 
+@pytest.mark.long
 def test_bad_lines_are_set_aside_and_counted(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
 ) -> None:
     outage(history)
     torn = history.directory / "peer-1" / "journal" / "peer-1.000000000009.jsonl"
     torn.write_text('garbage\n{}\n{"node":1,"node_seq":1,"wall_us":1,"mono_us":1,"type":"x"}\n{"node":"peer-1"')
-    counts = jobs.write_tables(read(spark, history), tmp_path / "out")
+    counts = jobs.write_tables(read(spark, history), tmp_path / "out").rows
     assert counts["bad_lines"] == 3
     assert counts["controller_reigns"] == 2
     problems = rows(spark.read.parquet(str(tmp_path / "out" / "bad_lines")))
     assert [row["position"] for row in problems] == [0, 8, 11]
-
-
-def test_lines_end_at_newlines_alone_and_a_malformed_one_is_set_aside(
-    spark: SparkSession, history: Any, tmp_path: Path
-) -> None:
-    path = "/a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\rh\ni"
-    history.write("peer-1", e.SessionClosed(9, 5, [path]))
-    (history.directory / "peer-2.000000000001.jsonl").write_bytes(
-        b'{"a":' + b"[" * 200_000 + b"\n"
-        b'{"node":"peer-2","node_seq":9999999999999999999999,"wall_us":1,"mono_us":1,"type":"x"}\n'
-        b'{"node":"\xff\xe2\x80\xa8","node_seq":1,"wall_us":1,"mono_us":1,"type":"x"}\n'
-    )
-    for query in jobs.stream_events(spark, history.directory, tmp_path / "out", follow=False):
-        query.awaitTermination()
-    for journal in (read(spark, history), jobs.read_streamed(spark, tmp_path / "out")):
-        assert journal.where("problem is not null").count() == 3
-        (good,) = journal.where("problem is null").collect()
-        assert json.loads(good["body"])["ephemerals"] == [path]
-
-
-def test_a_stream_takes_every_line_once_over_restarts_and_growth(
-    spark: SparkSession, history: Any, tmp_path: Path
-) -> None:
-    out = tmp_path / "stream"
-    total = 0
-    for generation in range(2):
-        for number in range(5):
-            history.write(f"peer-{number % 2 + 1}", e.EpochAccepted(generation * 10 + number))
-            total += 1
-        with (history.directory / "peer-1" / "journal" / "peer-1.000000000001.jsonl").open("ab") as file:
-            file.write(b"not an entry\n")
-        for query in jobs.stream_events(spark, history.directory, out, follow=False):
-            query.awaitTermination()
-        streamed = jobs.read_streamed(spark, out)
-        good = streamed.where("problem is null")
-        assert good.count() == total
-        assert good.select("node", "file", "position").distinct().count() == total
-        assert streamed.where("problem is not null").count() == generation + 1
-
-
-def test_a_half_written_line_waits_for_its_end(spark: SparkSession, history: Any, tmp_path: Path) -> None:
-    history.write("peer-1", e.EpochAccepted(1))
-    path = history.directory / "peer-1" / "journal" / "peer-1.000000000001.jsonl"
-    line = path.read_bytes()
-    with path.open("ab") as file:
-        file.write(line[:20])
-    out = tmp_path / "stream"
-    for expected in (1, 2):
-        for query in jobs.stream_events(spark, history.directory, out, follow=False):
-            query.awaitTermination()
-        assert jobs.read_streamed(spark, out).where("problem is null").count() == expected
-        with path.open("ab") as file:
-            file.write(line[20:])

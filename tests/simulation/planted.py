@@ -11,7 +11,8 @@ from broker_sim.replication.partition import Partition
 from controller import alter_partition, election, failover, partition_state_machine, partition_store
 from ensemble.errors import ErrorCode
 from ensemble.ids import Zxid
-from ensemble.tree.datatree import Applied, DataTree
+from ensemble.tree.datatree import DataTree
+from ensemble.tree.outcomes import Applied
 from ensemble.zab import learner_sync, sync
 from ensemble.zab.core import Core
 from ensemble.zab.quorum import Quorum

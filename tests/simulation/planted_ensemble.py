@@ -242,9 +242,9 @@ def a_leader_never_steps_down() -> Iterator[None]:
     """A leader that has lost its quorum goes on leading."""
     leave = Core.leave
 
-    def stay(self: Core, reason: str, successor: Any = None) -> None:
+    def stay(self: Core, reason: str, *more: Any) -> None:
         if "quorum of" not in reason:
-            leave(self, reason, successor)
+            leave(self, reason, *more)
 
     with broken(Core, leave=stay):
         yield

@@ -1,15 +1,17 @@
-"""Planted bugs of the controller, each for an outage of the library that has no old behaviour of Kafka's to show it."""
+"""Planted bugs of controller and brokers, each for an outage of the library that no old behaviour of Kafka's shows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from controller import broker_changes
+from broker_sim.replication.partition import Partition
+from controller import broker_changes, partition_state_machine
 from controller.context import PartitionState
 from controller.controller import KafkaController
 from controller.partition_state_machine import PartitionStateMachine
 from controller.reign import Reign
+from kafka_protocol.zk.znodes import ReplicaAssignment, TopicAssignment
 from tests.simulation.planting import broken
 
 
@@ -49,9 +51,43 @@ def who_lost_its_session_stands_no_more() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def who_lags_stays_in_sync() -> Iterator[None]:
+    """A leader takes nobody out of its ISR, however far behind."""
+    with broken(Partition, maybe_shrink_isr=lambda self: None):
+        yield
+
+
+@contextmanager
+def nobody_is_preferred() -> Iterator[None]:
+    """An election of the preferred leader leaves whoever leads."""
+    with broken(partition_state_machine, leader_for_preferred=lambda state, assignment, live: None):
+        yield
+
+
+@contextmanager
+def a_reassignment_ends_with_its_controller() -> Iterator[None]:
+    """A controller reads who a partition's replicas are, and not which of them come and which go."""
+    read = Reign.read_topics
+
+    async def as_they_are(self: Reign, topics: Sequence[str]) -> dict[str, TopicAssignment]:
+        return {
+            topic: found._replace(
+                partitions={n: ReplicaAssignment(row.replicas) for n, row in found.partitions.items()}
+            )
+            for topic, found in (await read(self, topics)).items()
+        }
+
+    with broken(Reign, read_topics=as_they_are):
+        yield
+
+
 PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "a new controller takes leaders for alive": a_new_controller_takes_leaders_for_alive,
     "deaths are noted alone": deaths_are_noted_alone,
     "who lost its session stands no more": who_lost_its_session_stands_no_more,
+    "who lags stays in sync": who_lags_stays_in_sync,
+    "nobody is preferred": nobody_is_preferred,
+    "a reassignment ends with its controller": a_reassignment_ends_with_its_controller,
 }
 """Each is shown by its script (`tests.simulation.scenarios.pairs`)."""

@@ -14,8 +14,9 @@ from ensemble.ids import Epoch, SessionId
 from ensemble.ports import Instant
 from ensemble.records import OPEN_ACL
 from ensemble.tree.attachment import Attachment
-from ensemble.tree.datatree import Applied, DataTree
+from ensemble.tree.datatree import DataTree
 from ensemble.tree.local_requests import LocalRequests
+from ensemble.tree.outcomes import Applied
 from ensemble.tree.proposer import Proposer
 from ensemble.tree.service import Service
 from ensemble.tree_snapshot import TreeSnapshot

@@ -12,28 +12,28 @@ of the same world, and those of the scenario in which that bug was looked for be
 from __future__ import annotations
 
 import argparse
-import gc
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from statistics import median
 from typing import NamedTuple
 
 from controller.historical import Historical
+from simulation.kernel.garbage import collect_seldom
 from simulation.kernel.tape import Tape
 from simulation.search.runs import run_tape
 from simulation.search.tape_search import PLAIN_SHARE, TapeSearch, Wanted
 from simulation.settings import world_settings
-from tests.simulation import planted, planted_ensemble
+from tests.simulation import planted, planted_ensemble, planted_histories
 from tests.simulation.disks import planted_disks
 from tests.simulation.planting import Plant
-from tools.simulate import GC_THRESHOLDS
 
 RUNS_MAX = 5_000
 SEARCHES = 3
 PROTOCOL, ENSEMBLE, BROKERS, DISKS = "swarm-protocol", "swarm-ensemble", "swarm", "swarm-disks"
-BEFORE = {PROTOCOL: "ensemble", ENSEMBLE: "ensemble", BROKERS: "chaos", DISKS: "disks"}
+FILES = "swarm-files"
+BEFORE = {PROTOCOL: "ensemble", ENSEMBLE: "ensemble", BROKERS: "chaos", DISKS: "disks", FILES: "disks"}
 """What seeds were run with before there were swarms."""
 OF_CLIENTS = (
     "session owner not checked",
@@ -53,6 +53,19 @@ OF_CLIENTS = (
 and those that have to show in the words of a world with clocks."""
 OF_THE_PROTOCOL = ("commit on a minority", "no truncation on sync", "ack before fsync")
 """Of the bugs that stand beside those of brokers."""
+OF_HISTORIES: dict[str, tuple[str, ...]] = {
+    "the log is read by its numbers": ("committed prefixes agree", "processConsistency", "agreement"),
+    "reading goes on behind damage": ("committed prefixes agree", "processConsistency", "agreement"),
+    "places in the log outlive what was there": ("committed prefixes agree", "processConsistency", "agreement"),
+    "who has lost history is elected for its past": ("no acknowledged write lost", "committedLogDurability"),
+    "a spoiled snapshot is made good at once": ("acknowledged and not durable", "processConsistency"),
+}
+"""The five faults that lost or split committed history, and what each has to show."""
+_BESIDE = {
+    "reading goes on behind damage": planted_histories.the_log_is_read_by_its_numbers,
+    "places in the log outlive what was there": planted_histories.the_log_is_read_by_its_numbers,
+}
+"""These show only where the borders of epochs are not looked at either; so a run must hold with that alone."""
 _OLD_BEHAVIOUR = Plant(nullcontext, ("",))
 """Switched on by a setting.  It shows as whatever does not hold."""
 
@@ -64,6 +77,8 @@ class Bug(NamedTuple):
     scenario: str
     plant: Plant
     settings: tuple[str, ...] = ()
+    control: Callable[[], AbstractContextManager[None]] = nullcontext
+    """What is there in the run that must hold, too."""
 
 
 class Tried(NamedTuple):
@@ -82,6 +97,9 @@ def bugs() -> Iterator[Bug]:
         yield Bug(name, ENSEMBLE if name in OF_CLIENTS else PROTOCOL if name in OF_THE_PROTOCOL else BROKERS, plant)
     for name, plant in planted_disks.PLANTED.items():
         yield Bug(name, DISKS, plant)
+    for name, shows in OF_HISTORIES.items():
+        plant = Plant(planted_histories.PLANTED[name], shows)
+        yield Bug(name, FILES, plant, control=_BESIDE.get(name, nullcontext))
     for switch in Historical:
         yield Bug(f"zabka.historical={switch}", BROKERS, _OLD_BEHAVIOUR, (f"zabka.historical={switch}",))
 
@@ -96,14 +114,15 @@ def search(bug: Bug, runs_max: int, seed: int = 0, *, scenario: str = "", plain_
             ran = run_tape(searching.next_tape(), wanted.scenario, settings)
         searching.take(ran)
         problem = bug.plant.shown(ran.problems)
-        if problem is not None and _holds_without(wanted.scenario, ran.written):
+        if problem is not None and _holds_without(bug, wanted.scenario, ran.written):
             return Tried(searching.runs, time.process_time() - begin, problem)
     return Tried(None, time.process_time() - begin, "")
 
 
-def _holds_without(scenario: str, tape: Tape) -> bool:
+def _holds_without(bug: Bug, scenario: str, tape: Tape) -> bool:
     """Is all well where the same tape is played and the bug is not there?"""
-    return not run_tape(tape, scenario, world_settings(())).problems
+    with bug.control():
+        return not run_tape(tape, scenario, world_settings(())).problems
 
 
 class Row(NamedTuple):
@@ -152,7 +171,7 @@ def main() -> int:
     )
     options.add_argument("--markdown", action="store_true", help="a table for a page")
     asked = options.parse_args()
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_seldom()
     heads = ["bug", "searched in", "runs", "s", "plain runs", "s", "before", "s", "shown by"]
     widths = (44, 15, 7, 5, 10, 5, 7, 5, 0)
     line = "| {} |\n" if asked.markdown else "{}\n"

@@ -10,7 +10,7 @@ import pytest
 from journal.judges.cause_chains import NAME as CAUSE_CHAINS
 from journal.judges.invariants import default_checkers
 from journal.judges.zab_invariants import zab_checkers
-from simulation.judges import peer_audit, replication_audit
+from simulation.judges import kafka_rules, peer_audit, replication_audit
 from simulation.judges.heard_sessions import NAME as HEARD_SESSIONS
 from tests.simulation.judged_table import HUNDRED, Table
 
@@ -21,8 +21,9 @@ OF_WORKLOADS = {"linearizable writes", "reads and watches", "read-only service",
 
 def _every_invariant() -> set[str]:
     checkers = [each.name for each in (*default_checkers(), *zab_checkers()) if each.judged is not None]
-    of_logs = set(re.findall(r"^([A-Z]\w+)  +", replication_audit.__doc__ or "", re.MULTILINE))
-    assert len(of_logs) == 8
+    told = f"{replication_audit.__doc__}{kafka_rules.__doc__}"
+    of_logs = set(re.findall(r"^([A-Z]\w+)  +", told, re.MULTILINE))
+    assert len(of_logs) == 13
     of_peers = {
         peer_audit.ACKNOWLEDGEMENTS,
         peer_audit.QUORUMS,

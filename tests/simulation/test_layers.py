@@ -21,6 +21,7 @@ LAYERS = (
     ("serving",),
     ("cores",),
     ("scenarios",),
+    ("lessons",),
     ("run",),
     ("search",),
 )

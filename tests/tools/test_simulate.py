@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from journal.messages import read_message
+from simulation.scenarios.library import LIBRARY
+from simulation.scenarios.scenario import CoreScenario
 from simulation.settings import BadSetting, world_settings
 from tests.simulation import planted
-from tools import replay
+from tools import outage_library, replay
 from tools import simulate as cli
 
 
@@ -65,6 +68,26 @@ def test_replay_writes_a_journal_that_reads_back(tmp_path: Path) -> None:
     entries = list(read_file(out, bad))
     assert bad == []
     assert {entry.node for entry in entries} >= {"peer-1", "broker-1", "world"}
+
+
+def test_replay_writes_the_messages_of_a_seed_and_refuses_where_there_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    messages = tmp_path / "seed.messages.jsonl"
+    assert replay.replay(1, "ensemble", [], tmp_path / "seed.jsonl", messages) == 0
+    heard = [read_message(line) for line in messages.read_bytes().splitlines()]
+    assert {"election", "discovery", "synchronisation", "broadcast"} <= {message.group for message in heard}
+    assert replay.replay(1, "whole", [], None, messages) == cli.USAGE
+    assert "--messages: whole plays on no simulated network" in capsys.readouterr().err
+
+
+def test_a_script_writes_the_messages_of_its_outage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    messages = tmp_path / "play.messages.jsonl"
+    assert outage_library.run(["kafka-1211"], None, outage_library.Wanted(messages=messages)) == 0
+    assert b'"LeaderAndIsr"' in messages.read_bytes()
+    bare = next(name for name, scenario in LIBRARY.items() if isinstance(scenario, CoreScenario))
+    assert outage_library.run([bare], None, outage_library.Wanted(messages=messages)) == cli.USAGE
+    assert "nobody sends messages over the bare protocol" in capsys.readouterr().err
 
 
 def test_scenarios_of_the_library_run_over_seeds_and_replay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def loss(tmp_path: Path) -> Path:
 def test_each_step_back_is_a_line_with_what_it_was_made_from(loss: Path, effect: str) -> None:
     said = CliRunner().invoke(APP, [effect, "--journal", str(loss)])
     assert said.exit_code == 0
-    assert said.output.splitlines() == [
+    assert [line for line in said.output.splitlines() if not line.startswith("    ")] == [
         "00:00:04.000Z broker-1#3: orders-0: 3 records gone, 6 to 8, 3 of them committed (diverging epoch)",
         "because 00:00:03.000Z broker-1#2: orders-0: log cut from 9 back to 6",
         "because 00:00:02.000Z broker-1#1: orders-0: follows broker 2 at leader epoch 3",
@@ -54,6 +55,14 @@ def test_each_step_back_is_a_line_with_what_it_was_made_from(loss: Path, effect:
         "because timer auto-leader-rebalance",
         "which is where it begins: timer",
     ]
+
+
+def test_each_step_is_followed_by_its_rule_with_where_it_stands_here_and_there(loss: Path) -> None:
+    said = CliRunner().invoke(APP, ["leader_elected", "--journal", str(loss)]).output.splitlines()
+    assert said[1].startswith("    rule: Where nobody in sync lives, and unclean.leader.election.enable")
+    here, _, there = said[2].partition("; there ")
+    assert re.fullmatch(r"    here controller/election\.py:\d+ \(leader_for_offline\)", here)
+    assert there == "Election.leaderForOffline, KIP-704"
 
 
 def test_the_option_about_leaves_only_events_whose_sentence_holds_its_text(loss: Path) -> None:

@@ -1,22 +1,25 @@
-"""`python -m tools.reference`: write every reference page."""
+"""`python -m tools.reference`: write every page that is made from the code."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+from tools.reference.lessons import LESSON_PAGES
 from tools.reference.pages import PAGES
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def main() -> None:
     """Write the pages that have changed, and name them."""
-    for name, page in PAGES.items():
-        path, text = FOLDER / name, page()
-        if not path.exists() or path.read_text() != text:
-            path.write_text(text)
-            sys.stdout.write(f"docs/reference/{name}\n")
+    for folder, pages in (("reference", PAGES), ("lessons", LESSON_PAGES)):
+        for name, page in pages.items():
+            path, text = DOCS / folder / name, page()
+            if not path.exists() or path.read_text() != text:
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text)
+                sys.stdout.write(f"docs/{folder}/{name}\n")
 
 
 if __name__ == "__main__":

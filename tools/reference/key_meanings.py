@@ -104,7 +104,7 @@ secureClientPort The port for clients that speaks TLS only.
 secureClientPortAddress The address of that port.
 sessionRequireClientSASLAuth The same as `enforce.auth.enabled` with the scheme `sasl`.
 skipACL `yes` skips every check of permissions.
-snapCount How many transactions there are between two snapshots, about; the number is drawn between half and all of it.
+snapCount After how many transactions a snapshot is due, drawn from half to all; unset, not before the log is as large.
 snapSizeLimitInKb After how many KiB of log a snapshot is due, about; 0 turns this off.
 snapshot.compression.method How snapshots are compressed.
 snapshot.trust.empty Starts on a log without any snapshot.
@@ -155,6 +155,7 @@ zabka.fsync.inlinethresholdus While the median sync takes less than this many mi
   event loop; 0 leaves every sync to the storage thread.
 zabka.journal.dir Where the journal is written.
 zabka.journal.level `full` writes every commit and acknowledgement too.
+zabka.messages Which messages are written beside the journal: those of control, all, or none (`off`).
 zabka.ssl.crl.location A PEM file with each authority's list of revoked certificates, for `ssl.crl`.
 zabka.ssl.quorum.crl.location The same for `ssl.quorum.crl`.
 zabka.ssl.quorum.trustExpired The same between servers.

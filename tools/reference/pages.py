@@ -10,6 +10,7 @@ from tools.reference import (
     http_routes,
     kafka_keys,
     metric_names,
+    pipeline_tables,
     scenario_library,
     state_machines,
     zookeeper_keys,
@@ -22,6 +23,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "zookeeper-keys.md": zookeeper_keys.page,
     "kafka-keys.md": kafka_keys.page,
     "metrics.md": metric_names.page,
+    "tables.md": pipeline_tables.page,
     "scenarios.md": scenario_library.page,
     "state-machines.md": state_machines.page,
 }

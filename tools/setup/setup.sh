@@ -1,6 +1,6 @@
 #!/bin/sh
-# Sets up what is missing and nothing else: the virtual environment, the locked dependencies, the page's two
-# npm packages.  Called by every make target; says nothing when there is nothing to do.
+# Sets up what is missing and nothing else: the virtual environment, the locked dependencies, the page's
+# npm package.  Called by every make target; says nothing when there is nothing to do.
 set -eu
 PYTHON=${PYTHON:-}
 VENV=.venv
@@ -31,8 +31,8 @@ if newer requirements.lock pyproject.toml || [ ! -x "$VENV/bin/zabka" ]; then
   touch "$STAMP"
 fi
 
-if [ ! -e node_modules/lit-html/lit-html.js ] || [ ! -e node_modules/uplot/dist/uPlot.esm.js ]; then
-  say "the page's libraries (lit-html, uPlot)"
+if [ ! -e node_modules/lit-html/lit-html.js ]; then
+  say "the page's library (lit-html)"
   if command -v npm >/dev/null 2>&1; then
     NPM=npm
   else

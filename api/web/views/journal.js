@@ -4,7 +4,8 @@ import { html, nothing } from "lit-html";
 import { guard } from "lit-html/directives/guard.js";
 
 import { clock, clockShort, duration, words } from "../format.js";
-import { sentence, weight } from "../sentences.js";
+import { isProgress, sentence, weight } from "../sentences.js";
+import { hash } from "../time/hash.js";
 import { copyable, icon, panel, select } from "./parts.js";
 
 /**
@@ -13,50 +14,68 @@ import { copyable, icon, panel, select } from "./parts.js";
  * @typedef {import("../store.js").State} State
  * @typedef {import("../fold.js").Entry} Entry
  * @typedef {import("../sentences.js").Table} Table
+ * @typedef {import("../time/moment.js").Moment} Moment
  */
 
 const SHOWN_MAX = 150;
-const TABLES = ["controller_reigns", "partition_leaderships", "isr_changes", "availability"];
+// So many numbers around the moment are looked through for its list.
+const BEFORE = 400;
+const AFTER = 60;
+const TABLES = ["controller_reigns", "failovers", "partition_leaderships", "isr_changes", "isr_membership", "availability", "client_availability", "records_lost", "sessions", "elections", "faults"];
 /** @type {Record<string, "bad" | "crown" | "warn" | "empty">} */
 const WEIGHT_SHAPES = { loss: "bad", election: "crown", trouble: "warn", plain: "empty" };
 
-/** @param {State} state @param {Model} m @param {() => void} changed @param {() => Promise<void>} readChatter */
-export function events(state, m, changed, readChatter) {
+/** @param {State} state @param {Model} m @param {Moment} moment @param {() => void} changed @param {() => Promise<void>} readChatter */
+export function events(state, m, moment, changed, readChatter) {
   const { ui } = state;
-  const aside = html`<span class="sum">up to number <b>${state.cluster.seq}</b></span>`;
-  const kept = [state.events, ...(ui.progress ? [state.chatter] : [])].map((all) => `${all[0]?.seq}-${all.at(-1)?.seq}`);
-  const depends = [...kept, ui.node, ui.type, ui.progress, state.sentences, m.peers.length + m.brokers.length];
-  return panel("events", "Events", aside, html`${guard(depends, () => eventList(state, m, changed, readChatter))}`);
+  const aside = html`<span class="sum">${state.past ? "paler: not yet happened then" : html`up to number <b>${state.cluster.seq}</b>`}</span>`;
+  const all = told(state, moment);
+  const depends = [all.length, all[0]?.seq, all.at(-1)?.seq, state.past && state.cluster.seq, ui.node, ui.type, ui.progress, state.sentences,
+    m.peers.length + m.brokers.length];
+  return panel("events", "Events", aside, html`${guard(depends, () => eventList(state, all, m, moment, changed, readChatter))}`);
 }
 
-/** @param {State} state @param {Model} m @param {() => void} changed @param {() => Promise<void>} readChatter */
-function eventList(state, m, changed, readChatter) {
+/** The events to choose from: the newest, or those around the moment. @param {State} state @param {Moment} moment @returns {Entry[]} */
+function told(state, moment) {
+  const { progress } = state.ui;
+  if (!state.past) return progress ? [...state.events, ...state.chatter].sort((a, b) => a.seq - b.seq) : state.events;
+  const { run, seq, first_seq, last_seq } = moment.current();
+  const [from, to] = [Math.max(first_seq, seq - BEFORE), Math.min(last_seq, seq + AFTER)];
+  const around = moment.run(run).kept(from, to);
+  // What is under way draws the page again when it is here.
+  if (around === null && moment.rested) void moment.entries(from, to).then(moment.changed, () => undefined);
+  return (around ?? []).filter((e) => progress || e.seq === seq || !isProgress(state.sentences, e));
+}
+
+/** @param {State} state @param {Entry[]} all @param {Model} m @param {Moment} moment @param {() => void} changed @param {() => Promise<void>} readChatter */
+function eventList(state, all, m, moment, changed, readChatter) {
   const { ui } = state;
   const set = (/** @type {"node" | "type"} */ field) => (/** @type {string} */ value) => {
     ui[field] = value;
     changed();
   };
-  const types = [...new Set(state.events.map((e) => e.type))].sort();
-  const nodes = [...new Set([...m.peers, ...m.brokers].map((n) => n.name).concat(state.events.map((e) => e.node)))].sort();
+  const types = [...new Set(all.filter((e) => !isProgress(state.sentences, e)).map((e) => e.type))].sort();
+  const nodes = [...new Set([...m.peers, ...m.brokers].map((n) => n.name).concat(all.map((e) => e.node)))].sort();
   const any = { value: "", text: "all" };
   const progress = (/** @type {Event} */ e) => {
     ui.progress = /** @type {HTMLInputElement} */ (e.target).checked;
     if (ui.progress) void readChatter();
     changed();
   };
-  const found = matching(state);
+  const found = matching(state, all);
+  const at = state.past ? state.cluster.seq : null;
+  if (at !== null) requestAnimationFrame(inSight);
   return html`<div class="row filters">
       ${select("events", "node", "node", [any, ...nodes], ui.node, set("node"))}
       ${select("events", "type", "type", [any, ...types], ui.type, set("type"))}
       <label class="field check"><input type="checkbox" .checked=${ui.progress} @change=${progress}><span>progress</span></label></div>
     <ol class="events" tabindex="0" aria-label="Events, the newest first">
-      ${together(state.sentences, found).map((told) => line(state.sentences, told))}${found.length ? nothing : html`<li class="quiet">nothing yet</li>`}</ol>`;
+      ${together(state.sentences, found, at).map((told) => line(state.sentences, told, moment, at))}${found.length ? nothing : html`<li class="quiet">nothing yet</li>`}</ol>`;
 }
 
-/** The newest events that the filters let through. @param {State} state */
-function matching(state) {
-  const { node, type, progress } = state.ui;
-  const all = progress ? [...state.events, ...state.chatter].sort((a, b) => a.seq - b.seq) : state.events;
+/** The newest events that the filters let through. @param {State} state @param {Entry[]} all */
+function matching(state, all) {
+  const { node, type } = state.ui;
   const found = [];
   for (let i = all.length - 1; i >= 0 && found.length < SHOWN_MAX; i -= 1) {
     const e = all[i];
@@ -67,28 +86,39 @@ function matching(state) {
 
 /**
  * Neighbours that say the same of several nodes become one line: every peer reports each session.
- * @param {Table} table @param {Entry[]} found
+ * @param {Table} table @param {Entry[]} found @param {number | null} at the moment that is shown, whose event stands alone
  * @returns {{e: Entry, nodes: string[], said: string}[]}
  */
-export function together(table, found) {
+export function together(table, found, at = null) {
   /** @type {{e: Entry, nodes: string[], said: string}[]} */
   const lines = [];
   for (const e of found) {
     const said = sentence(table, e);
     const last = lines.at(-1);
-    if (last && last.e.type === e.type && last.said === said && !last.nodes.includes(e.node)) last.nodes.push(e.node);
+    if (last && last.e.type === e.type && last.said === said && e.seq !== at && last.e.seq !== at && !last.nodes.includes(e.node)) last.nodes.push(e.node);
     else lines.push({ e, nodes: [e.node], said });
   }
   return lines;
 }
 
-/** @param {Table} table @param {ReturnType<typeof together>[number]} line */
-function line(table, { e, nodes, said }) {
+/** @param {Table} table @param {ReturnType<typeof together>[number]} line @param {Moment} moment @param {number | null} at */
+function line(table, { e, nodes, said }, moment, at) {
   const matters = weight(table, e);
   const [first, ...others] = [...nodes].sort();
-  return html`<li class=${matters}><time title="${clock(e.wall_us)}, number ${e.seq}">${clockShort(e.wall_us)}</time>
+  const place = at === null || e.seq < at ? "" : e.seq === at ? "shown" : "future";
+  return html`<li class="${matters} ${place}" aria-current=${place === "shown" ? "true" : nothing}><time title="${clock(e.wall_us)}, number ${e.seq}"><a
+      href=${hash({ ...moment.place, at: e.seq })} aria-label="${clockShort(e.wall_us)}, go to event ${e.seq}">${clockShort(e.wall_us)}</a></time>
     <span class="what">${icon(WEIGHT_SHAPES[matters])}<b>${first}${others.map((node) => `, ${node.split("-").at(-1)}`)}</b> <i>${e.type}</i></span>
     <span class="said">${said}</span></li>`;
+}
+
+/** Keeps the moment's event in sight, within its own list. */
+function inSight() {
+  const line = document.querySelector(".events .shown");
+  const list = line?.parentElement;
+  if (!(line instanceof HTMLElement) || !list) return;
+  const [top, height] = [line.offsetTop - list.offsetTop, list.clientHeight];
+  if (top < list.scrollTop || top + line.offsetHeight > list.scrollTop + height) list.scrollTop = top - height / 3;
 }
 
 /** @param {State} state */
@@ -105,11 +135,11 @@ export function calls(state) {
 /** @param {State} state @param {Actions} actions */
 export function analytics(state, actions) {
   const { name, state: stands, table, message, command } = state.analytics;
-  const choose = html`<div class="row">${select("analytics", "table", "table", TABLES, name, (value) => {
+  const choose = html`<div class="row">${select("analytics", "table", "table", TABLES.includes(name) ? TABLES : [...TABLES, name], name, (value) => {
     state.analytics.name = value;
     void actions.loadTable(value);
   })}<button type="button" class="small" @click=${() => void actions.loadTable(state.analytics.name)}>${stands === "ready" ? "Load again" : "Load"}</button></div>`;
-  const made = stands === "ready" ? html`<span class="sum">${table.total} rows, made ${duration(Date.now() - table.written_ms)} ago</span>` : nothing;
+  const made = stands === "ready" ? html`<span class="sum">${table.total} rows, made ${duration(Math.max(0, Date.now() - table.written_ms))} ago${table.lag_ms === null ? "" : `, ${duration(table.lag_ms)} after the latest entry`}</span>` : nothing;
   /** @type {Record<string, unknown>} */
   const bodies = {
     idle: html`<p class="quiet">Spark makes these tables of the journals.</p>`,

@@ -4,6 +4,7 @@ import { html, nothing } from "lit-html";
 
 import { requests } from "../actions.js";
 import { count, plural } from "../format.js";
+import { injection } from "../links/fault.js";
 import { usersTopics } from "../model.js";
 import { badge, icon, panel, select, send, submit } from "./parts.js";
 
@@ -99,9 +100,8 @@ function spark(state, w) {
 /** @param {Model} m @param {Actions} actions */
 export function faults(m, actions) {
   const nodes = [...m.brokers.filter((b) => b.ours), ...m.peers].map((n) => n.name);
-  const inject = submit((fields) => void actions.send(requests.injectFault({
-    from: fields.from, to: fields.to, kind: fields.kind, both_ways: fields.both_ways === "on",
-    ...(fields.kind === "delay" ? { delay_ms: Number(fields.delay_ms) } : {}),
+  const inject = submit((fields) => void actions.send(injection(fields.from, fields.to, {
+    kind: fields.kind === "delay" ? "delay" : "cut", both_ways: fields.both_ways === "on", delay_ms: Number(fields.delay_ms),
   })));
   const form = html`<form class="row" aria-label="Inject a fault" @submit=${inject}>
     ${select("fault", "kind", "fault", [{ value: "cut", text: "cut" }, { value: "delay", text: "delay" }])}

@@ -2,10 +2,10 @@
 
 import { html, nothing } from "lit-html";
 
-import { requests } from "../actions.js";
 import { age, belief, clockShort, plural } from "../format.js";
 import { leftOfSession, silenceText } from "../model.js";
-import { badge, icon, panel, send } from "./parts.js";
+import { badge, icon, panel } from "./parts.js";
+import { handles } from "./standing.js";
 
 /**
  * @typedef {import("../model.js").Model} Model
@@ -13,26 +13,6 @@ import { badge, icon, panel, send } from "./parts.js";
  * @typedef {import("../model.js").Broker} Broker
  * @typedef {import("../actions.js").Actions} Actions
  */
-
-const ACTIONS = ["Kill", "Stop", "Pause", "Resume", "Start", "Restart"];
-/** @type {Record<string, string[]>} What makes sense to a process in a state. */
-const SENSIBLE = {
-  running: ["Kill", "Stop", "Pause", "Restart"],
-  paused: ["Kill", "Resume", "Restart"],
-  down: ["Start"],
-  unknown: ["Start"], // Its answer says what brings the host back.
-};
-
-/** @param {Actions} actions @param {{name: string, process: string, silent: import("../model.js").Silent | null}} node */
-function buttons(actions, node) {
-  const spoken = node.name.replace("-", " ");
-  if (node.process === "unknown" && !node.silent) return html`<p class="quiet">Not started here: nothing can be done to its process.</p>`;
-  return html`<div class="actions" role="group" aria-label="Actions on ${spoken}">${ACTIONS.map((action) =>
-    send(actions, requests.act(node.name, action.toLowerCase()), action, {
-      name: `${action} ${spoken}`, disabled: !SENSIBLE[node.process]?.includes(action),
-      tone: action === "Kill" ? "danger" : "",
-    }))}</div>`;
-}
 
 /** @type {Record<string, "running" | "paused" | "empty">} */
 const SHAPES_OF_PROCESSES = { running: "running", paused: "paused", unknown: "empty" };
@@ -64,7 +44,7 @@ function peerCard(peer, actions) {
         <dd title="accepted ${peer.accepted_epoch}, current ${peer.current_epoch}">acc ${peer.accepted_epoch} · cur ${peer.current_epoch}</dd></div>
       <div><dt>zxid</dt><dd>${peer.zxid}</dd></div>
     </dl>
-    ${buttons(actions, peer)}
+    ${handles(actions, peer)}
   </li>`;
 }
 
@@ -72,7 +52,7 @@ function peerCard(peer, actions) {
 function silentCard(name, node, actions) {
   const told = node.silent ? silenceText(node.silent) : "";
   return html`<li class="card unknown" aria-label=${name}>
-    <header><h3>${name}</h3>${processBadge(node)}</header><p class="quiet">${told}</p>${buttons(actions, node)}</li>`;
+    <header><h3>${name}</h3>${processBadge(node)}</header><p class="quiet">${told}</p>${handles(actions, node)}</li>`;
 }
 
 /** @param {Model} m @param {Actions} actions */
@@ -102,7 +82,7 @@ function brokerCard(broker, m, actions) {
     </dl>
     ${broker.silent ? html`<p class="quiet">${silenceText(broker.silent)}</p>` : nothing}
     ${broker.registered && broker.lost_us ? html`<p class="warn countdown" role="timer">${icon("looking")} ${leftOfSession(m.now_ms, broker.lost_us, m.settings)}</p>` : nothing}
-    ${buttons(actions, broker)}
+    ${handles(actions, broker)}
   </li>`;
 }
 

@@ -1,73 +1,72 @@
-// The page: a function from the state to templates.
+// The page: a function from the state, and the moment that is shown, to templates.
 
 import { html, nothing } from "lit-html";
 import { ref } from "lit-html/directives/ref.js";
 
-import { belief } from "../format.js";
-import { analytics, calls, events } from "./journal.js";
-import { faults, workloads } from "./lab.js";
-import { beliefs, brokers, peers } from "./nodes.js";
+import { chosen } from "../tabs.js";
+import { KEYS } from "../time/keys.js";
+import { transport } from "../time/transport.js";
+import { tabs, top } from "./header.js";
 import { icon, submit } from "./parts.js";
-import { losses, partitions } from "./partitions.js";
-import { reigns } from "./reigns.js";
-import { scenarios } from "./scenarios.js";
+import { rail } from "./rail.js";
 
 /**
  * @typedef {import("../model.js").Model} Model
  * @typedef {import("../actions.js").Actions} Actions
  * @typedef {import("../store.js").State} State
+ * @typedef {import("../time/moment.js").Moment} Moment
+ * @typedef {import("../time/player.js").Player} Player
  */
 
 /**
- * @param {State} state @param {Model} m @param {Actions} actions @param {() => void} changed
- * @param {() => Promise<void>} readChatter fetches what the event list leaves out
+ * @param {State} state of the moment that is shown @param {Model} m @param {Actions} actions @param {Moment} moment @param {Player} player
+ * @param {() => void} changed @param {() => Promise<void>} readChatter fetches what the event list leaves out
+ * @param {(what: "keys" | "projector" | "drawer" | "offsets") => void} toggle
  */
-export function page(state, m, actions, changed, readChatter) {
-  const many = m.brokers.length > 4;
+export function page(state, m, actions, moment, player, changed, readChatter, toggle) {
   return html`
-    <a class="skip" href="#reigns">Skip to the cluster</a>
-    ${top(state, m)}${banner(state)}
-    <main>
-      <div class="cluster ${many ? "many" : ""}">
-        ${reigns(m)}${many ? beliefs(m) : nothing}
-        ${peers(m, actions)}
-        ${brokers(m, actions)}
-        ${many ? nothing : beliefs(m)}
-        ${workloads(state, m, actions)}
-        ${partitions(state, m, actions, changed)}
-        ${losses(state, m)}
-        ${faults(m, actions)}
-        ${analytics(state, actions)}
-        ${scenarios(state, actions)}
-      </div>
-      <aside class="rail" aria-label="Journal">${calls(state)}${events(state, m, changed, readChatter)}</aside>
+    <a class="skip" href="#main">Skip to the cluster</a>
+    ${top(state, m, moment, Date.now() - state.skew_ms)}${banner(state, moment)}
+    ${tabs(moment, m)}
+    <main class="on-${moment.place.tab} ${state.ui.drawer ? "drawer" : ""}" id="main" tabindex="-1">
+      <div class="stage">${chosen(state, m, moment, changed, actions)}</div>
+      ${rail(state, m, actions, moment, changed, readChatter)}
     </main>
-    ${state.ui.token ? tokenForm(actions) : nothing}`;
+    ${transport(moment, player, state, toggle)}
+    ${state.ui.token ? tokenForm(actions) : nothing}
+    ${state.ui.keys ? keysDialog(() => toggle("keys")) : nothing}`;
 }
 
-/** @param {State} state @param {Model} m */
-function top(state, m) {
-  const { health } = m;
-  const shape = health.level === "unknown" ? "empty" : health.level;
-  return html`<header class="top">
-    <h1><img src="/web/icon.svg" alt="" width="22" height="22">zabka</h1>
-    <div class="health ${health.level}" role="group" aria-label="Health"><strong>${icon(shape)} ${health.word}</strong>
-      <ul>${health.reasons.map((reason) => html`<li><a href=${reason.href}>${reason.text}</a></li>`)}</ul></div>
-    <p class="now"><span>controller <b>${belief(m.ensemble.id, m.ensemble.epoch)}</b></span>
-      <span>ZAB leader <b>${m.zab.known ? belief(m.zab.leader_id, m.zab.epoch) : "unknown"}</b></span>
-      <span class="link ${state.link}">${icon(state.link === "live" ? "running" : "looking")} ${state.link}</span>
-      <a href="/openapi.json">API</a></p>
-  </header>`;
-}
-
-/** @param {State} state */
-function banner(state) {
+/** @param {State} state @param {Moment} moment */
+function banner(state, moment) {
+  const said = [];
   if (state.link === "reconnecting") {
-    return html`<p class="banner" role="alert">${icon("warn")} reconnecting… The API does not answer; the cluster may well go on.
-      What you see is how it stood at number ${state.cluster.seq}.</p>`;
+    said.push(html`<p class="banner" role="alert">${icon("warn")} reconnecting… The API does not answer; the cluster may well go on.
+      What you see is how it stood at number ${state.cluster.seq}.</p>`);
+  } else if (state.poll_problem !== null) {
+    said.push(html`<p class="banner" role="alert">${icon("warn")} ${state.poll_problem}; ages and process states may be old.</p>`);
   }
-  if (state.poll_problem === null) return nothing;
-  return html`<p class="banner" role="alert">${icon("warn")} ${state.poll_problem}; ages and process states may be old.</p>`;
+  const { run } = state.scenarios;
+  if (run?.live && moment.place.tab === "tracks") said.push(html`<p class="banner ${run.state === "ended" && !run.as_expected ? "" : "calm"}" role="status">${playedHere(run)}</p>`);
+  if (moment.trouble) said.push(html`<p class="banner" role="alert">${icon("warn")} ${moment.trouble}</p>`);
+  return said;
+}
+
+/** How a script stands that is played on this cluster. @param {any} run */
+function playedHere(run) {
+  if (run.state !== "ended") return html`${icon("looking")} ${run.scenario} is played on this cluster, and puts it right again afterwards.`;
+  if (run.error) return html`${icon("bad")} ${run.scenario} could not be played here: ${run.error}.`;
+  if (run.as_expected) return html`${icon("ok")} ${run.scenario} was played on this cluster: it held, as expected.`;
+  return html`${icon("bad")} ${run.scenario} was played on this cluster: ${run.problems.join("; ")}.`;
+}
+
+/** @param {() => void} close */
+function keysDialog(close) {
+  return html`<dialog class="dialog keys" aria-labelledby="keys-title" ${ref(openModal)} @close=${close}
+      @keydown=${(/** @type {KeyboardEvent} */ e) => e.key === "?" && close()}>
+    <h2 id="keys-title">Keys</h2>
+    <dl>${KEYS.map(([keys, what]) => html`<div><dt>${keys.split(", ").map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${what}</dd></div>`)}</dl>
+    <form method="dialog"><button class="primary" autofocus>Close</button></form></dialog>`;
 }
 
 /** @param {Actions} actions */
@@ -83,7 +82,7 @@ function tokenForm(actions) {
 }
 
 /** A modal dialog keeps the focus inside and closes on Escape by itself. @param {Element | undefined} dialog */
-function openModal(dialog) {
+export function openModal(dialog) {
   // Not before it stands in the document, which is only once this turn's drawing is done.
   if (dialog instanceof HTMLDialogElement) queueMicrotask(() => dialog.isConnected && !dialog.open && dialog.showModal());
 }

@@ -79,7 +79,7 @@ function fold({ topic, unfolded, partitions: rows }, wanted, changed) {
   };
   const many = all.length > FOLDED_ABOVE || rows.length < all.length || !unfolded;
   return html`${many ? html`<button type="button" class="small" aria-expanded=${unfolded ? "true" : "false"}
-      aria-label="Partitions of ${topic.name}" @click=${toggle}>${unfolded ? "Fold" : "Unfold"}</button>
+      aria-label="${unfolded ? "Fold" : "Unfold"} partitions of ${topic.name}" @click=${toggle}>${unfolded ? "Fold" : "Unfold"}</button>
     <span class="sum"><b>${count(all.length)}</b> ${all.length === 1 ? "partition" : "partitions"}</span>` : nothing}
     ${offline ? badge("bad", `${count(offline)} offline`, "bad") : nothing}
     ${under ? badge("warn", `${count(under)} under-replicated`, "warn") : nothing}`;

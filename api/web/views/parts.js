@@ -18,6 +18,8 @@ const SHAPES = {
   ok: svg`<path d="M2 6.5l2.8 2.8L10 3" class="line"/>`,
   warn: svg`<path d="M6 1.2l5.2 9.3H.8z" class="line"/><path d="M6 4.6v2.8m0 1.2v.9" class="line"/>`,
   bad: svg`<path d="M3.8.8h4.4l3 3v4.4l-3 3H3.8l-3-3V3.8z" class="line"/><path d="M6 3.4v3.4m0 1.1v.9" class="line"/>`,
+  hourglass: svg`<path d="M2.5 1.5h7l-7 9h7z" class="line"/>`,
+  shield: svg`<path d="M2 1.5h8v5L6 10.5 2 6.5z" class="line"/>`,
   empty: svg`<circle cx="6" cy="6" r="4" class="line"/>`,
 };
 
@@ -50,9 +52,10 @@ export function panel(id, title, aside, body) {
 export function send(actions, request, text, { name = text, tone = "", disabled = false } = {}) {
   // A button that is disabled while it has the focus would drop it: the keyboard's user would stand at the page's top.
   const focused = document.activeElement?.getAttribute("aria-label") === name;
+  const off = disabled || !actions.allows(request);
   return html`<button type="button" class="small ${tone}" aria-label=${name} title=${curl(request)}
-    ?disabled=${disabled && !focused} aria-disabled=${disabled ? "true" : nothing}
-    @click=${() => disabled || void actions.send(request)}>${text}</button>`;
+    ?disabled=${off && !focused} aria-disabled=${off ? "true" : nothing}
+    @click=${() => off || void actions.send(request)}>${text}</button>`;
 }
 
 /**

@@ -5,27 +5,79 @@ import { guard } from "lit-html/directives/guard.js";
 import { keyed } from "lit-html/directives/keyed.js";
 import { ref } from "lit-html/directives/ref.js";
 
-import { requests } from "../actions.js";
+import { curl, requests } from "../actions.js";
 import { count, plural } from "../format.js";
-import { badge, copyable, icon, panel, send } from "./parts.js";
+import { interesting, NotPlayed, playKept } from "../lessons/play.js";
+import { NoMoment } from "../time/run.js";
+import { badge, copyable, icon, panel } from "./parts.js";
 
 /**
  * @typedef {import("../actions.js").Actions} Actions
  * @typedef {import("../store.js").State} State
+ * @typedef {import("../time/moment.js").Moment} Moment
  * @typedef {{at_ms: number, who: string, text: string}} Line
  */
 
-/** @param {State} state @param {Actions} actions */
-export function scenarios(state, actions) {
+/** @type {{name: string, trouble: string} | null} The script that was asked for last, and why it is not shown. */
+let wanted = null;
+
+/** Play a script, and go where it is worth looking. @param {string} name @param {Actions} actions @param {Moment} moment @param {() => void} changed */
+async function playAndOpen(name, actions, moment, changed) {
+  const mine = (wanted = { name, trouble: "" });
+  changed();
+  try {
+    const place = await interesting(await playKept(name, actions));
+    await moment.readRuns();
+    // Whoever went elsewhere, or plays another one, is left there.
+    if (wanted === mine && moment.place.tab === "lab") moment.go({ ...place, tab: "tracks" });
+  } catch (reason) {
+    if (!(reason instanceof NotPlayed || reason instanceof NoMoment)) throw reason;
+    mine.trouble = reason.message;
+  }
+  changed();
+}
+
+/** Play a script on the cluster itself, and watch it on the tracks. @param {string} name @param {Actions} actions @param {Moment} moment */
+async function playHere(name, actions, moment) {
+  const answer = await actions.send(requests.playLive(name));
+  if (answer?.ok) moment.go({ run: "live", at: null, tab: "tracks" });
+}
+
+/**
+ * It breaks the cluster, so it takes two presses.  One button and not two, so that the focus stays where it is between them.
+ * @param {any} script @param {State} state @param {Actions} actions @param {Moment} moment @param {() => void} changed
+ */
+function live({ name, running_obstacle }, state, actions, moment, changed) {
+  const { ui } = state;
+  const key = `play ${name}`;
+  const armed = ui.armed === key;
+  const arm = (/** @type {string | null} */ to) => () => {
+    if (to === null && ui.armed !== key) return;
+    ui.armed = to;
+    changed();
+  };
+  const sure = () => {
+    ui.armed = null;
+    void playHere(name, actions, moment);
+  };
+  if (running_obstacle !== null) return html`<button type="button" class="small" disabled aria-label="Play ${name} live" title="not on a cluster that runs: ${running_obstacle}">Live</button>`;
+  if (!actions.allows(requests.playLive(name))) return html`<button type="button" class="small" disabled aria-label="Play ${name} live" title="a past moment is shown: End goes back to live">Live</button>`;
+  return html`<button type="button" class="small danger ${armed ? "sure" : ""}" aria-label="${armed ? `Really break this cluster with ${name}` : `Play ${name} live`}"
+    title=${curl(requests.playLive(name))} @click=${armed ? sure : arm(key)} @blur=${armed ? arm(null) : nothing}>${armed ? html`${icon("warn")} Really break this cluster` : "Live"}</button>`;
+}
+
+/** @param {State} state @param {Actions} actions @param {Moment} moment @param {() => void} changed */
+export function scenarios(state, actions, moment, changed) {
   const { list, run, message } = state.scenarios;
   const aside = list.length ? html`<span class="sum"><b>${list.length}</b> scripts</span>`
     : html`<button type="button" class="small" ?disabled=${state.scenarios.state === "loading"}
       @click=${() => void actions.loadScenarios()}>${state.scenarios.state === "loading" ? "Loading…" : "Show the library"}</button>`;
   const intro = html`<p class="quiet">${message || `Outages of ZooKeeper's and Kafka's as scripts. They are played in a simulated world
-    beside this cluster, which they do not touch; Kafka's twice, as it is here and with its bug.`}</p>`;
+    beside this cluster, which they do not touch; Kafka's twice, as it is here and with its bug. Live, a script breaks this cluster itself.`}</p>`;
   // The run stands above the list: whoever pressed Play looks for it.
   return panel("scenarios", "Outage library", aside, html`${run ? keyed(run.id, told(list, run)) : nothing}
-    ${list.length ? guard([list], () => table(list, actions)) : intro}`);
+    ${wanted?.trouble && !run?.error ? html`<p class="bad" role="alert">${icon("bad")} ${wanted.name} cannot be shown: ${wanted.trouble}.</p>` : nothing}
+    ${list.length ? guard([list, state.ui.armed, actions.off], () => table(list, state, actions, moment, changed)) : intro}`);
 }
 
 /** Brings a run into sight when it begins. @param {Element | undefined} section */
@@ -43,16 +95,18 @@ export function parting(one, other) {
   return null;
 }
 
-/** @param {any[]} list @param {Actions} actions */
-function table(list, actions) {
+/** @param {any[]} list @param {State} state @param {Actions} actions @param {Moment} moment @param {() => void} changed */
+function table(list, state, actions, moment, changed) {
   return html`<div class="scroll library" tabindex="0" role="region" aria-label="Outage library, scrollable"><table>
     <thead><tr><th scope="col">scenario</th><th scope="col">what went wrong, and why it holds here</th>
       <th scope="col">fixed there in</th><th scope="col">with</th><td></td></tr></thead>
     <tbody>${list.map((s) => html`<tr aria-label="Scenario ${s.name}">
-      <th scope="row"><span class="name">${s.name}</span><span class="facts">${s.live ? "also plays live" : "simulated only"}</span></th>
+      <th scope="row"><span class="name">${s.name}</span><span class="facts">${s.running_obstacle === null ? "plays here, too" : s.live ? "plays live elsewhere" : "simulated only"}</span></th>
       <td><b>${s.title}</b><span class="why">${s.hypothesis}</span></td>
       <td>${s.fixed}</td><td>${s.outage ? bug(s.outage.settings) : nothing}</td>
-      <td class="n">${send(actions, requests.play(s.name), "Play", { name: `Play ${s.name}` })}</td></tr>`)}</tbody></table></div>`;
+      <td class="n"><button type="button" class="small" aria-label="Play ${s.name}" title=${curl(requests.play(s.name))}
+        @click=${() => void playAndOpen(s.name, actions, moment, changed)}>Play</button>
+        ${live(s, state, actions, moment, changed)}</td></tr>`)}</tbody></table></div>`;
 }
 
 /** What brings the outage about. @param {Record<string, string>} settings */
@@ -69,7 +123,7 @@ function told(list, run) {
   const parts = run.outage ? parting(run.story, run.outage.story) : null;
   return html`<section class="run" ${ref(show)} aria-label="Run of ${run.scenario}" aria-busy=${run.state !== "ended"}>
     <header><h3>${run.scenario}</h3>${verdict(run)}
-      ${run.virtual_ms === null ? nothing : html`<span class="sum">${count(Math.round(run.virtual_ms / 1000))} s of virtual time, played in ${count(run.took_ms)} ms</span>`}
+      ${run.virtual_ms === null ? nothing : html`<span class="sum">${count(Math.round(run.virtual_ms / 1000))} s ${run.live ? "on this cluster" : html`of virtual time, played in ${count(run.took_ms)} ms`}</span>`}
       ${parts === null ? nothing : html`<a href="#first-difference">first difference at ${partsAt(run, parts)} s</a>`}</header>
     ${run.error ? html`<p class="bad">${run.error}</p>` : nothing}${problems(run.problems)}
     ${run.story.length ? copyable(run.replay, "the command that plays it again") : nothing}

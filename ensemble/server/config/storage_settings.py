@@ -6,16 +6,19 @@ import msgspec
 
 from ensemble.server.config.config_values import Values
 from ensemble.txnlog.storage import QUICK_SYNC_US
+from ensemble.zab.snapshot_pace import SNAP_COUNT, SNAP_COUNT_MAX
 from ensemble.zab.sync import COMMITTED_LOG_LENGTH, SNAPSHOT_SIZE_FACTOR
 
 _COMPRESSIONS = {"": "", "checked": "", "gz": ".gz", "snappy": ".snappy"}
 
 
 class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a peer keeps its history.  `retain_snapshots` 0 keeps all; `snapshot_suffix` says how they are compressed;
-    `quick_sync_us` 0 leaves every sync to the storage thread."""
+    """How a peer keeps its history.  `snap_count_max` is as large as `snap_count` where that is set.
+    `retain_snapshots` 0 keeps all; `snapshot_suffix` says how they are compressed; `quick_sync_us` 0 leaves every sync
+    to the storage thread."""
 
     snap_count: int
+    snap_count_max: int
     snap_size_limit_bytes: int
     preallocate_bytes: int
     retain_snapshots: int
@@ -32,7 +35,8 @@ def read_storage_settings(values: Values) -> StorageSettings:
     interval = values.number("autopurge.purgeInterval", 0, 0)
     retain = values.number("autopurge.snapRetainCount", 3, 3)
     return StorageSettings(
-        snap_count=values.number("snapCount", 100_000, 2),
+        snap_count=values.number("snapCount", SNAP_COUNT, 2),
+        snap_count_max=values.number("snapCount", SNAP_COUNT_MAX, 2),
         snap_size_limit_bytes=values.number("snapSizeLimitInKb", 4 << 20, 0, 2**40) * 1024,
         preallocate_bytes=values.number("preAllocSize", 65536, 1, 2**21) * 1024,
         retain_snapshots=retain if interval else 0,

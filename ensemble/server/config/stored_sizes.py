@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from ensemble.ids import zxid_text
 from ensemble.server.config.limits import Limits
-from ensemble.tree.stored import StoredNodes, data_size_of
+from ensemble.tree.stored import StoredNodes
+from ensemble.tree.znode import HEAD_BYTES
 from ensemble.zab.effects import Recovered
 
 EXTRA_BYTES_MIN = 1024
@@ -44,9 +45,9 @@ def _in_log(recovered: Recovered, allowed: int) -> str | None:
 
 def _in_snapshot(recovered: Recovered, allowed: int) -> str | None:
     nodes = recovered.snapshot.nodes if recovered.snapshot is not None else ()
-    # A record holds more than the data: mostly one look without a line of Python for each of a million is enough.
-    if isinstance(nodes, StoredNodes) and max(map(len, nodes.records), default=0) > allowed:
-        for path, record in zip(nodes.paths, nodes.records, strict=True):
-            if (size := data_size_of(record)) > allowed:
+    # What is kept of a znode is more than its data: mostly one look without a line of Python for each of a million.
+    if isinstance(nodes, StoredNodes) and max(map(len, nodes.values), default=0) > allowed:
+        for path, value in zip(nodes.paths, nodes.values, strict=True):
+            if (size := len(value) - HEAD_BYTES) > allowed:
                 return f"{path} has {size} bytes"
     return None

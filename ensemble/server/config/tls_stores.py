@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from ensemble.runtime.extras import is_installed, sentence
+
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
@@ -63,6 +65,8 @@ def conversion(kind: str, path: Path) -> str:
 
 def load_key(context: ssl.SSLContext, store: Store) -> None:
     """Use a store's private key and its chain.  Raises BadStore."""
+    if not is_installed("tls"):
+        raise BadStore(sentence("tls", "what reads stores and certificates is"))
     try:
         if store.kind == "PEM":
             # A password is given in any case: OpenSSL would ask for it on the terminal.

@@ -43,6 +43,7 @@ from ensemble.tree_rules import TreeRules
 from ensemble.txnlog.files import read_text
 from ensemble.zab.membership import Membership
 from ensemble.zab.server_line import ServerLine
+from journal.message_log import CONTROL, LEVELS
 
 ALWAYS_WHITELISTED = "srvr"
 """ZooKeeper's own scripts depend on it."""
@@ -84,6 +85,7 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
     whitelist: tuple[str, ...]
     journal_dir: Path
     journal_full: bool
+    messages: str
     read_only_mode: bool
     local_sessions: bool
     local_sessions_upgrading: bool
@@ -201,6 +203,7 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
         whitelist=_whitelist(values),
         journal_dir=Path(values.text("zabka.journal.dir", str(data_dir / "journal"))),
         journal_full=values.get("zabka.journal.level", False, _journal_full, "normal or full"),
+        messages=values.get("zabka.messages", CONTROL, _messages, "off, control or all"),
         read_only_mode=values.flag("readonlymode.enabled", False),
         local_sessions=values.flag("localSessionsEnabled", False),
         local_sessions_upgrading=values.flag("localSessionsUpgradingEnabled", False),
@@ -240,6 +243,12 @@ def _journal_full(text: str) -> bool:
     if text.lower() not in ("normal", "full"):
         raise ValueError(text)
     return text.lower() == "full"
+
+
+def _messages(text: str) -> str:
+    if text.lower() not in LEVELS:
+        raise ValueError(text)
+    return text.lower()
 
 
 def _limit(values: Values, key: str, default: int, needed: bool) -> int:

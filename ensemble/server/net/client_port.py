@@ -31,6 +31,7 @@ from ensemble.records import (
 from ensemble.server.config.tls import TlsStore, certificate_of
 from ensemble.server.net.admission import Admission, RequestGate
 from ensemble.server.net.client_listener import ClientListener
+from ensemble.server.net.peer_tap import PeerTap
 from ensemble.server.net.secure_entrance import SecureEntrance
 from ensemble.server.net.sockets import keep_alive, listen, remote_name
 
@@ -54,8 +55,11 @@ class Newcomer(NamedTuple):
 class ClientPort:
     """The listening port and every client connection."""
 
-    def __init__(self, listener: ClientListener, admission: Admission, policy: AuthPolicy) -> None:
+    def __init__(
+        self, listener: ClientListener, admission: Admission, policy: AuthPolicy, tap: PeerTap | None = None
+    ) -> None:
         self.listener = listener
+        self.tap = tap
         self.admission = admission
         self.gate = RequestGate(admission) if admission.limits.in_process else None
         self._policy = policy
@@ -153,6 +157,8 @@ class ClientPort:
         if self.gate is not None:
             self.gate.forget(connection_id)
             asyncio.get_running_loop().call_soon(self._release, self.gate)
+        if self.tap is not None:
+            self.tap.client_gone(connection_id)
         if self._connections.pop(connection_id, None) is not None:
             self.listener.on_client_closed(connection_id)
 
@@ -165,6 +171,8 @@ class ClientPort:
             else:
                 connection.out.append(self._framed(message))
             self._unflushed[connection_id] = connection
+            if self.tap is not None:
+                self.tap.client_told(connection_id, message)
 
     def _framed(self, message: ConnectResponse | Reply) -> bytes:
         """The bytes of a message; one that goes to many, as a watch that fires does, is encoded once."""
@@ -367,6 +375,8 @@ class ClientConnection(asyncio.Protocol):
     def _hand_over(self, messages: list[ClientMessage]) -> None:
         if not messages or self._id is None:
             return
+        if self._port.tap is not None and self._transport is not None:
+            self._port.tap.client_said(self._id, self._transport, messages)
         gate = self._port.gate
         if gate is None or not gate.holds(self._id, messages, now_ms()):
             self._port.listener.on_client_messages(self._id, messages)

@@ -19,11 +19,16 @@ from ensemble.server.net.election_wire import (
     decode_notification,
     decode_opening,
 )
+from ensemble.server.net.peer_tap import PeerTap
 from ensemble.server.net.quorum_auth import QuorumAuth, Side, step_of
 from ensemble.server.net.sockets import keep_alive, remote_name
 from ensemble.zab.messages import Notification
+from journal.message_log import MessageLine
 
 OPENING_TIMEOUT_S = 10.0
+UNACKNOWLEDGED_MS = 5_000
+"""A host that has come back with another address never answers on the connections that it had with the one before, and
+as long as one stands nobody opens another.  The kernel of a server that is frozen or busy acknowledges for it."""
 UNIDENTIFIED_MAX = 64
 """Connections that have not said yet who they are."""
 
@@ -43,6 +48,7 @@ class ElectionHub(Protocol):
     listener: ElectionListener
     auth: QuorumAuth | None
     unidentified: int
+    tap: PeerTap | None
 
     def refusal(self, transport: asyncio.BaseTransport, dialled: PeerId | None) -> str | None: ...
     def opening(self) -> bytes: ...
@@ -71,6 +77,7 @@ class ElectionConnection(asyncio.Protocol):
         self._unanswered_since_s: float | None = None
         self._side: Side | None = None
         self._opened: Opening | None = None
+        self._line: MessageLine | None = None
 
     @property
     def ready(self) -> bool:
@@ -82,7 +89,9 @@ class ElectionConnection(asyncio.Protocol):
         # uvloop's transports are asyncio.Transport in all but name.
         self._transport = transport = cast(asyncio.Transport, transport)
         self.remote = remote_name(transport)
-        keep_alive(transport)
+        if self._port.tap is not None:
+            self._line = self._port.tap.line(transport, self._dialled)
+        keep_alive(transport, UNACKNOWLEDGED_MS)
         reason = self._port.refusal(transport, self._dialled)
         if reason is not None:
             self.refused = True
@@ -122,7 +131,10 @@ class ElectionConnection(asyncio.Protocol):
                 return
             self._unanswered_since_s = None
             for frame in self._frames.feed(data):
-                self._port.listener.on_notification(self._peer_id, decode_notification(frame))
+                notification = decode_notification(frame)
+                if self._line is not None and self._port.tap is not None:
+                    self._port.tap.vote_received(self._line, notification)
+                self._port.listener.on_notification(self._peer_id, notification)
         except MalformedRecord as bad:
             self._port.listener.on_peer_broken(self.remote, f"election port: {bad}")
             self.drop()
@@ -186,6 +198,8 @@ class ElectionConnection(asyncio.Protocol):
         if self._unanswered_since_s is None:
             self._unanswered_since_s = time.monotonic()
         if self._transport is not None:
+            if self._line is not None and self._port.tap is not None:
+                self._port.tap.votes_sent(self._line, frame)
             self._transport.write(frame)
 
     def silent_s(self) -> float:

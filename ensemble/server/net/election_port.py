@@ -21,6 +21,7 @@ from ensemble.server.net.election_connection import UNIDENTIFIED_MAX, ElectionCo
 from ensemble.server.net.election_wire import Opening, encode_notification, encode_opening
 from ensemble.server.net.peer_addresses import first_to_answer, listen_each
 from ensemble.server.net.peer_security import Listening, PeerSecurity, open_port, tls_problem
+from ensemble.server.net.peer_tap import PeerTap
 from ensemble.server.net.quorum_auth import QuorumAuth
 from ensemble.zab.messages import Notification
 from ensemble.zab.server_line import Address, ServerLine, bracketed
@@ -55,8 +56,10 @@ class ElectionPort:
         security: PeerSecurity | None = None,
         auth: QuorumAuth | None = None,
         reachability: Reachability = CHECKED,
+        tap: PeerTap | None = None,
     ) -> None:
         self.my_id = my_id
+        self.tap = tap
         self._reachability = reachability
         self.listener = listener
         self.auth = auth

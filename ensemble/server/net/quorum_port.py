@@ -15,12 +15,14 @@ from ensemble.runtime.supervisor import ends_loudly
 from ensemble.server.config.reachability import CHECKED, Reachability
 from ensemble.server.net.peer_addresses import first_to_answer, listen_each
 from ensemble.server.net.peer_security import Listening, PeerSecurity, open_port, tls_problem
+from ensemble.server.net.peer_tap import PeerTap
 from ensemble.server.net.quorum_auth import QuorumAuth, SaslDoor
 from ensemble.server.net.quorum_packets import encode_shared
 from ensemble.server.net.quorum_wire import QuorumCodec
 from ensemble.server.net.sockets import keep_alive, remote_name
 from ensemble.zab.messages import Commit, Packet, Proposal, Snap
 from ensemble.zab.server_line import Address, ServerLine
+from journal.message_log import MessageLine
 
 ACCEPTED_MAX = 1024
 CHUNKS_A_TURN = 4
@@ -66,8 +68,10 @@ class QuorumPort:
         security: PeerSecurity | None = None,
         auth: QuorumAuth | None = None,
         reachability: Reachability = CHECKED,
+        tap: PeerTap | None = None,
     ) -> None:
         self.listener = listener
+        self.tap = tap
         self._reachability = reachability
         self.init_limit_s = init_limit_s
         self.observer_master_port = 0
@@ -220,6 +224,8 @@ class QuorumPort:
         """Queue packets; everything of a turn leaves in one write.  Nothing happens where the link is gone."""
         link = self._links.get(link_id)
         if link is not None:
+            if link.line is not None and self.tap is not None:
+                self.tap.packets_sent(link.line, packets)
             link.send(packets)
             self._unflushed[link_id] = link
 
@@ -271,6 +277,7 @@ class QuorumLink(asyncio.Protocol):
         self._port = port
         self._leader = leader
         self.refused = False
+        self.line: MessageLine | None = None
         self._codec = QuorumCodec(learner=leader is not None)
         self._link_id: LinkId | None = None
         self._transport: asyncio.Transport | None = None
@@ -285,6 +292,8 @@ class QuorumLink(asyncio.Protocol):
         # uvloop's transports are asyncio.Transport in all but name.
         self._transport = transport = cast(asyncio.Transport, transport)
         keep_alive(transport)
+        if self._port.tap is not None:
+            self.line = self._port.tap.line(transport, self._leader)
         if transport.get_extra_info("ssl_object") is None:
             # What is flushed is to leave at once, not when the loop comes round.  (uvloop's TLS would not resume.)
             transport.set_write_buffer_limits(high=0)
@@ -325,6 +334,8 @@ class QuorumLink(asyncio.Protocol):
             return
         if not packets:
             return
+        if self.line is not None and self._port.tap is not None:
+            self._port.tap.packets_received(self.line, packets)
         if self._link_id is None:
             self._link_id = self._port.register(self)
             if self._deadline is not None:

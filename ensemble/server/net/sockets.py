@@ -26,15 +26,23 @@ async def listen(
         raise PortError(port_trouble(purpose, host, port, bad)) from None
 
 
-def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Let the kernel notice a peer that vanished without a word (cut power, dropped state in a firewall)."""
+def keep_alive(transport: asyncio.BaseTransport, unacknowledged_ms: int = 0) -> None:
+    """Let the kernel notice a peer that vanished without a word (cut power, dropped state in a firewall).
+
+    What was sent and is not acknowledged keeps it from asking, and is sent again for a quarter of an hour, unless it is
+    to end the connection after `unacknowledged_ms`.
+    """
     sock = transport.get_extra_info("socket")
     if sock is None:
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+    # Where there is a user timeout it stands in for the count of probes: several must fit into it.
+    idle_s, every_s = (2, 1) if unacknowledged_ms else (10, 5)
+    for option, value in (("TCP_KEEPIDLE", idle_s), ("TCP_KEEPINTVL", every_s), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    if unacknowledged_ms and hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unacknowledged_ms)
 
 
 def remote_name(transport: asyncio.BaseTransport) -> str:

@@ -30,6 +30,7 @@ from ensemble.runtime.asyncio_runtime import instant_now
 from ensemble.runtime.dropped_connections import DroppedConnections
 from ensemble.server.net.client_port import ClientPort
 from ensemble.server.net.election_port import ElectionPort
+from ensemble.server.net.peer_tap import PeerTap
 from ensemble.server.net.quorum_port import QuorumPort
 from ensemble.server.operator.operator_view import OperatorView
 from ensemble.server.process.membership_ports import MembershipPorts
@@ -96,6 +97,7 @@ class PeerDriver:
         self.quorum: QuorumPort | None = None
         self.operator: OperatorView | None = None
         self.membership: MembershipPorts | None = None
+        self.tap: PeerTap | None = None
         self.begin_anew: Callable[[str], None] = self.stop
         """Ends the peer, so that another begins in its place from what the disk has."""
         self._peer = peer
@@ -293,6 +295,8 @@ class PeerDriver:
         if self.operator is not None:
             self.operator.on_event(event)
         if isinstance(event, PeerStateChanged):
+            if self.tap is not None:
+                self.tap.learn(self._service.tree)
             self._log.info(
                 event.state.lower(), phase=event.phase.lower(), leader=event.leader_id, epoch=event.current_epoch,
                 zxid=f"0x{event.last_zxid:x}",

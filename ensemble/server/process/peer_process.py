@@ -31,6 +31,7 @@ from ensemble.server.net.admission import Admission
 from ensemble.server.net.client_port import ClientPort, now_ms
 from ensemble.server.net.election_port import ElectionPort
 from ensemble.server.net.peer_security import PeerSecurity
+from ensemble.server.net.peer_tap import PeerTap
 from ensemble.server.net.quorum_auth import QuorumAuth
 from ensemble.server.net.quorum_port import QuorumPort
 from ensemble.server.net.sockets import PortError
@@ -52,6 +53,7 @@ from ensemble.txnlog.storage import Storage, complaint, is_full
 from ensemble.zab.application import EnsembleConfig
 from ensemble.zab.peer import Peer
 from journal.events import HistoryReplaced, NodeStarted
+from journal.message_log import open_message_log
 from journal.writer import JournalWriter
 
 GC_THRESHOLDS = (50_000, 20, 50)
@@ -90,6 +92,9 @@ def run_peer(config_path: Path) -> bool:
         loaded = load_history(config, held, log)
         journal = JournalWriter(config.journal_dir, config.node, full=config.journal_full)
         held.callback(journal.close)
+        messages = open_message_log(config.journal_dir, config.node, config.messages)
+        if messages is not None:
+            held.callback(messages.close)
         gc.set_threshold(*GC_THRESHOLDS)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         surroundings = Surroundings(
@@ -101,6 +106,7 @@ def run_peer(config_path: Path) -> bool:
             workers=THREADS,
             clock_ns=time.monotonic_ns,
             started=_collect_what_changes,
+            messages=messages,
         )
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(serve(config, loaded, surroundings))
@@ -146,6 +152,7 @@ def ensemble_config(config: ZooConfig) -> EnsembleConfig:
         min_session_timeout_ms=config.min_session_timeout,
         max_session_timeout_ms=config.max_session_timeout,
         snap_count=config.storage.snap_count,
+        snap_count_max=config.storage.snap_count_max,
         snap_size_limit_bytes=config.storage.snap_size_limit_bytes,
         committed_log_length=config.storage.committed_log_length,
         snapshot_size_factor=config.storage.snapshot_size_factor,
@@ -226,8 +233,9 @@ async def serve(config: ZooConfig, loaded: Loaded, surroundings: Surroundings) -
         driver.emit(event)
     if restored is not None and config.journal_full:
         driver.emit(HistoryReplaced(restored))
+    driver.tap = PeerTap(surroundings.messages) if surroundings.messages is not None else None
     driver.clients = clients = ClientPort(
-        driver, Admission(config.limits, surroundings.random.random, now_ms()), config.auth
+        driver, Admission(config.limits, surroundings.random.random, now_ms()), config.auth, driver.tap
     )
     running = RunningPeer(config, peer, service, clients, storage)
     control: ControlSocket | None = None
@@ -283,11 +291,11 @@ async def _open_ports(
         init_limit_s = config.init_limit * config.tick_time / 1000
         driver.elections = elections = ElectionPort(
             my_id, servers, faults, driver, admits_strangers=config.reconfig_enabled, security=security, auth=auth,
-            reachability=config.reachability,
+            reachability=config.reachability, tap=driver.tap,
         )  # fmt: skip
         driver.quorum = quorum = QuorumPort(
             my_id, servers, faults, driver, init_limit_s, security=security, auth=auth,
-            reachability=config.reachability,
+            reachability=config.reachability, tap=driver.tap,
         )  # fmt: skip
         quorum.observer_master_port = config.observer_master_port
         ports = (elections, quorum, clients)

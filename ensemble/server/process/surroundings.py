@@ -11,6 +11,7 @@ import structlog
 from ensemble.runtime.files import Files
 from ensemble.runtime.workers import Workers
 from ensemble.server.operator.running_peer import RunningPeer
+from journal.message_log import MessageLog
 from journal.writer import Journal
 
 
@@ -28,3 +29,5 @@ class Surroundings(NamedTuple):
     workers: Workers
     clock_ns: Callable[[], int]
     started: Callable[[RunningPeer], None]
+    messages: MessageLog | None = None
+    """Where messages are written down, where they are."""

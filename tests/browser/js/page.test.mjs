@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { outcome } from "../../../api/web/actions.js";
+import { Actions, outcome, requests } from "../../../api/web/actions.js";
 import { announcement, heard } from "../../../api/web/announcer.js";
 import { apply, emptyState, fold, nodeId } from "../../../api/web/fold.js";
 import { age, belief, duration, hex, list } from "../../../api/web/format.js";
@@ -12,6 +12,7 @@ import { judge, leftOfSession, model } from "../../../api/web/model.js";
 import { sentence, weight } from "../../../api/web/sentences.js";
 import { EVENTS_MAX, newState, takeAnswer, takeEntry, takeHistory, takeSnapshot } from "../../../api/web/store.js";
 import { together } from "../../../api/web/views/journal.js";
+import { NoMoment, Run } from "../../../api/web/time/run.js";
 import { parting } from "../../../api/web/views/scenarios.js";
 import { spans } from "../../../api/web/views/reigns.js";
 
@@ -337,4 +338,26 @@ test("two stories part at their first line that is not the same", () => {
   assert.equal(parting([line(1, "a"), line(2, "b")], [line(1, "a"), line(2, "c")]), 1);
   assert.equal(parting([line(1, "a")], [line(1, "a"), line(2, "c")]), 1);
   assert.equal(parting([line(1, "a")], [line(1, "a")]), null);
+});
+
+test("while a past moment is shown, a script is played in a simulated world and not on the cluster", () => {
+  const actions = new Actions(newState(), () => {}, () => {});
+  actions.off = true;
+  assert.deepEqual([requests.play("kafka-708"), requests.playLive("kafka-708")].map((each) => actions.allows(each)), [true, false]);
+  actions.off = false;
+  assert.equal(actions.allows(requests.playLive("kafka-708")), true);
+});
+
+test("a first page whose first event is gone is refused as gone, with the oldest that is kept", async (context) => {
+  let kept = [];
+  let first_seq = 700;
+  context.mock.method(globalThis, "fetch", async (path) => new Response(JSON.stringify(path.includes("/journal") ? kept : { first_seq })));
+  const gone = (reason) => reason instanceof NoMoment && reason.oldest === first_seq;
+  await assert.rejects(new Run("live").page(0, 500), gone);
+  [kept, first_seq] = [[entry(300, "peer-1", "session_closed")], 300];
+  await assert.rejects(new Run("live").page(0, 500), gone);
+  kept = [entry(1, "peer-1", "session_closed")];
+  assert.deepEqual((await new Run("live").page(0, 1)).entries, kept);
+  kept = [];
+  assert.deepEqual((await new Run("live").page(0, 0)).entries, [], "a history that has not begun");
 });

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ensemble.errors import ErrorCode
 from ensemble.ids import LinkId, SessionId, Zxid
 from ensemble.jute import pack_int
 from ensemble.ports import Instant
@@ -21,8 +22,8 @@ from tests.ensemble.tree.tree_driver import Ensemble, create, delete, multi, set
 
 READABLE = (ACL(1, "world", "anyone"), ACL(30, "digest", "u:x"))
 PATH = st.sampled_from(
-    ("/a", "/b", "/a/c", "/a/c/d", "/ü", "/a/ü", "/a//b", "/a/..", "/a/.", "/a/", "", "x", "/", "/a/\x7f", "/a/\udc80",
-     "/zookeeper/quota/a", "/zookeeper/quota/a/zookeeper_limits", "/zookeeper/quota/a/zookeeper_stats")
+    ("/a", "/b", "/a/c", "/a/c/d", "/ü", "/a/ü", "/a//b", "//a", "/a/..", "/a/.", "/a/", "", "x", "/", "/a/\x7f",
+     "/a/\udc80", "/zookeeper/quota/a", "/zookeeper/quota/a/zookeeper_limits", "/zookeeper/quota/a/zookeeper_stats")
 )  # fmt: skip
 DATA = st.one_of(st.none(), st.binary(max_size=3), st.just(b"count=1,bytes=2"))
 WRITES = st.one_of(
@@ -113,6 +114,15 @@ def test_the_short_way_proposes_and_applies_what_the_general_way_does(steps: lis
     for side in sides:
         side.apply(len(side.pending))
     assert sides[0].state() == sides[1].state()
+
+
+def test_a_name_behind_two_slashes_is_no_child_of_the_root() -> None:
+    side = Side(plain=True)
+    side.propose([request(create("//a", b"1", 0, op=OpCode.CREATE), 1, False, 5)])
+    side.apply(1)
+    assert (side.leader.children("/"), side.leader.stat("/")) == (["zookeeper"], DataTree().stat("/"))
+    committed = Txn(SessionId(1), 1, Zxid(9), 1, OpCode.CREATE, CreateTxn("//a", b"", OPEN_ACL, False, 1))
+    assert side.learner.apply(committed).error == ErrorCode.NO_NODE
 
 
 @pytest.mark.parametrize("flags", [*CreateFlag, 7, -1])

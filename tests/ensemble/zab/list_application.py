@@ -50,6 +50,11 @@ class ListApplication:
         nodes = [NodeImage(f"/{z:x}", data, (), z, z, 0, 0, 0, 0, 0, 0, z) for z, data in self.entries]
         return TreeSnapshot(self.last_applied, {}, nodes, len(nodes))
 
+    @property
+    def snapshot_bytes(self) -> int:
+        """What its entries hold."""
+        return sum(len(data) for _, data in self.entries)
+
     def checkpoint(self) -> ZxidCheckpoint:
         return ZxidCheckpoint(self.last_applied, 0, len(self.entries), 0)
 

@@ -43,8 +43,22 @@ def elected(
     controller: int = 1,
     unclean: bool = False,
     zxid: int = 0,
-) -> Event:
+) -> e.LeaderElected:
     return e.LeaderElected("t", 0, leader, epoch, isr, [1, 2, 3], partition_epoch, controller, unclean, "offline", zxid)
+
+
+def taken_from_eligible(*, eligible: list[int]) -> list[tuple[str, Event]]:
+    """Brokers 2 and 1 lose power and records one after the other, while broker 1 is out of the ISR; then 1 leads."""
+    told = msgspec.structs.replace(elected(2, 1, [2], 1, zxid=11), eligible=eligible)
+    lost = msgspec.structs.replace(told, leader=-1, leader_epoch=2, partition_epoch=2, zxid=12)
+    return [
+        ("broker-3", told),
+        *power_lost(2),
+        *power_lost(1),
+        ("broker-3", lost),
+        ("broker-3", elected(1, 3, [1], 3, zxid=30)),
+        ("broker-1", leads(1, 3, 0)),
+    ]
 
 
 def recovering(event: e.LeaderElected) -> e.LeaderElected:
@@ -503,6 +517,10 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
         GONE,
         *one_leads(partition_epoch=3, leader_epoch=2),
     ],
+    "a power loss took the last copy from who was eligible, when the last of the ISR had lost its own": [
+        *IN_SYNC,
+        *taken_from_eligible(eligible=[1]),
+    ],
     "a leader of old is told late of its election": [
         *IN_SYNC,
         ("broker-3", elected(1, 2, [1], 2, zxid=30)),
@@ -544,3 +562,7 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
 @pytest.mark.parametrize("case", EXCUSED)
 def test_a_history_that_only_looks_wrong_is_no_violation(case: str) -> None:
     assert violated(EXCUSED[case]) == []
+
+
+def test_who_lost_a_record_to_a_power_loss_and_was_neither_in_the_isr_nor_eligible_since_has_no_excuse() -> None:
+    assert "committed and acks=all records survive" in violated([*IN_SYNC, *taken_from_eligible(eligible=[])])

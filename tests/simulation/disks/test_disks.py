@@ -133,6 +133,28 @@ def test_a_power_loss_takes_what_a_failed_sync_left_in_the_kernel() -> None:
         assert machine.restart(power_loss=True) == []
 
 
+def test_a_power_loss_leaves_a_hole_where_a_later_sync_wrote_behind_a_failed_one() -> None:
+    """What is behind the hole is there, and cannot be told from what nobody acknowledged: the peer has no vote."""
+    for seed in range(5):
+        machine = Machine(seed)
+        machine.write(1)
+        machine.disk.fail_next_sync()
+        with planted_disks.failed_syncs_are_acknowledged():
+            machine.write(2)
+            machine.write(3)
+        assert machine.durable == [1, 2, 3] and not machine.disk.holds(Zxid(EPOCH_1 + 2))
+        assert (machine.restart(power_loss=True), machine.disk.complete) == ([1], False)
+
+
+def test_a_log_that_begins_with_a_hole_is_read_no_further() -> None:
+    machine = Machine()
+    machine.disk.fail_next_sync()
+    with planted_disks.failed_syncs_are_acknowledged():
+        machine.write(1)
+        machine.write(2)
+    assert (machine.restart(power_loss=True), machine.disk.complete) == ([], False)
+
+
 def test_who_does_not_write_again_what_a_failed_sync_left_loses_it_to_a_power_loss() -> None:
     for seed in range(20):
         machine = Machine(seed)

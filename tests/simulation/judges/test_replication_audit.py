@@ -11,7 +11,7 @@ from broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from ensemble.ids import SessionId, Zxid
 from ensemble.records import OPEN_ACL, OpCode
 from ensemble.txn import CloseSessionTxn, CreateTxn, DeleteTxn, MultiTxn, SetDataTxn, SubTxn, Txn
-from journal.events import InvariantViolated, TopicPartition
+from journal.events import Entry, HighWatermarkMoved, InvariantViolated, TopicPartition
 from journal.judges.judged import Judged
 from kafka_protocol.record_batch import Record, build_batch
 from kafka_protocol.zk.znodes import (
@@ -92,7 +92,7 @@ def test_kafkas_state_is_read_from_the_committed_transactions() -> None:
 @pytest.mark.parametrize(("writer", "said"), [(1, ["LeavingBrokersStayOut"]), (2, [])])
 def test_a_controller_that_knows_of_a_shutdown_may_not_add_that_broker_to_an_isr(writer: int, said: list[str]) -> None:
     # Broker 1 reigns as controller 1 still and told itself that it stops; controller 2 knows nothing of that.
-    context = SimpleNamespace(epoch=1, shutting_down={1})
+    context = SimpleNamespace(epoch=1, shutting_down={1}, broker_epoch=lambda broker: None)
     controller = SimpleNamespace(reign=SimpleNamespace(context=context))
     broker = SimpleNamespace(controller=controller, replicas=SimpleNamespace(partitions={}))
     found: list[InvariantViolated] = []
@@ -101,6 +101,52 @@ def test_a_controller_that_knows_of_a_shutdown_may_not_add_that_broker_to_an_isr
     before, after = state(2, 0, (2, 3)), state(2, 0, (2, 3, 1))._replace(controller_epoch=writer)
     audit.committed(txn(5, created(STATE, encode_partition_state(before))))
     audit.committed(txn(6, SetDataTxn(STATE, encode_partition_state(after), 1)))
+    assert [violation.invariant for violation in found] == said
+
+
+# -- who joins has all that was committed
+
+
+def node_with(values: bytes, replica: object = None) -> Any:
+    """A broker whose log of t-0 has a record for each byte."""
+    directory = MemoryLogDirectory()
+    directory.create_partition("t-0")
+    file = directory.open("t-0", "00000000000000000000.log")
+    for offset, value in enumerate(values):
+        record = Record(key=None, value=bytes([value]), timestamp_ms=0)
+        file.append(build_batch([record], base_offset=offset))
+    partitions = {} if replica is None else {T0: replica}
+    running = SimpleNamespace(controller=SimpleNamespace(reign=None), replicas=SimpleNamespace(partitions=partitions))
+    return SimpleNamespace(name="", broker=running, files=directory.files)
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (b"ab", []),
+        (b"abc", []),
+        (b"a", ["WhoJoinsHasAll"]),
+        (b"ax", ["WhoJoinsHasAll"]),
+    ],
+)
+def test_who_joins_an_isr_has_what_a_leader_committed_that_leads_no_more(log: bytes, said: list[str]) -> None:
+    first = SimpleNamespace(
+        is_leader=True,
+        leader_epoch=0,
+        replicas=(1, 2, 3),
+        isr_state=SimpleNamespace(isr=(1, 2)),
+        settings=SimpleNamespace(min_insync_replicas=1),
+        log=SimpleNamespace(high_watermark=2),
+    )
+    nodes: Any = {1: node_with(b"ab", first), 2: node_with(b"ab"), 3: node_with(log)}
+    found: list[InvariantViolated] = []
+    audit = ReplicationAudit(Scheduler(), nodes, Judged(), found.append)
+    audit.committed(txn(5, created(STATE, encode_partition_state(state(1, 0, (1, 2))))))
+    audit.journalled(Entry("broker-1", 1, 0, 0, HighWatermarkMoved(1, "t", 0, 0, 2, True)))
+    # The leader is gone: nobody is there whose high watermark could be asked.
+    nodes[1].broker = None
+    audit.committed(txn(6, SetDataTxn(STATE, encode_partition_state(state(2, 1, (2,))), 0)))
+    audit.committed(txn(7, SetDataTxn(STATE, encode_partition_state(state(2, 1, (2, 3))), 1)))
     assert [violation.invariant for violation in found] == said
 
 

@@ -13,6 +13,7 @@ from simulation.scenarios.file_steps import Purge
 from simulation.scenarios.library import LIBRARY, configured, play
 from simulation.scenarios.scenario import CoreScenario, WorldScenario, read_scenario, write_scenario
 from simulation.settings import BadSetting
+from testing.live.running import running_obstacle
 from testing.live.scenarios import LivePlayer
 from tools import outage_library as cli
 
@@ -44,11 +45,12 @@ def test_a_scenario_read_back_from_its_file_is_equal(name: str, tmp_path: Path) 
 
 
 def test_the_library_is_listed_and_played(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert cli.list_all(True, LivePlayer()) == 0
+    assert cli.list_all(True, LivePlayer(), running_obstacle) == 0
     listed = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert list(listed) == list(LIBRARY)
     assert listed["kafka-6082"]["switches"] == ["unfenced-controller"] and listed["kafka-6082"]["live"]
     assert "real processes" in listed["zookeeper-1549"]["live_obstacle"]
+    assert listed["zookeeper-1549"]["running_obstacle"] and not listed["leader-killed"]["running_obstacle"]
     out = tmp_path / "journal.jsonl"
     assert cli.run(["zookeeper-1549", "keeper-116690"], None, cli.Wanted(out=out)) == 0
     assert "2 scenarios, 0 with violations" in capsys.readouterr().out

@@ -23,7 +23,7 @@ from simulation.seeds.seed_run import SeedRun
 from simulation.settings import WorldSettings
 from tests.simulation import planted_ensemble, search_table
 
-PROTOCOL = "swarm-protocol"
+PROTOCOL, FILES = "swarm-protocol", "swarm-files"
 SETTINGS = WorldSettings()
 PLANT = "tests.simulation.planted_ensemble:leader_counts_itself_before_its_fsync"
 
@@ -58,10 +58,15 @@ def test_a_tape_plays_its_seeds_history_and_so_does_what_was_written_of_it(scena
     assert fingerprint(plain) == fingerprint(taped) == fingerprint(again)
 
 
-@pytest.mark.parametrize("scenario", ["swarm", "swarm-ensemble", "swarm-disks", PROTOCOL])
+@pytest.mark.parametrize("scenario", ["swarm", "swarm-ensemble", "swarm-disks", PROTOCOL, FILES])
 def test_seeds_of_the_swarms_hold(scenario: str) -> None:
     for seed in range(3):
         assert run_tape(Tape(seed), scenario, SETTINGS).problems == []
+
+
+def test_a_run_over_files_is_the_same_every_time() -> None:
+    one, again = (run_tape(Tape(7), FILES, SETTINGS) for _ in range(2))
+    assert (one.written, one.reached) == (again.written, again.reached)
 
 
 def test_an_act_of_zeros_does_nothing() -> None:

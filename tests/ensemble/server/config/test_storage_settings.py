@@ -15,6 +15,7 @@ def read(**keys: str) -> StorageSettings:
 def test_the_defaults_are_zookeepers() -> None:
     settings = read()
     assert (settings.snap_count, settings.snap_size_limit_bytes) == (100_000, 4 << 30)
+    assert settings.snap_count_max == 300_000
     assert (settings.preallocate_bytes, settings.fsync_warning_ms) == (64 << 20, 1000)
     assert (settings.committed_log_length, settings.snapshot_size_factor) == (500, 0.33)
     assert (settings.retain_snapshots, settings.snapshot_suffix, settings.trusts_empty) == (0, "", False)
@@ -37,6 +38,7 @@ def test_every_key_of_the_storage_is_read() -> None:
     )
     assert settings == StorageSettings(
         snap_count=2000,
+        snap_count_max=2000,
         snap_size_limit_bytes=0,
         preallocate_bytes=1 << 20,
         retain_snapshots=5,

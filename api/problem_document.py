@@ -1,0 +1,14 @@
+"""RFC 9457 problem documents as plain data: what every server of ours answers errors with."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+MEDIA_TYPE = "application/problem+json"
+
+
+def document(status: int, detail: str, path: str, title: str | None = None, **extra: Any) -> dict[str, Any]:
+    """A problem document as plain data."""
+    phrase = title or HTTPStatus(status).phrase
+    return {"type": "about:blank", "title": phrase, "status": status, "detail": detail, "instance": path, **extra}

@@ -1,0 +1,57 @@
+"""The journal as a stream of server-sent events, which the page lives on.  Needs the dashboard's packages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query
+from sse_starlette import EventSourceResponse
+
+from api import events
+from api.collector import TooOld
+from api.problems import Problem, responses
+from api.routes_journal import After
+from api.services import Service
+
+router = APIRouter(prefix="/api/v1")
+
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Server-sent events: `id` is the number, `data` the event",
+        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": "id: 42\ndata: {…}\n\n"}},
+    }
+}
+
+
+@router.get(
+    "/events",
+    tags=["journal"],
+    summary="The journal as a stream",
+    response_class=EventSourceResponse,
+    responses={**responses(410, 422), **_STREAM},
+)
+async def get_events(
+    service: Service,
+    after: After = None,
+    last_event_id: Annotated[str | None, Header(description="Where a broken stream resumes")] = None,
+    snapshot: Annotated[
+        bool, Query(description="Begin with `event: snapshot`, the folded state, where the stream cannot resume")
+    ] = False,
+) -> EventSourceResponse:
+    """Every event after a number, then every new one.  `Last-Event-ID` goes before `after`.
+
+    With `snapshot` a stream that cannot go on where it stood begins with the whole state instead of the history, and
+    is never answered 410: what a dashboard wants.
+    """
+    begin = after or 0
+    if last_event_id:
+        if not last_event_id.isdecimal() or len(last_event_id) > 18:
+            raise Problem(422, f"Last-Event-ID is a number, not {last_event_id!r}")
+        begin = int(last_event_id)
+    try:
+        if not snapshot:
+            service.collector.after(begin, 1)
+    except TooOld as reason:
+        raise events.too_old(reason) from None
+    stream = events.stream(service.collector, begin, service.stopping, with_snapshot=snapshot)
+    return EventSourceResponse(stream, ping=3600, headers={"cache-control": "no-store"})

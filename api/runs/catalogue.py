@@ -1,0 +1,90 @@
+"""Every run there is, by its id: the live one, and those that are kept."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from api.collector import Collector
+from api.problems import Problem
+from api.runs.kept import JOURNAL, KeptRuns
+from api.runs.rewind import Rewind
+from api.runs.run_file import RunFile
+from api.runs.run_models import Run
+from api.runs.uploads import Uploads
+from api.runs.why import Whys
+from journal.reader import decode_line
+
+LIVE = "live"
+OPEN_MAX = 6
+"""So many kept runs are open at a time: what was folded of them is in memory."""
+
+
+class Runs:
+    """Finds runs, and what can be rewound of each."""
+
+    def __init__(self, collector: Collector, kept: KeptRuns) -> None:
+        self.kept = kept
+        self.uploads = Uploads(kept)
+        self._collector = collector
+        self._open: OrderedDict[str, Rewind] = OrderedDict()
+        self._whys: OrderedDict[str, Whys] = OrderedDict()
+
+    def all(self) -> list[Run]:
+        """The live run, then the kept ones, the newest first."""
+        return [self._live(), *reversed(self.kept.all())]
+
+    def get(self, run_id: str) -> Run:
+        """What is known of a run.  Raises Problem 404."""
+        return self._live() if run_id == LIVE else self.kept.get(run_id)
+
+    def _live(self) -> Run:
+        collector = self._collector
+        history = collector.rewind.history
+        first = history.first_seq
+        oldest = history.read(first, 1)
+        first_us = decode_line(oldest[0].json).wall_us if oldest else 0
+        return Run(
+            id=LIVE,
+            kind="live",
+            title="The live cluster",
+            first_seq=first,
+            last_seq=collector.last_seq,
+            first_us=first_us,
+            last_us=max(first_us, collector.state.at_us),
+            events=collector.last_seq + 1 - first,
+            messages=True,
+            created_ms=first_us // 1000,
+        )
+
+    def rewind(self, run_id: str) -> Rewind:
+        """What can be rewound of a run.  Raises Problem 404."""
+        if run_id == LIVE:
+            return self._collector.rewind
+        path = self.kept.path(run_id) / JOURNAL
+        if run_id not in self._open:
+            try:
+                self._open[run_id] = Rewind(RunFile(path))
+            except OSError as reason:
+                raise Problem(404, f"the journal of {run_id} cannot be read: {reason.strerror}") from None
+            while len(self._open) > OPEN_MAX:
+                self._open.popitem(last=False)
+        self._open.move_to_end(run_id)
+        return self._open[run_id]
+
+    def whys(self, run_id: str) -> Whys:
+        """What answers why something happened in a run.  Raises Problem 404."""
+        history = self.rewind(run_id).history
+        if run_id not in self._whys:
+            self._whys[run_id] = Whys(history)
+            while len(self._whys) > OPEN_MAX:
+                self._whys.popitem(last=False)
+        self._whys.move_to_end(run_id)
+        return self._whys[run_id]
+
+    def delete(self, run_id: str) -> None:
+        """Remove a kept run.  Raises Problem: 404, 409 for the live one."""
+        if run_id == LIVE:
+            raise Problem(409, "the live run is the cluster's own history, and goes with its data directory")
+        self.kept.delete(run_id)
+        self._open.pop(run_id, None)
+        self._whys.pop(run_id, None)

@@ -1,0 +1,46 @@
+"""Where two runs part, and why each did there what it did."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from api.problems import Problem
+from api.runs.catalogue import Runs
+from api.runs.history import History
+from journal.divergence import parting
+from journal.events import Entry
+from journal.reader import decode_line
+
+COMPARED_MAX = 200_000
+_BATCH = 1_000
+
+
+async def divergence(runs: Runs, run_id: str, other_id: str) -> dict[str, Any]:
+    """The first difference between two runs.  Raises Problem: 404, 422 where one is too long to be compared."""
+    one = await _entries(runs.rewind(run_id).history, run_id)
+    other = await _entries(runs.rewind(other_id).history, other_id)
+    found = await asyncio.to_thread(parting, one, other)
+    if found is None:
+        return {"same": True, "at": {"a": None, "b": None}, "before": None, "why": {"a": None, "b": None}}
+    sides: dict[str, Any] = {"same": False, "at": {}, "before": {}, "why": {}}
+    for side, at, history, known in (("a", found.one, one, run_id), ("b", found.other, other, other_id)):
+        sides["at"][side] = None if at is None else {"seq": at.seq, "event": at.to_dict()}
+        sides["before"][side] = (at.seq if at is not None else history[-1].seq + 1) - 1
+        sides["why"][side] = None if at is None else await runs.whys(known).why(at.seq)
+    return sides
+
+
+async def _entries(history: History, run_id: str) -> list[Entry]:
+    count = history.last_seq + 1 - history.first_seq
+    if count > COMPARED_MAX:
+        raise Problem(422, f"{run_id} has {count} events; up to {COMPARED_MAX} are compared")
+    entries: list[Entry] = []
+    seq = history.first_seq
+    while events := history.read(seq, _BATCH):
+        entries += [decode_line(event.json) for event in events]
+        seq = events[-1].seq + 1
+        await asyncio.sleep(0)
+    if not entries:
+        raise Problem(422, f"{run_id} has no event yet")
+    return entries

@@ -1,0 +1,175 @@
+"""The messages of a run: of a kept one from its file, of the live cluster from what its nodes write down.
+
+The live cluster's are fetched from the host agents when somebody asks, and only what is new since then; nobody who does
+not look at them pays for them.  What both ends of a connection wrote is made one message (`journal.sightings`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from api.agent_http import AgentSilent
+from api.agent_protocol import Position
+from api.agents import Agent, Agents
+from api.problems import Problem
+from api.runs.catalogue import LIVE, Runs
+from api.runs.kept import MESSAGES
+from journal.messages import Message, read_message
+from journal.reader import split_lines
+from journal.sightings import Matcher, read_sighting
+from simulation.kernel.runtime import SimRuntime
+
+CHUNKS_MAX = 64
+"""So often an agent is asked for more in one go; what is left comes with the next question."""
+OPEN_MAX = 4
+"""So many kept runs' messages are in memory."""
+WORLD_BEGINS_US = SimRuntime.WALL_START_MS * 1000
+"""The wall clock of a simulated world when it begins."""
+LONGEST_US = 60 * 1_000_000
+"""A message that is under way longer than this is shown where it was sent, and not where it arrived."""
+
+log = structlog.get_logger()
+
+
+class Window(NamedTuple):
+    """Which messages are wanted: those that were sent or arrived between the two moments, of these classes (all where
+    there are none), and not more than `limit` of them."""
+
+    from_us: int
+    to_us: int
+    classes: frozenset[str]
+    limit: int
+
+
+class Selected(NamedTuple):
+    """The messages of a window, and of each class how many there are in it that are not among them."""
+
+    messages: list[Message]
+    hidden: dict[str, int]
+    truncated: bool
+
+
+class Messages:
+    """All messages of one run, by when they were sent."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = messages
+        self._sent = [message.sent_us for message in messages]
+
+    def select(self, window: Window) -> Selected:
+        """What is in a window, earliest first.  Beyond the limit the latest are left out."""
+        shown: list[Message] = []
+        hidden: Counter[str] = Counter()
+        truncated = False
+        begin = bisect_left(self._sent, window.from_us - LONGEST_US)
+        for message in self._messages[begin : bisect_left(self._sent, window.to_us + 1)]:
+            ended_us = message.sent_us if message.arrived_us is None else message.arrived_us
+            if ended_us < window.from_us:
+                continue
+            if window.classes and message.group not in window.classes:
+                hidden[message.group] += 1
+            elif len(shown) < window.limit:
+                shown.append(message)
+            else:
+                hidden[message.group] += 1
+                truncated = True
+        return Selected(shown, dict(hidden), truncated)
+
+
+class KeptMessages:
+    """The messages of kept runs, read when they are first asked for."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[Path, Messages] = OrderedDict()
+
+    async def of(self, path: Path) -> Messages:
+        """Those of that file; none where there is none."""
+        if path not in self._open:
+            self._open[path] = await asyncio.to_thread(_read, path)
+            while len(self._open) > OPEN_MAX:
+                self._open.popitem(last=False)
+        self._open.move_to_end(path)
+        return self._open[path]
+
+
+def _read(path: Path) -> Messages:
+    """A kept run is one of a simulated world, whose messages bear the time since it began."""
+    try:
+        found = [read_message(line) for line in split_lines(path.read_bytes())]
+    except FileNotFoundError:
+        return Messages([])
+    except (OSError, msgspec.MsgspecError) as reason:
+        raise Problem(500, f"the messages of this run cannot be read: {reason}") from None
+    for message in found:
+        message.sent_us += WORLD_BEGINS_US
+        if message.arrived_us is not None:
+            message.arrived_us += WORLD_BEGINS_US
+    return Messages(sorted(found, key=lambda message: (message.sent_us, message.id)))
+
+
+class LiveMessages:
+    """The messages of the live cluster, as far as its nodes still have them."""
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+        hosts = {node: agent.name for agent in agents.all for node in agent.nodes}
+        self._matcher = Matcher(hosts)
+        self._positions = {node: Position() for node in hosts}
+        self._asking = asyncio.Lock()
+        self._matched = Messages([])
+
+    async def now(self) -> Messages:
+        """All that is known, with what nodes have written since it was last asked for."""
+        async with self._asking:
+            news = await asyncio.gather(*(self._pull(agent) for agent in self._agents.all))
+            if any(news):
+                # A second for as many as are kept, in which others have their turn.
+                self._matched = await asyncio.to_thread(lambda: Messages(self._matcher.messages()))
+        return self._matched
+
+    async def _pull(self, agent: Agent) -> bool:
+        """Take what an agent has; whether there was anything.  One that is silent has nothing for now."""
+        anything = False
+        for _ in range(CHUNKS_MAX):
+            try:
+                answer = await agent.read_messages({node: self._positions[node] for node in agent.nodes})
+            except (AgentSilent, Problem, msgspec.MsgspecError):
+                return anything
+            if not answer.chunks:
+                return anything
+            for chunk in answer.chunks:
+                self._positions[chunk.node] = chunk.next
+                self._take(chunk.lines)
+                anything = True
+        return anything
+
+    def _take(self, lines: bytes) -> None:
+        for line in split_lines(lines):
+            try:
+                self._matcher.add([read_sighting(line)])
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                log.warning("a line of messages that is none", line=line[:200])
+
+
+class RunMessages:
+    """The messages of every run there is."""
+
+    def __init__(self, agents: Agents, runs: Runs) -> None:
+        self._runs = runs
+        self._live = LiveMessages(agents)
+        self._kept = KeptMessages()
+
+    async def select(self, run_id: str, window: Window) -> Selected:
+        """Those of a run within a window.  Raises Problem 404."""
+        if run_id == LIVE:
+            return (await self._live.now()).select(window)
+        path = self._runs.kept.path(run_id) / MESSAGES
+        return (await self._kept.of(path)).select(window)

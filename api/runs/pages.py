@@ -1,0 +1,84 @@
+"""Parts of a history's events: after a number, up to a number, of some types."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+import msgspec
+
+from api.numbered import Numbered
+from api.problems import Problem
+from api.runs.history import History
+
+BATCH_EVENTS = 2_000
+LOOKED_THROUGH_MAX = 200_000
+"""So many events are looked through for one answer; where that is not enough, the answer says how far it came."""
+
+
+class _Typed(msgspec.Struct):
+    type: str
+
+
+_type_of = msgspec.json.Decoder(_Typed).decode
+
+
+class Wanted(NamedTuple):
+    """Which events: of these types (None: of all), and of none of those."""
+
+    types: frozenset[str] | None = None
+    not_types: frozenset[str] = frozenset()
+
+    def passes(self, event: Numbered) -> bool:
+        """Whether an event is wanted."""
+        if self.types is None and not self.not_types:
+            return True
+        found = _type_of(event.json).type
+        return (self.types is None or found in self.types) and found not in self.not_types
+
+
+class Page(NamedTuple):
+    """Some events in order; `through` is the number up to which, or back to which, was looked."""
+
+    events: list[Numbered]
+    through: int
+
+
+async def first_after(history: History, after: int, until: int | None, wanted: Wanted, limit: int) -> Page:
+    """The first wanted events after a number, up to `until`.  Raises Problem 410 where some after it are gone."""
+    oldest = history.first_seq
+    if after and after + 1 < oldest:
+        raise Problem(410, f"the oldest event kept is {oldest}; ask for what comes after {oldest - 1}", oldest=oldest)
+    last = history.last_seq if until is None else min(until, history.last_seq)
+    seq = begin = max(after + 1, oldest)
+    found: list[Numbered] = []
+    while seq <= last and len(found) < limit and seq - begin < LOOKED_THROUGH_MAX:
+        events = history.read(seq, min(BATCH_EVENTS, last + 1 - seq))
+        if not events:
+            return Page(found, last)
+        for event in events:
+            if event.seq > last:
+                return Page(found, last)
+            if wanted.passes(event):
+                found.append(event)
+                if len(found) == limit:
+                    return Page(found, event.seq)
+        seq = events[-1].seq + 1
+        await asyncio.sleep(0)
+    return Page(found, seq - 1)
+
+
+async def last_until(history: History, until: int, wanted: Wanted, limit: int) -> Page:
+    """The last wanted events up to a number, in order."""
+    end = last = min(until, history.last_seq)
+    found: list[Numbered] = []
+    while end >= history.first_seq and len(found) < limit and last - end < LOOKED_THROUGH_MAX:
+        begin = max(history.first_seq, end + 1 - BATCH_EVENTS)
+        window = [event for event in history.read(begin, end + 1 - begin) if event.seq <= end]
+        found = [event for event in window if wanted.passes(event)] + found
+        end = begin - 1
+        await asyncio.sleep(0)
+    if len(found) > limit:
+        found = found[-limit:]
+        return Page(found, found[0].seq)
+    return Page(found, end + 1)

@@ -1,0 +1,158 @@
+"""Any moment of a history, and any part of it: exactly the fold of its events up to there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from api.numbered import Numbered
+from api.problems import Problem
+from api.runs.history import Checkpoint, Checkpoints, Folded, History
+from journal.cluster_state import ClusterState
+from journal.events import Entry
+from journal.fold import apply
+from journal.reader import decode_line
+from journal.spans import Span, Spans
+
+BATCH_EVENTS = 500
+"""So many events are folded before others have their turn: about ten milliseconds of the largest."""
+
+
+class NotedFold:
+    """A fold that keeps what it came to at every checkpoint."""
+
+    def __init__(self, spans: Spans, checkpoints: Checkpoints) -> None:
+        self.spans = spans
+        self._checkpoints = checkpoints
+        self._since = spans.state.seq
+        self._closed: list[Span] = []
+
+    def apply(self, entry: Entry) -> None:
+        """Take the next entry of the history."""
+        self.spans.apply(entry)
+        seq = self.spans.state.seq
+        if self._checkpoints.due(seq):
+            closed = self.spans.take_closed()
+            self._checkpoints.note(self.spans, self._since, closed)
+            self._closed += closed
+            self._since = seq
+
+    def take_closed(self) -> list[Span]:
+        """The spans that ended since it was last asked."""
+        closed, self._closed = self._closed, []
+        return closed
+
+    def end(self) -> list[Span]:
+        """The spans that ended since it was last asked, and those that last.  No entry may follow."""
+        return [*self.take_closed(), *self.spans.take_closed(), *self.spans.lasting()]
+
+
+class Lasted(NamedTuple):
+    """The spans of a part of a history, and the moments between which it lies."""
+
+    spans: list[Span]
+    first_us: int
+    last_us: int
+
+
+class Rewind:
+    """Folds a history up to a number, from the nearest that was folded before."""
+
+    def __init__(self, history: History, checkpoints: Checkpoints | None = None) -> None:
+        self.history = history
+        self._checkpoints = checkpoints or Checkpoints()
+
+    async def state(self, at: int | None) -> ClusterState:
+        """The state after the event `at`, or after the last one.
+
+        Raises Problem: 410 where the events up to there are partly gone, 422 where the number was not given yet.
+        """
+        at = self.history.last_seq if at is None else at
+        self.check(at)
+        head, known = self.history.head(at), self._checkpoints.before(at)
+        begin = known.unpack() if known is not None and known.seq > head.state.seq else head
+        state = begin.state
+        if at >= self._checkpoints.next_due(state.seq):
+            # Far from what is known: on the way there the spans are folded, too, and noted for the next one.
+            fold = self._fold(begin)
+            await self._go_on(state, fold.apply, at)
+            state = fold.spans.state
+        else:
+            await self._go_on(state, partial(apply, state), at)
+        return state
+
+    async def _go_on(self, state: ClusterState, take: Callable[[Entry], None], last: int) -> None:
+        while events := self._batch(state.seq, last):
+            for event in events:
+                take(decode_line(event.json))
+            await asyncio.sleep(0)
+
+    def check(self, seq: int) -> None:
+        """Raises Problem where no state can be had at that number."""
+        history = self.history
+        if seq > history.last_seq:
+            raise Problem(422, f"the last event is {history.last_seq}; there is no {seq} yet", last=history.last_seq)
+        if seq < history.first_seq - 1:
+            oldest = history.first_seq
+            raise Problem(410, f"the oldest event kept is {oldest}; {seq} is gone", oldest=oldest)
+
+    def _fold(self, folded: Folded) -> NotedFold:
+        return NotedFold(folded.go_on(), self._checkpoints)
+
+    def _batch(self, seq: int, last: int) -> list[Numbered]:
+        """The next events after a number, up to `last`; none where a fold is there.  Raises Problem 410."""
+        if seq >= last:
+            return []
+        # While others had their turn, the oldest events may have gone.
+        self.check(seq)
+        events = self.history.read(seq + 1, min(BATCH_EVENTS, last - seq))
+        return [event for event in events if event.seq <= last]
+
+    async def spans(self, from_us: int | None = None, to_us: int | None = None) -> Lasted:
+        """The spans that lie between two moments, or reach into what does; of all that is kept, if none is given.
+
+        Those that last beyond `to_us` have no end.  Raises Problem 410 where events go meanwhile.
+        """
+        oldest = self.history.read(self.history.first_seq, 1)
+        first_us = decode_line(oldest[0].json).wall_us if oldest else 0
+        from_us = first_us if from_us is None else max(first_us, from_us)
+        here: Checkpoint | NotedFold = self._begin(from_us)
+        found: list[Span] = []
+        while True:
+            seq = here.seq if isinstance(here, Checkpoint) else here.spans.state.seq
+            known = self._checkpoints.after(seq)
+            if known is not None and (to_us is None or known.at_us <= to_us):
+                found += known.spans()
+                here = known
+                continue
+            here = fold = here if isinstance(here, NotedFold) else self._fold(here.unpack())
+            events = self._batch(fold.spans.state.seq, self.history.last_seq)
+            # Up to where a checkpoint may be known.
+            due = [event for event in events if event.seq <= self._checkpoints.next_due(seq)]
+            if not events or not self._apply_until(fold, due or events, to_us):
+                break
+            found += fold.take_closed()
+            await asyncio.sleep(0)
+        found += fold.end()
+        last_us = fold.spans.state.at_us
+        reaching = [span for span in found if span.to_us is None or span.to_us >= from_us]
+        return Lasted(reaching, from_us, last_us if to_us is None else min(to_us, last_us))
+
+    def _begin(self, from_us: int) -> Checkpoint | NotedFold:
+        head, known = self.history.head_at(from_us), self._checkpoints.before_us(from_us)
+        if head.state.seq + 1 < self.history.first_seq:
+            # Clocks that differ: what is kept was earlier on its own than what is gone was on another.
+            head = self.history.head(self.history.first_seq - 1)
+        return known if known is not None and known.seq > head.state.seq else self._fold(head)
+
+    @staticmethod
+    def _apply_until(fold: NotedFold, events: list[Numbered], to_us: int | None) -> bool:
+        """Apply events up to a moment; False where that is reached."""
+        for event in events:
+            entry = decode_line(event.json)
+            if to_us is not None and entry.wall_us > to_us:
+                return False
+            fold.apply(entry)
+        return True

@@ -1,0 +1,56 @@
+"""A kept run's journal: one file of lines that bear the numbers 1 to N, read from any number on."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from api.numbered import Numbered
+from api.problems import Problem
+from api.runs.history import Folded
+from journal.cluster_state import ClusterState
+
+MARK_EVERY = 256
+"""Of every so many lines it is known where they begin."""
+
+
+class RunFile:
+    """The history in such a file.  Raises OSError where it cannot be read."""
+
+    first_seq = 1
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._marks: list[int] = []
+        self.last_seq = 0
+        offset = 0
+        with path.open("rb") as file:
+            for line in file:
+                if self.last_seq % MARK_EVERY == 0:
+                    self._marks.append(offset)
+                offset += len(line)
+                self.last_seq += 1
+
+    def read(self, seq: int, limit: int) -> list[Numbered]:
+        """Up to `limit` events from `seq` on, in order.  Raises Problem 404 where the run was removed meanwhile."""
+        seq = max(1, seq)
+        if seq > self.last_seq:
+            return []
+        mark = (seq - 1) // MARK_EVERY
+        passed_over = seq - 1 - mark * MARK_EVERY
+        try:
+            file = self._path.open("rb")
+        except OSError as reason:
+            raise Problem(404, f"this run was removed while it was being read ({reason.strerror})") from None
+        with file:
+            file.seek(self._marks[mark])
+            lines = islice(file, passed_over, passed_over + limit)
+            return [Numbered(number, line.rstrip(b"\n")) for number, line in enumerate(lines, seq)]
+
+    def head(self, seq: int) -> Folded:
+        """Nothing is before its first event."""
+        return Folded(ClusterState(), [])
+
+    def head_at(self, at_us: int) -> Folded:
+        """Nothing is before its first event."""
+        return Folded(ClusterState(), [])

@@ -1,0 +1,56 @@
+"""Journals that somebody brings along."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from hashlib import sha256
+
+from api.problems import Problem
+from api.runs.intake import NoHistory, take
+from api.runs.kept import KeptRuns
+from api.runs.run_models import Run
+
+UPLOAD_BYTES_MAX = 32 * 1024 * 1024
+"""About eighty thousand events."""
+
+
+class Uploads:
+    """Takes journals, one at a time: each is in memory while it is put in order."""
+
+    def __init__(self, kept: KeptRuns) -> None:
+        self._kept = kept
+        self._turn = asyncio.Lock()
+
+    async def take(self, data: bytes, name: str) -> Run:
+        """Keep the history in these JSON Lines.  Raises Problem: 422 with the bad lines, 503 where it cannot be
+        kept."""
+        async with self._turn:
+            try:
+                run = await asyncio.to_thread(self._take, data, name)
+            except NoHistory as reason:
+                errors = [{"line": line, "what": what} for line, what in reason.bad]
+                raise Problem(422, str(reason), errors=errors) from None
+            except OSError as reason:
+                raise Problem(503, f"it cannot be kept: {reason.strerror or reason}") from None
+        self._kept.admit(run)
+        return run
+
+    def _take(self, data: bytes, name: str) -> Run:
+        taken = take(data)
+        run = Run(
+            id=f"r{secrets.token_hex(4)}",
+            kind="upload",
+            title=name,
+            of=name,
+            first_seq=1,
+            last_seq=len(taken.entries),
+            first_us=taken.first_us,
+            last_us=taken.last_us,
+            events=len(taken.entries),
+            sha256=sha256(data).hexdigest(),
+            created_ms=time.time_ns() // 1_000_000,
+        )
+        self._kept.keep(run, taken.entries)
+        return run

@@ -1,0 +1,127 @@
+"""Why something happened in a run: from an event back to where it began, by the references that events carry."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from api.problems import Problem
+from api.runs.history import History
+from journal.causes import Causes, Chain
+from journal.event import snake
+from journal.events import EVENT_TYPES, Entry
+from journal.reader import decode_line
+from journal.rules import Rule, rule_of
+from journal.rules.source_lines import line_of
+from journal.sentence_file import SENTENCES, read_sentences
+from journal.sentences import Sentences, Wording
+
+LOOKED_BACK_MAX = 50_000
+"""So many events before an effect are looked through for what led to it."""
+LOOKED_AHEAD = 2_000
+"""And so many after it: another host may have told late."""
+_BATCH = 1_000
+
+
+class _Typed(msgspec.Struct):
+    type: str
+
+
+_type_of = msgspec.json.Decoder(_Typed).decode
+
+
+@cache
+def _sentences() -> Sentences:
+    return read_sentences()
+
+
+@cache
+def _progress() -> frozenset[str]:
+    """Types that only say how far something got: no event names one as its cause."""
+    wordings = msgspec.json.decode(SENTENCES.read_bytes(), type=dict[str, Wording])
+    known = {snake(kind.__name__) for kind in EVENT_TYPES}
+    return frozenset(name for name, wording in wordings.items() if wording.progress and name in known)
+
+
+class Whys:
+    """Answers for one history; what it looked through is kept for the next question."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._causes = Causes()
+        self._first = self._next = 0
+        self._turn = asyncio.Lock()
+
+    async def why(self, seq: int) -> list[dict[str, Any]]:
+        """The steps from the event of that number back, the effect first.
+
+        Raises Problem: 404 where there is no such event, 410 where it is gone.
+        """
+        effect = self._event(seq)
+        async with self._turn:
+            await self._look_through(seq)
+            return told(self._causes.chain(effect))
+
+    def _event(self, seq: int) -> Entry:
+        oldest = self._history.first_seq
+        if seq < oldest and oldest <= self._history.last_seq:
+            raise Problem(410, f"the oldest event kept is {oldest}; {seq} is gone", oldest=oldest)
+        found = self._history.read(seq, 1) if seq <= self._history.last_seq else []
+        if not found or found[0].seq != seq:
+            raise Problem(404, f"there is no event {seq}; the last one is {self._history.last_seq}")
+        return decode_line(found[0].json)
+
+    async def _look_through(self, seq: int) -> None:
+        history = self._history
+        begin = max(history.first_seq, seq - LOOKED_BACK_MAX)
+        # What was looked through may begin later than wanted by half of it, and not be three times as much.
+        is_near = self._first <= max(history.first_seq, seq - LOOKED_BACK_MAX // 2)
+        # Nor is what lies between it and what is wanted read, however far that is away.
+        is_there = self._first <= seq and begin <= self._next <= self._first + 3 * LOOKED_BACK_MAX
+        if not self._next or not is_near or not is_there:
+            self._causes, self._first, self._next = Causes(), begin, begin
+        end = min(history.last_seq, seq + LOOKED_AHEAD)
+        progress = _progress()
+        while self._next <= end:
+            events = history.read(self._next, _BATCH)
+            if not events:
+                return
+            for event in events:
+                if _type_of(event.json).type not in progress:
+                    self._causes.see(decode_line(event.json))
+            self._next = events[-1].seq + 1
+            await asyncio.sleep(0)
+
+
+def told(chain: Chain) -> list[dict[str, Any]]:
+    """A chain as JSON; its last step says where it ends."""
+    steps: list[dict[str, Any]] = []
+    link: str | None = None
+    for entry in chain.steps:
+        steps.append(step(entry, link))
+        link = getattr(entry.event, "caused_by", None) or None
+    steps[-1].update(end=chain.end.value, says=chain.says or None)
+    return steps
+
+
+def step(entry: Entry, link: str | None) -> dict[str, Any]:
+    """One event, how the one before referred to it, what it says, and by which rule it came about."""
+    rule = rule_of(entry.event)
+    return {
+        "seq": entry.seq,
+        "event": entry.to_dict(),
+        "told": _sentences().sentence(entry.node, entry.event),
+        "link": link,
+        "rule": None if rule is None else _ruled(rule),
+        "end": None,
+        "says": None,
+    }
+
+
+def _ruled(rule: Rule) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(rule)
+    found["source"]["line"] = line_of(rule.source)
+    return found

@@ -1,0 +1,15 @@
+// A fault of a link, as the drag and the form both ask for it.  Pure.
+
+import { requests } from "../actions.js";
+
+/**
+ * @typedef {{kind: "cut" | "delay", both_ways: boolean, delay_ms: number}} Manner  How a link is to suffer.
+ */
+
+/** @type {Manner} */
+export const CUT = { kind: "cut", both_ways: true, delay_ms: 200 };
+
+/** The one call behind both. @param {string} from @param {string} to a node, or * for everybody @param {Manner} manner */
+export function injection(from, to, { kind, both_ways, delay_ms }) {
+  return requests.injectFault({ from, to, kind, both_ways, ...(kind === "delay" ? { delay_ms } : {}) });
+}

@@ -1,0 +1,143 @@
+// Links between the nodes, and their faults: drag from node to node, or choose both in the form, which does the same.
+
+import { html, nothing, svg } from "lit-html";
+
+import { requests } from "../actions.js";
+import { plural } from "../format.js";
+import { badge, icon, panel, select, send, submit } from "../views/parts.js";
+import { CUT, injection } from "./fault.js";
+import { nodeAt, path, places, SIZE } from "./ring.js";
+
+/**
+ * @typedef {import("../model.js").Model} Model
+ * @typedef {import("../actions.js").Actions} Actions
+ * @typedef {import("./fault.js").Manner} Manner
+ * @typedef {import("./ring.js").Place} Place
+ */
+
+/** @type {Manner} What a drag makes of a link. */
+let manner = CUT;
+/** @type {{from: Place, x: number, y: number} | null} A drag that is under way. */
+let drag = null;
+/** @type {{name: string, to: string | null} | null} What was told last, of a drag. */
+let told = null;
+
+/** @type {import("../tabs.js").View} */
+export function view(_state, m, moment, changed, actions) {
+  const all = places(m.brokers.filter((b) => b.ours).map((b) => b.name), m.peers.map((p) => p.name));
+  const aside = m.faults.length ? html`<span class="sum warn">${icon("warn")} ${plural(m.faults.length, "fault")}</span>
+    ${send(actions, requests.healAll(), "Heal all")}` : html`<span class="sum">every link is whole</span>`;
+  return panel("links", "Links", aside, html`<div class="links">
+    <div class="ring-side">${ring(all, m, actions, moment.live, changed)}${howTo(moment.live, changed)}</div>
+    <div class="links-side">${form(all, actions, moment.live)}${held(m, actions)}</div></div>`);
+}
+
+/** @param {boolean} live @param {() => void} changed */
+function howTo(live, changed) {
+  const set = (/** @type {Partial<Manner>} */ wanted) => {
+    manner = { ...manner, ...wanted };
+    changed();
+  };
+  return html`<fieldset class="row manner" ?disabled=${!live}><legend>Drag from node to node: the link is</legend>
+    ${["cut", "delay"].map((kind) => html`<label class="field check"><input type="radio" name="ring-kind" value=${kind} .checked=${manner.kind === kind}
+      @change=${() => set({ kind: /** @type {Manner["kind"]} */ (kind) })}><span>${kind === "cut" ? "cut" : "slowed down"}</span></label>`)}
+    <label class="field check"><input type="checkbox" name="ring-both" .checked=${manner.both_ways} @change=${(/** @type {Event} */ e) =>
+      set({ both_ways: /** @type {HTMLInputElement} */ (e.target).checked })}><span>both ways</span></label>
+    <p class="quiet" role="status">${told === null ? (live ? "" : "A past moment is shown: nothing can be done to it.")
+    : told.to === null ? `Nothing was done: ${told.name} was dropped on no other node.` : `${told.name} to ${told.to} was asked for.`}</p></fieldset>`;
+}
+
+/** @param {Place[]} all @param {Model} m @param {Actions} actions @param {boolean} live @param {() => void} changed */
+function ring(all, m, actions, live, changed) {
+  const find = (/** @type {string} */ name) => all.find((place) => place.name === name);
+  const at = (/** @type {PointerEvent} */ event) => {
+    const box = /** @type {SVGSVGElement} */ (event.currentTarget).getBoundingClientRect();
+    return { x: (event.clientX - box.left) * SIZE / box.width, y: (event.clientY - box.top) * SIZE / box.height };
+  };
+  const begin = (/** @type {PointerEvent} */ event) => {
+    const from = live && event.isPrimary ? nodeAt(all, at(event)) : null;
+    if (from === null) return;
+    event.preventDefault();
+    /** @type {SVGSVGElement} */ (event.currentTarget).setPointerCapture(event.pointerId);
+    drag = { from, ...at(event) };
+    changed();
+  };
+  const move = (/** @type {PointerEvent} */ event) => {
+    if (drag === null) return;
+    drag = { ...drag, ...at(event) };
+    changed();
+  };
+  const end = (/** @type {PointerEvent} */ event) => {
+    if (drag === null) return;
+    const to = nodeAt(all, at(event));
+    const { name } = drag.from;
+    drag = null;
+    told = { name, to: to === null || to.name === name ? null : to.name };
+    if (told.to !== null) void actions.send(injection(name, told.to, manner));
+    changed();
+  };
+  const cancel = () => {
+    drag = null;
+    changed();
+  };
+  const faults = m.faults.flatMap((fault) => {
+    const [from, to] = [find(fault.source), find(fault.target)];
+    const others = fault.target === "*" ? all.filter((place) => place.name !== fault.source) : to ? [to] : [];
+    return from ? others.map((other) => ({ fault, from, to: other })) : [];
+  });
+  return html`<svg class="ring ${live ? "live" : ""}" viewBox="0 0 ${SIZE} ${SIZE}" role="img" aria-label=${spokenRing(m)}
+    @pointerdown=${begin} @pointermove=${move} @pointerup=${end} @pointercancel=${cancel}>
+    <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse"><path d="M0 0L8 4L0 8z"/></marker></defs>
+    ${whole(all)}
+    ${faults.map(({ fault, from, to }) => svg`<path class="fault ${fault.kind}" d=${path(from, to, fault.both_ways)} marker-end="url(#arrow)"
+      marker-start=${fault.both_ways ? "url(#arrow)" : nothing}/>`)}
+    ${drag === null ? nothing : svg`<line class="dragged" x1=${drag.from.x} y1=${drag.from.y} x2=${drag.x} y2=${drag.y}/>`}
+    ${all.map((place) => node(place, m))}</svg>`;
+}
+
+/** Every link that there is, faintly: each broker to all, each peer to all. @param {Place[]} all */
+function whole(all) {
+  return all.flatMap((from, i) => all.slice(i + 1).map((to) => svg`<line class="link" x1=${from.x} y1=${from.y} x2=${to.x} y2=${to.y}/>`));
+}
+
+/** @param {Place} place @param {Model} m */
+function node(place, m) {
+  const of = [...m.brokers, ...m.peers].find((each) => each.name === place.name);
+  const [role, number] = place.name.split("-");
+  const leads = place.peer ? m.zab.leader_id === Number(number) : m.ensemble.id === Number(number);
+  const suffers = m.faults.some((f) => f.source === place.name || f.target === place.name);
+  const target = drag !== null && drag.from.name !== place.name && nodeAt([place], drag) !== null;
+  return svg`<g class="spot ${role} ${place.peer ? "" : `b${Number(number) % 8}`} ${of?.process ?? ""} ${leads ? "leads" : ""} ${target ? "target" : ""} ${suffers ? "suffers" : ""}"
+    transform="translate(${place.x.toFixed(1)} ${place.y.toFixed(1)})"><circle r="26"/>
+    <text y="-1">${role}</text><text class="number" y="13">${number}${leads ? " ♛" : ""}</text>
+    ${of && of.process !== "running" ? svg`<text class="process" y="42">${of.process}</text>` : nothing}</g>`;
+}
+
+/** @param {Model} m */
+function spokenRing(m) {
+  const suffering = m.faults.map((f) => `${f.kind} from ${f.source} to ${f.target === "*" ? "everybody" : f.target}${f.both_ways ? " and back" : ""}`);
+  return `A ring of ${plural(m.brokers.length, "broker")} and ${plural(m.peers.length, "peer")}. ${suffering.length ? suffering.join("; ") : "Every link is whole"}. The form does what dragging does.`;
+}
+
+/** @param {Place[]} all @param {Actions} actions @param {boolean} live */
+function form(all, actions, live) {
+  const names = all.map((place) => place.name);
+  const inject = submit((fields) => void actions.send(injection(fields.from, fields.to, {
+    kind: fields.kind === "delay" ? "delay" : "cut", both_ways: fields.both_ways === "on", delay_ms: Number(fields.delay_ms),
+  })));
+  return html`<form class="row" aria-label="Make a fault" @submit=${inject}><h3>The same as a form</h3>
+    ${select("link", "kind", "fault", [{ value: "cut", text: "cut" }, { value: "delay", text: "slow down" }])}
+    ${select("link", "from", "from", names)}
+    ${select("link", "to", "to", [...names, { value: "*", text: "everybody" }], names[1] ?? "")}
+    <label class="field"><span>delay, ms</span><input name="delay_ms" type="number" min="1" max="600000" value=${CUT.delay_ms}></label>
+    <label class="field check"><input name="both_ways" type="checkbox" checked><span>both ways</span></label>
+    <button class="primary" ?disabled=${!live}>Make it</button></form>`;
+}
+
+/** @param {Model} m @param {Actions} actions */
+function held(m, actions) {
+  if (m.faults.length === 0) return html`<p class="quiet">Every link is whole.</p>`;
+  return html`<ul class="faults" aria-label="Faults">${m.faults.map((f) => html`<li>${badge("warn", f.kind, "warn")}
+    <span><b>${f.source}</b> ${f.both_ways ? "↔" : "→"} <b>${f.target === "*" ? "everybody" : f.target}</b>${f.delay_ms ? `, ${f.delay_ms} ms` : ""}</span>
+    ${send(actions, requests.healFault(f.fault_id), "Heal", { name: `Heal ${f.source} to ${f.target}` })}</li>`)}</ul>`;
+}

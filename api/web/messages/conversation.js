@@ -1,0 +1,64 @@
+// What is there of a window: its messages from the API, and the events around it.  The last answer stays until the next has come.
+
+import { NoMoment, read } from "../time/run.js";
+
+/**
+ * @typedef {import("../fold.js").Entry} Entry
+ * @typedef {import("./words.js").Message} Message
+ * @typedef {import("./window.js").Window} Window
+ * @typedef {{key: string, run: string, window: Window, messages: Message[], hidden: Record<string, number>, truncated: boolean}} Heard
+ */
+
+export const LIMIT = 5_000;
+/** Live, what was said a moment ago is asked for again after so long. */
+const AGAIN_MS = 1_500;
+
+export class Conversation {
+  /** @param {() => void} changed */
+  constructor(changed) {
+    this.changed = changed;
+    /** @type {Heard | null} */
+    this.heard = null;
+    this.trouble = "";
+    this.asking = "";
+    this.asked_ms = 0;
+  }
+
+  /**
+   * The messages of a window, as far as they are here; what is missing is asked for.
+   * @param {string} run @param {Window} window @param {string[]} classes @param {boolean} growing may there be more the next time?
+   * @returns {Heard | null}
+   */
+  of(run, window, classes, growing) {
+    const key = `${run} ${window.from_us} ${window.to_us} ${classes.join()}`;
+    const old = this.heard?.key === key;
+    const now = performance.now();
+    if (this.asking === "" && (!old || growing) && now - this.asked_ms > (old ? AGAIN_MS : growing ? 400 : 0)) void this.#ask(key, run, window, classes);
+    return this.heard?.run === run ? this.heard : null;
+  }
+
+  /** Is something under way that is not shown yet? */
+  get waits() {
+    return this.asking !== "" && this.asking !== this.heard?.key;
+  }
+
+  /** @param {string} key @param {string} run @param {Window} window @param {string[]} classes */
+  async #ask(key, run, window, classes) {
+    this.asking = key;
+    this.asked_ms = performance.now();
+    const asked = `from_us=${window.from_us}&to_us=${window.to_us}&classes=${classes.join()}&limit=${classes.length ? LIMIT : 0}`;
+    try {
+      const found = await read(`/runs/${run}/messages?${asked}`);
+      this.heard = { key, run, window, ...found };
+      this.trouble = "";
+    } catch (reason) {
+      if (!(reason instanceof NoMoment)) throw reason;
+      this.trouble = reason.message;
+      // An answer that there is none is an answer: it is not asked for again at once.
+      this.heard = { key, run, window, messages: [], hidden: {}, truncated: false };
+    } finally {
+      this.asking = "";
+      this.changed();
+    }
+  }
+}

@@ -1,0 +1,205 @@
+// The tab of the messages: a space-time diagram of the window around the moment, its phases, and the same as a table.
+
+import { html, nothing } from "lit-html";
+import { ref } from "lit-html/directives/ref.js";
+
+import { count, plural } from "../format.js";
+import { isProgress, sentence, weight } from "../sentences.js";
+import { panel, select } from "../views/parts.js";
+import { KINDS } from "./axis.js";
+import { Conversation } from "./conversation.js";
+import { Diagram } from "./diagram.js";
+import { lanes } from "./lanes.js";
+import { phases } from "./phases.js";
+import { hasOneClock, moment as momentWord, span } from "./times.js";
+import { burst, moved, zoomed } from "./window.js";
+import { CHATTER, GROUPS, isLost, subject } from "./words.js";
+
+/**
+ * @typedef {import("../store.js").State} State
+ * @typedef {import("../time/moment.js").Moment} Moment
+ * @typedef {import("../fold.js").Entry} Entry
+ * @typedef {import("./words.js").Message} Message
+ * @typedef {import("./window.js").Window} Window
+ */
+
+const AROUND = 400;
+const LIVE_US = 5_000_000;
+const ROWS_MAX = 300;
+const ALL = [...GROUPS, ...CHATTER];
+
+/** What of the tab is the page's own, and in no address. */
+const ui = {
+  kind: /** @type {import("./axis.js").Kind} */ ("true"),
+  /** @type {Set<string>} */
+  on: new Set(GROUPS.map((group) => group.name)),
+  /** @type {Window | null} */
+  window: null,
+  run: "",
+  /** @type {Entry[]} Events around the moment. */
+  events: [],
+  /** The number around which they are, and whether others are under way. */
+  around: -1,
+  reading: false,
+  table: false,
+};
+/** @type {Conversation | null} */
+let conversation = null;
+const diagram = new Diagram();
+// One function for all draws: with another one lit would let go of the canvas and take it again, and the focus be lost.
+const attach = (/** @type {Element | undefined} */ element) => diagram.attach(element);
+
+/** @type {import("../tabs.js").View} */
+export function view(state, _m, moment, changed) {
+  conversation ??= new Conversation(changed);
+  const current = moment.current();
+  const info = current.info;
+  if (ui.run !== current.run) [ui.run, ui.window, ui.events, ui.around] = [current.run, null, [], -1];
+  readAround(moment, changed);
+  const time = (/** @type {Entry} */ entry) => entry.wall_us;
+  const at_us = momentTime(moment);
+  const window = windowAt(moment, at_us);
+  if (window === null) return panel("messages", "Messages", nothing, html`<p class="quiet">Reading what happened around this moment…</p>`);
+  const classes = ALL.filter((group) => ui.on.has(group.name)).flatMap((group) => group.classes);
+  const heard = conversation.of(current.run, window, classes, current.run === "live" && window.to_us > current.last_us - 10e6);
+  const messages = heard?.messages ?? [];
+  const shown = ui.events.filter((entry) => time(entry) >= window.from_us && time(entry) <= window.to_us);
+  const when = (/** @type {number} */ us) => momentWord(info, us, window.to_us - window.from_us);
+  const found = phases(shown, messages, time);
+  const rows = lanes(messages, current.state);
+  diagram.show({
+    messages, lanes: rows, phases: found, kind: ui.kind, window, at_us: current.live ? null : at_us, when,
+    events: shown.filter((entry) => !isProgress(state.sentences, entry)).map((entry) => ({
+      entry, us: time(entry), text: sentence(state.sentences, entry), weight: weight(state.sentences, entry),
+    })),
+    goTo: (seq) => moment.go({ at: seq }),
+    goNear: (us) => goNear(moment, us),
+    zoom: (factor, around) => look(zoomed(window, factor, around), changed),
+    changed,
+  });
+  const body = html`
+    ${controls(moment, window, heard?.hidden ?? {}, changed)}
+    ${info !== null && !info.messages && current.run !== "live" ? html`<p class="note">The messages of this run were not kept: only its events are shown. (An upload brings none, over the bare protocol packets are steps of the script, and seeds of whole processes have a network of their own, which nobody listens to.)</p>` : nothing}
+    ${conversation.trouble ? html`<p class="bad" role="alert">${conversation.trouble}</p>` : nothing}
+    ${summary(found, messages, when)}
+    <div class="spacetime" ${ref(attach)}></div>
+    <p class="told" aria-live="polite">${diagram.told.map((each, place) => (place ? html`<span>${each}</span>` : html`<b>${each}</b>`))}</p>
+    <p class="legend quiet">${legend(heard?.truncated ?? false)}</p>
+    ${table(messages, when, moment, changed)}`;
+  return panel("messages", "Messages", html`<span class="quiet">${plural(messages.length, "message")} in ${span(window.to_us - window.from_us)}${conversation.waits ? ", reading…" : ""}</span>`, body);
+}
+
+/** Fetch the events around the moment, where they are not here. @param {Moment} moment @param {() => void} changed */
+function readAround(moment, changed) {
+  const { run, seq, first_seq, last_seq, live } = moment.current();
+  const near = ui.around >= 0 && Math.abs(seq - ui.around) < (live ? 1 : AROUND / 2);
+  if (near || ui.reading || seq === 0) return;
+  ui.reading = true;
+  moment.entries(Math.max(first_seq, seq - AROUND), Math.min(last_seq, seq + AROUND)).then(
+    (entries) => {
+      if (run === ui.run) [ui.events, ui.around] = [entries, seq];
+    },
+    () => {
+      // The page says elsewhere that the API does not answer; events that are here stay.
+      ui.around = seq;
+    },
+  ).finally(() => {
+    ui.reading = false;
+    changed();
+  });
+}
+
+/** The moment on the clock of the messages; null while its event is not here. @param {Moment} moment */
+function momentTime(moment) {
+  const { seq, live, last_us } = moment.current();
+  if (live) return last_us;
+  const entry = ui.events.findLast((each) => each.seq <= seq);
+  return entry === undefined ? null : entry.wall_us;
+}
+
+/** The window: as somebody has set it while the moment is within; else the burst around the moment. @param {Moment} moment @param {number | null} at_us */
+function windowAt(moment, at_us) {
+  const { info, live, last_us } = moment.current();
+  if (live && ui.window === null) return { from_us: last_us - LIVE_US, to_us: last_us };
+  if (at_us === null) return ui.window;
+  if (!live && (ui.window === null || at_us < ui.window.from_us || at_us > ui.window.to_us)) {
+    const times = ui.events.map((entry) => entry.wall_us).sort((a, b) => a - b);
+    ui.window = burst(times, at_us, hasOneClock(info) ? "simulated" : "live");
+  }
+  return ui.window;
+}
+
+/** @param {Window | null} window @param {() => void} changed */
+function look(window, changed) {
+  ui.window = window;
+  changed();
+}
+
+/** Go to the last event up to a time. @param {Moment} moment @param {number} us */
+function goNear(moment, us) {
+  const before = ui.events.filter((entry) => entry.wall_us <= us);
+  const last = before.reduce((/** @type {Entry | null} */ best, entry) => (best === null || entry.wall_us >= best.wall_us ? entry : best), null);
+  if (last !== null) moment.go({ at: last.seq });
+}
+
+/** @param {Moment} moment @param {Window} window @param {Record<string, number>} hidden @param {() => void} changed */
+function controls(moment, window, hidden, changed) {
+  const toggle = (/** @type {string} */ name) => {
+    if (ui.on.has(name)) ui.on.delete(name);
+    else ui.on.add(name);
+    changed();
+  };
+  const middle = (window.from_us + window.to_us) / 2;
+  const button = (/** @type {string} */ text, /** @type {string} */ name, /** @type {() => void} */ act) => html`<button type="button" class="small"
+    aria-label=${name} title=${name} @click=${act}>${text}</button>`;
+  return html`<div class="row controls" role="group" aria-label="What is shown, and how">
+    <span class="chips">${ALL.map(({ name, title, classes }) => {
+      const left = classes.reduce((sum, each) => sum + (hidden[each] ?? 0), 0);
+      return html`<button type="button" class="small chip of-${name}" aria-pressed=${ui.on.has(name) ? "true" : "false"}
+        @click=${() => toggle(name)}>${title}${left ? html` <span class="count">${count(left)} hidden</span>` : nothing}</button>`;
+    })}</span>
+    ${select("messages", "axis", "axis", KINDS.map(([value, text]) => ({ value, text })), ui.kind, (value) => {
+      ui.kind = /** @type {import("./axis.js").Kind} */ (value);
+      changed();
+    })}
+    <span class="chips">${button("−", "A longer time", () => look(zoomed(window, 2, middle), changed))}
+      ${button("+", "A shorter time", () => look(zoomed(window, 0.5, middle), changed))}
+      ${button("‹", "Earlier", () => look(moved(window, -0.5), changed))}
+      ${button("›", "Later", () => look(moved(window, 0.5), changed))}
+      ${button("the burst", "The burst of events around the moment", () => look(null, changed))}</span>
+    ${moment.current().live ? html`<button type="button" class="small" @click=${() => void moment.next("election", -1)}>the last election</button>` : nothing}
+  </div>`;
+}
+
+/** The phases in words, for whoever does not see the strip. @param {import("./phases.js").Phase[]} found @param {Message[]} messages @param {(us: number) => string} when */
+function summary(found, messages, when) {
+  const lost = messages.filter(isLost).length;
+  if (!found.length && !lost) return nothing;
+  return html`<p class="phases">${found.map(({ name, title, from_us, to_us }) => html`<span title=${`${title}, from ${when(from_us)}`}><b>${name}</b>
+    ${span(to_us - from_us)}</span>`)}${lost ? html`<span class="bad">${plural(lost, "message")} did not arrive</span>` : nothing}</p>`;
+}
+
+/** @param {boolean} truncated */
+function legend(truncated) {
+  return html`<span class="of-zab">ZAB</span><span class="of-client">ZooKeeper client</span><span class="of-kafka">Kafka</span>
+    <span>paler: answers</span><span>✕: it never arrived</span><span>○: an event of the journal</span>
+    ${diagram.unnamed ? html`<span>${plural(diagram.unnamed, "name")} found no room: point at them</span>` : nothing}
+    ${truncated ? html`<b class="warn">Too many for one drawing: the latest are counted as hidden.</b>` : nothing}`;
+}
+
+/** The twin of the drawing. @param {Message[]} messages @param {(us: number) => string} when @param {Moment} moment @param {() => void} changed */
+function table(messages, when, moment, changed) {
+  const opened = (/** @type {Event} */ event) => {
+    ui.table = /** @type {HTMLDetailsElement} */ (event.currentTarget).open;
+    changed();
+  };
+  return html`<details class="twin" @toggle=${opened}><summary>The same as a table</summary>
+    ${ui.table ? html`<div class="scroll" role="region" aria-label="Messages" tabindex="0"><table><thead><tr><th scope="col">sent</th><th scope="col">took</th>
+      <th scope="col">from</th><th scope="col">to</th><th scope="col">message</th><th scope="col">about</th></tr></thead>
+      <tbody>${messages.slice(0, ROWS_MAX).map((each) => html`<tr class=${isLost(each) ? "lost" : ""}>
+        <td><button type="button" class="small" @click=${() => goNear(moment, each.arrived_us ?? each.sent_us)}>${when(each.sent_us)}</button></td>
+        <td class="n">${each.arrived_us === null ? (isLost(each) ? "never arrived" : "unknown") : span(each.arrived_us - each.sent_us)}</td><td>${each.from}</td><td>${each.to}</td>
+        <td>${each.kind}</td><td>${each.lost ? html`<i>${each.lost}</i> ` : nothing}${subject(each)}</td></tr>`)}</tbody></table></div>
+      ${messages.length > ROWS_MAX ? html`<p class="quiet">${count(messages.length - ROWS_MAX)} more: look at a shorter time.</p>` : nothing}` : nothing}
+  </details>`;
+}

@@ -1,0 +1,18 @@
+// What the drawings show, as tables: the controller, peers, brokers, beliefs, partitions, what is lost.
+
+import { html, nothing } from "lit-html";
+
+import { beliefs, brokers, peers } from "../views/nodes.js";
+import { losses, partitions } from "../views/partitions.js";
+import { reigns } from "../views/reigns.js";
+
+/** @type {import("../tabs.js").View} */
+export function view(state, m, _moment, changed, actions) {
+  const many = m.brokers.length > 4;
+  return html`<div class="cluster ${many ? "many" : ""}">
+    ${reigns(m)}${many ? beliefs(m) : nothing}
+    ${peers(m, actions)}${brokers(m, actions)}
+    ${many ? nothing : beliefs(m)}
+    ${partitions(state, m, actions, changed)}${losses(state, m)}
+  </div>`;
+}

@@ -1,0 +1,56 @@
+// The tabs: what each shows, on which of them a panel stands that links lead to, and the modules that are fetched once
+// somebody wants them.
+
+import { html } from "lit-html";
+
+import { view as tracks } from "./tracks/tab.js";
+
+/**
+ * @typedef {import("./store.js").State} State
+ * @typedef {import("./model.js").Model} Model
+ * @typedef {import("./time/moment.js").Moment} Moment
+ * @typedef {import("./actions.js").Actions} Actions
+ * @typedef {(state: State, m: Model, moment: Moment, changed: () => void, actions: Actions) => unknown} View
+ * @typedef {{name: string, title: string, view?: View, load?: () => Promise<{view: View}>, panels: string[]}} Tab
+ */
+
+/** @type {Tab[]} In their order. */
+export const TABS = [
+  { name: "tracks", title: "Tracks", view: tracks, panels: ["tracks", "standing", "why", "events", "calls"] },
+  { name: "messages", title: "Messages", load: () => import("./messages/tab.js"), panels: ["messages"] },
+  { name: "links", title: "Links", load: () => import("./links/tab.js"), panels: ["links"] },
+  { name: "table", title: "Table", load: () => import("./table/tab.js"), panels: ["reigns", "peers", "brokers", "beliefs", "partitions", "topics", "losses"] },
+  { name: "lab", title: "Lab", load: () => import("./lab/tab.js"), panels: ["workloads", "faults", "analytics", "pipeline", "audits", "campaigns", "scenarios", "first-difference"] },
+  { name: "lessons", title: "Lessons", load: () => import("./lessons/tab.js"), panels: ["lessons"] },
+  { name: "compare", title: "Compare", load: () => import("./compare/tab.js"), panels: ["compare"] },
+];
+
+/** On which tab an element of that id stands; null where it stands on each. @param {string} id */
+export const tabOf = (id) => TABS.find((tab) => tab.name !== "tracks" && tab.panels.includes(id))?.name ?? null;
+
+/** Which tabs there are to choose from: runs are compared once there are two. @param {Moment} moment */
+export const shownTabs = (moment) => TABS.filter((tab) => tab.name !== "compare" || moment.place.with !== null || moment.place.tab === "compare");
+
+/** Somebody is about to choose a tab: fetch it. @param {Tab} tab */
+export const fetchTab = (tab) => void tab.load?.().catch(() => undefined);
+
+/**
+ * The tab that is chosen, drawn.
+ * @param {State} state @param {Model} m @param {Moment} moment @param {() => void} changed @param {Actions} actions
+ */
+export function chosen(state, m, moment, changed, actions) {
+  const tab = TABS.find((each) => each.name === moment.place.tab) ?? TABS[0];
+  if (tab.view) return tab.view(state, m, moment, changed, actions);
+  const fetched = tab.load?.().then(
+    (module) => {
+      tab.view = module.view;
+      changed();
+    },
+    () => {
+      tab.view = () => html`<p class="panel bad" role="alert">This tab's files could not be fetched. Load the page again.</p>`;
+      changed();
+    },
+  );
+  if (fetched) delete tab.load;
+  return html`<p class="panel quiet">Loading…</p>`;
+}

@@ -1,0 +1,35 @@
+// The place in the address: `#run=live&at=1794&tab=tracks`.  A hash without an equals sign is an anchor on the page.  Pure.
+
+/**
+ * @typedef {{run: string, at: number | null, tab: string, pin: number | null, with: string | null, lesson: string | null}} Place
+ *   `at` null is the end of the run: of the live one, now.
+ */
+
+export const LIVE = "live";
+export const TABS = ["tracks", "messages", "links", "table", "lab", "lessons", "compare"];
+
+/** @type {Place} */
+export const NOWHERE = { run: LIVE, at: null, tab: "tracks", pin: null, with: null, lesson: null };
+
+/** @param {string | null} text */
+const number = (text) => (text !== null && /^\d{1,15}$/.test(text) ? Number(text) : null);
+
+/** The place that a hash names; null where it is an anchor. @param {string} hash @returns {Place | null} */
+export function place(hash) {
+  const text = hash.replace(/^#/, "");
+  if (text !== "" && !text.includes("=")) return null;
+  const said = new URLSearchParams(text);
+  const tab = said.get("tab") ?? NOWHERE.tab;
+  return {
+    run: said.get("run") || LIVE, at: number(said.get("at")), tab: TABS.includes(tab) ? tab : NOWHERE.tab,
+    pin: number(said.get("pin")), with: said.get("with") || null, lesson: said.get("lesson") || null,
+  };
+}
+
+/** The hash of a place; what stands by itself is left out. @param {Place} of */
+export function hash(of) {
+  const said = Object.entries(of).filter(([name, value]) => value !== null && value !== NOWHERE[/** @type {keyof Place} */ (name)]);
+  // A link to a moment names its run, also where it is the live one: it is read by people.
+  if (of.at !== null && of.run === LIVE) said.unshift(["run", LIVE]);
+  return said.length ? `#${said.map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`).join("&")}` : "";
+}

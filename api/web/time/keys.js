@@ -1,0 +1,64 @@
+// The keys, wherever one stands on the page, unless what has the focus takes them itself.
+
+/**
+ * @typedef {import("./moment.js").Moment} Moment
+ * @typedef {import("./player.js").Player} Player
+ */
+
+/** @type {[string, string][]} For the dialog: the keys, and what they do. */
+export const KEYS = [
+  ["←, →", "one event back, on"],
+  ["Space", "play, pause"],
+  ["e, i, x", "the next election, change of an ISR, loss of records; with Shift the one before"],
+  ["Home, End", "the first moment that is kept; live again"],
+  ["a", "pin this moment as A, and see what changed since; again: let go of it"],
+  ["c", "go to A and back"],
+  ["+, −, 0", "zoom in, out, all that is kept"],
+  ["Page Up, Page Down", "on the tracks: half a window back, on"],
+  [",, .", "in the diagram of the messages: the message before, after"],
+  ["Enter", "in the diagram: to the moment of the message that is chosen"],
+  ["o", "on the tracks: each replica's log end and high watermark, at the moment that is shown"],
+  ["p", "projector: large, the tracks alone"],
+  ["r", "the rail as a drawer, with the projector"],
+  ["1 … 6", "the tabs"],
+  ["?", "these keys"],
+];
+
+/** @param {Moment} moment @param {Player} player @returns {Record<string, (event: KeyboardEvent) => void>} */
+const bindings = (moment, player) => ({
+  ArrowLeft: () => void moment.step(-1),
+  ArrowRight: () => void moment.step(1),
+  " ": () => player.toggle(),
+  e: () => void moment.next("election"),
+  E: () => void moment.next("election", -1),
+  i: () => void moment.next("isr"),
+  I: () => void moment.next("isr", -1),
+  x: () => void moment.next("loss"),
+  X: () => void moment.next("loss", -1),
+  Home: () => void moment.first(),
+  a: () => moment.pin(),
+  c: () => moment.swap(),
+  End: () => moment.go({ run: "live", at: null }),
+});
+
+/** @param {Moment} moment @param {Player} player @param {Record<string, () => void>} others keys of the page around */
+export function listen(moment, player, others) {
+  /** @type {Record<string, (event: KeyboardEvent) => void>} */
+  const bound = { ...bindings(moment, player), ...others };
+  addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || takesKeys(event)) return;
+    const act = Object.hasOwn(bound, event.key) ? bound[event.key] : undefined;
+    if (act === undefined) return;
+    event.preventDefault();
+    act(event);
+  });
+}
+
+/** Does what has the focus mean something else by this key? @param {KeyboardEvent} event */
+function takesKeys(event) {
+  const at = event.target instanceof Element ? event.target : null;
+  if (at === null || document.querySelector("dialog[open]")) return at !== null;
+  if (at.closest("input:not([type=checkbox]), select, textarea, [contenteditable]")) return true;
+  if (event.key === " ") return at.closest("button, a, summary, input, [role=region], .events, .history") !== null;
+  return ["Home", "End", "ArrowLeft", "ArrowRight"].includes(event.key) && at.closest("[popover]") !== null;
+}

@@ -1,0 +1,394 @@
+// The moment that the page shows: which run, and which number of it, or the live end.  The one owner of the address.
+
+import { apply } from "../fold.js";
+import { Timeline } from "../tracks/timeline.js";
+import { hash, LIVE, NOWHERE, place } from "./hash.js";
+import { NoMoment, read, Run } from "./run.js";
+
+/**
+ * @typedef {import("../fold.js").Entry} Entry
+ * @typedef {import("../fold.js").ClusterState} ClusterState
+ * @typedef {import("./hash.js").Place} Place
+ * @typedef {import("./run.js").RunInfo} RunInfo
+ * @typedef {{run: string, at: number | null, seq: number, at_us: number, live: boolean, state: ClusterState, first_seq: number,
+ *   last_seq: number, first_us: number, last_us: number, info: RunInfo | null}} Current  `seq` is the number that `state` is
+ *   the fold of: while another moment is under way, still the one before.
+ * @typedef {"election" | "isr" | "loss"} Kind
+ * @typedef {{cluster(): ClusterState, known(): boolean, now_us(): number}} LiveEnd  What the page follows anyway.
+ */
+
+/** @type {Record<Kind, string[]>} */
+export const KINDS = {
+  election: ["leader_established", "controller_elected", "leader_elected"],
+  isr: ["isr_changed"],
+  loss: ["records_lost"],
+};
+/** @type {Record<Kind, string>} */
+const NAMES = { election: "election", isr: "change of an ISR", loss: "loss of records" };
+const KEPT_RUNS_MAX = 6;
+/** Whoever goes on within this time wants nothing of what lies around. */
+const REST_MS = 80;
+
+export class Moment {
+  /**
+   * @param {() => import("../sentences.js").Table} sentences
+   * @param {LiveEnd} end @param {() => void} changed draws the page again @param {() => void} shown draws it in the very next frame
+   * @param {(id: string) => string | null} tabOf on which tab an element of that id stands; null where on each
+   */
+  constructor(sentences, end, changed, shown, tabOf) {
+    this.end = end;
+    this.changed = changed;
+    this.shown = shown;
+    this.tabOf = tabOf;
+    /** @type {string | null} An element to bring into sight once it is drawn. */
+    this.anchor = null;
+    this.place = place(location.hash) ?? NOWHERE;
+    /** @type {RunInfo[]} */
+    this.runs = [];
+    /** What came of the last wish, where it could not be granted. */
+    this.trouble = "";
+    this.busy = false;
+    /** @type {{run: string, seq: number, at_us: number, state: ClusterState, info: RunInfo} | null} What is shown of the past. */
+    this.past = null;
+    /** @type {{seq: number, state: ClusterState} | null} The pinned moment of the run that is shown. */
+    this.pinned = null;
+    /** @type {Map<string, Run>} */
+    this.kept = new Map();
+    /** @type {((current: Current) => void)[]} */
+    this.heard = [];
+    /** Where playing is between two events; null where nothing plays. @type {number | null} */
+    this.player_us = null;
+    /** @type {import("../tracks/timeline.js").Timeline} The stretch of time that is seen, and the histories that are drawn. */
+    this.timeline = new Timeline(this, sentences, changed);
+    /** @type {number | null} From where one went to the pinned moment. */
+    this.swapped = null;
+    /** @type {number | null} Where a drag has come to, while the moment before is still under way. */
+    this.scrubbed = null;
+    /** @type {Promise<void>} Steps are done one after the other, however fast they are asked for. */
+    this.turn = Promise.resolve();
+    this.wish = 0;
+    /** Ends what is under way for a moment that nobody wants to see any more. */
+    this.waits = new AbortController();
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.resting = undefined;
+    /** Whether somebody has stayed at the moment that is shown: what lies around it may be fetched. */
+    this.rested = true;
+    addEventListener("hashchange", () => this.#addressChanged());
+    void this.readRuns();
+    if (place(location.hash) === null) this.#anchor(location.hash.slice(1));
+    else this.#follow(NOWHERE);
+  }
+
+  /** Which moment is shown. @returns {Current} */
+  current() {
+    const live = this.#info(LIVE);
+    if (this.past === null) {
+      const state = this.end.cluster();
+      return {
+        run: LIVE, at: null, seq: state.seq, at_us: state.at_us, live: true, state, first_seq: live?.first_seq ?? state.seq,
+        last_seq: state.seq, first_us: live?.first_us ?? state.at_us, last_us: Math.max(this.end.now_us(), state.at_us), info: live,
+      };
+    }
+    const { seq, at_us, state, info } = this.past;
+    const ongoing = this.past.run === LIVE;
+    const end = this.end.cluster();
+    return {
+      run: this.past.run, at: seq, seq, at_us, live: false, state, first_seq: info.first_seq,
+      last_seq: ongoing ? Math.max(end.seq, info.last_seq) : info.last_seq, first_us: info.first_us,
+      last_us: ongoing ? Math.max(this.end.now_us(), end.at_us) : info.last_us, info,
+    };
+  }
+
+  /** Whether actions on the cluster make sense: what is shown is the live cluster, now. */
+  get live() {
+    return this.past === null && !this.busy;
+  }
+
+  /** @param {(current: Current) => void} heard told whenever another moment is shown; live, only of coming and leaving */
+  subscribe(heard) {
+    this.heard.push(heard);
+    return () => {
+      this.heard = this.heard.filter((each) => each !== heard);
+    };
+  }
+
+  /**
+   * Go somewhere: what is not named stays.  Another run begins at its end, unless `at` is named too.
+   * @param {Partial<Place>} wanted
+   */
+  go(wanted) {
+    const before = this.place;
+    const other = wanted.run !== undefined && wanted.run !== before.run;
+    this.place = { ...before, ...(other ? { at: null, pin: null } : {}), ...wanted };
+    const address = hash(this.place) || location.pathname + location.search;
+    // Every moment in the history would bury where one came from; a tab and a run are places to come back to.
+    const turned = this.place.tab !== before.tab || this.place.run !== before.run || (before.at === null) !== (this.place.at === null);
+    if (turned) history.pushState(null, "", address);
+    else history.replaceState(null, "", address);
+    this.#follow(before);
+  }
+
+  /** Go to a number, of many that come fast: the last one is what counts. @param {number} seq */
+  scrub(seq) {
+    const waits = this.scrubbed !== null;
+    this.scrubbed = seq;
+    if (waits) return;
+    const next = async () => {
+      try {
+        while (this.scrubbed !== null) {
+          const goal = this.scrubbed;
+          this.go({ at: goal });
+          await this.seeking;
+          if (this.scrubbed === goal) this.scrubbed = null;
+        }
+      } finally {
+        this.scrubbed = null;
+      }
+    };
+    void next();
+  }
+
+  /** To the first moment that is kept.  The live run's oldest events go for newer ones: it is asked anew. */
+  async first() {
+    const id = this.current().run;
+    try {
+      const found = await this.run(id).info();
+      this.runs = this.runs.some((each) => each.id === id) ? this.runs.map((each) => (each.id === id ? found : each)) : [...this.runs, found];
+      if (this.current().run === id) this.go({ run: id, at: found.first_seq });
+    } catch (reason) {
+      this.#tell(reason);
+    }
+  }
+
+  /** Pin the moment that is shown, or let go of the one that is pinned. */
+  pin() {
+    this.go({ pin: this.place.pin === null ? this.current().seq : null });
+  }
+
+  /** To the pinned moment; from there, back to where one came from. */
+  swap() {
+    const { pin, at } = this.place;
+    if (pin === null) return;
+    const here = at === pin;
+    this.go({ at: here ? this.swapped : pin });
+    if (!here) this.swapped = at;
+  }
+
+  /** The link to what is shown, with its number also at the live end. */
+  link() {
+    const { seq } = this.current();
+    return location.origin + location.pathname + location.search + hash({ ...this.place, at: seq });
+  }
+
+  /** The run of that id. @param {string} id @returns {Run} */
+  run(id = this.place.run) {
+    const kept = this.kept.get(id) ?? new Run(id);
+    this.kept.delete(id);
+    this.kept.set(id, kept);
+    for (const old of this.kept.keys()) if (this.kept.size > KEPT_RUNS_MAX) this.kept.delete(old);
+    return kept;
+  }
+
+  /** Events of the run that is shown. @param {number} from @param {number} to both among them @returns {Promise<Entry[]>} Raises NoMoment. */
+  entries(from, to) {
+    return this.run(this.current().run).entries(from, Math.min(to, this.current().last_seq));
+  }
+
+  /** One event on or back, from the newest where the live end is shown. @param {1 | -1} by @returns {Promise<void>} */
+  step(by) {
+    this.turn = this.turn.then(() => this.#step(by)).catch((reason) => this.#tell(reason));
+    return this.turn;
+  }
+
+  /** @param {1 | -1} by */
+  async #step(by) {
+    const { run, seq, first_seq, last_seq, live } = this.current();
+    if (live && by > 0) return;
+    const goal = seq + by;
+    if (goal < first_seq || goal > last_seq) return;
+    // Numbers may have gaps: where lines of an old file could not be read.
+    const near = await this.run(run).entries(by > 0 ? goal : Math.max(first_seq, goal - 20), by > 0 ? Math.min(last_seq, goal + 20) : goal);
+    const found = by > 0 ? near[0] : near.at(-1);
+    if (found === undefined) return;
+    this.go({ at: found.seq });
+    await this.seeking;
+  }
+
+  /** On to the next event of a kind, or back to the last one before. @param {Kind} kind @param {1 | -1} by @returns {Promise<void>} */
+  next(kind, by = 1) {
+    this.turn = this.turn.then(() => this.#next(kind, by)).catch((reason) => this.#tell(reason));
+    return this.turn;
+  }
+
+  /** @param {Kind} kind @param {1 | -1} by */
+  async #next(kind, by) {
+    const { run, seq, live } = this.current();
+    const types = KINDS[kind].join(",");
+    // At the live end nothing comes after: there the newest of the kind is meant.
+    const range = by > 0 && !live ? `after=${seq}` : `until=${live ? seq : seq - 1}`;
+    /** @type {Entry[]} */
+    const found = await read(`/runs/${run}/journal?${range}&types=${types}&limit=1`);
+    if (found.length) {
+      this.go({ at: found[0].seq });
+      await this.seeking;
+    } else {
+      this.trouble = `There is no ${by > 0 ? "later" : "earlier"} ${NAMES[kind]}.`;
+      this.changed();
+    }
+  }
+
+  /** The live run's numbers have a gap, or begin anew: nothing that was read of it is true for sure. */
+  forgetLive() {
+    this.kept.delete(LIVE);
+    this.timeline.forget();
+    void this.readRuns();
+  }
+
+  /** Read which runs there are. */
+  async readRuns() {
+    try {
+      this.runs = await read("/runs");
+    } catch {
+      this.runs = [];
+    }
+    this.changed();
+  }
+
+  /** The entry of the moment that is shown, where its page is here. @returns {Entry | null} */
+  entry() {
+    const { run, seq, live } = this.current();
+    return live ? null : this.run(run).kept(seq, seq)?.[0] ?? null;
+  }
+
+  /** @param {string} id @returns {RunInfo | null} */
+  #info(id) {
+    return this.runs.find((run) => run.id === id) ?? null;
+  }
+
+  #addressChanged() {
+    const before = this.place;
+    const found = place(location.hash);
+    if (found === null) this.#anchor(location.hash.slice(1));
+    else {
+      this.place = found;
+      this.#follow(before);
+    }
+  }
+
+  /** A link within the page: it leads to a panel, on whichever tab, and leaves the moment as it is. @param {string} id */
+  #anchor(id) {
+    const tab = this.tabOf(id);
+    const before = this.place;
+    this.place = { ...before, tab: tab ?? before.tab };
+    history.replaceState(null, "", hash(this.place) || location.pathname + location.search);
+    this.anchor = id;
+    this.#follow(before);
+  }
+
+  /** Make what is shown follow the place. @param {Place} before */
+  #follow(before) {
+    const { run, at, pin } = this.place;
+    this.trouble = "";
+    if (pin !== before.pin || run !== before.run) this.seekingPin = this.#seekPin();
+    if (run === LIVE && at === null) {
+      this.wish += 1;
+      this.waits.abort();
+      clearTimeout(this.resting);
+      this.past = null;
+      this.busy = false;
+      this.#told();
+    } else if (run !== before.run || at !== before.at) {
+      this.seeking = this.#seek();
+      // What is there in a moment is drawn then, and not that somebody waits for it.
+      this.changed();
+      return;
+    }
+    this.shown();
+  }
+
+  async #seek() {
+    const wish = (this.wish += 1);
+    const { run: id, at } = this.place;
+    this.waits.abort();
+    this.waits = new AbortController();
+    clearTimeout(this.resting);
+    this.rested = false;
+    this.busy = true;
+    const run = this.run(id);
+    try {
+      const info = await this.#infoOf(id);
+      const last = id === LIVE ? Math.max(this.end.cluster().seq, info.last_seq) : info.last_seq;
+      const seq = at ?? last;
+      if (wish !== this.wish) return;
+      const here = this.#steppedTo(id, seq) ?? run.foldedHere(seq);
+      const state = here ?? (await run.stateAt(seq, this.waits.signal));
+      if (wish !== this.wish) return;
+      this.past = { run: id, seq: state.seq, at_us: state.at_us, state, info };
+      this.busy = false;
+      this.#told();
+      this.shown();
+      // What steps need comes behind, and draws the page again: the list of events waits for it.
+      const prepare = () => {
+        this.rested = true;
+        void run.prepare(seq, info.first_seq, last).then(this.changed, () => undefined);
+      };
+      if (here !== null) prepare();
+      else this.resting = setTimeout(prepare, REST_MS);
+    } catch (reason) {
+      if (wish === this.wish) this.#tell(reason);
+    }
+  }
+
+  async #seekPin() {
+    const { pin, run } = this.place;
+    this.pinned = null;
+    if (pin === null) return;
+    try {
+      const state = await this.run(run).stateAt(pin);
+      if (this.place.pin === pin && this.place.run === run) this.pinned = { seq: pin, state };
+    } catch (reason) {
+      if (this.place.pin === pin && this.place.run === run) this.#tell(reason);
+    }
+    this.changed();
+  }
+
+  /** One event on from what is shown: its state, with that event. @param {string} run @param {number} seq */
+  #steppedTo(run, seq) {
+    const past = this.past;
+    if (past === null || past.run !== run || seq !== past.seq + 1) return null;
+    const entry = this.run(run).kept(seq, seq)?.[0];
+    if (entry === undefined) return null;
+    const state = structuredClone(past.state);
+    apply(state, entry);
+    return state;
+  }
+
+  /** @param {string} id @returns {Promise<RunInfo>} */
+  async #infoOf(id) {
+    const known = this.#info(id);
+    if (known !== null) return known;
+    const found = await this.run(id).info();
+    this.runs = [...this.runs, found];
+    return found;
+  }
+
+  #told() {
+    const current = this.current();
+    for (const heard of this.heard) heard(current);
+  }
+
+  /** Nothing is left half done, whatever went wrong. @param {unknown} reason */
+  #tell(reason) {
+    this.busy = false;
+    if (reason instanceof NoMoment && reason.oldest !== null) this.#thinned(reason.oldest);
+    this.trouble = `This moment cannot be shown: ${reason instanceof Error ? reason.message : reason}.`;
+    this.shown();
+    // What nobody foresaw is told in the console as well.
+    if (!(reason instanceof NoMoment)) reportError(reason);
+  }
+
+  /** The oldest events of the run that is wanted have made room. @param {number} oldest */
+  #thinned(oldest) {
+    this.runs = this.runs.map((each) => (each.id === this.place.run ? { ...each, first_seq: Math.max(each.first_seq, oldest) } : each));
+  }
+}

@@ -1,0 +1,193 @@
+// Reading one run of the time machine: its events in pages that are kept, and its folded state at a number.
+
+import { apply, emptyState } from "../fold.js";
+import { parseExact } from "../json.js";
+
+/**
+ * @typedef {import("../fold.js").Entry} Entry
+ * @typedef {import("../fold.js").ClusterState} ClusterState
+ * @typedef {{id: string, kind: string, title: string, of: string | null, pair: string | null, first_seq: number, last_seq: number,
+ *   first_us: number, last_us: number, events: number, messages: boolean, verdict: string | null, replay: string | null}} RunInfo
+ * @typedef {{entries: Entry[], until: number}} Page  All events up to the number `until`, from the page's first number on.
+ */
+
+/** So many numbers a page holds. */
+export const PAGE = 500;
+/** Whoever stands so near to another page will step into it. */
+const NEAR = 60;
+const PAGES_MAX = 60;
+const STORY_PAGE = 20_000;
+
+/** The API has no answer, or says that there is none. */
+export class NoMoment extends Error {
+  /** @param {string} message @param {number | null} oldest the oldest number that is kept, where that is the reason */
+  constructor(message, oldest = null) {
+    super(message);
+    this.oldest = oldest;
+  }
+}
+
+/** @param {string} path @param {AbortSignal | null} signal ends the wait for what nobody wants any more @returns {Promise<any>} Raises NoMoment. */
+export const read = async (path, signal = null) => (await ask(path, signal)).value;
+
+/**
+ * A run's events of none of some types, from the first on, page by page.
+ * @param {string} id @param {string[]} not_types @param {number} max more than so many are left where they are
+ * @returns {Promise<{entries: Entry[], whole: boolean}>} `whole` where that is all of them.  Raises NoMoment.
+ */
+export async function readStory(id, not_types, max) {
+  const { last_seq } = await read(`/runs/${id}`);
+  const entries = [];
+  let after = 0;
+  while (after < last_seq && entries.length < max) {
+    const { value, answer } = await ask(`/runs/${id}/journal?after=${after}&limit=${Math.min(STORY_PAGE, max - entries.length)}&not_types=${not_types.join(",")}`);
+    entries.push(...value);
+    const through = Number(answer.headers.get("x-looked-through"));
+    if (!(through > after)) break;
+    after = through;
+  }
+  return { entries, whole: after >= last_seq };
+}
+
+/** @param {string} path @param {AbortSignal | null} signal @returns {Promise<{value: any, answer: Response}>} Raises NoMoment. */
+async function ask(path, signal = null) {
+  const answer = await fetch(`/api/v1${path}`, { signal }).catch(() => null);
+  const text = await answer?.text().catch(() => null);
+  if (!answer || typeof text !== "string") throw new NoMoment(signal?.aborted ? "something else was asked for" : "the API does not answer");
+  if (answer.ok) return { value: parseExact(text), answer };
+  /** @type {any} */
+  let problem = null;
+  try {
+    problem = JSON.parse(text);
+  } catch {
+    // No problem document: the status has to do.
+  }
+  throw new NoMoment(problem?.detail ?? problem?.title ?? `the API answers ${answer.status}`, problem?.oldest ?? null);
+}
+
+/** One run.  Of the live one the last page grows. */
+export class Run {
+  /** @param {string} id */
+  constructor(id) {
+    this.id = id;
+    /** @type {Map<number, Page>} */
+    this.pages = new Map();
+    /** @type {Map<number, Promise<Page>>} */
+    this.asked = new Map();
+    /** @type {Map<number, ClusterState>} States at the ends of pages, by the page after. */
+    this.states = new Map();
+  }
+
+  /** @returns {Promise<RunInfo>} Raises NoMoment. */
+  info() {
+    return read(`/runs/${this.id}`);
+  }
+
+  /**
+   * The events from one number to another, both among them, in order.
+   * @param {number} from @param {number} to @returns {Promise<Entry[]>} Raises NoMoment.
+   */
+  async entries(from, to) {
+    const numbers = [];
+    for (let page = pageOf(Math.max(1, from)); page <= pageOf(Math.max(1, to)); page += 1) numbers.push(page);
+    const pages = await Promise.all(numbers.map((page) => this.page(page, to)));
+    return pages.flatMap((page) => page.entries).filter((entry) => entry.seq >= from && entry.seq <= to);
+  }
+
+  /** The events from one number to another, where they are here already. @param {number} from @param {number} to @returns {Entry[] | null} */
+  kept(from, to) {
+    const found = [];
+    for (let page = pageOf(Math.max(1, from)); page <= pageOf(Math.max(1, to)); page += 1) {
+      const kept = this.pages.get(page);
+      if (kept === undefined || kept.until < Math.min(to, (page + 1) * PAGE)) return null;
+      found.push(...kept.entries);
+    }
+    return found.filter((entry) => entry.seq >= from && entry.seq <= to);
+  }
+
+  /** @param {number} page @param {number} to the number up to which it is wanted @returns {Promise<Page>} */
+  async page(page, to) {
+    const end = (page + 1) * PAGE;
+    const kept = this.pages.get(page);
+    if (kept && kept.until >= Math.min(to, end)) return kept;
+    const under_way = this.asked.get(page);
+    if (under_way) {
+      const found = await under_way;
+      return found.until >= Math.min(to, end) ? found : this.page(page, to);
+    }
+    const asked = this.#fetch(page, to);
+    this.asked.set(page, asked);
+    try {
+      return await asked;
+    } finally {
+      this.asked.delete(page);
+    }
+  }
+
+  /** @param {number} page @param {number} to */
+  async #fetch(page, to) {
+    const [begin, end] = [page * PAGE, (page + 1) * PAGE];
+    /** @type {Entry[]} */
+    const entries = await read(`/runs/${this.id}/journal?after=${begin}&until=${end}&limit=${PAGE}`);
+    // After 0 the API tells what is kept, and does not say that some of it is gone.
+    if (begin === 0 && to >= 1 && entries[0]?.seq !== 1) {
+      const { first_seq } = await this.info();
+      throw new NoMoment(`the oldest event kept is ${first_seq}`, first_seq);
+    }
+    const found = { entries, until: Math.max(entries.at(-1)?.seq ?? begin, Math.min(to, end)) };
+    this.pages.delete(page);
+    this.pages.set(page, found);
+    for (const old of this.pages.keys()) if (this.pages.size > PAGES_MAX) this.pages.delete(old);
+    return found;
+  }
+
+  /**
+   * The folded state at a number: of a page that is here, folded here; otherwise the API's.
+   * @param {number} seq @param {AbortSignal | null} signal @returns {Promise<ClusterState>} Raises NoMoment.
+   */
+  async stateAt(seq, signal = null) {
+    const here = this.foldedHere(seq);
+    if (here !== null) return here;
+    const found = await read(`/runs/${this.id}/state?at=${seq}`, signal);
+    if (seq % PAGE === 0) this.#keepState(seq / PAGE, found.state);
+    return found.state;
+  }
+
+  /** The state at a number, where page and the state before it are here. @param {number} seq @returns {ClusterState | null} */
+  foldedHere(seq) {
+    const page = pageOf(seq);
+    const [before, events] = [this.states.get(page), this.kept(page * PAGE + 1, seq)];
+    if (before === undefined || events === null) return null;
+    const state = structuredClone(before);
+    for (const entry of events) apply(state, entry);
+    return state;
+  }
+
+  /**
+   * Bring what steps around a number need: its page, the next one where that is near, and the states before them.
+   * @param {number} seq @param {number} first the first number that is kept @param {number} last the last there is
+   */
+  async prepare(seq, first, last) {
+    const near = [seq, seq - NEAR, seq + NEAR].map((each) => pageOf(Math.min(Math.max(each, first), last)));
+    await Promise.all([...new Set(near)].map((page) => this.#preparePage(page, first, last)));
+  }
+
+  /** @param {number} page @param {number} first @param {number} last */
+  async #preparePage(page, first, last) {
+    const events = this.page(page, Math.min(last, (page + 1) * PAGE));
+    if (!this.states.has(page) && page * PAGE + 1 >= first) {
+      this.#keepState(page, page === 0 ? emptyState() : (await read(`/runs/${this.id}/state?at=${page * PAGE}`)).state);
+    }
+    await events;
+  }
+
+  /** @param {number} page @param {ClusterState} state */
+  #keepState(page, state) {
+    this.states.delete(page);
+    this.states.set(page, state);
+    for (const old of this.states.keys()) if (this.states.size > PAGES_MAX) this.states.delete(old);
+  }
+}
+
+/** The page of a number: numbers begin with 1, and a page ends with a multiple of its size. @param {number} seq */
+export const pageOf = (seq) => Math.max(0, Math.ceil(seq / PAGE) - 1);

@@ -1,0 +1,369 @@
+// Draws one row of the tracks: spans of a lane, marks, a rate.  What looks the same is drawn together, since a change of
+// colour or font costs more than what is drawn with it.
+
+import { lookOf } from "./looks.js";
+import { xOf } from "./scale.js";
+import { firstEnding } from "./spans.js";
+
+/**
+ * @typedef {import("./draw.js").Window} Window
+ * @typedef {import("./layout.js").Row} Row
+ * @typedef {import("./looks.js").Look} Look
+ * @typedef {import("./spans.js").Span} Span
+ * @typedef {import("./spans.js").Mark} Mark
+ * @typedef {CanvasRenderingContext2D} Ctx
+ * @typedef {{x: number, y: number, width: number, height: number}} Box
+ * @typedef {Map<Look, number[]>} Bars  Where the bars of a look begin, each with its width.
+ * @typedef {{look: Look, span: Span, x: number, width: number, begins: boolean}} Told  A span that is wide enough for a word.
+ */
+
+/** Narrower than this nothing is written into a span, nor crossed out. */
+const TOLD_PX = 9;
+const ROOM_MIN = 8;
+/** A line as short as this has no room for dashes, and a bar as narrow for a pattern and an outline. */
+const DASHED_PX = 8;
+const PATTERN_PX = 6;
+const LINE_PX = 1.5;
+/** Of a pattern so much is its lines. */
+const NARROW_ALPHA = 0.6;
+
+/**
+ * The spans of a lane that are seen, in whole pixels; of those that lie on the same one the weightiest.
+ * @param {Ctx} ctx @param {Window} of @param {Row} row @returns {{bars: Bars, thin: Bars, told: Told[]}}
+ */
+function seen(ctx, of, row) {
+  const { from_us, to_us, now_us, gutter, width, palette } = of;
+  const spans = of.spans.lanes.get(row.lane) ?? [];
+  const scale = (width - gutter) / (to_us - from_us);
+  const [left, right] = [gutter - 2, width + 2];
+  const found = { bars: new Map(), thin: new Map(), told: /** @type {Told[]} */ ([]) };
+  /** @type {Look | null} */
+  let thin = null;
+  let thin_x = -Infinity;
+  for (let i = firstEnding(spans, from_us); i < spans.length; i += 1) {
+    const span = spans[i];
+    if (span.from_us >= to_us) break;
+    const x = Math.max(left, Math.round(gutter + (span.from_us - from_us) * scale));
+    const end = Math.min(right, Math.round(gutter + ((span.to_us ?? now_us) - from_us) * scale));
+    const look = lookOf(ctx, palette, row.kind, span);
+    if (end - x < 2) {
+      if (thin !== null && x === thin_x && look.weight <= thin.weight) continue;
+      if (thin !== null && x !== thin_x) add(found.thin, thin, thin_x, 1);
+      [thin, thin_x] = [look, x];
+      continue;
+    }
+    add(found.bars, look, x, end - x);
+    if (end - x < TOLD_PX) continue;
+    // Whether its process came to be as it is here, as far as is seen.
+    found.told.push({ look, span, x, width: end - x, begins: span.from_us < from_us || spans[i - 1]?.process !== span.process });
+  }
+  if (thin !== null) add(found.thin, thin, thin_x, 1);
+  return found;
+}
+
+/** @param {Bars} bars @param {Look} look @param {number} x @param {number} width */
+function add(bars, look, x, width) {
+  const of = bars.get(look);
+  if (of === undefined) bars.set(look, [x, width]);
+  else of.push(x, width);
+}
+
+/** @param {Ctx} ctx @param {Window} of @param {Row} row */
+export function drawSpans(ctx, of, row) {
+  const { bars, thin, told } = seen(ctx, of, row);
+  // Over its wider neighbours a narrow span is still seen.
+  for (const all of [bars, thin]) {
+    for (const [look, places] of all) {
+      if (look.dashes === null) drawBars(ctx, look, places, row);
+      else drawLines(ctx, look, look.dashes, places, row);
+    }
+  }
+  for (const each of told) {
+    const crossed = each.begins && each.look.cross !== "";
+    if (crossed) cross(ctx, of, each, row);
+    write(ctx, of, each, row, (crossed ? 14 : 0) + (each.look.dashes?.length ? 4 : 0));
+  }
+  if (row.kind !== "replica") return;
+  losses(ctx, of, row);
+  writeOffsets(ctx, of, row);
+}
+
+/** How far a replica's log goes, and how much of it is committed. @param {Ctx} ctx @param {Window} of @param {Row} row */
+function writeOffsets(ctx, { palette, width, offsets }, row) {
+  const told = offsets?.[row.under];
+  const end = told?.log_end_offsets[row.id];
+  if (told === undefined || end === undefined) return;
+  const font = `${palette.size - 1}px ${palette.font}`;
+  const text = `end ${end}, HW ${told.high_watermarks[row.id] ?? "unknown"}`;
+  const wide = palette.width(ctx, font, text);
+  ground(ctx, { x: width - wide - 12, y: row.top + 1, width: wide + 8, height: row.height - 2 }, palette.colors.panel);
+  ctx.font = font;
+  ctx.textBaseline = "middle";
+  ctx.fillStyle = palette.colors.ink;
+  ctx.fillText(text, width - wide - 8, row.top + row.height / 2 + 1);
+}
+
+/** @param {Ctx} ctx @param {Look} look @param {number[]} places @param {Row} row */
+function drawBars(ctx, look, places, row) {
+  const height = look.thick(row.height);
+  const y = row.top + (row.height - height) / 2;
+  const narrow_px = look.narrow === "" ? 0 : PATTERN_PX;
+  ctx.globalAlpha = look.alpha;
+  ctx.fillStyle = look.fill;
+  for (let i = 0; i < places.length; i += 2) if (places[i + 1] >= narrow_px) ctx.fillRect(places[i], y, places[i + 1], height);
+  if (narrow_px > 0) {
+    ctx.globalAlpha = NARROW_ALPHA;
+    ctx.fillStyle = look.narrow;
+    for (let i = 0; i < places.length; i += 2) if (places[i + 1] < narrow_px) ctx.fillRect(places[i], y, places[i + 1], height);
+  }
+  ctx.globalAlpha = 1;
+  if (look.outline === "") return;
+  ctx.strokeStyle = look.outline;
+  ctx.lineWidth = 1;
+  for (let i = 0; i < places.length; i += 2) {
+    if (places[i + 1] >= PATTERN_PX) ctx.strokeRect(places[i] + 0.5, y + 0.5, places[i + 1] - 1, height - 1);
+  }
+}
+
+/** @param {Ctx} ctx @param {Look} look @param {number[]} dashes @param {number[]} places @param {Row} row */
+function drawLines(ctx, look, dashes, places, row) {
+  const y = row.top + row.height / 2;
+  ctx.fillStyle = ctx.strokeStyle = look.fill;
+  ctx.lineWidth = LINE_PX;
+  ctx.beginPath();
+  for (let i = 0; i < places.length; i += 2) {
+    const [x, width] = [places[i], places[i + 1]];
+    if (dashes.length === 0 || width < DASHED_PX) {
+      ctx.fillRect(x, y - LINE_PX / 2, width, LINE_PX);
+    } else {
+      ctx.moveTo(x, y);
+      ctx.lineTo(x + width, y);
+    }
+  }
+  ctx.setLineDash(dashes);
+  ctx.stroke();
+  ctx.setLineDash([]);
+}
+
+/** A partition that nobody serves, over all of its lanes. @param {Ctx} ctx @param {Window} of @param {Row} row */
+export function drawTrouble(ctx, of, row) {
+  const { bars, thin, told } = seen(ctx, of, row);
+  for (const [look, places] of [...bars, ...thin]) {
+    ctx.fillStyle = look.fill;
+    for (let i = 0; i < places.length; i += 2) {
+      ctx.globalAlpha = look.alpha;
+      ctx.fillRect(places[i], row.top, places[i + 1], row.extent);
+      ctx.globalAlpha = 1;
+      ctx.fillRect(places[i], row.top + 1, places[i + 1], 2);
+    }
+  }
+  for (const each of told) write(ctx, of, each, { ...row, top: row.top + 2 }, 0);
+}
+
+/** @param {Ctx} ctx @param {Window} of @param {Row} row */
+function losses(ctx, of, row) {
+  const { colors, size, font } = of.palette;
+  const heavy = `600 ${size - 1}px ${font}`;
+  for (const lost of of.spans.lost.get(row.under) ?? []) {
+    if (lost.broker !== row.id || lost.at_us < of.from_us || lost.at_us > of.to_us) continue;
+    const [x, y] = [xOf(of, lost.at_us), row.top + row.height / 2];
+    diamond(ctx, x, y, 5, colors.bad);
+    if (lost.fresh === 0) continue;
+    const text = `${lost.fresh} committed records gone`;
+    const width = of.palette.width(ctx, heavy, text);
+    const left = x - width - 10 > of.gutter ? x - width - 10 : x + 9;
+    ground(ctx, { x: left - 3, y: row.top + 1, width: width + 6, height: row.height - 2 }, colors.panel);
+    ctx.font = heavy;
+    ctx.fillStyle = colors.bad;
+    ctx.fillText(text, left, y + 1);
+  }
+}
+
+/** The marks of a row that are seen, the first of those on the same pixels. @param {Window} of @param {Row} row @returns {{mark: Mark, x: number}[]} */
+function marksSeen(of, row) {
+  const { marks } = of.spans;
+  /** @type {{mark: Mark, x: number}[]} */
+  const found = [];
+  let drawn = -Infinity;
+  for (let i = firstAt(marks, of.from_us); i < marks.length && marks[i].at_us <= of.to_us; i += 1) {
+    if (marks[i].row !== row.lane) continue;
+    const x = xOf(of, marks[i].at_us);
+    if (x < drawn + 2) continue;
+    drawn = x;
+    found.push({ mark: marks[i], x });
+  }
+  return found;
+}
+
+/** @param {Ctx} ctx @param {Window} of @param {Row} row */
+export function drawMarks(ctx, of, row) {
+  const { palette } = of;
+  const shown = marksSeen(of, row);
+  const [y, below] = [row.top + row.height / 2, row.top + row.height];
+  if (row.lane === "done") {
+    ctx.fillStyle = palette.dotted(ctx, palette.colors["edge-strong"]);
+    for (const { mark, x } of shown) if (mark.kind !== "request") ctx.fillRect(Math.round(x), below, 1, of.height - below);
+  }
+  const font = `600 ${palette.size - 1}px ${palette.font}`;
+  ctx.textBaseline = "middle";
+  ctx.font = font;
+  shown.forEach(({ mark, x }, i) => {
+    const color = mark.tone === "good" ? palette.colors.ok : palette.colors[mark.tone];
+    glyph(ctx, mark, x, y, color);
+    if (mark.kind === "expired" || mark.kind === "fenced") return;
+    // A label has room up to the next mark.
+    const room = Math.min(of.width, i + 1 < shown.length ? shown[i + 1].x - 5 : of.width) - x - 9;
+    if (room < ROOM_MIN) return;
+    const text = [mark.text, mark.text.replace(/(broker|peer) /, (_, role) => role[0]), mark.text.split(" ")[0]].find((each) => palette.width(ctx, font, each) <= room);
+    if (text === undefined) return;
+    ctx.font = font;
+    ctx.fillStyle = color;
+    ctx.fillText(text, x + 9, y + 1);
+  });
+}
+
+/** @param {Ctx} ctx @param {Mark} mark @param {number} x @param {number} y @param {string} color */
+function glyph(ctx, { kind }, x, y, color) {
+  ctx.fillStyle = ctx.strokeStyle = color;
+  ctx.lineWidth = 1.6;
+  if (kind === "lost" || kind === "violated") return diamond(ctx, x, y, 5.5, color);
+  ctx.beginPath();
+  if (kind === "expired") {
+    ctx.moveTo(x - 4, y - 5);
+    ctx.lineTo(x + 4, y - 5);
+    ctx.lineTo(x - 4, y + 5);
+    ctx.lineTo(x + 4, y + 5);
+    ctx.closePath();
+    return ctx.stroke();
+  }
+  if (kind === "fenced") {
+    ctx.moveTo(x - 4, y - 4.5);
+    ctx.lineTo(x + 4, y - 4.5);
+    ctx.lineTo(x + 4, y + 1);
+    ctx.lineTo(x, y + 5);
+    ctx.lineTo(x - 4, y + 1);
+    ctx.closePath();
+    return ctx.stroke();
+  }
+  ctx.arc(x, y, kind === "request" || kind === "topic" ? 2.4 : 3.6, 0, 7);
+  return kind === "request" ? ctx.stroke() : ctx.fill();
+}
+
+/**
+ * How fast counters rose, from pixel to pixel.
+ * @param {Window} of @param {import("./spans.js").Point[]} points @returns {{at_us: number, since_us: number, rate: number, failed: number}[]}
+ */
+function ratesSeen(of, points) {
+  const pixel_us = (of.to_us - of.from_us) / (of.width - of.gutter);
+  const found = [];
+  let a = Math.max(0, firstAt(points, of.from_us) - 2);
+  for (let b = a + 1; b < points.length && points[a].at_us <= of.to_us; b += 1) {
+    const [since, at] = [points[a], points[b]];
+    if (at.at_us - since.at_us < pixel_us && b + 1 < points.length) continue;
+    const s = Math.max(0.05, (at.at_us - since.at_us) / 1e6);
+    found.push({ at_us: at.at_us, since_us: since.at_us, rate: Math.max(0, at.done - since.done) / s, failed: Math.max(0, at.failed - since.failed) / s });
+    a = b;
+  }
+  return found;
+}
+
+/** Acknowledged or read a second, and what failed. @param {Ctx} ctx @param {Window} of @param {Row} row */
+export function drawRate(ctx, of, row) {
+  const { colors, size, font } = of.palette;
+  const points = of.spans.rates.get(row.lane)?.points ?? [];
+  const [floor, height] = [row.top + row.height - 6, row.height - 14];
+  const rates = ratesSeen(of, points);
+  if (!rates.length) return;
+  // What was held back in an outage comes all at once afterwards; it must not flatten the rest.
+  const usual = rates.map(({ rate }) => rate).sort((a, b) => a - b)[Math.floor(rates.length * 0.9)];
+  const top = Math.max(1, usual * 1.6);
+  const y = (/** @type {number} */ rate) => floor - Math.min(1, rate / top) * height;
+  ctx.fillStyle = colors.bad;
+  for (const { at_us, failed } of rates) if (failed > 0) ctx.fillRect(xOf(of, at_us) - 1, y(failed), 3, floor - y(failed));
+  ctx.fillStyle = colors.edge;
+  ctx.fillRect(of.gutter, floor, of.width, 1);
+  ctx.strokeStyle = colors.ok;
+  ctx.lineWidth = 1.6;
+  ctx.beginPath();
+  rates.forEach(({ at_us, since_us, rate }, i) => {
+    // A stretch without a word is no line at the last rate.
+    if (i === 0 || at_us - since_us > 5e6) ctx.moveTo(xOf(of, since_us), y(rate));
+    ctx.lineTo(xOf(of, at_us), y(rate));
+  });
+  ctx.stroke();
+  ctx.font = `${size - 2}px ${font}`;
+  ctx.fillStyle = colors.quiet;
+  ctx.fillText(`${Math.round(usual)}/s`, of.gutter + 4, row.top + 7);
+}
+
+/** @param {{at_us: number}[]} points @param {number} at_us */
+function firstAt(points, at_us) {
+  let [low, high] = [0, points.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (points[middle].at_us >= at_us) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+/** A process that is not there, or frozen. @param {Ctx} ctx @param {Window} of @param {Told} told @param {Row} row */
+function cross(ctx, of, { look, x }, row) {
+  const [cx, cy] = [x + 8, row.top + row.height / 2];
+  const paused = look.cross === "paused";
+  ctx.strokeStyle = paused ? of.palette.colors.warn : of.palette.colors.bad;
+  ctx.lineWidth = 1.8;
+  ctx.beginPath();
+  if (paused) {
+    ctx.moveTo(cx - 2, cy - 4);
+    ctx.lineTo(cx - 2, cy + 4);
+    ctx.moveTo(cx + 2, cy - 4);
+    ctx.lineTo(cx + 2, cy + 4);
+  } else {
+    ctx.moveTo(cx - 3.5, cy - 3.5);
+    ctx.lineTo(cx + 3.5, cy + 3.5);
+    ctx.moveTo(cx + 3.5, cy - 3.5);
+    ctx.lineTo(cx - 3.5, cy + 3.5);
+  }
+  ctx.stroke();
+}
+
+/** @param {Ctx} ctx @param {number} x @param {number} y @param {number} size @param {string} color */
+function diamond(ctx, x, y, size, color) {
+  ctx.fillStyle = color;
+  ctx.beginPath();
+  ctx.moveTo(x, y - size);
+  ctx.lineTo(x + size, y);
+  ctx.lineTo(x, y + size);
+  ctx.lineTo(x - size, y);
+  ctx.fill();
+}
+
+/** What lies under a text. @param {Ctx} ctx @param {Box} box @param {string} color */
+function ground(ctx, { x, y, width, height }, color) {
+  ctx.globalAlpha = 0.92;
+  ctx.fillStyle = color;
+  ctx.fillRect(x, y, width, height);
+  ctx.globalAlpha = 1;
+}
+
+/**
+ * The first of its words that fits into a span, or none.  What begins left of the window is written at its edge.
+ * @param {Ctx} ctx @param {Window} of @param {Told} told @param {Row} row @param {number} after is kept free in front of it
+ */
+function write(ctx, of, { look, span, x, width }, row, after) {
+  const { palette, gutter } = of;
+  const left = Math.max(x, gutter) + 6 + after;
+  const room = Math.min(x + width, of.width) - left - 4;
+  if (room < ROOM_MIN) return;
+  const font = `${look.bold ? "600 " : ""}${palette.size - 1}px ${palette.font}`;
+  const text = look.words(span).find((each) => palette.width(ctx, font, each) <= room);
+  if (text === undefined) return;
+  const middle = row.top + row.height / 2;
+  const tall = palette.size * 1.2;
+  if (look.ground) ground(ctx, { x: left - 3, y: middle - tall / 2, width: palette.width(ctx, font, text) + 6, height: tall }, look.ground);
+  ctx.font = font;
+  ctx.textBaseline = "middle";
+  ctx.fillStyle = look.ink;
+  ctx.fillText(text, left, middle + 1);
+}

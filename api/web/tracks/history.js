@@ -1,0 +1,177 @@
+// The part of a run that the tracks are drawn of: its events but for mere progress, folded into spans.  Of the live run it
+// grows with the stream; further back it is read when somebody looks there.
+
+import { emptyState } from "../fold.js";
+import { progressTypes } from "../sentences.js";
+import { NoMoment, read } from "../time/run.js";
+import { olderLanes } from "./older.js";
+import { Spans } from "./spans.js";
+
+/**
+ * @typedef {import("../fold.js").Entry} Entry
+ * @typedef {import("../sentences.js").Table} Table
+ * @typedef {{at_us: number, seq: number}} Place
+ */
+
+/** How many events are asked for at once, and how many at most are kept, which is as many as one answer holds. */
+const FIRST = 600;
+const MORE = 4000;
+const EVENTS_MAX = 100_000;
+const RETRY_MS = 5_000;
+const BINS = 2_000;
+// The rates are made of these, one a second.
+const COUNTERS = new Set(["workload_progressed", "consumer_progressed"]);
+
+/** The types whose events no track shows. @param {Table} table */
+export const unseenTypes = (table) => progressTypes(table).filter((type) => !COUNTERS.has(type));
+
+export class History {
+  /** @param {string} run @param {() => void} changed @param {number} events_max */
+  constructor(run, changed, events_max = EVENTS_MAX) {
+    this.run = run;
+    this.events_max = events_max;
+    this.changed = changed;
+    /** @type {Spans | null} */
+    this.spans = null;
+    /** @type {Entry[]} */
+    this.events = [];
+    /** @type {Place[]} The events and the folded clock at each: simulated nodes' own clocks differ. */
+    this.places = [];
+    /** @type {Entry[]} What the stream told while the beginning was still asked for. */
+    this.waiting = [];
+    this.busy = false;
+    /** Before it events are not read, and spans of one bin are merged; 0 where every event is here. */
+    this.merged_us = 0;
+    /** Whether what is here begins with the first number that is kept. */
+    this.whole = false;
+    this.trouble = "";
+    /** Until then nothing is asked for again. */
+    this.rests_until_ms = 0;
+    /** The oldest number that is kept, as far as the API has said so. */
+    this.oldest = 0;
+  }
+
+  /** After a failure it is not asked again at once. */
+  get rests() {
+    return performance.now() < this.rests_until_ms;
+  }
+
+  /** Whether the stream has brought so much that it had better begin anew with the last of it. */
+  get overgrown() {
+    return this.events.length >= 2 * this.events_max;
+  }
+
+  /** Of the live run: the next event of the stream. @param {Entry} entry @param {Set<string>} unseen */
+  take(entry, unseen) {
+    if (unseen.has(entry.type)) return;
+    if (this.busy) this.waiting.push(entry);
+    else this.#add(entry);
+  }
+
+  /** @param {Entry} entry */
+  #add(entry) {
+    if (this.spans === null || entry.seq <= this.spans.seq) return;
+    this.spans.take(entry);
+    this.events.push(entry);
+    this.places.push({ at_us: this.spans.state.at_us, seq: entry.seq });
+  }
+
+  /**
+   * Begin, with the last events of the run; of a run that is over, with all of them, if they are not too many.
+   * @param {number} first_seq the oldest number that is kept @param {number} last_seq @param {string[]} unseen
+   */
+  async begin(first_seq, last_seq, unseen) {
+    await this.#read(first_seq, last_seq, this.run === "live" ? FIRST : this.events_max, unseen);
+  }
+
+  /** Go further back. @param {number} first_seq @param {string[]} unseen */
+  async older(first_seq, unseen) {
+    if (this.busy || this.rests || this.whole || this.spans === null) return;
+    if (this.events.length >= this.events_max) {
+      await this.#merge(this.spans);
+      return;
+    }
+    const begin = this.events[0]?.seq ?? this.spans.seq + 1;
+    await this.#read(first_seq, begin - 1, MORE, unseen);
+  }
+
+  /** What came before the events that are here, as spans. @param {Spans} spans */
+  async #merge(spans) {
+    this.busy = true;
+    try {
+      const until_us = spans.first_us;
+      const { first_us, lanes } = await read(`/runs/${this.run}/spans?to=${until_us}&bins=${BINS}&lanes=controller,belief,isr,peer`);
+      for (const [lane, older] of olderLanes(lanes, until_us)) spans.lanes.set(lane, [...older, ...(spans.lanes.get(lane) ?? [])]);
+      spans.first_us = first_us;
+      spans.version += 1;
+      [this.merged_us, this.whole, this.trouble] = [until_us, true, ""];
+    } catch (reason) {
+      this.#fail(reason);
+    }
+    this.#goOn();
+  }
+
+  /** @param {unknown} reason */
+  #fail(reason) {
+    this.trouble = reason instanceof Error ? reason.message : String(reason);
+    this.rests_until_ms = performance.now() + RETRY_MS;
+    setTimeout(this.changed, RETRY_MS + 1);
+    if (reason instanceof NoMoment && reason.oldest !== null) this.oldest = reason.oldest;
+  }
+
+  /** What was told meanwhile comes behind. */
+  #goOn() {
+    this.busy = false;
+    const waiting = this.waiting;
+    this.waiting = [];
+    if (this.spans !== null) for (const entry of waiting) this.#add(entry);
+    this.changed();
+  }
+
+  /** @param {number} first_seq @param {number} until @param {number} limit @param {string[]} unseen */
+  async #read(first_seq, until, limit, unseen) {
+    first_seq = Math.max(first_seq, this.oldest);
+    this.busy = true;
+    try {
+      /** @type {Entry[]} */
+      const found = await read(`/runs/${this.run}/journal?until=${until}&limit=${limit}&not_types=${unseen.join(",")}`);
+      const begin = found.length < limit ? first_seq : found[0].seq;
+      const before = begin <= 1 ? emptyState() : (await read(`/runs/${this.run}/state?at=${begin - 1}`)).state;
+      this.#fold(before, [...found, ...this.events]);
+      this.whole = begin <= first_seq;
+      this.trouble = "";
+    } catch (reason) {
+      this.#fail(reason);
+    }
+    this.#goOn();
+  }
+
+  /** @param {import("../fold.js").ClusterState} before @param {Entry[]} events */
+  #fold(before, events) {
+    this.spans = new Spans(before);
+    [this.events, this.places] = [[], []];
+    for (const entry of events) this.#add(entry);
+  }
+
+  /** The last event up to a moment. @param {number} at_us @returns {Place | null} */
+  placeAt(at_us) {
+    let [low, high] = [0, this.places.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.places[middle].at_us <= at_us) low = middle + 1;
+      else high = middle;
+    }
+    return this.places[low - 1] ?? null;
+  }
+
+  /** When the event of a number was, on the tracks' clock; null where it is not here. @param {number} seq */
+  timeOf(seq) {
+    let [low, high] = [0, this.places.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.places[middle].seq <= seq) low = middle + 1;
+      else high = middle;
+    }
+    return this.places[low - 1]?.at_us ?? null;
+  }
+}

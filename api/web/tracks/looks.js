@@ -1,0 +1,109 @@
+// How a span looks, by the kind of its row and what it says: colours, thickness, and which words it bears.  Spans that look
+// the same share one look, so that they are drawn together.
+
+/**
+ * @typedef {import("./palette.js").Palette} Palette
+ * @typedef {import("./layout.js").RowKind} RowKind
+ * @typedef {import("./spans.js").Span} Span
+ * @typedef {{fill: string | CanvasPattern, narrow: string, alpha: number, thick: (height: number) => number, outline: string, dashes: number[] | null,
+ *   cross: "" | "down" | "paused", ink: string, ground: string, bold: boolean, weight: number, words: (span: Span) => string[]}} Look
+ *   `narrow` is the colour of what is too narrow for the pattern `fill`, and is empty where that is a colour.  With `dashes` (none of them: a whole line) a line of the colour `fill` is drawn instead of a bar; `cross` is drawn where a process came
+ *   to be so; `ground` lies under the words; of spans on one pixel the one of the highest `weight` is seen.
+ */
+
+const inset = (/** @type {number} */ by) => (/** @type {number} */ height) => height - 2 * by;
+
+/** What most of them have. @type {Omit<Look, "fill" | "ink" | "words">} */
+const PLAIN = { narrow: "", alpha: 1, thick: inset(2), outline: "", dashes: null, cross: "", ground: "", bold: false, weight: 0 };
+
+const whole = (/** @type {Span} */ { text }) => [text];
+const none = () => [];
+
+/** @type {Partial<Record<RowKind, (ctx: CanvasRenderingContext2D, palette: Palette, span: Span) => Look>>} */
+const KINDS = {
+  controller(ctx, palette, { state, id }) {
+    const { colors } = palette;
+    const color = palette.broker(id);
+    const common = { ...PLAIN, thick: inset(4) };
+    if (state === "reigns") {
+      return { ...common, fill: color, ink: colors["on-broker"], bold: true, words: ({ text, id: of, epoch }) => [text, `${of}@${epoch}`] };
+    }
+    if (state === "dead") {
+      return { ...common, fill: palette.hatched(ctx, color, colors.panel), narrow: color, outline: color, ink: colors.ink, ground: colors.panel, weight: 1,
+        words: ({ text }) => [text, text.split(",")[0]] };
+    }
+    return { ...common, fill: palette.hatched(ctx, colors.bad, colors["bad-ground"]), narrow: colors.bad, outline: colors.bad, ink: colors.bad, ground: colors.panel,
+      bold: true, weight: 2, words: () => ["no controller", "none"] };
+  },
+  belief(ctx, palette, { state, id, process }) {
+    const { colors } = palette;
+    if (state === "down") return gone(palette);
+    if (state === "silent") return { ...PLAIN, fill: colors["edge-strong"], dashes: [2, 3], ink: colors.quiet, ground: colors.panel, words: whole };
+    if (state === "right") {
+      const frozen = process === "paused";
+      return { ...PLAIN, fill: palette.broker(id), alpha: frozen ? 0.55 : 0.88, ink: frozen ? colors.ink : colors["on-broker"], bold: true,
+        words: ({ text }) => [text, text.split(" ")[0]] };
+    }
+    return { ...PLAIN, fill: palette.hatched(ctx, colors.warn, colors["warn-ground"]), narrow: colors.warn, ink: colors.warn, ground: colors.panel, bold: true, weight: 2,
+      words: ({ text }) => [`⚠ ${text}`, "⚠ wrong", "⚠"] };
+  },
+  replica(_, palette, { state, id, process }) {
+    const { colors } = palette;
+    const fill = palette.broker(id);
+    const acts = process === "running" || process === "unknown";
+    const common = { ...PLAIN, cross: /** @type {Look["cross"]} */ (acts ? "" : process === "paused" ? "paused" : "down") };
+    if (state === "leader") {
+      return { ...common, fill, thick: inset(1.5), alpha: acts ? 1 : 0.38, ink: acts ? colors["on-broker"] : colors.ink, bold: true, weight: 1,
+        words: ({ text, epoch }) => [text, `leader ${epoch}`] };
+    }
+    if (state === "in_sync") return { ...common, fill, thick: () => 7 * palette.scale, alpha: acts ? 0.6 : 0.24, ink: colors.ink, words: none };
+    return { ...common, fill: colors.warn, dashes: [4, 3], ink: colors.warn, ground: colors.panel, weight: 2, words: () => ["out"] };
+  },
+  topic(ctx, palette, { state }) {
+    const { colors } = palette;
+    const common = { ...PLAIN, thick: inset(4), ground: colors.panel, bold: true, words: (/** @type {Span} */ { text }) => [text, text.split(" ")[0]] };
+    if (state === "whole") return { ...common, fill: colors.ok, alpha: 0.35, ink: colors.ok, words: none };
+    if (state === "offline") return { ...common, fill: palette.hatched(ctx, colors.bad, colors["bad-ground"]), narrow: colors.bad, ink: colors.bad, weight: 2 };
+    return { ...common, fill: colors.warn, alpha: 0.4, ink: colors.warn, weight: 1 };
+  },
+  peer(ctx, palette, { state, process }) {
+    const { colors } = palette;
+    if (state === "down") return gone(palette);
+    const frozen = process === "paused";
+    if (state === "leading") {
+      return { ...PLAIN, fill: colors.ok, alpha: frozen ? 0.4 : 1, ink: frozen ? colors.ink : colors["on-broker"], bold: true,
+        words: ({ text, epoch }) => [text, `leads ${epoch}`] };
+    }
+    if (state === "looking") {
+      return { ...PLAIN, fill: palette.hatched(ctx, colors.warn, colors["warn-ground"], 1.4), narrow: colors.warn, ink: colors.warn, ground: colors.panel, weight: 2,
+        words: ({ text }) => [text, "looking"] };
+    }
+    const joins = state === "joining";
+    return { ...PLAIN, fill: joins ? colors["warn-ground"] : colors["ok-ground"], alpha: frozen ? 0.5 : 1, outline: joins ? colors.warn : colors.edge,
+      ink: colors.ink, weight: joins ? 1 : 0, words: ({ text, epoch }) => [text, `${state.slice(0, 6)} ${epoch}`] };
+  },
+  // A partition that nobody serves.
+  partition(_, palette, { state }) {
+    const { bad } = palette.colors;
+    return { ...PLAIN, fill: bad, alpha: 0.09, ink: bad, bold: true, weight: state === "offline" ? 2 : 1,
+      words: ({ text }) => [text, state === "offline" ? "offline" : "nobody serves"] };
+  },
+};
+
+/** A process that is not there. @param {Palette} palette @returns {Look} */
+function gone({ colors }) {
+  return { ...PLAIN, fill: colors["edge-strong"], dashes: [], cross: "down", ink: colors.quiet, ground: colors.panel, weight: 2, words: () => ["down"] };
+}
+
+/** The look of a span. @param {CanvasRenderingContext2D} ctx @param {Palette} palette @param {RowKind} kind @param {Span} span @returns {Look} */
+export function lookOf(ctx, palette, kind, span) {
+  const key = `${kind} ${span.state} ${span.id} ${span.process}`;
+  let found = palette.looks.get(key);
+  if (found === undefined) {
+    const made = KINDS[kind];
+    if (made === undefined) throw new Error(`rows of ${kind} have no spans`);
+    found = made(ctx, palette, span);
+    palette.looks.set(key, found);
+  }
+  return found;
+}

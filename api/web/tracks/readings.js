@@ -1,0 +1,86 @@
+// What a lane says at one moment: pure functions of the folded state.  A span is a stretch of a history in which its lane
+// goes on saying the same.
+
+/**
+ * @typedef {import("../fold.js").ClusterState} ClusterState
+ * @typedef {import("../fold.js").PartitionView} PartitionView
+ * @typedef {{state: string, text: string, id: number, epoch: number, process: string}} Reading  `state` chooses how it is drawn,
+ *   `text` is what it says; `id` is a broker (-1 for none), by which it is coloured; `process` is running, paused or down.
+ */
+
+/** @param {ClusterState} state @param {number} id */
+const brokersProcess = (state, id) => state.brokers[id]?.process ?? "down";
+
+/** Who reigns: acts, is dead or frozen while its session stands, or nobody. @param {ClusterState} state @returns {Reading | null} */
+export function controllerReading(state) {
+  const { controller_id: id, controller_epoch: epoch } = state;
+  if (epoch === 0) return null;
+  if (id < 0) return { state: "nobody", text: "no controller", id: -1, epoch, process: "running" };
+  const lost = state.reigns.at(-1)?.holder_lost_by;
+  if (lost == null) return { state: "reigns", text: `broker ${id} @ epoch ${epoch}`, id, epoch, process: "running" };
+  const frozen = lost === "pause" || lost === "stopped";
+  return { state: "dead", text: `${frozen ? "frozen" : "dead"}, its session stands`, id, epoch, process: frozen ? "paused" : "down" };
+}
+
+/** Whom a broker takes for controller, and whether it is right. @param {ClusterState} state @param {number} id @returns {Reading | null} */
+export function beliefReading(state, id) {
+  const broker = state.brokers[id];
+  if (broker === undefined) return null;
+  const process = brokersProcess(state, id);
+  const { believed_controller_id: of, believed_controller_epoch: epoch } = broker;
+  const said = `${of < 0 ? "none" : of}@${epoch}`;
+  if (process === "down") return { state: "down", text: "down", id: -1, epoch, process };
+  const mode = process === "paused" ? " frozen" : "";
+  if (epoch === 0) return { state: "silent", text: `says nothing yet${mode}`, id: -1, epoch, process };
+  if (epoch > state.controller_epoch) return { state: "ahead", text: `${said}${mode}, ahead`, id: of, epoch, process };
+  const right = of === state.controller_id && epoch === state.controller_epoch;
+  return { state: right ? "right" : "stale", text: `${said}${mode}${right ? "" : ", wrong"}`, id: of, epoch, process };
+}
+
+/** How a replica stands. @param {ClusterState} state @param {PartitionView} partition @param {number} id @returns {Reading | null} */
+export function replicaReading(state, partition, id) {
+  if (!partition.replicas.includes(id)) return null;
+  const process = brokersProcess(state, id);
+  const epoch = partition.leader_epoch;
+  const base = { id, epoch, process };
+  if (partition.leader === id) return { ...base, state: "leader", text: `leader, epoch ${epoch}${partition.unclean ? ", UNCLEAN" : ""}` };
+  // In sync it is whatever the leader's epoch: that is no other span.
+  if (partition.isr.includes(id)) return { ...base, epoch: 0, state: "in_sync", text: "in sync" };
+  return { ...base, epoch: 0, state: "out", text: "out" };
+}
+
+/** Whether anybody serves a partition; null where its leader lives. @param {ClusterState} state @param {PartitionView} partition @returns {Reading | null} */
+export function troubleReading(state, partition) {
+  const { leader, leader_epoch: epoch, isr } = partition;
+  if (leader < 0) return epoch === 0 && isr.length === 0 ? null : { state: "offline", text: "offline: nobody leads", id: -1, epoch, process: "down" };
+  const process = brokersProcess(state, leader);
+  if (process === "down") return { state: "orphan", text: "leader is dead: nobody serves", id: leader, epoch, process };
+  if (process === "paused") return { state: "orphan", text: "leader is frozen: nobody serves", id: leader, epoch, process };
+  return null;
+}
+
+/** @type {Record<string, string>} */
+const ROLES = { LEADING: "leading", FOLLOWING: "following", OBSERVING: "observing", LOOKING: "looking", DOWN: "down" };
+const SERVING = "BROADCAST";
+
+/** A peer's state, phase and epoch. @param {ClusterState} state @param {number} id @returns {Reading | null} */
+export function peerReading(state, id) {
+  const peer = state.peers[id];
+  if (peer === undefined) return null;
+  const { process } = peer;
+  const base = { id: -1, epoch: peer.current_epoch, process };
+  if (process === "down" || peer.state === "DOWN") return { ...base, epoch: 0, state: "down", text: "down", process: "down" };
+  const frozen = process === "paused" ? ", frozen" : "";
+  const role = ROLES[peer.state] ?? peer.state.toLowerCase();
+  if (peer.state === "LOOKING") return { ...base, state: "looking", text: `looking for a leader${frozen}` };
+  const phase = peer.phase === SERVING ? "" : `, ${peer.phase.toLowerCase()}`;
+  return { ...base, state: phase ? "joining" : role, text: `${role}${phase}, epoch ${peer.current_epoch}${frozen}` };
+}
+
+/** Of a topic's partitions, how many nobody serves and how many are short of replicas. @param {number} unserved @param {number} short @param {number} all @returns {Reading | null} */
+export function topicReading(unserved, short, all) {
+  if (all === 0) return null;
+  const base = { id: -1, epoch: 0, process: "running" };
+  if (unserved) return { ...base, state: "offline", text: `${unserved} of ${all} without a living leader` };
+  return short ? { ...base, state: "short", text: `${short} of ${all} under-replicated` } : { ...base, state: "whole", text: "all whole" };
+}

@@ -1,0 +1,26 @@
+// The rail on the right: how the cluster stands, why, what was called, and the events around the moment.
+
+import { html, nothing } from "lit-html";
+
+import { whyPanel } from "../why/panel.js";
+import { compared } from "./compared.js";
+import { calls, events } from "./journal.js";
+import { standing } from "./standing.js";
+
+/**
+ * @typedef {import("../model.js").Model} Model
+ * @typedef {import("../store.js").State} State
+ * @typedef {import("../actions.js").Actions} Actions
+ * @typedef {import("../time/moment.js").Moment} Moment
+ */
+
+/**
+ * @param {State} state @param {Model} m @param {Actions} actions @param {Moment} moment @param {() => void} changed
+ * @param {() => Promise<void>} readChatter
+ */
+export function rail(state, m, actions, moment, changed, readChatter) {
+  return html`<aside class="rail" aria-label="State and journal">
+    ${moment.place.tab === "table" ? nothing : standing(m, actions, moment)}
+    ${whyPanel(state, moment, changed)}
+    ${compared(moment)}${calls(state)}${events(state, m, moment, changed, readChatter)}</aside>`;
+}

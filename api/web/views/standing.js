@@ -1,0 +1,114 @@
+// How the cluster stands at the moment that is shown: one row a node, and what is done to its process.
+
+import { html, nothing } from "lit-html";
+
+import { curl, requests } from "../actions.js";
+import { belief, plural } from "../format.js";
+import { leftOfSession, silenceText } from "../model.js";
+import { icon, panel, send } from "./parts.js";
+
+/**
+ * @typedef {import("../model.js").Model} Model
+ * @typedef {import("../model.js").Peer} Peer
+ * @typedef {import("../model.js").Broker} Broker
+ * @typedef {import("../actions.js").Actions} Actions
+ * @typedef {import("../time/moment.js").Moment} Moment
+ * @typedef {{name: string, process: string, pid: number | null, silent: import("../model.js").Silent | null}} Node
+ */
+
+const IN_MENU = ["Stop", "Pause", "Restart"];
+/** @type {Record<string, string[]>} What makes sense to a process in a state. */
+const SENSIBLE = {
+  running: ["Kill", "Stop", "Pause", "Restart"],
+  paused: ["Kill", "Resume", "Restart"],
+  down: ["Start"],
+  unknown: ["Start"], // Its answer says what brings the host back.
+};
+
+/** @param {Model} m @param {Actions} actions @param {Moment} moment */
+export function standing(m, actions, moment) {
+  const registered = m.brokers.filter((b) => b.registered).length;
+  const aside = html`<span class="sum"><b>${registered}</b> of ${plural(m.brokers.length, "broker")} registered</span>`;
+  const body = html`${moment.live ? nothing : html`<p class="quiet">The past cannot be changed: actions are off. <kbd>End</kbd> goes back to live.</p>`}
+    <ul class="standing-nodes" aria-label="Nodes">${m.brokers.map((b) => brokerRow(b, m, actions))}${m.peers.map((p) => peerRow(p, actions))}
+    ${m.brokers.length + m.peers.length ? nothing : html`<li class="quiet">nobody yet</li>`}</ul>`;
+  return panel("standing", moment.live ? "The cluster" : "The cluster then", aside, body);
+}
+
+/** @param {Broker} broker @param {Model} m @param {Actions} actions */
+function brokerRow(broker, m, actions) {
+  const official = m.ensemble.id === broker.id;
+  const { verdict, text } = broker.judged;
+  const says = broker.silent || broker.age_ms === null ? nothing : html`<span class="says ${verdict}" title=${text}>${verdict === "stale"
+    ? html`${icon("warn")} ` : nothing}${belief(broker.believes_id, broker.believes_epoch)}</span>`;
+  return html`<li class="node ${broker.process} ${official ? "leads" : ""}" aria-label="Broker ${broker.id}">
+    <span class="who of-broker b${broker.id % 8}">${icon(official ? "crown" : "empty")}<b>broker ${broker.id}</b></span>
+    <span class="how">${state(broker)}${official ? html`<span class="role">controller</span>` : broker.is_controller ? html`<span class="warn">acts as controller</span>` : nothing}
+      ${broker.registered || broker.silent ? nothing : html`<span class="warn">not registered</span>`}</span>
+    ${says}${handles(actions, broker)}
+    ${broker.registered && broker.lost_us ? html`<span class="note warn" role="timer">${icon("looking")} ${leftOfSession(m.now_ms, broker.lost_us, m.settings)}</span>` : nothing}
+    ${broker.silent ? html`<span class="note quiet">${silenceText(broker.silent)}</span>` : nothing}</li>`;
+}
+
+/** @type {Record<string, string>} */
+const ROLES = { LEADING: "leads", FOLLOWING: "follows", LOOKING: "looks for a leader", OBSERVING: "observes" };
+
+/** @param {Peer} peer @param {Actions} actions */
+function peerRow(peer, actions) {
+  const role = peer.process === "running" ? html`<span class=${peer.state === "LOOKING" ? "warn" : "role"}>${ROLES[peer.state] ?? peer.state}</span>` : nothing;
+  return html`<li class="node ${peer.process} ${peer.leads ? "leads" : ""}" aria-label="Peer ${peer.id}">
+    <span class="who">${icon(peer.leads ? "crown" : "empty")}<b>peer ${peer.id}</b></span>
+    <span class="how">${state(peer)}${role}</span>
+    <span class="says" title="ZAB epoch">${peer.silent ? nothing : `e${peer.current_epoch}`}</span>${handles(actions, peer)}
+    ${peer.silent ? html`<span class="note quiet">${silenceText(peer.silent)}</span>` : nothing}</li>`;
+}
+
+/** @type {Record<string, "running" | "paused" | "empty">} */
+const SHAPES = { running: "running", paused: "paused", unknown: "empty" };
+
+/** @param {Node} node */
+function state(node) {
+  const title = node.silent ? silenceText(node.silent) : node.pid ? `pid ${node.pid}` : nothing;
+  return html`<span class="process ${node.process}" title=${title}>${icon(SHAPES[node.process] ?? "down")}${node.process}</span>`;
+}
+
+/** Kill, Start or Resume, and a menu with what else there is. @param {Actions} actions @param {Node} node */
+export function handles(actions, node) {
+  const spoken = node.name.replace("-", " ");
+  if (node.process === "unknown" && !node.silent) return html`<span class="handles quiet" title="nothing can be done to its process">not started here</span>`;
+  const sensible = SENSIBLE[node.process] ?? [];
+  const one = (/** @type {string} */ action) => send(actions, requests.act(node.name, action.toLowerCase()), action, {
+    name: `${action} ${spoken}`, disabled: !sensible.includes(action), tone: action === "Kill" ? "danger" : "",
+  });
+  const menu = `menu-${node.name}`;
+  return html`<span class="handles" role="group" aria-label="Actions on ${spoken}">${one("Kill")}${one(node.process === "paused" ? "Resume" : "Start")}
+    <button type="button" class="small more" popovertarget=${menu} aria-label="More on ${spoken}" title="more">⋯</button></span>
+    <div id=${menu} popover class="menu" @beforetoggle=${placed} @click=${closed} role="group" aria-label="More on ${spoken}">
+      ${IN_MENU.map(one)}
+      <button type="button" class="small" @click=${() => void copy(node, sensible[0])}>Copy “${sensible[0]}” as curl</button></div>`;
+}
+
+/** @param {Node} node @param {string} action */
+function copy(node, action) {
+  return navigator.clipboard?.writeText(curl(requests.act(node.name, action.toLowerCase()))).catch(() => undefined);
+}
+
+/** A menu opens below its button, or above where there is no room. @param {Event} event */
+function placed(event) {
+  const menu = /** @type {HTMLElement} */ (event.currentTarget);
+  if (/** @type {ToggleEvent} */ (event).newState !== "open") return;
+  const button = menu.parentElement?.querySelector(`[popovertarget="${menu.id}"]`);
+  if (!button) return;
+  const { right, top, bottom } = button.getBoundingClientRect();
+  const below = bottom + 190 < innerHeight;
+  Object.assign(menu.style, {
+    right: `${Math.max(8, document.documentElement.clientWidth - right)}px`, top: below ? `${bottom + 4}px` : "auto",
+    bottom: below ? "auto" : `${innerHeight - top + 4}px`,
+  });
+}
+
+/** @param {Event} event */
+function closed(event) {
+  const menu = /** @type {HTMLElement} */ (event.currentTarget);
+  if (event.target instanceof HTMLButtonElement) menu.hidePopover();
+}

@@ -1,0 +1,77 @@
+// Why something happened: from the event that is shown back to where its written causes end, each step with its rule.
+
+import { html, nothing } from "lit-html";
+
+import { duration } from "../format.js";
+import { hash } from "../time/hash.js";
+import { icon, panel } from "../views/parts.js";
+import { Answers } from "./answers.js";
+import { ruled } from "./rule.js";
+
+/**
+ * @typedef {import("../store.js").State} State
+ * @typedef {import("../time/moment.js").Moment} Moment
+ * @typedef {import("./rule.js").Rule} Rule
+ * @typedef {"fault" | "request" | "timer" | "start" | "unknown"} End
+ * @typedef {{seq: number, event: import("../fold.js").Entry, told: string, rule: Rule | null, end?: End | null, says?: string | null}} Step
+ *   One step of a chain; the last says what it began with, and its own word for that where no event is behind it.
+ */
+
+/** @type {Record<End, string>} */
+const ENDS = {
+  fault: "It began with this fault.", request: "It began with this request.", start: "It began with this start.",
+  timer: "Nobody asked for this: nothing had been heard for too long.", unknown: "Further back is not known.",
+};
+
+// Whoever steps through a run asks of none of the events that are passed.
+const REST_MS = 150;
+
+const answers = new Answers();
+let wanted = "";
+let restedAt = 0;
+
+/** @param {State} _state @param {Moment} moment @param {() => void} changed */
+export function whyPanel(_state, moment, changed) {
+  const { run, seq, live } = moment.current();
+  if (live) return nothing;
+  const aside = html`<span class="sum">from the effect back to its cause</span>`;
+  return panel("why", "Why", aside, rested(run, seq, changed) ? chain(run, seq, moment, changed) : html`<p class="quiet">…</p>`);
+}
+
+/** Whether that event has been shown for long enough to be asked about. @param {string} run @param {number} seq @param {() => void} changed */
+function rested(run, seq, changed) {
+  const path = whyPath(run, seq);
+  if (answers.kept.has(path)) return true;
+  const now = performance.now();
+  if (path !== wanted) {
+    wanted = path;
+    restedAt = now + REST_MS;
+    setTimeout(changed, REST_MS + 1);
+  }
+  return now >= restedAt;
+}
+
+/** @param {string} run @param {number} seq */
+const whyPath = (run, seq) => `/runs/${run}/why?seq=${seq}`;
+
+/** @param {string} run @param {number} seq @param {Moment} moment @param {() => void} changed */
+function chain(run, seq, moment, changed) {
+  const answer = answers.of(whyPath(run, seq), changed);
+  if (answer.state === "loading") return html`<p class="quiet">…</p>`;
+  if (answer.state === "failed") return html`<p class="quiet">${icon("empty")} This cannot be told: ${answer.message}.</p>`;
+  return steps(answer.value, moment);
+}
+
+/** The chain as a list; each step leads to its moment. @param {Step[]} told @param {Moment} moment */
+export function steps(told, moment) {
+  const effect = told[0]?.event;
+  const { end, says } = told.at(-1) ?? {};
+  return html`<ol class="chain" aria-label="From the effect back to its cause">${told.map((step, place) => {
+    const { event } = step;
+    const before_ms = effect ? Math.round((effect.wall_us - event.wall_us) / 1000) : 0;
+    const when = place === 0 ? "this" : before_ms === 0 ? "same ms" : before_ms < 0 ? `+${duration(-before_ms)}` : `−${duration(before_ms)}`;
+    return html`<li class=${place === 0 ? "effect" : ""}><span class="ago">${when}</span>
+      <p><a href=${hash({ ...moment.place, at: step.seq })} aria-current=${place === 0 ? "true" : nothing}><b>${event.node}</b> ${step.told}</a></p>
+      ${ruled(step.rule)}</li>`;
+  })}${end ? html`<li class="end"><p>${says && end !== "timer" ? html`${says}. ` : nothing}${ENDS[end]}</p></li>` : nothing}</ol>`;
+}

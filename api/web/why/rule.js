@@ -1,0 +1,22 @@
+// A rule as it is told beside an event: one sentence, our source, Kafka's or ZooKeeper's class, and what stands behind it.
+
+import { html, nothing } from "lit-html";
+
+/**
+ * @typedef {{name: string, url: string}} Link
+ * @typedef {{name: string, sentence: string, source: {path: string, symbol: string, line?: number | null}, theirs: Link, references: Link[]}} Rule
+ */
+
+/** Where this server shows a function of ours. @param {Rule["source"]} source */
+export const sourceLink = ({ path, symbol }) => `/source/${path}#${encodeURIComponent(symbol)}`;
+
+/** A name that a narrow column may break behind its dots. @param {string} name */
+const breakable = (name) => name.split(".").map((part, i) => html`${i ? html`.<wbr>` : nothing}${part}`);
+
+/** @param {Rule | null} rule */
+export function ruled(rule) {
+  if (!rule) return nothing;
+  return html`<div class="rule"><p>${rule.sentence}</p><p class="sources">
+    <a href=${sourceLink(rule.source)} target="_blank">${rule.source.path}${rule.source.line ? `:${rule.source.line}` : ""}<span class="unseen">, ${rule.source.symbol}</span></a>
+    ${[rule.theirs, ...rule.references].map((link) => html` <a href=${link.url} target="_blank" rel="noopener">${breakable(link.name)}</a>`)}</p></div>`;
+}

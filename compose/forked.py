@@ -1,0 +1,108 @@
+"""Nodes as forks of their agent, which has imported what they run.
+
+So a cluster for tests takes half the processor time to start: what peers and brokers import is imported once, where six
+processes would each do it.  The API, which is alone of its kind and imports the most, is forked before that, and
+imports what it needs at the same time on another processor.  What is forked is a process like any other: it has a group
+of its own, may be killed and paused, and dies with its agent.  Started again, it is a program of its own
+(`compose.launch.argv_for`).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
+
+from compose.programs import config_of, run
+
+_SHARED = {"peer": "ensemble.server.process.peer_process", "broker": "broker_sim.broker_process"}
+"""By kind, what more than one process runs."""
+_DESCRIPTORS_MAX = 65_536
+_HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
+
+
+class ForkedProcess:
+    """What `subprocess.Popen` is to a program: the fork's pid, its end, and signals to it while it lives."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code, negative where a signal ended it; None while it runs."""
+        return self._reap(os.WNOHANG)
+
+    def wait(self) -> int:
+        """Wait for the end; the exit code."""
+        code = self._reap(0)
+        assert code is not None
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Signal it, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def _reap(self, options: int) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, options)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+
+def fork(arguments: Sequence[str], log: Path) -> ForkedProcess:
+    """Start a node: `arguments` are those of `compose.node`, `log` takes what it prints.
+
+    To be called where this process has one thread alone.  Raises OSError.
+    """
+    if arguments[0] in _SHARED:
+        _preload()
+    parent = os.getpid()
+    with log.open("ab") as out:
+        pid = os.fork()
+        if pid == 0:
+            _become(arguments, out.fileno(), parent)
+    return ForkedProcess(pid)
+
+
+@cache
+def _preload() -> None:
+    """Import what the nodes run, and keep the collector from touching, and so copying, the memory that forks share."""
+    gc.disable()
+    for program in _SHARED.values():
+        import_module(program)
+    gc.freeze()
+    gc.enable()
+
+
+def _become(arguments: Sequence[str], log: int, parent: int) -> NoReturn:
+    """Be that node until its end.  Nothing of the agent's may be touched: what it has open, waits and handles."""
+    code = 1
+    try:
+        # Objects of the agent that nobody names any more would close descriptors which are this node's by then.
+        gc.freeze()
+        os.setsid()
+        for number in _HANDLED:
+            signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.closerange(3, _DESCRIPTORS_MAX)
+        os.environ["ZABKA_PARENT"] = str(parent)
+        code = run(*config_of(arguments))
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)

@@ -1,0 +1,44 @@
+"""A small consumer of your own: it keeps a list of payments, and knows what it must take back.
+
+It reads one partition with kafka-python.  After an unclean election the new leader may lack records that were read
+already.  The client finds out by the leader epochs (KIP-320) and says where the histories part; what to do about it is
+the consumer's own business: this one takes back what is not in the log any more.
+"""
+
+from __future__ import annotations
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import LogTruncationError
+
+
+class Ledger:
+    """Payments by offset, as partition 0 of a topic has them."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.payments: dict[int, str] = {}
+        self.taken_back: list[str] = []
+        self._partition = TopicPartition(topic, 0)
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap.split(","), auto_offset_reset="none", enable_auto_commit=False
+        )
+        self._consumer.assign([self._partition])
+        self._consumer.seek(self._partition, 0)
+
+    def read(self) -> None:
+        """Take in what is there now."""
+        try:
+            found = self._consumer.poll(timeout_ms=200)
+        except LogTruncationError as truncated:
+            self._take_back(truncated.divergent_offsets[self._partition].offset)
+            return
+        for record in found.get(self._partition, []):
+            self.payments[record.offset] = record.value.decode()
+
+    def _take_back(self, first: int) -> None:
+        for offset in sorted(offset for offset in self.payments if offset >= first):
+            self.taken_back.append(self.payments.pop(offset))
+        self._consumer.seek(self._partition, first)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._consumer.close()

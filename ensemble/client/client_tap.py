@@ -1,0 +1,58 @@
+"""What a ZooKeeper client says and hears, for the file of a broker's messages: everything, and pings where all is."""
+
+from __future__ import annotations
+
+from ensemble.client.service import ToServer, WatchEvent
+from ensemble.op_names import connect_content, connected_content, reply_content, request_content
+from ensemble.records import PING_XID, ConnectRequest, ConnectResponse, Reply
+from journal.message_log import MessageLine, MessageLog, Transport
+from journal.messages import Content
+
+
+class ClientTap:
+    """Listens to one process's connections to the ensemble."""
+
+    def __init__(self, log: MessageLog) -> None:
+        self._log = log
+
+    def line(self, transport: Transport) -> ClientLine:
+        """A connection that stands now."""
+        return ClientLine(self._log.line(transport), self._log.hears_everything)
+
+
+class ClientLine:
+    """One connection."""
+
+    __slots__ = ("_hears_pings", "_line", "_ops")
+
+    def __init__(self, line: MessageLine, hears_pings: bool) -> None:
+        self._line = line
+        self._hears_pings = hears_pings
+        self._ops: dict[int, int] = {}
+
+    def sent(self, message: ToServer, size: int) -> None:
+        """A frame leaves."""
+        if isinstance(message, ConnectRequest):
+            self._line.sent(connect_content(message))
+            return
+        if message.xid == PING_XID and not self._hears_pings:
+            return
+        self._ops[message.xid] = message.op
+        self._line.sent(request_content(message), f"request@{message.xid}" if message.xid > 0 else None, size)
+
+    def connected(self, response: ConnectResponse) -> None:
+        """The first frame has come."""
+        self._line.received(connected_content(response))
+
+    def replied(self, reply: Reply, size: int) -> None:
+        """A later frame has come."""
+        if reply.xid == PING_XID and not self._hears_pings:
+            return
+        content = reply_content(reply, self._ops.pop(reply.xid, None))
+        self._line.received(content, f"answer@{reply.xid}" if reply.xid > 0 else None, size)
+
+    def watched(self, event: WatchEvent, zxid: int, size: int) -> None:
+        """A watch has fired."""
+        subject = {"event": event.type.name, "path": event.path}
+        key = f"watch@{zxid}{event.type.name}{event.path}"
+        self._line.received(Content("client", "watch", subject), key, size)

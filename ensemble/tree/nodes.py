@@ -1,0 +1,106 @@
+"""Every znode of a tree by its path: siblings lie together, so that one entry is a znode and its parent's child.
+
+A tree's dict of paths and each znode's dict of names would hold every path twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
+
+from ensemble.records import ACL, OPEN_ACL
+from ensemble.tree.znode import FLAGS_AT, LISTED, Znode
+
+_NONE: dict[str, bytes] = {}
+
+
+class Nodes(Mapping[str, Znode]):
+    """Znodes by path.
+
+    `below` has, by a path, the znodes right below it, oldest first; the root's path is empty there, and the root itself
+    is the first below it.  `count` is how many there are.  `acls` are the lists of the znodes that do not have the open
+    one.  Whoever changes a znode does so by `put` and `remove`, or in `below`, if it is there already.
+    """
+
+    __slots__ = ("acls", "below", "count")
+
+    def __init__(
+        self, below: dict[str, dict[str, bytes]] | None = None, acls: dict[str, Sequence[ACL]] | None = None
+    ) -> None:
+        self.below = {"": {}} if below is None else below
+        self.acls: dict[str, Sequence[ACL]] = {} if acls is None else acls
+        self.count = sum(map(len, self.below.values()))
+
+    def value(self, path: str) -> bytes | None:
+        """A znode's bytes, None where there is no such znode."""
+        siblings = self.below.get(path[: path.rfind("/")])
+        return siblings.get(path) if siblings is not None else None
+
+    def acl_of(self, path: str, value: bytes) -> Sequence[ACL]:
+        """The ACL of a znode."""
+        return self.acls[path] if value[FLAGS_AT] & LISTED else OPEN_ACL
+
+    def children_of(self, path: str) -> Collection[str]:
+        """The paths below one; the root itself is among those below it."""
+        return self.below.get(path if path != "/" else "", _NONE)
+
+    def child_count(self, path: str) -> int:
+        """How many children a znode has, 0 where there is no such znode."""
+        return len(self.below.get(path, _NONE)) if path != "/" else len(self.below[""]) - 1
+
+    def view(self, path: str, value: bytes) -> Znode:
+        """A znode whose bytes are at hand."""
+        return Znode(path, value, self.acl_of(path, value), self.children_of(path))
+
+    def put(self, path: str, value: bytes) -> None:
+        """A znode comes, or becomes another one."""
+        parent = path[: path.rfind("/")]
+        siblings = self.below.get(parent)
+        if siblings is None:
+            siblings = self.below[parent] = {}
+        if path not in siblings:
+            self.count += 1
+        siblings[path] = value
+
+    def remove(self, path: str) -> None:
+        """A znode without children goes."""
+        parent = path[: path.rfind("/")]
+        siblings = self.below[parent]
+        del siblings[path]
+        self.count -= 1
+        if not siblings:
+            del self.below[parent]
+        self.acls.pop(path, None)
+
+    def copy(self) -> Nodes:
+        """The znodes as they are now; their bytes are shared."""
+        return Nodes({path: siblings.copy() for path, siblings in self.below.items()}, self.acls.copy())
+
+    def values_of(self, paths: Sequence[str]) -> list[bytes]:
+        """The bytes of znodes that there are."""
+        below = self.below
+        return [below[path[: path.rfind("/")]][path] for path in paths]
+
+    def pairs(self) -> Iterator[tuple[str, bytes]]:
+        """Every path with its znode's bytes; parents come before children."""
+        return chain.from_iterable(siblings.items() for siblings in self.below.values())
+
+    def __getitem__(self, path: str) -> Znode:
+        value = self.value(path)
+        if value is None:
+            raise KeyError(path)
+        return self.view(path, value)
+
+    def get(self, path: str, default: Znode | None = None) -> Znode | None:  # type: ignore[override]
+        """A znode, None where there is none."""
+        value = self.value(path)
+        return default if value is None else self.view(path, value)
+
+    def __contains__(self, path: object) -> bool:
+        return isinstance(path, str) and self.value(path) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self.below.values())
+
+    def __len__(self) -> int:
+        return self.count

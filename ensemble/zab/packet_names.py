@@ -1,0 +1,137 @@
+"""What the messages between peers are called, and what each is about, in ZooKeeper's words (Leader.java)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ensemble.ids import counter_of, epoch_of, zxid_text
+from ensemble.op_names import op_name
+from ensemble.txn import CloseSessionTxn, MultiTxn, Txn
+from ensemble.zab.messages import (
+    Ack,
+    AckEpoch,
+    Commit,
+    CommitAndActivate,
+    Diff,
+    FollowerInfo,
+    ForwardedRequest,
+    Inform,
+    InformAndActivate,
+    LeaderInfo,
+    NewLeader,
+    Notification,
+    Packet,
+    Ping,
+    Proposal,
+    Revalidate,
+    Snap,
+    SyncRequest,
+    Trunc,
+    UpToDate,
+)
+from journal.messages import Content, Subject, listed
+
+
+def notification_content(notification: Notification) -> Content:
+    """An election's message: the sender's state and round, and whom it votes for."""
+    vote = notification.vote
+    return Content(
+        "election",
+        "Notification",
+        {
+            "state": notification.state.name,
+            "round": notification.round,
+            "vote": vote.leader,
+            "zxid": zxid_text(vote.zxid),
+            "epoch": vote.peer_epoch,
+        },
+    )
+
+
+def txn_subject(txn: Txn) -> Subject:
+    """A transaction: its zxid, session and operation, and the znodes that it changes."""
+    found: Subject = {"zxid": zxid_text(txn.zxid), "session": zxid_text(txn.session_id), "op": op_name(txn.type)}
+    body = txn.body
+    if isinstance(body, MultiTxn):
+        found |= listed([f"{op_name(sub.type)} {getattr(sub.body(), 'path', '')}".strip() for sub in body.txns])
+    elif isinstance(body, CloseSessionTxn):
+        found |= listed(list(body.paths))
+    elif (path := getattr(body, "path", None)) is not None:
+        found["path"] = path
+    return found
+
+
+def packet_contents(packet: Packet) -> Iterator[Content]:
+    """A packet of the quorum port; one that joins several proposals is as many messages as it is on the wire."""
+    if isinstance(packet, Proposal):
+        for txn in packet.txns:
+            yield Content("broadcast", "PROPOSAL", txn_subject(txn))
+    else:
+        yield _CONTENTS[type(packet)](packet)
+
+
+def _follower_info(packet: FollowerInfo) -> Content:
+    kind = "OBSERVERINFO" if packet.observer else "FOLLOWERINFO"
+    return Content("discovery", kind, {"peer": packet.peer_id, "epoch": packet.accepted_epoch})
+
+
+def _ack(packet: Ack) -> Content:
+    if counter_of(packet.zxid) == 0:
+        return Content("synchronisation", "ACK", {"epoch": epoch_of(packet.zxid)})
+    return Content("broadcast", "ACK", _up_to(packet))
+
+
+def _up_to(packet: Ack | Commit) -> Subject:
+    found: Subject = {"zxid": zxid_text(packet.zxid)}
+    if packet.cumulative:
+        found["cumulative"] = True
+    return found
+
+
+def _zxid(packet: Diff | Trunc | Snap) -> Subject:
+    return {"zxid": zxid_text(packet.zxid)}
+
+
+def _activate(packet: CommitAndActivate) -> Content:
+    return Content("broadcast", "COMMITANDACTIVATE", {"zxid": zxid_text(packet.zxid), "designated": packet.designated})
+
+
+def _revalidate(packet: Revalidate) -> Content:
+    found: Subject = {"session": zxid_text(packet.session_id), "timeout_ms": packet.timeout_ms}
+    if packet.valid is not None:
+        found["valid"] = packet.valid
+    return Content("session", "REVALIDATE", found)
+
+
+def _request(packet: ForwardedRequest) -> Content:
+    found: Subject = {"session": zxid_text(packet.session_id), "xid": packet.cxid, "op": op_name(packet.op)}
+    return Content("broadcast", "REQUEST", found)
+
+
+def _sync(packet: SyncRequest) -> Content:
+    found: Subject = {"session": zxid_text(packet.session_id), "xid": packet.cxid, "path": packet.path}
+    return Content("broadcast", "SYNC", found)
+
+
+_CONTENTS: dict[type, Callable[[Any], Content]] = {
+    FollowerInfo: _follower_info,
+    LeaderInfo: lambda packet: Content("discovery", "LEADERINFO", {"epoch": packet.epoch}),
+    AckEpoch: lambda packet: Content(
+        "discovery", "ACKEPOCH", {"epoch": packet.current_epoch, "zxid": zxid_text(packet.last_zxid)}
+    ),
+    Diff: lambda packet: Content("synchronisation", "DIFF", _zxid(packet)),
+    Trunc: lambda packet: Content("synchronisation", "TRUNC", _zxid(packet)),
+    Snap: lambda packet: Content("synchronisation", "SNAP", _zxid(packet)),
+    NewLeader: lambda packet: Content("synchronisation", "NEWLEADER", {"epoch": epoch_of(packet.zxid)}),
+    UpToDate: lambda packet: Content("synchronisation", "UPTODATE", {}),
+    Ack: _ack,
+    Commit: lambda packet: Content("broadcast", "COMMIT", _up_to(packet)),
+    CommitAndActivate: _activate,
+    Inform: lambda packet: Content("broadcast", "INFORM", txn_subject(packet.txn)),
+    InformAndActivate: lambda packet: Content("broadcast", "INFORMANDACTIVATE", txn_subject(packet.txn)),
+    Ping: lambda packet: Content("ping", "PING", {"sessions": len(packet.touched)}),
+    Revalidate: _revalidate,
+    ForwardedRequest: _request,
+    SyncRequest: _sync,
+}

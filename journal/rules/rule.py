@@ -1,0 +1,94 @@
+"""What a rule is, and whom it names as its source."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+KAFKA_SOURCE: Final = "https://github.com/apache/kafka/blob/3.9.0/core/src/main/scala/kafka/"
+ZOOKEEPER_SOURCE: Final = (
+    "https://github.com/apache/zookeeper/blob/release-3.9.5/zookeeper-server/src/main/java/org/apache/zookeeper/"
+)
+_ISSUES = "https://issues.apache.org/jira/browse/"
+_WIKI = "https://cwiki.apache.org/confluence/display/KAFKA/"
+_KIPS = {
+    16: "+-+Automated+Replica+Lag+Tuning",
+    101: "+-+Alter+Replication+Protocol+to+use+Leader+Epoch+rather+than+High+Watermark+for+Truncation",
+    279: "%3A+Fix+log+divergence+between+leader+and+follower+after+fast+leader+fail+over",
+    320: "%3A+Allow+fetchers+to+detect+and+handle+log+truncation",
+    380: "%3A+Detect+outdated+control+requests+and+bounced+brokers+using+broker+generation",
+    455: "%3A+Create+an+Administrative+API+for+Replica+Reassignment",
+    460: "%3A+Admin+Leader+Election+RPC",
+    497: "%3A+Add+inter-broker+API+to+alter+ISR",
+    595: "%3A+A+Raft+Protocol+for+the+Metadata+Quorum",
+    704: "%3A+Send+a+hint+to+the+partition+leader+to+recover+the+partition",
+    841: "%3A+Fenced+replicas+should+not+be+allowed+to+join+the+ISR+in+KRaft",
+    903: "%3A+Replicas+with+stale+broker+epoch+should+not+be+allowed+to+join+the+ISR",
+    966: "%3A+Eligible+Leader+Replicas",
+}
+"""What follows a KIP's number in the name of its page."""
+ZAB_PAPER: Final = "https://doi.org/10.1109/DSN.2011.5958223"
+SHORT_PAPER: Final = "https://doi.org/10.1145/1529974.1529978"
+
+
+class Link(msgspec.Struct, frozen=True):
+    """Something that can be read elsewhere: its name, and where."""
+
+    name: str
+    url: str
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A function or method of ours: the file's path in this repository, and its name there, as `Class.method`."""
+
+    path: str
+    symbol: str
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """Why something is decided as it is, whoever decides it: `name` in words, `sentence` as one plain sentence.
+
+    `source` is where it is decided here, `theirs` where Kafka or ZooKeeper decides it, and `references` are the KIP,
+    the papers' sections and the issues behind it.
+    """
+
+    name: str
+    sentence: str
+    source: Source
+    theirs: Link
+    references: tuple[Link, ...] = ()
+
+
+def source(written: str) -> Source:
+    """`controller/election.py:is_unclean` as a source."""
+    path, _, symbol = written.partition(":")
+    return Source(path, symbol)
+
+
+def kafka(name: str, path: str) -> Link:
+    """A class or method of Kafka 3.9, in that file below core/src/main/scala/kafka."""
+    return Link(name, KAFKA_SOURCE + path)
+
+
+def zookeeper(name: str, path: str) -> Link:
+    """A class or method of ZooKeeper 3.9, in that file below org/apache/zookeeper."""
+    return Link(name, ZOOKEEPER_SOURCE + path)
+
+
+def reference(name: str) -> Link:
+    """What is called `KIP-101`, `KAFKA-1211`, `ZOOKEEPER-1549`, `Zab IV, phase 2` (the paper's section), or
+    `Zab 2008, 4.2` (the short paper's).  Raises KeyError for a KIP whose page is not listed here."""
+    kind, _, rest = name.partition("-" if "-" in name else " ")
+    match kind:
+        case "KIP":
+            return Link(name, f"{_WIKI}KIP-{rest}{_KIPS[int(rest)]}")
+        case "Zab":
+            return Link(name, SHORT_PAPER if rest.startswith("2008") else ZAB_PAPER)
+        case _:
+            return Link(name, _ISSUES + name)
+
+
+def references(*names: str) -> tuple[Link, ...]:
+    """Several of them."""
+    return tuple(map(reference, names))

@@ -1,0 +1,120 @@
+"""The histories that are audited: a run each, with its files, its size, and the command that plays it again.
+
+A simulated run is one file in its own order.  A cluster's run is the files of its nodes, put together by their clocks
+as `journal.reader` does.  Which seed a file is of its name says, where it is one of those that the documents use
+(`seed-7.jsonl`, `ensemble-seed-7.jsonl`), or a file beside it, `NAME.command`; where neither does, nobody knows.
+
+A lake's histories are those of its bronze, of the batches that are committed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from journal.events import Entry
+from journal.reader import BadLine, decode_line, merge, read_file
+from pipeline.lake import commits
+from pipeline.lake.commits import COMMITS
+from pipeline.runs import journal_files, without_copies
+
+_SEED = re.compile(r"(?:(?P<scenario>[a-z0-9-]+?)-)?seed-(?P<seed>[0-9]+)")
+COMMAND = ".command"
+
+
+class History(msgspec.Struct, frozen=True):
+    """One run: how it is named, its files in order, their size, and how it is played again, if anybody knows."""
+
+    run: str
+    files: tuple[str, ...]
+    size_bytes: int
+    command: str | None
+    of_lake: bool = False
+    """Are these files of a lake's bronze, which have lines of other runs, too?"""
+
+
+def histories(root: Path) -> list[History]:
+    """Every run below a directory, or the one that is a file, or those of a lake; a copy of a run counts once.
+
+    Raises OSError, and ValueError of a lake with a damaged commit.
+    """
+    if (root / COMMITS).is_dir():
+        return _of_lake(root)
+    files: dict[str, list[Path]] = {}
+    for file in without_copies(journal_files(root)):
+        files.setdefault(file.run, []).append(file.path)
+    return [
+        History(
+            run=run,
+            files=tuple(str(path) for path in paths),
+            size_bytes=sum(path.stat().st_size for path in paths),
+            command=replay_command(paths[0]) if len(paths) == 1 else None,
+        )
+        for run, paths in files.items()
+    ]
+
+
+def _of_lake(lake: Path) -> list[History]:
+    files: dict[str, list[str]] = {}
+    sizes: dict[str, int] = {}
+    for commit in commits.read(lake):
+        for name in commit.files:
+            if name.startswith("bronze/"):
+                table = pq.read_table(lake / name, columns=["run", "body"], partitioning=None)
+                table = table.set_column(1, "size", pc.binary_length(table["body"]))
+                for row in table.group_by("run").aggregate([("size", "sum")]).to_pylist():
+                    files.setdefault(row["run"], []).append(str(lake / name))
+                    sizes[row["run"]] = sizes.get(row["run"], 0) + row["size_sum"]
+    return [
+        History(
+            run, tuple(files[run]), sizes[run], replay_command(lake.parent / run) if is_one_file(run) else None, True
+        )
+        for run in sorted(files)
+    ]
+
+
+def is_one_file(run: str) -> bool:
+    """Is a run, by its name, one file in its own order?"""
+    return run.endswith(".jsonl")
+
+
+def _lines_of_lake(history: History, bad: list[BadLine]) -> Iterator[Entry]:
+    """The lines of a run as they stood in its files; those that were set aside go to `bad`."""
+    wanted = pc.field("run") == history.run
+    columns = ["file", "position", "body", "problem"]
+    parts = [pq.read_table(file, columns=columns, filters=wanted, partitioning=None) for file in history.files]
+    for row in pa.concat_tables(parts).sort_by([("file", "ascending"), ("position", "ascending")]).to_pylist():
+        if row["problem"] is None:
+            yield decode_line(row["body"].encode())
+        else:
+            bad.append(BadLine(row["file"], row["position"], row["problem"]))
+
+
+def replay_command(path: Path) -> str | None:
+    """The command that plays a simulated run's file again; None where nothing says which run it is."""
+    beside = path.with_name(path.name + COMMAND)
+    if beside.is_file():
+        return beside.read_text().strip()
+    found = _SEED.fullmatch(path.stem)
+    if found is None:
+        return None
+    scenario = found["scenario"]
+    return f"zabka replay --seed {found['seed']}" + (
+        f" --scenario {scenario}" if scenario not in (None, "chaos") else ""
+    )
+
+
+def entries_of(history: History, bad: list[BadLine]) -> Iterator[Entry]:
+    """Its entries in order; lines that are none go to `bad`."""
+    if history.of_lake:
+        lines = _lines_of_lake(history, bad)
+        return lines if is_one_file(history.run) else iter(merge(lines))
+    if len(history.files) == 1:
+        return read_file(Path(history.files[0]), bad)
+    return iter(merge(entry for path in history.files for entry in read_file(Path(path), bad)))

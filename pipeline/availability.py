@@ -1,0 +1,209 @@
+"""How available partitions and clients' writes were."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import BooleanType, LongType, MapType, StringType
+
+from pipeline.bodies import bodies, milliseconds
+from pipeline.clocks import run_clocks, with_run_time
+from pipeline.rows import Journal
+from pipeline.tables import LIFE, PARTITION, ends_of_lives, leader_writes
+
+_MIN_ISR = "min.insync.replicas"
+_CRASHES = ("crash", "power_loss")
+_STOPPED_BY_PERSONS = ("stop", "restart")
+_CONFIG = MapType(StringType(), StringType())
+
+
+def availability(journal: Journal) -> DataFrame:
+    """How long each partition could be written to, from its first leader to the run's end or to its own.
+
+    run, topic, partition, observed_ms and what it consists of: offline_ms (the controller had written: no leader),
+    leader_down_ms (the leader's process was down or paused, and nobody had replaced it yet), under_min_isr_ms (it ran,
+    but the ISR was smaller than min.insync.replicas: acks=all is refused), available_ms; availability (available of
+    observed, 0 to 1), planned_ms (the leader was stopped on purpose: not observed), elections, unclean_elections.  The
+    time between a topic's deletion and its next creation does not count.
+    """
+    spans = _with_min_isr(_spans(journal), journal)
+    down = _overlap(spans, journal, planned=False)
+    planned = _overlap(spans, journal, planned=True)
+    up = f.greatest(f.col("length") - f.col("down_us") - f.col("planned_us"), f.lit(0))
+    led = f.col("leader") >= 0
+    totals = (
+        spans.join(down, _SPAN, "left")
+        .join(planned, _SPAN, "left")
+        .fillna({"down_us": 0, "planned_us": 0})
+        .groupBy(*PARTITION)
+        .agg(
+            _sum(f.col("length") - f.col("planned_us")).alias("observed_ms"),
+            _sum(f.when(~led, f.col("length")).otherwise(0)).alias("offline_ms"),
+            _sum(f.col("down_us")).alias("leader_down_ms"),
+            _sum(f.when(led & (f.size("isr") < f.col("min_isr")), up).otherwise(0)).alias("under_min_isr_ms"),
+            _sum(f.col("planned_us")).alias("planned_ms"),
+        )
+    )
+    lacking = f.col("offline_ms") + f.col("leader_down_ms") + f.col("under_min_isr_ms")
+    share = f.when(f.col("observed_ms") > 0, f.round(f.col("available_ms") / f.col("observed_ms"), 6))
+    return (
+        totals.join(_elections(journal), PARTITION)
+        .withColumn("available_ms", f.greatest(f.col("observed_ms") - lacking, f.lit(0)))
+        .withColumn("availability", share)
+        .select(
+            *PARTITION, "observed_ms", "offline_ms", "leader_down_ms", "under_min_isr_ms", "available_ms",
+            "availability", "planned_ms", "elections", "unclean_elections",
+        )
+        .orderBy(*PARTITION)
+    )  # fmt: skip
+
+
+_SPAN = [*LIFE, "begin", "leader"]
+
+
+def _sum(us: Column) -> Column:
+    return milliseconds(f.sum(us))
+
+
+def _elections(journal: Journal) -> DataFrame:
+    return (
+        leader_writes(journal)
+        .where("type = 'leader_elected'")
+        .groupBy(*PARTITION)
+        .agg(f.count("*").alias("elections"), f.sum(f.col("unclean").cast(LongType())).alias("unclean_elections"))
+    )
+
+
+def _spans(journal: Journal) -> DataFrame:
+    """Between two writes of a partition nothing changes in it: run, topic, partition, life, begin, end, leader, isr."""
+    clocks = run_clocks(journal)
+    rows = journal.rows.where(f.col("problem").isNull()).withColumnRenamed("wall_us", "at_us")
+    ends = with_run_time(rows, clocks).groupBy("run").agg(f.max("run_us").alias("end_us"))
+    writes = leader_writes(journal)
+    in_order = Window.partitionBy(*LIFE).orderBy("zxid", "partition_epoch")
+    end = f.coalesce(f.lead("run_us").over(in_order), "deleted_run_us", "end_us")
+    return (
+        writes.join(ends_of_lives(writes, journal), LIFE, "left")
+        .join(ends, "run")
+        .withColumn("end", end)
+        .select(*LIFE, f.col("run_us").alias("begin"), "end", "leader", "isr")
+        .where("end > begin")
+    )
+
+
+def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
+    """The spans, cut where min.insync.replicas of their topic changed: with min_isr and length (microseconds)."""
+    told = bodies(journal, ["config_changed", "node_started"], entity=StringType(), config=_CONFIG)
+    told = with_run_time(told, run_clocks(journal)).withColumn("min_isr", f.col("config")[_MIN_ISR].cast(LongType()))
+    default = (
+        told.where("type = 'node_started' AND node LIKE 'broker-%'").groupBy("run").agg(f.max("min_isr").alias("usual"))
+    )
+    in_order = Window.partitionBy("run", "topic").orderBy("run_us", "node", "node_seq")
+    changes = (
+        told.where("type = 'config_changed' AND entity LIKE 'topics/%'")
+        .withColumn("topic", f.substring_index("entity", "/", -1))
+        .withColumn("until", f.lead("run_us").over(in_order))
+        .select("run", "topic", f.col("run_us").alias("since"), "until", "min_isr")
+    )
+    # Before the first of them the brokers' own value holds.
+    told_first = changes.groupBy("run", "topic").agg(f.min("since").alias("until"))
+    changes = changes.unionByName(told_first, allowMissingColumns=True)
+    cut = spans.join(changes, ["run", "topic"], "left").where(
+        (f.col("since").isNull() | (f.col("since") < f.col("end")))
+        & (f.col("until").isNull() | (f.col("until") > f.col("begin")))
+    )
+    return (
+        cut.join(default, "run", "left")
+        .withColumn("begin", f.greatest("begin", "since"))
+        .withColumn("end", f.least("end", "until"))
+        .withColumn("min_isr", f.coalesce("min_isr", "usual", f.lit(1)))
+        .withColumn("length", f.col("end") - f.col("begin"))
+        .select(*_SPAN, "end", "isr", "min_isr", "length")
+    )
+
+
+def _overlap(spans: DataFrame, journal: Journal, *, planned: bool) -> DataFrame:
+    """Of each span, for how long its leader's process did not run."""
+    name = "planned_us" if planned else "down_us"
+    overlap = f.least("end", f.coalesce("until", "end")) - f.greatest("begin", "since")
+    return (
+        spans.join(processes_not_running(journal).where(f.col("planned") == planned), ["run", "leader"])
+        .withColumn(name, overlap)
+        .where(f.col(name) > 0)
+        .groupBy(*_SPAN)
+        .agg(f.sum(name).alias(name))
+    )
+
+
+def processes_not_running(journal: Journal) -> DataFrame:
+    """When which broker's process did not run: run, leader, since, until (null for good), planned.
+
+    A node says that it starts and stops, and its host what it saw of the process.  A simulated node has no host: its
+    faults say that it crashed or was paused, and what it says next that it goes on.
+    """
+    told = bodies(
+        journal, ["process_changed", "node_started", "node_stopped", "fault_injected", "fault_removed"],
+        target=StringType(), source=StringType(), process=StringType(), action=StringType(), kind=StringType(),
+        fault_id=StringType(),
+    )  # fmt: skip
+    paused = told.where("type = 'fault_injected' AND kind = 'pause'").select(
+        "run", "fault_id", f.col("target").alias("paused")
+    )
+    told = with_run_time(told, run_clocks(journal)).join(paused, ["run", "fault_id"], "left")
+    kind, of_itself = f.col("type"), f.col("source") == f.col("target")
+    now = (
+        f.when(kind == "process_changed", f.col("process"))
+        .when(kind == "node_started", "running")
+        .when(kind == "node_stopped", "planned")
+        .when((kind == "fault_injected") & of_itself & f.col("kind").isin(*_CRASHES), "down")
+        .when((kind == "fault_injected") & of_itself & (f.col("kind") == "pause"), "paused")
+        .when((kind == "fault_removed") & f.col("paused").isNotNull(), "running")
+    )
+    who = (
+        f.when(kind.isin("process_changed", "fault_injected"), f.col("target"))
+        .when(kind == "fault_removed", f.col("paused"))
+        .otherwise(f.col("node"))
+    )
+    asked = (kind == "process_changed") & f.col("action").isin(*_STOPPED_BY_PERSONS)
+    in_order = Window.partitionBy("run", "who").orderBy("run_us", "node", "node_seq")
+    # Its host sees a process end that said before that it ends.
+    said = f.coalesce((f.lag("now").over(in_order) == "planned") | f.col("asked"), f.lit(False))
+    return (
+        told.withColumn("who", who)
+        .withColumn("now", now)
+        .withColumn("asked", asked)
+        .where(f.col("who").startswith("broker-") & f.col("now").isNotNull())
+        .withColumn("until", f.lead("run_us").over(in_order))
+        .withColumn("planned", (f.col("now") == "planned") | ((f.col("now") == "down") & said))
+        .where("now <> 'running'")
+        .select(
+            "run",
+            f.regexp_extract("who", r"(\d+)$", 1).cast(LongType()).alias("leader"),
+            f.col("run_us").alias("since"),
+            "until",
+            f.col("planned").cast(BooleanType()).alias("planned"),
+        )
+    )
+
+
+def client_availability(journal: Journal) -> DataFrame:
+    """What workloads' writes came to: run, workload_id, topic, from_us, to_us, sent, acknowledged, failed, lost, share.
+
+    `share` is acknowledged of answered (acknowledged and failed), 0 to 1; null before there is an answer.
+    """
+    told = bodies(
+        journal, ["workload_progressed"],
+        workload_id=StringType(), topic=StringType(), sent=LongType(), acknowledged=LongType(), failed=LongType(),
+        lost=LongType(),
+    )  # fmt: skip
+    answered = f.col("acknowledged") + f.col("failed")
+    return (
+        told.groupBy("run", "node", "workload_id", "topic")
+        .agg(
+            f.min("at_us").alias("from_us"),
+            f.max("at_us").alias("to_us"),
+            *(f.max(name).alias(name) for name in ("sent", "acknowledged", "failed", "lost")),
+        )
+        .withColumn("share", f.when(answered > 0, f.round(f.col("acknowledged") / answered, 6)))
+        .orderBy("run", "node", "workload_id")
+    )

@@ -1,0 +1,151 @@
+"""Charts as plain SVG: points with their intervals, written so that they need nothing from anywhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
+
+WIDTH, HEIGHT = 640, 300
+LEFT, RIGHT, TOP, BOTTOM = 80, 24, 18, 52
+SERIES = ("s1", "s2", "s3", "s4", "s5", "s6")
+"""Classes of the page's style sheet, one a series."""
+
+
+class Mark(NamedTuple):
+    """A value with its interval, at a place on the first axis."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    label: str
+
+
+class Series(NamedTuple):
+    """Marks that belong together; `name` is empty where there is one series only."""
+
+    name: str
+    marks: list[Mark]
+
+
+class Axis(NamedTuple):
+    """An axis: its title, where values lie, and the words at its ticks."""
+
+    title: str
+    low: float
+    high: float
+    ticks: list[tuple[float, str]]
+
+    def place(self, value: float, begin: float, end: float) -> float:
+        """Where a value lies between two ends of a drawing."""
+        return begin + (end - begin) * (value - self.low) / (self.high - self.low or 1.0)
+
+
+def number_axis(title: str, values: Sequence[float], *, from_zero: bool = False) -> Axis:
+    """An axis over these values, with about five round ticks."""
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    if from_zero:
+        low = min(0.0, low)
+    if high <= low:
+        low, high = low - 0.5 * (abs(low) or 1), high + 0.5 * (abs(high) or 1)
+        low = max(0.0, low) if from_zero else low
+    step = _round_step((high - low) / 5)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    places = [number * step for number in range(first, last + 1)]
+    return Axis(title, places[0], places[-1], [(place, told(place)) for place in places])
+
+
+def _round_step(rough: float) -> float:
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(float(power * factor) for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * 0.999)
+
+
+def told(value: float) -> str:
+    """A number as a person reads it: as many digits as it needs, thousands apart."""
+    if value == 0:
+        return "0"
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    text = f"{value:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def chart(title: str, x: Axis, y: Axis, series: Sequence[Series], *, lines: bool) -> str:
+    """A chart of marks with whiskers, joined by lines where the first axis is a scale."""
+    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
+    parts = _frame(title, x, y, right, bottom)
+    for number, one in enumerate(series):
+        kind = SERIES[number % len(SERIES)]
+        # Intervals of several series at one place stand side by side.
+        aside = (number - (len(series) - 1) / 2) * 7
+        places = [(x.place(m.x, LEFT, right) + aside, m) for m in one.marks]
+        if lines and len(places) > 1:
+            path = " ".join(f"{at:.1f},{y.place(m.y, bottom, TOP):.1f}" for at, m in places)
+            parts.append(f'<polyline class="line {kind}" points="{path}"/>')
+        parts += [_mark(at, mark, y, bottom, kind) for at, mark in places]
+    return "".join([*parts, "</svg>"]) + _legend(series)
+
+
+def _frame(title: str, x: Axis, y: Axis, right: float, bottom: float) -> list[str]:
+    return [
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">',
+        *(_row(y, value, text, right, bottom) for value, text in y.ticks),
+        *(_tick(x, value, text, right, bottom) for value, text in x.ticks),
+        f'<text class="axis" x="{(LEFT + right) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{escape(x.title)}</text>',
+        f'<text class="axis" x="14" y="{(TOP + bottom) / 2}" text-anchor="middle" '
+        f'transform="rotate(-90 14 {(TOP + bottom) / 2})">{escape(y.title)}</text>',
+    ]
+
+
+def _row(y: Axis, value: float, text: str, right: float, bottom: float) -> str:
+    at = y.place(value, bottom, TOP)
+    return (
+        f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>'
+        f'<text class="tick" x="{LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{escape(text)}</text>'
+    )
+
+
+def _tick(x: Axis, value: float, text: str, right: float, bottom: float) -> str:
+    at = x.place(value, LEFT, right)
+    return f'<text class="tick" x="{at:.1f}" y="{bottom + 18}" text-anchor="middle">{escape(text)}</text>'
+
+
+def _mark(at: float, mark: Mark, y: Axis, bottom: float, kind: str) -> str:
+    middle = y.place(mark.y, bottom, TOP)
+    low, high = y.place(mark.low, bottom, TOP), y.place(mark.high, bottom, TOP)
+    said = f"{mark.label}: {told(mark.y)} ({told(mark.low)} to {told(mark.high)})"
+    return (
+        f'<g class="{kind}"><title>{escape(said)}</title>'
+        f'<line class="whisker" x1="{at:.1f}" x2="{at:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
+        f'<circle cx="{at:.1f}" cy="{middle:.1f}" r="4.5"/></g>'
+    )
+
+
+def scatter(title: str, x: Axis, y: Axis, marks: Sequence[Mark], x_intervals: Sequence[tuple[float, float]]) -> str:
+    """One mark a setting, with its intervals in both directions and its name beside it."""
+    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
+    parts = _frame(title, x, y, right, bottom)
+    for mark, (low, high) in zip(marks, x_intervals, strict=True):
+        at, middle = x.place(mark.x, LEFT, right), y.place(mark.y, bottom, TOP)
+        ends = x.place(low, LEFT, right), x.place(high, LEFT, right)
+        parts.append(
+            f'<line class="whisker s1" x1="{ends[0]:.1f}" x2="{ends[1]:.1f}" y1="{middle:.1f}" y2="{middle:.1f}"/>'
+        )
+        parts.append(_mark(at, mark, y, bottom, "s1"))
+        to_the_left = at > (LEFT + right) * 0.7
+        anchor, shift = ("end", -9) if to_the_left else ("start", 9)
+        parts.append(
+            f'<text class="name" x="{at + shift:.1f}" y="{middle - 8:.1f}" text-anchor="{anchor}">'
+            f"{escape(mark.label)}</text>"
+        )
+    return "".join([*parts, "</svg>"])
+
+
+def _legend(series: Sequence[Series]) -> str:
+    if len(series) < 2:
+        return ""
+    items = "".join(
+        f'<li class="{SERIES[number % len(SERIES)]}">{escape(one.name)}</li>' for number, one in enumerate(series)
+    )
+    return f'<ul class="legend">{items}</ul>'

@@ -1,0 +1,77 @@
+"""What is known of a figure after some runs: means with intervals, and differences on the same seeds.
+
+Intervals are percentile bootstraps over seeds (Efron): a seed is the unit that is drawn again, and its runs under all
+settings stay together.  A difference is tested by flipping signs: if a setting made no difference, each seed's
+difference could as well have had the other sign, and the share of all sign patterns whose mean is as far from zero as
+the one seen is an exact p-value (Fisher's randomisation test; sampled beyond EXACT_SEEDS seeds).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+RESAMPLES = 2_000
+FLIPS = 9_999
+EXACT_SEEDS = 13
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A mean over seeds with its interval; all None where no run had the figure."""
+
+    seeds: int
+    mean: float | None
+    low: float | None
+    high: float | None
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A setting's figure less the baseline's, on the seeds that have both."""
+
+    seeds: int
+    mean: float | None
+    low: float | None
+    high: float | None
+    p: float
+
+
+def estimate(values: Sequence[float], confidence: float) -> Estimate:
+    """The mean of one value a seed, with its bootstrap interval."""
+    if not values:
+        return Estimate(0, None, None, None)
+    low, high = _interval(np.asarray(values, float), confidence)
+    return Estimate(len(values), float(np.mean(values)), low, high)
+
+
+def difference(of: Mapping[int, float], baseline: Mapping[int, float], confidence: float) -> Difference:
+    """The paired difference of two settings, both by seed."""
+    seeds = [seed for seed in of if seed in baseline]
+    if not seeds:
+        return Difference(0, None, None, None, 1.0)
+    values = np.asarray([of[seed] - baseline[seed] for seed in seeds], float)
+    low, high = _interval(values, confidence)
+    return Difference(len(seeds), float(values.mean()), low, high, sign_flip_p(values))
+
+
+def _interval(values: np.ndarray, confidence: float) -> tuple[float, float]:
+    drawn = np.random.default_rng(len(values)).integers(0, len(values), (RESAMPLES, len(values)))
+    means = values[drawn].mean(axis=1)
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def sign_flip_p(values: np.ndarray) -> float:
+    """The p-value of "no difference" for paired differences, two-sided."""
+    values = values[values != 0]
+    count = len(values)
+    if count == 0:
+        return 1.0
+    seen = abs(values.sum()) * (1 - 1e-12)
+    if count <= EXACT_SEEDS:
+        patterns = (np.arange(2**count)[:, None] >> np.arange(count)) & 1
+        return float(np.mean(np.abs((2 * patterns - 1) @ values) >= seen))
+    signs = np.random.default_rng(count).integers(0, 2, (FLIPS, count)) * 2 - 1
+    return float((1 + np.count_nonzero(np.abs(signs @ values) >= seen)) / (1 + FLIPS))

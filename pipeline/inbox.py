@@ -1,0 +1,36 @@
+"""An accumulator that hands over what tasks give it, task by task, on the driver.
+
+Spark applies the update of a task of an action once, however often the task was tried, and does so when the task ends,
+not the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark import AccumulatorParam
+
+Keep = Callable[[bytes], object]
+
+
+class Inbox(AccumulatorParam[Any]):
+    """Rows on their way: a task's own list while it runs, and on the driver whatever keeps them."""
+
+    def __init__(self, keep: Keep | None = None) -> None:
+        self._keep = keep
+
+    def __reduce__(self) -> tuple[type[Inbox], tuple[()]]:
+        return Inbox, ()
+
+    def zero(self, value: list[bytes]) -> list[bytes]:
+        """Nothing yet."""
+        return []
+
+    def addInPlace(self, value1: list[bytes], value2: list[bytes]) -> list[bytes]:
+        """Take rows in."""
+        if self._keep is None:
+            return [*value1, *value2]
+        for line in value2:
+            self._keep(line)
+        return value1

@@ -1,0 +1,102 @@
+"""The lake's log: one file for each batch that is whole, and what is missing between the lines that it has.
+
+`_commits/000012.json` appears at once and whole.  It names the files of its batch, and of every node the lines
+(`node_seq`, from and to) that came with it.  A node counts its lines without a gap, over restarts and rotation; so what
+lies between the lines of all batches was removed before the stream saw it, or was set aside as no entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+COMMITS = "_commits"
+
+
+class Lines(msgspec.Struct, frozen=True, order=True):
+    """Lines of a node's journal, from one number to another, both included."""
+
+    run: str
+    node: str
+    first: int
+    last: int
+
+
+class Commit(msgspec.Struct, kw_only=True):
+    """One batch."""
+
+    batch: int
+    files: dict[str, int]
+    """Every file, from the lake's directory, with its rows."""
+    lines: list[Lines]
+    set_aside: int
+    latest_us: int
+    """The latest moment that an entry of it tells, by its node's wall clock; 0 without an entry."""
+
+    @property
+    def rows(self) -> int:
+        """How many lines came with it."""
+        return sum(rows for name, rows in self.files.items() if name.startswith("bronze/"))
+
+    @property
+    def types(self) -> set[str]:
+        """The types of events that came with it."""
+        return {name.split("/")[1] for name in self.files if name.startswith("silver/")}
+
+
+class Gap(NamedTuple):
+    """Lines of a node that nobody has: removed before they were read, or no entries."""
+
+    run: str
+    node: str
+    first: int
+    last: int
+
+
+def path_of(lake: Path, batch: int) -> Path:
+    """Where a commit lies."""
+    return lake / COMMITS / f"{batch:09d}.json"
+
+
+def write(lake: Path, commit: Commit) -> None:
+    """Make a batch part of the lake, at once and whole."""
+    path = path_of(lake, commit.batch)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(".new")
+    aside.write_bytes(msgspec.json.encode(commit))
+    aside.replace(path)
+
+
+def read(lake: Path) -> Iterator[Commit]:
+    """Every commit, oldest first.  Raises ValueError, with its name, where one is damaged."""
+    for path in sorted((lake / COMMITS).glob("*.json")):
+        try:
+            yield msgspec.json.decode(path.read_bytes(), type=Commit)
+        except msgspec.MsgspecError as reason:
+            raise ValueError(f"{path} is no commit of a lake: {reason}") from None
+
+
+def merged(lines: Iterable[Lines]) -> list[Lines]:
+    """The same lines, each once, in as few spans as there can be."""
+    spans: list[Lines] = []
+    for each in sorted(lines):
+        if spans and (spans[-1].run, spans[-1].node) == (each.run, each.node) and each.first <= spans[-1].last + 1:
+            spans[-1] = Lines(each.run, each.node, spans[-1].first, max(spans[-1].last, each.last))
+        else:
+            spans.append(each)
+    return spans
+
+
+def gaps(lines: Iterable[Lines]) -> list[Gap]:
+    """What is missing below the last line of each node."""
+    found = []
+    before = Lines("", "", 0, 0)
+    for span in merged(lines):
+        reached = before.last if (before.run, before.node) == (span.run, span.node) else 0
+        if span.first > reached + 1:
+            found.append(Gap(span.run, span.node, reached + 1, span.first - 1))
+        before = span
+    return found

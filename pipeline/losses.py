@@ -1,0 +1,49 @@
+"""Records that are gone: every offset once, whoever told of it."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import LongType, StringType
+
+from pipeline.bodies import bodies
+from pipeline.rows import Journal
+
+_PARTITION = ["run", "topic", "partition"]
+
+
+def records_lost(journal: Journal) -> DataFrame:
+    """Which records are gone: run, topic, partition, first_offset, last_offset, count, below_high_watermark, and who.
+
+    Several replicas may tell of the loss of the same records: a row is a span of the union of their offsets, and spans
+    of a partition do not touch.  `below_high_watermark` is the most that one of them had committed of it; broker_ids
+    told of it, first at first_us and last at last_us, because of causes.
+    """
+    told = bodies(
+        journal, ["records_lost"],
+        broker_id=LongType(), topic=StringType(), partition=LongType(), first_offset=LongType(), last_offset=LongType(),
+        below_high_watermark=LongType(), cause=StringType(),
+    )  # fmt: skip
+    in_order = Window.partitionBy(*_PARTITION).orderBy("first_offset", "last_offset", "node", "node_seq")
+    reached = f.max("last_offset").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
+    begins = f.coalesce(f.col("first_offset") > reached + 1, f.lit(True)).cast(LongType())
+    return (
+        told.withColumn("begins", begins)
+        .withColumn("span", f.sum("begins").over(in_order))
+        .groupBy(*_PARTITION, "span")
+        .agg(
+            f.min("first_offset").alias("first_offset"),
+            f.max("last_offset").alias("last_offset"),
+            f.max("below_high_watermark").alias("below_high_watermark"),
+            f.sort_array(f.collect_set("broker_id")).alias("broker_ids"),
+            f.sort_array(f.collect_set("cause")).alias("causes"),
+            f.min("at_us").alias("first_us"),
+            f.max("at_us").alias("last_us"),
+        )
+        .withColumn("count", f.col("last_offset") - f.col("first_offset") + 1)
+        .select(
+            *_PARTITION, "first_offset", "last_offset", "count", "below_high_watermark", "broker_ids", "causes",
+            "first_us", "last_us",
+        )
+        .orderBy(*_PARTITION, "first_offset")
+    )  # fmt: skip

@@ -1,0 +1,102 @@
+"""How far a stream has read: of every journal file a position, and by what the file begins.
+
+The name of a file does not say whose it is: a cluster that is made anew in the same directory gives its files the names
+of the old one's.  So a position holds for a file that begins with the same line.  Where another file stands under a
+known name, or one whose number is not above all that are known of its node, the cluster was made anew, and what comes
+from there is another run: `DIRECTORY~2`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from pathlib import Path
+from typing import Any
+
+from pipeline.ranges import FileRange, complete_bytes
+from pipeline.runs import JournalFile, node_of, run_of
+
+Offset = dict[str, list[Any]]
+"""Of every file, by its path from the root: [position, mark, life].  `life` counts how often the run was made anew."""
+_MARK_BYTES = 64 * 1024
+
+
+def key_of(root: Path, path: Path) -> str:
+    """A file's name in the offset."""
+    return path.name if path == root else path.relative_to(root).as_posix()
+
+
+def mark_of(path: Path) -> str | None:
+    """What tells a file from another one of its name: a checksum of its first line; None while that is not whole."""
+    with path.open("rb") as file:
+        line = file.readline(_MARK_BYTES)
+    return f"{zlib.crc32(line):08x}" if line.endswith(b"\n") or len(line) == _MARK_BYTES else None
+
+
+def is_done(path: Path, reached: list[Any] | None) -> bool:
+    """Was the file read to its end?"""
+    return reached is not None and reached[0] >= complete_bytes(path)
+
+
+def advance(files: dict[str, JournalFile], start: Offset) -> Offset:
+    """How far the files can be read now.  Those that went keep their place, unless later ones of their node exist."""
+    marks = _marks(files)
+    anew = {files[key].run for key in marks if is_anew(key, marks[key], start)}
+    lives: dict[str, int] = {}
+    for key, (_, _, life) in start.items():
+        lives[run_of(key)] = max(lives.get(run_of(key), 1), life)
+    end: Offset = {}
+    for key, mark in marks.items():
+        known = start.get(key)
+        same = known is not None and known[1] == mark
+        begin = known[0] if known is not None and same else 0
+        # It may have gone since its mark was read: then it keeps its place, as any file that went.
+        with contextlib.suppress(OSError):
+            reached = max(begin, complete_bytes(files[key].path, begin))
+            run = files[key].run
+            end[key] = [reached, mark, known[2] if known is not None and same else lives.get(run, 1) + (run in anew)]
+    newest = _newest(end)
+    for key, reached in start.items():
+        node = node_of(key)
+        if key not in end and (node is None or (reached[2], node.number) >= newest.get(node.place, (1, 0))):
+            end[key] = reached
+    return dict(sorted(end.items()))
+
+
+def _marks(files: dict[str, JournalFile]) -> dict[str, str]:
+    found = {}
+    for key in sorted(files):
+        # A file that cannot be read, or no longer: the lake's gaps tell of what it held.
+        with contextlib.suppress(OSError):
+            if (mark := mark_of(files[key].path)) is not None:
+                found[key] = mark
+    return found
+
+
+def is_anew(key: str, mark: str, start: Offset) -> bool:
+    """Does a file with this mark show that its run was made anew?"""
+    if key in start:
+        return bool(start[key][1] != mark)
+    node = node_of(key)
+    return node is not None and node.number <= _newest(start).get(node.place, (1, 0))[1]
+
+
+def _newest(offset: Offset) -> dict[str, tuple[int, int]]:
+    """Of each node, by its directory and name: its newest life, and the highest number of its files in that."""
+    found: dict[str, tuple[int, int]] = {}
+    for key, (_, _, life) in offset.items():
+        if (node := node_of(key)) is not None:
+            found[node.place] = max(found.get(node.place, (1, 0)), (life, node.number))
+    return found
+
+
+def ranges_between(files: dict[str, JournalFile], start: Offset, end: Offset) -> list[FileRange]:
+    """What is to be read between two offsets, of the files that are still there."""
+    ranges = []
+    for key, (position, mark, life) in sorted(end.items()):
+        known = start.get(key)
+        begin = known[0] if known is not None and known[1] == mark else 0
+        if key in files and position > begin:
+            run = files[key].run if life == 1 else f"{files[key].run}~{life}"
+            ranges.append(FileRange(run, str(files[key].path), begin, position))
+    return ranges

@@ -1,0 +1,78 @@
+"""Real histories for tests of what can be rewound: plays of the simulated world."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import msgspec
+
+from api.agent_protocol import JournalChunk, Position
+from api.collector import Collector
+from api.runs.kept import KeptRuns
+from api.runs.run_models import Run
+from journal.events import Entry
+from journal.reader import decode_line
+from journal.writer import encode_line
+from simulation.run import run_with_journal
+
+PIECE = 100
+"""As many events as the server of these tests serves."""
+
+
+@cache
+def played(scenario: str = "kafka-1211", seed: int = 1) -> tuple[Entry, ...]:
+    """The journal of a play, numbered from 1."""
+    _, lines = run_with_journal(seed, scenario)
+    entries = map(decode_line, lines)
+    return tuple(msgspec.structs.replace(entry, seq=seq) for seq, entry in enumerate(entries, 1))
+
+
+def copies(history: tuple[Entry, ...], times: int) -> list[Entry]:
+    """A longer history: the same again and again, each a while later."""
+    span = max(entry.wall_us for entry in history) - min(entry.wall_us for entry in history) + 1
+    last = {}
+    for entry in history:
+        last[entry.node] = entry.node_seq
+    found = []
+    for time in range(times):
+        for entry in history:
+            found.append(
+                msgspec.structs.replace(
+                    entry,
+                    seq=len(found) + 1,
+                    node_seq=entry.node_seq + time * last[entry.node],
+                    wall_us=entry.wall_us + time * span,
+                )
+            )
+    return found
+
+
+def kept_run(run_id: str, created_ms: int, history: tuple[Entry, ...], **about: object) -> Run:
+    """What is known of a run of that history."""
+    known = {
+        "id": run_id, "kind": "upload", "title": run_id, "first_seq": 1, "last_seq": len(history), "first_us": 0,
+        "last_us": 0, "events": len(history), "created_ms": created_ms,
+    }  # fmt: skip
+    return Run.model_validate({**known, **about})
+
+
+def keep(kept: KeptRuns, run: Run, history: tuple[Entry, ...]) -> Run:
+    """Keep a run of that history."""
+    kept.keep(run, history)
+    kept.admit(run)
+    return run
+
+
+def tell(collector: Collector, history: list[Entry]) -> list[Entry]:
+    """Tell a collector a history in pieces; what it made of it, with its numbers."""
+    numbered: list[Entry] = []
+    for begin in range(0, len(history), PIECE):
+        piece = history[begin : begin + PIECE]
+        before = collector.last_seq
+        for node in dict.fromkeys(entry.node for entry in piece):
+            own = [entry for entry in piece if entry.node == node]
+            lines = b"".join(encode_line(e.node, e.node_seq, e.wall_us, e.mono_us, e.event) for e in own)
+            collector.take(JournalChunk(node, lines, Position("f", len(lines))))
+        collector.number_due(everything=True)
+        numbered += [decode_line(event.json) for event in collector.after(before, 10**6)]
+    return numbered

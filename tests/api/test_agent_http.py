@@ -1,0 +1,157 @@
+"""Calls to a host agent: on connections that are kept, and what comes of those that nobody answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from api import agent_http
+from api.agent_http import AgentHttp, AgentSilent, AgentUnreachable, Answer
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def request_head(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readuntil(b"\r\n\r\n")
+
+
+@asynccontextmanager
+async def agent(serve: Serve) -> AsyncIterator[AgentHttp]:
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await serve(reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(one, "127.0.0.1")
+    http = AgentHttp(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "secret")
+    async with server:
+        yield http
+        http.close()
+
+
+def test_calls_share_a_kept_connection_and_carry_the_token() -> None:
+    heads: list[bytes] = []
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        while True:
+            heads.append(await request_head(reader))
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi")
+
+    async def play() -> list[Answer]:
+        async with agent(serve) as http:
+            return [await http.call("GET", "/v1/snapshot", timeout_s=5) for _ in range(3)]
+
+    assert asyncio.run(play()) == [Answer(200, b"hi")] * 3
+    assert connections == 1
+    assert all(b"authorization: Bearer secret\r\n" in head for head in heads)
+
+
+def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_http, "IDLE_S_MAX", 0.0)
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        while True:
+            await request_head(reader)
+            writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    async def play() -> None:
+        async with agent(serve) as http:
+            for _ in range(3):
+                await http.call("GET", "/", timeout_s=5)
+
+    asyncio.run(play())
+    assert connections == 3
+
+
+def test_a_connection_that_the_agent_closed_is_not_used_again() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request_head(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+
+    async def play() -> list[int]:
+        async with agent(serve) as http:
+            return [(await http.call("GET", "/", timeout_s=5)).status for _ in range(3)]
+
+    assert asyncio.run(play()) == [200, 200, 200]
+
+
+def test_an_answer_in_chunks_is_put_together() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request_head(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n")
+
+    async def play() -> bytes:
+        async with agent(serve) as http:
+            return (await http.call("GET", "/", timeout_s=5)).body
+
+    assert asyncio.run(play()) == b"abc"
+
+
+def test_where_nobody_listens_the_call_was_not_heard() -> None:
+    async def play() -> None:
+        async with agent(lambda *_: asyncio.sleep(0)) as http:
+            pass
+        await http.call("POST", "/v1/processes/broker-1/kill", timeout_s=5)
+
+    with pytest.raises(AgentUnreachable):
+        asyncio.run(play())
+
+
+async def _silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+async def _goodbye(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await request_head(reader)
+
+
+async def _half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await request_head(reader)
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf")
+
+
+async def _garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await request_head(reader)
+    writer.write(b"\x00\x00\x00\x04what\r\n\r\n")
+
+
+@pytest.mark.parametrize("serve", [_silence, _goodbye, _half, _garbage])
+def test_an_agent_that_gives_no_whole_answer_may_have_heard(serve: Serve) -> None:
+    async def play() -> None:
+        async with agent(serve) as http:
+            await http.call("POST", "/v1/processes/broker-1/kill", timeout_s=1.5)
+
+    with pytest.raises(AgentSilent) as raised:
+        asyncio.run(play())
+    assert not isinstance(raised.value, AgentUnreachable)
+
+
+def test_a_call_that_is_given_up_takes_its_connection_with_it() -> None:
+    async def play() -> bytes:
+        asked = asyncio.Event()
+        rest: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await request_head(reader)
+            asked.set()
+            rest.set_result(await reader.read())
+
+        async with agent(serve) as http:
+            call = asyncio.ensure_future(http.call("GET", "/", timeout_s=60))
+            await asyncio.wait_for(asked.wait(), 5)
+            call.cancel()
+            return await asyncio.wait_for(rest, 5)
+
+    assert asyncio.run(play()) == b""

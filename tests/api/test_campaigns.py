@@ -1,0 +1,139 @@
+"""Campaigns, audits and the lake's tables over HTTP: what lies there, and nothing that does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from api.audits import audits
+from tests.api.api_server import Server
+
+V1 = "/api/v1"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with Server(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def http(server: Server) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as client:
+        yield client
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    made = tmp_path / "analytics"
+    made.mkdir()
+    return made
+
+
+def campaign(lake: Path, name: str, **stands: object) -> Path:
+    directory = lake / "campaigns" / name
+    directory.mkdir(parents=True)
+    told = {"question": "Which <b>?", "settings": 2, "seeds": 3, **stands}
+    (directory / "standing.json").write_text(json.dumps(told))
+    return directory
+
+
+def test_there_are_no_campaigns_before_one_was_begun(http: httpx.Client) -> None:
+    assert http.get(f"{V1}/campaigns").json() == []
+
+
+def test_a_campaign_under_way_says_how_far_it_is(http: httpx.Client, lake: Path) -> None:
+    directory = campaign(lake, "lag")
+    (directory / "runs.jsonl").write_bytes(b'{"point":0}\n{"point":1}\n{"torn')
+    (lake / "campaigns" / "not one").mkdir()
+    (told,) = http.get(f"{V1}/campaigns").json()
+    assert (told["name"], told["runs"], told["settings"], told["seeds"]) == ("lag", 2, 2, 3)
+    assert (told["ended"], told["answer"], told["report"]) == (None, [], False)
+    assert told["last_run_ms"] > 0
+    assert http.get(f"{V1}/campaigns/lag").json() == told
+    assert http.get(f"{V1}/campaigns/lag/report").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["none", "..", "%2e%2e%2fapi", "..%2f..%2fetc%2fpasswd", "not one"])
+def test_what_is_no_campaign_is_not_there(http: httpx.Client, lake: Path, name: str) -> None:
+    (lake / "campaigns" / "not one").mkdir(parents=True)
+    assert http.get(f"{V1}/campaigns/{name}/report").status_code == 404
+
+
+def test_a_report_can_run_nothing_and_is_shown_in_frames_of_ours_alone(http: httpx.Client, lake: Path) -> None:
+    directory = campaign(lake, "a campaign", ended="every seed was played", answer=["Yes."], violations=1)
+    (directory / "report.html").write_text("<html><script>alert(1)</script></html>")
+    answer = http.get(f"{V1}/campaigns/a%20campaign/report")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("sandbox; default-src 'none';") and "frame-ancestors 'self'" in policy
+    assert "script" not in policy
+    assert answer.headers["x-frame-options"] == "SAMEORIGIN"
+    assert answer.headers.get_list("content-security-policy") == [policy]
+    (told,) = http.get(f"{V1}/campaigns").json()
+    assert (told["answer"], told["violations"], told["report"]) == (["Yes."], 1, True)
+
+
+def test_an_audit_that_was_not_made_is_answered_with_its_command(http: httpx.Client) -> None:
+    told = http.get(f"{V1}/audits").json()
+    assert (told["runs"], told["verdicts"], told["written_ms"]) == (0, [], None)
+    assert "zabka pipeline audit" in told["command"]
+
+
+def test_an_audit_is_told_by_invariants_and_violations(http: httpx.Client, lake: Path) -> None:
+    rows = [
+        {"run": run, "invariant": name, "verdict": verdict, "events": 10, "set_aside": aside, "detail": "d",
+         "node": "peer-1", "node_seq": 3, "chain": ["because"], "command": None}
+        for run, name, verdict, aside in [
+            ("a", "one leader", "held", 0), ("b", "one leader", "violated", 2), ("b", "one leader", "violated", 2),
+            ("a", "no loss", "not_judged", 0), ("b", "no loss", "held", 2),
+        ]
+    ]  # fmt: skip
+    (lake / "audits").mkdir()
+    pq.write_table(pa.Table.from_pylist(rows), lake / "audits" / "part-0.parquet")
+    told = http.get(f"{V1}/audits").json()
+    assert (told["runs"], told["events"], told["set_aside"], told["violated"]) == (2, 20, 2, 2)
+    assert told["verdicts"] == [
+        {"invariant": "no loss", "held": 1, "violated": 0, "not_judged": 1},
+        {"invariant": "one leader", "held": 1, "violated": 1, "not_judged": 0},
+    ]
+    assert [(each["run"], each["chain"]) for each in told["violations"]] == [("b", ["because"])] * 2
+
+
+def test_an_audit_that_is_vacuumed_just_then_is_answered_as_one_that_was_not_made(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def then_vacuumed(place: Path) -> tuple[int, int]:
+        place.rmdir()
+        return 5, 1_000
+
+    (lake / "audits").mkdir()
+    monkeypatch.setattr("api.audits.rows_of", then_vacuumed)
+    told = audits(lake, lake.parent)
+    assert (told.runs, told.verdicts, told.written_ms) == (0, [], None)
+    assert "zabka pipeline audit" in told.command
+
+
+def test_the_pipeline_tells_its_tables_its_lag_and_what_spark_says(http: httpx.Client, lake: Path) -> None:
+    empty = http.get(f"{V1}/pipeline").json()
+    assert (empty["tables"], empty["stream"], empty["spark"]) == ([], None, None)
+    assert "zabka pipeline stream --follow" in empty["command"]
+    for name in ("faults", "gaps", "bronze", "_stage"):
+        (lake / name).mkdir()
+        pq.write_table(pa.table({"x": [1, 2]}), lake / name / "part-0.parquet")
+    (lake / "_status.json").write_text(
+        '{"batch":3,"lines":9,"set_aside":0,"latest_us":1000000,"written_us":3500000,"made_ms":700,'
+        '"broken":{"faults":{"x":1}}}'
+    )
+    (lake / "_progress.json").write_text('{"seen_us":5000000,"message":"Waiting","batch":3,"rows":4}')
+    told = http.get(f"{V1}/pipeline").json()
+    assert [(table["name"], table["rows"]) for table in told["tables"]] == [("faults", 2), ("gaps", 2)]
+    assert told["missing"] == 2
+    assert (told["stream"]["lag_ms"], told["stream"]["broken"]) == (2_500, {"faults": {"x": 1}})
+    assert (told["spark"]["message"], told["spark"]["rows"], told["spark"]["seen_ms"]) == ("Waiting", 4, 5_000)

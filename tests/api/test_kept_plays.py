@@ -1,0 +1,157 @@
+"""Plays that are kept: a script with and without its bug, and seeds, with the player's own process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from api.collector import Collector
+from api.runs.catalogue import Runs
+from api.runs.kept import MESSAGES, KeptRuns
+from api.runs.messages import KeptMessages, Window
+from api.runs.plays import NotKept, Play, keep
+from api.scenario_models import SEEDS, NewScenarioRun, NewSeedRun, ScenarioRun
+from api.scenario_process import ScenarioProcess
+from api.scenario_runs import ScenarioRuns
+from compose.launch import player_argv
+from journal.events import LogTruncated
+from journal.fold import fold
+from journal.reader import decode_line
+from simulation.run import SEARCHED, run_with_journal
+from tests.api.api_server import HERE, FakePlayer, Server
+
+
+def play(tmp_path: Path, *asked: Any) -> tuple[list[ScenarioRun], Runs, Collector]:
+    """Play what is asked for, each to its end."""
+    collector = Collector(tmp_path / "collected")
+    runs = Runs(collector, KeptRuns(tmp_path / "runs"))
+    plays = ScenarioRuns(ScenarioProcess(player_argv()), runs.kept, HERE)
+
+    async def ended() -> list[ScenarioRun]:
+        playing = asyncio.create_task(plays.run())
+        requested = [await _started(plays, each) for each in asked]
+        while any(plays.get(run.id).state != "ended" for run in requested):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        playing.cancel()
+        return [plays.get(run.id) for run in requested]
+
+    return asyncio.run(ended()), runs, collector
+
+
+async def _started(plays: ScenarioRuns, asked: tuple[Any, Any]) -> ScenarioRun:
+    name, wanted = asked
+    return await plays.request(name, wanted) if isinstance(name, str) else plays.request_seed(name, wanted)
+
+
+def wait_for(what: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(what)
+
+
+def test_a_script_is_kept_with_its_bug_as_its_pair_and_opens_at_once_and_another_is_not(tmp_path: Path) -> None:
+    wanted = ("kafka-1211", NewScenarioRun(keep=True)), ("zookeeper-1549", NewScenarioRun())
+    (run, other), runs, collector = play(tmp_path, *wanted)
+    assert (run.error, other.error, other.kept) == (None, None, None)
+    assert len(runs.kept.all()) == 2
+    assert run.kept is not None
+    assert (run.kept.run, run.kept.bug) == (run.id, f"{run.id}.bug")
+    fixed, bug = runs.get(run.id), runs.get(f"{run.id}.bug")
+    assert (fixed.kind, fixed.of, fixed.verdict, fixed.pair) == ("scenario", "kafka-1211", "held", bug.id)
+    assert (bug.verdict, bug.pair, bug.title) == ("violated", fixed.id, f"{fixed.title}: with its bug")
+    assert run.outage is not None
+    assert (fixed.sha256, bug.sha256) == (run.journal_sha256, run.outage.journal_sha256)
+
+    begin_s = time.process_time()
+    state = wait_for(runs.rewind(bug.id).state(None))
+    lasted = wait_for(runs.rewind(bug.id).spans())
+    assert time.process_time() - begin_s < 2
+    history = runs.rewind(bug.id).history
+    entries = [decode_line(event.json) for event in history.read(1, 10**6)]
+    assert state == fold(entries)
+    assert lasted.spans
+    assert fixed.messages
+    assert bug.messages
+    cuts = [(e.node, e.event.from_offset, e.event.to_offset) for e in entries if isinstance(e.event, LogTruncated)]
+    assert ("broker-4", 6, 5) in cuts
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [fixed.id, bug.id], "nothing is left behind"
+    messages = wait_for(KeptMessages().of(runs.kept.path(bug.id) / MESSAGES))
+    told = messages.select(Window(bug.first_us, bug.last_us, frozenset(), 10**6)).messages
+    written = (runs.kept.path(bug.id) / MESSAGES).read_bytes().count(b"\n")
+    assert len(told) > written * 0.9, "they are served on the clock of the events"
+    assert bug.first_us <= min(each.sent_us for each in told)
+    collector.close()
+
+
+def test_a_seed_that_is_opened_twice_has_one_hash(tmp_path: Path) -> None:
+    wanted = (3, NewSeedRun(scenario="ensemble"))
+    (first, second), runs, collector = play(tmp_path, wanted, wanted)
+
+    assert first.replay == "zabka replay --scenario ensemble --seed 3"
+    one, other = runs.get(first.id), runs.get(second.id)
+    assert (one.kind, one.of, one.title) == ("seed", "3", "Seed 3 of ensemble")
+    assert one.sha256 == other.sha256 == first.journal_sha256
+    assert one.id != other.id
+    journals = [(tmp_path / "runs" / run.id / "journal.jsonl").read_bytes() for run in (one, other)]
+    assert journals[0] == journals[1]
+    collector.close()
+
+
+def test_the_seeds_that_can_be_asked_for_are_those_that_replay_knows() -> None:
+    assert SEEDS == SEARCHED
+
+
+@pytest.mark.parametrize(
+    ("seed", "body", "status", "said"),
+    [
+        ("1", {"scenario": "nope"}, 422, "there is no scenario 'nope'"),
+        ("1", {"scenario": "whole", "settings": {"tickTime": "250"}}, 422, "it takes no settings"),
+        ("1", {"settings": {"no.such.key": "1"}}, 422, "no.such.key"),
+        ("-1", {}, 422, "seed"),
+        ("x", {}, 422, "seed"),
+        ("1", {"more": 1}, 422, "more"),
+    ],
+)
+def test_a_seed_that_makes_no_sense_is_refused(
+    tmp_path: Path, seed: str, body: dict[str, Any], status: int, said: str
+) -> None:
+    with Server(tmp_path) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
+        answer = http.post(f"/api/v1/seeds/{seed}/runs", json=body)
+
+    assert answer.status_code == status
+    assert said in answer.json()["detail"]
+
+
+def test_a_play_whose_journal_cannot_be_kept_says_so_and_keeps_its_verdict(tmp_path: Path) -> None:
+    """This player writes none."""
+
+    async def scenario() -> ScenarioRun:
+        plays = ScenarioRuns(FakePlayer(), KeptRuns(tmp_path), HERE)
+        playing = asyncio.create_task(plays.run())
+        run = await plays.request("kafka-708", NewScenarioRun(keep=True))
+        while plays.get(run.id).state != "ended":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        playing.cancel()
+        return plays.get(run.id)
+
+    run = asyncio.run(asyncio.wait_for(scenario(), 20))
+    assert (run.verdict, run.kept) == ("held", None)
+    assert "its journal cannot be kept" in (run.error or "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_a_pair_both_are_kept_or_none(tmp_path: Path) -> None:
+    played, runs = tmp_path / "played", tmp_path / "runs"
+    played.mkdir()
+    _, lines = run_with_journal(1, "kafka-1211")
+    (played / "a.jsonl").write_bytes(b"".join(lines))
+    (played / "b.jsonl").write_bytes(b"no journal\n")
+    known = {"kind": "scenario", "title": "t", "of": "t", "verdict": "held", "sha256": "", "replay": ""}
+    pair = [Play(name="a", id="r00000001", **known), Play(name="b", id="r00000001.bug", **known)]  # type: ignore[arg-type]
+    with pytest.raises(NotKept):
+        wait_for(keep(KeptRuns(runs), played, pair))
+    assert list(runs.iterdir()) == []

@@ -1,0 +1,114 @@
+"""The lessons over HTTP: what is asked, and what a kept play answers; and our source, as rules link to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.runs.run_models import Run
+from journal.events import Entry
+from journal.rules import RULES
+from simulation.lessons import LESSONS
+from simulation.scenarios.library import LIBRARY
+from simulation.scenarios.scenario import WorldScenario
+from simulation.scenarios.world_player import play
+from tests.api.api_server import Server
+
+PLAY, ITS_PAIR = "r00000001", "r00000001.bug"
+
+
+def a_run(run_id: str, pair: str | None, entries: list[Entry], of: str = "kafka-1211") -> Run:
+    return Run(
+        id=run_id, kind="scenario", title="A play", of=of, pair=pair, first_seq=1, last_seq=len(entries),
+        first_us=entries[0].wall_us, last_us=entries[-1].wall_us, events=len(entries), verdict="held", created_ms=1,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A server that has kept kafka-1211, as it is and with its bug."""
+    script = LIBRARY["kafka-1211"]
+    assert isinstance(script, WorldScenario)
+    verdict = play(script)
+    assert verdict.shown is not None
+    server = Server(tmp_path_factory.mktemp("lessons"))
+    kept = server.services.runs.kept
+    for run_id, pair, entries in ((PLAY, ITS_PAIR, verdict.journal), (ITS_PAIR, PLAY, verdict.shown.journal)):
+        run = a_run(run_id, pair, entries)
+        kept.keep(run, entries)
+        kept.admit(run)
+    with server, httpx.Client(base_url=server.url) as client:
+        yield client
+
+
+def test_every_lesson_is_asked_and_none_is_answered_beforehand(http: httpx.Client) -> None:
+    told = http.get("/api/v1/lessons").json()
+
+    assert [lesson["name"] for lesson in told] == list(LESSONS)
+    assert set(told[0]) == {"name", "title", "scenario", "question", "answers", "with_bug"}
+
+
+@pytest.mark.parametrize("run", [PLAY, ITS_PAIR])
+def test_a_play_answers_a_lesson_whichever_of_the_pair_is_named(http: httpx.Client, run: str) -> None:
+    told = http.get("/api/v1/lessons/high-watermark/answer", params={"run": run}).json()
+
+    assert (told["run"], told["pair"]) == (ITS_PAIR, PLAY)
+    assert "cuts at its own high watermark" in LESSONS["high-watermark"].answers[told["right"]].text
+    moment = http.get(f"/api/v1/runs/{ITS_PAIR}/journal", params={"after": told["seq"] - 1, "limit": 1}).json()[0]
+    assert (moment["type"], moment["node"], moment["from_offset"], moment["to_offset"]) == (
+        "log_truncated", "broker-4", 6, 5,
+    )  # fmt: skip
+    assert [step["event"]["type"] for step in told["chain"]][:3] == [
+        "log_truncated", "followership_taken", "leader_elected",
+    ]  # fmt: skip
+    assert told["chain"][0]["rule"]["references"][0]["name"] == "KAFKA-1211"
+    assert told["beginning"]["told"].startswith("crash broker-")
+    assert told["beginning"]["seq"] < told["seq"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/api/v1/lessons/nothing/answer?run=live", 404, "there is no lesson nothing"),
+        (f"/api/v1/lessons/leader-killed/answer?run={PLAY}", 409, "is no run of leader-killed"),
+        ("/api/v1/lessons/leader-killed/answer?run=live", 409, "is no run of leader-killed"),
+        ("/api/v1/lessons/leader-killed/answer?run=r99999999", 404, "r99999999"),
+        ("/api/v1/lessons/leader-killed/answer", 422, "run"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_the_reason(http: httpx.Client, path: str, status: int, said: str) -> None:
+    answer = http.get(path)
+
+    assert answer.status_code == status
+    assert said in answer.text
+
+
+@pytest.mark.parametrize("path", sorted({rule.source.path for pairs in RULES.values() for _, rule in pairs}))
+def test_each_source_that_a_rule_names_is_served_with_an_anchor_for_its_function(http: httpx.Client, path: str) -> None:
+    page = http.get(f"/source/{path}")
+
+    assert page.status_code == 200
+    symbols = {rule.source.symbol for pairs in RULES.values() for _, rule in pairs if rule.source.path == path}
+    assert [symbol for symbol in symbols if f'<span id="{symbol}"' not in page.text] == []
+
+
+@pytest.mark.parametrize("path", ["api/security.py", "../README.md", "controller/../api/security.py", "nothing.py"])
+def test_no_other_file_is_served(http: httpx.Client, path: str) -> None:
+    assert http.get(f"/source/{path}").status_code == 404
+
+
+def test_a_pair_that_is_gone_is_told_so(tmp_path: Path) -> None:
+    script = LIBRARY["kafka-1211"]
+    assert isinstance(script, WorldScenario)
+    entries = play(script).journal
+    server = Server(tmp_path)
+    run = a_run(PLAY, ITS_PAIR, entries)
+    server.services.runs.kept.keep(run, entries)
+    server.services.runs.kept.admit(run)
+    with server, httpx.Client(base_url=server.url) as client:
+        answer = client.get("/api/v1/lessons/high-watermark/answer", params={"run": PLAY})
+        assert answer.status_code == 409
+        assert "is not kept any more" in answer.json()["detail"]

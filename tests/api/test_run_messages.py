@@ -1,0 +1,175 @@
+"""The messages of a run over HTTP: what is in a window is shown or counted, whoever wrote it down."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from api.agent_protocol import JournalAnswer, JournalChunk, Position
+from api.runs.kept import KeptRuns
+from api.runs.messages import LONGEST_US, WORLD_BEGINS_US, KeptMessages, Messages, Window
+from journal.messages import CLASSES, Message, message_line
+from journal.sightings import UNSEEN, Matcher, Sighting, sighting_line
+from simulation.network.tap import MessageTap
+from simulation.scenarios.library import LIBRARY, play
+from tests.api.api_server import FakeAgent, Server
+from tests.api.histories import kept_run
+
+FAILOVER_US = (6_500_000, 6_527_000)
+"""The 27 ms in which kafka-1211's controller takes note of a dead broker and tells the others."""
+
+
+@pytest.fixture(scope="module")
+def heard() -> tuple[MessageTap, list[Any]]:
+    tap, tap_of_bug = MessageTap(), MessageTap()
+    verdict = play(LIBRARY["kafka-1211"], tap, tap_of_bug)
+    return tap, verdict.journal
+
+
+def window(**changes: Any) -> Window:
+    begin, end = FAILOVER_US
+    return Window(**{"from_us": begin, "to_us": end, "classes": frozenset(), "limit": 5_000, **changes})
+
+
+def within(message: Message) -> bool:
+    """Was it sent, under way or received in the failover?"""
+    ended = message.sent_us if message.arrived_us is None else message.arrived_us
+    return message.sent_us <= FAILOVER_US[1] and ended >= FAILOVER_US[0]
+
+
+def test_every_message_of_a_window_is_shown_or_counted(heard: tuple[MessageTap, list[Any]]) -> None:
+    tap, _ = heard
+    there = [message for message in tap.messages if within(message)]
+    assert len(there) > 50
+    messages = Messages(tap.messages)
+    for classes, limit in ((frozenset(), 5_000), (frozenset({"controller"}), 5_000), (frozenset(), 7)):
+        found = messages.select(window(classes=classes, limit=limit))
+        shown = Counter(message.group for message in found.messages)
+        assert shown + Counter(found.hidden) == Counter(message.group for message in there)
+        assert found.truncated == (limit == 7)
+        assert [each.id for each in found.messages] == sorted(each.id for each in found.messages)
+
+
+def test_a_message_that_is_under_way_in_the_window_is_in_it() -> None:
+    slow = Message(1, 0, LONGEST_US - 1, "a", "b", "data", "Produce", {})
+    messages = Messages([slow])
+    assert messages.select(Window(1_000, 2_000, frozenset(), 10)).messages == [slow]
+
+
+def test_a_kept_runs_messages_come_from_its_file(tmp_path: Path, heard: tuple[MessageTap, list[Any]]) -> None:
+    tap, journal = heard
+    with Server(tmp_path) as server:
+        kept: KeptRuns = server.services.runs.kept
+        file = tmp_path / "heard.jsonl"
+        file.write_bytes(b"".join(tap.lines()))
+        run = kept_run("r00000001", 1, tuple(journal))
+        kept.keep(run, journal, file)
+        kept.admit(run)
+        url = f"{server.url}/api/v1/runs/r00000001"
+        assert httpx.get(url).json()["messages"] is True
+        begin, end = FAILOVER_US
+        asked = {"from_us": WORLD_BEGINS_US + begin, "to_us": WORLD_BEGINS_US + end, "classes": "controller,broadcast"}
+        answer = httpx.get(f"{url}/messages", params=asked)
+        assert answer.status_code == 200
+        found = answer.json()
+    kinds = Counter(message["kind"] for message in found["messages"])
+    assert kinds["LeaderAndIsr"] == kinds["LeaderAndIsr answer"] == 4
+    there = [message for message in tap.messages if within(message)]
+    assert len(found["messages"]) + sum(found["hidden"].values()) == len(there)
+    assert set(found["hidden"]) <= set(CLASSES) - {"controller", "broadcast"}
+
+
+def test_a_run_without_messages_has_none(tmp_path: Path) -> None:
+    found = asyncio.run(KeptMessages().of(tmp_path / "messages.jsonl"))
+    assert found.select(window()).messages == []
+
+
+class Talking(FakeAgent):
+    """An agent whose nodes have written these lines, a chunk of one line at a time."""
+
+    lines: list[tuple[str, bytes]]
+
+    async def read_messages(self, positions: dict[str, Position]) -> JournalAnswer:
+        chunks = []
+        for node, position in positions.items():
+            own = [line for name, line in self.lines if name == node]
+            if position.offset < len(own):
+                chunks.append(JournalChunk(node, own[position.offset], Position("f", position.offset + 1)))
+        return JournalAnswer(chunks)
+
+
+def sighted(node: str, way: Any, us: int, key: str) -> tuple[str, bytes]:
+    line = sighting_line(
+        Sighting(n=1, node=node, us=us, way=way, line="x|y", key=key, group="election", kind="Notification", subject={})
+    )
+    return node, line
+
+
+def test_live_messages_are_what_both_ends_have_written(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    talking = Talking(server.services.settings.agents[0])
+    talking.lines = [
+        sighted("peer-1", "sent", 1_000, "Notification#1"),
+        sighted("peer-2", "received", 1_200, "Notification#1"),
+        sighted("peer-1", "sent", 2_000, "Notification#2"),
+        ("peer-1", b"no message\n"),
+    ]
+    server.services.agents.all[:] = [talking]
+    with server:
+        url = f"{server.url}/api/v1/runs/live/messages"
+        first = httpx.get(url).json()["messages"]
+        talking.lines.append(sighted("peer-2", "received", 2_300, "Notification#2"))
+        second = httpx.get(url).json()["messages"]
+    assert [(each["from"], each["to"], each["sent_us"], each["arrived_us"]) for each in first] == [
+        ("peer-1", "peer-2", 1_000, 1_200),
+        ("peer-1", "peer-2", 2_000, None),
+    ]
+    assert first[1]["lost"] == UNSEEN
+    assert (second[1]["arrived_us"], second[1]["lost"]) == (2_300, None)
+
+
+def test_the_api_answers_while_messages_are_matched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, answered = threading.Event(), threading.Event()
+
+    def slowly(_: Matcher) -> list[Message]:
+        asked.set()
+        assert answered.wait(20)
+        return []
+
+    monkeypatch.setattr(Matcher, "messages", slowly)
+    server = Server(tmp_path)
+    talking = Talking(server.services.settings.agents[0])
+    talking.lines = [sighted("peer-1", "sent", 1_000, "Notification#1"), ("peer-1", b'{"n": "\xff"}\n')]
+    server.services.agents.all[:] = [talking]
+    with server, ThreadPoolExecutor() as pool:
+        told = pool.submit(httpx.get, f"{server.url}/api/v1/runs/live/messages", timeout=30)
+        assert asked.wait(20)
+        assert httpx.get(f"{server.url}/healthz", timeout=10).status_code == 200
+        answered.set()
+        assert told.result(20).json()["messages"] == []
+
+
+def test_bad_questions_are_refused(tmp_path: Path) -> None:
+    with Server(tmp_path) as server:
+        base = f"{server.url}/api/v1/runs"
+        assert httpx.get(f"{base}/r99999999/messages").status_code == 404
+        refused = httpx.get(f"{base}/live/messages", params={"classes": "gossip"})
+        assert refused.status_code == 422
+        assert "there is no class gossip" in refused.json()["detail"]
+        assert httpx.get(f"{base}/live/messages", params={"limit": -1}).status_code == 422
+
+
+def test_a_file_of_messages_is_read_as_it_was_written(tmp_path: Path) -> None:
+    message = Message(1, 5, None, "peer-1", "peer-2", "ping", "PING", {}, lost="the link was cut")
+    path = tmp_path / "messages.jsonl"
+    path.write_bytes(message_line(message))
+    (found,) = asyncio.run(KeptMessages().of(path)).select(Window(0, 2**62, frozenset(), 10)).messages
+    assert found.sent_us == WORLD_BEGINS_US + message.sent_us
+    assert (found.arrived_us, found.lost) == (None, "the link was cut")

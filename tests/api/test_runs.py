@@ -1,0 +1,364 @@
+"""Runs that can be rewound: any moment of the live cluster and of kept runs is the fold of what was up to there."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from api.collector import Collector
+from api.problems import Problem
+from api.runs.catalogue import Runs
+from api.runs.history import CHECKPOINT_EVERY, Checkpoints
+from api.runs.kept import JOURNAL, KeptRuns
+from api.runs.rewind import Rewind
+from api.runs.run_file import RunFile
+from journal.cluster_state import ClusterState
+from journal.events import Entry, type_name
+from journal.fold import fold
+from journal.reader import decode_line
+from tests.api.api_server import Server
+from tests.api.histories import copies, keep, kept_run, played, tell
+
+V1 = "/api/v1"
+
+
+def as_json(state: ClusterState) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(state))
+
+
+def numbers(last: int, count: int = 40) -> list[int]:
+    """Some numbers of a history, those around checkpoints among them."""
+    edges = [seq for every in range(0, last, CHECKPOINT_EVERY) for seq in (every - 1, every, every + 1)]
+    drawn = random.Random(1).sample(range(1, last + 1), count)
+    return [seq for seq in (*drawn, *edges, last) if 0 <= seq <= last]
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> KeptRuns:
+    return KeptRuns(tmp_path / "runs")
+
+
+def test_a_state_of_a_kept_run_is_the_fold_of_its_events_up_to_there(kept: KeptRuns, tmp_path: Path) -> None:
+    history = tuple(copies(played(), 2))
+    keep(kept, kept_run("r00000001", 1, history), history)
+    rewind = Runs(Collector(tmp_path / "c"), kept).rewind("r00000001")
+
+    for seq in numbers(len(history)):
+        assert as_json(asyncio.run(rewind.state(seq))) == as_json(fold(history[:seq])), seq
+    assert asyncio.run(rewind.state(None)).seq == len(history)
+
+
+def test_a_run_that_is_removed_while_it_is_read_is_not_there(kept: KeptRuns, tmp_path: Path) -> None:
+    history = played()
+    keep(kept, kept_run("r00000001", 1, history), history)
+    runs = Runs(Collector(tmp_path / "c"), kept)
+
+    async def scenario() -> None:
+        asked = asyncio.ensure_future(runs.rewind("r00000001").state(None))
+        await asyncio.sleep(0)
+        runs.delete("r00000001")
+        with pytest.raises(Problem) as problem:
+            await asked
+        assert problem.value.status == 404
+
+    asyncio.run(scenario())
+
+
+def test_states_are_the_same_whatever_of_them_was_kept_in_memory(kept: KeptRuns) -> None:
+    history = tuple(copies(played(), 3))
+    keep(kept, kept_run("r00000001", 1, history), history)
+    file = RunFile(kept.path("r00000001") / JOURNAL)
+    forgetful = Rewind(file, Checkpoints(bytes_max=1))
+
+    for seq in (5_500, 10, 3_000, 5_500, 4_999):
+        assert asyncio.run(forgetful.state(seq)) == fold(history[:seq])
+
+
+def test_any_moment_of_the_live_cluster_is_exact_though_its_oldest_events_went(tmp_path: Path) -> None:
+    collector = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 17)
+    history = tell(collector, copies(played(), 5))
+    oldest = collector.oldest_seq
+    assert 1 < oldest < len(history) // 2
+
+    def check(rewind: Rewind) -> None:
+        for seq in random.Random(2).sample(range(oldest - 1, len(history) + 1), 40):
+            assert as_json(asyncio.run(rewind.state(seq))) == as_json(fold(history[:seq])), seq
+
+    check(collector.rewind)
+    collector.close()
+    again = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 17)
+    assert again.state == fold(history)
+    assert again.counts.told() == collector.counts.told()
+    assert again.told_us == collector.told_us
+    check(again.rewind)
+    again.close()
+
+
+def test_what_another_version_folded_is_folded_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = Collector(tmp_path, file_bytes_max=1 << 17)
+    history = tell(collector, list(played()))
+    collector.close()
+    monkeypatch.setattr("api.collector.FOLDED", "of another version")
+    again = Collector(tmp_path)
+
+    assert (again.state, again.last_seq, again.oldest_seq) == (fold(history), len(history), 1)
+    again.close()
+
+
+def test_a_moment_that_is_gone_or_was_not_yet_is_refused(tmp_path: Path) -> None:
+    collector = Collector(tmp_path, kept_bytes_max=1 << 18, file_bytes_max=1 << 16)
+    tell(collector, list(played()))
+    oldest = collector.oldest_seq
+
+    assert asyncio.run(collector.rewind.state(oldest - 1)).seq == oldest - 1
+    for seq, status, known in ((oldest - 2, 410, {"oldest": oldest}), (99_999, 422, {"last": collector.last_seq})):
+        with pytest.raises(Problem) as problem:
+            asyncio.run(collector.rewind.state(seq))
+        assert (problem.value.status, problem.value.extra) == (status, known)
+    collector.close()
+
+
+def test_events_that_go_while_a_state_is_folded_refuse_it_and_do_not_spoil_it(tmp_path: Path) -> None:
+    collector = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 20)
+    tell(collector, list(played()))
+    collector.close()
+    again = Collector(tmp_path, kept_bytes_max=1 << 19, file_bytes_max=1 << 17)
+
+    async def scenario() -> None:
+        asked = asyncio.ensure_future(Rewind(again.rewind.history, Checkpoints()).state(1_500))
+        await asyncio.sleep(0)
+        tell(again, [msgspec.structs.replace(e, node_seq=e.node_seq + 10_000) for e in copies(played(), 2)])
+        with pytest.raises(Problem, match="the oldest event kept is"):
+            await asked
+
+    asyncio.run(scenario())
+    again.close()
+
+
+# ---- kept runs ---------------------------------------------------------------------------------------------------
+
+
+def test_kept_runs_are_there_after_a_restart_and_the_oldest_make_room(tmp_path: Path) -> None:
+    history = played()[:50]
+    kept = KeptRuns(tmp_path, runs_max=2)
+    for number in range(1, 4):
+        keep(kept, kept_run(f"r0000000{number}", number, history), history)
+
+    assert [run.id for run in kept.all()] == ["r00000002", "r00000003"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r00000002", "r00000003"]
+    again = KeptRuns(tmp_path, runs_max=2)
+    assert again.all() == kept.all()
+    assert [run.id for run in KeptRuns(tmp_path, runs_max=5, bytes_max=1).all()] == ["r00000003"]
+
+
+def test_a_run_that_was_not_written_to_its_end_is_not_there(tmp_path: Path) -> None:
+    def half() -> Iterator[Entry]:
+        yield from played()[:10]
+        raise OSError(28, "No space left on device")
+
+    kept = KeptRuns(tmp_path)
+    with pytest.raises(OSError, match="No space"):
+        kept.keep(kept_run("r00000001", 1, ()), half())
+    (tmp_path / "r00000002.unfinished").mkdir()
+    (tmp_path / "r00000003").mkdir()
+    assert KeptRuns(tmp_path).all() == []
+    assert [path.name for path in tmp_path.iterdir()] == ["r00000003"], "what is not understood is let be"
+
+
+def test_a_pair_is_named_while_it_is_kept(kept: KeptRuns) -> None:
+    history = played()[:10]
+    keep(kept, kept_run("r00000001", 1, history, pair="r00000001.bug"), history)
+    keep(kept, kept_run("r00000001.bug", 1, history, pair="r00000001"), history)
+
+    assert kept.get("r00000001").pair == "r00000001.bug"
+    kept.delete("r00000001.bug")
+    assert kept.get("r00000001").pair is None
+
+
+def test_a_run_whose_files_somebody_removed_is_not_there_any_more(kept: KeptRuns, tmp_path: Path) -> None:
+    history = played()[:10]
+    for number in (1, 2, 3):
+        keep(kept, kept_run(f"r0000000{number}", number, history), history)
+    runs = Runs(Collector(tmp_path / "c"), kept)
+    asyncio.run(runs.rewind("r00000001").state(None))
+    shutil.rmtree(kept.path("r00000001"))
+    shutil.rmtree(kept.path("r00000002"))
+
+    for asked in (runs.get, runs.rewind, runs.whys, runs.delete):
+        with pytest.raises(Problem) as problem:
+            asked("r00000001")
+        assert problem.value.status == 404
+    assert [run.id for run in kept.all()] == ["r00000003"]
+
+
+def test_room_is_made_though_the_oldest_run_was_removed_by_hand(tmp_path: Path) -> None:
+    history = played()[:10]
+    kept = KeptRuns(tmp_path, runs_max=2)
+    for number in (1, 2):
+        keep(kept, kept_run(f"r0000000{number}", number, history), history)
+    run = kept_run("r00000003", 3, history)
+    kept.keep(run, history)
+    shutil.rmtree(tmp_path / "r00000001")
+    kept.admit(run)
+    assert [run.id for run in kept.all()] == ["r00000002", "r00000003"]
+
+
+def test_runs_that_cannot_be_removed_keep_nobody_from_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = played()[:10]
+    kept = KeptRuns(tmp_path)
+    for number in (1, 2):
+        keep(kept, kept_run(f"r0000000{number}", number, history), history)
+
+    def refuse(path: Path, target: Path) -> Path:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    assert [run.id for run in KeptRuns(tmp_path, runs_max=1).all()] == ["r00000002"]
+
+
+def test_a_runs_directory_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    history = played()[:10]
+    kept = KeptRuns(tmp_path / "runs")
+    shutil.rmtree(tmp_path / "runs")
+    keep(kept, kept_run("r00000001", 1, history), history)
+    assert [run.id for run in KeptRuns(tmp_path / "runs").all()] == ["r00000001"]
+
+
+# ---- over HTTP ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("api")) as running:
+        in_loop(running, lambda: _told(running))
+        yield running
+
+
+async def _told(server: Server) -> None:
+    tell(server.collector, list(played()))
+    keep(server.services.runs.kept, kept_run("r0000000a", 1, played()), played())
+
+
+def in_loop(server: Server, what: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run_coroutine_threadsafe(what(), server.loop).result(30)
+
+
+@pytest.fixture(scope="module")
+def http(server: Server) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as client:
+        yield client
+
+
+def test_runs_are_listed_with_the_live_one_first(server: Server, http: httpx.Client) -> None:
+    live, kept = http.get(f"{V1}/runs").json()
+
+    last = server.collector.last_seq
+    assert (live["id"], live["kind"], live["last_seq"]) == ("live", "live", last)
+    assert live["events"] == last + 1 - live["first_seq"]
+    assert kept == http.get(f"{V1}/runs/r0000000a").json()
+    assert (kept["pair"], kept["messages"]) == (None, False)
+
+
+def test_a_state_over_http_is_the_streams_snapshot(server: Server, http: httpx.Client) -> None:
+    found = http.get(f"{V1}/runs/live/state").json()
+
+    assert found["state"] == as_json(server.collector.state)
+    assert (found["seq"], found["at_us"]) == (found["state"]["seq"], found["state"]["at_us"])
+    at = http.get(f"{V1}/runs/r0000000a/state", params={"at": 1_000}).json()
+    assert (at["seq"], at["state"]) == (1_000, as_json(fold(played()[:1_000])))
+
+
+def test_an_answer_that_lasts_is_not_sent_twice(http: httpx.Client) -> None:
+    first = http.get(f"{V1}/runs/r0000000a/state?at=9")
+    again = http.get(f"{V1}/runs/r0000000a/state?at=9", headers={"If-None-Match": first.headers["etag"]})
+    other = http.get(f"{V1}/runs/r0000000a/state?at=10", headers={"If-None-Match": first.headers["etag"]})
+
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
+    assert other.status_code == 200
+
+
+def test_answers_are_compressed(http: httpx.Client) -> None:
+    assert http.get(f"{V1}/runs/r0000000a/journal").headers["content-encoding"] == "gzip"
+    assert http.get(f"{V1}/runs/r0000000a/state").headers["content-encoding"] == "gzip"
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ({"after": 5, "limit": 3}, lambda e: 5 < e.seq <= 8),
+        ({"after": 5, "until": 7}, lambda e: 5 < e.seq <= 7),
+        ({"until": 7, "limit": 3}, lambda e: 4 < e.seq <= 7),
+        ({"types": "controller_elected,leader_elected"}, lambda e: "elected" in type_name(e.event)),
+        ({"after": 100, "not_types": "txn_logged,txn_committed", "limit": 100_000},
+         lambda e: e.seq > 100 and type_name(e.event) not in ("txn_logged", "txn_committed")),
+        ({"until": 1_900, "types": "session_closed", "limit": 1},
+         lambda e: e is [x for x in played()[:1_900] if type_name(x.event) == "session_closed"][-1]),
+    ],
+)  # fmt: skip
+def test_events_of_a_run_are_told_in_order_from_either_end(
+    http: httpx.Client, asked: dict[str, Any], meant: Callable[[Entry], bool]
+) -> None:
+    answer = http.get(f"{V1}/runs/r0000000a/journal", params=asked)
+
+    told = [decode_line(msgspec.json.encode(event)) for event in answer.json()]
+    assert told == [entry for entry in played() if meant(entry)]
+
+
+def test_a_page_says_how_far_it_looked(http: httpx.Client) -> None:
+    def looked_through(**asked: int | str) -> int:
+        return int(http.get(f"{V1}/runs/r0000000a/journal", params=asked).headers["x-looked-through"])
+
+    assert looked_through(after=5, limit=3) == 8
+    assert looked_through(types="no_such") == len(played())
+    assert looked_through(until=50, limit=3) == 48
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("r99999999", 404),
+        ("r99999999/state", 404),
+        ("..%2F..%2Fetc/state", 404),
+        ("live/state?at=1", 410),
+        ("live/state?at=99999999", 422),
+        ("live/state?at=-1", 422),
+        ("live/journal?after=1", 410),
+        ("r0000000a/journal?limit=0", 422),
+    ],
+)
+def test_what_is_not_there_is_a_problem(http: httpx.Client, path: str, status: int) -> None:
+    answer = http.get(f"{V1}/runs/{path}")
+
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+    if status == 410:
+        assert answer.json()["oldest"] == http.get(f"{V1}/runs/live").json()["first_seq"]
+
+
+def test_a_run_is_removed_once_and_the_live_one_never(server: Server, http: httpx.Client) -> None:
+    in_loop(server, lambda: _kept_too(server))
+    assert http.delete(f"{V1}/runs/r0000000b").status_code == 204
+    assert http.delete(f"{V1}/runs/r0000000b").status_code == 404
+    assert http.delete(f"{V1}/runs/live").status_code == 409
+
+
+async def _kept_too(server: Server) -> None:
+    keep(server.services.runs.kept, kept_run("r0000000b", 2, played()[:5]), played()[:5])
+
+
+def test_spans_are_told_by_lanes(http: httpx.Client) -> None:
+    found = http.get(f"{V1}/runs/r0000000a/spans", params={"lanes": "controller,isr:orders-0", "bins": 800}).json()
+
+    assert [lane["lane"] for lane in found["lanes"]] == ["controller", "isr:orders-0"]
+    assert [span["state"] for span in found["lanes"][0]["spans"]] == ["nobody", "reigns"]
+    assert "leaderless" in [span["state"] for span in found["lanes"][1]["spans"]]
+    part = http.get(f"{V1}/runs/r0000000a/spans", params={"from": found["last_us"], "lanes": "controller"}).json()
+    assert [span["state"] for span in part["lanes"][0]["spans"]] == ["reigns"]
+    assert http.get(f"{V1}/runs/r0000000a/spans", params={"from": 9, "to": 8}).status_code == 422

@@ -1,0 +1,94 @@
+"""Lessons, and plays side by side: with the real player, from a press of a key to the rule behind what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from api.scenario_process import ScenarioProcess
+from compose.launch import player_argv
+from tests.browser.chromium import Watched
+from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.test_page import button, region, turn_to
+
+PLAYED_MS = 90_000
+"""The player is a process of its own, which the whole suite's other half may leave little of the processor."""
+
+
+@pytest.fixture(scope="module")
+def playing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    """A server whose scripts are really played."""
+    server = PageServer(tmp_path_factory.mktemp("playing"), player=ScenarioProcess(player_argv())).start()
+    tell_a_healthy_cluster(server)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def pupil(watched: Watched, playing: PageServer) -> Iterator[Page]:
+    """The page at a lesson; nothing may have been said in its console by the end."""
+    watched.page.goto(f"{playing.url}#tab=lessons&lesson=high-watermark")
+    yield watched.page
+    watched.page.goto("about:blank")
+    assert watched.complaints == []
+
+
+def press_until(page: Page, key: str, name: str) -> None:
+    """Press a key until the element of that name has the focus."""
+    for _ in range(60):
+        page.keyboard.press(key)
+        if name in str(page.evaluate("document.activeElement.ariaLabel ?? document.activeElement.textContent.trim()")):
+            return
+    pytest.fail(f"{name} is not to be reached with {key}")
+
+
+def test_a_lesson_goes_from_its_question_to_its_rule_by_keyboard(pupil: Page) -> None:
+    lesson = pupil.get_by_role("article", name="A follower cuts off what was committed")
+    expect(lesson).to_contain_text("Before Kafka 0.11: what does it cut off its log?")
+    expect(button(pupil, "Predict, and play it")).to_be_disabled()
+
+    lesson.get_by_role("radio").first.focus()
+    pupil.keyboard.press("Space")
+    pupil.keyboard.press("ArrowDown")
+    pupil.keyboard.press("ArrowDown")
+    expect(lesson.get_by_role("radio").nth(2)).to_be_checked()
+    press_until(pupil, "Tab", "Predict, and play it")
+    pupil.keyboard.press("Enter")
+
+    came = pupil.get_by_role("region", name="What came to pass")
+    expect(came).to_contain_text("As you predicted", timeout=PLAYED_MS)
+    expect(came).to_contain_text("broker-4 orders-0: log cut from 6 back to 5 (high watermark)")
+    expect(came).to_contain_text("Before Kafka 0.11 a new follower dropped whatever it had not been told")
+    kip = str(came.get_by_role("link", name="KIP-101").first.get_attribute("href"))
+    assert kip.startswith("https://cwiki.apache.org/confluence/display/KAFKA/KIP-101+-+Alter+Replication+Protocol")
+    source = came.get_by_role("link", name="broker_sim/replication/truncation.py").get_attribute("href")
+    assert source == "/source/broker_sim/replication/truncation.py#TruncateToHighWatermark"
+    expect(region(pupil, "Lessons")).to_contain_text("1 of 1 predicted")
+    expect(region(pupil, "Why")).to_contain_text("log cut from 6 back to 5")
+
+    press_until(pupil, "Tab", "Show the moment in the tracks")
+    pupil.keyboard.press("Enter")
+    expect(
+        pupil.get_by_role("navigation", name="Views").get_by_role("link", name="Tracks", exact=True)
+    ).to_have_attribute("aria-current", "page")
+    assert ".bug&at=" in pupil.url
+
+
+def test_a_play_of_the_library_opens_where_it_parts_from_the_play_without_its_bug(pupil: Page) -> None:
+    turn_to(pupil, "Lab")
+    button(pupil, "Play kafka-1211").click()
+
+    expect(
+        pupil.get_by_role("navigation", name="Views").get_by_role("link", name="Tracks", exact=True)
+    ).to_have_attribute("aria-current", "page", timeout=PLAYED_MS)
+    expect(region(pupil, "Why")).to_contain_text("broker-4 orders-0: log cut from 6 back to 5 (high watermark)")
+    turn_to(pupil, "Compare")
+    parted = region(pupil, "First difference")
+    expect(parted).to_contain_text("broker-4 orders-0: log cut from 6 back to 5 (high watermark)")
+    expect(parted).to_contain_text("Before Kafka 0.11 a new follower dropped")
+    both = region(pupil, "Both stories, on one axis")
+    expect(both.locator(".first").first).to_contain_text("log cut from 6 back to 5")
+    pupil.get_by_role("button", name="lines before, which are the same").click()
+    expect(both).to_contain_text("leads the ensemble in epoch 1")

@@ -1,0 +1,103 @@
+"""A long live journal on the page: any moment is exactly its fold, steps leave none out, and live is one key away."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from playwright.sync_api import Page, expect
+
+from journal import events as e
+from journal.cluster_state import ClusterState
+from journal.fold import apply
+from tests.browser.chromium import Watched
+from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.page_times import EVENTS, tell_many_events
+from tests.browser.test_fold import as_the_page_has_it
+from tests.browser.test_moments import SHOWN
+from tests.browser.test_page import card
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
+MOMENTS = 100
+PAGE_END = 4_000
+"""The page reads events in pages of five hundred."""
+VISIT = """async () => {
+  const {theMoment} = await import("/web/main.js");
+  window.visited = [];
+  theMoment().subscribe(({seq, live}) => window.visited.push(live ? "live" : seq));
+}"""
+GO = """async (at) => {
+  const {theMoment} = await import("/web/main.js");
+  location.hash = `run=live&at=${at}`;
+  while (theMoment().current().seq !== at) await new Promise(requestAnimationFrame);
+}"""
+
+
+@pytest.fixture(scope="module")
+def long_told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    """A cluster with twenty thousand events behind it, all of which are kept."""
+    server = PageServer(tmp_path_factory.mktemp("long"), served_max=10 * EVENTS).start()
+    tell_a_healthy_cluster(server)
+    tell_many_events(server, EVENTS)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def page(watched: Watched, long_told: PageServer) -> Iterator[Page]:
+    """Its page, live."""
+    watched.page.goto(long_told.url)
+    expect(card(watched.page, "Broker 1")).to_be_visible()
+    yield watched.page
+    watched.page.goto("about:blank")
+    assert watched.complaints == []
+
+
+def folds(server: PageServer, wanted: list[int]) -> dict[int, Any]:
+    """Python's fold of each prefix, as the page has it."""
+    state, found = ClusterState(), {}
+    for entry in server.numbered():
+        apply(state, entry)
+        if entry.seq in wanted:
+            found[entry.seq] = as_the_page_has_it(json.loads(msgspec.json.encode(state)))
+    return found
+
+
+def test_a_hundred_moments_of_twenty_thousand_are_exactly_their_folds(page: Page, long_told: PageServer) -> None:
+    numbers = random.Random(11).sample(range(1, long_told.last_seq), MOMENTS)
+    expected = folds(long_told, numbers)
+    for seq in numbers:
+        page.evaluate(GO, seq)
+        shown = page.evaluate(SHOWN)
+        assert shown["seq"] == seq
+        assert shown["state"] == expected[seq], seq
+
+
+def test_steps_over_the_end_of_a_page_visit_each_number_once(page: Page) -> None:
+    page.evaluate(GO, PAGE_END - 15)
+    page.evaluate(VISIT)
+    for key in ["ArrowRight"] * 30 + ["ArrowLeft"] * 30:
+        page.keyboard.press(key)
+    on, back = range(PAGE_END - 14, PAGE_END + 16), range(PAGE_END + 14, PAGE_END - 16, -1)
+    page.wait_for_function("window.visited.length >= 60")
+    assert page.evaluate("window.visited") == [*on, *back]
+
+
+def test_end_goes_back_to_live_without_a_gap_though_the_cluster_went_on(page: Page, long_told: PageServer) -> None:
+    page.evaluate(GO, 700)
+    told = [e.IsrChanged("many", 0, [1, 2], 1, 90_000 + n, 90_000 + n, "caught_up") for n in range(50)]
+    long_told.tell("broker-1", *told)
+    page.evaluate(VISIT)
+    page.keyboard.press("End")
+    expect(page.locator(".when")).to_contain_text("LIVE")
+    last = long_told.last_seq
+    page.wait_for_function(f"document.querySelector('#events .sum b').textContent === '{last}'")
+    shown = page.evaluate(SHOWN)
+    assert shown["live"]
+    assert shown["state"] == folds(long_told, [last])[last]
+    assert page.evaluate("window.visited") == ["live"]

@@ -1,0 +1,149 @@
+"""The space-time diagram: every message of the window is in it or counted, and it can be used by mouse and keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from playwright.sync_api import Page, expect
+
+from api.runs.kept import KeptRuns
+from api.runs.messages import WORLD_BEGINS_US
+from api.runs.run_models import Run
+from journal.events import Entry, FollowershipTaken
+from simulation.network.tap import MessageTap
+from simulation.scenarios.library import LIBRARY, play
+from tests.api.api_server import settings
+from tests.browser.chromium import Watched
+from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.test_page import turn_to
+
+RUN = "r00001211"
+ASKED = "performance.getEntriesByType('resource').map(e => e.name).filter(n => n.includes('/messages?')).at(-1)"
+PAINTED = """() => {
+  const canvas = document.querySelector(".spacetime canvas");
+  const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  let count = 0;
+  for (let at = 3; at < data.length; at += 4) if (data[at]) count += 1;
+  return count > 10_000;
+}"""
+
+
+def followed(entry: Entry) -> bool:
+    return isinstance(entry.event, FollowershipTaken) and entry.mono_us < 10_000_000
+
+
+class Failover:
+    """A server with kafka-1211 among its runs, and what its world said."""
+
+    def __init__(self, directory: Path) -> None:
+        self.tap = MessageTap()
+        verdict = play(LIBRARY["kafka-1211"], self.tap, MessageTap())
+        journal = [msgspec.structs.replace(e, wall_us=WORLD_BEGINS_US + e.mono_us) for e in verdict.journal]
+        # In the midst of the failover broker 4 is told to follow broker 3.
+        follows = [seq for seq, entry in enumerate(journal, 1) if entry.node == "broker-4" and followed(entry)]
+        self.seq = follows[-1]
+        times = [entry.wall_us for entry in journal]
+        run = Run(
+            id=RUN, kind="scenario", title="kafka-1211", of="kafka-1211", first_seq=1, last_seq=len(journal),
+            first_us=min(times), last_us=max(times), events=len(journal), created_ms=1,
+        )  # fmt: skip
+        kept = KeptRuns(settings(directory).data / "runs")
+        file = directory / "heard.jsonl"
+        file.write_bytes(b"".join(self.tap.lines()))
+        kept.keep(run, journal, file)
+        self.server = PageServer(directory).start()
+        tell_a_healthy_cluster(self.server)
+
+    @property
+    def url(self) -> str:
+        return f"{self.server.url}#run={RUN}&at={self.seq}&tab=messages"
+
+
+@pytest.fixture(scope="module")
+def failover(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Failover]:
+    made = Failover(tmp_path_factory.mktemp("failover"))
+    yield made
+    made.server.stop()
+
+
+@pytest.fixture
+def page(watched: Watched, failover: Failover) -> Iterator[Page]:
+    watched.page.goto(failover.url)
+    expect(watched.page.locator("#messages header")).to_contain_text(re.compile(r"[1-9]\d* messages in \d+ ms"))
+    expect(watched.page.locator(".phases")).to_be_visible()
+    yield watched.page
+    watched.page.goto("about:blank")
+    assert watched.complaints == []
+
+
+def number(text: str) -> int:
+    found = re.search(r"\d+", text)
+    assert found is not None
+    return int(found[0])
+
+
+def test_every_message_of_the_failover_is_drawn_or_counted_as_hidden(page: Page, failover: Failover) -> None:
+    asked = page.evaluate(ASKED)
+    begin, end = (int(found) for found in re.findall(r"(?:from|to)_us=(\d+)", asked))
+    there = [
+        message
+        for message in failover.tap.messages
+        if message.sent_us <= end - WORLD_BEGINS_US
+        and (message.sent_us if message.arrived_us is None else message.arrived_us) >= begin - WORLD_BEGINS_US
+    ]
+    drawn = number(page.locator("#messages header span").inner_text())
+    hidden = sum(number(text) for text in page.locator("#messages .chip .count").all_inner_texts())
+    assert hidden > 0
+    assert drawn + hidden == len(there) > 50
+
+    page.get_by_text("The same as a table").click()
+    expect(page.locator("#messages .twin tbody tr")).to_have_count(drawn)
+
+
+def test_pings_are_off_until_somebody_wants_them(page: Page) -> None:
+    before = number(page.locator("#messages header span").inner_text())
+    chip = page.get_by_role("button", name="pings")
+    hidden = number(chip.inner_text())
+    chip.click()
+    expect(page.locator("#messages header span")).to_contain_text(f"{before + hidden} messages")
+
+
+def test_the_phases_of_the_failover_stand_above_it(page: Page) -> None:
+    assert re.sub(r"\s+", " ", page.locator(".phases").inner_text()).startswith(
+        "detect 1.9 ms read 8.5 ms decide 3.9 ms"
+    )
+
+
+def test_keys_go_from_message_to_message_and_to_its_moment(page: Page) -> None:
+    before = page.url
+    page.locator(".spacetime canvas").focus()
+    page.keyboard.press(".")
+    expect(page.locator("#messages .told")).to_contain_text("→")
+    first = page.locator("#messages .told").inner_text()
+    page.keyboard.press(".")
+    expect(page.locator("#messages .told")).not_to_have_text(first)
+    page.keyboard.press("Enter")
+    expect(page).not_to_have_url(before)
+    expect(page.locator("#messages .told")).to_contain_text("→")
+
+
+def test_the_tracks_of_that_kept_run_have_its_lanes(page: Page) -> None:
+    turn_to(page, "Tracks")
+    page.wait_for_function("async () => (await import('/web/tracks/tab.js')).theStage()?.window?.spans.count > 20")
+    expect(page.get_by_text("The history cannot be read")).to_have_count(0)
+
+
+@pytest.mark.parametrize("axis", ["true", "folded", "steps"])
+def test_the_diagram_is_painted_on_every_axis(page: Page, axis: str) -> None:
+    page.get_by_label("axis", exact=True).select_option(axis)
+    page.wait_for_function(PAINTED)
+
+
+def test_a_phone_shows_it_without_scrolling_sideways(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_function("() => document.querySelector('.spacetime canvas').clientWidth < 390")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -1,0 +1,204 @@
+"""Any moment of a history on the page: exactly its fold, step by step, and back to live without a gap."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from playwright.sync_api import Page, expect
+
+from journal import events as e
+from journal.fold import fold
+from tests.browser.chromium import Watched
+from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.test_fold import as_the_page_has_it
+from tests.browser.test_page import button, card, region, turn_to
+
+MOMENTS = 12
+SESSION_1 = 0x1_0000_A2C3_D001
+
+SHOWN = """async () => {
+  const {theMoment} = await import("/web/main.js");
+  const {seq, state, live} = theMoment().current();
+  return {seq, live, state};
+}"""
+
+
+def tell_a_failover(server: PageServer) -> None:
+    """Broker 1, the controller, is killed, its session expires, broker 3 reigns; a partition moves, and loses some."""
+    server.agent.write("host-1", e.ProcessChanged("broker-1", "down", None, "kill"))
+    expired = ["/brokers/ids/1", "/controller"]
+    server.agent.write("peer-2", e.SessionClosed(SESSION_1, 0x1_0000_0020, expired, "expiry 0x10000a2c3d001"))
+    server.agent.write("broker-3", e.ControllerElected(3, 4, 4), e.ControllerBelieved(3, 3, 4, True))
+    server.agent.write("broker-2", e.ControllerBelieved(2, 3, 4, False))
+    server.agent.write("broker-3", e.LeaderElected("orders", 0, 2, 5, [2], [1, 2, 3], 7, 4, False, "offline"))
+    server.agent.write("broker-2", *[e.ReplicaProgressed(2, [("orders", 0, 120 + i, 121 + i)]) for i in range(30)])
+    server.agent.write("broker-3", e.RecordsLost(3, "orders", 0, 90, 120, 31, 30, "diverging_epoch"))
+    server.agent.write("broker-3", e.IsrChanged("orders", 0, [2, 3], 2, 5, 8, "caught_up"))
+    server.is_controller(3, 4)
+    server.settle()
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    """A cluster with a failover behind it."""
+    server = PageServer(tmp_path_factory.mktemp("told")).start()
+    tell_a_healthy_cluster(server)
+    tell_a_failover(server)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def tracks(watched: Watched, told: PageServer) -> Iterator[Page]:
+    """The page of that cluster, as it opens."""
+    watched.page.goto(told.url)
+    expect(card(watched.page, "Broker 1")).to_be_visible()
+    yield watched.page
+    watched.page.goto("about:blank")
+    assert watched.complaints == []
+
+
+def go_to(page: Page, seq: int) -> None:
+    page.evaluate("at => { location.hash = `run=live&at=${at}`; }", seq)
+    expect(page.locator(".when.past")).to_contain_text(f"event {seq}")
+
+
+def folded(server: PageServer, seq: int) -> Any:
+    """Python's fold of the prefix up to a number, as the page has it."""
+    state = fold(entry for entry in server.numbered() if entry.seq <= seq)
+    return as_the_page_has_it(json.loads(msgspec.json.encode(state)))
+
+
+def test_each_moment_is_exactly_the_fold_of_the_history_up_to_it(tracks: Page, told: PageServer) -> None:
+    last = told.numbered()[-1].seq
+    for seq in random.Random(7).sample(range(1, last), MOMENTS):
+        go_to(tracks, seq)
+        shown = tracks.evaluate(SHOWN)
+        assert shown["seq"] == seq
+        assert shown["state"] == folded(told, seq)
+
+
+def test_a_link_opens_its_moment_with_the_word_past_and_actions_off(watched: Watched, told: PageServer) -> None:
+    page = watched.page
+    elected = next(entry.seq for entry in told.numbered() if entry.event == e.ControllerElected(3, 4, 4))
+    page.goto(f"{told.url}#run=live&at={elected - 1}")
+    expect(page.locator(".when.past")).to_contain_text("PAST,")
+    expect(page.get_by_label("controller epoch 3")).to_contain_text("none@3")
+    expect(page.get_by_role("group", name="Health")).to_contain_text("no controller")
+    expect(card(page, "Broker 1")).to_contain_text("down")
+    expect(region(page, "The cluster then")).to_contain_text("actions are off")
+    expect(button(page, "Start broker 1")).to_be_disabled()
+    expect(page.get_by_role("list", name="Events, the newest first").locator(".shown")).to_be_in_viewport()
+
+    turn_to(page, "Lab")
+    page.get_by_role("form", name="Inject a fault").get_by_role("button", name="Inject").click()
+    expect(page.get_by_role("alert")).to_contain_text("not sent: a past moment is shown")
+    assert told.agent.held == []
+    assert watched.complaints == []
+
+
+def test_steps_visit_each_number_once_and_end_goes_back_to_live(tracks: Page, told: PageServer) -> None:
+    last = told.numbered()[-1].seq
+    tracks.evaluate(
+        """async () => {
+          const {theMoment} = await import("/web/main.js");
+          window.visited = [];
+          theMoment().subscribe(({seq}) => window.visited.push(seq));
+        }"""
+    )
+    for _ in range(8):
+        tracks.keyboard.press("ArrowLeft")
+    expect(tracks.locator(".when.past")).to_contain_text(f"event {last - 8}")
+    for _ in range(5):
+        tracks.keyboard.press("ArrowRight")
+    expect(tracks.locator(".when.past")).to_contain_text(f"event {last - 3}")
+    back, on = list(range(last - 1, last - 9, -1)), list(range(last - 7, last - 2))
+    assert tracks.evaluate("window.visited") == back + on
+
+    tracks.keyboard.press("End")
+    expect(tracks.locator(".when")).to_contain_text("LIVE")
+    assert tracks.evaluate("location.hash") == ""
+    shown = tracks.evaluate(SHOWN)
+    assert shown["live"]
+    assert shown["state"] == folded(told, last)
+
+
+def test_the_stream_goes_on_behind_a_past_moment(page: Page, server: PageServer) -> None:
+    expect(card(page, "Broker 1")).to_be_visible()
+    last = server.numbered()[-1].seq
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".when.past")).to_contain_text(f"event {last - 1}")
+    server.tell("broker-2", e.IsrChanged("orders", 0, [1, 2, 3], 1, 4, 7, "caught_up"))
+    page.keyboard.press("End")
+
+    expect(page.get_by_role("row", name="Partition orders-0")).to_contain_text("ISR 1, 2, 3")
+    shown = page.evaluate(SHOWN)
+    assert shown["state"] == folded(server, server.numbered()[-1].seq)
+
+
+def test_e_i_and_x_jump_to_the_next_election_change_of_an_isr_and_loss(tracks: Page, told: PageServer) -> None:
+    numbers = {type(entry.event): entry.seq for entry in told.numbered()}
+    go_to(tracks, 1)
+    for key, wanted in (("x", e.RecordsLost), ("Shift+E", e.LeaderElected), ("i", e.IsrChanged)):
+        tracks.keyboard.press(key)
+        expect(tracks.locator(".when.past")).to_contain_text(f"event {numbers[wanted]}")
+    tracks.keyboard.press("x")
+    expect(tracks.get_by_role("alert")).to_contain_text("There is no later loss of records.")
+
+
+def test_a_pinned_moment_is_compared_by_what_changed_alone(tracks: Page, told: PageServer) -> None:
+    killed = next(entry.seq for entry in told.numbered() if isinstance(entry.event, e.SessionClosed)) - 1
+    go_to(tracks, killed - 1)
+    tracks.keyboard.press("a")
+    expect(region(tracks, "Changed since A")).to_contain_text("Nothing is different.")
+    go_to(tracks, killed)
+    tracks.evaluate("at => { location.hash += `&pin=${at}`; }", killed - 1)
+
+    compared = region(tracks, "Changed since A")
+    expect(compared).to_contain_text("reign 1@3")
+    expect(compared.get_by_role("row")).to_have_count(7)
+    expect(compared).to_contain_text(re.compile("process.*running.*down", re.DOTALL))
+    tracks.keyboard.press("c")
+    expect(tracks.locator(".when.past")).to_contain_text(f"event {killed - 1}")
+    tracks.keyboard.press("c")
+    expect(tracks.locator(".when.past")).to_contain_text(f"event {killed}")
+
+
+def test_playing_visits_what_happened_and_pauses_where_somebody_stops_it(tracks: Page, told: PageServer) -> None:
+    go_to(tracks, 3)
+    tracks.get_by_label("speed").select_option("10")
+    tracks.locator("body").click(position={"x": 5, "y": 300})
+    tracks.keyboard.press("Space")
+    expect(tracks.locator(".when")).to_contain_text("LIVE", timeout=20_000)
+    tracks.keyboard.press("Space")
+    tracks.keyboard.press("Space")
+    expect(tracks.get_by_role("button", name="▶ play")).to_have_attribute("aria-pressed", "false")
+
+
+def test_what_cannot_be_shown_is_said_and_the_live_cluster_stays(watched: Watched, told: PageServer) -> None:
+    watched.page.goto(f"{told.url}#run=r0000000&at=5")
+    expect(watched.page.get_by_role("alert")).to_contain_text("This moment cannot be shown:")
+    expect(card(watched.page, "Broker 2")).to_be_visible()
+
+
+def test_links_within_the_page_turn_to_the_tab_of_their_panel(tracks: Page) -> None:
+    tracks.get_by_role("link", name="30 acknowledged records lost").click()
+    expect(region(tracks, "Records gone from a replica")).to_be_focused()
+    assert "tab=table" in tracks.evaluate("location.hash")
+
+
+def test_a_moment_survives_a_reload_and_the_browsers_back_button(tracks: Page) -> None:
+    go_to(tracks, 20)
+    turn_to(tracks, "Table")
+    tracks.reload()
+    expect(tracks.locator(".when.past")).to_contain_text("event 20")
+    expect(region(tracks, "Brokers")).to_be_visible()
+    tracks.go_back()
+    expect(region(tracks, "Tracks")).to_be_visible()
+    expect(tracks.locator(".when.past")).to_contain_text("event 20")

@@ -1,0 +1,208 @@
+"""The tracks: one clock under everything, by mouse, by keyboard, and for who hears the page."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from api.ensemble_view import PartitionZnodes
+from journal import events as e
+from tests.browser.chromium import Watched
+from tests.browser.page_server import PageServer
+from tests.browser.test_moments import told, tracks
+from tests.browser.test_page import button, card, region, turn_to
+
+__all__ = ["told", "tracks"]
+
+STAGE = """const {theStage} = await import("/web/tracks/tab.js"); const stage = theStage();
+  while (stage.window === null) await new Promise(requestAnimationFrame);"""
+WINDOW = f"async () => {{ {STAGE} const {{from_us, to_us}} = stage.window; return [from_us, to_us]; }}"
+DRAWS = f"async () => {{ {STAGE} return stage.draws; }}"
+LANES = f"""async () => {{ {STAGE}
+  const {{lanes}} = stage.window.spans;
+  return Object.fromEntries([...lanes].map(([lane, spans]) => [lane, spans.map((span) => span.state)]));
+}}"""
+SESSION_1 = 0x1_0000_A2C3_D001
+
+
+def slider(page: Page) -> Locator:
+    return page.get_by_role("slider", name="Moment")
+
+
+def test_the_lanes_show_who_reigned_and_who_believed_what(tracks: Page) -> None:
+    expect(slider(tracks).locator("canvas")).to_be_visible()
+    lanes = tracks.evaluate(LANES)
+
+    assert lanes["controller"] == ["reigns", "dead", "nobody", "reigns"]
+    assert lanes["belief:1"][-1] == "down"
+    assert lanes["belief:2"][-3:] == ["right", "stale", "right"]
+    assert lanes["replica:orders-0:2"][-2:] == ["in_sync", "leader"]
+    assert lanes["trouble:orders-0"] == ["orphan"]
+
+
+def test_the_tracks_are_a_slider_that_says_the_moment(tracks: Page, told: PageServer) -> None:
+    last = told.numbered()[-1].seq
+    expect(slider(tracks)).to_have_attribute("aria-valuetext", re.compile("^live; controller 3@4, "))
+    slider(tracks).focus()
+    tracks.keyboard.press("ArrowLeft")
+    expect(slider(tracks)).to_have_attribute("aria-valuenow", str(last - 1))
+    expect(slider(tracks)).to_have_attribute(
+        "aria-valuetext", re.compile(rf"event {last - 1}: broker-3 orders-0: 31 records gone.*controller 3@4")
+    )
+    expect(slider(tracks)).to_be_focused()
+    tracks.keyboard.press("End")
+    expect(slider(tracks)).to_have_attribute("aria-valuetext", re.compile("^live; "))
+
+
+def place(page: Page, lane: str, number: int) -> tuple[float, float, int]:
+    """Where on the page a span of a pinned lane begins, and the event that began it."""
+    x, y, seq = page.evaluate(
+        f"""async ([lane, number]) => {{ {STAGE}
+          const {{xOf}} = await import("/web/tracks/scale.js");
+          const span = stage.window.spans.lanes.get(lane)[number];
+          const row = stage.window.layout.pinned.find((each) => each.lane === lane);
+          const {{left, top}} = stage.view.getBoundingClientRect();
+          return [left + xOf(stage.window, span.from_us), top + row.top + row.height / 2, span.seq];
+        }}""",
+        [lane, number],
+    )
+    return x, y, seq
+
+
+def test_a_click_stands_at_an_event_the_wheel_zooms_there_and_a_drag_goes_on(tracks: Page) -> None:
+    expect(slider(tracks).locator("canvas")).to_be_visible()
+    # In the past the picture stands still.
+    tracks.keyboard.press("ArrowLeft")
+    expect(tracks.locator(".when.past")).to_contain_text("PAST")
+    x, y, reigns = place(tracks, "controller", 3)
+    tracks.mouse.click(x + 2, y)
+    expect(tracks.locator(".when.past")).to_contain_text(f"event {reigns}")
+    before = tracks.evaluate(WINDOW)
+    tracks.mouse.wheel(0, -600)
+    tracks.wait_for_function(
+        "async (width) => { const {theStage} = await import('/web/tracks/tab.js');"
+        " const {from_us, to_us} = theStage().window; return to_us - from_us < width / 2; }",
+        arg=before[1] - before[0],
+    )
+    near, y, _ = place(tracks, "controller", 3)
+    assert abs(near - x) < 4
+    tracks.mouse.move(near + 2, y)
+    tracks.mouse.down()
+    tracks.mouse.move(near - 300, y, steps=4)
+    tracks.mouse.up()
+    expect(tracks.locator(".when.past")).not_to_contain_text(f"event {reigns} ")
+    expect(tracks.locator(".when.past")).to_contain_text(re.compile(r"event \d+"))
+
+
+def test_hovering_tells_what_lies_there(tracks: Page) -> None:
+    expect(slider(tracks).locator("canvas")).to_be_visible()
+    x, y, seq = place(tracks, "controller", 3)
+    tracks.mouse.move(x + 9, y)
+    expect(tracks.locator(".tip")).to_contain_text("controller: broker 3 @ epoch 4. From")
+    expect(tracks.locator(".tip")).to_contain_text(f"event {seq}")
+    tracks.mouse.move(0, 0)
+    expect(tracks.locator(".tip")).to_be_hidden()
+
+
+def test_nothing_is_drawn_again_that_did_not_change(tracks: Page) -> None:
+    tracks.keyboard.press("ArrowLeft")
+    expect(tracks.locator(".when.past")).to_contain_text("PAST")
+    # So near that the end, which goes on, is out of sight.
+    for _ in range(9):
+        tracks.keyboard.press("+")
+    tracks.evaluate("() => new Promise((resolve) => setTimeout(resolve, 600))")
+    before = tracks.evaluate(DRAWS)
+    tracks.evaluate(
+        """() => {
+          window.touched = 0;
+          const seen = new MutationObserver((found) => { window.touched += found.length; });
+          const whatever = {subtree: true, childList: true, attributes: true, characterData: true};
+          seen.observe(document.querySelector(".stage"), whatever);
+        }"""
+    )
+    # Twice a second the page is drawn, for its clocks.
+    tracks.evaluate("() => new Promise((resolve) => setTimeout(resolve, 1600))")
+    assert tracks.evaluate(DRAWS) == before
+    assert tracks.evaluate("window.touched") == 0
+
+
+def test_a_failover_by_keyboard_alone(watched: Watched, server: PageServer) -> None:
+    page = watched.page
+    page.goto(server.url)
+    expect(card(page, "Broker 1")).to_contain_text("controller")
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.ariaLabel") == "Kill broker 1":
+            break
+    page.keyboard.press("Enter")
+    expect(card(page, "Broker 1")).to_contain_text("down")
+    expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text("its session ends in about")
+    expect(button(page, "Kill broker 1")).to_be_focused()
+
+    server.is_controller(3, 4)
+    gone = ["/brokers/ids/1", "/controller"]
+    server.tell("peer-2", e.SessionClosed(SESSION_1, 0x1_0000_0020, gone, "expiry 0x10000a2c3d001"))
+    server.tell("broker-3", e.ControllerElected(3, 4, 4))
+    expect(page.get_by_label("controller epoch 4")).to_contain_text("3@4")
+    expect(card(page, "Broker 3")).to_contain_text("controller")
+    expect(page.get_by_role("status")).to_contain_text("Broker 3 is controller, epoch 4.")
+
+    page.keyboard.press("e")
+    expect(slider(page)).to_have_attribute("aria-valuetext", re.compile("broker-3 is controller, epoch 4"))
+    page.keyboard.press("ArrowLeft")
+    expect(slider(page)).to_have_attribute("aria-valuetext", re.compile("controller none@3"))
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_contain_text("one event back, on")
+    page.keyboard.press("Escape")
+    page.keyboard.press("End")
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.ariaLabel") == "Start broker 1":
+            break
+    page.keyboard.press("Enter")
+    expect(card(page, "Broker 1")).to_contain_text("running")
+    assert watched.complaints == []
+
+
+@pytest.mark.parametrize("tab", ["Tracks", "Messages", "Links", "Table", "Lab", "Lessons"])
+def test_no_tab_scrolls_sideways_on_a_phone(tracks: Page, tab: str) -> None:
+    tracks.set_viewport_size({"width": 390, "height": 844})
+    turn_to(tracks, tab)
+    expect(tracks.locator(".stage .panel").first).to_be_visible()
+    assert tracks.evaluate("document.documentElement.scrollWidth") <= 390
+    tracks.keyboard.press("ArrowLeft")
+    expect(tracks.locator(".when.past")).to_contain_text("PAST")
+    assert tracks.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_projector_leaves_the_tracks_alone_and_the_rail_in_a_drawer(tracks: Page) -> None:
+    tracks.keyboard.press("p")
+    expect(region(tracks, "The cluster")).to_be_hidden()
+    expect(slider(tracks)).to_be_visible()
+    tracks.keyboard.press("r")
+    expect(region(tracks, "The cluster")).to_be_visible()
+    tracks.keyboard.press("p")
+    expect(region(tracks, "Events")).to_be_visible()
+
+
+def test_many_partitions_are_one_lane_a_topic_until_they_are_unfolded(page: Page, server: PageServer) -> None:
+    assignment = {number: [1, 2, 3] for number in range(200)}
+    server.has_topic("many", {n: PartitionZnodes((1, 2, 3), 1, 0, (1, 2, 3), 3, 0) for n in assignment})
+    led = [e.LeaderElected("many", n, 1, 0, r, r, 0, 3, False, "new") for n, r in assignment.items()]
+    server.tell("broker-1", e.TopicCreated("many", "id2", assignment), *led)
+    turn_to(page, "Tracks")
+    unfold = page.get_by_role("button", name="Unfold many (200)")
+    expect(unfold).to_be_visible()
+    shown = (
+        f"async (label) => {{ {STAGE} return stage?.window?.layout.rows.some((row) => row.label === label) === true; }}"
+    )
+    tracks_show = functools.partial(page.wait_for_function, shown)
+    tracks_show(arg="many, 200 partitions")
+    unfold.click()
+    page.get_by_role("searchbox", name="Filter topics and partitions").fill("many-150")
+    expect(page.get_by_role("button", name="Fold many (200)")).to_be_visible()
+    tracks_show(arg="many-150")
+    assert not page.evaluate(shown, "many-151")

@@ -1,0 +1,305 @@
+"""Kubernetes' manifests: what the topology says, and every name that one of them uses is another one's.
+
+No Kubernetes runs here.  These hold structure and cross references; a long test asks the API's published schemas.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from compose.agent import create_app
+from compose.containers import container_topology, topology_here
+from compose.files import api_settings, token
+from compose.host import Host
+from compose.image import dockerfile
+from compose.kept_files import HERE
+from compose.manifests import AGENTS_SECRET, SETTINGS, as_yaml, kubernetes_yaml
+from compose.plan import BadPlan, Wanted, plan
+from compose.share import lay_out
+from compose.topology import server_properties, zoo_cfg
+from tests.compose.test_containers import ROOT, zabka
+
+TOPOLOGY = container_topology(platform="kubernetes")
+VALIDATOR = "kubernetes-validate==1.37.0"
+VERSIONS = ("1.29", "1.37")
+Object = dict[str, Any]
+
+
+def objects(text: str = "") -> list[Object]:
+    return list(yaml.safe_load_all(text or (HERE / "kubernetes.yaml").read_text()))
+
+
+def of_kind(kind: str, found: list[Object] | None = None) -> dict[str, Object]:
+    return {each["metadata"]["name"]: each for each in found or objects() if each["kind"] == kind}
+
+
+def workloads() -> dict[str, Object]:
+    return {**of_kind("StatefulSet"), **of_kind("Deployment")}
+
+
+def pods() -> dict[str, Object]:
+    return {name: each["spec"]["template"]["spec"] for name, each in workloads().items()}
+
+
+def containers() -> dict[str, Object]:
+    return {name: container for name, pod in pods().items() for container in pod["containers"]}
+
+
+def named_ports(container: Object) -> dict[str, int]:
+    return {port["name"]: port["containerPort"] for port in container["ports"]}
+
+
+# ---- the kept file -------------------------------------------------------------------------------------------------
+
+
+def test_the_kept_manifests_are_what_the_command_writes_for_three_and_three(tmp_path: Path) -> None:
+    out = tmp_path / "kubernetes.yaml"
+    done = zabka("kubernetes", "--peers", "3", "--brokers", "3", "--out", str(out))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert out.read_text() == (HERE / "kubernetes.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": [{"b": "c", "d": ["e", {"f": 1}]}, "yes"], "g": {"h": True, "i": "1", "j": {}}, "k": "$(X) #"},
+        {"l": "Null"},
+    ],
+)
+def test_what_is_written_is_read_again(value: Object) -> None:
+    assert yaml.safe_load(as_yaml(value)) == value
+
+
+def test_a_secret_is_written_where_it_is_asked_for_and_nowhere_else(tmp_path: Path) -> None:
+    assert not of_kind("Secret")
+    out = tmp_path / "kubernetes.yaml"
+    assert zabka("kubernetes", "--secret", "--out", str(out)).returncode == 0
+    made = of_kind("Secret", objects(out.read_text()))[AGENTS_SECRET]["stringData"]["agent.token"]
+    assert len(made) > 30
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    assert zabka("kubernetes", "--secret").stdout.count(made) == 0
+
+
+def test_settings_may_hold_passwords_and_are_a_secret() -> None:
+    settings = ["tickTime=300", "sasl.jaas.config=a$(HOME) \"b'"]
+    found = objects(kubernetes_yaml(container_topology(settings=settings, platform="kubernetes"), settings))
+    assert list(of_kind("Secret", found)) == [SETTINGS]
+    elsewhere = [each for each in found if each["kind"] != "Secret"]
+    assert "tickTime" not in as_yaml({"all": elsewhere})
+
+
+# ---- names that refer to others ------------------------------------------------------------------------------------
+
+
+def test_every_selector_selects_the_pods_of_one_workload() -> None:
+    labels = {name: each["spec"]["template"]["metadata"]["labels"] for name, each in workloads().items()}
+
+    def selected(wanted: dict[str, str]) -> list[str]:
+        return [name for name, has in labels.items() if wanted.items() <= has.items()]
+
+    for name, each in workloads().items():
+        assert selected(each["spec"]["selector"]["matchLabels"]) == [name]
+        (spread,) = each["spec"]["template"]["spec"]["topologySpreadConstraints"]
+        assert selected(spread["labelSelector"]["matchLabels"]) == [name]
+    assert {n: selected(s["spec"]["selector"]) for n, s in of_kind("Service").items()} == {
+        "peers": ["peer"], "brokers": ["broker"], "api": ["api"],
+    }  # fmt: skip
+    assert {n: selected(b["spec"]["selector"]["matchLabels"]) for n, b in of_kind("PodDisruptionBudget").items()} == {
+        "peers": ["peer"], "brokers": ["broker"],
+    }  # fmt: skip
+
+
+def test_every_stateful_set_has_its_headless_service() -> None:
+    for each in of_kind("StatefulSet").values():
+        service = of_kind("Service")[each["spec"]["serviceName"]]["spec"]
+        assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True)
+
+
+def test_every_port_that_is_named_is_a_container_s() -> None:
+    for name, workload in {"peers": "peer", "brokers": "broker", "api": "api"}.items():
+        own = named_ports(containers()[workload])
+        for port in of_kind("Service")[name]["spec"]["ports"]:
+            assert own[port["targetPort"]] == port["port"]
+
+
+def test_every_probe_asks_a_path_that_is_answered(tmp_path: Path) -> None:
+    local = plan(Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
+    host = Host(local, local.hosts[0], tmp_path)
+    of_agent = {getattr(route, "path", "") for route in create_app(host, "t").routes}
+    host._journal.close()
+    for name, container in containers().items():
+        for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
+            asked = container[kind]["httpGet"]
+            assert asked["port"] in named_ports(container)
+            assert asked["path"] in (of_agent if asked["port"] == "agent" else {"/healthz"})
+        assert (container["readinessProbe"]["httpGet"]["port"] == "http") is (name == "api")
+
+
+def test_a_node_that_somebody_killed_is_not_ready_and_its_agent_lives_on() -> None:
+    for container in containers().values():
+        assert container["livenessProbe"]["httpGet"] == {"path": "/livez", "port": "agent"}
+        assert container["startupProbe"]["httpGet"] == {"path": "/livez", "port": "agent"}
+
+
+def test_every_mount_has_its_volume_and_every_volume_its_claim() -> None:
+    for name, pod in pods().items():
+        claimed = {each["metadata"]["name"] for each in workloads()[name]["spec"].get("volumeClaimTemplates", [])}
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        (container,) = pod["containers"]
+        mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        assert mounted == {"data": "/data", "tokens": "/tokens", "tmp": "/tmp"}
+        assert set(mounted) == set(volumes) | claimed and not set(volumes) & claimed
+        if "data" in volumes:
+            assert volumes["data"]["persistentVolumeClaim"]["claimName"] in of_kind("PersistentVolumeClaim")
+
+
+def test_what_a_container_takes_its_environment_from_is_there() -> None:
+    settings = ["tickTime=300"]
+    found = objects(kubernetes_yaml(container_topology(settings=settings, platform="kubernetes"), settings))
+    for each in (*of_kind("StatefulSet", found).values(), *of_kind("Deployment", found).values()):
+        (container,) = each["spec"]["template"]["spec"]["containers"]
+        (source,) = container["envFrom"]
+        assert source["configMapRef"]["name"] in of_kind("ConfigMap", found)
+        told = {variable["name"]: variable["valueFrom"] for variable in container["env"]}
+        wanted = told["ZABKA_SETTINGS"]["secretKeyRef"]
+        assert wanted["key"] in of_kind("Secret", found)[wanted["name"]]["stringData"]
+        assert told["POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+
+
+# ---- what nodes are told -------------------------------------------------------------------------------------------
+
+
+def test_pods_are_called_as_their_nodes_are() -> None:
+    sets = of_kind("StatefulSet")
+    ordinals = {name: each["spec"]["ordinals"]["start"] for name, each in sets.items()}
+    pods = [f"{name}-{ordinals[name] + i}" for name, each in sets.items() for i in range(each["spec"]["replicas"])]
+    assert pods == [node.name for node in TOPOLOGY.nodes()]
+    for name in sets:
+        assert containers()[name]["command"] == ["python", "-m", "compose.containers", "$(POD_NAME)"]
+
+
+def test_a_pod_finds_the_topology_that_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for key, value in of_kind("ConfigMap")["zabka"]["data"].items():
+        monkeypatch.setenv(key, value)
+    topology = topology_here()
+    assert topology == TOPOLOGY
+    with pytest.raises(BadPlan, match="no host peer-4"):
+        lay_out("peer-4", tmp_path, topology)
+
+
+def test_nodes_reach_each_other_below_their_headless_services(tmp_path: Path) -> None:
+    zoo = zoo_cfg(TOPOLOGY, TOPOLOGY.peers[0], tmp_path)
+    assert "server.2=peer-2.peers:2888:3888\n" in zoo
+    # The pod's address is another one after each start, and its name may not be known before.
+    assert "quorumListenOnAllIPs=true\n" in zoo
+    properties = server_properties(TOPOLOGY, TOPOLOGY.brokers[1], tmp_path)
+    assert "INTERNAL://broker-2.brokers:19092,EXTERNAL://127.0.0.1:9093\n" in properties
+    agents: Any = api_settings(TOPOLOGY, tmp_path)["agents"]
+    assert [agent["url"] for agent in agents][:2] == ["http://127.0.0.1:7070", "http://peer-1.peers:7070"]
+    assert "kubectl describe pod peer-1" in agents[1]["remedy"]
+
+
+def test_peers_start_together() -> None:
+    # Kubernetes' other policy starts a pod when the one before is ready: a peer is when a quorum serves.
+    assert {each["spec"]["podManagementPolicy"] for each in of_kind("StatefulSet").values()} == {"Parallel"}
+
+
+def test_one_node_of_a_kind_may_be_taken_away_at_a_time() -> None:
+    assert {each["spec"]["maxUnavailable"] for each in of_kind("PodDisruptionBudget").values()} == {1}
+
+
+def test_the_api_has_one_pod_at_a_time() -> None:
+    api = of_kind("Deployment")["api"]["spec"]
+    assert (api["replicas"], api["strategy"]) == (1, {"type": "Recreate"})
+
+
+def test_a_token_that_was_handed_in_is_read_and_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = tmp_path / "agent.token"
+    given.write_text("secret")
+    given.chmod(0o440)
+    monkeypatch.setattr(os, "getuid", lambda: given.stat().st_uid + 1)
+    assert token(given) == "secret"
+    assert stat.S_IMODE(given.stat().st_mode) == 0o440
+
+
+# ---- what a pod may do ---------------------------------------------------------------------------------------------
+
+
+def test_pods_keep_the_restricted_pod_security_standard() -> None:
+    for pod in pods().values():
+        own, (container,) = pod["securityContext"], pod["containers"]
+        assert own["runAsNonRoot"] is True
+        assert own["runAsUser"] == own["fsGroup"] == 10001
+        assert own["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+        }  # fmt: skip
+        assert pod["automountServiceAccountToken"] is False
+        assert container["resources"]["limits"]["memory"] == "1Gi"
+        assert "hostPath" not in as_yaml({"pod": pod})
+
+
+def test_a_pod_s_user_is_the_image_s() -> None:
+    assert "--uid 10001 " in dockerfile()
+
+
+def test_a_pod_has_as_long_to_end_as_a_container() -> None:
+    composition = yaml.safe_load((HERE / "compose.yaml").read_text())
+    assert {f"{pod['terminationGracePeriodSeconds']}s" for pod in pods().values()} == {
+        composition["services"]["peer-1"]["stop_grace_period"]
+    }
+
+
+# ---- counts --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("peers", "brokers"), [(1, 0), (5, 7)])
+def test_any_number_of_nodes_makes_as_many_replicas(peers: int, brokers: int) -> None:
+    found = objects(kubernetes_yaml(container_topology(peers, brokers, platform="kubernetes"), []))
+    replicas = {name: each["spec"]["replicas"] for name, each in of_kind("StatefulSet", found).items()}
+    assert replicas == ({"peer": peers, "broker": brokers} if brokers else {"peer": peers})
+    assert ("brokers" in of_kind("Service", found)) is bool(brokers)
+
+
+@pytest.mark.parametrize(("option", "value"), [("--set", "nonsense=1"), ("--peers", "0"), ("--storage", "much")])
+def test_what_cannot_be_is_refused_with_a_sentence(option: str, value: str) -> None:
+    done = zabka("kubernetes", option, value)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("zabka: ")
+
+
+# ---- a validator ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_the_schemas_of_kubernetes_allow_them(tmp_path: Path) -> None:
+    """In an environment of its own: the validator brings 22 MB of schemas, which nobody else needs."""
+    environment = tmp_path / "validator"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True, timeout=120)
+    install = [environment / "bin" / "python", "-m", "pip", "install", "--quiet", VALIDATOR]
+    done = subprocess.run(install, capture_output=True, text=True, timeout=200, check=False)
+    if "No matching distribution found" in done.stderr and "CI" not in os.environ:
+        pytest.skip("no package index can be reached")
+    assert done.returncode == 0, done.stderr
+    settings = ["tickTime=300"]
+    whole = container_topology(settings=settings, platform="kubernetes")
+    with_all = tmp_path / "with-all.yaml"
+    with_all.write_text(kubernetes_yaml(whole, settings, agents_token="t"))
+    for version in VERSIONS:
+        for file in (HERE / "kubernetes.yaml", with_all):
+            validate = [environment / "bin" / "kubernetes-validate", "--strict", "-k", version, file]
+            done = subprocess.run(validate, capture_output=True, text=True, timeout=100, check=False, cwd=ROOT)
+            assert done.returncode == 0, done.stdout + done.stderr
+    broken = tmp_path / "broken.yaml"
+    broken.write_text((HERE / "kubernetes.yaml").read_text().replace("podManagementPolicy", "podManagement"))
+    validate = [environment / "bin" / "kubernetes-validate", "--strict", "-k", VERSIONS[-1], broken]
+    assert subprocess.run(validate, capture_output=True, timeout=100, check=False).returncode != 0

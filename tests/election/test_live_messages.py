@@ -1,0 +1,81 @@
+"""What nodes of a live cluster write of an election and a failover is all of it, as their journals count it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from journal.events import ControllerElected, LeaderEstablished, LearnerSynced
+from journal.message_log import message_files
+from journal.messages import Message
+from journal.sightings import Matcher, read_sighting
+from testing.live.cluster import LiveCluster
+
+
+def heard(cluster: LiveCluster) -> list[Message]:
+    """Every message that both ends, or one of them, have written."""
+    matcher = Matcher({})
+    for directory in sorted(cluster.data.glob("*/journal")):
+        for path in message_files(directory, directory.parent.name):
+            matcher.add(map(read_sighting, path.read_bytes().splitlines()))
+    return matcher.messages()
+
+
+def asked(found: list[Message], epoch: int) -> list[Message]:
+    """What the controller of that epoch has asked of brokers."""
+    return [
+        message
+        for message in found
+        if message.kind in ("LeaderAndIsr", "UpdateMetadata") and message.subject["controller_epoch"] == epoch
+    ]
+
+
+def all_answered(found: list[Message], epoch: int) -> bool:
+    """Has each of that been answered, and has everything been written down by both ends?"""
+    answers = {message.answers: message for message in found if message.answers is not None}
+    requests = asked(found, epoch)
+    whole = [request.lost is None and answers.get(request.id, request).lost is None for request in requests]
+    return (
+        any(request.kind == "LeaderAndIsr" for request in requests)
+        and all(whole)
+        and all(request.id in answers for request in requests)
+    )
+
+
+@pytest.mark.long
+def test_an_election_and_a_failover_are_written_down_whole(zabka_cluster: LiveCluster) -> None:
+    cluster = zabka_cluster
+    cluster.topics.create("orders", partitions=3)
+    killed, epoch, before = cluster.controller, cluster.controller_epoch, len(heard(cluster))
+    assert killed is not None
+    killed.kill()
+    cluster.until(lambda: cluster.controller_epoch > epoch, what="another controller")
+    leader, elections = cluster.zab_leader, len(cluster.events("leader_established"))
+    assert leader is not None
+    leader.kill()
+    cluster.until(lambda: len(cluster.events("leader_established")) > elections, what="another leader")
+    reign = epoch + 1
+    cluster.until(lambda: all_answered(heard(cluster), reign), what="an answer to every request, in both files")
+
+    found, journal = heard(cluster), [entry.event for entry in cluster.journal()]
+    assert len(found) > before
+    elected = [event for event in journal if isinstance(event, ControllerElected) and event.controller_epoch == reign]
+    assert {message.source for message in asked(found, reign)} == {f"broker-{elected[0].broker_id}"}
+    told = {message.target for message in asked(found, reign) if message.kind == "LeaderAndIsr"}
+    assert told == {f"broker-{number}" for number in cluster.brokers} - {f"broker-{killed.id}"}
+
+    kinds = Counter(message.kind for message in found)
+    synced = sum(isinstance(event, LearnerSynced) for event in journal)
+    assert synced >= 3
+    for kind in ("FOLLOWERINFO", "LEADERINFO", "ACKEPOCH", "NEWLEADER"):
+        assert kinds[kind] >= synced, kind
+    assert kinds["DIFF"] + kinds["SNAP"] + kinds["TRUNC"] >= synced
+
+    # Those that are left have voted for the new leader, each where the other heard it.
+    new = [event for event in journal if isinstance(event, LeaderEstablished)][-1]
+    left = {f"peer-{number}" for number in cluster.peers} - {f"peer-{leader.id}"}
+    votes = [message for message in found if message.kind == "Notification" and message.lost is None]
+    ways = {(message.source, message.target) for message in votes if message.subject["vote"] == new.leader_id}
+    assert {(one, other) for one in left for other in left if one != other} <= ways
+    assert all(message.arrived_us is None or message.arrived_us >= message.sent_us for message in found)

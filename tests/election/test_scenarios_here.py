@@ -1,0 +1,174 @@
+"""Scripts of the outage library on a cluster that runs already, beside what its users do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from compose.launch import player_argv
+from simulation.scenarios import kafka_steps, world_steps
+from simulation.scenarios.library import LIBRARY
+from simulation.scenarios.scenario import AnyWorldStep, WorldScenario
+from testing.cluster import ClusterFailed
+from testing.live import running, scenarios
+from testing.live.cluster import LiveCluster
+from testing.live.faults import Fault
+from testing.live.http_api import Refused
+from testing.live.running import RunningPlayer, running_obstacle, with_own_topics
+from testing.live.stage import LiveStage
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("kip-966", "it removes a node's disk, with whatever else is on it"),
+        ("kafka-7235", "it sets controlled.shutdown.enable, and a cluster that runs keeps its settings"),
+        ("zookeeper-1367", "it cuts a machine's power, which nobody does to real processes"),
+        ("kafka-13407", "it writes /controller_epoch, which belongs to the cluster that runs"),
+        ("kafka-14845", "it writes /brokers/ids/2, which belongs to the cluster that runs"),
+    ],
+)
+def test_a_script_that_a_running_cluster_cannot_play_is_refused(name: str, reason: str) -> None:
+    assert running_obstacle(LIBRARY[name]) == reason
+
+
+def test_a_script_may_edit_the_znodes_of_its_own_topics_and_nobody_elses() -> None:
+    topic = kafka_steps.Topic("orders", (("broker-1",),))
+    own = WorldScenario("s", "", "", "", "", steps=(topic, kafka_steps.Edit("/brokers/topics/orders", "topic_id")))
+    foreign = WorldScenario("s", "", "", "", "", steps=(topic, kafka_steps.Edit("/brokers/topics/orders2", "x")))
+
+    assert running_obstacle(own) is None
+    assert running_obstacle(foreign) == "it writes /brokers/topics/orders2, which belongs to the cluster that runs"
+
+
+def test_the_topics_of_a_script_get_names_that_nobody_uses() -> None:
+    script = LIBRARY["leader-killed"]
+    assert isinstance(script, WorldScenario)
+    own = with_own_topics(script, {"orders", "orders.1"})
+
+    assert [step.topic for step in own.steps if isinstance(step, kafka_steps.Topic)] == ["orders.2"]
+    named = [step.partition for step in own.steps if isinstance(step, kafka_steps.Produce | kafka_steps.State)]
+    assert set(named) == {"orders.2-0"}
+
+
+def test_a_script_is_played_beside_topics_and_workloads_that_go_on(zabka_cluster: LiveCluster) -> None:
+    zabka_cluster.topics.create("orders")
+    workload = zabka_cluster.workload("orders", records_per_s=20)
+    verdict = RunningPlayer(zabka_cluster.url).play(LIBRARY["leader-killed"])
+
+    assert verdict.problems == []
+    assert any(entry.node == "host-1" for entry in verdict.journal), "the kill is in the journal"
+    assert {node.process for node in zabka_cluster.brokers.values()} == {"running"}
+    assert sorted(zabka_cluster.topics.names()) == ["orders", "orders.1"]
+    before = workload.counts.acknowledged
+    zabka_cluster.until(lambda: workload.counts.acknowledged > before, what="a workload that goes on")
+
+
+CUT = world_steps.Cut("broker-1", ("broker-2",))
+PAUSE = world_steps.Pause("broker-3")
+
+
+def test_a_step_that_comes_to_what_nobody_expects_is_a_problem_and_everything_is_undone(
+    zabka_cluster: LiveCluster,
+) -> None:
+    script = WorldScenario("s", "", "", "", "", brokers=3, steps=(CUT, PAUSE, world_steps.Kill(("broker-9",))))
+    verdict = RunningPlayer(zabka_cluster.url).play(script)
+
+    assert verdict.problems == ["step 3 (Kill): KeyError(9)"]
+    assert verdict.faults == 1
+    assert zabka_cluster.get("/api/v1/faults") == []
+    assert {node.process for node in zabka_cluster.brokers.values()} == {"running"}
+
+
+def test_a_play_that_is_ended_from_outside_is_undone(
+    zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def play_step(stage: LiveStage, step: AnyWorldStep) -> None:
+        if isinstance(step, world_steps.Wait):
+            raise KeyboardInterrupt
+        scenarios.play_step(stage, step)
+
+    monkeypatch.setattr(running, "play_step", play_step)
+    script = WorldScenario("s", "", "", "", "", brokers=3, steps=(CUT, PAUSE, world_steps.Wait(1)))
+
+    assert RunningPlayer(zabka_cluster.url).play(script).problems == ["it was ended from outside"]
+    assert zabka_cluster.get("/api/v1/faults") == []
+    assert {node.process for node in zabka_cluster.brokers.values()} == {"running"}
+
+
+def test_the_api_s_player_undoes_its_script_when_it_is_told_to_end(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
+    script = WorldScenario("s", "", "", "", "", brokers=3, steps=(CUT, PAUSE, world_steps.Wait(60_000)))
+    file = tmp_path / "s.json"
+    file.write_bytes(msgspec.json.encode(script))
+    argv = [*player_argv(), "scenarios", "run", str(file), "--on", zabka_cluster.url, "--json"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as player:
+        zabka_cluster.until(lambda: zabka_cluster.brokers[3].process == "paused", what="a paused broker")
+        player.terminate()
+        told, _ = player.communicate(timeout=60)
+
+    assert player.returncode == 1
+    assert json.loads(told)["runs"][0]["played"]["problems"] == ["it was ended from outside"]
+    assert zabka_cluster.get("/api/v1/faults") == []
+    assert zabka_cluster.brokers[3].process == "running"
+
+
+def test_a_fault_that_could_not_be_ended_is_tried_again(
+    zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heal, refusals = Fault.heal, [Refused("500", 500), ClusterFailed("no answer")]
+
+    def unwilling(fault: Fault) -> None:
+        if refusals:
+            raise refusals.pop()
+        heal(fault)
+
+    monkeypatch.setattr(Fault, "heal", unwilling)
+    script = WorldScenario("s", "", "", "", "", brokers=3, steps=(CUT, world_steps.Heal()))
+
+    assert RunningPlayer(zabka_cluster.url).play(script).problems == []
+    assert refusals == []
+    assert zabka_cluster.get("/api/v1/faults") == []
+
+
+def test_a_script_is_not_played_over_znodes_that_are_there_and_what_it_made_is_removed(
+    zabka_cluster: LiveCluster,
+) -> None:
+    steps = (
+        world_steps.Join("one"),
+        world_steps.Ask("one", "create_both", "/made-here", "", ("ok",)),
+        world_steps.Ask("one", "create", "/zabka-live-play/below", "", ("NoChildrenForEphemerals",)),
+    )
+    script = WorldScenario("s", "", "", "", "", steps=steps)
+    for _ in range(2):
+        assert RunningPlayer(zabka_cluster.url).play(script).problems == []
+    over = WorldScenario("s", "", "", "", "", steps=(world_steps.Join("one"), world_steps.Ask("one", "create", "/e")))
+    stage = LiveStage(zabka_cluster, False, -1)
+    try:
+        stage.zookeeper(lambda client: client.create("/e", b"somebody's"))
+        refused = RunningPlayer(zabka_cluster.url).play(over)
+        assert refused.problems == ["the script makes /e, which must not be there before: yes"]
+        assert stage.zookeeper(lambda client: client.get("/e"))[0] == b"somebody's"
+        stage.zookeeper(lambda client: client.delete("/e"))
+    finally:
+        stage.end()
+
+
+def test_two_scripts_are_not_played_at_once(zabka_cluster: LiveCluster) -> None:
+    stage = LiveStage(zabka_cluster, False, -1)
+    try:
+        stage.ask(stage.clients.join("other", (1, 2, 3), 10_000))
+        stage.ask(stage.clients.ask("other", "create_ephemeral", running.LEASE, ""))
+        refused = RunningPlayer(zabka_cluster.url).play(WorldScenario("s", "", "", "", "", steps=(PAUSE,)))
+    finally:
+        stage.end()
+    assert refused.problems == ["another script is played on this cluster just now"]
+
+
+def test_a_script_for_more_brokers_than_there_are_says_so_and_breaks_nothing(zabka_cluster: LiveCluster) -> None:
+    verdict = RunningPlayer(zabka_cluster.url).play(LIBRARY["kafka-1211"])
+    assert verdict.problems == ["the script has 4 brokers, and this cluster 3"]
+    assert verdict.journal == []

@@ -1,0 +1,134 @@
+"""A znode as bytes, and the table of them by path: what is put in comes out, whatever its fields are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensemble.records import ACL, OPEN_ACL
+from ensemble.tree.nodes import Nodes
+from ensemble.tree.znode import (
+    FLAGS_AT,
+    HEAD_BYTES,
+    UNCOUNTED,
+    block_of,
+    data_of,
+    digest_seed,
+    image_of,
+    made,
+    owner_of,
+    restated,
+    rewritten,
+    sealed,
+    stat_fields,
+)
+
+SECRET = (ACL(31, "digest", "u:x"),)
+LONGS, INTS = st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1)
+COUNTERS = st.tuples(LONGS, LONGS, LONGS, LONGS, LONGS, INTS, INTS, INTS, LONGS)
+ONE = (1, 2, 3, 4, 5, 6, 7, 8, 0)
+
+
+def value(path: str = "/a", data: bytes | None = b"data", block: int = 9, listed: bool = False) -> bytes:
+    return made(path, ONE, data, block=block, listed=listed)
+
+
+def table(*paths: str) -> Nodes:
+    nodes = Nodes()
+    for path in ("/", *paths):
+        nodes.put(path, value(path))
+    return nodes
+
+
+@given(COUNTERS, st.one_of(st.none(), st.binary(max_size=40)), st.integers(0, 2**32 - 1))
+def test_every_field_of_a_znode_comes_out_as_it_went_in(
+    counters: tuple[int, ...], data: bytes | None, block: int
+) -> None:
+    packed = made("/a", counters, data, block=block, listed=False)
+    image = image_of("/a", packed, OPEN_ACL)
+    assert (
+        image.czxid, image.mzxid, image.pzxid, image.ctime, image.mtime, image.version, image.cversion,
+        image.aversion, image.ephemeral_owner,
+    ) == counters  # fmt: skip
+    assert (data_of(packed), block_of(packed), owner_of(packed)) == (data, block, counters[8])
+
+
+def test_null_data_is_not_empty_data() -> None:
+    assert data_of(value(data=None)) is None and data_of(value(data=b"")) == b""
+    assert len(value(data=None)) == HEAD_BYTES
+
+
+def test_other_counters_make_the_digest_that_a_new_znode_of_them_has() -> None:
+    changed, by = restated("/a", value(), pzxid=30, cversion=70, aversion=80)
+    anew = made("/a", (1, 2, 30, 4, 5, 6, 70, 80, 0), b"data", block=9, listed=False)
+    assert changed == anew
+    assert by == sealed("/a", anew)[1] - sealed("/a", value())[1]
+
+
+def test_nothing_below_zookeeper_is_in_the_digest() -> None:
+    packed = value("/zookeeper/config")
+    assert packed[FLAGS_AT] & UNCOUNTED and sealed("/zookeeper/config", packed) == (-1, 0)
+    assert restated("/zookeeper/config", packed, pzxid=30)[1] == 0
+
+
+def test_what_is_rewritten_keeps_its_counters_unless_they_are_given() -> None:
+    packed = value("/zookeeper/config", None)
+    again = image_of("/x", rewritten(packed, b"new"), OPEN_ACL)
+    assert (again.data, again.mzxid, again.version) == (b"new", 2, 6)
+    again = image_of("/x", rewritten(packed, b"new", 20, 50), OPEN_ACL)
+    assert (again.mzxid, again.mtime, again.version, again.czxid) == (20, 50, -1, 1)
+
+
+def test_a_stat_counts_creates_and_deletes_of_children() -> None:
+    assert stat_fields(value(), 3) == (1, 2, 4, 5, 6, 2 * 7 - 3, 8, 0, 4, 3, 3)
+
+
+@pytest.mark.parametrize("path", ["/b", "/a/c", "a", "", "//", "/a/", "/a/b/c", "x/y"])
+def test_a_path_that_is_not_there_is_not_found(path: str) -> None:
+    nodes = table("/a", "/a/b")
+    assert nodes.value(path) is None and path not in nodes and nodes.get(path) is None
+    with pytest.raises(KeyError):
+        nodes[path]
+
+
+def test_the_root_is_no_child_of_its_own() -> None:
+    nodes = table("/a", "/b", "/a/b")
+    assert (nodes["/"].children, nodes["/"].child_count, nodes.child_count("/")) == (["a", "b"], 2, 2)
+    assert (nodes["/a"].children, nodes.child_count("/a"), nodes.child_count("/b")) == (["b"], 1, 0)
+
+
+def test_children_keep_the_order_in_which_they_came() -> None:
+    nodes = table("/z", "/a", "/m")
+    nodes.put("/a", value("/a", b"other"))
+    nodes.remove("/z")
+    nodes.put("/z", value("/z"))
+    assert nodes["/"].children == ["a", "m", "z"]
+
+
+def test_every_path_is_there_once_and_behind_its_parent() -> None:
+    nodes = table("/a", "/b", "/b/c", "/a/d", "/b/c/e")
+    paths = list(nodes)
+    assert sorted(paths) == ["/", "/a", "/a/d", "/b", "/b/c", "/b/c/e"] and len(nodes) == 6
+    assert all(paths.index(path[: path.rfind("/")] or "/") <= paths.index(path) for path in paths)
+
+
+def test_a_list_goes_with_its_znode() -> None:
+    nodes = table()
+    nodes.put("/a", value("/a", listed=True))
+    nodes.acls["/a"] = SECRET
+    assert nodes["/a"].acl is SECRET and nodes["/"].acl is OPEN_ACL
+    nodes.remove("/a")
+    assert not nodes.acls
+
+
+def test_a_copy_keeps_what_it_shows() -> None:
+    nodes = table("/a")
+    before = nodes.copy()
+    nodes.put("/a", value("/a", b"later"))
+    nodes.put("/b", value("/b"))
+    assert (before["/a"].data, list(before), len(before)) == (b"data", ["/", "/a"], 2)
+
+
+def test_the_seed_is_of_path_and_data() -> None:
+    assert sealed("/a", value())[0] == digest_seed("/a", b"data") != digest_seed("/b", b"data")

@@ -1,0 +1,78 @@
+"""When the next snapshot is due: as snapCount says where it is set, else when the log is worth one."""
+
+from __future__ import annotations
+
+import pytest
+
+from ensemble.ids import SessionId, Zxid
+from ensemble.records import OpCode
+from ensemble.txn import SetDataTxn, Txn
+from ensemble.zab.application import EnsembleConfig
+from ensemble.zab.snapshot_pace import SnapshotPace
+
+
+class Draws:
+    """Draws the smallest or the largest number of each range."""
+
+    def __init__(self, largest: bool = True) -> None:
+        self._largest = largest
+
+    def randrange(self, start: int, stop: int) -> int:
+        return stop - 1 if self._largest else start
+
+
+def write(size: int) -> Txn:
+    return Txn(SessionId(1), 1, Zxid(1), 1, OpCode.SET_DATA, SetDataTxn("/a", b"", 1), raw=bytes(size))
+
+
+def pace(tree_bytes: int, largest: bool = True, limit_bytes: int = 0, **counts: int) -> SnapshotPace:
+    """Of a peer whose last snapshot had so many bytes."""
+    config = EnsembleConfig(1, (1,), snap_size_limit_bytes=limit_bytes, **counts)
+    made = SnapshotPace(config, Draws(largest))  # type: ignore[arg-type]
+    made.taken(tree_bytes)
+    return made
+
+
+def due_after(made: SnapshotPace, size: int = 100) -> int:
+    """How many transactions of that size are applied before one is due."""
+    count = 0
+    while not made.is_due:
+        made.count([write(size)])
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize(("largest", "count"), [(True, 40), (False, 20)])
+def test_a_count_that_is_set_is_obeyed_however_large_the_tree_is(largest: bool, count: int) -> None:
+    assert due_after(pace(10**9, largest, snap_count=40, snap_count_max=40)) == count
+
+
+def test_without_one_a_large_tree_waits_until_the_log_is_as_large() -> None:
+    assert due_after(pace(30_000, snap_count=40, snap_count_max=4000)) == 300
+
+
+def test_a_small_tree_waits_for_the_floor() -> None:
+    assert due_after(pace(200, snap_count=40, snap_count_max=4000)) == 40
+
+
+@pytest.mark.parametrize(("largest", "count"), [(True, 400), (False, 200)])
+def test_what_a_restart_would_replay_bounds_the_wait(largest: bool, count: int) -> None:
+    assert due_after(pace(10**9, largest, snap_count=40, snap_count_max=400)) == count
+
+
+@pytest.mark.parametrize(("largest", "count"), [(True, 10), (False, 5)])
+def test_a_log_of_the_limit_in_bytes_makes_one_due_before_the_count(largest: bool, count: int) -> None:
+    assert due_after(pace(10**9, largest, limit_bytes=1000, snap_count=40, snap_count_max=400)) == count
+
+
+def test_what_is_wanted_now_is_due_now() -> None:
+    made = pace(10**9, snap_count=40, snap_count_max=400)
+    made.force()
+    assert made.is_due
+
+
+def test_a_history_that_was_replaced_counts_from_there() -> None:
+    made = pace(30_000, snap_count=40, snap_count_max=4000)
+    made.count([write(100)] * 250)
+    made.replaced(10_000)
+    assert due_after(made) == 100

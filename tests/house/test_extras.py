@@ -1,0 +1,215 @@
+"""What a plain installation goes without: who may import it, what stands in pyproject.toml, and what is said."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from ensemble.runtime.extras import PACKAGES, Lacking, install_command, is_installed, require
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = (
+    "journal", "ensemble", "kafka_protocol", "controller", "broker_sim", "simulation", "pipeline", "api", "compose",
+    "testing", "tools", "zabka",
+)  # fmt: skip
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+MAY_IMPORT = {
+    "journal": {"msgspec"},
+    "ensemble": {"msgspec", "structlog", "cramjam"},
+    "kafka_protocol": {"msgspec", "kio", "cramjam", "crc32c", "backports"},
+    "controller": {"kio"},
+    "broker_sim": {"crc32c", "msgspec", "structlog", "kio"},
+    "simulation": {"msgspec", "structlog", "kio"},
+    "pipeline": {"msgspec"},
+    "api": {
+        "msgspec",
+        "structlog",
+        "kio",
+        "h11",
+        "fastapi",
+        "starlette",
+        "uvicorn",
+        "pydantic",
+        "pydantic_core",
+        "pydantic_settings",
+    },
+    "compose": {"msgspec", "structlog", "httpx", "starlette", "uvicorn", "rich"},
+    "testing": {"msgspec", "httpx", "pytest"},
+    "tools": {"msgspec", "kio", "rich", "typer"},
+    "zabka": {"pytest"},
+}
+"""The packages of others that a room may import."""
+OF_EXTRAS = {
+    "api/routes_stream.py": "dashboard",
+    "api/metrics.py": "dashboard",
+    "api/tables.py": "spark",
+    "api/audits.py": "spark",
+    "pipeline/": "spark",
+    "tools/pipeline.py": "spark",
+    "ensemble/server/config/": "tls",
+    "ensemble/client/kazoo.py": "kazoo",
+    "ensemble/client/shim/": "kazoo",
+    "ensemble/runtime/node_process.py": "uvloop",
+}
+"""The modules, or folders, that may import an extra's packages."""
+DEVELOPMENT = {"compose/locks.py": {"packaging"}, "tools/setup/page_libraries.py": {"setuptools"}}
+"""What is run in the source tree alone, with the lock's packages."""
+ALWAYS_THERE = {"starlette", "pydantic_core"}
+"""What a requirement brings for certain: FastAPI is written on Starlette, pydantic on its core."""
+
+
+BROUGHT_ALONG = {"pandas": "numpy", "pyspark": "py4j"}
+"""What an extra's package brings for certain: pandas is written on numpy, PySpark speaks to Java through py4j."""
+NEW_IN_THE_LIBRARY = {"compression"}
+"""Packages of the standard library that the oldest Python we run on has not: Python 3.14's."""
+
+
+def imported(path: Path) -> set[str]:
+    """Every top-level package that a module imports anywhere, also within functions."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.split(".")[0])
+    return found - set(sys.stdlib_module_names) - NEW_IN_THE_LIBRARY - {*ROOMS, "tests"}
+
+
+def modules(room: str) -> list[Path]:
+    return sorted((ROOT / room).rglob("*.py"))
+
+
+def excused(name: str) -> set[str]:
+    of_extras = {p for place, extra in OF_EXTRAS.items() if name.startswith(place) for p in PACKAGES[extra]}
+    return DEVELOPMENT.get(name, set()) | of_extras | {BROUGHT_ALONG[p] for p in of_extras if p in BROUGHT_ALONG}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_no_other_packages_than_it_may(room: str) -> None:
+    wrong = {
+        path.relative_to(ROOT).as_posix(): unknown
+        for path in modules(room)
+        if (unknown := imported(path) - MAY_IMPORT[room] - excused(path.relative_to(ROOT).as_posix()))
+    }
+    assert wrong == {}
+
+
+def test_whatever_is_allowed_is_used() -> None:
+    for room, allowed in MAY_IMPORT.items():
+        assert allowed <= {package for path in modules(room) for package in imported(path)}, room
+    for place, extra in OF_EXTRAS.items():
+        below = [
+            path for room in ROOMS for path in modules(room) if path.relative_to(ROOT).as_posix().startswith(place)
+        ]
+        assert {package for path in below for package in imported(path)} & set(PACKAGES[extra]), place
+
+
+def packages_of(requirements: list[str]) -> set[str]:
+    """The top-level packages that these requirements bring, by what is installed here."""
+    names = {re.sub(r"[-_.]+", "-", Requirement(line).name).lower() for line in requirements}
+    found = {
+        package
+        for package, distributions in packages_distributions().items()
+        if {re.sub(r"[-_.]+", "-", name).lower() for name in distributions} & names
+    }
+    return {package for package in found if not package.startswith("_")}
+
+
+def test_each_extra_of_the_project_brings_what_the_table_says() -> None:
+    extras = dict(PROJECT["optional-dependencies"])
+    assert extras.pop("all") == [f"zabka[{','.join(sorted(extras))}]"]
+    assert set(extras) == set(PACKAGES)
+    for extra, lines in extras.items():
+        assert set(PACKAGES[extra]) <= packages_of(lines), extra
+
+
+def test_the_project_requires_what_its_rooms_import_and_no_more() -> None:
+    wanted = set().union(*MAY_IMPORT.values()) - ALWAYS_THERE - {"pytest"}
+    named = packages_of(PROJECT["dependencies"])
+    assert wanted <= named | {"backports"}
+    used = [line for line in PROJECT["dependencies"] if not packages_of([line]) & wanted]
+    assert used == [], "required, and imported nowhere"
+
+
+HIDDEN = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {hidden!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Absent())
+"""
+"""Imports of these fail in that process, as where they are not installed."""
+
+
+def run_without(extra: str, code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-c", HIDDEN.format(hidden=list(PACKAGES[extra])) + code],
+        capture_output=True, text=True, timeout=60, check=False, cwd=ROOT,
+    )  # fmt: skip
+
+
+def test_a_hidden_package_is_not_there() -> None:
+    for extra in PACKAGES:
+        done = run_without(extra, f"from ensemble.runtime.extras import is_installed; print(is_installed({extra!r}))")
+        assert done.stdout == "False\n", done.stderr
+
+
+def test_without_an_extra_the_sentence_names_the_command_that_installs_it() -> None:
+    assert is_installed("spark")
+    require("spark", "the tables are")
+    assert str(Lacking("spark", "the tables are")) == "the tables are not installed: pip install 'zabka[spark]'"
+
+
+@pytest.mark.parametrize(
+    ("extra", "code", "said"),
+    [
+        (
+            "spark",
+            "import tools.pipeline; sys.exit(tools.pipeline.main(['tables']))",
+            "the Spark jobs are not installed",
+        ),
+        ("kazoo", "import ensemble.client.kazoo", "kazoo, whose recipes run on this client, is not installed"),
+    ],
+)
+def test_what_lacks_its_extra_says_so_in_a_sentence(extra: str, code: str, said: str) -> None:
+    done = run_without(extra, code)
+    assert done.returncode == 1
+    assert f"{said}: {install_command(extra)}" in done.stderr
+
+
+def test_a_key_store_without_what_reads_it_names_the_command() -> None:
+    code = """
+import ssl
+from pathlib import Path
+from ensemble.server.config.tls_stores import BadStore, Store, load_key
+try:
+    load_key(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), Store(Path("k.pem"), "PEM", ""))
+except BadStore as bad:
+    print(bad)
+"""
+    assert run_without("tls", code).stdout.endswith(f"not installed: {install_command('tls')}\n")
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["tools.cli", "testing.pytest_plugin", "compose.node", "ensemble.server.process.peer_process",
+     "broker_sim.broker_process", "compose.agent", "compose.up", "api.main", "testing.live.cluster",
+     "testing.simulated.cluster"],
+)  # fmt: skip
+def test_what_a_plain_installation_starts_needs_no_extra(module: str) -> None:
+    hidden = [package for packages in PACKAGES.values() for package in packages]
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", HIDDEN.format(hidden=hidden) + f"import {module}"],
+        capture_output=True, text=True, timeout=60, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")

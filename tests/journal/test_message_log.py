@@ -1,0 +1,149 @@
+"""The file of a node's messages: bounded, numbered over restarts, and never in the way of the node."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+from collections.abc import Callable
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from journal import message_log
+from journal.message_log import MessageLog, message_files, open_message_log
+from journal.messages import Content
+from journal.reader import node_files
+from journal.sightings import Sighting, read_sighting
+
+NODE = "peer-1"
+VOTE = Content("election", "Notification", {"vote": 3})
+
+
+class Connected:
+    """A connection from one address to another."""
+
+    def __init__(self, here: tuple[str, int], there: tuple[str, int]) -> None:
+        self._names = {"sockname": here, "peername": there}
+
+    def get_extra_info(self, name: str) -> Any:
+        return self._names[name]
+
+
+HERE, THERE = ("127.0.0.1", 3888), ("::ffff:127.0.0.1", 50_000)
+
+
+def written(directory: Path, node: str = NODE) -> list[Sighting]:
+    return [read_sighting(line) for path in message_files(directory, node) for line in path.read_bytes().splitlines()]
+
+
+def test_both_ends_name_a_connection_and_its_messages_alike(tmp_path: Path) -> None:
+    for node, ends, told in (("peer-1", (HERE, THERE), "sent"), ("peer-2", (THERE, HERE), "received")):
+        log = MessageLog(tmp_path, node)
+        line = log.line(Connected(*ends))
+        for _ in range(2):
+            getattr(line, told)(VOTE)
+        log.close()
+    ours, theirs = written(tmp_path, "peer-1"), written(tmp_path, "peer-2")
+    assert [(each.line, each.key) for each in ours] == [(each.line, each.key) for each in theirs]
+    assert [each.key for each in ours] == ["Notification#1", "Notification#2"]
+
+
+def test_numbers_go_on_over_a_restart_and_journals_are_left_alone(tmp_path: Path) -> None:
+    for _ in range(2):
+        log = MessageLog(tmp_path, NODE)
+        log.line(Connected(HERE, THERE)).sent(VOTE)
+        log.close()
+    assert [each.n for each in written(tmp_path)] == [1, 2]
+    assert node_files(tmp_path) == []
+
+
+def test_it_is_a_ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_log, "FILE_LINES", 10)
+    log = MessageLog(tmp_path, NODE)
+    line = log.line(Connected(HERE, THERE))
+    for _ in range(107):
+        line.sent(VOTE)
+    log.close()
+    assert [each.n for each in written(tmp_path)] == list(range(61, 108))
+    assert len(message_files(tmp_path, NODE)) == message_log.FILES_MAX
+
+
+def test_a_disk_that_takes_nothing_costs_messages_and_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_log, "WAITING_MAX", 5)
+    pipe = tmp_path / "peer-1.messages.0000000001.jsonl"
+    os.mkfifo(pipe)
+    monkeypatch.setattr(message_log, "_last_number", lambda directory, node: 0)
+    log = MessageLog(tmp_path, NODE)
+    line = log.line(Connected(HERE, THERE))
+    # Nobody reads the pipe, so the thread that writes hangs in its first open.
+    for _ in range(1_000):
+        line.sent(VOTE)
+    assert log.dropped >= 1_000 - 2 * 5
+    with pipe.open("rb") as disk:
+        log.close()
+        first = read_sighting(disk.readline())
+    assert first.n == 1
+
+
+def test_a_full_disk_costs_what_was_said_meanwhile_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_log, "BATCH_S", 0.0)
+    log = MessageLog(tmp_path, NODE)
+    line = log.line(Connected(HERE, THERE))
+    line.sent(VOTE)
+    eventually(lambda: message_files(tmp_path, NODE) != [] and written(tmp_path) != [])
+
+    class Full(FileIO):
+        def write(self, data: Any, /) -> int:
+            if len(data) > 10:
+                return super().write(bytes(data)[:10])
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    class FullToo:
+        def write(self, _: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = log._file
+    monkeypatch.setattr(sys, "stderr", FullToo())
+    with Full(message_files(tmp_path, NODE)[0], "ab") as log._file:
+        for _ in range(3):
+            line.sent(VOTE)
+        eventually(lambda: log.dropped == 3)
+    log._file = file
+    line.sent(VOTE)
+    log.close()
+    assert [(each.n, each.key, each.missed) for each in written(tmp_path)] == [
+        (1, "Notification#1", 0),
+        (2, "Notification#5", 3),
+    ]
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_line_says_how_many_are_missing_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_log, "BATCH_S", 0.0)
+    log = MessageLog(tmp_path, NODE)
+    monkeypatch.setattr(message_log, "WAITING_MAX", 0)
+    line = log.line(Connected(HERE, THERE))
+    line.sent(VOTE)
+    line.sent(VOTE)
+    monkeypatch.setattr(message_log, "WAITING_MAX", 100)
+    line.sent(VOTE)
+    log.close()
+    (only,) = written(tmp_path)
+    assert (only.missed, only.key) == (2, "Notification#3")
+
+
+def test_off_writes_nothing(tmp_path: Path) -> None:
+    assert open_message_log(tmp_path, NODE, "off") is None
+    heard = open_message_log(tmp_path, NODE, "all")
+    assert heard is not None and heard.hears_everything
+    heard.close()

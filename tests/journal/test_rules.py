@@ -1,0 +1,159 @@
+"""Every decision of a journal has its rule, and what a rule names as its source exists."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+from journal import events as e
+from journal.event import Event
+from journal.events import EVENT_TYPES
+from journal.rules import RULES, Rule, rule_of
+from journal.rules.rule import KAFKA_SOURCE, SHORT_PAPER, ZAB_PAPER, ZOOKEEPER_SOURCE, Link, reference
+from journal.rules.source_lines import ROOT, definitions, line_of, place_of
+from journal.sentences import holds
+from simulation.scenarios.library import LIBRARY
+from simulation.scenarios.scenario import WorldScenario
+from simulation.scenarios.world_player import play
+
+ROOTS = {e.AdminRequested, e.NodeStarted, e.NodeStopped, e.TaskFailed, e.FaultInjected, e.FaultRemoved}
+"""Where chains of causes begin: these are done to a node, or say how it ends; no rule of Kafka's decided them."""
+STRANGERS = {e.PeerProtocolBroken}
+"""Its reason is the other side's doing."""
+DECIDING = {"caused_by", "cause", "reason", "mode"}
+"""The fields by which an event says why."""
+DECISIONS = [kind for kind in EVENT_TYPES if DECIDING & set(kind.__struct_fields__) and kind not in ROOTS | STRANGERS]
+EVERY_RULE = [rule for pairs in RULES.values() for _, rule in pairs]
+BY_NAME = {rule.name: rule for rule in EVERY_RULE}
+EVERY_LINK = {link for rule in EVERY_RULE for link in (rule.theirs, *rule.references)}
+JAVA = re.compile(r"(server|client)/[\w/]+\.java")
+SCALA = re.compile(r"(cluster|controller|log|server|zk|zookeeper)/\w+\.scala")
+
+
+PLAYED = (
+    "kafka-4447", "kafka-6880", "kafka-6082", "kafka-6361", "kafka-2729", "kafka-4443", "kafka-14845", "kafka-1211",
+    "kip-966", "acks-1-planned-move",
+)  # fmt: skip
+"""Between them these outages, with their bugs and without, decide in most of the ways that there are."""
+RARE = (
+    e.ControllerResigned(1, 3, "shutdown"),
+    e.ControllerResigned(1, 3, "illegal_state"),
+    e.ControllerEventFailed(1, 3, "TopicChange", "a znode without JSON"),
+    e.WriteFenced(1, 3, "setData", "/brokers/topics/orders/partitions/0/state", "session_expired"),
+    e.TopicDeleted("orders"),
+    e.RequestFenced(1, "AlterPartition", 2, "INELIGIBLE_REPLICA", 3, 3, "orders", 0),
+    e.RequestFenced(1, "LeaderAndIsr", 2, "FENCED_LEADER_EPOCH", 3, 4, "orders", 0),
+    e.LogTruncated(1, "orders", 0, 9, 7, 2, cause="offset_out_of_range"),
+    e.LogTruncated(1, "orders", 0, 9, 0, 2, cause="leader_start"),
+    e.RecordsLost(1, "orders", 0, 5, 6, 2, 2, "missing_at_start", "start"),
+    e.LearnerSynced(1, 2, 3, "TRUNC", 9, 8),
+    e.LearnerSynced(1, 2, 3, "SNAP", 0, 9),
+    e.MembershipActivated(9, [1, 2, 3], []),
+    e.QuotaExceeded("/a", 5, 4, 0, -1),
+    e.LogDamageFound("log.100000001", 16, "a bad checksum", "cut off"),
+    e.SnapshotTaken(9, 1000, 3),
+)
+"""What needs a disk that fails, a membership that changes, or hours."""
+
+
+def played() -> list[Event]:
+    """The events of whole histories at the full level."""
+    told: list[Event] = []
+    for name in PLAYED:
+        scenario = LIBRARY[name]
+        assert isinstance(scenario, WorldScenario)
+        verdict = play(scenario)
+        told += [entry.event for entry in (*verdict.journal, *(verdict.shown.journal if verdict.shown else ()))]
+    return told
+
+
+@pytest.mark.parametrize("kind", DECISIONS, ids=lambda kind: kind.__name__)
+def test_a_type_of_decision_has_rules(kind: type[Event]) -> None:
+    assert RULES.get(kind)
+
+
+def test_every_decision_of_whole_histories_has_its_rule_and_every_rule_is_met() -> None:
+    told = [*played(), *RARE]
+    assert [event for event in told if isinstance(event, tuple(DECISIONS)) and rule_of(event) is None] == []
+    met = {rule.name for event in told if (rule := rule_of(event))}
+    assert sorted(BY_NAME.keys() - met) == []
+
+
+def test_a_condition_names_fields_that_the_event_has() -> None:
+    for kind, pairs in RULES.items():
+        fields = dict.fromkeys(kind.__struct_fields__, 0)
+        for condition, _ in pairs:
+            holds(condition, fields)
+
+
+def test_only_the_last_rule_of_a_type_holds_always() -> None:
+    for kind, pairs in RULES.items():
+        assert all(condition for condition, _ in pairs[:-1]), kind
+
+
+def test_a_rule_is_found_by_what_the_event_says_of_itself() -> None:
+    cut = e.LogTruncated(4, "orders", 0, 6, 5, 2, cause="high_watermark")
+    elected = e.LeaderElected("orders", 0, 2, 3, [2], [1, 2], 4, 1, unclean=True, cause="unclean")
+    names = [rule.name for event in (cut, elected) if (rule := rule_of(event))]
+    assert names == ["a follower cut to its high watermark", "an unclean election takes whoever lives"]
+    assert rule_of(e.ReplicaProgressed(1, [])) is None
+    assert rule_of(e.RecordsAcknowledged(1, "orders", 0, 1, 0, 0, acks=0, checksum=0)) is None
+
+
+@pytest.mark.parametrize("rule", BY_NAME.values(), ids=lambda rule: rule.name)
+def test_what_a_rule_names_of_ours_exists(rule: Rule) -> None:
+    line = line_of(rule.source)
+    assert line is not None, f"there is no {rule.source.symbol} in {rule.source.path}"
+    name = rule.source.symbol.rpartition(".")[2]
+    assert re.search(rf"\b(def|class) {name}\b", (ROOT / rule.source.path).read_text().splitlines()[line - 1])
+    assert place_of(rule.source) == f"{rule.source.path}:{line} ({rule.source.symbol})"
+
+
+def test_one_name_is_one_rule() -> None:
+    assert all(BY_NAME[rule.name] == rule for rule in EVERY_RULE)
+
+
+@pytest.mark.parametrize("link", sorted(EVERY_LINK, key=lambda link: link.name), ids=lambda link: link.name)
+def test_a_link_has_the_shape_of_what_it_names(link: Link) -> None:
+    kind, _, number = link.name.partition("-")
+    match kind:
+        case "KIP":
+            assert re.fullmatch(
+                rf"https://cwiki\.apache\.org/confluence/display/KAFKA/KIP-{number}(%3A|\+-)(\+[\w-]+)+", link.url
+            )
+        case "KAFKA" | "ZOOKEEPER":
+            assert number.isdecimal() and link.url == f"https://issues.apache.org/jira/browse/{link.name}"
+        case _ if link.name.startswith("Zab 2008"):
+            assert link.url == SHORT_PAPER and re.fullmatch(r"Zab 2008, \d\.\d", link.name)
+        case _ if link.name.startswith("Zab"):
+            assert link.url == ZAB_PAPER and re.fullmatch(r"Zab (V|IV, phase [123])", link.name)
+        case _ if link.url.startswith(KAFKA_SOURCE):
+            assert SCALA.fullmatch(link.url.removeprefix(KAFKA_SOURCE))
+        case _:
+            assert JAVA.fullmatch(link.url.removeprefix(ZOOKEEPER_SOURCE)), link.url
+
+
+def test_a_kip_whose_page_is_not_listed_is_no_link() -> None:
+    with pytest.raises(KeyError):
+        reference("KIP-999999")
+
+
+def test_a_rules_sentence_is_one_plain_sentence() -> None:
+    for rule in BY_NAME.values():
+        assert rule.sentence.endswith(".") and "  " not in rule.sentence and ". " not in rule.sentence, rule.sentence
+        assert rule.name[0].islower() and not rule.name.endswith(".")
+
+
+def test_methods_are_found_by_their_class() -> None:
+    text = "class A:\n    def f(self): ...\n\nasync def g(): ...\n"
+    assert definitions(text) == {"A": 1, "A.f": 2, "g": 4}
+
+
+def test_a_rule_goes_over_the_wire_as_plain_data() -> None:
+    rule = rule_of(e.SessionExpired(1, 6000))
+    assert rule is not None
+    found = msgspec.to_builtins(rule)
+    assert found["source"] == {"path": "ensemble/tree/sessions.py", "symbol": "SessionTracker.expire"}
+    assert found["theirs"]["name"] == "SessionTrackerImpl.run"

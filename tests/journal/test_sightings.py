@@ -1,0 +1,176 @@
+"""Two lines, one from each end, make one message; and clocks that differ make no arrow run backwards."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+import pytest
+
+from journal import sightings
+from journal.sightings import CLAMPED, OUT_OF_SIGHT, UNSEEN, UNSENT, Matcher, Sighting, read_sighting, sighting_line
+
+LINE = "10.0.0.1:2888|10.0.0.2:40000"
+MS = 1_000
+
+
+def sighting(node: str, way: Literal["sent", "received"], us: int, key: str = "PROPOSAL@1", **others: Any) -> Sighting:
+    return Sighting(
+        n=1, node=node, us=us, way=way, line=LINE, key=key, group="broadcast", kind="PROPOSAL", subject={}, **others
+    )
+
+
+def matched(*sightings: Sighting, hosts: dict[str, str] | None = None) -> Matcher:
+    matcher = Matcher(hosts or {})
+    matcher.add(sightings)
+    return matcher
+
+
+def test_what_one_end_sent_and_the_other_received_is_one_message() -> None:
+    (message,) = matched(sighting("peer-2", "received", 1_300), sighting("peer-1", "sent", 1_000)).messages()
+    assert (message.source, message.target, message.sent_us, message.arrived_us) == ("peer-1", "peer-2", 1_000, 1_300)
+    assert message.lost is None
+
+
+def test_messages_of_one_name_are_matched_in_their_order() -> None:
+    found = matched(
+        sighting("peer-1", "sent", 10, "COMMIT@7"),
+        sighting("peer-1", "sent", 20, "COMMIT@7"),
+        sighting("peer-2", "received", 15, "COMMIT@7"),
+        sighting("peer-2", "received", 25, "COMMIT@7"),
+    ).messages()
+    assert [(message.sent_us, message.arrived_us) for message in found] == [(10, 15), (20, 25)]
+
+
+def test_each_way_of_a_connection_has_messages_of_its_own() -> None:
+    found = matched(
+        sighting("peer-1", "sent", 10, "PING#1"),
+        sighting("peer-2", "sent", 11, "PING#1"),
+        sighting("peer-1", "received", 15, "PING#1"),
+        sighting("peer-2", "received", 16, "PING#1"),
+    ).messages()
+    assert [(each.source, each.target, each.sent_us, each.arrived_us) for each in found] == [
+        ("peer-1", "peer-2", 10, 16),
+        ("peer-2", "peer-1", 11, 15),
+    ]
+
+
+def test_what_a_node_says_to_itself_is_matched_where_it_says_so() -> None:
+    sent = sighting("broker-1", "sent", 10, other="broker-1")
+    received = sighting("broker-1", "received", 12, other="broker-1")
+    (message,) = matched(sent, received).messages()
+    assert (message.source, message.target, message.arrived_us) == ("broker-1", "broker-1", 12)
+
+
+def test_what_one_end_alone_wrote_down_says_so() -> None:
+    lost, unsent = (
+        matched(sighting("peer-1", "sent", 10, other="peer-2")),
+        matched(sighting("peer-2", "received", 20)),
+    )
+    (message,) = lost.messages()
+    assert (message.source, message.target, message.arrived_us, message.lost) == ("peer-1", "peer-2", None, UNSEEN)
+    (message,) = unsent.messages()
+    assert (message.source, message.arrived_us, message.lost) == ("client", 20, OUT_OF_SIGHT)
+    told = matched(sighting("peer-2", "sent", 20))
+    (message,) = told.messages()
+    assert (message.target, message.arrived_us, message.lost) == ("client", None, OUT_OF_SIGHT)
+
+
+def test_a_lone_message_has_the_name_that_others_of_its_connection_have_told() -> None:
+    found = matched(sighting("peer-1", "sent", 10), sighting("peer-2", "sent", 20, "ACK@1")).messages()
+    assert [(message.source, message.target) for message in found] == [("peer-1", "peer-2"), ("peer-2", "peer-1")]
+
+
+def test_an_answer_names_the_request_that_it_answers() -> None:
+    found = matched(
+        sighting("broker-1", "sent", 10, "request@5"),
+        sighting("broker-2", "received", 20, "request@5"),
+        sighting("broker-2", "sent", 30, "answer@5"),
+        sighting("broker-1", "received", 40, "answer@5"),
+    ).messages()
+    assert [(message.id, message.answers) for message in found] == [(1, None), (2, 1)]
+
+
+def test_the_quickest_messages_each_way_say_how_far_two_hosts_clocks_are_apart() -> None:
+    # Host b is 50 ms ahead, and every message takes 1 ms: by the clocks 51 ms there, and -49 ms back.
+    hosts = {"peer-1": "a", "peer-2": "b"}
+    found = matched(
+        sighting("peer-1", "sent", 100 * MS, "PROPOSAL@1"),
+        sighting("peer-2", "received", 151 * MS, "PROPOSAL@1"),
+        sighting("peer-2", "sent", 152 * MS, "ACK@1"),
+        sighting("peer-1", "received", 103 * MS, "ACK@1"),
+        hosts=hosts,
+    ).messages()
+    took = {message.source: (message.arrived_us or 0) - message.sent_us for message in found}
+    assert took == {"peer-1": MS, "peer-2": MS}
+    assert all(message.lost is None for message in found)
+
+
+def test_an_arrow_that_would_run_backwards_stands_upright_and_is_marked() -> None:
+    # With messages one way only nothing tells how far the clocks are apart.
+    hosts = {"peer-1": "a", "peer-2": "b"}
+    (message,) = matched(
+        sighting("peer-1", "sent", 100 * MS), sighting("peer-2", "received", 60 * MS), hosts=hosts
+    ).messages()
+    assert (message.arrived_us, message.lost) == (message.sent_us, CLAMPED)
+
+
+def test_a_number_that_is_used_again_much_later_is_another_message() -> None:
+    found = matched(sighting("peer-1", "sent", 0), sighting("peer-2", "received", 3_600 * 1_000 * MS)).messages()
+    assert [message.lost for message in found] == [UNSEEN, UNSENT]
+    assert [(message.source, message.target) for message in found] == [("peer-1", "peer-2")] * 2
+
+
+def test_a_clock_that_is_set_puts_no_later_message_out_of_place() -> None:
+    # Host b is 50 ms ahead, then its clock is set to the time that host a has; every message takes 1 ms.
+    hosts, later = {"peer-1": "a", "peer-2": "b"}, 10 * 60 * 1_000 * MS
+    found = matched(
+        *(sighting("peer-1", "sent", 100 * MS, "PROPOSAL@1"), sighting("peer-2", "received", 151 * MS, "PROPOSAL@1")),
+        *(sighting("peer-2", "sent", 152 * MS, "ACK@1"), sighting("peer-1", "received", 103 * MS, "ACK@1")),
+        *(sighting("peer-1", "sent", later, "PROPOSAL@2"), sighting("peer-2", "received", later + MS, "PROPOSAL@2")),
+        *(sighting("peer-2", "sent", later + MS, "ACK@2"), sighting("peer-1", "received", later + 2 * MS, "ACK@2")),
+        hosts=hosts,
+    ).messages()
+    assert [(each.arrived_us or 0) - each.sent_us for each in found] == [MS] * 4
+    assert all(each.lost is None for each in found)
+
+
+def test_of_clocks_not_every_minute_is_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sightings, "SKEW_WINDOWS_MAX", 3)
+    skews = sightings.Skews({"peer-1": "a", "peer-2": "b"})
+    for minute in range(10):
+        at_us = minute * sightings.SKEW_WINDOW_US
+        skews.see(sighting("peer-1", "sent", at_us), sighting("peer-2", "received", at_us + MS))
+        skews.see(sighting("peer-2", "sent", at_us), sighting("peer-1", "received", at_us + 3 * MS))
+    assert skews.ahead_us("peer-1", "peer-2", 9 * sightings.SKEW_WINDOW_US) == -MS
+    assert skews.ahead_us("peer-1", "peer-2", 0) == 0
+    assert {len(windows) for windows in skews._quickest.values()} == {3}
+
+
+def test_a_connection_that_has_the_addresses_of_one_before_is_another_one() -> None:
+    # Five minutes after the first, whose message was lost; both call their message alike.
+    second = 5 * 60 * 1_000 * MS
+    found = matched(
+        sighting("peer-1", "sent", 1_000, "request@1", opened=900),
+        sighting("peer-1", "sent", second, "request@1", opened=second - MS),
+        sighting("peer-2", "received", second + 300, "request@1", opened=second - MS),
+    ).messages()
+    assert [(each.sent_us, each.arrived_us, each.lost) for each in found] == [
+        (1_000, None, UNSEEN), (second, second + 300, None),
+    ]  # fmt: skip
+
+
+def test_a_line_holds_the_whole_sighting() -> None:
+    whole = sighting("peer-1", "sent", 5, bytes=70, other="peer-2", missed=3, opened=4)
+    assert read_sighting(sighting_line(whole)) == whole
+
+
+def test_connections_that_have_ended_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sightings, "LINES_MAX", 10)
+    matcher = Matcher({})
+    lasting = sighting("peer-1", "sent", 1, "PING#1", other="peer-2")
+    for number in range(100):
+        passing = sighting("peer-1", "received", number, "getData#1", other="client-1")
+        matcher.add([lasting, msgspec.structs.replace(passing, line=f"line {number}")])
+    assert {message.target for message in matcher.messages() if message.kind == "PROPOSAL"} >= {"peer-2"}
+    assert len(matcher._ends) == len(matcher._others) == 10

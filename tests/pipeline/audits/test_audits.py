@@ -1,0 +1,213 @@
+"""Audits on Spark: the verdicts of the judges that sat by while the runs went on, for clean runs and planted bugs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from journal.judges.cause_chains import broken_chains
+from journal.judges.invariants import Violation
+from journal.sentence_file import read_sentences
+from pipeline import versions
+from pipeline.audits.histories import History, histories, replay_command
+from pipeline.audits.jobs import INVARIANTS, SHARE_BYTES, _shares, audit, own_place, rows
+from pipeline.audits.judging import judge
+from simulation.run import SCENARIOS
+from simulation.seeds.seed_run import SeedRun
+from simulation.settings import world_settings
+from tests.simulation import planted, planted_ensemble
+from tests.simulation.planting import Plant
+
+CLEAN = [("ensemble", 1, None), ("ensemble", 3, None), ("chaos", 7, None)]
+BROKEN = [
+    ("ensemble", 20, "established without a quorum"),
+    ("ensemble", 20, "leader counts itself before its fsync"),
+    ("ensemble", 22, "snapshots of what is not committed"),
+    ("chaos", 20, "commit on a minority"),
+]
+"""Seeds in which each bug shows.  One that does not show leaves a run as it is, and a copy of a run counts once."""
+PLANTED: dict[str, Plant] = {**planted.PLANTED, **planted_ensemble.PLANTED}
+
+
+class Written(NamedTuple):
+    """Journals in a directory, and by their names what was found while each run went on."""
+
+    directory: Path
+    found: dict[str, list[Violation]]
+
+
+def play(scenario: str, seed: int, bug: str | None, directory: Path) -> tuple[str, list[Violation]]:
+    settings = world_settings(["harm.ms=12000"])
+    with PLANTED[bug]() if bug else nullcontext():
+        run = SeedRun(seed, SCENARIOS[scenario], settings)
+        run.execute()
+    name = f"{scenario}-seed-{seed}.jsonl" if bug is None else f"{bug.replace(' ', '-')}.jsonl"
+    with (directory / name).open("wb") as file:
+        file.writelines(run.world.record.lines())
+    return name, [*run.world.record.violations, *broken_chains(run.world.record.entries)]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    directory = tmp_path_factory.mktemp("histories")
+    return Written(directory, dict(play(*one, directory) for one in [*CLEAN, *BROKEN]))
+
+
+@pytest.fixture(scope="module")
+def audited(written: Written, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    out = tmp_path_factory.mktemp("audited")
+    judged: list[int] = []
+    violations = audit(spark, histories(written.directory), out, judged.append)
+    assert judged == list(range(1, len(written.found) + 1))
+    table: list[dict[str, Any]] = pq.read_table(out / "audits").to_pylist()
+    assert violations == sum(row["verdict"] == "violated" for row in table)
+    return table
+
+
+def key(found: Violation) -> tuple[str, str, str, int, int]:
+    return found.invariant, found.detail, found.node, found.node_seq, found.mono_us
+
+
+def test_the_verdicts_are_those_of_the_judges_that_sat_by(written: Written, audited: list[dict[str, Any]]) -> None:
+    for name, found in written.found.items():
+        told = sorted(
+            (row["invariant"], row["detail"], row["node"], row["node_seq"], row["at_us"])
+            for row in audited
+            if row["run"] == name and row["verdict"] == "violated"
+        )
+        assert told == sorted(map(key, found)), name
+
+
+def test_planted_bugs_are_found_and_clean_runs_are_clean(written: Written, audited: list[dict[str, Any]]) -> None:
+    broken = {row["run"] for row in audited if row["verdict"] == "violated"}
+    assert {name for name in broken if "-seed-" not in name} == {name for name in written.found if "-seed-" not in name}
+    assert not [name for name in broken if "-seed-" in name]
+
+
+def test_every_run_has_a_word_on_every_invariant(written: Written, audited: list[dict[str, Any]]) -> None:
+    said = {(row["run"], row["invariant"]) for row in audited}
+    assert said == {(name, invariant) for name in written.found for invariant in INVARIANTS}
+
+
+def test_an_invariant_that_had_nothing_to_judge_is_not_said_to_have_held(audited: list[dict[str, Any]]) -> None:
+    alone = [row for row in audited if row["run"].startswith("ensemble-seed-")]
+    of_records = [row for row in alone if row["invariant"] == "committed and acks=all records survive"]
+    assert {row["verdict"] for row in of_records} == {"not_judged"}
+    assert {row["full"] for row in alone} == {True}
+
+
+def test_a_violation_comes_with_what_led_to_it(audited: list[dict[str, Any]]) -> None:
+    for row in audited:
+        if row["verdict"] == "violated":
+            assert row["chain"][0].startswith(f"{row['node']}#{row['node_seq']} ")
+            assert row["chain"][-1].startswith("begins with: ")
+
+
+def test_a_run_is_named_with_the_command_that_plays_it_again(audited: list[dict[str, Any]]) -> None:
+    commands = {row["run"]: row["command"] for row in audited}
+    assert commands["ensemble-seed-3.jsonl"] == "zabka replay --seed 3 --scenario ensemble"
+    assert commands["chaos-seed-7.jsonl"] == "zabka replay --seed 7"
+    assert commands["commit-on-a-minority.jsonl"] is None
+
+
+def test_a_file_beside_a_journal_says_how_it_is_played_again(tmp_path: Path) -> None:
+    journal = tmp_path / "any.jsonl"
+    journal.touch()
+    assert replay_command(journal) is None
+    (tmp_path / "any.jsonl.command").write_text("zabka replay --seed 9 --set tickTime=250\n")
+    assert replay_command(journal) == "zabka replay --seed 9 --set tickTime=250"
+
+
+def test_lines_that_are_no_entries_are_counted_and_the_rest_is_judged(written: Written, tmp_path: Path) -> None:
+    source = (written.directory / "ensemble-seed-1.jsonl").read_bytes()
+    (tmp_path / "seed-1.jsonl").write_bytes(b'{"node":1}\n' + source + b"\xff\n" + b'{"type":"torn')
+    (history,) = histories(tmp_path)
+    assert {row[-1] for row in rows(history)} == {2}
+    assert {row[2] for row in rows(history)} == {"held", "not_judged"}
+
+
+def test_an_empty_history_held_nothing(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    (history,) = histories(tmp_path)
+    assert {row[2] for row in rows(history)} == {"not_judged"}
+
+
+def test_the_work_is_shared_out_by_bytes_and_no_history_is_cut() -> None:
+    runs = [History(str(size), (), size * SHARE_BYTES // 10, None) for size in (1, 25, 4, 4, 4, 1)]
+    shares = [[json.loads(encoded)["run"] for encoded in share] for share in _shares(runs)]
+    assert shares == [["25"], ["4", "4"], ["4", "1", "1"]]
+
+
+def test_judging_costs_as_much_for_each_event_of_a_long_history_as_of_a_short_one(written: Written) -> None:
+    from journal.reader import read_file
+
+    entries = list(read_file(written.directory / "chaos-seed-7.jsonl"))
+    calls: list[int] = []
+    for share in (4, 1):
+        count = [0]
+        sys.setprofile(lambda frame, event, argument, count=count: count.__setitem__(0, count[0] + (event == "call")))
+        try:
+            judge(entries[: len(entries) // share], read_sentences())
+        finally:
+            sys.setprofile(None)
+        calls.append(count[0])
+    # Four times the events: with a pass over the past at each event it were near sixteen times the calls.
+    assert calls[1] / calls[0] < 7
+
+
+def test_a_directory_of_somebody_elses_is_not_replaced_by_the_table(tmp_path: Path) -> None:
+    from tools.audit import audited as command
+
+    (tmp_path / "seed-1.jsonl").touch()
+    (tmp_path / "audits").mkdir()
+    (tmp_path / "audits" / "mine.txt").write_text("mine")
+    assert command(tmp_path, tmp_path, "local[1]") == 2
+    assert (tmp_path / "audits" / "mine.txt").read_text() == "mine"
+
+
+def test_two_audits_do_not_write_one_table_and_the_stream_is_not_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tools.audit import audited as command
+
+    (tmp_path / "seed-1.jsonl").touch()
+    with versions.locked(own_place(tmp_path)):
+        assert command(tmp_path, tmp_path, "local[1]") == 2
+    assert "another job writes to" in capsys.readouterr().err
+    with versions.locked(tmp_path), versions.locked(own_place(tmp_path)):
+        pass
+
+
+def test_an_audit_is_a_version_and_the_one_before_stays_for_who_reads_it(
+    written: Written, audited: list[dict[str, Any]], spark: SparkSession, tmp_path: Path
+) -> None:
+    (history,) = histories(written.directory / "ensemble-seed-1.jsonl")
+    with versions.locked(own_place(tmp_path)):
+        audit(spark, [history], tmp_path)
+        before = (tmp_path / "audits").resolve()
+        audit(spark, [history], tmp_path)
+    assert before.is_dir() and before != (tmp_path / "audits").resolve()
+    assert pq.read_table(before).num_rows == pq.read_table(tmp_path / "audits").num_rows == len(INVARIANTS)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.long
+def test_the_command_tells_each_violation_and_ends_with_one(written: Written, tmp_path: Path) -> None:
+    shutil.copy(written.directory / "established-without-a-quorum.jsonl", tmp_path / "seed-1.jsonl")
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.cli", "pipeline", "audit", str(tmp_path)],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "replay: zabka replay --seed 1" in done.stdout and "1 runs, 1 with violations" in done.stdout

@@ -1,0 +1,30 @@
+"""What `zabka campaign` says where it cannot read or write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from journal import events as e
+from journal.writer import JournalWriter
+from tools.campaign import app
+
+SHIPPED = Path(__file__).resolve().parents[3] / "docs/campaigns/lag.toml"
+
+
+def test_a_place_that_cannot_be_written_to_is_answered_before_anything_is_played(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    answer = CliRunner().invoke(app, ["run", str(SHIPPED), "--out", str(tmp_path / "file" / "below")])
+    assert answer.exit_code == 2
+    assert "Not a directory" in answer.output
+
+
+def test_a_file_that_cannot_be_written_is_answered(tmp_path: Path) -> None:
+    for node, role in (("peer-1", "peer"), ("broker-1", "broker")):
+        writer = JournalWriter(tmp_path / node / "journal", node)
+        writer.write(e.NodeStarted(role, 1, {}))
+        writer.close()
+    answer = CliRunner().invoke(app, ["from-journal", str(tmp_path), "--out", str(tmp_path / "none" / "of.toml")])
+    assert answer.exit_code == 2
+    assert "No such file or directory" in answer.output

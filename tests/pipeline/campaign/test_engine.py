@@ -1,0 +1,169 @@
+"""A campaign from run to answer: nothing is played twice, whatever is killed, and it ends when the answer is clear."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pipeline.campaign import play
+from pipeline.campaign.code import MEASURES, ROOMS
+from pipeline.campaign.definition import Campaign, parse_campaign
+from pipeline.campaign.engine import Keep, NotPlayed, Progress, run_campaign
+from pipeline.campaign.ledger import CODE, RUNS, NotThisCampaign, opened
+from pipeline.campaign.measures import Measures
+from pipeline.campaign.partition_times import Window
+from pipeline.campaign.play import Played, Run
+from tests.house.test_layout import MAY_IMPORT
+
+TEXT = """
+question = "Which?"
+seeds = "1-12"
+decide = "failover_ms"
+[settings]
+"harm.kinds" = "crash_broker"
+[grid]
+"zookeeper.session.timeout.ms" = [2000, 4000]
+[stop]
+looks = [6, 9]
+"""
+NOTHING = Measures(Window(0, 1), [], [], 0, {}, 0, 0, 0, 0, None, None, None)
+
+
+class Players:
+    """Plays runs in no time: a failover lasts as long as the session, and a little longer for each seed."""
+
+    def __init__(self, *, killed_after: int = 10**9, makes_difference: bool = True) -> None:
+        self.played: list[tuple[int, int]] = []
+        self._killed_after = killed_after
+        self._makes_difference = makes_difference
+
+    def __call__(self, runs: Sequence[Run], keep: Keep) -> None:
+        for run in runs:
+            if len(self.played) == self._killed_after:
+                raise KeyboardInterrupt
+            self.played.append((run.point, run.seed))
+            timeout_ms = float(run.settings[-1].partition("=")[2]) if self._makes_difference else 0.0
+            keep(
+                msgspec.json.encode(
+                    Played(
+                        run.point, run.seed, run.scenario, {}, run.command, [],
+                        {"failover_ms": timeout_ms + 10 * run.seed}, NOTHING, 1, 1, 0.1,
+                    )
+                )
+            )  # fmt: skip
+
+
+@pytest.fixture
+def campaign() -> Campaign:
+    return parse_campaign(TEXT)
+
+
+def test_it_ends_at_the_first_look_that_is_clear(campaign: Campaign, tmp_path: Path) -> None:
+    players = Players()
+    with opened(tmp_path, TEXT) as ledger:
+        ended = run_campaign(campaign, ledger, players)
+    # 6 seeds give p = 2/64 at best, which is above 5 % / 3 looks; 9 give 2/512.
+    assert (ended.look, ended.looks, ended.reason) == (2, 3, "the answer was clear")
+    assert len(players.played) == len(set(players.played)) == 18
+
+
+def test_it_plays_every_seed_where_no_difference_shows(campaign: Campaign, tmp_path: Path) -> None:
+    players = Players(makes_difference=False)
+    with opened(tmp_path, TEXT) as ledger:
+        ended = run_campaign(campaign, ledger, players)
+    assert (ended.reason, len(players.played)) == ("every seed was played", 24)
+
+
+@pytest.mark.parametrize("killed_after", [0, 1, 7, 17])
+def test_what_was_kept_is_not_played_again(campaign: Campaign, tmp_path: Path, killed_after: int) -> None:
+    first, second = Players(killed_after=killed_after), Players()
+    with pytest.raises(KeyboardInterrupt), opened(tmp_path, TEXT) as ledger:
+        run_campaign(campaign, ledger, first)
+    with opened(tmp_path, TEXT) as ledger:
+        run_campaign(campaign, ledger, second)
+    assert len(first.played) == killed_after
+    assert not set(first.played) & set(second.played)
+    assert len(first.played) + len(second.played) == 18
+
+
+def test_a_line_that_a_kill_tore_was_not_played(campaign: Campaign, tmp_path: Path) -> None:
+    with opened(tmp_path, TEXT) as ledger:
+        run_campaign(campaign, ledger, Players())
+    whole = (tmp_path / RUNS).read_bytes()
+    (tmp_path / RUNS).write_bytes(whole[:-20])
+    again = Players()
+    with opened(tmp_path, TEXT) as ledger:
+        run_campaign(campaign, ledger, again)
+    assert len(again.played) == 1
+    assert (tmp_path / RUNS).read_bytes() == whole
+
+
+def test_a_row_that_comes_back_twice_is_kept_once(campaign: Campaign, tmp_path: Path) -> None:
+    def twice(runs: Sequence[Run], keep: Keep) -> None:
+        Players()(runs, keep)
+        Players()(runs, keep)
+
+    told: list[Progress] = []
+    with opened(tmp_path, TEXT) as ledger:
+        run_campaign(campaign, ledger, twice, told.append)
+    assert len((tmp_path / RUNS).read_bytes().splitlines()) == 18
+    assert [progress.done for progress in told] == list(range(19))
+
+
+def test_runs_that_do_not_come_back_are_no_evidence(campaign: Campaign, tmp_path: Path) -> None:
+    def forgetful(runs: Sequence[Run], keep: Keep) -> None:
+        Players()(runs[:-2], keep)
+
+    with opened(tmp_path, TEXT) as ledger, pytest.raises(NotPlayed, match=r"2 of 12 runs .*--seed 6"):
+        run_campaign(campaign, ledger, forgetful)
+
+
+def test_the_runs_of_another_campaign_are_not_taken_for_this_one(campaign: Campaign, tmp_path: Path) -> None:
+    with opened(tmp_path, TEXT):
+        pass
+    with pytest.raises(NotThisCampaign, match="holds the runs of another campaign"), opened(tmp_path, TEXT + "\n"):
+        pass
+
+
+def test_runs_of_another_zabka_are_not_taken_for_this_ones(
+    campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path, TEXT) as ledger:
+        run_campaign(campaign, ledger, Players())
+    monkeypatch.setattr("pipeline.campaign.ledger.digest", lambda: "another")
+    with pytest.raises(NotThisCampaign, match="another version of zabka played"), opened(tmp_path, TEXT):
+        pass
+    (tmp_path / CODE).unlink()
+    with pytest.raises(NotThisCampaign, match="another version of zabka played"), opened(tmp_path, TEXT):
+        pass
+
+
+def test_the_digest_covers_every_module_that_makes_a_figure() -> None:
+    here = Path(play.__file__).parent
+    found, todo = set(), ["play"]
+    while todo:
+        name = todo.pop()
+        found.add(name)
+        imported = re.findall(
+            r"^from pipeline\.campaign\.(\w+) import", (here / f"{name}.py").read_text(), re.MULTILINE
+        )
+        todo += [each for each in imported if each not in found]
+    assert sorted(found) == sorted(MEASURES)
+    assert set(ROOMS) == MAY_IMPORT["pipeline"]
+
+
+def test_two_processes_do_not_run_one_campaign(campaign: Campaign, tmp_path: Path) -> None:
+    with opened(tmp_path, TEXT), pytest.raises(NotThisCampaign, match="another process"), opened(tmp_path, TEXT):
+        pass
+
+
+def test_a_foreign_line_in_the_ledger_is_named(tmp_path: Path) -> None:
+    with opened(tmp_path, TEXT):
+        pass
+    (tmp_path / RUNS).write_bytes(b'{"point":1}\n')
+    with pytest.raises(NotThisCampaign, match=r"runs.jsonl:1 is no run"), opened(tmp_path, TEXT):
+        pass

@@ -1,0 +1,104 @@
+"""A live cluster's journals as the starting point of a campaign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from journal import events as e
+from journal.events import Entry, Event
+from journal.writer import JournalWriter
+from pipeline.campaign.definition import parse_campaign
+from pipeline.campaign.observed import campaign_text, observe
+from tools.campaign import app
+
+BROKER = {
+    "zookeeper.session.timeout.ms": "6000", "replica.lag.time.max.ms": "3000", "min.insync.replicas": "2",
+    "log.dirs": "/somewhere",
+}  # fmt: skip
+TOLD: list[tuple[int, str, Event]] = [
+    *((0, f"peer-{number}", e.NodeStarted("peer", number, {"tickTime": "500"})) for number in (1, 2, 3)),
+    *((1, f"broker-{number}", e.NodeStarted("broker", number, BROKER)) for number in (1, 2, 3, 4)),
+    (2, "broker-1", e.TopicCreated("a", "id", {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]})),
+    (2, "broker-1", e.TopicCreated("b", "id", {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]})),
+    (2, "broker-1", e.TopicCreated("c", "id", {0: [1]})),
+    (2, "broker-1", e.TopicCreated("__consumer_offsets", "id", {n: [1] for n in range(50)})),
+    (100, "host-1", e.ProcessChanged("broker-1", "down", None, "kill")),
+    (103, "host-1", e.ProcessChanged("broker-1", "running", 7, "start")),
+    (200, "host-1", e.ProcessChanged("peer-2", "paused", 8, "pause")),
+    (202, "host-1", e.ProcessChanged("peer-2", "running", 8, "resume")),
+    (300, "host-1", e.ProcessChanged("broker-1", "down", None, "kill")),
+    (400, "api-1", e.FaultInjected("f1", "cut", "broker-1", "broker-2", False)),
+    (401, "api-1", e.FaultRemoved("f1")),
+    (500, "api-1", e.FaultInjected("f2", "disk_full", "peer-1", "peer-1", False)),
+    (600, "host-1", e.ProcessChanged("peer-1", "running", 9, "start")),
+]  # fmt: skip
+
+
+def entries() -> list[Entry]:
+    return [Entry(node, place, at_s * 1_000_000, 0, event) for place, (at_s, node, event) in enumerate(TOLD, start=1)]
+
+
+def test_the_shape_the_settings_and_the_faults_are_those_that_were_seen() -> None:
+    seen = observe(entries())
+    assert (seen.peers, seen.brokers) == (3, 4)
+    assert seen.settings == {
+        "tickTime": "500", "zookeeper.session.timeout.ms": "6000", "replica.lag.time.max.ms": "3000",
+        "min.insync.replicas": "2",
+    }  # fmt: skip
+    assert seen.faults == {"crash_broker": 2, "pause": 1, "cut_one_way": 1}
+    assert sorted(seen.lasted_ms) == [1_000, 2_000, 3_000]
+    assert seen.other_faults == {"disk_full of a link": 1}
+
+
+def test_the_file_that_is_written_is_a_campaign_and_says_what_it_rests_on() -> None:
+    text = campaign_text(observe(entries()), "data")
+    campaign = parse_campaign(text)
+    arguments = campaign.arguments(campaign.points()[0])
+    assert {"peers=3", "brokers=4", "num.partitions=3", "default.replication.factor=3", "min.insync.replicas=2",
+            "harm.kinds=crash_broker:2,pause:1,cut_one_way:1", "harm.lasts.ms=1000-3000",
+            "zookeeper.session.timeout.ms=6000"} <= set(arguments)  # fmt: skip
+    assert [int(point["zookeeper.session.timeout.ms"]) for point in campaign.points()] == [6000, 3000, 9000, 10000]
+    assert "# Faults seen: 4, one every 150 s." in text
+    assert "# Left out, for want of a simulated one: disk_full of a link, 1 times." in text
+
+
+def test_what_was_not_seen_is_called_a_guess() -> None:
+    text = campaign_text(observe([entry for entry in entries() if isinstance(entry.event, e.NodeStarted)]), "data")
+    parse_campaign(text)
+    assert text.count("a guess") == 3
+
+
+def test_a_name_of_a_directory_cannot_leave_its_string() -> None:
+    assert parse_campaign(campaign_text(observe(entries()), 'x"\n[grid]')).grid.keys() == {
+        "zookeeper.session.timeout.ms"
+    }
+
+
+def test_the_command_writes_the_file_of_a_data_directory(tmp_path: Path) -> None:
+    now = [0]
+    writers: dict[str, JournalWriter] = {}
+    for at_s, node, event in TOLD:
+        if node not in writers:
+            writers[node] = JournalWriter(tmp_path / node / "journal", node, clocks=lambda: (now[0], 0))
+        now[0] = at_s * 1_000_000
+        writers[node].write(event)
+    for writer in writers.values():
+        writer.close()
+    answer = CliRunner().invoke(app, ["from-journal", str(tmp_path), "--out", str(tmp_path / "of.toml")])
+    assert answer.exit_code == 0, answer.output
+    assert parse_campaign((tmp_path / "of.toml").read_text()).settings["brokers"] == "4"
+
+
+@pytest.mark.parametrize("what", ["nothing", "an empty directory", "a journal of nothing"])
+def test_where_there_is_no_cluster_it_says_so(what: str, tmp_path: Path) -> None:
+    place = tmp_path / "data"
+    if what != "nothing":
+        place.mkdir()
+    if what == "a journal of nothing":
+        (place / "x.jsonl").touch()
+    answer = CliRunner().invoke(app, ["from-journal", str(place)])
+    assert answer.exit_code == 2
+    assert "journals" in answer.output

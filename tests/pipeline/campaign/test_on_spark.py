@@ -1,0 +1,71 @@
+"""A campaign on a Spark cluster whose executors have nothing of zabka, and one whose driver is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+SMALL = """
+question = "Which?"
+seeds = "1-2"
+decide = "failover_ms"
+[settings]
+"harm.kinds" = "crash_broker"
+"harm.ms" = 8000
+"harm.gap.ms" = 4000
+"drawn.topics" = false
+[grid]
+"zookeeper.session.timeout.ms" = [2000, 6000]
+"""
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+
+
+def start(directory: Path, master: str) -> subprocess.Popen[str]:
+    (directory / "small.toml").write_text(SMALL)
+    command = [sys.executable, "-m", "tools.cli", "campaign", "run", "small.toml", "--master", master, "--out", "out"]
+    return subprocess.Popen(
+        command, cwd=directory, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def kept(directory: Path) -> list[dict[str, object]]:
+    place = directory / "out" / "runs.jsonl"
+    lines = place.read_bytes().split(b"\n")[:-1] if place.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def test_executors_need_nothing_installed(tmp_path: Path) -> None:
+    done = start(tmp_path, "local-cluster[1,2,1024]")
+    said = done.communicate()[0]
+    assert done.returncode == 0, said
+    rows = kept(tmp_path)
+    assert len(rows) == 4
+    # Played by the code of the archive, unpacked below an executor's working directory.
+    assert all("/environment/site" in str(row["played_at"]) for row in rows)
+
+
+def test_a_driver_that_is_killed_goes_on_without_playing_a_run_twice(tmp_path: Path) -> None:
+    first = start(tmp_path, "local[1]")
+    while not kept(tmp_path):
+        assert first.poll() is None, first.communicate()[0]
+        time.sleep(0.05)
+    first.kill()
+    first.wait()
+    assert first.stdout is not None
+    first.stdout.close()
+    before = kept(tmp_path)
+    assert 1 <= len(before) < 4
+    second = start(tmp_path, "local[1]")
+    said = second.communicate()[0]
+    assert second.returncode == 0, said
+    after = kept(tmp_path)
+    assert after[: len(before)] == before
+    assert sorted((row["point"], row["seed"]) for row in after) == [(0, 1), (0, 2), (1, 1), (1, 2)]

@@ -1,0 +1,158 @@
+"""The answer and the report say what the figures say, and nothing that they do not."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.campaign.answer import answer
+from pipeline.campaign.charts import number_axis, told
+from pipeline.campaign.definition import parse_campaign
+from pipeline.campaign.engine import Ended
+from pipeline.campaign.play import Played
+from pipeline.campaign.report import report
+from pipeline.campaign.results import Results, results, write_tables
+from pipeline.campaign.statistics import Estimate
+from tests.pipeline.campaign.test_engine import NOTHING
+
+TEXT = """
+question = "Which <timeout>?"
+seeds = "1-12"
+decide = "failover_ms"
+also = ["false_expiries"]
+[grid]
+"zookeeper.session.timeout.ms" = [6000, 2000]
+"""
+
+
+def found(shift_ms: float, expiries: float, *, problems: list[str] | None = None) -> Results:
+    campaign = parse_campaign(TEXT)
+    runs = {}
+    for point, settings in enumerate(campaign.points()):
+        for seed in campaign.seed_numbers():
+            figures = {
+                "failover_ms": 100.0 * seed + 5_000 + shift_ms * point,
+                "false_expiries": expiries * point + seed % 2,
+            }
+            runs[point, seed] = Played(
+                point, seed, "chaos", settings, f"zabka replay --seed {seed}",
+                problems or [] if (point, seed) == (1, 3) else [], figures, NOTHING, 1, 1, 0.1,
+            )  # fmt: skip
+    return results(campaign, runs, Ended(list(campaign.seed_numbers()), 1, 1, "every seed was played"))
+
+
+def test_a_difference_is_told_with_both_means_and_what_it_costs() -> None:
+    decision, cost, evidence = answer(found(-4_000, 2.0))
+    # The means of 100 x (1..12) + 5,000, and that less 4,000.
+    assert "zookeeper.session.timeout.ms=2000 with 1,650 ms" in decision
+    assert "against zookeeper.session.timeout.ms=6000 with 5,650 ms" in decision
+    assert "sessions that expired though the broker lived 2.5 against 0.5 a run" in cost
+    assert "24 runs, 2 settings on the same 12 seeds each, and every invariant held" in evidence
+
+
+def test_where_nothing_differs_it_says_so() -> None:
+    assert answer(found(0, 0))[0].startswith("No difference seen in failover of a partition, mean")
+
+
+def test_a_figure_that_few_seeds_have_says_how_many() -> None:
+    seen = found(-4_000, 2.0)
+    name = "controller_failover_ms"
+    seen.estimates[name][1] = Estimate(1, 23_854.0, 23_854.0, 23_854.0)
+    seen.campaign.also.append(name)
+    page = report(seen, TEXT)
+    assert "23,854 (23,854 to 23,854), of 1 seed" in page
+    assert page.count("A mark without an interval rests on one seed.") == 1
+
+
+def test_one_setting_alone_is_told_and_compared_with_nothing() -> None:
+    campaign = parse_campaign(TEXT.replace("[6000, 2000]", "[6000]"))
+    runs = {
+        (0, seed): Played(0, seed, "chaos", {}, "", [], {"failover_ms": 5_000.0}, NOTHING, 1, 1, 0.1)
+        for seed in campaign.seed_numbers()
+    }
+    one = results(campaign, runs, Ended(list(campaign.seed_numbers()), 1, 1, "every seed was played"))
+    decision, cost, _ = answer(one)
+    assert decision == (
+        "One setting was played, zookeeper.session.timeout.ms=6000: failover of a partition, mean "
+        "5,000 ms (5,000 to 5,000)."
+    )
+    assert cost.startswith("There is nothing to compare it with")
+    assert "verdict" not in report(one, TEXT)
+
+
+def test_what_did_not_move_is_not_told_as_a_cost() -> None:
+    assert "no difference was seen in anything else" in answer(found(-4_000, 0))[1]
+
+
+def test_a_broken_invariant_is_told_with_its_command() -> None:
+    page = report(found(-4_000, 0, problems=["records: lost <b>"]), TEXT)
+    assert "<code>zabka replay --seed 3</code>" in page and "records: lost &lt;b&gt;" in page
+    assert "1 of them broke an invariant" in page
+
+
+class _Addresses(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.depth = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.addresses += [
+            value or "" for name, value in attrs if name in ("src", "href", "style", "onload", "onclick")
+        ]
+
+
+def test_the_report_needs_no_script_and_no_address_and_shows_the_question_as_text() -> None:
+    page = report(found(-4_000, 2.0), TEXT)
+    parser = _Addresses()
+    parser.feed(page)
+    assert parser.addresses == []
+    assert not {"script", "img", "link", "iframe", "timeout"} & set(parser.tags)
+    assert "http" not in page and "url(" not in page and "@import" not in page
+    assert "Which &lt;timeout&gt;?" in page
+
+
+def test_a_mark_stands_where_its_value_lies() -> None:
+    page = report(found(-4_000, 2.0), TEXT)
+    ticks = {
+        text: float(at) - 4
+        for at, text in re.findall(
+            r'class="tick" x="\d+" y="([\d.]+)" text-anchor="end">([\d,]+)<', page.split("</svg>")[0]
+        )
+    }
+    marks = dict(re.findall(r"<title>(\d+): [\d,]+ .*?cy=\"([\d.]+)\"", page.split("</svg>")[0]))
+    per_ms = (ticks["0"] - ticks["6,000"]) / 6_000
+    assert float(marks["6000"]) == pytest.approx(ticks["0"] - 5_650 * per_ms, abs=0.2)
+    assert float(marks["2000"]) == pytest.approx(ticks["0"] - 1_650 * per_ms, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0"), (1.5, "1.5"), (0.123, "0.12"), (99.94, "99.9"), (12_345.6, "12,346"), (100.0, "100")]
+)
+def test_a_number_is_told_with_the_digits_that_it_needs(value: float, text: str) -> None:
+    assert told(value) == text
+
+
+def test_an_axis_holds_its_values_and_has_round_ticks() -> None:
+    axis = number_axis("ms", [13.0, 87.0], from_zero=True)
+    assert axis.low == 0 and axis.high >= 87
+    assert [text for _, text in axis.ticks] == ["0", "20", "40", "60", "80", "100"]
+    assert number_axis("%", [5.0, 5.0]).low < 5 < number_axis("%", [5.0, 5.0]).high
+
+
+def test_the_tables_hold_every_run_every_figure_and_every_violation(tmp_path: Path) -> None:
+    rows = write_tables(found(-4_000, 2.0, problems=["broken"]), tmp_path)
+    assert rows["runs"] == 24 and rows["violations"] == 1
+    estimates = {(row["point"], row["figure"]): row for row in pq.read_table(tmp_path / "estimates").to_pylist()}
+    assert estimates[0, "failover_ms"]["mean"] == 5_650 and estimates[1, "failover_ms"]["mean"] == 1_650
+    assert estimates[0, "lost_records"]["seeds"] == 0
+    (violation,) = pq.read_table(tmp_path / "violations").to_pylist()
+    assert (violation["seed"], violation["command"], violation["problems"]) == (3, "zabka replay --seed 3", ["broken"])
+    runs = pq.read_table(tmp_path / "runs").to_pylist()
+    assert dict(runs[0]["figures"]) == {"failover_ms": 5_100.0, "false_expiries": 1.0}

@@ -1,0 +1,92 @@
+"""Intervals and the stopping rule: against arithmetic, and against how often they are wrong."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from pipeline.campaign.statistics import EXACT_SEEDS, difference, estimate, sign_flip_p
+from pipeline.campaign.stopping import Verdict, compare, is_clear
+
+
+def test_the_p_value_is_the_share_of_sign_patterns_that_are_as_far_from_zero() -> None:
+    values = np.array([3.0, -1.0, 4.0, 1.0, 5.0])
+    patterns = [abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in product((1, -1), repeat=5)]
+    assert sign_flip_p(values) == sum(seen >= 12 for seen in patterns) / 32
+
+
+def test_differences_that_all_have_one_sign_are_as_unlikely_as_a_row_of_heads() -> None:
+    assert sign_flip_p(np.arange(1.0, 11.0)) == 2 / 2**10
+
+
+def test_a_sampled_p_value_is_never_zero_and_near_the_exact_one() -> None:
+    values = np.random.default_rng(1).normal(0.6, 1.0, EXACT_SEEDS + 3)
+    signs = 1 - 2 * ((np.arange(2 ** len(values))[:, None] >> np.arange(len(values))) & 1).astype(np.int8)
+    exact = np.mean(np.abs(signs @ values) >= abs(values.sum()) * (1 - 1e-12))
+    assert sign_flip_p(values) == pytest.approx(exact, abs=0.02)
+    assert sign_flip_p(np.full(40, 7.0)) == 1 / 10_000
+
+
+def test_no_difference_at_all_is_no_evidence() -> None:
+    seen = difference({1: 5.0, 2: 6.0}, {1: 5.0, 2: 6.0, 3: 9.0}, 0.95)
+    assert (seen.seeds, seen.mean, seen.low, seen.high, seen.p) == (2, 0.0, 0.0, 0.0, 1.0)
+
+
+def test_a_difference_is_of_the_seeds_that_both_have() -> None:
+    assert difference({1: 5.0, 4: 100.0}, {1: 4.0, 2: -50.0}, 0.95).mean == 1.0
+    assert difference({4: 100.0}, {1: 4.0}, 0.95).mean is None
+
+
+def test_the_bootstrap_interval_holds_the_true_mean_about_as_often_as_it_says() -> None:
+    draw = np.random.default_rng(5)
+    inside = 0
+    for _ in range(300):
+        found = estimate(list(draw.normal(10.0, 3.0, 30)), 0.95)
+        assert found.low is not None and found.high is not None
+        inside += found.low <= 10.0 <= found.high
+    # The percentile bootstrap of 30 values is a little too narrow: 93 to 94 % in the literature.
+    assert 0.88 <= inside / 300 <= 0.985
+
+
+def test_looking_often_does_not_call_a_difference_where_there_is_none() -> None:
+    draw = np.random.default_rng(9)
+    campaigns, looks, points, wrong = 150, (6, 8, 10), 4, 0
+    for _ in range(campaigns):
+        # Seeds differ much more than settings do, as misfortunes do.
+        fortune = draw.normal(0.0, 10.0, max(looks))
+        values = fortune + draw.exponential(1.0, (points, max(looks)))
+        wrong += any(
+            each.verdict is Verdict.DIFFERENT
+            for look in looks
+            for each in compare(
+                {point: dict(enumerate(values[point, :look])) for point in range(points)},
+                confidence=0.95,
+                looks=len(looks),
+                equal_within=0.0,
+            )
+        )
+    # At most 5 % in the long run; of 150 campaigns more than 10 % would be three deviations off.
+    assert wrong / campaigns <= 0.10
+
+
+def test_pairing_finds_what_differs_less_than_seeds_do() -> None:
+    fortune = np.random.default_rng(2).normal(0.0, 50.0, 12)
+    paired = {0: dict(enumerate(fortune)), 1: dict(enumerate(fortune + 1.0 + 0.1 * np.arange(12) / 12))}
+    found = compare(paired, confidence=0.95, looks=1, equal_within=0.0)
+    assert [each.verdict for each in found] == [Verdict.DIFFERENT]
+    assert is_clear(found)
+
+
+def test_what_differs_by_less_than_matters_is_equal_and_clear() -> None:
+    fortune = np.random.default_rng(2).normal(0.0, 50.0, 12)
+    noise = np.random.default_rng(3).normal(0.0, 0.5, 12)
+    paired = {0: dict(enumerate(fortune)), 1: dict(enumerate(fortune + noise))}
+    assert [c.verdict for c in compare(paired, confidence=0.95, looks=1, equal_within=2.0)] == [Verdict.EQUAL]
+    assert [c.verdict for c in compare(paired, confidence=0.95, looks=1, equal_within=0.01)] == [Verdict.OPEN]
+
+
+def test_nothing_to_compare_is_not_clear() -> None:
+    assert not is_clear(compare({0: {1: 1.0}}, confidence=0.95, looks=1, equal_within=0.0))
+    assert not is_clear(compare({0: {1: 1.0}, 1: {}}, confidence=0.95, looks=1, equal_within=0.0))

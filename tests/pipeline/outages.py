@@ -1,0 +1,88 @@
+"""What a simulated run's history says of availability and of lost records: brute force over the true order.
+
+Written apart from the tables: it walks over the entries in the order in which they happened, with one set of partitions
+and one set of processes as they stand, and adds up the time between one entry and the next.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+from journal import events as e
+from journal.events import Entry
+from journal.reader import read_file
+
+Partition = tuple[str, int]
+STATES = ("observed", "offline", "leader_down", "under_min_isr", "available", "planned")
+
+
+class Standing:
+    """A cluster at one moment, as far as availability goes."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[Partition, tuple[int, int, int]] = {}
+        """Of each partition: partition epoch, leader, size of the ISR."""
+        self.not_running: dict[int, str] = {}
+        self.min_isr: dict[str, int] = {}
+        self.paused: dict[str, int] = {}
+        self.spent_us: dict[Partition, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STATES, 0))
+
+    def pass_time(self, length_us: int) -> None:
+        for name, (_, leader, size) in self.leaders.items():
+            state = "available"
+            if leader < 0:
+                state = "offline"
+            elif leader in self.not_running:
+                state = self.not_running[leader]
+            elif size < self.min_isr.get(name[0], 1):
+                state = "under_min_isr"
+            self.spent_us[name][state] += length_us
+            if state != "planned":
+                self.spent_us[name]["observed"] += length_us
+
+    def take(self, entry: Entry) -> None:
+        role, _, number = entry.node.rpartition("-")
+        match entry.event:
+            case e.LeaderElected() | e.IsrChanged() as told:
+                name = (told.topic, told.partition)
+                if name not in self.leaders or told.partition_epoch >= self.leaders[name][0]:
+                    self.leaders[name] = (told.partition_epoch, told.leader, len(told.isr))
+            case e.TopicDeleted(topic=topic):
+                self.leaders = {name: state for name, state in self.leaders.items() if name[0] != topic}
+            case e.ConfigChanged(entity=entity, config=config) if entity.startswith("topics/"):
+                self.min_isr[entity[7:]] = int(config.get("min.insync.replicas", "1"))
+            case e.NodeStarted() if role == "broker":
+                self.not_running.pop(int(number), None)
+            case e.NodeStopped() if role == "broker":
+                self.not_running[int(number)] = "planned"
+            case e.FaultInjected(kind=kind, source=source, target=target, fault_id=fault):
+                if source == target and target.startswith("broker-") and kind in ("crash", "power_loss", "pause"):
+                    self.not_running[int(target[7:])] = "leader_down"
+                    if kind == "pause":
+                        self.paused[fault] = int(target[7:])
+            case e.FaultRemoved(fault_id=fault) if fault in self.paused:
+                self.not_running.pop(self.paused[fault], None)
+
+
+def availability(path: Path) -> dict[Partition, dict[str, float]]:
+    """Of each partition: how many milliseconds it spent in which state."""
+    standing = Standing()
+    now = 0
+    for entry in read_file(path):
+        standing.pass_time(entry.mono_us - now)
+        now = entry.mono_us
+        standing.take(entry)
+    return {
+        name: {state: us / 1000 for state, us in spent.items()} for name, spent in sorted(standing.spent_us.items())
+    }
+
+
+def lost_offsets(path: Path) -> dict[Partition, list[int]]:
+    """Of each partition: every offset that somebody told to be lost, once."""
+    found: dict[Partition, set[int]] = defaultdict(set)
+    for entry in read_file(path):
+        if isinstance(entry.event, e.RecordsLost):
+            told = entry.event
+            found[told.topic, told.partition].update(range(told.first_offset, told.last_offset + 1))
+    return {name: sorted(offsets) for name, offsets in sorted(found.items())}

@@ -1,0 +1,39 @@
+"""The lake's log: which lines came, and which are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.lake import commits
+from pipeline.lake.commits import Commit, Gap, Lines
+
+
+def test_lines_that_touch_or_overlap_become_one_span() -> None:
+    spans = [Lines(".", "a", 4, 6), Lines(".", "a", 1, 3), Lines(".", "a", 2, 5), Lines(".", "b", 7, 7)]
+    assert commits.merged(spans) == [Lines(".", "a", 1, 6), Lines(".", "b", 7, 7)]
+
+
+def test_what_lies_between_the_lines_of_a_node_is_missing() -> None:
+    lines = [Lines(".", "a", 3, 5), Lines(".", "a", 9, 9), Lines(".", "b", 1, 2), Lines(".~2", "a", 1, 4)]
+    assert commits.gaps(lines) == [Gap(".", "a", 1, 2), Gap(".", "a", 6, 8)]
+
+
+def test_a_commit_is_read_as_it_was_written_and_half_of_one_is_none(tmp_path: Path) -> None:
+    files = {
+        "bronze/type=session_closed/day=1970-01-01/b.parquet": 3,
+        "silver/session_closed/day=1970-01-01/b.parquet": 3,
+    }
+    commit = Commit(batch=4, files=files, lines=[Lines(".", "a", 1, 3)], set_aside=0, latest_us=7)
+    commits.write(tmp_path, commit)
+    commits.path_of(tmp_path, 5).with_suffix(".new").write_text('{"batch":5')
+    assert list(commits.read(tmp_path)) == [commit]
+    assert (commit.rows, commit.types) == (3, {"session_closed"})
+
+
+def test_a_damaged_commit_is_named(tmp_path: Path) -> None:
+    commits.path_of(tmp_path, 1).parent.mkdir()
+    commits.path_of(tmp_path, 1).write_text("{")
+    with pytest.raises(ValueError, match=r"000000001\.json is no commit"):
+        list(commits.read(tmp_path))

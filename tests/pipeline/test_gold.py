@@ -1,0 +1,76 @@
+"""The tables of failovers, losses, the ensemble and faults, and what is said where a table is not as it should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from journal import events as e
+from pipeline import jobs
+from pipeline.ensembles import elections, sessions
+from pipeline.failovers import failovers
+from pipeline.faults import faults
+from pipeline.gold import TABLES
+from pipeline.losses import records_lost
+
+
+def test_a_failover_is_told_in_its_phases(spark: SparkSession, history: Any) -> None:
+    write = history.write
+    write("broker-1", e.ControllerElected(1, 1, 1, 1))
+    write("peer-1", e.SessionExpired(9, 6000, 4_000, 2))
+    write("peer-1", e.SessionClosed(9, 5, ["/controller"], "expiry 0x9"))
+    write("broker-2", e.ControllerElected(2, 2, 2, 6))
+    write("broker-2", e.ControllerReady(2, 2, 30, 20))
+    write("broker-2", e.ControllerPropagated(2, 2, 1, 7))
+    (row,) = failovers(jobs.read_journal(spark, history.directory)).collect()
+    assert (row["controller_epoch"], row["broker_id"], row["previous_broker_id"]) == (2, 2, 1)
+    assert row["cause"] == "session_expired"
+    phases = [row[f"{name}_ms"] for name in ("detect", "elect", "read", "decide", "propagate", "total")]
+    assert phases == [4_000, 1_000, 30, 20, 7, 5_057]
+
+
+def test_losses_told_by_several_replicas_are_one_union(spark: SparkSession, history: Any) -> None:
+    for broker, first, last in ((1, 10, 19), (2, 15, 24), (3, 25, 25), (1, 40, 41)):
+        history.write(f"broker-{broker}", e.RecordsLost(broker, "t", 0, first, last, last - first + 1, broker, "x"))
+    rows = records_lost(jobs.read_journal(spark, history.directory)).collect()
+    assert [(r["first_offset"], r["last_offset"], r["count"], r["broker_ids"]) for r in rows] == [
+        (10, 25, 16, [1, 2, 3]),
+        (40, 41, 2, [1]),
+    ]
+
+
+def test_sessions_elections_and_faults_are_spans(spark: SparkSession, history: Any) -> None:
+    def state(state: str, phase: str, round_: int = 1) -> e.PeerStateChanged:
+        return e.PeerStateChanged(state, phase, 3 if state != "LOOKING" else -1, round_, 1, 1, 0)
+
+    write = history.write
+    for peer in ("peer-1", "peer-2"):
+        write(peer, e.SessionCreated(7, 6000, 3))
+    write("peer-1", state("LOOKING", "ELECTION"))
+    write("peer-1", state("LOOKING", "ELECTION", 2))
+    write("peer-1", state("FOLLOWING", "DISCOVERY"))
+    write("host-1", e.FaultInjected("f1", "cut", "broker-1", "peer-1", True))
+    write("peer-1", state("FOLLOWING", "BROADCAST"))
+    write("host-1", e.FaultRemoved("f1"))
+    write("host-1", e.FaultInjected("f1", "cut", "broker-1", "peer-1", True))
+    for peer in ("peer-1", "peer-2"):
+        write(peer, e.SessionClosed(7, 9, ["/brokers/ids/1"], "expiry 0x7"))
+    journal = jobs.read_journal(spark, history.directory)
+    (session,) = sessions(journal).collect()
+    assert (session["duration_ms"], session["ended_by"], session["timeout_ms"]) == (9_000, "expired", 6_000)
+    assert session["ephemerals"] == ["/brokers/ids/1"]
+    (election,) = elections(journal).collect()
+    assert (election["election_ms"], election["discovery_ms"], election["total_ms"]) == (2_000, 2_000, 4_000)
+    assert (election["rounds"], election["state"], election["leader_id"]) == (2, "FOLLOWING", 3)
+    assert [(row["fault_id"], row["duration_ms"]) for row in faults(journal).collect()] == [("f1", 2_000), ("f1", None)]
+
+
+def test_an_expectation_that_is_not_met_is_named(spark: SparkSession, history: Any, tmp_path: Path) -> None:
+    history.write("api-1", e.WorkloadProgressed("w1", "t", 5, 4, 2, 0))
+    history.write("api-1", e.WorkloadProgressed("w2", "t", 5, 4, 1, 0))
+    clients = [table for table in TABLES if table.name == "client_availability"]
+    written = jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "out", wanted=clients)
+    assert written.rows == {"client_availability": 2}
+    assert written.broken == {"client_availability": {"no more is answered than was sent": 1}}

@@ -1,0 +1,161 @@
+"""How far a stream has read: over growth, rotation, kills and clusters that are made anew."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pipeline.held import Held
+from pipeline.positions import Offset, advance, ranges_between
+from pipeline.ranges import SHARE_BYTES, FileRange, complete_bytes, read_share, shares
+from pipeline.runs import journal_files
+
+NAME = "peer-1/journal/peer-1.{:012d}.jsonl"
+
+
+class Journal:
+    """A node's files as its writer leaves them, and a stream that reads them in batches."""
+
+    def __init__(self, root: Path, *, hold: bool = True) -> None:
+        self.root = root
+        self.held = Held(root / "data", root / "_held" if hold else None)
+        self.offset: Offset = {}
+        self.read: list[tuple[str, str]] = []
+
+    def write(self, number: int, *lines: str) -> None:
+        path = self.root / "data" / NAME.format(number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            file.writelines(line + "\n" for line in lines)
+
+    def remove(self, number: int) -> None:
+        (self.root / "data" / NAME.format(number)).unlink()
+
+    def plan(self) -> Offset:
+        return advance(self.held.files(), self.offset)
+
+    def take(self, end: Offset | None = None, *, die: bool = False) -> None:
+        """One batch.  Who dies has read, but nobody has what it read."""
+        end = self.plan() if end is None else end
+        found = []
+        for part in ranges_between(self.held.files(), self.offset, end):
+            data = Path(part.path).read_bytes()[part.begin : part.end].decode()
+            found += [(part.run, line) for line in data.splitlines()]
+        if not die:
+            self.read += found
+            self.offset = end
+            self.held.release(end)
+
+    def lines(self, run: str = ".") -> list[str]:
+        return [line for of, line in self.read if of == run]
+
+
+def test_growth_and_new_files_are_read_once(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.write(1, "a", "b")
+    journal.take()
+    journal.write(1, "c")
+    journal.write(4, "d")
+    journal.take()
+    journal.take()
+    assert journal.lines() == ["a", "b", "c", "d"]
+
+
+def test_what_rotation_removes_after_it_was_found_is_read_all_the_same(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.write(1, "a")
+    end = journal.plan()
+    journal.write(1, "b")
+    journal.write(3, "c")
+    journal.remove(1)
+    journal.take(end, die=True)
+    journal.take(end)
+    journal.take()
+    assert journal.lines() == ["a", "b", "c"]
+    # Nothing is kept twice that was read and has gone.
+    assert [file.path.name for file in journal_files(tmp_path / "_held")] == ["peer-1.000000000003.jsonl"]
+
+
+def test_without_a_place_to_hold_files_the_others_are_read_once(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, hold=False)
+    journal.write(1, "a")
+    end = journal.plan()
+    journal.write(2, "b")
+    journal.remove(1)
+    journal.take(end)
+    journal.take()
+    journal.take()
+    assert journal.lines() == ["b"]
+
+
+def test_a_cluster_made_anew_under_the_same_names_is_another_run(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.write(1, "old first", "old second", "old third")
+    journal.take()
+    shutil.rmtree(tmp_path / "data")
+    journal.write(1, "new")
+    journal.take()
+    journal.write(1, "newer")
+    journal.take()
+    assert journal.lines() == ["old first", "old second", "old third"]
+    assert journal.lines(".~2") == ["new", "newer"]
+
+
+def test_a_cluster_made_anew_after_rotation_is_another_run(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for number in (1, 2, 3):
+        journal.write(number, f"old {number}")
+        journal.take()
+    journal.remove(1)
+    journal.remove(2)
+    for _ in range(2):
+        journal.take()
+    assert list(journal.offset) == [NAME.format(3)]
+    journal.remove(3)
+    journal.write(1, "new")
+    journal.take()
+    journal.write(2, "newer")
+    journal.take()
+    assert journal.lines(".~2") == ["new", "newer"]
+
+
+def test_a_line_without_its_end_and_a_file_without_a_line_wait(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.write(1)
+    path = tmp_path / "data" / NAME.format(1)
+    for text in ("a", "b\n", "c"):
+        with path.open("a") as file:
+            file.write(text)
+        journal.take()
+    assert journal.lines() == ["ab"]
+
+
+def test_a_file_that_goes_while_it_is_looked_at_does_not_end_the_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path, hold=False)
+    journal.write(1, "a")
+    journal.take()
+    journal.write(1, "never read")
+    journal.write(4, "b")
+    gone = tmp_path / "data" / NAME.format(1)
+    reads = complete_bytes
+
+    def without(path: Path, begin: int = 0) -> int:
+        # A node removes its oldest file after its first line was looked at, and before its end was.
+        gone.unlink(missing_ok=True)
+        return reads(path, begin)
+
+    monkeypatch.setattr("pipeline.positions.complete_bytes", without)
+    journal.take()
+    journal.take()
+    assert journal.lines() == ["a", "b"]
+
+
+def test_a_long_file_that_goes_before_it_is_cut_in_shares_is_one_share(tmp_path: Path) -> None:
+    gone = FileRange(".", str(tmp_path / "gone.jsonl"), 0, 10 * SHARE_BYTES)
+    (share,) = shares([gone], None)
+    assert share.ranges == [gone]
+    assert list(read_share(share)) == []

@@ -1,0 +1,53 @@
+"""Every event type has a typed table, whose rows say what the lines say."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from journal.events import BY_NAME
+from pipeline.entries import check_line
+from pipeline.lake.silver import SCHEMAS, typed
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "golden/sentences.jsonl"
+
+
+def examples() -> dict[str, list[dict[str, object]]]:
+    found: dict[str, list[dict[str, object]]] = {name: [] for name in BY_NAME}
+    for line in EXAMPLES.read_text().splitlines():
+        entry = json.loads(line)["entry"]
+        found[entry["type"]].append(entry)
+    return found
+
+
+def comparable(value: object) -> object:
+    """Without the differences between JSON's forms and Arrow's: names of a structure's parts, keys of a map."""
+    if isinstance(value, dict):
+        values = list(value.values())
+        return [comparable(v) for v in values] if all(k.startswith("_") for k in value) and value else {
+            str(k): comparable(v) for k, v in value.items()
+        }  # fmt: skip
+    if isinstance(value, list):
+        if value and all(isinstance(each, tuple) for each in value):
+            return {str(key): comparable(each) for key, each in value}
+        return [comparable(each) for each in value]
+    return int(value) if isinstance(value, Decimal) else value
+
+
+@pytest.mark.parametrize("kind", sorted(BY_NAME))
+def test_a_row_says_what_the_line_says(kind: str) -> None:
+    lines = examples()[kind]
+    assert lines
+    entries = [check_line(json.dumps(line).encode()) for line in lines]
+    rows = typed(kind, ["."] * len(lines), entries).to_pylist()
+    assert typed(kind, [], []).schema == SCHEMAS[kind]
+    for line, row in zip(lines, rows, strict=True):
+        for name in line.keys() - {"seq", "schema", "type"}:
+            wanted = line[name]
+            empty = wanted == {} or wanted == []
+            assert comparable(row[name]) or empty or wanted in (0, "", False, None), name
+            if not empty:
+                assert comparable(row[name]) == comparable(wanted), name

@@ -1,0 +1,144 @@
+"""The stream: every line once in the lake, over growth, restarts and kills, and the tables after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from journal import events as e
+from pipeline import jobs, stream, versions
+from pipeline.audits.histories import histories
+from pipeline.audits.jobs import rows
+from pipeline.gold import TABLES
+from pipeline.lake import commits
+
+SOME = [table for table in TABLES if table.name in ("partition_leaderships", "faults", "bad_lines")]
+
+
+def take(spark: SparkSession, directory: Path, lake: Path) -> None:
+    """Stream what is there."""
+    with versions.locked(lake):
+        stream.start(spark, directory, lake, follow=False, wanted=SOME).awaitTermination()
+
+
+def bronze(lake: Path) -> list[dict[str, Any]]:
+    """Every line, as a reader sees them who knows of no commits."""
+    rows = ds.dataset(lake / "bronze", format="parquet", partitioning="hive").to_table().to_pylist()
+    return sorted(rows, key=lambda row: (row["file"], row["position"]))
+
+
+@pytest.mark.timeout(600)
+def test_every_line_is_taken_once_over_growth_and_restarts_and_the_tables_are_those_of_the_batch_job(
+    spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    strange = "/a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\rh\ni"
+    history.write("peer-1", e.SessionClosed(77, 1, [strange]))
+    path = history.directory / "peer-1" / "journal" / "peer-1.000000000001.jsonl"
+    with path.open("ab") as file:
+        file.write(b'{"a":' + b"[" * 100_000 + b"\n\xff\n" + b'{"half')
+    take(spark, history.directory, lake)
+    with path.open("ab") as file:
+        file.write(b' a line":1}\n')
+    outage(history)
+    take(spark, history.directory, lake)
+    lines = [
+        line for file in sorted(history.directory.rglob("*.jsonl")) for line in file.read_bytes().split(b"\n")[:-1]
+    ]
+    rows = bronze(lake)
+    assert len(rows) == len(lines)
+    assert sorted(row["body"] for row in rows if row["problem"] is None) == sorted(
+        line.decode() for line in lines if line.startswith(b'{"schema"')
+    )
+    assert [row["problem"] is None for row in rows if row["file"] == path.name] == [True, False, False, False, True]
+    closed = ds.dataset(lake / "silver" / "session_closed", partitioning="hive").to_table().to_pylist()
+    assert sorted(row["ephemerals"] for row in closed) == [[strange], *2 * [["/brokers/ids/1", "/controller"]]]
+    jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "batch", wanted=SOME)
+    for table in SOME:
+        found = pq.read_table(lake / table.name).to_pylist()
+        assert found == pq.read_table(tmp_path / "batch" / table.name).to_pylist(), table.name
+        assert found or table.name == "faults"
+    # The lines that were set aside have no numbers, and the others have them all.
+    assert pq.read_table(lake / stream.GAPS).to_pylist() == []
+    told = stream.read_status(lake)
+    assert told is not None
+    assert (told.lines, told.set_aside, told.broken) == (len(lines), 3, {})
+    assert told.latest_us == history.now_us
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_batch_that_died_after_its_files_were_written_is_taken_once(
+    spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = tmp_path / "lake"
+    outage(history)
+    with monkeypatch.context() as broken:
+        broken.setattr(versions, "publish", lambda *_: 1 / 0)
+        with pytest.raises(StreamingQueryException):
+            take(spark, history.directory, lake)
+    # The first time died when nothing was committed, too: the files are there, and nobody names them.
+    commits.path_of(lake, 0).unlink()
+    take(spark, history.directory, lake)
+    lines = [line for file in history.directory.rglob("*.jsonl") for line in file.read_text().splitlines()]
+    assert sorted(row["body"] for row in bronze(lake)) == sorted(lines)
+    pattern = str(lake / "bronze" / "**" / "*.parquet")
+    (count,) = duckdb.sql(f"SELECT count(*) FROM read_parquet('{pattern}')").fetchall()[0]
+    assert count == len(lines) == sum(commit.rows for commit in commits.read(lake))
+    assert stream.remove_orphans(lake) == 0
+    assert json.loads((lake / stream.STATUS).read_text())["lines"] == len(lines)
+
+
+def test_where_commits_are_missing_nothing_is_taken_for_an_orphan(tmp_path: Path) -> None:
+    file = tmp_path / "bronze" / "type=session_closed" / "day=2026-01-01" / "batch-000000000-00000.parquet"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    ended = tmp_path / stream.CHECKPOINT / "commits" / "0"
+    ended.parent.mkdir(parents=True)
+    ended.touch()
+    with pytest.raises(ValueError, match="lacks commits"):
+        stream.remove_orphans(tmp_path)
+    commits.write(tmp_path, commits.Commit(batch=1, files={}, lines=[], set_aside=0, latest_us=0))
+    ended.unlink()
+    with pytest.raises(ValueError, match="lacks commits"):
+        stream.remove_orphans(tmp_path)
+    assert file.exists()
+    commits.path_of(tmp_path, 1).unlink()
+    # The first batch died before its commit.
+    assert stream.remove_orphans(tmp_path) == 1
+
+
+def test_a_lake_whose_checkpoint_is_gone_is_not_read_into_again(spark: SparkSession, tmp_path: Path) -> None:
+    commits.write(tmp_path, commits.Commit(batch=0, files={}, lines=[], set_aside=0, latest_us=0))
+    with pytest.raises(stream.LostCheckpoint, match="_checkpoint"):
+        stream.start(spark, tmp_path, tmp_path, follow=False)
+
+
+@pytest.mark.timeout(600)
+def test_a_lakes_histories_are_judged_as_those_of_the_files_are(
+    spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
+) -> None:
+    outage(history)
+    alone = history.directory / "seed-7.jsonl"
+    for file in sorted(history.directory.rglob("*.jsonl")):
+        with alone.open("ab") as out:
+            out.write(file.read_bytes() + b"no entry\n")
+    lake = tmp_path / "lake"
+    take(spark, history.directory, lake)
+    # Written by a batch that never was committed.
+    bronze_file = next((lake / "bronze").rglob("batch-*.parquet"))
+    bronze_file.with_name("batch-000000009-00000.parquet").write_bytes(bronze_file.read_bytes())
+    found, wanted = histories(lake), histories(history.directory)
+    assert [each.run for each in found] == sorted(each.run for each in wanted) == [".", "seed-7.jsonl"]
+    for of_lake, of_files in zip(found, sorted(wanted, key=lambda each: each.run), strict=True):
+        assert list(rows(of_lake)) == list(rows(of_files))
+        assert of_lake.command == of_files.command

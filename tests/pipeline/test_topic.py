@@ -1,0 +1,332 @@
+"""Journals in a Kafka topic: what is read from there is what is read from the files."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from journal.events import TopicPartition
+from kafka_protocol.client.admin_client import AdminClient
+from kafka_protocol.record_batch import Record
+from pipeline import jobs, places
+from pipeline.gold import TABLES
+from pipeline.places import Uri, below, place_of
+from pipeline.ranges import SCHEMA, FileRange, Row, complete_bytes, read_range
+from pipeline.runs import journal_files
+from pipeline.topic import connection
+from pipeline.topic.connection import LostRecords, TopicPlace, asked, parse_place, records_between
+from pipeline.topic.publish import MadeAnew, Publisher, publish
+from pipeline.topic.records import record_of, rows_of_records
+from pipeline.topic.source import LATEST, SPAN_RECORDS, TOPIC_ID, Span, TopicSource, advanced, spans
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("kafka://127.0.0.1:9092/journal", TopicPlace("127.0.0.1:9092", "journal")),
+        ("kafka:/a:1,b:2/j.o-u_r", TopicPlace("a:1,b:2", "j.o-u_r")),
+        ("s3a://bucket/journals/", Uri("s3a", "bucket/journals")),
+        ("file:///tmp/journals", Uri("file", "tmp/journals")),
+        ("hdfs:///user/x/", Uri("hdfs", "/user/x")),
+    ],
+)
+def test_a_place_is_told_by_its_scheme(text: str, place: object) -> None:
+    assert place_of(text) == place
+
+
+@pytest.mark.parametrize(
+    "text", ["hdfs:///user/x", "hdfs:///", "hdfs://name:8020/user/x", "s3a://bucket/j", "file:///j"]
+)
+def test_a_uri_is_handed_on_with_its_authority_or_with_none(text: str) -> None:
+    assert str(place_of(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("root", "path"),
+    [
+        ("hdfs:///user/x", "hdfs://name:8020/user/x/a/seed-1.jsonl"),
+        ("hdfs://name:8020/user/x", "hdfs://name:8020/user/x/a/seed-1.jsonl"),
+        ("file:///user/x", "file:/user/x/a/seed-1.jsonl"),
+    ],
+)
+def test_a_file_is_named_from_the_root_however_the_file_system_tells_it(root: str, path: str) -> None:
+    assert below(root, path) == "a/seed-1.jsonl"
+
+
+@pytest.mark.parametrize("text", ["kafka://host/topic", "kafka://host:9092", "kafka://host:9092/a/b", "kafka://:1/t"])
+def test_what_names_no_topic_is_answered(text: str) -> None:
+    with pytest.raises(ValueError, match="kafka://HOST:PORT/TOPIC is wanted"):
+        parse_place(text)
+
+
+class Brokers:
+    """A topic of two partitions that lies in memory, whose requests may fail; an AdminClient as far as it is asked."""
+
+    def __init__(self, topic_id: str | None = None) -> None:
+        self.topic_id = topic_id
+        self.logs: dict[int, list[Record]] = {0: [], 1: []}
+        self.sequences: list[tuple[int, int]] = []
+
+    async def metadata(self, topics: list[str]) -> Any:
+        class Info:
+            partitions = tuple(TopicPartition("t", number) for number in (0, 1))
+            topic_id = self.topic_id
+
+        class Cluster:
+            topics = {"t": Info}
+
+        return Cluster
+
+    async def list_offset(self, partition: TopicPartition, which: int) -> int:
+        return len(self.logs[partition.partition]) if which == LATEST else 0
+
+    async def fetch(self, partition: TopicPartition, offset: int) -> Any:
+        class Fetched:
+            records = self.logs[partition.partition][offset : offset + 3]
+            next_offset = offset + len(records)
+
+        return Fetched
+
+    async def init_producer_id(self) -> tuple[int, int]:
+        return 7, 0
+
+    async def produce(self, partition: TopicPartition, records: list[Record], *, producer: tuple[int, ...]) -> int:
+        log = self.logs[partition.partition]
+        self.sequences.append((partition.partition, producer[2]))
+        log += [record._replace(offset=len(log) + place) for place, record in enumerate(records)]
+        return len(log)
+
+
+def published(root: Path, brokers: Brokers) -> int:
+    async def run() -> int:
+        publisher = Publisher(root, brokers, "t")  # type: ignore[arg-type]
+        await publisher.begin()
+        return await publisher.publish_what_is_there()
+
+    return asyncio.run(run())
+
+
+def of_the_topic(brokers: Brokers) -> list[Row]:
+    return sorted((row for log in brokers.logs.values() for row in rows_of_records(log, None)), key=place_in_files)
+
+
+def place_in_files(row: Row) -> tuple[str, str, int]:
+    return row[0], row[7], row[8]
+
+
+def of_the_files(root: Path) -> list[Row]:
+    ranges = [FileRange(file.run, str(file.path), 0, complete_bytes(file.path)) for file in journal_files(root)]
+    return sorted((row for part in ranges for row in read_range(part)), key=place_in_files)
+
+
+def test_what_the_topic_tells_is_what_the_files_tell_and_lines_that_are_none_keep_their_reasons(
+    history: Any, outage: Callable[[Any], None]
+) -> None:
+    outage(history)
+    path = history.directory / "peer-1" / "journal" / "peer-1.000000000001.jsonl"
+    with path.open("ab") as file:
+        file.write(b'\xff\n{"a":' + b"[" * 100_000 + b"\n" + b"x" * 9_000_000 + b'\n\n{"half')
+    brokers = Brokers()
+    assert published(history.directory, brokers) == len(of_the_files(history.directory))
+    found, wanted = of_the_topic(brokers), of_the_files(history.directory)
+    assert [row[:6] + row[7:] for row in found] == [row[:6] + row[7:] for row in wanted]
+    assert any(row[-1] == "a line of 9,000,001 bytes" for row in found)
+
+
+def test_publishing_goes_on_where_the_topic_ends_whoever_was_killed(
+    history: Any, outage: Callable[[Any], None]
+) -> None:
+    brokers = Brokers()
+    outage(history)
+    first = published(history.directory, brokers)
+    assert published(history.directory, brokers) == 0
+    # A publisher that is killed has published some of it.
+    del brokers.logs[0][-2:]
+    lost = 2 if brokers.logs[0] else 0
+    outage(history)
+    assert published(history.directory, brokers) == first + lost
+    assert len(of_the_topic(brokers)) == len(set(map(place_in_files, of_the_topic(brokers)))) == 2 * first
+
+
+def test_a_cluster_that_was_made_anew_is_not_published_behind_the_old_one(tmp_path: Path) -> None:
+    old = tmp_path / "peer-1" / "journal" / "peer-1.000000000001.jsonl"
+    other = tmp_path / "broker-1" / "journal" / "broker-1.000000000001.jsonl"
+    for path in (old, other):
+        path.parent.mkdir(parents=True)
+    old.write_bytes(b"old first\nold second\n")
+    brokers = Brokers()
+    assert published(tmp_path, brokers) == 2
+    old.write_bytes(b"a new first line that is longer than all of the old ones\nnew second\n")
+    other.write_bytes(b"of the new cluster\n")
+    with pytest.raises(MadeAnew, match=r"^peer-1/journal/peer-1\.0{11}1\.jsonl .*made anew.*publish to another topic$"):
+        published(tmp_path, brokers)
+    assert sum(map(len, brokers.logs.values())) == 2
+
+
+def test_a_file_before_all_that_the_topic_holds_of_its_node_is_of_a_cluster_made_anew(tmp_path: Path) -> None:
+    (tmp_path / "peer-1.000000000900.jsonl").write_bytes(b"line\n")
+    brokers = Brokers()
+    assert published(tmp_path, brokers) == 1
+    (tmp_path / "peer-1.000000000900.jsonl").rename(tmp_path / "peer-1.000000000001.jsonl")
+    with pytest.raises(MadeAnew):
+        published(tmp_path, brokers)
+
+
+def test_a_partitions_batches_have_rising_sequences_so_that_a_repeat_is_known(
+    history: Any, outage: Callable[[Any], None]
+) -> None:
+    brokers = Brokers()
+    outage(history)
+    published(history.directory, brokers)
+    for number, log in brokers.logs.items():
+        begun = [first for partition, first in brokers.sequences if partition == number]
+        assert begun == sorted(set(begun)) and (not begun or (begun[0] == 0 and begun[-1] < len(log)))
+
+
+def test_records_that_are_no_lines_of_journals_are_passed_over() -> None:
+    line = record_of("a/seed-1.jsonl", "0a0b0c0d", 5, b"{}")
+    others = [
+        Record(None, b"x"),
+        Record(b"k", b"x"),
+        Record(b"\xff", b"x", headers=line.headers),
+        line._replace(value=None),
+        line._replace(headers=(*line.headers, ("size", b"long"))),
+        line._replace(headers=(*line.headers, ("size", None))),
+        line._replace(headers=(*line.headers, ("size", b"%d" % 2**63))),
+        line._replace(headers=(("position", b"%d" % (2**63 - 1)),)),
+        line._replace(headers=(("position", b"9" * 5_000),)),
+    ]
+    assert [(row[0], row[8]) for row in rows_of_records([*others, line], None)] == [("a/seed-1.jsonl", 5)]
+
+
+def test_a_partition_is_read_in_shares_from_where_it_was_read_to() -> None:
+    found = spans({"0": 10}, {"0": SPAN_RECORDS + 20, "1": 3, "2": 0}, None)
+    assert [(each.partition, each.begin, each.end) for each in found] == [
+        (0, 10, SPAN_RECORDS + 10), (0, SPAN_RECORDS + 10, SPAN_RECORDS + 20), (1, 0, 3),
+    ]  # fmt: skip
+    assert all(isinstance(each, Span) for each in found)
+
+
+def test_a_stream_goes_to_where_the_logs_reach_and_keeps_partitions_that_are_not_told() -> None:
+    assert advanced("t", {}, {"0": 3, TOPIC_ID: "x"}) == {"0": 3, TOPIC_ID: "x"}
+    assert advanced("t", {"0": 3, "1": 2}, {"0": 4, TOPIC_ID: "x"}) == {"0": 4, "1": 2, TOPIC_ID: "x"}
+    assert spans({"0": 3, TOPIC_ID: "x"}, {"0": 3, TOPIC_ID: "x"}, None) == []
+
+
+def test_a_log_that_ends_before_where_it_was_read_to_is_told() -> None:
+    with pytest.raises(
+        LostRecords, match=r"topic t, partition 1: it was read to offset 9, and ends at 4; .*another topic"
+    ):
+        advanced("t", {"0": 3, "1": 9}, {"0": 3, "1": 4})
+
+
+def test_a_topic_that_was_made_anew_is_told_though_it_is_longer_than_the_old_one() -> None:
+    with pytest.raises(LostRecords, match=r"topic t was made anew .*'0': 3.* x, .*'0': 8.* y\): publish to another"):
+        advanced("t", {"0": 3, TOPIC_ID: "x"}, {"0": 8, TOPIC_ID: "y"})
+
+
+def test_a_streams_offset_holds_the_topics_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def of_memory(place: TopicPlace) -> AsyncIterator[Brokers]:
+        yield Brokers("x")
+
+    monkeypatch.setattr(connection, "connected", of_memory)
+    reader = TopicSource({"bootstrap": "127.0.0.1:1", "topic": "t"}).streamReader(SCHEMA)
+    assert reader.latestOffset({}, ReadAllAvailable()) == {"0": 0, "1": 0, TOPIC_ID: "x"}
+    with pytest.raises(LostRecords, match="made anew"):
+        reader.latestOffset({"0": 0, TOPIC_ID: "y"}, ReadAllAvailable())
+
+
+def test_records_that_do_not_come_are_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "NO_PROGRESS_S", 0.0)
+    brokers = Brokers()
+    brokers.logs[0] = [Record(b"k", b"x", offset=place) for place in range(5)]
+
+    async def read(end: int) -> int:
+        found = records_between(brokers, TopicPartition("t", 0), 1, end)  # type: ignore[arg-type]
+        return sum([len(some) async for some in found])
+
+    assert asyncio.run(read(5)) == 4
+    with pytest.raises(LostRecords, match=r"topic t, partition 0: .* offset 7 .* offset 5 on none came .*another"):
+        asyncio.run(read(7))
+
+
+@pytest.mark.timeout(600)
+def test_a_uri_that_hadoops_client_reads_gives_the_rows_of_the_directory(
+    spark: SparkSession, history: Any, outage: Callable[[Any], None]
+) -> None:
+    outage(history)
+    with (history.directory / "peer-1" / "journal" / "peer-1.000000000001.jsonl").open("ab") as file:
+        file.write(b'\xff\nnot one\n{"half')
+    types = "controller_elected,session_closed"
+    of_uri, of_path = (
+        sorted(map(tuple, places.batch(spark, place, types).drop("body").collect()), key=str)
+        for place in (place_of(f"file://{history.directory}"), history.directory)
+    )
+    assert of_uri == of_path
+    assert len([row for row in of_uri if row[-1] is not None]) == 2
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_topic_of_our_own_brokers_tells_what_their_files_tell_while_they_are_being_broken(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from tests.interop.interop_brokers import broker_cluster
+
+    (tmp_path / "cluster").mkdir()
+    with broker_cluster(tmp_path / "cluster") as cluster:
+        place = TopicPlace(cluster.bootstrap, "journal")
+        asked(place, lambda client: client.create_topic("journal", 3, 3, configs={"min.insync.replicas": "2"}))
+        breaking = threading.Thread(target=breaks, args=[list(cluster.brokers.values())])
+        breaking.start()
+        rounds = [publish_now(tmp_path / "cluster", place)]
+        while breaking.is_alive():
+            rounds.append(publish_now(tmp_path / "cluster", place))
+        breaking.join()
+        # What the last round publishes is what stands in the files then.
+        kept = tmp_path / "kept"
+        for file in journal_files(tmp_path / "cluster"):
+            copy = kept / file.path.relative_to(tmp_path / "cluster")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file.path, copy)
+        rounds.append(publish_now(kept, place))
+        assert sum(rounds) >= sum(path.read_bytes().count(b"\n") for path in kept.rglob("*.jsonl"))
+        wanted, found = jobs.read_journal(spark, kept), jobs.read_journal(spark, place)
+        assert rows(found.rows.drop("body")) and len(rounds) > 3
+        for table in TABLES:
+            assert rows(table.build(found)) == rows(table.build(wanted)), table.name
+
+
+def publish_now(root: Path, place: TopicPlace) -> int:
+    return asyncio.run(publish(root, place, follow=False, tell=lambda lines: None)).lines
+
+
+def breaks(servers: list[Any]) -> None:
+    """Kill each broker once, and start it again, while lines are published."""
+    for server in servers:
+        time.sleep(2)
+        server.kill()
+        time.sleep(4)
+        server.start()
+
+
+def rows(frame: Any) -> list[Any]:
+    return sorted(map(tuple, frame.collect()), key=str)
+
+
+def test_a_client_is_asked_in_a_loop_of_its_own() -> None:
+    async def work(client: AdminClient) -> int:
+        return 3
+
+    assert asked(TopicPlace("127.0.0.1:1", "t"), work) == 3

@@ -1,0 +1,83 @@
+"""Versions of the tables: readers see whole ones, and one job at a time writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import versions
+
+
+def make(out: Path, **tables: str) -> int:
+    number, directory = versions.begin(out)
+    for name, text in tables.items():
+        (directory / name).mkdir()
+        (directory / name / "part-0.parquet").write_text(text)
+    return number
+
+
+def read(out: Path, table: str) -> str:
+    return (out / table / "part-0.parquet").read_text()
+
+
+def test_readers_see_the_old_version_until_the_new_one_is_whole(tmp_path: Path) -> None:
+    versions.publish(tmp_path, make(tmp_path, reigns="old", sessions="old"))
+    number = make(tmp_path, reigns="new", sessions="new")
+    assert (read(tmp_path, "reigns"), read(tmp_path, "sessions")) == ("old", "old")
+    versions.publish(tmp_path, number)
+    assert (read(tmp_path, "reigns"), read(tmp_path, "sessions")) == ("new", "new")
+    assert (versions.directory_of(tmp_path, 1) / "reigns" / "part-0.parquet").read_text() == "old"
+
+
+def test_what_a_job_that_died_left_behind_goes_with_the_next_one(tmp_path: Path) -> None:
+    versions.publish(tmp_path, make(tmp_path, reigns="old"))
+    make(tmp_path, reigns="half")
+    assert make(tmp_path) == 2
+    assert read(tmp_path, "reigns") == "old"
+    assert not (versions.directory_of(tmp_path, 2) / "reigns").exists()
+
+
+def test_a_table_that_did_not_change_keeps_its_files(tmp_path: Path) -> None:
+    versions.publish(tmp_path, make(tmp_path, reigns="same"))
+    number = make(tmp_path)
+    versions.keep(tmp_path, number, "reigns")
+    versions.keep(tmp_path, number, "never-made")
+    versions.publish(tmp_path, number)
+    versions.vacuum(tmp_path, 0)
+    assert versions.numbers(tmp_path) == [2]
+    assert read(tmp_path, "reigns") == "same"
+
+
+def test_tables_of_an_older_zabka_are_replaced(tmp_path: Path) -> None:
+    (tmp_path / "reigns").mkdir()
+    (tmp_path / "reigns" / "part-0.parquet").write_text("of old")
+    versions.publish(tmp_path, make(tmp_path, reigns="new"))
+    assert read(tmp_path, "reigns") == "new"
+
+
+def test_what_is_no_table_is_not_removed_for_one(tmp_path: Path) -> None:
+    versions.publish(tmp_path, make(tmp_path, reigns="old"))
+    (tmp_path / "sessions").mkdir()
+    (tmp_path / "sessions" / "notes.txt").write_text("mine")
+    number = make(tmp_path, reigns="new", sessions="new")
+    with pytest.raises(versions.NoTable, match=r"sessions is no table.*another --out"):
+        versions.publish(tmp_path, number)
+    assert (tmp_path / "sessions" / "notes.txt").read_text() == "mine"
+    assert read(tmp_path, "reigns") == "old"
+
+
+def test_two_jobs_do_not_write_to_one_place(tmp_path: Path) -> None:
+    with (
+        versions.locked(tmp_path),
+        pytest.raises(versions.InUse, match="another job writes"),
+        versions.locked(tmp_path),
+    ):
+        pass
+
+
+def test_versions_that_were_replaced_just_now_stay(tmp_path: Path) -> None:
+    for text in ("a", "b"):
+        versions.publish(tmp_path, make(tmp_path, reigns=text))
+    assert versions.vacuum(tmp_path, 3600) == []
+    assert versions.vacuum(tmp_path, 0) == [1]

@@ -1,0 +1,142 @@
+"""A tap hears every message of a simulated world, and changes nothing in it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from journal.events import ControllerElected, FaultInjected, LearnerSynced, SessionExpired, TxnProposed
+from journal.messages import Message, message_line, read_message
+from simulation.network.network import CLOSED, Endpoint, Network
+from simulation.network.tap import PROCESS_GONE, MessageTap
+from simulation.run import run_with_journal
+from simulation.scenarios.library import LIBRARY, play
+from simulation.scenarios.scenario import Verdict
+
+FAILOVER = "kafka-1211"
+TYPED, WIRE = 1, 9
+"""In every tenth seed peers and clients talk in bytes."""
+
+
+@pytest.fixture(scope="module")
+def failover() -> tuple[Verdict, MessageTap, MessageTap]:
+    tap, tap_of_bug = MessageTap(), MessageTap()
+    return play(LIBRARY[FAILOVER], tap, tap_of_bug), tap, tap_of_bug
+
+
+def of_kind(tap: MessageTap, *kinds: str) -> list[Message]:
+    return [message for message in tap.messages if message.kind in kinds]
+
+
+@pytest.mark.parametrize("seed", [TYPED, WIRE])
+def test_a_history_is_the_same_with_a_tap_and_without(seed: int) -> None:
+    hashes = []
+    for tap in (None, MessageTap()):
+        _, lines = run_with_journal(seed, "ensemble", tap=tap)
+        hashes.append(sha256(b"".join(lines)).hexdigest())
+    assert hashes[0] == hashes[1]
+
+
+@pytest.mark.parametrize("seed", [TYPED, WIRE])
+def test_nothing_is_received_before_it_is_sent_and_everything_has_a_fate(seed: int) -> None:
+    tap = MessageTap()
+    outcome, _ = run_with_journal(seed, "chaos", tap=tap)
+    end_us = outcome.virtual_ms * 1000
+    assert tap.messages
+    for message in tap.messages:
+        assert message.arrived_us is None or message.arrived_us >= message.sent_us
+        under_way = message.sent_us > end_us - 2_000_000
+        assert message.arrived_us is not None or message.lost or under_way or message.group == "ping"
+    assert [message.id for message in tap.messages] == list(range(1, len(tap.messages) + 1))
+
+
+def test_every_item_that_an_end_is_sent_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    items: Counter[str] = Counter()
+    enqueue, datagram = Endpoint.enqueue, Network.datagram
+
+    def counted(end: Endpoint, item: Any) -> None:
+        if item is not CLOSED:
+            items["items"] += 1
+        enqueue(end, item)
+
+    def counted_datagram(*arguments: Any) -> None:
+        items["votes"] += 1
+        datagram(*arguments)
+
+    monkeypatch.setattr(Endpoint, "enqueue", counted)
+    monkeypatch.setattr(Network, "datagram", counted_datagram)
+    tap = MessageTap()
+    run_with_journal(TYPED, "ensemble", tap=tap)
+    assert len(of_kind(tap, "Notification")) == items["votes"] > 0
+    # A turn's packets may travel as one item, and then are several messages.
+    assert len(tap.messages) - items["votes"] >= items["items"] > 0
+
+
+def test_a_failover_is_told_as_the_journal_tells_it(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
+    verdict, tap, _ = failover
+    events = [entry.event for entry in verdict.journal]
+    followers = 2
+    proposed = sum(isinstance(event, TxnProposed) for event in events)
+    assert len(of_kind(tap, "PROPOSAL")) == proposed * followers
+    synced = sum(isinstance(event, LearnerSynced) for event in events)
+    for kind in ("FOLLOWERINFO", "LEADERINFO", "ACKEPOCH", "DIFF", "NEWLEADER", "UPTODATE"):
+        assert len(of_kind(tap, kind)) == synced, kind
+    elected = next(event for event in events if isinstance(event, ControllerElected))
+    for message in of_kind(tap, "LeaderAndIsr", "UpdateMetadata"):
+        assert message.source == f"broker-{elected.broker_id}"
+        assert message.subject["controller_epoch"] == elected.controller_epoch
+
+
+def test_every_question_of_the_controller_has_its_answer(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
+    _, tap, _ = failover
+    answers = {message.answers: message for message in tap.messages if message.answers is not None}
+    asked = of_kind(tap, "LeaderAndIsr", "UpdateMetadata", "AlterPartition")
+    assert asked
+    for message in asked:
+        answer = answers[message.id]
+        assert (answer.source, answer.target) == (message.target, message.source)
+        assert answer.kind == f"{message.kind} answer"
+        assert message.arrived_us is not None
+        assert answer.sent_us >= message.arrived_us
+
+
+def test_what_is_on_the_way_to_a_dead_process_is_lost(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
+    verdict, tap, _ = failover
+    killed = [
+        (entry.mono_us, entry.event.target)
+        for entry in verdict.journal
+        if isinstance(entry.event, FaultInjected) and entry.event.kind == "crash"
+    ]
+    dead = [message for message in tap.messages if message.lost == PROCESS_GONE]
+    for message in dead:
+        assert any(message.target == name and message.sent_us >= at - 2_000 for at, name in killed)
+
+
+def test_the_bug_has_messages_of_its_own_up_to_the_first_difference_the_same(
+    failover: tuple[Verdict, MessageTap, MessageTap],
+) -> None:
+    verdict, tap, tap_of_bug = failover
+    assert verdict.shown is not None
+    expired = next(entry for entry in verdict.journal if isinstance(entry.event, SessionExpired))
+    before = [message for message in tap.messages if message.sent_us < expired.mono_us]
+    assert before == tap_of_bug.messages[: len(before)]
+    assert tap.messages != tap_of_bug.messages
+
+
+def test_a_line_holds_the_whole_message(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
+    for message in failover[1].messages[:500]:
+        assert read_message(message_line(message)) == message
+
+
+def test_answers_on_a_connection_come_in_the_order_in_which_they_were_sent(
+    failover: tuple[Verdict, MessageTap, MessageTap],
+) -> None:
+    arrivals: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for message in failover[1].messages:
+        if message.group in ("broadcast", "synchronisation", "discovery") and message.arrived_us is not None:
+            arrivals[message.source, message.target, "quorum"].append(message.arrived_us)
+    assert arrivals
+    assert all(times == sorted(times) for times in arrivals.values())

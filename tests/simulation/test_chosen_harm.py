@@ -1,0 +1,121 @@
+"""What is done to a simulated cluster and what its clients write, chosen by settings in place of drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from journal import events as e
+from journal.events import Entry
+from simulation.seeds.chaos import CHAOS, check_played
+from simulation.seeds.seed_run import TOPIC, SeedRun
+from simulation.settings import BadSetting, world_settings
+
+SHORT = ("harm.ms=12000", "harm.gap.ms=2000", "drawn.topics=false")
+
+
+def played(seed: int, *settings: str) -> list[Entry]:
+    run = SeedRun(seed, CHAOS, world_settings([*SHORT, *settings]))
+    assert run.execute().problems == []
+    return run.world.record.entries
+
+
+def faults(entries: list[Entry]) -> list[tuple[int, e.FaultInjected]]:
+    return [(entry.mono_us // 1000, entry.event) for entry in entries if isinstance(entry.event, e.FaultInjected)]
+
+
+def lengths_ms(entries: list[Entry]) -> Iterator[int]:
+    began = {fault.fault_id: at_ms for at_ms, fault in faults(entries)}
+    for entry in entries:
+        if isinstance(entry.event, e.FaultRemoved):
+            yield entry.mono_us // 1000 - began[entry.event.fault_id]
+
+
+def test_two_settings_of_one_seed_suffer_the_same_faults_at_the_same_times() -> None:
+    chosen = ("harm.kinds=crash_broker,cut_brokers", "harm.lasts.ms=500-1500")
+    usual = faults(played(4, *chosen))
+    patient = faults(played(4, *chosen, "zookeeper.session.timeout.ms=12000", "default.replication.factor=2"))
+    assert len(usual) >= 3
+    assert [(fault.kind, fault.source, fault.target) for _, fault in usual] == [
+        (fault.kind, fault.source, fault.target) for _, fault in patient
+    ]
+    first_usual, first_patient = usual[0][0], patient[0][0]
+    for (one, _), (other, _) in zip(usual, patient, strict=True):
+        # The faults of both begin when the cluster has booted, and a shorter run of clients' calls makes no difference.
+        assert abs((one - first_usual) - (other - first_patient)) <= 1
+
+
+def test_faults_are_of_the_chosen_kinds_and_last_as_long_as_is_said() -> None:
+    entries = played(5, "harm.kinds=slow_disk:1,cut_brokers:3", "harm.lasts.ms=700-900")
+    kinds = {fault.kind for _, fault in faults(entries)}
+    assert kinds <= {"slow_disk", "cut"} and "cut" in kinds
+    # What is left when the harm ends is undone then, which may be sooner.
+    assert all(length_ms <= 900 for length_ms in lengths_ms(entries))
+    assert any(700 <= length_ms <= 900 for length_ms in lengths_ms(entries))
+
+
+def test_the_length_of_harm_and_the_gap_say_how_many_faults_there_are() -> None:
+    entries = played(6, "harm.kinds=slow_disk", "harm.ms=40000", "harm.gap.ms=1000")
+    times_ms = [at_ms for at_ms, _ in faults(entries)]
+    assert times_ms[-1] - times_ms[0] <= 40_000
+    # Gaps are uniform in 1..1999 ms: the mean is 1 s, and of forty of them the sum is off by 3.7 s at one deviation.
+    assert 26 <= len(times_ms) <= 54
+
+
+def test_the_topic_has_the_partitions_the_replicas_and_the_acks_that_were_wished_for() -> None:
+    entries = played(
+        7, "num.partitions=4", "default.replication.factor=2", "acks=1", "harm.kinds=slow_disk", "harm.ms=1000"
+    )
+    made = [entry.event for entry in entries if isinstance(entry.event, e.TopicCreated) and entry.event.topic == TOPIC]
+    assert [sorted(map(len, topic.assignment.values())) for topic in made] == [[2, 2, 2, 2]]
+    acks = {
+        entry.event.acks
+        for entry in entries
+        if isinstance(entry.event, e.RecordsAcknowledged) and entry.event.topic == TOPIC
+    }
+    assert acks == {1}
+    topics = {entry.event.topic for entry in entries if isinstance(entry.event, e.TopicCreated)}
+    assert not any(topic.startswith("drawn") for topic in topics)
+
+
+def test_the_power_of_a_rack_fails_as_one_and_replicas_are_spread_over_racks() -> None:
+    entries = played(
+        2, "brokers=4", "racks=2", "default.replication.factor=2", "harm.kinds=power_loss_rack",
+        "harm.lasts.ms=2000-3000", "num.partitions=4",
+    )  # fmt: skip
+    together: dict[int, set[str]] = {}
+    for at_ms, fault in faults(entries):
+        together.setdefault(at_ms, set()).add(fault.target)
+    assert together and all(
+        names in ({"broker-1", "broker-3"}, {"broker-2", "broker-4"}) for names in together.values()
+    )
+    made = next(
+        entry.event for entry in entries if isinstance(entry.event, e.TopicCreated) and entry.event.topic == TOPIC
+    )
+    assert all({replica % 2 for replica in replicas} == {0, 1} for replicas in made.assignment.values())
+
+
+@pytest.mark.parametrize(
+    ("scenario", "settings", "reason"),
+    [
+        ("chaos", ["harm.kinds=sunspots"], "there is no 'sunspots' here"),
+        ("chaos", ["harm.kinds=power_loss_rack"], "it needs racks="),
+        ("chaos", ["harm.kinds="], "names of faults are wanted"),
+        ("chaos", ["harm.kinds=pause:often"], "a positive whole number is wanted"),
+        ("chaos", ["harm.lasts.ms=9-3"], "the longest is shorter"),
+        ("chaos", ["harm.ms=-1"], "a positive whole number is wanted"),
+        ("chaos", ["acks=0"], "nothing is acknowledged then"),
+        ("chaos", ["acks=2"], "all or 1 is wanted"),
+        ("chaos", ["drawn.topics=maybe"], "true or false is wanted"),
+        ("chaos", ["default.replication.factor=4"], "there are only 3 brokers"),
+        ("chaos", ["min.insync.replicas=3", "default.replication.factor=2"], "no write with acks=all could succeed"),
+        ("calm", ["harm.kinds=pause"], "calm decides by itself"),
+        ("ensemble", ["acks=1"], "ensemble decides by itself"),
+        ("ensemble", ["harm.kinds=crash_broker,reassign"], "there is no 'reassign' here"),
+        ("swarm", ["harm.ms=1000"], "swarm decides by itself"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_its_reason(scenario: str, settings: list[str], reason: str) -> None:
+    with pytest.raises(BadSetting, match=reason):
+        check_played(scenario, world_settings(settings), (setting.partition("=")[0] for setting in settings))

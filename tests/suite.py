@@ -1,0 +1,42 @@
+"""Runs the suite: what needs no clock on all cores, then what starts servers, one test after the other.
+
+`python -m tests.suite` (or `make test`).  With arguments, which are pytest's, it is one run of these.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SIDE_BY_SIDE = (
+    "broker_sim", "controller", "ensemble", "fuzz", "house", "journal", "kafka_protocol", "mutation", "pipeline",
+    "simulation",
+)  # fmt: skip
+"""Rooms whose tests go by virtual time, or wait for as long as it takes.  The others' clusters, whose sessions end in
+real time, share the machine with nobody."""
+
+
+def runs(arguments: Sequence[str], cores: int) -> list[list[str]]:
+    """What pytest is called with, once for each run."""
+    if arguments:
+        return [list(arguments)]
+    rooms = [f"tests/{room}" for room in SIDE_BY_SIDE]
+    return [
+        [f"--numprocesses={cores}", "--dist=loadfile", *rooms],
+        ["tests", *(f"--ignore={room}" for room in rooms)],
+    ]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The first exit code that tells of a failure, after all runs."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    codes = [subprocess.call([sys.executable, "-m", "pytest", *run], cwd=HERE.parent) for run in runs(arguments, cores)]
+    return next((code for code in codes if code), 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

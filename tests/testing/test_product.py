@@ -1,0 +1,164 @@
+"""The fixtures as a user meets them: outside pytest, with hypothesis, in a failure's report, beside other packages."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compose.ports import CLAIM, claim_ports
+from testing.cluster import ClusterFailed
+from testing.container import ZabkaContainer
+from testing.live.cluster import LiveCluster
+from testing.simulated.cluster import running_world
+from zabka.shadowed import ROOMS, same_names, shadowed
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@settings(max_examples=3, deadline=None)
+@given(seed=st.integers(0, 1000), values=st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=4))
+def test_a_test_of_hypothesis_makes_a_world_for_each_example(seed: int, values: list[str]) -> None:
+    with running_world(seed=seed) as world:
+        world.topics.create("words")
+        world.produce("words", values)
+        assert world.consume("words") == values
+
+
+def test_a_world_ends_with_its_block_also_where_that_fails() -> None:
+    with pytest.raises(ClusterFailed, match="did not come true"), running_world() as world:
+        world.until(lambda: False, 1.0)
+    assert {peer.process for peer in world.peers.values()} == {"down"}
+
+
+def run_pytest(directory: Path, *arguments: str, path: str = str(ROOT), code: int) -> str:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", "-p", "zabka.plugin", *arguments],
+        cwd=directory, env={**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True, text=True, timeout=150, check=False,
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    assert done.returncode == code, said
+    return said
+
+
+def test_a_failures_report_tells_the_last_events_the_story_and_how_to_play_it_again(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        "def test_it(zabka_world):\n"
+        "    zabka_world.topics.create('orders')\n"
+        "    zabka_world.brokers[zabka_world.controller.id].kill()\n"
+        "    zabka_world.until(lambda: zabka_world.controller_epoch == 2)\n"
+        "    assert False\n"
+    )
+    said = run_pytest(tmp_path, "--zabka-seed", "4", f"--basetemp={tmp_path / 'temporary'}", "test_mine.py", code=1)
+
+    assert "the last 20 of" in said
+    assert "is controller, epoch 2" in said
+    assert "how it came to the newest decision:" in said
+    assert "which is where it begins:" in said
+    assert "pytest 'test_mine.py::test_it' --zabka-seed 4" in said
+
+
+def test_a_project_with_packages_of_the_same_names_is_told(tmp_path: Path) -> None:
+    (tmp_path / "api").mkdir()
+    (tmp_path / "api" / "__init__.py").write_text("")
+    (tmp_path / "journal.py").write_text("")
+    (tmp_path / "test_mine.py").write_text("def test_it():\n    pass\n")
+
+    said = run_pytest(tmp_path, "test_mine.py", code=0)
+    assert "zabka: this project has 'api', 'journal', and so has zabka: one hides the other" in said
+    assert same_names(tmp_path) == ["api", "journal"] and same_names(ROOT) == []
+
+    said = run_pytest(tmp_path, "test_mine.py", path=f"{tmp_path}{os.pathsep}{ROOT}", code=4)
+    assert f"zabka's package 'api' is hidden by {tmp_path / 'api'}: rename yours" in said
+    assert "Traceback" not in said
+
+
+def test_the_command_says_which_package_hides_its_own(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", "from zabka.command import main; main()"],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    # A folder without __init__.py comes after every package, and hides none.
+    assert (done.returncode, "hidden" in done.stderr) != (1, True), done.stderr
+    (tmp_path / "tools" / "__init__.py").write_text("")
+    done = subprocess.run(done.args, env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+                          capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"zabka: zabka's package 'tools' is hidden by {tmp_path / 'tools'}: ")
+
+
+def test_every_room_of_this_tree_is_found_here() -> None:
+    assert shadowed() is None
+    rooms = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert rooms - {"tests", "bench", "zabka"} == set(ROOMS)
+
+
+def test_two_clusters_never_claim_the_same_ports() -> None:
+    first, second = claim_ports(), claim_ports()
+    try:
+        assert first.within is not None and second.within is not None
+        assert len(first.within) == CLAIM and set(first.within).isdisjoint(second.within)
+    finally:
+        first.close()
+        second.close()
+
+
+def test_workers_of_pytest_xdist_have_clusters_side_by_side_that_share_no_port(tmp_path: Path) -> None:
+    # Each worker's test ends when the other's cluster has come up beside its own.
+    (tmp_path / "test_mine.py").write_text(
+        "import json, os, time\n"
+        "from pathlib import Path\n"
+        "import pytest\n"
+        "from compose.topology import load\n"
+        "@pytest.mark.parametrize('half', [0, 1])\n"
+        "def test_it(zabka_cluster, half):\n"
+        "    topology = load(zabka_cluster.data)\n"
+        "    ports = [b.port for b in topology.brokers] + [topology.api_port, topology.hosts[0].agent_port]\n"
+        "    ports += [p for s in topology.peers for p in (s.client_port, s.quorum_port, s.election_port)]\n"
+        "    mine = Path(__file__).parent / f'{half}.json'\n"
+        "    mine.with_suffix('.new').write_text(json.dumps([os.environ['PYTEST_XDIST_WORKER'], ports]))\n"
+        "    mine.with_suffix('.new').rename(mine)\n"
+        "    zabka_cluster.topics.create('orders')\n"
+        "    zabka_cluster.produce('orders', ['a'])\n"
+        "    deadline = time.monotonic() + 60\n"
+        "    while not mine.with_stem(str(1 - half)).exists():\n"
+        "        assert time.monotonic() < deadline\n"
+        "        time.sleep(0.05)\n"
+        "    assert zabka_cluster.consume('orders') == ['a']\n"
+    )
+    said = run_pytest(
+        tmp_path, "-p", "xdist.plugin", "-n", "2", f"--basetemp={tmp_path / 'temporary'}", "test_mine.py", code=0
+    )
+    assert "2 passed" in said
+    (one, own), (other, others) = (json.loads((tmp_path / f"{half}.json").read_text()) for half in (0, 1))
+    assert {one, other} == {"gw0", "gw1"}
+    assert len({*own, *others}) == len(own) + len(others)
+
+
+def test_a_container_without_containers_serves_and_leaves_nothing() -> None:
+    with ZabkaContainer() as kafka:
+        cluster = kafka.cluster
+        assert kafka.get_bootstrap_server() == cluster.bootstrap and kafka.get_container_host_ip() == "127.0.0.1"
+        assert len(kafka.get_zookeeper_connect().split(",")) == 1
+        cluster.topics.create("orders")
+        cluster.produce("orders", ["a"])
+        assert cluster.consume("orders") == ["a"]
+    assert not cluster.data.exists()
+    with pytest.raises(RuntimeError, match="not started"):
+        kafka.get_bootstrap_server()
+
+
+def test_a_module_shares_its_cluster_with_the_tests_of_the_run(
+    zabka_module_cluster: LiveCluster, zabka_session_cluster: LiveCluster
+) -> None:
+    assert zabka_module_cluster is zabka_session_cluster
+    assert zabka_module_cluster.topics.names() == []

@@ -1,0 +1,21 @@
+"""What the fixtures promise to projects that use them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.testing.surface import SURFACE
+
+
+def test_the_surface_is_the_one_that_this_version_promises() -> None:
+    """In a process of its own: what else is imported must not matter."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", "from tests.testing.surface import text; print(text(), end='')"],
+        capture_output=True, text=True, timeout=60, check=True, cwd=SURFACE.parents[2],
+        env={"PYTHONPATH": str(SURFACE.parents[2])},
+    )  # fmt: skip
+    assert done.stdout == SURFACE.read_text(), (
+        "the surface has changed: raise the version (a line gone or changed: major, a line new: minor), say it in "
+        "CHANGELOG.md, and write the file anew: python -m tests.testing.surface"
+    )

@@ -1,0 +1,121 @@
+"""The wheel, on a machine that has Python and nothing else of ours: no source tree, no npm."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAIN_BYTES_MAX = 60_000_000
+SIZE = """
+import importlib.metadata, pathlib
+files = (pathlib.Path(d.locate_file(f)) for d in importlib.metadata.distributions()
+         if d.metadata["Name"] not in ("pip", "setuptools") for f in d.files or [])
+print(sum(file.stat().st_size for file in files if file.is_file()))
+"""
+
+
+def run(*command: object, cwd: Path, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=env, capture_output=True, text=True, timeout=600, check=False
+    )
+    said = done.stdout + done.stderr
+    if "No matching distribution found" in said and "CI" not in os.environ:
+        pytest.skip("no package index can be reached")
+    assert done.returncode == 0, said
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built of what git knows, and of what npm installed."""
+    if not (ROOT / "node_modules" / "lit-html" / "LICENSE").is_file():
+        pytest.skip("npm has not installed the page's libraries (make setup)")
+    tree, built = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("built")
+    for name in run("git", "ls-files", "-co", "--exclude-standard", cwd=ROOT).splitlines():
+        if (ROOT / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, tree / name)
+    shutil.copytree(ROOT / "node_modules", tree / "node_modules")
+    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", built, tree, cwd=tree)
+    (made,) = built.glob("*.whl")
+    return made
+
+
+class Installed(NamedTuple):
+    """An environment of its own with zabka in it."""
+
+    directory: Path
+    plain_bytes: int
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Nothing of this process's: no source tree, no npm in PATH."""
+        return {"PATH": f"{self.directory / 'bin'}:/usr/bin:/bin", "HOME": str(self.directory)}
+
+    def zabka(self, *arguments: object) -> str:
+        return run(self.directory / "bin" / "zabka", *arguments, cwd=self.directory, env=self.environment)
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    directory = tmp_path_factory.mktemp("clean")
+    run(sys.executable, "-m", "venv", directory, cwd=directory)
+    python = directory / "bin" / "python"
+    install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    run(*install, wheel, cwd=directory)
+    plain_bytes = int(run(python, "-c", SIZE, cwd=directory))
+    run(*install, f"{wheel}[dashboard]", "pytest", cwd=directory)
+    return Installed(directory, plain_bytes)
+
+
+def test_a_plain_installation_is_small(installed: Installed) -> None:
+    assert installed.plain_bytes < PLAIN_BYTES_MAX
+
+
+@pytest.fixture
+def cluster(installed: Installed, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    data = tmp_path / "data"
+    installed.zabka("up", "--detach", "--data", data, "--port", 0, "--zk-port", 0, "--kafka-port", 0)
+    try:
+        yield json.loads(installed.zabka("status", "--json", "--data", data))
+    finally:
+        installed.zabka("down", "--data", data)
+
+
+def test_it_starts_a_cluster_with_the_page_and_its_libraries(cluster: dict[str, Any]) -> None:
+    assert {process["process"] for process in cluster["processes"]} == {"running"}
+    with httpx.Client(base_url=cluster["url"], trust_env=False) as client:
+        assert "/web/main.js" in client.get("/").text
+        for address in ("/web/main.js", "/lib/lit-html/lit-html.js", "/lib/lit-html/directives/repeat.js",
+                        "/web/sentences.json", "/metrics"):  # fmt: skip
+            assert client.get(address).status_code == 200, address
+
+
+def test_a_test_of_the_users_own_runs_on_the_fixtures_that_it_brings(installed: Installed, tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        """def test_a_cluster(zabka_cluster):
+    zabka_cluster.topics.create("orders")
+    zabka_cluster.produce("orders", ["a"])
+    assert zabka_cluster.consume("orders") == ["a"]
+
+
+def test_a_world(zabka_world):
+    zabka_world.topics.create("orders")
+    assert zabka_world.topics.names() == ["orders"]
+"""
+    )
+    python = installed.directory / "bin" / "python"
+    said = run(python, "-P", "-m", "pytest", "-q", tmp_path, cwd=tmp_path, env=installed.environment)
+    assert "2 passed" in said

@@ -1,0 +1,80 @@
+"""The build of the wheel: the page's library goes into it, so that who installs it needs no npm.
+
+No code of others is kept in the repository: npm installs the libraries into node_modules by package-lock.json, and the
+build takes them from there.  `pyproject.toml` names `BuildWithPage` and `SourceWithPage` to setuptools.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
+from setuptools.errors import SetupError
+
+LIBRARIES = {
+    "lit-html": ("LICENSE", "package.json", "*.js", "directives/*.js"),
+}
+"""What of each library the page may load, and its licence."""
+NODE_MODULES = Path("node_modules")
+CARRIED = Path("api") / "page_libraries"
+"""Where the libraries are in an installed package, and in a source distribution."""
+_HOW = (
+    "the page's libraries ({missing}) are not in node_modules: `npm ci --omit=dev --ignore-scripts` or `make setup` "
+    "puts them there"
+)
+
+
+class LibrariesMissing(SetupError):
+    """npm has not installed the page's libraries; the message says what to do."""
+
+
+def library_files(source: Path) -> list[Path]:
+    """The files to carry, as paths below `source` (node_modules).  Raises LibrariesMissing."""
+    missing = [name for name in LIBRARIES if not (source / name / "LICENSE").is_file()]
+    if missing:
+        raise LibrariesMissing(_HOW.format(missing=", ".join(missing)))
+    return [
+        path.relative_to(source)
+        for name, patterns in LIBRARIES.items()
+        for pattern in patterns
+        for path in sorted((source / name).glob(pattern))
+    ]
+
+
+def carry_libraries(target: Path) -> list[Path]:
+    """Copy the libraries below `target`, from a source distribution or from node_modules; the files that were written.
+
+    Raises LibrariesMissing.
+    """
+    source = CARRIED if (CARRIED / "lit-html").is_dir() else NODE_MODULES
+    written = []
+    for name in library_files(source):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, target / name)
+        written.append(target / name)
+    return written
+
+
+class BuildWithPage(build_py):
+    """setuptools' build of the packages, and the page's libraries with them."""
+
+    def run(self) -> None:
+        """Build; an editable installation serves the page from node_modules itself."""
+        super().run()
+        if not self.editable_mode:
+            self._carried = [str(path) for path in carry_libraries(Path(self.build_lib) / CARRIED)]
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        """Every file that the build wrote."""
+        return [*super().get_outputs(include_bytecode), *getattr(self, "_carried", [])]
+
+
+class SourceWithPage(sdist):
+    """setuptools' source distribution, and the page's libraries in it: who builds from it needs no npm."""
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        """Lay out the tree that is packed."""
+        super().make_release_tree(base_dir, files)
+        carry_libraries(Path(base_dir) / CARRIED)
