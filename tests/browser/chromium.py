@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
@@ -16,6 +18,7 @@ ARGUMENTS = [
 ]  # fmt: skip
 WAIT_MS = 8_000
 NAVIGATION_MS = 30_000
+POLL_MS = 20
 
 
 def missing(tool: str) -> None:
@@ -35,6 +38,17 @@ def launched() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield browser
         browser.close()
+
+
+def wait_until(page: Page, told: str, arg: Any = None) -> None:
+    """Wait until an asynchronous function of the page answers true.
+
+    `Page.wait_for_function` takes the promise that such a function returns for an answer, and waits for nothing.
+    """
+    until = time.monotonic() + WAIT_MS / 1000
+    while not page.evaluate(told, arg):
+        assert time.monotonic() < until, f"not so within {WAIT_MS} ms: {told}"
+        page.wait_for_timeout(POLL_MS)
 
 
 class Watched:

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from journal import events as e
+from tests.browser.chromium import wait_until
 from tests.browser.page_server import PageServer
 from tests.browser.test_page import act, button, card, row, turn_to
 
@@ -126,7 +127,7 @@ def test_in_forced_colours_the_tracks_lie_on_the_systems_ground(
     page = context.new_page()
     page.goto(server.url)
     expect(card(page, "Broker 1")).to_be_visible()
-    page.wait_for_function("async () => (await import('/web/tracks/tab.js')).theStage()?.draws > 0")
+    wait_until(page, "async () => (await import('/web/tracks/tab.js')).theStage()?.draws > 0")
     drawn, system = page.evaluate(GROUND)
     context.close()
     assert drawn == system

@@ -17,7 +17,7 @@ from journal.events import Entry, FollowershipTaken
 from simulation.network.tap import MessageTap
 from simulation.scenarios.library import LIBRARY, play
 from tests.api.api_server import settings
-from tests.browser.chromium import Watched
+from tests.browser.chromium import Watched, wait_until
 from tests.browser.page_server import PageServer, tell_a_healthy_cluster
 from tests.browser.test_page import turn_to
 
@@ -133,7 +133,7 @@ def test_keys_go_from_message_to_message_and_to_its_moment(page: Page) -> None:
 
 def test_the_tracks_of_that_kept_run_have_its_lanes(page: Page) -> None:
     turn_to(page, "Tracks")
-    page.wait_for_function("async () => (await import('/web/tracks/tab.js')).theStage()?.window?.spans.count > 20")
+    wait_until(page, "async () => (await import('/web/tracks/tab.js')).theStage()?.window?.spans.count > 20")
     expect(page.get_by_text("The history cannot be read")).to_have_count(0)
 
 

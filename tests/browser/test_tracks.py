@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from api.ensemble_view import PartitionZnodes
 from journal import events as e
-from tests.browser.chromium import Watched
+from tests.browser.chromium import Watched, wait_until
 from tests.browser.page_server import PageServer
 from tests.browser.test_moments import told, tracks
 from tests.browser.test_page import button, card, region, turn_to
@@ -82,10 +82,11 @@ def test_a_click_stands_at_an_event_the_wheel_zooms_there_and_a_drag_goes_on(tra
     expect(tracks.locator(".when.past")).to_contain_text(f"event {reigns}")
     before = tracks.evaluate(WINDOW)
     tracks.mouse.wheel(0, -600)
-    tracks.wait_for_function(
+    wait_until(
+        tracks,
         "async (width) => { const {theStage} = await import('/web/tracks/tab.js');"
         " const {from_us, to_us} = theStage().window; return to_us - from_us < width / 2; }",
-        arg=before[1] - before[0],
+        before[1] - before[0],
     )
     near, y, _ = place(tracks, "controller", 3)
     assert abs(near - x) < 4
@@ -199,10 +200,10 @@ def test_many_partitions_are_one_lane_a_topic_until_they_are_unfolded(page: Page
     shown = (
         f"async (label) => {{ {STAGE} return stage?.window?.layout.rows.some((row) => row.label === label) === true; }}"
     )
-    tracks_show = functools.partial(page.wait_for_function, shown)
-    tracks_show(arg="many, 200 partitions")
+    tracks_show = functools.partial(wait_until, page, shown)
+    tracks_show("many, 200 partitions")
     unfold.click()
     page.get_by_role("searchbox", name="Filter topics and partitions").fill("many-150")
     expect(page.get_by_role("button", name="Fold many (200)")).to_be_visible()
-    tracks_show(arg="many-150")
+    tracks_show("many-150")
     assert not page.evaluate(shown, "many-151")
