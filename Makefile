@@ -39,6 +39,9 @@ aging: setup
 bench-kafka: setup
 	@$(BIN)/python -m bench.kafka_throughput $(ARGS) && $(BIN)/python -m bench.kafka_failover $(ARGS)
 
+kafka-grid: setup
+	@$(BIN)/python -m bench.kafka_grid $(ARGS)
+
 histories: setup
 	@$(BIN)/python -m bench.histories $(ARGS)
 

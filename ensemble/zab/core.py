@@ -38,7 +38,7 @@ from ensemble.zab.reconfiguration import Reconfiguration
 from ensemble.zab.role import Phase, Role
 from ensemble.zab.snapshot_pace import SnapshotPace
 from ensemble.zab.sync import SyncMode, follows
-from journal.cause import START, UNKNOWN, Cause, looking_cause
+from journal.cause import START, Cause, looking_cause
 from journal.events import (
     EpochAccepted,
     EpochAdopted,
@@ -78,8 +78,8 @@ class Core:
         self.outlet: Callable[[list[Effect]], None] | None = None
         self.role: Role | None = None
         self.leaving: str | None = None
-        self.cause, self.lost = START, UNKNOWN
-        """Of what this peer does next: what sent it looking, and then that it looked; and how a learner went last."""
+        self.cause = START
+        """Of what this peer does next: what sent it looking, and then that it looked."""
         self.successor: PeerId | None = None
         """Whom this peer goes on with when it leaves its role, without an election."""
         self.round = 0

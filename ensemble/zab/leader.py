@@ -77,6 +77,8 @@ class Leader:
         # Broadcast.
         self._broadcast = Broadcast(core, self._links, self._synchronise)
         self._half_ticks = 0
+        # Whose loss cost this reign its quorum, if one does.
+        self._lost = UNKNOWN
 
     # -- reports ---------------------------------------------------------------------------------------------------
 
@@ -142,9 +144,9 @@ class Leader:
         self._broadcast.forget(peer)
         self._adopted.pop(peer.peer_id, None)
         if peer.counts:
-            self._core.lost = cause or link_cause(peer.peer_id)
+            self._lost = cause or link_cause(peer.peer_id)
         if self.established and not self._core.quorum.contains(self._synced_voters()):
-            self._core.leave("lost the quorum of learners", self._core.lost, self._broadcast.handover.successor)
+            self._core.leave("lost the quorum of learners", self._lost, self._broadcast.handover.successor)
         self._broadcast.advance()
 
     def on_recovered(self) -> None:
@@ -423,7 +425,7 @@ class Leader:
         self._half_ticks += 1
         if self.established and self._half_ticks % 2 == 0:
             if not core.quorum.contains(self._synced_voters()):
-                core.leave("no quorum of synced learners", core.lost, self._broadcast.handover.successor)
+                core.leave("no quorum of synced learners", self._lost, self._broadcast.handover.successor)
                 return
             core.perform(core.application.expire_sessions(core.now))
 

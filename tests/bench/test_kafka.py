@@ -9,6 +9,7 @@ import pytest
 
 from bench.kafka_clusters import KafkaCluster
 from bench.kafka_failover import BROKERS, Failover, assignments, journal_moments, log_moments
+from bench.kafka_grid import ACKS, CLIENTS, PARTITIONS, SIZES, works
 from bench.kafka_throughput import Figure, medians
 from bench.load import CannotMeasure
 from bench.world_speed import measure
@@ -55,6 +56,16 @@ def test_the_stages_of_a_failover_come_from_kafkas_log(tmp_path: Path) -> None:
 
 def test_the_total_leaves_detection_out() -> None:
     assert Failover(6_000, 1, 2, 3, 4).total_ms == 10
+
+
+def test_the_grid_has_every_cell_once_and_fetches_what_it_has_produced() -> None:
+    verbs = [*(f"produce acks={acks}" for acks in ACKS), "fetch"]
+    cells = {(v, p, s, c) for v in verbs for p in PARTITIONS for s in SIZES for c in CLIENTS}
+    assert sorted(works()) == sorted(cells)
+    for partitions in PARTITIONS:
+        for size in SIZES:
+            order = [work.verb for work in works() if (work.partitions, work.size) == (partitions, size)]
+            assert order == sorted(order, key=lambda verb: verb == "fetch")
 
 
 def test_medians_are_taken_field_by_field() -> None:
