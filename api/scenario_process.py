@@ -38,14 +38,7 @@ class ScenarioProcess:
 
         Whoever takes too long is asked to end, and may come to an answer then: what could not be put right.
         """
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self._argv, *arguments,
-                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-                env={**os.environ, "ZABKA_PARENT": str(os.getpid())},
-            )  # fmt: skip
-        except OSError as reason:
-            raise PlayerFailed(f"the player cannot be started: {reason}") from None
+        process = await self._started(arguments)
         answering = asyncio.create_task(process.communicate())
         try:
             ended, _ = await asyncio.wait({answering}, timeout=patience_s)
@@ -64,6 +57,26 @@ class ScenarioProcess:
             last = said.splitlines()[-1] if said else "it said nothing"
             raise PlayerFailed(f"the player ended with code {process.returncode}: {last}")
         return answer
+
+    async def _started(self, arguments: Sequence[str]) -> asyncio.subprocess.Process:
+        """The process.  Where the caller is cancelled meanwhile, it is ended like one that has begun: asyncio itself
+        would kill it, and it may have broken something already."""
+        starting = asyncio.create_task(
+            asyncio.create_subprocess_exec(
+                *self._argv, *arguments,
+                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+                env={**os.environ, "ZABKA_PARENT": str(os.getpid())},
+            )
+        )  # fmt: skip
+        try:
+            return await asyncio.shield(starting)
+        except OSError as reason:
+            raise PlayerFailed(f"the player cannot be started: {reason}") from None
+        except asyncio.CancelledError:
+            with suppress(OSError):
+                process = await starting
+                await _end(process, asyncio.create_task(process.communicate()), STOP_S)
+            raise
 
 
 async def _end(

@@ -145,17 +145,24 @@ class KafkaCluster:
         return sum(_cpu_s(process.pid) for process in self._processes.values())
 
     def await_ready(self) -> None:
-        """Wait until every broker is in the metadata.  Raises CannotMeasure."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        """Wait until every broker knows of all.  Raises CannotMeasure.
+
+        One that has not heard from the controller names none, and librdkafka then asks again after minutes.
+        """
         deadline = time.monotonic() + READY_S
-        while time.monotonic() < deadline:
-            try:
-                if len(admin.list_topics(timeout=2).brokers) == len(self._ports):
-                    return
-            except Exception:  # librdkafka has one exception for "not yet" and for all else.
-                pass
-            time.sleep(0.2)
-        raise CannotMeasure(f"{TITLES[self.side]}: not every broker came up within {READY_S:.0f} s:\n{self._tail(1)}")
+        for n in self._ports:
+            while not self._knows_all(n):
+                if time.monotonic() > deadline:
+                    late = f"broker {n} did not come up within {READY_S:.0f} s"
+                    raise CannotMeasure(f"{TITLES[self.side]}: {late}:\n{self._tail(n)}")
+                time.sleep(0.2)
+
+    def _knows_all(self, n: int) -> bool:
+        try:
+            known = AdminClient({"bootstrap.servers": self.address(n), "log_level": 0}).list_topics(timeout=2)
+        except Exception:  # librdkafka has one exception for "not yet" and for all else.
+            return False
+        return len(known.brokers) == len(self._ports) and known.controller_id in self._ports
 
     def create_topic(self, name: str, assignment: list[list[int]], timeout_s: float = 60.0) -> None:
         """Create a topic with these replicas, and wait until all partitions have leaders.  Raises CannotMeasure."""

@@ -193,16 +193,33 @@ def test_a_player_that_takes_too_long_may_put_right_what_it_broke_and_say_so(tmp
     assert cluster.read_text() == "put right"
 
 
+def await_broken(cluster: Path) -> None:
+    while not (cluster.exists() and cluster.read_text()):
+        time.sleep(0.01)
+
+
 def test_a_player_whose_caller_is_cancelled_may_put_right_what_it_broke(tmp_path: Path) -> None:
     cluster = tmp_path / "cluster"
 
-    def until_broken() -> None:
-        while not (cluster.exists() and cluster.read_text()):
-            time.sleep(0.01)
+    async def cancel() -> None:
+        asking = asyncio.create_task(ScenarioProcess([sys.executable, "-S", "-c", AFTERWARDS]).ask(str(cluster)))
+        await asyncio.to_thread(await_broken, cluster)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+    asyncio.run(cancel())
+    assert cluster.read_text() == "put right"
+
+
+def test_a_player_whose_caller_is_cancelled_before_it_knows_of_the_start_may_put_right_too(tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster"
 
     async def cancel() -> None:
         asking = asyncio.create_task(ScenarioProcess([sys.executable, "-S", "-c", AFTERWARDS]).ask(str(cluster)))
-        await asyncio.to_thread(until_broken)
+        # The process begins, and then the loop stands still: it has heard nothing of it yet.
+        for _ in range(2):
+            await asyncio.sleep(0)
+        await_broken(cluster)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
 
