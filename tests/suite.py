@@ -13,11 +13,12 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SIDE_BY_SIDE = (
-    "broker_sim", "controller", "ensemble", "fuzz", "house", "journal", "kafka_protocol", "mutation", "pipeline",
-    "simulation",
+    "broker_sim", "controller", "docs/test_reference.py", "ensemble", "fuzz", "house", "journal", "kafka_protocol",
+    "mutation", "pipeline", "simulation", "tools/test_search.py", "tools/test_simulate.py", "tools/test_whole_seeds.py",
+    "tools/test_why.py",
 )  # fmt: skip
-"""Rooms whose tests go by virtual time, or wait for as long as it takes.  The others' clusters, whose sessions end in
-real time, share the machine with nobody."""
+"""Rooms, and files of others, whose tests go by virtual time, or wait for as long as it takes.  The others' clusters,
+whose sessions end in real time, share the machine with nobody."""
 
 
 def runs(arguments: Sequence[str], cores: int) -> list[list[str]]:
