@@ -34,6 +34,8 @@ WARM_S = 4.0
 LOAD_S = 240.0
 COLUMNS = ("work", "partitions", "bytes", "clients")
 FIGURES = ("records/s", "CPU µs/record", "p99 ms")
+WIDTH = 160
+"""Of the table in a file."""
 EXPECTED_S = 2.5
 """Beside its own seconds a work takes so many: its clients start, and wait for their last answers."""
 
@@ -136,6 +138,8 @@ def main(
 ) -> None:
     """Print records/s, CPU a record of all brokers together, and the 99th percentile of the latency."""
     console = Console()
+    if not console.is_terminal:
+        console.width = WIDTH
     wanted = sides_to_measure(sides.split(","), console)
     found: dict[tuple[Work, KafkaSide], list[Figure]] = {}
     a_work_s = seconds + EXPECTED_S
