@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -90,21 +90,28 @@ def _prepare() -> None:
     works, said = says("docker", "compose", "version")
     if not works:
         raise NoEngine(f"docker compose version: {said}")
+    prepare_bases(("docker",))
+
+
+def prepare_bases(engine: Sequence[str], registry: str = "") -> None:
+    """The base images, for the engine that this command drives: pulled, or else made.  Raises NoEngine."""
     named = (dockerfile().partition(f"ARG {each}=")[2].split()[0] for each in ("PYTHON_IMAGE", "NODE_IMAGE"))
-    python, node = (None if _is_there(image) else image for image in named)
+    python, node = (None if _is_there(engine, image) else image for image in (f"{registry}{each}" for each in named))
     if python or node:
-        _make_bases(python, node)
+        _make_bases(engine, python, node)
 
 
-def _is_there(image: str) -> bool:
-    return says("docker", "image", "inspect", image)[0] or says("docker", "pull", image, timeout_s=600)[0]
+def _is_there(engine: Sequence[str], image: str) -> bool:
+    return says(*engine, "image", "inspect", image)[0] or says(*engine, "pull", image, timeout_s=600)[0]
 
 
-def _make_bases(python: str | None, node: str | None) -> None:
+def _make_bases(engine: Sequence[str], python: str | None, node: str | None) -> None:
     """Those base images that are named, out of one local root file system."""
     if shutil.which("debootstrap") is None:
         raise NoEngine(f"the base image {python or node} is neither here nor reachable, nor is debootstrap installed")
     with tempfile.TemporaryDirectory(prefix="zabka-base-") as place:
+        # A rootless engine reads it as another user.
+        Path(place).chmod(0o755)
         root = Path(place, "root")
         wanted = "python3,python3-venv,ca-certificates,libstdc++6"
         must("debootstrap", "--variant=minbase", f"--include={wanted}", SUITE, str(root), timeout_s=1200)
@@ -116,16 +123,16 @@ def _make_bases(python: str | None, node: str | None) -> None:
             shutil.rmtree(root / directory)
             (root / directory).mkdir()
         if python is not None:
-            _import(root, python)
+            _import(engine, root, python)
         if node is not None:
             _add_node(root)
-            _import(root, node)
+            _import(engine, root, node)
 
 
-def _import(root: Path, image: str) -> None:
+def _import(engine: Sequence[str], root: Path, image: str) -> None:
     packed = root.with_suffix(".tar")
     must("tar", "-C", str(root), "-cf", str(packed), ".")
-    must("docker", "import", "--change", f"ENV NODE_EXTRA_CA_CERTS=/{CERTIFICATES}", str(packed), image)
+    must(*engine, "import", "--change", f"ENV NODE_EXTRA_CA_CERTS=/{CERTIFICATES}", str(packed), image)
     packed.unlink()
 
 
