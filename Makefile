@@ -7,7 +7,7 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up compose-up compose-down test-compose test lint sweep planted-bugs search-table explore bench aging bench-kafka kafka-grid bench-page histories kafka-histories soak crowd failover test-long test-interop test-kazoo mutants fuzz docs reference clean
+.PHONY: setup up compose-up compose-down test-compose test lint sweep planted-bugs search-table explore bench aging bench-kafka kafka-grid bench-page histories kafka-histories soak crowd failover idle test-long test-interop test-kazoo mutants fuzz docs reference clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh tools/setup/setup.sh
@@ -56,6 +56,9 @@ crowd: setup
 
 failover: setup
 	@$(BIN)/python -m bench.failover $(ARGS)
+
+idle: setup
+	@$(BIN)/python -m bench.idle $(ARGS)
 
 bench-page: setup
 	@$(BIN)/python -m tests.browser.page_times $(ARGS)

@@ -28,6 +28,10 @@ from kafka_protocol.zk.znodes.json_content import INT32_MAX, plain_number
 READ_TIMEOUT_S = 1.0
 CACHE_S = 0.1
 CHECK_INTERVAL_S = 0.5
+IDLE_INTERVAL_S = 2.0
+"""While nobody asks."""
+WATCHED_S = 5.0
+"""So long after the last question somebody is taken to watch."""
 TOPICS_MAX = 10_000
 PARTITIONS_MAX = 50_000
 """A topic that would bring the cluster above that is left out: nobody could look at all of it twice a second."""
@@ -115,6 +119,9 @@ class EnsembleView:
         self._known = False
         self._failed = True
         self._under_way: asyncio.Task[None] | None = None
+        self._looks = asyncio.Event()
+        """Set, and made anew, with each look."""
+        self._asked_s = -WATCHED_S
 
     async def run(self) -> None:
         """Hold the session (opening a new one after an expiry) and keep the last reading fresh, until cancelled.
@@ -147,8 +154,13 @@ class EnsembleView:
         while True:
             if client.state is SessionState.EXPIRED:
                 await client.renew()
-            await self.read()
-            await asyncio.sleep(CHECK_INTERVAL_S)
+            await self._read(CACHE_S)
+            await asyncio.sleep(self.interval_s)
+
+    @property
+    def interval_s(self) -> float:
+        """How long after a look the next one is taken by itself: longer while nobody asks."""
+        return CHECK_INTERVAL_S if time.monotonic() - self._asked_s < WATCHED_S else IDLE_INTERVAL_S
 
     async def close(self) -> None:
         """End the session."""
@@ -167,16 +179,34 @@ class EnsembleView:
 
     async def read(self, at_most_old_s: float = CACHE_S) -> Fresh:
         """What the ensemble says; concurrent callers share one look."""
+        self.look_often()
+        return await self._read(at_most_old_s)
+
+    def look_often(self) -> None:
+        """For WATCHED_S look twice a second."""
+        self._asked_s = time.monotonic()
+
+    async def next_look(self) -> Fresh:
+        """What the next look sees, whoever takes it."""
+        await self._looks.wait()
+        return self._fresh()
+
+    async def _read(self, at_most_old_s: float) -> Fresh:
         if self._failed or time.monotonic() - self._read_s > at_most_old_s:
             if self._under_way is None:
                 self._under_way = asyncio.create_task(self._look())
                 self._under_way.add_done_callback(self._looked)
             await asyncio.shield(self._under_way)
+        return self._fresh()
+
+    def _fresh(self) -> Fresh:
         age_ms = int((time.monotonic() - self._read_s) * 1000) if self._known else 0
         return Fresh(self._last, self._failed, age_ms)
 
     def _looked(self, _: asyncio.Task[None]) -> None:
         self._under_way = None
+        looks, self._looks = self._looks, asyncio.Event()
+        looks.set()
 
     async def _look(self) -> None:
         client, self._failed = self._client, True

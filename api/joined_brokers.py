@@ -7,10 +7,9 @@ registration or a reign is over, the peers tell by the session's end.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
-from api.ensemble_view import CHECK_INTERVAL_S, EnsembleView, Reading
+from api.ensemble_view import EnsembleView, Reading
 from journal.cluster_state import ClusterState
 from journal.events import BrokerRegistered, ControllerElected, Event
 
@@ -29,10 +28,12 @@ class JoinedBrokers:
     async def run(self, ensemble: EnsembleView) -> None:
         """Look on until cancelled."""
         while True:
-            fresh = await ensemble.read(at_most_old_s=CHECK_INTERVAL_S)
+            fresh = await ensemble.next_look()
             if not fresh.stale:
                 self.take(fresh.reading)
-            await asyncio.sleep(CHECK_INTERVAL_S)
+                if not self._own.issuperset(fresh.reading.brokers):
+                    # Their reigns may be short.
+                    ensemble.look_often()
 
     def take(self, reading: Reading) -> None:
         """Tell what is new since the last look."""

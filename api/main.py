@@ -18,6 +18,7 @@ from api.collector import Collector
 from api.ensemble_view import EnsembleView
 from api.joined_brokers import JoinedBrokers
 from api.kafka import KafkaAdmin
+from api.quiet_server import QuietServer
 from api.runs.catalogue import Runs
 from api.runs.kept import KeptRuns
 from api.scenario_process import ScenarioProcess
@@ -95,7 +96,7 @@ def main(config: Path, player: Sequence[str]) -> int:
     except (OSError, ValueError) as reason:
         print(f"zabka: the API cannot start: {reason}", file=sys.stderr)  # noqa: T201
         return 1
-    server = uvicorn.Server(
+    server = QuietServer(
         uvicorn.Config(
             create_app(services, token),
             host=settings.host,

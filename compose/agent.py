@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.agent_protocol import ACTIONS, FaultState, JournalRequest, Refusal
 from api.bounded_http import BodyLimit, BoundedConnection
+from api.quiet_server import QuietServer
 from compose.files import TOKEN_FILE, AgentConfig
 from compose.host import Fork, Host
 from compose.processes import NotNow
@@ -181,7 +182,7 @@ def main(config: Path) -> int:
     fork: Fork | None = None
     if wanted.preloads:
         from compose.forked import fork
-    server = uvicorn.Server(
+    server = QuietServer(
         uvicorn.Config(
             create_app(Host(topology, spec, data, fork), token),
             host=spec.agent_bind,

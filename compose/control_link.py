@@ -1,8 +1,8 @@
 """The agent's line to one node: JSON lines over the node's control socket.
 
 Two lines go down: `{"faults": …, "node": …, "names": …}`, the full state of link faults, sent at every connect and
-change; and `{"status": true}`, asked twice a second.  Only one status question is ever open, so a paused node does not
-pile them up: its last answer simply ages.
+change; and `{"status": true}`, which the host asks all its nodes at once, twice a second.  Only one status question
+is ever open, so a paused node does not pile them up: its last answer simply ages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-POLL_INTERVAL_S = 0.5
 # Short: until a restarted node is reached again, it does not feel the faults that hold.
 RECONNECT_S = 0.02
 LINE_BYTES_MAX = 8 * 1024 * 1024
@@ -36,7 +35,6 @@ class ControlLink:
         self._writer: asyncio.StreamWriter | None = None
         self._applied = asyncio.Event()
         self._asked = False
-        self._wanted = asyncio.Event()
         self._answered = asyncio.Event()
 
     def age_ms(self) -> int:
@@ -61,17 +59,23 @@ class ControlLink:
             await asyncio.wait_for(self._applied.wait(), timeout_s)
         return self._applied.is_set()
 
+    def ask(self) -> None:
+        """Ask for the node's status, if there is a connection and no question is open."""
+        if self._writer is not None and not self._asked:
+            self._asked = True
+            self._writer.write(b'{"status":true}\n')
+
     async def refresh(self, timeout_s: float) -> None:
-        """Ask now instead of at the next turn, and wait for the answer; a node that does not answer is left alone."""
+        """Ask now, and wait for the answer; a node that does not answer is left alone."""
         if self._writer is None:
             return
         self._answered.clear()
-        self._wanted.set()
+        self.ask()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._answered.wait(), timeout_s)
 
     async def run(self) -> None:
-        """Connect, poll, reconnect; until cancelled."""
+        """Connect, ask, take the answers, reconnect; until cancelled."""
         while True:
             try:
                 reader, writer = await asyncio.open_unix_connection(str(self._path), limit=LINE_BYTES_MAX)
@@ -80,7 +84,7 @@ class ControlLink:
                 continue
             self._writer = writer
             try:
-                await self._talk(reader, writer)
+                await self._talk(reader)
             except (OSError, ValueError, RecursionError, asyncio.IncompleteReadError):
                 # Closed, or not the protocol (a line beyond the limit, or nested too deeply): start afresh.
                 await asyncio.sleep(RECONNECT_S)
@@ -88,24 +92,12 @@ class ControlLink:
                 self._writer = None
                 writer.close()
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _talk(self, reader: asyncio.StreamReader) -> None:
         self._asked = False
         self.push_faults()
-        asking = asyncio.create_task(self._ask_always(writer))
-        try:
-            while True:
-                self._take(await reader.readuntil(b"\n"))
-        finally:
-            asking.cancel()
-
-    async def _ask_always(self, writer: asyncio.StreamWriter) -> None:
+        self.ask()
         while True:
-            if not self._asked:
-                self._asked = True
-                writer.write(b'{"status":true}\n')
-            self._wanted.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), POLL_INTERVAL_S)
+            self._take(await reader.readuntil(b"\n"))
 
     def _take(self, line: bytes) -> None:
         answer = msgspec.json.decode(line)

@@ -17,6 +17,7 @@ from api.agent_protocol import API_NODE as API
 from api.agent_protocol import JournalAnswer, JournalRequest, NodeStatus, ProcessInfo, Snapshot
 from compose.control_link import ControlLink
 from compose.journal_files import JournalTail
+from compose.journal_growth import JournalGrowth
 from compose.launch import argv_for
 from compose.ports import control_socket
 from compose.processes import Child, ManagedProcess, NotNow
@@ -37,6 +38,7 @@ from journal.message_log import message_files
 from journal.writer import JournalWriter
 
 OBSERVE_INTERVAL_S = 0.5
+"""How often the processes are looked at, and each node is asked how it stands."""
 STALE_MS = 5_000
 """A node whose last answer is older does not answer."""
 API_RESTART_S = 0.5
@@ -47,10 +49,6 @@ BROKERS_HURRY_S = 1.5
 PEERS_STOP_S = 4.0
 API_STOP_S = 3.0
 FAULT_APPLY_S = 1.0
-_JOURNAL_POLL_S = 0.04
-# While nothing is written; below the 120 ms for which the collector holds lines back, so that their order is kept.
-_JOURNAL_IDLE_POLL_S = 0.1
-_JOURNAL_IDLE_AFTER_S = 3.0
 
 log = structlog.get_logger()
 
@@ -76,7 +74,6 @@ class Host:
         self._names = self._name_addresses()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
-        self._written_s = 0.0
         self._api_down = asyncio.Event()
         self.processes: dict[str, ManagedProcess] = {}
         self.links: dict[str, ControlLink] = {}
@@ -90,6 +87,7 @@ class Host:
             self._add(API, API, data / API / "api.json")
         journals = [*spec.nodes, spec.name, *([API] if spec.runs_api else [])]
         self._tails = [JournalTail(journal_directory(data, node), node) for node in journals]
+        self._growth = JournalGrowth({node: journal_directory(data, node) for node in journals})
         self._messages = [JournalTail(journal_directory(data, node), node, message_files) for node in spec.nodes]
 
     def _add(self, name: str, kind: str, config: Path) -> None:
@@ -139,6 +137,7 @@ class Host:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._growth.close()
         self._journal.write(NodeStopped("shutdown"))
         self._journal.close()
 
@@ -206,6 +205,8 @@ class Host:
             await asyncio.sleep(OBSERVE_INTERVAL_S)
             for process in self.processes.values():
                 process.observe()
+            for link in self.links.values():
+                link.ask()
 
     # ---- what is known ----------------------------------------------------------------------------------------------
 
@@ -240,13 +241,14 @@ class Host:
         deadline = time.monotonic() + min(request.wait_ms, 5_000) / 1000
         wanted = [(tail, p) for tail in self._tails if (p := request.positions.get(tail.node)) is not None]
         while True:
+            notice = self._growth.begin()
             chunks = [chunk for tail, position in wanted if (chunk := tail.read_on(position)) is not None]
             if chunks:
-                self._written_s = time.monotonic()
-            if chunks or time.monotonic() >= deadline or self._stopping:
+                self._growth.wrote()
+            left_s = deadline - time.monotonic()
+            if chunks or left_s <= 0 or self._stopping:
                 return JournalAnswer(chunks)
-            idle = time.monotonic() - self._written_s > _JOURNAL_IDLE_AFTER_S
-            await asyncio.sleep(_JOURNAL_IDLE_POLL_S if idle else _JOURNAL_POLL_S)
+            await self._growth.grown(notice, left_s)
 
     def read_messages(self, request: JournalRequest) -> JournalAnswer:
         """What the nodes have written of their messages after these positions, a chunk a node."""

@@ -77,10 +77,11 @@ RUN stdlib=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
  && install -d -o zabka -g zabka {DATA} {TOKENS} /tables
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 PATH=/opt/zabka/bin:$PATH \\
     ZABKA_DATA={DATA} ZABKA_API_NODE_MODULES=/opt/page/node_modules
+ARG PYTHON_IMAGE
 LABEL org.opencontainers.image.title="zabka" \\
       org.opencontainers.image.description="A Kafka control plane that you can break on purpose, watch and measure" \\
       org.opencontainers.image.licenses="Apache-2.0" \\
-      org.opencontainers.image.base.name="python:3.11-slim-bookworm"
+      org.opencontainers.image.base.name="${{PYTHON_IMAGE}}"
 WORKDIR /home/zabka
 USER zabka
 CMD ["zabka", "--help"]

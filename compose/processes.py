@@ -130,7 +130,7 @@ class ManagedProcess:
         self._rotate_log()
         if self.state == "down" or self._busy:
             return
-        stopped = self._kernel_state() == "T"
+        stopped = self._is_stopped()
         if stopped and self.state == "running":
             self._changed("paused", "stopped")
         elif not stopped and self.state == "paused":
@@ -175,7 +175,7 @@ class ManagedProcess:
         the truncation, microseconds, is lost.  Where the copy cannot be made (a full disk) the log goes without one.
         """
         with contextlib.suppress(FileNotFoundError):
-            if self._log.stat().st_size <= LOG_BYTES_MAX:
+            if os.stat(self._log).st_size <= LOG_BYTES_MAX:  # noqa: PTH116
                 return
             with contextlib.suppress(OSError):
                 shutil.copyfile(self._log, self._log.with_suffix(".log.1"))
@@ -218,21 +218,23 @@ class ManagedProcess:
         if self._process is not None:
             self._process.send_signal(number)
 
-    def _kernel_state(self) -> str:
+    def _is_stopped(self) -> bool:
+        """Whether the kernel has stopped it; where it cannot be asked that (macOS), what was last asked for."""
         if self.pid is None:
-            return "X"
-        try:
-            text = Path(f"/proc/{self.pid}/stat").read_text()
-        except OSError:
-            return "T" if self.state == "paused" else "R"
-        return text.rpartition(")")[2].split()[0]
+            return False
+        if not hasattr(os, "waitid"):
+            return self.state == "paused"
+        # The end is for `_ended` to take, and a stop stays to be seen.
+        with contextlib.suppress(ChildProcessError):
+            return os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+        return False
 
     async def _signal_and_see(self, number: signal.Signals, *, stopped: bool) -> None:
         self._busy = number.name
         try:
             self._signal(number)
             deadline = asyncio.get_running_loop().time() + SIGNAL_TIMEOUT_S
-            while self.pid is not None and (self._kernel_state() == "T") is not stopped:
+            while self.pid is not None and self._is_stopped() is not stopped:
                 if not sys.platform.startswith("linux") or asyncio.get_running_loop().time() > deadline:
                     return
                 await asyncio.sleep(_POLL_S)

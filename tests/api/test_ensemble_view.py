@@ -14,13 +14,24 @@ import pytest
 from api import ensemble_view
 from api.agents import Agents
 from api.collector import Collector
-from api.ensemble_view import EnsembleView, Fresh, PartitionZnodes, Reading, Registration
+from api.ensemble_view import (
+    CHECK_INTERVAL_S,
+    IDLE_INTERVAL_S,
+    WATCHED_S,
+    EnsembleView,
+    Fresh,
+    PartitionZnodes,
+    Reading,
+    Registration,
+)
+from api.joined_brokers import JoinedBrokers
 from api.views import Views
 from ensemble.client.client import Client
 from ensemble.client.service import SessionState
 from ensemble.errors import NoAuth, NoNode, ZooKeeperError
 from ensemble.records import Stat
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from journal.cluster_state import ClusterState
 from tests.api.api_server import settings
 from tests.broker_sim.test_hostile_znodes import LAWFUL, ODD, RAW
 
@@ -187,3 +198,37 @@ def test_an_error_of_the_ensemble_keeps_the_last_reading() -> None:
         return await view.read()
 
     assert asyncio.run(look()) == Fresh(Reading(), stale=True, age_ms=0)
+
+
+def test_it_is_looked_often_only_while_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("api.ensemble_view.time.monotonic", lambda: now[0])
+    view = EnsembleView("127.0.0.1:1", 6000)
+    assert view.interval_s == IDLE_INTERVAL_S
+    asyncio.run(view.read())
+    assert view.interval_s == CHECK_INTERVAL_S
+    now[0] += WATCHED_S
+    assert view.interval_s == IDLE_INTERVAL_S
+
+
+def looked_at(own: list[int]) -> EnsembleView:
+    """A view after two looks, at which those looked on who journal for brokers other than these."""
+
+    async def look() -> EnsembleView:
+        view = EnsembleView("127.0.0.1:1", 6000)
+        view._client = cast(Client, FakeClient(as_json(GOOD)))
+        looking = asyncio.create_task(JoinedBrokers(own, lambda _: None, ClusterState()).run(view))
+        for _ in range(2):
+            await view._read(-1.0)
+        looking.cancel()
+        return view
+
+    return asyncio.run(asyncio.wait_for(look(), 20))
+
+
+def test_brokers_that_journal_for_themselves_are_not_looked_at_often() -> None:
+    assert looked_at([1]).interval_s == IDLE_INTERVAL_S
+
+
+def test_a_joined_broker_is_looked_at_often() -> None:
+    assert looked_at([]).interval_s == CHECK_INTERVAL_S

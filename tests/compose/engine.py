@@ -1,8 +1,9 @@
 """A container engine for the tests: the one that runs here, or else one that is started for them and ends with them.
 
-Starting one takes root and an installed dockerd.  ZABKA_INSTALL_ENGINE=1 (or CI) lets Debian's be installed.  Where no
-image registry is reachable, base images are made of the distribution's packages with debootstrap, and of this machine's
-node: enough to build and run ours, and not what the registry's would be.
+Starting one takes root and an installed dockerd.  ZABKA_INSTALL_ENGINE=1 (or CI) lets Debian's be installed, and where
+that is too old a newer Debian's be unpacked for as long as the tests run (`newer_engine`).  Where no image registry is
+reachable, base images are made of the distribution's packages with debootstrap, and of this machine's node: enough to
+build and run ours, and not what the registry's would be.
 """
 
 from __future__ import annotations
@@ -12,53 +13,36 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from compose.image import dockerfile
+from tests.compose.commands import NoEngine, must, says
+from tests.compose.newer_engine import environment, newer_engine, old_engine
 
 START_S = 60.0
-PACKAGES = ("docker.io", "docker-compose", "iptables", "debootstrap")
+PACKAGES = ("docker.io", "iptables", "debootstrap")
 SUITE = "bookworm"
 CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
-
-
-class NoEngine(Exception):
-    """No engine can be had here, and why."""
-
-
-def says(*command: str, timeout_s: float = 60) -> tuple[bool, str]:
-    """Whether a command works, and the last line of what it says."""
-    try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_s)
-    except (OSError, subprocess.TimeoutExpired) as reason:
-        return False, str(reason)
-    lines = (done.stdout + done.stderr).strip().splitlines()
-    return done.returncode == 0, lines[-1] if lines else ""
-
-
-def _must(*command: str, timeout_s: float = 600) -> None:
-    works, said = says(*command, timeout_s=timeout_s)
-    if not works:
-        raise NoEngine(f"{' '.join(command[:4])}: {said}")
 
 
 @contextmanager
 def engine() -> Iterator[None]:
     """An engine that `docker` reaches, with Compose and the base images.  Raises NoEngine."""
-    _install()
-    if says("docker", "info")[0]:
-        _prepare()
-        yield
-        return
-    with _started():
+    with ExitStack() as ends:
+        if not says("docker", "info")[0]:
+            _install()
+            if old_engine("dockerd", "--version") or not says("docker", "compose", "version")[0]:
+                ends.enter_context(newer_engine())
+            ends.enter_context(_started())
         _prepare()
         yield
 
 
 def _install() -> None:
-    if shutil.which("docker") is not None and (says("docker", "info")[0] or shutil.which("dockerd") is not None):
+    usable = all(shutil.which(program) is not None for program in ("docker", "dockerd", "debootstrap"))
+    if usable and not old_engine("dockerd", "--version") and says("docker", "compose", "version")[0]:
         return
     allowed = "CI" in os.environ or os.environ.get("ZABKA_INSTALL_ENGINE") == "1"
     if shutil.which("apt-get") is None or os.getuid() != 0 or not allowed:
@@ -66,8 +50,8 @@ def _install() -> None:
             "no container engine runs here, and none may be started: that takes dockerd and root "
             "(as root on Debian, ZABKA_INSTALL_ENGINE=1 installs it)"
         )
-    _must("apt-get", "update", "-qq")
-    _must("apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES)
+    must("apt-get", "update", "-qq")
+    must("apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES)
 
 
 @contextmanager
@@ -75,7 +59,6 @@ def _started() -> Iterator[None]:
     """A dockerd of the tests' own, with everything of it in one directory."""
     if os.getuid() != 0:
         raise NoEngine("no container engine runs here, and starting one takes root")
-    before = os.environ.get("DOCKER_HOST")
     with tempfile.TemporaryDirectory(prefix="zabka-engine-", ignore_cleanup_errors=True) as place:
         address = f"unix://{place}/docker.sock"
         with Path(place, "log").open("wb") as log:
@@ -84,15 +67,12 @@ def _started() -> Iterator[None]:
                  "--pidfile", f"{place}/pid", "--host", address], stdout=log, stderr=log,
             )  # fmt: skip
         try:
-            os.environ["DOCKER_HOST"] = address
-            _await(daemon, Path(place, "log"))
-            yield
+            with environment(DOCKER_HOST=address):
+                _await(daemon, Path(place, "log"))
+                yield
         finally:
             daemon.terminate()
             daemon.wait(60)
-            os.environ.pop("DOCKER_HOST")
-            if before is not None:
-                os.environ["DOCKER_HOST"] = before
 
 
 def _await(daemon: subprocess.Popen[bytes], log: Path) -> None:
@@ -105,27 +85,36 @@ def _await(daemon: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _prepare() -> None:
+    if reason := old_engine("docker", "version", "--format", "{{.Server.Version}}"):
+        raise NoEngine(reason)
     works, said = says("docker", "compose", "version")
     if not works:
         raise NoEngine(f"docker compose version: {said}")
+    prepare_bases(("docker",))
+
+
+def prepare_bases(engine: Sequence[str], registry: str = "") -> None:
+    """The base images, for the engine that this command drives: pulled, or else made.  Raises NoEngine."""
     named = (dockerfile().partition(f"ARG {each}=")[2].split()[0] for each in ("PYTHON_IMAGE", "NODE_IMAGE"))
-    python, node = (None if _is_there(image) else image for image in named)
+    python, node = (None if _is_there(engine, image) else image for image in (f"{registry}{each}" for each in named))
     if python or node:
-        _make_bases(python, node)
+        _make_bases(engine, python, node)
 
 
-def _is_there(image: str) -> bool:
-    return says("docker", "image", "inspect", image)[0] or says("docker", "pull", image, timeout_s=600)[0]
+def _is_there(engine: Sequence[str], image: str) -> bool:
+    return says(*engine, "image", "inspect", image)[0] or says(*engine, "pull", image, timeout_s=600)[0]
 
 
-def _make_bases(python: str | None, node: str | None) -> None:
+def _make_bases(engine: Sequence[str], python: str | None, node: str | None) -> None:
     """Those base images that are named, out of one local root file system."""
     if shutil.which("debootstrap") is None:
         raise NoEngine(f"the base image {python or node} is neither here nor reachable, nor is debootstrap installed")
     with tempfile.TemporaryDirectory(prefix="zabka-base-") as place:
+        # A rootless engine reads it as another user.
+        Path(place).chmod(0o755)
         root = Path(place, "root")
         wanted = "python3,python3-venv,ca-certificates,libstdc++6"
-        _must("debootstrap", "--variant=minbase", f"--include={wanted}", SUITE, str(root), timeout_s=1200)
+        must("debootstrap", "--variant=minbase", f"--include={wanted}", SUITE, str(root), timeout_s=1200)
         if Path("/", CERTIFICATES).is_file():
             # Whoever stands between this machine and the registries is trusted here.
             shutil.copyfile(Path("/", CERTIFICATES), root / CERTIFICATES)
@@ -134,16 +123,16 @@ def _make_bases(python: str | None, node: str | None) -> None:
             shutil.rmtree(root / directory)
             (root / directory).mkdir()
         if python is not None:
-            _import(root, python)
+            _import(engine, root, python)
         if node is not None:
             _add_node(root)
-            _import(root, node)
+            _import(engine, root, node)
 
 
-def _import(root: Path, image: str) -> None:
+def _import(engine: Sequence[str], root: Path, image: str) -> None:
     packed = root.with_suffix(".tar")
-    _must("tar", "-C", str(root), "-cf", str(packed), ".")
-    _must("docker", "import", "--change", f"ENV NODE_EXTRA_CA_CERTS=/{CERTIFICATES}", str(packed), image)
+    must("tar", "-C", str(root), "-cf", str(packed), ".")
+    must(*engine, "import", "--change", f"ENV NODE_EXTRA_CA_CERTS=/{CERTIFICATES}", str(packed), image)
     packed.unlink()
 
 

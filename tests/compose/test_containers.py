@@ -299,3 +299,5 @@ def test_bases_can_be_named_by_digest() -> None:
     assert {base for base in bases if base.startswith("$")} == {"${PYTHON_IMAGE}", "${NODE_IMAGE}", "${JRE_IMAGE}"}
     stages = set(re.findall(r"^FROM \S+ AS (\S+)", dockerfile(), re.MULTILINE))
     assert {base for base in bases if not base.startswith("$")} <= stages
+    (final,) = (stage for stage in re.split(r"^FROM ", dockerfile(), flags=re.MULTILINE) if " AS runtime" in stage)
+    assert final.index("ARG PYTHON_IMAGE") < final.index('base.name="${PYTHON_IMAGE}"')

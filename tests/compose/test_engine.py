@@ -8,7 +8,6 @@ they are skipped with the reason, and fail under CI.
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.compose.engine import NoEngine, engine
 from tests.compose.test_containers import NODES, ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -36,39 +34,28 @@ def docker(*arguments: str, timeout_s: float = 600) -> str:
 
 
 @pytest.fixture(scope="module")
-def api() -> Iterator[httpx.Client]:
+def api(container_engine: None) -> Iterator[httpx.Client]:
     """The API of a composition that was built and started from nothing, without the volumes of one before."""
-    with contextlib.ExitStack() as ends:
-        _begin(ends)
-        yield ends.enter_context(_composition())
-
-
-def _begin(ends: contextlib.ExitStack) -> None:
-    if os.environ.get("ZABKA_TEST_COMPOSE") != "1":
-        pytest.skip("make test-compose runs these")
-    try:
-        ends.enter_context(engine())
-    except NoEngine as reason:
-        if "CI" in os.environ:
-            pytest.fail(str(reason))
-        pytest.skip(str(reason))
-
-
-@contextlib.contextmanager
-def _composition() -> Iterator[httpx.Client]:
     docker(*FILE, "down", "--volumes")
     try:
         docker(*FILE, "up", "--build", "--wait", timeout_s=900)
-        token = docker(*FILE, "exec", "-T", "api", "cat", "/data/token").strip()
-        with httpx.Client(
-            base_url="http://127.0.0.1:8080/api/v1",
-            headers={"Authorization": f"Bearer {token}"},
-            trust_env=False,
-            timeout=10,
-        ) as client:
+        with asking() as client:
             yield client
     finally:
         docker(*FILE, "down", "--volumes")
+
+
+@contextlib.contextmanager
+def asking() -> Iterator[httpx.Client]:
+    """Who asks the API of the composition that runs, with its token."""
+    token = docker(*FILE, "exec", "-T", "api", "cat", "/data/token").strip()
+    with httpx.Client(
+        base_url="http://127.0.0.1:8080/api/v1",
+        headers={"Authorization": f"Bearer {token}"},
+        trust_env=False,
+        timeout=10,
+    ) as client:
+        yield client
 
 
 def container(service: str) -> str:

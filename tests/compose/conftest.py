@@ -1,0 +1,25 @@
+"""The container engine that the tests under one share, from the first of them to the last."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.compose.commands import NoEngine
+from tests.compose.engine import engine
+
+
+@pytest.fixture(scope="session")
+def container_engine() -> Iterator[None]:
+    """An engine that `docker` reaches; where there is none, a skip that says why, and under CI a failure."""
+    if os.environ.get("ZABKA_TEST_COMPOSE") != "1":
+        pytest.skip("make test-compose runs these")
+    try:
+        with engine():
+            yield
+    except NoEngine as reason:
+        if "CI" in os.environ:
+            pytest.fail(str(reason))
+        pytest.skip(str(reason))

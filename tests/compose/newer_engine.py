@@ -1,0 +1,78 @@
+"""A newer Debian's engine where this one's is too old: its packages, unpacked into a directory for as long as it runs.
+
+Nothing of it is installed, and apt's own lists are left alone.  What it runs containers with (runc, iptables) is this
+system's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.compose.commands import NoEngine, must, says
+
+SUITE = "trixie"
+PACKAGES = ("docker.io", "docker-cli", "docker-compose", "docker-buildx", "containerd")
+KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
+MAJOR_MIN = 25
+"""The first engine that has a health check's `start_interval`."""
+
+
+def old_engine(*version: str) -> str:
+    """Why the engine whose version this command prints cannot be used; empty where it can."""
+    works, said = says(*version)
+    digits = "".join(c if c.isdigit() else " " for c in said).split()
+    if works and digits and int(digits[0]) >= MAJOR_MIN:
+        return ""
+    return f"Docker Engine {MAJOR_MIN} or newer is wanted, and here is: {said}"
+
+
+@contextlib.contextmanager
+def environment(**values: str) -> Iterator[None]:
+    """These environment variables, for as long as the block lasts."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
+def newer_engine() -> Iterator[None]:
+    """Its programs before all others in PATH.  Raises NoEngine."""
+    with tempfile.TemporaryDirectory(prefix="zabka-newer-") as place:
+        _unpack(Path(place))
+        root = Path(place, "root", "usr")
+        (Path(place) / "cli-plugins").symlink_to(root / "libexec" / "docker" / "cli-plugins")
+        path = f"{root}/sbin:{root}/bin:{os.environ['PATH']}"
+        with environment(PATH=path, DOCKER_CONFIG=place):
+            yield
+
+
+def _unpack(place: Path) -> None:
+    # Wherever this machine takes Debian's packages from.
+    told = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Origin: Debian", "Created-By: Packages"],
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    mirrors = [line for line in told.stdout.splitlines() if line.rstrip("/").endswith("/debian")]
+    if not mirrors:
+        raise NoEngine("apt knows of no mirror of Debian's packages here")
+    sources = place / "sources.list"
+    sources.write_text(f"deb [signed-by={KEYS}] {mirrors[0]} {SUITE} main\n")
+    (place / "lists" / "partial").mkdir(parents=True)
+    options = ("-qq", "-o", f"Dir::Etc::sourcelist={sources}", "-o", "Dir::Etc::sourceparts=-",
+               "-o", f"Dir::State::lists={place}/lists")  # fmt: skip
+    must("apt-get", *options, "update")
+    must("apt-get", *options, "download", *PACKAGES, directory=place)
+    for package in sorted(place.glob("*.deb")):
+        must("dpkg", "-x", str(package), str(place / "root"))

@@ -1,0 +1,150 @@
+"""Who waits for journals to grow is told by the kernel, or looks often where the kernel does not tell."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from compose import journal_growth
+from compose.journal_growth import IDLE_POLL_S, JournalGrowth
+
+FIRST, SECOND, MESSAGES = "peer-1.000000000001.jsonl", "peer-1.000000000009.jsonl", "peer-1.messages.0000000001.jsonl"
+LONG_S = 30.0
+T = TypeVar("T")
+told = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify is Linux's")
+
+
+def play(work: Coroutine[None, None, T]) -> T:
+    return asyncio.run(asyncio.wait_for(work, LONG_S))
+
+
+def add(file: Path) -> None:
+    with file.open("ab") as opened:
+        opened.write(b"{}\n")
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    (tmp_path / FIRST).touch()
+    (tmp_path / MESSAGES).touch()
+    return tmp_path
+
+
+@pytest.fixture
+def growth(journal: Path) -> Iterator[JournalGrowth]:
+    watched = JournalGrowth({"peer-1": journal})
+    yield watched
+    watched.close()
+
+
+@told
+def test_a_line_ends_the_wait(journal: Path, growth: JournalGrowth) -> None:
+    async def scene() -> None:
+        notice = growth.begin()
+        waiting = asyncio.create_task(growth.grown(notice, 2 * LONG_S))
+        await asyncio.sleep(0)
+        add(journal / FIRST)
+        await waiting
+        assert notice.is_set()
+
+    play(scene())
+
+
+@told
+def test_a_line_between_reading_and_waiting_is_not_missed(journal: Path, growth: JournalGrowth) -> None:
+    async def scene() -> None:
+        notice = growth.begin()
+        add(journal / FIRST)
+        await growth.grown(notice, 2 * LONG_S)
+        assert notice.is_set()
+
+    play(scene())
+
+
+@told
+def test_everybody_who_waits_is_told(journal: Path, growth: JournalGrowth) -> None:
+    async def scene() -> None:
+        waiting = [asyncio.create_task(growth.grown(growth.begin(), 2 * LONG_S)) for _ in range(3)]
+        await asyncio.sleep(0)
+        add(journal / FIRST)
+        # Another one that begins takes the kernel's word from under those who wait.
+        growth.begin()
+        await asyncio.gather(*waiting)
+
+    play(scene())
+
+
+@told
+def test_a_message_log_wakes_nobody(journal: Path, growth: JournalGrowth) -> None:
+    async def scene() -> None:
+        notice = growth.begin()
+        add(journal / MESSAGES)
+        await growth.grown(notice, 0.05)
+        assert not notice.is_set()
+
+    play(scene())
+
+
+@told
+def test_a_file_that_is_begun_is_watched_from_then_on(journal: Path, growth: JournalGrowth) -> None:
+    async def scene() -> None:
+        notice = growth.begin()
+        add(journal / SECOND)
+        await growth.grown(notice, 2 * LONG_S)
+        notice = growth.begin()
+        add(journal / SECOND)
+        await growth.grown(notice, 2 * LONG_S)
+
+    play(scene())
+
+
+@told
+def test_a_directory_that_was_made_anew_is_watched_again(
+    journal: Path, growth: JournalGrowth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_growth, "RETRY_S", -1.0)
+
+    async def scene() -> None:
+        notice = growth.begin()
+        shutil.rmtree(journal)
+        await growth.grown(notice, 2 * LONG_S)
+        growth.begin()
+        os.mkdir(journal)  # noqa: PTH102
+        notice = growth.begin()
+        add(journal / FIRST)
+        await growth.grown(notice, 2 * LONG_S)
+        assert notice.is_set()
+
+    play(scene())
+
+
+def looked_soon(growth: JournalGrowth) -> bool:
+    """Whether the wait ends untold, long before its time."""
+
+    async def scene() -> bool:
+        notice = growth.begin()
+        await growth.grown(notice, 2 * LONG_S)
+        return not notice.is_set()
+
+    return play(scene())
+
+
+def test_journals_of_which_one_is_not_there_yet_are_looked_for(journal: Path) -> None:
+    growth = JournalGrowth({"peer-1": journal, "peer-2": journal / "none"})
+    assert looked_soon(growth)
+    growth.close()
+
+
+def test_where_the_kernel_tells_nothing_journals_are_looked_for(
+    growth: JournalGrowth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_growth._Inotify, "open", staticmethod(lambda: None))
+    assert looked_soon(growth)
+    assert IDLE_POLL_S < 0.12, "the collector holds lines back for 120 ms"
