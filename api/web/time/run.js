@@ -33,7 +33,8 @@ export const read = async (path, signal = null) => (await ask(path, signal)).val
 /**
  * A run's events of none of some types, from the first on, page by page.
  * @param {string} id @param {string[]} not_types @param {number} max more than so many are left where they are
- * @returns {Promise<{entries: Entry[], whole: boolean}>} `whole` where that is all of them, from the run's very first on.  Raises NoMoment.
+ * @returns {Promise<{entries: Entry[], first_seq: number, whole: boolean}>} from which number on they are kept; `whole` where that is all of
+ *   them.  Raises NoMoment.
  */
 export async function readStory(id, not_types, max) {
   const { first_seq, last_seq } = await read(`/runs/${id}`);
@@ -47,7 +48,7 @@ export async function readStory(id, not_types, max) {
     if (!(through > after)) break;
     after = through;
   }
-  return { entries, whole: first_seq <= 1 && after >= last_seq };
+  return { entries, first_seq, whole: after >= last_seq };
 }
 
 /** @param {string} path @param {AbortSignal | null} signal @returns {Promise<{value: any, answer: Response}>} Raises NoMoment. */

@@ -12,6 +12,7 @@ import { firstEnding, spanAt, Spans } from "../../../api/web/tracks/spans.js";
 import { toldAt } from "../../../api/web/tracks/told.js";
 import { History } from "../../../api/web/tracks/history.js";
 import { drawSpans } from "../../../api/web/tracks/draw_rows.js";
+import { readStory } from "../../../api/web/time/run.js";
 import { olderLanes } from "../../../api/web/tracks/older.js";
 import { layout } from "../../../api/web/tracks/layout.js";
 
@@ -208,6 +209,23 @@ test("a history that cannot be read is asked for again after a while, from the o
   await history.begin(20, 99, []);
   assert.equal(history.trouble, "");
   assert.match(asked.at(-1), /state\?at=39$/);
+});
+
+test("the story of a run whose oldest events are gone begins with the oldest that is kept, and says so", async (context) => {
+  const asked = [];
+  const story = async (first_seq) => {
+    context.mock.method(globalThis, "fetch", async (path) => {
+      asked.push(path);
+      if (!path.includes("/journal")) return new Response(JSON.stringify({ first_seq, last_seq: first_seq + 1 }));
+      return new Response(JSON.stringify([elected(first_seq, 2, 2)]), { headers: { "x-looked-through": String(first_seq + 1) } });
+    });
+    const { entries, whole, first_seq: begins } = await readStory("live", ["txn_logged"], 100);
+    return [entries.map(({ seq }) => seq), whole, begins];
+  };
+  assert.deepEqual(await story(700), [[700], true, 700]);
+  assert.match(asked.at(-1), /after=699&/);
+  assert.deepEqual(await story(1), [[1], true, 1]);
+  assert.match(asked.at(-1), /after=0&/);
 });
 
 test("before as many events as are kept the lanes are those that the API tells, and meet the others without a gap", async (context) => {
