@@ -32,11 +32,13 @@ COMPLAINTS = """
   const found = [];
   for (const each of Services.console.getMessageArray()) {
     if (!(each instanceof Ci.nsIScriptError) || each.flags & Ci.nsIScriptError.infoFlag) continue;
-    if (own(each.sourceName) && !each.category.includes("CSS")) found.push(`${each.sourceName}:${each.lineNumber} ${each.errorMessage}`);
+    if (!own(each.sourceName) || each.category.includes("CSS")) continue;
+    found.push(`${each.sourceName}:${each.lineNumber} ${each.errorMessage}`);
   }
   const storage = Cc["@mozilla.org/consoleAPI-storage;1"].getService(Ci.nsIConsoleAPIStorage);
   for (const each of storage.getEvents()) {
-    if (own(each.filename) && ["error", "warn"].includes(each.level)) found.push(`${each.level}: ${each.arguments.join(" ")}`);
+    if (!own(each.filename) || !["error", "warn"].includes(each.level)) continue;
+    found.push(`${each.level}: ${each.arguments.join(" ")}`);
   }
   return found;
 """

@@ -1,4 +1,4 @@
-"""The page in Firefox: the tracks are drawn, a moment is reached by keys, every tab opens, and its console is silent."""
+"""The page in Firefox: its tracks are drawn, keys lead to a moment, every tab opens, and its console is silent."""
 
 from __future__ import annotations
 

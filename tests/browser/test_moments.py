@@ -212,7 +212,11 @@ def test_home_stands_at_the_first_moment_that_is_kept_and_end_at_the_live_one(tr
 
 def test_a_moment_whose_answer_is_late_is_waited_for_and_does_not_come_after_another(tracks: Page) -> None:
     held: list[Route] = []
-    tracks.route("**/runs/live/state?at=10", lambda route: held.append(route))
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    tracks.route("**/runs/live/state?at=10", hold)
     tracks.evaluate("location.hash = 'run=live&at=10'")
     expect(tracks.locator(".when.past")).to_contain_text("going there…")
     go_to(tracks, 20)
