@@ -26,6 +26,8 @@ const PATTERN_PX = 6;
 const LINE_PX = 2;
 /** Of a pattern so much is its lines. */
 const NARROW_ALPHA = 0.6;
+/** Counters that are silent for longer have not moved. */
+const STILL_US = 2.5e6;
 
 /**
  * The spans of a lane that are seen, in whole pixels; of those that lie on the same one the weightiest.
@@ -251,15 +253,21 @@ function glyph(ctx, { kind }, x, y, color) {
  * How fast counters rose, from pixel to pixel.
  * @param {Window} of @param {import("./spans.js").Point[]} points @returns {{at_us: number, since_us: number, rate: number, failed: number}[]}
  */
-function ratesSeen(of, points) {
+export function ratesSeen(of, points) {
   const pixel_us = (of.to_us - of.from_us) / (of.width - of.gutter);
   const found = [];
   let a = Math.max(0, firstAt(points, of.from_us) - 2);
   for (let b = a + 1; b < points.length && points[a].at_us <= of.to_us; b += 1) {
     const [since, at] = [points[a], points[b]];
     if (at.at_us - since.at_us < pixel_us && b + 1 < points.length) continue;
-    const s = Math.max(0.05, (at.at_us - since.at_us) / 1e6);
-    found.push({ at_us: at.at_us, since_us: since.at_us, rate: Math.max(0, at.done - since.done) / s, failed: Math.max(0, at.failed - since.failed) / s });
+    let from_us = since.at_us;
+    if (b === a + 1 && at.at_us - from_us > STILL_US) {
+      // Counters are told once a second, if they have moved: up to then they stood still.
+      from_us = at.at_us - 1e6;
+      found.push({ at_us: from_us, since_us: since.at_us, rate: 0, failed: 0 });
+    }
+    const s = Math.max(0.05, (at.at_us - from_us) / 1e6);
+    found.push({ at_us: at.at_us, since_us: from_us, rate: Math.max(0, at.done - since.done) / s, failed: Math.max(0, at.failed - since.failed) / s });
     a = b;
   }
   return found;
@@ -284,8 +292,7 @@ export function drawRate(ctx, of, row) {
   ctx.lineWidth = 1.6;
   ctx.beginPath();
   rates.forEach(({ at_us, since_us, rate }, i) => {
-    // A stretch without a word is no line at the last rate.
-    if (i === 0 || at_us - since_us > 5e6) ctx.moveTo(xOf(of, since_us), y(rate));
+    if (i === 0) ctx.moveTo(xOf(of, since_us), y(rate));
     ctx.lineTo(xOf(of, at_us), y(rate));
   });
   ctx.stroke();

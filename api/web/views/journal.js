@@ -30,17 +30,24 @@ export function events(state, m, moment, changed, readChatter) {
   const { ui } = state;
   const all = told(state, moment);
   const { run, seq } = moment.current();
+  if (!state.past && lasting.past) requestAnimationFrame(toNewest);
   if (all !== null) {
-    lasting = { run, seq, depends: [all.length, all[0]?.seq, all.at(-1)?.seq, state.past && state.cluster.seq, ui.node, ui.type, ui.progress, state.sentences,
+    lasting = { run, seq, past: state.past, depends: [all.length, all[0]?.seq, all.at(-1)?.seq, state.past && state.cluster.seq, ui.node, ui.type, ui.progress, state.sentences,
       m.peers.length + m.brokers.length] };
-  } else if (lasting.run !== run) lasting = { run, seq, depends: [run, state.sentences] };
+  } else if (lasting.run !== run) lasting = { run, seq, past: true, depends: [run, state.sentences] };
   const said = !state.past ? html`up to number <b>${state.cluster.seq}</b>` : lasting.seq === seq ? "paler: not yet happened then" : `still around event ${lasting.seq}`;
   const list = html`${guard(lasting.depends, () => eventList(state, all ?? [], m, moment, changed, readChatter))}`;
   return panel("events", "Events", html`<span class="sum">${said}</span>`, list);
 }
 
-/** @type {{run: string, seq: number, depends: unknown[]}} What the list was made of: it stays until the events of another moment are here. */
-let lasting = { run: "", seq: 0, depends: [] };
+/** @type {{run: string, seq: number, past: boolean, depends: unknown[]}} What the list was made of: it stays until the events of another moment are here. */
+let lasting = { run: "", seq: 0, past: false, depends: [] };
+
+/** Whoever comes back to live wants to see what happens now. */
+function toNewest() {
+  const list = document.querySelector(".events");
+  if (list !== null) list.scrollTop = 0;
+}
 
 /**
  * The events to choose from: the newest, or those around the moment; null while these are under way.

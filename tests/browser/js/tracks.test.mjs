@@ -11,7 +11,7 @@ import { tickWord, ticks, timeAt, within, xOf, zoomed } from "../../../api/web/t
 import { firstEnding, spanAt, Spans } from "../../../api/web/tracks/spans.js";
 import { toldAt } from "../../../api/web/tracks/told.js";
 import { History } from "../../../api/web/tracks/history.js";
-import { drawSpans } from "../../../api/web/tracks/draw_rows.js";
+import { drawSpans, ratesSeen } from "../../../api/web/tracks/draw_rows.js";
 import { readStory } from "../../../api/web/time/run.js";
 import { olderLanes } from "../../../api/web/tracks/older.js";
 import { layout } from "../../../api/web/tracks/layout.js";
@@ -293,6 +293,13 @@ test("a row of ten thousand spans draws no more than one bar for each of its pix
   const bars = rowOf("controller", Array.from({ length: 10_000 }, (_, i) => reign(i % 2 ? "reigns" : "dead", i / 10, (i + 1) / 10)));
   assert.ok(bars.length <= 1001, `${bars.length}`);
   assert.ok(bars.length >= 990, `${bars.length}`);
+});
+
+test("a counter that was not told of for a while stood still, and what came then came within the last second", () => {
+  const points = [[0, 0], [1, 50], [2, 100], [8, 400], [9, 450]].map(([at, done]) => ({ at_us: at * 1e6, done, failed: 0 }));
+  const found = ratesSeen({ from_us: 0, to_us: 10e6, width: 1000, gutter: 0 }, points);
+  assert.deepEqual(found.map(({ since_us, at_us, rate }) => [since_us / 1e6, at_us / 1e6, rate]),
+    [[0, 1, 50], [1, 2, 50], [2, 7, 0], [7, 8, 300], [8, 9, 50]]);
 });
 
 test("spans beside the window are not drawn", () => {
