@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from hashlib import sha256
 from inspect import getsource
 from itertools import islice
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -38,13 +39,18 @@ from journal.spans import Spans
 RECENT_EVENTS_MAX = 20_000
 """So many are in memory; older ones are read from the files."""
 HOLD_BACK_US = 120_000
+HOLD_BACK_BUSY_US = 70_000
+"""The same while every agent has had something to bring lately: then each looks again after 40 ms, whether the kernel
+tells it or not (`compose.journal_growth`)."""
+# Less than the 3 s for which an agent looks so often after it has found something.
+_BUSY_S = 2.5
 # A node whose clock is ahead of ours must not hold its lines back for long.
 HOLD_BACK_MAX_S = 0.5
 PULL_WAIT_MS = 2_000
 RETRY_S = 0.25
 WAITING_MAX = 20_000
 """More entries than this wait to be numbered, and no more are fetched: their nodes keep them."""
-_TICK_S = 0.03
+_TICK_S = 0.02
 
 # Events in which a node says of itself what its status says as well; `told_us` keeps when each node last did.
 _STANDINGS = (PeerStateChanged, ControllerBelieved, NodeStarted)
@@ -87,6 +93,8 @@ class Collector:
         self._wall_us = wall_us
         self._mono_s = mono_s
         self._pending: list[tuple[float, Entry]] = []
+        self._brought_s: dict[str, float] = {}
+        """When each agent last brought something."""
         self._arrived = asyncio.Event()
         self._came = asyncio.Event()
         """Set while something waits to be numbered."""
@@ -175,6 +183,7 @@ class Collector:
 
     async def run(self, agents: list[Agent]) -> None:
         """Collect from all agents until cancelled.  Raises what reading from one of them failed with."""
+        self._brought_s = {agent.name: -inf for agent in agents}
         try:
             async with asyncio.TaskGroup() as group:
                 for agent in agents:
@@ -199,6 +208,8 @@ class Collector:
             except (AgentSilent, Problem, msgspec.MsgspecError):
                 await asyncio.sleep(RETRY_S)
                 continue
+            if answer.chunks:
+                self._brought_s[agent.name] = self._mono_s()
             for chunk in answer.chunks:
                 self.take(chunk)
                 positions[chunk.node] = chunk.next
@@ -225,7 +236,7 @@ class Collector:
         """
         if not self._pending:
             return 0
-        newest_us = self._wall_us() - HOLD_BACK_US
+        newest_us = self._wall_us() - self._hold_back_us()
         oldest_s = self._mono_s() - HOLD_BACK_MAX_S
         due, waiting, held = [], [], set()
         for arrived_s, entry in self._pending:
@@ -242,6 +253,11 @@ class Collector:
         if not waiting:
             self._came.clear()
         return len(due)
+
+    def _hold_back_us(self) -> int:
+        since_s = self._mono_s() - _BUSY_S
+        busy = self._brought_s and all(at_s > since_s for at_s in self._brought_s.values())
+        return HOLD_BACK_BUSY_US if busy else HOLD_BACK_US
 
     def _publish(self, entries: list[Entry]) -> bool:
         try:

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from journal.reader import node_files
 
-# The collector holds lines back for 120 ms, so that their order is kept: all of these stay well below.
+# The collector holds lines back so that their order is kept: for 120 ms, and for 70 while every agent brings something.
+# The waits stay below, those of somebody who has just written below the latter.
 GATHER_S = 0.04
 """A line seldom comes alone: so long those that follow it have, to go with it."""
 POLL_S = 0.04

@@ -2,6 +2,7 @@
 
 Nothing is guessed here: each step follows the reference that an event carries (`cause`).  A chain ends at a fault, a
 request, a timer or a start; where a node did not know, or the journal that would know is missing, it ends as unknown.
+Behind a timer that found somebody silent stands what silenced him, where the journals leave no doubt (`silences`).
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from journal.events import (
     SessionClosed,
     SessionExpired,
 )
+from journal.silences import Silences
 
 STEPS_MAX = 64
 """No decision is further from its beginning; a longer chain is a circle."""
@@ -92,6 +94,7 @@ class Causes:
         self._closed: dict[int, Entry] = {}
         self._places: dict[tuple[str, int], int] = {}
         self._linked: dict[str, list[int]] = {}
+        self._silences = Silences()
 
     def see(self, entry: Entry) -> None:
         """Take the next entry in."""
@@ -105,6 +108,7 @@ class Causes:
         if name is not None and (told := name(event)):
             self._tell(told, entry)
         self._see_links(entry)
+        self._silences.see(entry)
         if isinstance(event, NodeStarted):
             self._tell(Cause(f"{START} {entry.node}"), entry)
         elif isinstance(event, BrokerRegistered):
@@ -134,6 +138,7 @@ class Causes:
     def _registered(self, entry: Entry, broker_id: int, broker_epoch: int, session_id: int) -> None:
         self._session_of[registration_cause(broker_id, broker_epoch)] = session_id
         self._registrations.setdefault(broker_id, []).append((self.place(entry), session_id))
+        self._silences.owns(session_id, f"broker-{broker_id}")
 
     def _tell(self, cause: Cause, entry: Entry) -> None:
         told = self._behind.setdefault(cause, [])
@@ -144,6 +149,8 @@ class Causes:
 
     def behind(self, cause: str, effect: Entry) -> Entry | None:
         """The event that an effect's reference names; None where no journal tells it."""
+        if cause.startswith("timer "):
+            return self._silences.behind(effect)
         word, _, rest = cause.partition(" ")
         match word:
             case "registration":

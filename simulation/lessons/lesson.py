@@ -5,7 +5,7 @@ No answer is written down as the right one.  Each says when it is right, of a pl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
@@ -96,37 +96,9 @@ class Scene:
 
     @property
     def beginning(self) -> Entry | None:
-        """The fault or the request behind the chain.
-
-        A chain that ends at a timer ends with somebody's silence: what silenced that node is the last fault that
-        touches it.  None where there is none.
-        """
+        """The fault or the request where the chain ends; None where it ends otherwise."""
         last = self.chain.steps[-1]
-        if isinstance(last.event, e.AdminRequested | e.FaultInjected):
-            return last
-        nodes = set(self._silent(last))
-        until = self.causes.place(last)
-        faults = [
-            entry
-            for entry in self.entries[:until]
-            if isinstance(entry.event, e.FaultInjected) and {entry.event.source, entry.event.target} & nodes
-        ]
-        return faults[-1] if faults else None
-
-    def _silent(self, last: Entry) -> Iterator[str]:
-        """Whose silence a chain ends with."""
-        event = last.event
-        if isinstance(event, e.SessionExpired):
-            for told in self.earlier(e.BrokerRegistered):
-                if told.session_id == event.session_id:
-                    yield f"broker-{told.broker_id}"
-        elif isinstance(event, e.IsrProposed):
-            for row in event.moved:
-                yield f"broker-{row.replica}"
-        elif isinstance(event, e.PeerStateChanged):
-            yield self.chain.says.partition(" ")[2] or last.node
-        else:
-            yield last.node
+        return last if isinstance(last.event, e.AdminRequested | e.FaultInjected) else None
 
 
 class Answer(NamedTuple):

@@ -95,6 +95,43 @@ def test_a_line_is_held_back_a_moment_for_others_of_its_time(collector: MakeColl
     assert [row[1] for row in served(found)] == ["peer-2", "peer-1"]
 
 
+@pytest.mark.parametrize(("agents", "numbered_then"), [(["host-1"], 1), (["host-1", "host-2"], 0)])
+def test_a_line_is_held_back_less_while_every_agent_brings_something(
+    collector: MakeCollector, agents: list[str], numbered_then: int
+) -> None:
+    clock = Clock()
+    found = collector(clock)
+    told = chunk("peer-1", (1, clock.wall_us - 80_000, A))
+
+    async def scenario() -> None:
+        asked_again = asyncio.Event()
+
+        class Telling(Agent):
+            """The first host tells one line; the others tell nothing."""
+
+            async def read_journal(self, positions: dict[str, Position], wait_ms: int) -> JournalAnswer:
+                if self.name == "host-1" and positions["peer-1"].after == 0:
+                    return JournalAnswer([msgspec.structs.replace(told, next=Position(after=1))])
+                if self.name == "host-1":
+                    asked_again.set()
+                return await asyncio.Future()
+
+        made = [Telling(AgentAddress(name=name, url="http://127.0.0.1:1", nodes=["peer-1"]), "t") for name in agents]
+        running = asyncio.create_task(found.run(list(made)))
+        await asked_again.wait()
+        found.number_due()
+        assert found.last_seq == numbered_then
+        clock.pass_s(0.05)
+        found.number_due()
+        assert found.last_seq == 1
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        for agent in made:
+            agent.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
 def test_a_node_with_a_clock_ahead_is_not_held_back_for_long(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)

@@ -10,6 +10,7 @@ Times are taken in the page, by its own clock; `processor` is the time that the 
 
 from __future__ import annotations
 
+import os
 import random
 import statistics
 import tempfile
@@ -35,7 +36,7 @@ SEEKS = 100
 DRAWS = 50
 PER_S = 1_000
 TOLD_S = 10
-KILLS = 5
+KILLS = 20
 PROGRAMS = (Path(__file__).parent / "js" / "page_times.js").read_text().rstrip()
 
 
@@ -232,6 +233,7 @@ def main(
     try:
         for name in what or MEASURED:
             MEASURED[name](browser)
+            typer.echo(f"load after {name}: {os.getloadavg()[0]:.1f}, of {os.cpu_count()} processors")
     finally:
         next(browsers, None)
 

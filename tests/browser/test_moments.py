@@ -10,16 +10,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from journal import events as e
 from journal.fold import fold
-from tests.browser.chromium import Watched
+from tests.browser.chromium import Watched, wait_until
 from tests.browser.page_server import PageServer, tell_a_healthy_cluster
 from tests.browser.test_fold import as_the_page_has_it
 from tests.browser.test_page import button, card, region, turn_to
 
 MOMENTS = 12
+TICK_MS = 40
+"""So often the player looks whether an event is due."""
 SESSION_1 = 0x1_0000_A2C3_D001
 
 SHOWN = """async () => {
@@ -179,6 +181,66 @@ def test_playing_visits_what_happened_and_pauses_where_somebody_stops_it(tracks:
     tracks.keyboard.press("Space")
     tracks.keyboard.press("Space")
     expect(tracks.get_by_role("button", name="▶ play")).to_have_attribute("aria-pressed", "false")
+
+
+def test_a_pause_stays_where_it_came_to_and_play_goes_on_from_there(tracks: Page) -> None:
+    seq = "import('/web/main.js').then(({theMoment}) => theMoment().current().seq)"
+    go_to(tracks, 3)
+    tracks.get_by_label("speed").select_option("0.001")
+    tracks.get_by_role("button", name="▶ play").click()
+    wait_until(tracks, f"() => {seq}.then((seq) => seq > 5)")
+    tracks.get_by_role("button", name="❚❚ pause").click()
+    paused = tracks.evaluate(seq)
+    tracks.wait_for_timeout(6 * TICK_MS)
+    assert tracks.evaluate(seq) == paused
+    expect(tracks.locator(".when.past")).to_contain_text(f"event {paused}")
+
+    tracks.get_by_role("button", name="▶ play").click()
+    wait_until(tracks, f"(paused) => {seq}.then((seq) => seq > paused)", paused)
+
+
+def test_home_stands_at_the_first_moment_that_is_kept_and_end_at_the_live_one(tracks: Page) -> None:
+    tracks.keyboard.press("Home")
+    expect(tracks.locator(".when.past")).to_contain_text("event 1")
+    assert tracks.evaluate(SHOWN)["seq"] == 1
+    tracks.keyboard.press("ArrowLeft")
+    tracks.keyboard.press("ArrowRight")
+    expect(tracks.locator(".when.past")).to_contain_text("event 2")
+    tracks.wait_for_function(
+        "document.querySelector('.events .shown') && document.querySelector('.events').scrollTop > 0"
+    )
+    tracks.keyboard.press("End")
+    expect(tracks.locator(".when")).to_contain_text("LIVE")
+    # The list of events is at the newest again.
+    tracks.wait_for_function("document.querySelector('.events').scrollTop === 0")
+
+
+def test_a_moment_whose_answer_is_late_is_waited_for_and_does_not_come_after_another(tracks: Page) -> None:
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    tracks.route("**/runs/live/state?at=10", hold)
+    tracks.evaluate("location.hash = 'run=live&at=10'")
+    expect(tracks.locator(".when.past")).to_contain_text("going there…")
+    go_to(tracks, 20)
+    held[0].continue_()
+    go_to(tracks, 21)
+    assert tracks.evaluate(SHOWN)["seq"] == 21
+    assert tracks.evaluate("location.hash") == "#run=live&at=21"
+
+
+def test_a_moment_for_which_nobody_answers_is_told_and_the_page_goes_on(tracks: Page) -> None:
+    tracks.route("**/runs/live/state?at=10", lambda route: None)
+    patience = "ms => import('/web/main.js').then(({theMoment}) => { theMoment().patience_ms = ms; })"
+    tracks.evaluate(patience, 200)
+    tracks.evaluate("location.hash = 'run=live&at=10'")
+    expect(tracks.get_by_role("alert")).to_contain_text("cannot be shown: the API has not answered for 0.2 s.")
+    expect(tracks.locator(".when")).to_contain_text("LIVE")
+    tracks.evaluate(patience, 10_000)
+    go_to(tracks, 20)
+    expect(tracks.get_by_role("alert")).to_have_count(0)
 
 
 def test_what_cannot_be_shown_is_said_and_the_live_cluster_stays(watched: Watched, told: PageServer) -> None:

@@ -229,6 +229,80 @@ def test_a_zombie_resigns_since_its_session_ended() -> None:
     assert history.chain(resigned).end is End.TIMER
 
 
+PAUSED = e.FaultInjected("f1", "pause", "broker-1", "broker-1", False)
+CUT = e.FaultInjected("f2", "cut", "broker-1", "peer-3", False)
+
+
+def expired_after(*told: tuple[int, str, Event], heard_ms_ago: int = 6_300, heard_by: int = 3) -> Chain:
+    """The chain of an expiry of broker-1's session at 20 s; `told` came at those milliseconds."""
+    causes = Causes()
+    expired = e.SessionExpired(9, 6_000, heard_ms_ago, heard_by)
+    each = [(0, "broker-1", e.BrokerRegistered(1, 24, 9)), *told, (20_000, "peer-1", expired)]
+    entries = [Entry(node, seq, ms * 1000, ms * 1000, event, seq) for seq, (ms, node, event) in enumerate(each, 1)]
+    for entry in entries:
+        causes.see(entry)
+    return causes.chain(entries[-1])
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        PAUSED,
+        CUT,
+        e.FaultInjected("f1", "crash", "broker-1", "broker-1", False),
+        e.ProcessChanged("broker-1", "paused", 17, "pause"),
+        e.ProcessChanged("broker-1", "down", None, "kill"),
+    ],
+)
+def test_an_expiry_began_with_what_has_silenced_the_sessions_broker_since_its_last_word(event: Event) -> None:
+    chain = expired_after((14_000, "world", event))
+    assert [step.event for step in chain.steps[1:]] == [event]
+    assert chain.end is End.FAULT
+
+
+def test_an_expiry_that_a_new_leader_finds_began_with_a_stop_of_a_third_of_the_time_out() -> None:
+    assert expired_after((18_000, "world", PAUSED), heard_ms_ago=-1, heard_by=0).end is End.FAULT
+    assert expired_after((18_001, "world", PAUSED), heard_ms_ago=-1, heard_by=0).end is End.TIMER
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param([(18_000, "world", PAUSED)], id="it was silent long before"),
+        pytest.param([(14_000, "world", PAUSED), (15_000, "world", e.FaultRemoved("f1"))], id="it went on"),
+        pytest.param([(14_000, "world", CUT), (15_000, "world", e.FaultRemoved("f2"))], id="the link was mended"),
+        pytest.param(
+            [(14_000, "host-1", e.ProcessChanged("broker-1", "down", None, "kill")),
+             (15_000, "broker-1", e.NodeStarted("broker", 1, {}))], id="it was started again",
+        ),
+        pytest.param([(14_000, "world", msgspec.structs.replace(PAUSED, target="broker-2"))], id="another stood still"),
+        pytest.param([(14_000, "world", msgspec.structs.replace(CUT, target="peer-2"))], id="another link was cut"),
+    ],
+)  # fmt: skip
+def test_an_expiry_that_nothing_accounts_for_ends_at_its_timer(told: list[tuple[int, str, Event]]) -> None:
+    chain = expired_after(*told)
+    assert (len(chain.steps), chain.end, chain.says) == (1, End.TIMER, "timer session-expiry")
+
+
+def leaving(*replicas: int) -> Chain:
+    """The chain of the proposal by which broker 1 drops followers, with broker 3 cut from it and no other."""
+    history = History()
+    history.tell("world", e.FaultInjected("f1", "cut", "broker-3", "broker-1", True))
+    moved = [e.ReplicaStanding(replica, 90, 120, 90, 0, 10_000) for replica in replicas]
+    isr = [each for each in (1, 2, 3) if each not in replicas]
+    proposed = e.IsrProposed(1, "orders", 0, isr, 4, 6, "lag", moved, timer_cause("isr-expiration"))
+    return history.chain(history.tell("broker-1", proposed))
+
+
+def test_a_follower_leaves_the_isr_since_its_link_to_the_leader_was_cut() -> None:
+    assert [step.node for step in leaving(3).steps] == ["broker-1", "world"]
+    assert leaving(3).end is End.FAULT
+
+
+def test_followers_that_leave_at_once_are_each_accounted_for_or_none() -> None:
+    assert (leaving(2, 3).end, leaving(2, 3).says) == (End.TIMER, "timer isr-expiration")
+
+
 @pytest.mark.parametrize(
     "event", [e.LeaderEstablished(1, 2, 5, [1, 2]), e.ControllerResigned(1, 3, "controller_moved")]
 )

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from controller.historical import HISTORICAL_KEY
-from journal.events import Event, FaultInjected
 from journal.rules import Rule, rule_of
 from journal.sentence_file import read_sentences
 from simulation.lessons import LESSONS, Lesson, Scene
@@ -80,20 +79,11 @@ def _plays(lesson: Lesson) -> str:
 
 
 def _chain(scene: Scene) -> Iterator[str]:
-    sentences, chain, beginning = read_sentences(), scene.chain, scene.beginning
+    sentences = read_sentences()
     yield "In the journal, from the effect back to its cause:\n"
-    for place, entry in enumerate(chain.steps):
+    for place, entry in enumerate(scene.chain.steps):
         yield f"{place + 1}. `{entry.node}`: {sentences.sentence(entry.node, entry.event)}"
-    if beginning is not None and beginning is not chain.steps[-1]:
-        yield f"\nThere the written causes end, with somebody's silence. Behind it: {_fault(beginning.event)}."
     yield ""
-
-
-def _fault(event: Event) -> str:
-    assert isinstance(event, FaultInjected)
-    if event.source == event.target:
-        return f"{event.kind} of {event.target}"
-    return f"{event.kind} of the link {event.source} {'↔' if event.both_ways else '→'} {event.target}"
 
 
 def _rule(rule: Rule) -> str:

@@ -77,7 +77,9 @@ function told(state, [of_a, of_b], divergence, [a, b], moment, changed) {
   const rows = rowsOf(state, of_a.value.entries, of_b.value.entries, a, b);
   const cut = of_a.value.whole && of_b.value.whole ? nothing
     : html`<p class="warn">${icon("warn")} They are long: of each run the first ${count(EVENTS_MAX)} events are told here. The first difference above is that of the whole runs.</p>`;
-  return html`${cut}${lists(rows, firstDifference(rows, divergence), a, b, moment, changed)}`;
+  const thinned = [[a, of_a.value], [b, of_b.value]].filter(([, story]) => story.first_seq > 1)
+    .map(([run, story]) => html`<p class="quiet">${icon("empty")} Of ${title(run)} the oldest events are gone: it is told from event ${story.first_seq} on.</p>`);
+  return html`${cut}${thinned}${lists(rows, firstDifference(rows, divergence), a, b, moment, changed)}`;
 }
 
 /** @type {{key: string, of: Entry[][], rows: Row[]}} */

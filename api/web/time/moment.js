@@ -28,6 +28,9 @@ const NAMES = { election: "election", isr: "change of an ISR", loss: "loss of re
 const KEPT_RUNS_MAX = 6;
 /** Whoever goes on within this time wants nothing of what lies around. */
 const REST_MS = 80;
+/** A moment that is there within this time is drawn at once: that somebody waits for it is drawn only then. */
+const WAITS_MS = 60;
+const PATIENCE_MS = 10_000;
 
 export class Moment {
   /**
@@ -67,6 +70,8 @@ export class Moment {
     /** @type {Promise<void>} Steps are done one after the other, however fast they are asked for. */
     this.turn = Promise.resolve();
     this.wish = 0;
+    /** So long a moment is waited for before the page says that it does not come. */
+    this.patience_ms = PATIENCE_MS;
     /** Ends what is under way for a moment that nobody wants to see any more. */
     this.waits = new AbortController();
     /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -299,8 +304,8 @@ export class Moment {
       this.#told();
     } else if (run !== before.run || at !== before.at) {
       this.seeking = this.#seek();
-      // What is there in a moment is drawn then, and not that somebody waits for it.
-      this.changed();
+      if (this.place.tab !== before.tab) this.changed();
+      else setTimeout(this.changed, WAITS_MS);
       return;
     }
     this.shown();
@@ -310,18 +315,19 @@ export class Moment {
     const wish = (this.wish += 1);
     const { run: id, at } = this.place;
     this.waits.abort();
-    this.waits = new AbortController();
+    const waits = (this.waits = new AbortController());
+    const late = setTimeout(() => waits.abort(new NoMoment(`the API has not answered for ${this.patience_ms / 1000} s`)), this.patience_ms);
     clearTimeout(this.resting);
     this.rested = false;
     this.busy = true;
     const run = this.run(id);
     try {
-      const info = await this.#infoOf(id);
+      const info = await this.#infoOf(id, waits.signal);
       const last = id === LIVE ? Math.max(this.end.cluster().seq, info.last_seq) : info.last_seq;
       const seq = at ?? last;
       if (wish !== this.wish) return;
       const here = this.#steppedTo(id, seq) ?? run.foldedHere(seq);
-      const state = here ?? (await run.stateAt(seq, this.waits.signal));
+      const state = here ?? (await run.stateAt(seq, waits.signal));
       if (wish !== this.wish) return;
       this.past = { run: id, seq: state.seq, at_us: state.at_us, state, info };
       this.busy = false;
@@ -336,6 +342,8 @@ export class Moment {
       else this.resting = setTimeout(prepare, REST_MS);
     } catch (reason) {
       if (wish === this.wish) this.#tell(reason);
+    } finally {
+      clearTimeout(late);
     }
   }
 
@@ -363,11 +371,11 @@ export class Moment {
     return state;
   }
 
-  /** @param {string} id @returns {Promise<RunInfo>} */
-  async #infoOf(id) {
+  /** @param {string} id @param {AbortSignal} signal @returns {Promise<RunInfo>} */
+  async #infoOf(id, signal) {
     const known = this.#info(id);
     if (known !== null) return known;
-    const found = await this.run(id).info();
+    const found = await this.run(id).info(signal);
     this.runs = [...this.runs, found];
     return found;
   }

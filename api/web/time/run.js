@@ -33,12 +33,14 @@ export const read = async (path, signal = null) => (await ask(path, signal)).val
 /**
  * A run's events of none of some types, from the first on, page by page.
  * @param {string} id @param {string[]} not_types @param {number} max more than so many are left where they are
- * @returns {Promise<{entries: Entry[], whole: boolean}>} `whole` where that is all of them.  Raises NoMoment.
+ * @returns {Promise<{entries: Entry[], first_seq: number, whole: boolean}>} from which number on they are kept; `whole` where that is all of
+ *   them.  Raises NoMoment.
  */
 export async function readStory(id, not_types, max) {
-  const { last_seq } = await read(`/runs/${id}`);
+  const { first_seq, last_seq } = await read(`/runs/${id}`);
   const entries = [];
-  let after = 0;
+  // After 0 the API begins with the oldest event that is kept, and does not say that some before it are gone.
+  let after = first_seq - 1;
   while (after < last_seq && entries.length < max) {
     const { value, answer } = await ask(`/runs/${id}/journal?after=${after}&limit=${Math.min(STORY_PAGE, max - entries.length)}&not_types=${not_types.join(",")}`);
     entries.push(...value);
@@ -46,13 +48,14 @@ export async function readStory(id, not_types, max) {
     if (!(through > after)) break;
     after = through;
   }
-  return { entries, whole: after >= last_seq };
+  return { entries, first_seq, whole: after >= last_seq };
 }
 
 /** @param {string} path @param {AbortSignal | null} signal @returns {Promise<{value: any, answer: Response}>} Raises NoMoment. */
 async function ask(path, signal = null) {
   const answer = await fetch(`/api/v1${path}`, { signal }).catch(() => null);
   const text = await answer?.text().catch(() => null);
+  if (signal?.reason instanceof NoMoment) throw signal.reason;
   if (!answer || typeof text !== "string") throw new NoMoment(signal?.aborted ? "something else was asked for" : "the API does not answer");
   if (answer.ok) return { value: parseExact(text), answer };
   /** @type {any} */
@@ -78,9 +81,9 @@ export class Run {
     this.states = new Map();
   }
 
-  /** @returns {Promise<RunInfo>} Raises NoMoment. */
-  info() {
-    return read(`/runs/${this.id}`);
+  /** @param {AbortSignal | null} signal @returns {Promise<RunInfo>} Raises NoMoment. */
+  info(signal = null) {
+    return read(`/runs/${this.id}`, signal);
   }
 
   /**

@@ -23,9 +23,11 @@ const ROOM_MIN = 8;
 /** A line as short as this has no room for dashes, and a bar as narrow for a pattern and an outline. */
 const DASHED_PX = 8;
 const PATTERN_PX = 6;
-const LINE_PX = 1.5;
+const LINE_PX = 2;
 /** Of a pattern so much is its lines. */
 const NARROW_ALPHA = 0.6;
+/** Counters that are silent for longer have not moved. */
+const STILL_US = 2.5e6;
 
 /**
  * The spans of a lane that are seen, in whole pixels; of those that lie on the same one the weightiest.
@@ -105,12 +107,19 @@ function writeOffsets(ctx, { palette, width, offsets }, row) {
 
 /** @param {Ctx} ctx @param {Look} look @param {number[]} places @param {Row} row */
 function drawBars(ctx, look, places, row) {
-  const height = look.thick(row.height);
-  const y = row.top + (row.height - height) / 2;
+  const height = Math.round(look.thick(row.height));
+  const y = Math.round(row.top + (row.height - height) / 2);
   const narrow_px = look.narrow === "" ? 0 : PATTERN_PX;
   ctx.globalAlpha = look.alpha;
   ctx.fillStyle = look.fill;
-  for (let i = 0; i < places.length; i += 2) if (places[i + 1] >= narrow_px) ctx.fillRect(places[i], y, places[i + 1], height);
+  if (narrow_px === 0) {
+    for (let i = 0; i < places.length; i += 2) ctx.fillRect(places[i], y, places[i + 1], height);
+  } else {
+    // A pattern costs by the piece, so that all of it is filled at once; a colour is quicker piece by piece.
+    ctx.beginPath();
+    for (let i = 0; i < places.length; i += 2) if (places[i + 1] >= narrow_px) ctx.rect(places[i], y, places[i + 1], height);
+    ctx.fill();
+  }
   if (narrow_px > 0) {
     ctx.globalAlpha = NARROW_ALPHA;
     ctx.fillStyle = look.narrow;
@@ -127,22 +136,15 @@ function drawBars(ctx, look, places, row) {
 
 /** @param {Ctx} ctx @param {Look} look @param {number[]} dashes @param {number[]} places @param {Row} row */
 function drawLines(ctx, look, dashes, places, row) {
-  const y = row.top + row.height / 2;
-  ctx.fillStyle = ctx.strokeStyle = look.fill;
-  ctx.lineWidth = LINE_PX;
-  ctx.beginPath();
+  const y = Math.round(row.top + (row.height - LINE_PX) / 2);
+  const [dash, gap] = dashes;
+  ctx.fillStyle = look.fill;
   for (let i = 0; i < places.length; i += 2) {
     const [x, width] = [places[i], places[i + 1]];
-    if (dashes.length === 0 || width < DASHED_PX) {
-      ctx.fillRect(x, y - LINE_PX / 2, width, LINE_PX);
-    } else {
-      ctx.moveTo(x, y);
-      ctx.lineTo(x + width, y);
-    }
+    if (dash === undefined || width < DASHED_PX) ctx.fillRect(x, y, width, LINE_PX);
+    // A dashed path takes many times as long as its dashes.
+    else for (let at = 0; at < width; at += dash + gap) ctx.fillRect(x + at, y, Math.min(dash, width - at), LINE_PX);
   }
-  ctx.setLineDash(dashes);
-  ctx.stroke();
-  ctx.setLineDash([]);
 }
 
 /** A partition that nobody serves, over all of its lanes. @param {Ctx} ctx @param {Window} of @param {Row} row */
@@ -150,12 +152,10 @@ export function drawTrouble(ctx, of, row) {
   const { bars, thin, told } = seen(ctx, of, row);
   for (const [look, places] of [...bars, ...thin]) {
     ctx.fillStyle = look.fill;
-    for (let i = 0; i < places.length; i += 2) {
-      ctx.globalAlpha = look.alpha;
-      ctx.fillRect(places[i], row.top, places[i + 1], row.extent);
-      ctx.globalAlpha = 1;
-      ctx.fillRect(places[i], row.top + 1, places[i + 1], 2);
-    }
+    ctx.globalAlpha = look.alpha;
+    for (let i = 0; i < places.length; i += 2) ctx.fillRect(places[i], row.top, places[i + 1], row.extent);
+    ctx.globalAlpha = 1;
+    for (let i = 0; i < places.length; i += 2) ctx.fillRect(places[i], row.top + 1, places[i + 1], 2);
   }
   for (const each of told) write(ctx, of, each, { ...row, top: row.top + 2 }, 0);
 }
@@ -253,15 +253,21 @@ function glyph(ctx, { kind }, x, y, color) {
  * How fast counters rose, from pixel to pixel.
  * @param {Window} of @param {import("./spans.js").Point[]} points @returns {{at_us: number, since_us: number, rate: number, failed: number}[]}
  */
-function ratesSeen(of, points) {
+export function ratesSeen(of, points) {
   const pixel_us = (of.to_us - of.from_us) / (of.width - of.gutter);
   const found = [];
   let a = Math.max(0, firstAt(points, of.from_us) - 2);
   for (let b = a + 1; b < points.length && points[a].at_us <= of.to_us; b += 1) {
     const [since, at] = [points[a], points[b]];
     if (at.at_us - since.at_us < pixel_us && b + 1 < points.length) continue;
-    const s = Math.max(0.05, (at.at_us - since.at_us) / 1e6);
-    found.push({ at_us: at.at_us, since_us: since.at_us, rate: Math.max(0, at.done - since.done) / s, failed: Math.max(0, at.failed - since.failed) / s });
+    let from_us = since.at_us;
+    if (b === a + 1 && at.at_us - from_us > STILL_US) {
+      // Counters are told once a second, if they have moved: up to then they stood still.
+      from_us = at.at_us - 1e6;
+      found.push({ at_us: from_us, since_us: since.at_us, rate: 0, failed: 0 });
+    }
+    const s = Math.max(0.05, (at.at_us - from_us) / 1e6);
+    found.push({ at_us: at.at_us, since_us: from_us, rate: Math.max(0, at.done - since.done) / s, failed: Math.max(0, at.failed - since.failed) / s });
     a = b;
   }
   return found;
@@ -286,8 +292,7 @@ export function drawRate(ctx, of, row) {
   ctx.lineWidth = 1.6;
   ctx.beginPath();
   rates.forEach(({ at_us, since_us, rate }, i) => {
-    // A stretch without a word is no line at the last rate.
-    if (i === 0 || at_us - since_us > 5e6) ctx.moveTo(xOf(of, since_us), y(rate));
+    if (i === 0) ctx.moveTo(xOf(of, since_us), y(rate));
     ctx.lineTo(xOf(of, at_us), y(rate));
   });
   ctx.stroke();

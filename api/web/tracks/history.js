@@ -19,11 +19,21 @@ const MORE = 4000;
 const EVENTS_MAX = 100_000;
 const RETRY_MS = 5_000;
 const BINS = 2_000;
+/** So many are folded before others have their turn: a few milliseconds. */
+const BATCH = 300;
 // The rates are made of these, one a second.
 const COUNTERS = new Set(["workload_progressed", "consumer_progressed"]);
 
 /** The types whose events no track shows. @param {Table} table */
 export const unseenTypes = (table) => progressTypes(table).filter((type) => !COUNTERS.has(type));
+
+/** The next event of a history; one that is there already is passed over. @param {Spans} spans @param {Entry[]} events @param {Place[]} places @param {Entry} entry */
+function addTo(spans, events, places, entry) {
+  if (entry.seq <= spans.seq) return;
+  spans.take(entry);
+  events.push(entry);
+  places.push({ at_us: spans.state.at_us, seq: entry.seq });
+}
 
 export class History {
   /** @param {string} run @param {() => void} changed @param {number} events_max */
@@ -70,10 +80,7 @@ export class History {
 
   /** @param {Entry} entry */
   #add(entry) {
-    if (this.spans === null || entry.seq <= this.spans.seq) return;
-    this.spans.take(entry);
-    this.events.push(entry);
-    this.places.push({ at_us: this.spans.state.at_us, seq: entry.seq });
+    if (this.spans !== null) addTo(this.spans, this.events, this.places, entry);
   }
 
   /**
@@ -137,7 +144,7 @@ export class History {
       const found = await read(`/runs/${this.run}/journal?until=${until}&limit=${limit}&not_types=${unseen.join(",")}`);
       const begin = found.length < limit ? first_seq : found[0].seq;
       const before = begin <= 1 ? emptyState() : (await read(`/runs/${this.run}/state?at=${begin - 1}`)).state;
-      this.#fold(before, [...found, ...this.events]);
+      await this.#fold(before, [...found, ...this.events]);
       this.whole = begin <= first_seq;
       this.trouble = "";
     } catch (reason) {
@@ -146,11 +153,16 @@ export class History {
     this.#goOn();
   }
 
-  /** @param {import("../fold.js").ClusterState} before @param {Entry[]} events */
-  #fold(before, events) {
-    this.spans = new Spans(before);
-    [this.events, this.places] = [[], []];
-    for (const entry of events) this.#add(entry);
+  /** Batch by batch, so that others have their turn between them. @param {import("../fold.js").ClusterState} before @param {Entry[]} events */
+  async #fold(before, events) {
+    const spans = new Spans(before);
+    /** @type {[Entry[], Place[]]} */
+    const [taken, places] = [[], []];
+    for (const [i, entry] of events.entries()) {
+      if (i % BATCH === BATCH - 1) await new Promise((resolve) => setTimeout(resolve));
+      addTo(spans, taken, places, entry);
+    }
+    [this.spans, this.events, this.places] = [spans, taken, places];
   }
 
   /** The last event up to a moment. @param {number} at_us @returns {Place | null} */

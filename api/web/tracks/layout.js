@@ -70,8 +70,10 @@ const row = (kind, label, lane = "", strong = false, id = -1, under = "") => ({ 
 function stack(from, rows, by) {
   let top = from;
   const placed = rows.map((each) => {
-    const at = { ...each, top, height: each.height * by, extent: each.extent * by };
-    top += at.height;
+    // Whole pixels: what lies between two of them is blurred, and takes longer to draw.
+    const height = Math.round(each.height * by);
+    const at = { ...each, top, height, extent: height * (each.extent / each.height) };
+    top += height;
     return at;
   });
   return { rows: placed, height: top };

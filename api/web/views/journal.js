@@ -28,14 +28,31 @@ const WEIGHT_SHAPES = { loss: "bad", election: "crown", trouble: "warn", plain: 
 /** @param {State} state @param {Model} m @param {Moment} moment @param {() => void} changed @param {() => Promise<void>} readChatter */
 export function events(state, m, moment, changed, readChatter) {
   const { ui } = state;
-  const aside = html`<span class="sum">${state.past ? "paler: not yet happened then" : html`up to number <b>${state.cluster.seq}</b>`}</span>`;
   const all = told(state, moment);
-  const depends = [all.length, all[0]?.seq, all.at(-1)?.seq, state.past && state.cluster.seq, ui.node, ui.type, ui.progress, state.sentences,
-    m.peers.length + m.brokers.length];
-  return panel("events", "Events", aside, html`${guard(depends, () => eventList(state, all, m, moment, changed, readChatter))}`);
+  const { run, seq } = moment.current();
+  if (!state.past && lasting.past) requestAnimationFrame(toNewest);
+  if (all !== null) {
+    lasting = { run, seq, past: state.past, depends: [all.length, all[0]?.seq, all.at(-1)?.seq, state.past && state.cluster.seq, ui.node, ui.type, ui.progress, state.sentences,
+      m.peers.length + m.brokers.length] };
+  } else if (lasting.run !== run) lasting = { run, seq, past: true, depends: [run, state.sentences] };
+  const said = !state.past ? html`up to number <b>${state.cluster.seq}</b>` : lasting.seq === seq ? "paler: not yet happened then" : `still around event ${lasting.seq}`;
+  const list = html`${guard(lasting.depends, () => eventList(state, all ?? [], m, moment, changed, readChatter))}`;
+  return panel("events", "Events", html`<span class="sum">${said}</span>`, list);
 }
 
-/** The events to choose from: the newest, or those around the moment. @param {State} state @param {Moment} moment @returns {Entry[]} */
+/** @type {{run: string, seq: number, past: boolean, depends: unknown[]}} What the list was made of: it stays until the events of another moment are here. */
+let lasting = { run: "", seq: 0, past: false, depends: [] };
+
+/** Whoever comes back to live wants to see what happens now. */
+function toNewest() {
+  const list = document.querySelector(".events");
+  if (list !== null) list.scrollTop = 0;
+}
+
+/**
+ * The events to choose from: the newest, or those around the moment; null while these are under way.
+ * @param {State} state @param {Moment} moment @returns {Entry[] | null}
+ */
 function told(state, moment) {
   const { progress } = state.ui;
   if (!state.past) return progress ? [...state.events, ...state.chatter].sort((a, b) => a.seq - b.seq) : state.events;
@@ -44,7 +61,7 @@ function told(state, moment) {
   const around = moment.run(run).kept(from, to);
   // What is under way draws the page again when it is here.
   if (around === null && moment.rested) void moment.entries(from, to).then(moment.changed, () => undefined);
-  return (around ?? []).filter((e) => progress || e.seq === seq || !isProgress(state.sentences, e));
+  return around?.filter((e) => progress || e.seq === seq || !isProgress(state.sentences, e)) ?? null;
 }
 
 /** @param {State} state @param {Entry[]} all @param {Model} m @param {Moment} moment @param {() => void} changed @param {() => Promise<void>} readChatter */
@@ -64,7 +81,7 @@ function eventList(state, all, m, moment, changed, readChatter) {
   };
   const found = matching(state, all);
   const at = state.past ? state.cluster.seq : null;
-  if (at !== null) requestAnimationFrame(inSight);
+  if (at !== null) requestAnimationFrame(() => inSight());
   return html`<div class="row filters">
       ${select("events", "node", "node", [any, ...nodes], ui.node, set("node"))}
       ${select("events", "type", "type", [any, ...types], ui.type, set("type"))}
@@ -112,13 +129,14 @@ function line(table, { e, nodes, said }, moment, at) {
     <span class="said">${said}</span></li>`;
 }
 
-/** Keeps the moment's event in sight, within its own list. */
-function inSight() {
+/** Keeps the moment's event in sight, within its own list.  How high lines out of sight are is only known once they were there: hence twice. */
+function inSight(times = 2) {
   const line = document.querySelector(".events .shown");
   const list = line?.parentElement;
   if (!(line instanceof HTMLElement) || !list) return;
   const [top, height] = [line.offsetTop - list.offsetTop, list.clientHeight];
   if (top < list.scrollTop || top + line.offsetHeight > list.scrollTop + height) list.scrollTop = top - height / 3;
+  if (times > 1) requestAnimationFrame(() => inSight(times - 1));
 }
 
 /** @param {State} state */

@@ -11,7 +11,8 @@ import { tickWord, ticks, timeAt, within, xOf, zoomed } from "../../../api/web/t
 import { firstEnding, spanAt, Spans } from "../../../api/web/tracks/spans.js";
 import { toldAt } from "../../../api/web/tracks/told.js";
 import { History } from "../../../api/web/tracks/history.js";
-import { drawSpans } from "../../../api/web/tracks/draw_rows.js";
+import { drawSpans, ratesSeen } from "../../../api/web/tracks/draw_rows.js";
+import { readStory } from "../../../api/web/time/run.js";
 import { olderLanes } from "../../../api/web/tracks/older.js";
 import { layout } from "../../../api/web/tracks/layout.js";
 
@@ -210,6 +211,23 @@ test("a history that cannot be read is asked for again after a while, from the o
   assert.match(asked.at(-1), /state\?at=39$/);
 });
 
+test("the story of a run whose oldest events are gone begins with the oldest that is kept, and says so", async (context) => {
+  const asked = [];
+  const story = async (first_seq) => {
+    context.mock.method(globalThis, "fetch", async (path) => {
+      asked.push(path);
+      if (!path.includes("/journal")) return new Response(JSON.stringify({ first_seq, last_seq: first_seq + 1 }));
+      return new Response(JSON.stringify([elected(first_seq, 2, 2)]), { headers: { "x-looked-through": String(first_seq + 1) } });
+    });
+    const { entries, whole, first_seq: begins } = await readStory("live", ["txn_logged"], 100);
+    return [entries.map(({ seq }) => seq), whole, begins];
+  };
+  assert.deepEqual(await story(700), [[700], true, 700]);
+  assert.match(asked.at(-1), /after=699&/);
+  assert.deepEqual(await story(1), [[1], true, 1]);
+  assert.match(asked.at(-1), /after=0&/);
+});
+
 test("before as many events as are kept the lanes are those that the API tells, and meet the others without a gap", async (context) => {
   const asked = [];
   const spans = [
@@ -275,6 +293,13 @@ test("a row of ten thousand spans draws no more than one bar for each of its pix
   const bars = rowOf("controller", Array.from({ length: 10_000 }, (_, i) => reign(i % 2 ? "reigns" : "dead", i / 10, (i + 1) / 10)));
   assert.ok(bars.length <= 1001, `${bars.length}`);
   assert.ok(bars.length >= 990, `${bars.length}`);
+});
+
+test("a counter that was not told of for a while stood still, and what came then came within the last second", () => {
+  const points = [[0, 0], [1, 50], [2, 100], [8, 400], [9, 450]].map(([at, done]) => ({ at_us: at * 1e6, done, failed: 0 }));
+  const found = ratesSeen({ from_us: 0, to_us: 10e6, width: 1000, gutter: 0 }, points);
+  assert.deepEqual(found.map(({ since_us, at_us, rate }) => [since_us / 1e6, at_us / 1e6, rate]),
+    [[0, 1, 50], [1, 2, 50], [2, 7, 0], [7, 8, 300], [8, 9, 50]]);
 });
 
 test("spans beside the window are not drawn", () => {

@@ -89,10 +89,10 @@ def test_the_moment_has_a_rule(lesson: Lesson) -> None:
 
 @EACH
 def test_what_led_to_the_moment_began_with_a_step_of_the_script(lesson: Lesson) -> None:
-    """The written causes end at what a step asked for, or at a silence that a step brought about."""
     verdict, scene = shown(lesson), scene_of(lesson)
-    begun = scene.beginning
-    assert begun is not None
+    begun = scene.chain.steps[-1]
+    assert begun is scene.beginning
+    assert scene.chain.end in (End.REQUEST, End.FAULT)
     assert isinstance(begun.event, FaultInjected | AdminRequested)
     step = step_before(verdict, verdict.journal.index(begun))
     if isinstance(begun.event, FaultInjected):

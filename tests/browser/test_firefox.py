@@ -1,0 +1,91 @@
+"""The page in Firefox: its tracks are drawn, keys lead to a moment, every tab opens, and its console is silent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from journal import events as e
+from tests.browser.firefox import POLL_S, WAIT_S, Firefox
+from tests.browser.page_server import PageServer
+from tests.browser.test_moments import tell_a_failover
+
+TABS = ["messages", "links", "table", "lab", "lessons", "compare"]
+TEXT = "return document.querySelector(arguments[0])?.textContent.includes(arguments[1]) ?? false;"
+NO_MODULE = """
+  const module = document.createElement("script");
+  [module.type, module.src] = ["module", "/web/sentences.json"];
+  document.head.append(module);
+"""
+PAINTED = """
+  const canvas = document.querySelector(".tracks-view canvas");
+  if (!canvas?.width) return false;
+  const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const colours = new Set();
+  for (let at = 0; at < data.length; at += 4 * 97) colours.add(`${data[at]} ${data[at + 1]} ${data[at + 2]}`);
+  return colours.size > 12;
+"""
+
+
+@pytest.fixture
+def firefox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
+    browser = Firefox(tmp_path_factory.mktemp("firefox"))
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture
+def told(server: PageServer) -> PageServer:
+    """A healthy cluster, and then a failover."""
+    tell_a_failover(server)
+    return server
+
+
+def test_the_page_works_in_firefox(firefox: Firefox, told: PageServer) -> None:
+    firefox.go(told.url)
+    firefox.until(TEXT, ".when", "LIVE")
+    firefox.until(PAINTED)
+    firefox.until("return [...document.querySelectorAll('#events .events li')].length > 10")
+
+    firefox.press("Home")
+    firefox.until(TEXT, ".when.past", "event 1")
+    elected = next(entry.seq for entry in told.numbered() if isinstance(entry.event, e.RecordsLost))
+    firefox.press("x")
+    firefox.until(TEXT, ".when.past", f"event {elected}")
+    firefox.until(PAINTED)
+    firefox.until(TEXT, "#why .chain .effect", "broker-3")
+    firefox.press("ArrowLeft")
+    firefox.until(TEXT, ".when.past", f"event {elected - 1}")
+
+    firefox.press("2")
+    firefox.until(TEXT, "#main.on-messages", "")
+    for tab in TABS:
+        firefox.ask("location.hash = `tab=${arguments[0]}`", tab)
+        firefox.until("return document.querySelector(`main.on-${arguments[0]} .stage .panel h2`) !== null", tab)
+        assert firefox.ask("return document.documentElement.scrollWidth <= innerWidth"), f"{tab} scrolls sideways"
+    firefox.press("End")
+    firefox.until(TEXT, ".when", "LIVE")
+    assert firefox.complaints(told.url) == []
+
+
+def test_what_firefox_complains_of_is_seen(firefox: Firefox, server: PageServer) -> None:
+    firefox.go(server.url)
+    firefox.until(TEXT, ".when", "LIVE")
+    assert firefox.complaints(server.url) == []
+    firefox.ask(NO_MODULE)
+    until = time.monotonic() + WAIT_S
+    while not (found := firefox.complaints(server.url)):
+        assert time.monotonic() < until
+        time.sleep(POLL_S)
+    assert "sentences.json" in found[0]
+
+
+def test_firefox_without_its_program_is_skipped_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(pytest.skip.Exception, match="needs Firefox on the PATH"):
+        Firefox(tmp_path)
