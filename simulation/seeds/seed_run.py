@@ -28,7 +28,7 @@ from simulation.network.tap import MessageTap
 from simulation.network.wire import EncodedWire, TypedWire, Wire
 from simulation.settings import WorldSettings
 from simulation.workloads.consuming import Consuming
-from simulation.workloads.producing import Producing
+from simulation.workloads.producing import Producing, clients_in
 from simulation.workloads.reading import Reading
 from simulation.workloads.visiting import Visiting
 from simulation.workloads.watching import MACHINE as WATCHER
@@ -182,7 +182,9 @@ class SeedRun:
         self.watching = watching = Watching(client, runtime, lambda: writer.acknowledged)
         world.until(lambda: watching.watches_fired > 0, BOOT_MS_MAX, "the first watch")
         if world.brokers:
-            self.producing = producing = Producing(world, self._topics())
+            self.producing = producing = Producing(
+                clients_in(world), world.replication, self._topics(), world.settings.workload.acks
+            )
             world.until(producing.every_topic_took_records, BOOT_MS_MAX, "the first acknowledged records")
             if self.seed % GROUP_EVERY == 0:
                 self.consuming = consuming = Consuming(world, TOPIC, producing.history)
