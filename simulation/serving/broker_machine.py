@@ -25,8 +25,8 @@ from simulation.serving.server_machine import RecordJournal, ServerMachine, Sile
 
 SERVER_PROPERTIES = Path("/server.properties")
 KAFKA_PORT = 9092
-NO_DIRECTORY_LEFT = 1
-"""The exit code of a broker whose log directories have all failed."""
+EXPECTED_EXITS = (1, 130)
+"""Exit codes of a broker whose log directories have all failed, and of one that was told twice to stop."""
 
 _TROUBLES = (CannotRun, BrokerIdInUse, DuplicateReplicas, ZooKeeperError, OSError)
 """What `zabka broker` says in one line and ends with, and what a faulty disk or network may bring about."""
@@ -99,7 +99,7 @@ class BrokerMachine(ServerMachine):
         silent: Any = Silent()
 
         def leave(code: int, said: str) -> NoReturn:
-            if code != NO_DIRECTORY_LEFT:
+            if code not in EXPECTED_EXITS:
                 self.ground.failures.append(f"{self.name}: exit code {code}: {said}")
             self.note_end()
             self.gave_up += 1

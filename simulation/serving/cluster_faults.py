@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
+from ensemble.ports import Runtime
+from kafka_protocol.client.admin_client import AdminClient
+from simulation.faults.kafka_operator import NAME as OPERATOR
+from simulation.faults.kafka_operator import KafkaOperator
+from simulation.faults.topic_faults import TOPIC_FAULTS
+from simulation.filesystem.inode import BLOCK_BYTES
 from simulation.serving import faults
 from simulation.serving.broker_machine import BrokerMachine
 from simulation.serving.cluster_world import ClusterWorld
@@ -15,16 +21,30 @@ BROKERS_CHANCE = 0.8
 SESSION_MS = 6_000
 BOUNCE_MS_MAX = 300
 OPERATIONS_MAX = 60
+BLOCKS_LEFT_MAX = 4
 
 ClusterAction = Callable[["ClusterNemesis"], None]
 
 
 class ClusterNemesis(ServingNemesis):
-    """Strikes brokers and peers."""
+    """Strikes brokers and peers; beside that an operator is at Kafka's tools."""
+
+    world: ClusterWorld
 
     def __init__(self, world: ClusterWorld, random: Random, kinds: Sequence[ClusterAction], gap_ms: int) -> None:
         super().__init__(world, random, [self._of_cluster(kind) for kind in kinds], gap_ms)
-        self.cluster = world
+        self._operator: KafkaOperator | None = None
+        world.run_kafka_client(OPERATOR, self._operate)
+
+    async def _operate(self, client: AdminClient, runtime: Runtime) -> None:
+        self._operator = KafkaOperator(client, runtime)
+        await runtime.future()
+
+    @property
+    def kafka(self) -> KafkaOperator:
+        """What an administrator of brokers does."""
+        assert self._operator is not None, "the operator's machine has had time to start"
+        return self._operator
 
     def _of_cluster(self, kind: ClusterAction) -> faults.Action:
         return lambda _: kind(self)
@@ -39,7 +59,7 @@ class ClusterNemesis(ServingNemesis):
 
     def pick_broker(self) -> BrokerMachine:
         """A broker's machine; the controller's more often than others."""
-        brokers = self.cluster.brokers
+        brokers = self.world.brokers
         controller = self.world.record.state.controller_id
         if controller in brokers and self.random.random() < 0.25:
             return brokers[controller]
@@ -63,28 +83,41 @@ def expire_session(nemesis: ClusterNemesis) -> None:
 
 def cut_brokers(nemesis: ClusterNemesis) -> None:
     """Two brokers do not hear each other, or one of them does not; both have the ensemble."""
-    names = [machine.name for machine in nemesis.cluster.brokers.values()]
+    names = [machine.name for machine in nemesis.world.brokers.values()]
     source, target = nemesis.random.sample(names, 2)
     nemesis.until_healed(nemesis.world.cut(source, target, both_ways=nemesis.random.random() < 0.5))
 
 
 def power_loss_of_all_brokers(nemesis: ClusterNemesis) -> None:
     """A power cut takes the brokers at once."""
-    for machine in nemesis.cluster.brokers.values():
+    for machine in nemesis.world.brokers.values():
         nemesis.down(machine, power=True)
 
 
 def power_loss_in_mid_operation(nemesis: ClusterNemesis) -> None:
     """A broker's plug is pulled between two steps of what it does with its files."""
     machine = nemesis.pick_broker()
-    machine.lose_power_after(nemesis.random.randrange(1, OPERATIONS_MAX), nemesis.cluster.announce_power_loss)
+    machine.lose_power_after(nemesis.random.randrange(1, OPERATIONS_MAX), nemesis.world.announce_power_loss)
 
     def back() -> None:
         # Had it done less than that by now, its power stays.
-        machine.lose_power_after(NEVER, nemesis.cluster.announce_power_loss)
+        machine.lose_power_after(NEVER, nemesis.world.announce_power_loss)
         machine.switch_on()
 
     nemesis.until_healed(back)
+
+
+def fill_disk(nemesis: ClusterNemesis) -> None:
+    """A broker's disk has room for a few blocks, or none."""
+    machine = nemesis.pick_broker()
+    fault_id = nemesis.world.announce("disk_full", machine.name)
+    machine.volume.room_bytes = nemesis.random.randrange(0, BLOCKS_LEFT_MAX) * BLOCK_BYTES
+
+    def make_room() -> None:
+        machine.volume.mend()
+        nemesis.world.over(fault_id)
+
+    nemesis.until_healed(make_room)
 
 
 FAULTS: dict[str, ClusterAction] = {
@@ -107,8 +140,9 @@ FAULTS: dict[str, ClusterAction] = {
     "cut_client": faults.cut_client,
     "fail_sync": faults.fail_sync,
     "fail_file": faults.fail_file,
-    "fill_disk": faults.fill_disk,
+    "fill_disk": fill_disk,
     "stall_disk": faults.stall_disk,
+    **TOPIC_FAULTS,
 }
 """In the order in which they are drawn."""
 

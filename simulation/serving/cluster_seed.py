@@ -13,6 +13,7 @@ from simulation.kernel.draws import derive_random
 from simulation.kernel.scheduler import Deadlock
 from simulation.serving.client_machine import forever
 from simulation.serving.cluster_faults import draw_cluster_nemesis
+from simulation.serving.cluster_reached import ClusterReached
 from simulation.serving.cluster_world import ClusterShape, ClusterWorld, draw_cluster_shape
 from simulation.serving.serving_seed import Plant
 from simulation.serving.whole_run import WholeRun
@@ -24,7 +25,6 @@ WHOLE_CLUSTER = "whole-cluster"
 BOOT_MS_MAX = 60_000
 HARM_MS = 15_000
 RECOVERY_MS_MAX = 120_000
-POWERLESS_MS = 300
 WRITER_PAUSE_MS = 500
 
 
@@ -37,11 +37,17 @@ class ClusterRun(WholeRun):
         self.shape = shape or draw_cluster_shape(derive_random(seed, "cluster shape"))
         self.cluster = ClusterWorld(seed, self.shape)
         super().__init__(seed, self.cluster)
+        self._reached = ClusterReached()
+        self.cluster.record.listeners.append(self._reached.see)
         self.producing: Producing | None = None
 
     def acknowledged_records(self) -> int:
         """Records that brokers have taken."""
         return self.producing.acknowledged if self.producing is not None else 0
+
+    def reached(self) -> dict[str, int]:
+        """How often it came to the places that are counted."""
+        return dict(self._reached.counts)
 
     def had_to_judge(self) -> Judged:
         """How often each invariant had something to judge."""
@@ -56,7 +62,7 @@ class ClusterRun(WholeRun):
     # -- the play ----------------------------------------------------------------------------------------------------
 
     def play(self) -> None:
-        """Boot, do harm, heal, recover; then every machine loses its power."""
+        """Boot, do harm, heal, recover; then all is read back."""
         producing = self.boot()
         world = self.cluster
         nemesis = draw_cluster_nemesis(world, derive_random(self.seed, "cluster nemesis"))
@@ -66,7 +72,6 @@ class ClusterRun(WholeRun):
         world.mend_directories()
         world.start()
         self._recover(producing)
-        self._cut_the_power()
         self._end(producing)
 
     def boot(self) -> Producing:
@@ -75,7 +80,9 @@ class ClusterRun(WholeRun):
         world.start()
         world.add_client("writer", self._write)
         world.until(lambda: self.acknowledged() > 0, BOOT_MS_MAX, "the first write to the ensemble")
-        self.producing = producing = Producing(world.run_kafka_client, world.replication, self._topics())
+        self.producing = producing = Producing(
+            world.run_kafka_client, world.replication, self._topics(), pause_ms=self.shape.pause_ms
+        )
         world.until(producing.every_topic_took_records, BOOT_MS_MAX, "the first acknowledged records")
         return producing
 
@@ -106,9 +113,6 @@ class ClusterRun(WholeRun):
         self.recovery_ms += world.until(
             lambda: producing.acknowledged > sent + 2, RECOVERY_MS_MAX, "acknowledged records"
         )
-
-    def _cut_the_power(self) -> None:
-        """One broker after the other: what others hold must be enough."""
 
     def _end(self, producing: Producing) -> None:
         """Everything is read back, and all replicas hold the same."""

@@ -43,6 +43,8 @@ class ClusterShape(NamedTuple):
     brokers: int
     log_dirs: int
     keys: dict[str, str]
+    pause_ms: int
+    """How long producers wait between two records."""
 
 
 def draw_cluster_shape(random: Random) -> ClusterShape:
@@ -66,7 +68,7 @@ def draw_cluster_shape(random: Random) -> ClusterShape:
         "log.segment.bytes": random.choice(("300", "2000", "1073741824")),
         "zabka.journal.level": "full",
     }
-    return ClusterShape(ensemble, random.choice((3, 3, 3, 4)), random.choice((1, 1, 2)), keys)
+    return ClusterShape(ensemble, random.choice((3, 3, 3, 4)), random.choice((1, 1, 2)), keys, random.choice((20, 100)))
 
 
 class ClusterWorld(ServingWorld):

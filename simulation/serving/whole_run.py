@@ -63,7 +63,7 @@ class WholeRun:
             wall_s=time.perf_counter() - begin,
             cpu_s=time.process_time() - cpu_begin,
             judged=self.had_to_judge().counts,
-            reached=dict(world.reached.counts),
+            reached=self.reached(),
         )
 
     def in_virtual_time(self) -> AbstractContextManager[None]:
@@ -77,6 +77,10 @@ class WholeRun:
     def acknowledged_records(self) -> int:
         """Records that brokers have taken."""
         return 0
+
+    def reached(self) -> dict[str, int]:
+        """How often it came to the places that are counted."""
+        return dict(self.world.reached.counts)
 
     def had_to_judge(self) -> Judged:
         """How often each invariant had something to judge; what clients saw counts by what was compared."""

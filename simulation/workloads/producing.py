@@ -13,7 +13,7 @@ from ensemble.ports import Runtime
 from journal.events import TopicPartition
 from journal.judges.kafka_analysis import ACKS_ALL, Anomaly, KafkaHistory
 from kafka_protocol.client.admin_client import AdminClient
-from kafka_protocol.client.history_clients import HistoryConsumer, HistoryProducer, TopicPlan
+from kafka_protocol.client.history_clients import PAUSE_MS, HistoryConsumer, HistoryProducer, TopicPlan
 from simulation.judges.replication_audit import ReplicationAudit
 from simulation.kernel.draws import derive_random
 from simulation.kernel.runtime import SimRuntime
@@ -34,10 +34,16 @@ class Producing:
     """
 
     def __init__(
-        self, run_client: RunClient, replication: ReplicationAudit, topics: Sequence[TopicPlan], acks: int = ACKS_ALL
+        self,
+        run_client: RunClient,
+        replication: ReplicationAudit,
+        topics: Sequence[TopicPlan],
+        acks: int = ACKS_ALL,
+        pause_ms: int = PAUSE_MS,
     ) -> None:
         self._replication = replication
         self._acks = acks
+        self._pause_ms = pause_ms
         self._stopping = False
         self._writers: dict[str, HistoryProducer] = {}
         self._readers: dict[str, HistoryConsumer] = {}
@@ -49,7 +55,7 @@ class Producing:
 
     def _producer(self, topic: TopicPlan) -> Program:
         async def produce(client: AdminClient, runtime: Runtime) -> None:
-            writer = HistoryProducer(client, runtime, topic, self.history, acks=self._acks)
+            writer = HistoryProducer(client, runtime, topic, self.history, self._pause_ms, self._acks)
             self._writers[topic.name] = writer
             await writer.run(lambda: self._stopping)
 
