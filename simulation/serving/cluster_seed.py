@@ -17,6 +17,7 @@ from simulation.serving.cluster_reached import ClusterReached
 from simulation.serving.cluster_world import ClusterShape, ClusterWorld, draw_cluster_shape
 from simulation.serving.serving_seed import Plant
 from simulation.serving.whole_run import WholeRun
+from simulation.workloads.consuming import Consuming
 from simulation.workloads.producing import Producing
 from simulation.workloads.writer import Writer
 
@@ -26,6 +27,9 @@ BOOT_MS_MAX = 60_000
 HARM_MS = 15_000
 RECOVERY_MS_MAX = 120_000
 WRITER_PAUSE_MS = 500
+TOPIC = "orders"
+GROUP_CHANCE = 0.3
+"""In so many seeds a consumer group works, too."""
 
 
 class ClusterRun(WholeRun):
@@ -40,6 +44,7 @@ class ClusterRun(WholeRun):
         self._reached = ClusterReached()
         self.cluster.record.listeners.append(self._reached.see)
         self.producing: Producing | None = None
+        self.consuming: Consuming | None = None
 
     def acknowledged_records(self) -> int:
         """Records that brokers have taken."""
@@ -53,11 +58,13 @@ class ClusterRun(WholeRun):
         """How often each invariant had something to judge."""
         every = super().had_to_judge()
         every.note("records", self.acknowledged_records())
+        every.note("groups", self.consuming.consumed if self.consuming is not None else 0)
         return every
 
     def clients_problems(self) -> list[str]:
         """What is wrong with what producers and consumers were told."""
-        return [f"records: {line}" for line in (self.producing.violations if self.producing is not None else [])]
+        found = [f"records: {line}" for line in (self.producing.violations if self.producing is not None else [])]
+        return found + [f"groups: {line}" for line in (self.consuming.violations if self.consuming is not None else [])]
 
     # -- the play ----------------------------------------------------------------------------------------------------
 
@@ -84,12 +91,15 @@ class ClusterRun(WholeRun):
             world.run_kafka_client, world.replication, self._topics(), pause_ms=self.shape.pause_ms
         )
         world.until(producing.every_topic_took_records, BOOT_MS_MAX, "the first acknowledged records")
+        if derive_random(self.seed, "group").random() < GROUP_CHANCE:
+            self.consuming = consuming = Consuming(world.run_kafka_client, world.replication, TOPIC, producing.history)
+            world.until(lambda: consuming.consumed > 0, BOOT_MS_MAX, "the first record of a group")
         return producing
 
     def _topics(self) -> list[TopicPlan]:
         """One of every kind of durability that the seed draws."""
         brokers, draw = len(self.cluster.brokers), derive_random(self.seed, "topics")
-        topics = [TopicPlan("orders", 2, 3, {"min.insync.replicas": str(draw.randrange(1, 3))})]
+        topics = [TopicPlan(TOPIC, 2, 3, {"min.insync.replicas": str(draw.randrange(1, 3))})]
         if draw.random() < 0.5:
             factor = draw.randrange(1, brokers + 1)
             topics.append(TopicPlan("drawn", draw.randrange(1, 4), factor, {}))
@@ -119,6 +129,12 @@ class ClusterRun(WholeRun):
         world = self.cluster
         producing.stop()
         world.until(lambda: producing.verified, RECOVERY_MS_MAX, "reading every record back")
+        if (consuming := self.consuming) is not None:
+            world.until(
+                lambda: consuming.is_whole and consuming.has_read_to(producing.history.ends),
+                RECOVERY_MS_MAX,
+                "a whole group that has read everything",
+            )
         world.until(world.replicas_agree, RECOVERY_MS_MAX, "logs that agree byte for byte")
 
 

@@ -65,6 +65,9 @@ def draw_cluster_shape(random: Random) -> ClusterShape:
         "replica.socket.timeout.ms": "1500",
         "controller.socket.timeout.ms": "1500",
         "replica.high.watermark.checkpoint.interval.ms": random.choice(("500", "5000")),
+        "offsets.topic.num.partitions": "2",
+        "offsets.topic.replication.factor": "3",
+        "group.initial.rebalance.delay.ms": "500",
         "log.segment.bytes": random.choice(("300", "2000", "1073741824")),
         "zabka.journal.level": "full",
     }
