@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 
 from journal.judges.cause_chains import JUDGED as DECISIONS
@@ -17,7 +18,7 @@ from simulation.serving.serving_world import ServingWorld
 from simulation.workloads.writer import Writer
 
 
-class WholeRun:
+class WholeRun(ABC):
     """A seed's world with its clients; `execute` plays it to the end."""
 
     scenario = ""
@@ -31,9 +32,9 @@ class WholeRun:
         self.outcome: Outcome | None = None
         self._failures: list[str] = []
 
+    @abstractmethod
     def play(self) -> None:
         """Boot, do harm, heal, recover.  Raises Deadlock."""
-        raise NotImplementedError
 
     def execute(self) -> Outcome:
         """Play it."""
