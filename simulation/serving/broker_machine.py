@@ -68,6 +68,11 @@ class BrokerMachine(ServerMachine):
         self._segments: dict[str, dict[str, _SegmentFile]] = {}
         self._set_up()
 
+    def format(self) -> None:
+        """Another disk, with nothing on it but what an administrator puts there."""
+        self.volume = self.new_volume()
+        self._set_up()
+
     def _set_up(self) -> None:
         own = {
             "broker.id": str(self.broker_id),

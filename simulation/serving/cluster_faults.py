@@ -107,6 +107,15 @@ def power_loss_in_mid_operation(nemesis: ClusterNemesis) -> None:
     nemesis.until_healed(back)
 
 
+def replace_disk(nemesis: ClusterNemesis) -> None:
+    """A broker's disk is replaced by an empty one, as Kafka allows at any time."""
+    machine = nemesis.pick_broker()
+    machine.kill()
+    nemesis.world.announce("disk_replaced", machine.name)
+    machine.format()
+    nemesis.until_healed(machine.switch_on)
+
+
 def fill_disk(nemesis: ClusterNemesis) -> None:
     """A broker's disk has room for a few blocks, or none."""
     machine = nemesis.pick_broker()
@@ -141,6 +150,7 @@ FAULTS: dict[str, ClusterAction] = {
     "fail_sync": faults.fail_sync,
     "fail_file": faults.fail_file,
     "fill_disk": fill_disk,
+    "replace_disk": replace_disk,
     "stall_disk": faults.stall_disk,
     **TOPIC_FAULTS,
 }
